@@ -50,7 +50,7 @@ const tokensMax = 120;
 
 const [baseURL, model] = process.argv.slice(2);
 if (baseURL === undefined || model === undefined) throw new Error("usage: try-system-prompts.ts URL MODEL");
-const client = new OpenAI({ baseURL, apiKey: process.env["INKWELL_API_KEY"], maxRetries: 0 });
+const client = new OpenAI({ baseURL, apiKey: process.env.INKWELL_API_KEY, maxRetries: 0 });
 
 for (const [name, system] of candidates) {
   console.log(`# ${name}: ${system === undefined ? "no system message" : JSON.stringify(system)}\n`);

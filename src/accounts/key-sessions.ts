@@ -10,7 +10,7 @@ import type { KeyRow } from "../ledger/rows.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { FoundKey, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
-import { findUsableKey, hashKey, invalidKey, secretWith } from "./keys.ts";
+import { callerOf, findUsableKey, hashKey, invalidKey, secretWith } from "./keys.ts";
 import { ChangeLimit } from "./portal-limits.ts";
 import { OperatorRefusal } from "./refusals.ts";
 import { type NewSession, type SessionDatabase, Sessions } from "./sessions.ts";
@@ -34,7 +34,8 @@ export class KeySessions {
 
   /**
    * Starts a session. Throws a refusal if this is not the present secret of a usable key. An old
-   * secret still authenticates requests for a while, but must not rotate the key again.
+   * secret still authenticates requests for a while, but must not rotate the key again. An account
+   * that cannot be read is refused as in requests.
    */
   async startByKey(given: string): Promise<NewSession> {
     const nowMs = this.#store.nowMs();
@@ -42,6 +43,7 @@ export class KeySessions {
     if (secretWith(hashKey(given), found.key) !== "present") {
       throw invalidKey("This API key was replaced by a new one. Sign in with the new one.");
     }
+    callerOf(found);
     if (isClosed(found, nowMs)) {
       throw new Refusal(
         "account_suspended",

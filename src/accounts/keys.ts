@@ -172,7 +172,7 @@ export interface Caller {
 
 /**
  * Authenticates the value of an `Authorization` header. Throws the refusals `missing_api_key` and
- * `invalid_api_key`, and `balance_unavailable` if the database lacks the account's plan.
+ * `invalid_api_key`, and `balance_unavailable` if the database lacks the account or its plan.
  */
 export async function authenticate(
   store: Pick<Store, "findKey">,
@@ -209,11 +209,9 @@ export async function findUsableKey(
   return found;
 }
 
-/** Throws the refusal `balance_unavailable` if the database lacks the account's plan. */
-export function callerOf({ key, plan }: Pick<FoundKey, "key" | "plan">): Caller {
-  if (plan === null) {
-    throw balanceUnavailable(`account ${key.account}: the database has no version of its plan`);
-  }
+/** Throws the refusal `balance_unavailable` if the database lacks the account or its plan. */
+export function callerOf({ key, plan, problem }: Pick<FoundKey, "key" | "plan" | "problem">): Caller {
+  if (plan === null) throw balanceUnavailable(`account ${key.account}: ${problem}`);
   const { account: accountId, id: keyId, models, concurrent } = key;
   return { accountId, keyId, plan, models, concurrent };
 }

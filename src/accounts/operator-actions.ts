@@ -168,7 +168,7 @@ export class OperatorActions {
     const rows = await store.accounts(query);
     const now = { plans: await store.plans(), nowMs: store.nowMs(), overdue: [] };
     return rows.map((row) => {
-      const read = readBalance({ ...now, account: row });
+      const read = readBalance({ ...now, account: row, problem: row.problem });
       if ("problem" in read) return { ...row, balance: null };
       const { plan, nextPlan, state } = read;
       return { ...row, plan, nextPlan, state, balance: read };

@@ -8,7 +8,7 @@ import { type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
 import { expireOverdue } from "./ending.ts";
 import { refillOf } from "./entitlement.ts";
 import type { AccountError } from "./operations.ts";
-import type { PlanCatalog } from "./plan.ts";
+import { type PlanCatalog, planProblem } from "./plan.ts";
 import type { AccountRow, AccountState, HoldRow } from "./rows.ts";
 import { rowKey } from "./snapshot.ts";
 import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
@@ -16,6 +16,8 @@ import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
 /** The rows that a balance is computed from, and the time at which they were read. */
 export interface AccountSnapshot {
   account: AccountRow;
+  /** Why the row contradicts the facts of the database. Null: it does not. */
+  problem: string | null;
   /**
    * Overdue holds of the account that have not been expired yet, soonest first, at most
    * `overdueMax`. Further overdue holds count as running until they end, so the balance does not
@@ -69,7 +71,8 @@ export function readBalance(snapshot: AccountSnapshot): BalanceView | { problem:
   const { found } = workOn(snapshot);
   if (found.kind === "balance_invalid") return { problem: found.problem };
   const { account } = found;
-  if (found.plan === null) return { problem: `the database has no version of its plan "${account.plan}"` };
+  const problem = planProblem(snapshot.plans, account.plan, account.nextPlan);
+  if (problem !== null) return { problem };
   return {
     plan: account.plan,
     nextPlan: account.nextPlan,
@@ -114,7 +117,7 @@ type BalanceError = Extract<AccountError, { kind: "balance_invalid" }>;
  * Returns the account as it is at the moment of the snapshot: windows are rolled forward, and
  * overdue holds are expired. What is done with it is written nowhere.
  */
-export function workOn({ account: read, overdue, nowMs, plans }: AccountSnapshot): {
+export function workOn({ account: read, problem, overdue, nowMs, plans }: AccountSnapshot): {
   work: UnitOfWork;
   found: FoundAccount | BalanceError;
 } {
@@ -122,6 +125,7 @@ export function workOn({ account: read, overdue, nowMs, plans }: AccountSnapshot
     nowMs,
     plans,
     accounts: new Map([[read.id, read]]),
+    problems: new Map(problem === null ? [] : [[read.id, problem]]),
     holds: new Map(overdue.map((hold) => [rowKey(hold.account, hold.id), hold])),
     overdue: overdue.map((hold) => rowKey(hold.account, hold.id)),
     unfinished: new Set(),

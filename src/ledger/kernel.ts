@@ -35,7 +35,7 @@ import type {
   Rates,
   Refresh,
 } from "./operations.ts";
-import type { PlanCatalog } from "./plan.ts";
+import { type PlanCatalog, planProblem } from "./plan.ts";
 import { allocate, assertTokens, costOf, heldBy, negated, priceOf, sumOf, takingsOf } from "./pricing.ts";
 import { countRequest, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
 import {
@@ -128,8 +128,9 @@ function hold(
     const isReserved = amount < wantMicro && othersHold(work, found, row);
     return { kind: "held", amount, reserved: isReserved, rates: {} };
   }
-  if (plan === null) {
-    return { kind: "balance_invalid", problem: `the database has no version of its plan "${account.plan}"` };
+  const problem = planProblem(work.plans, account.plan, account.nextPlan);
+  if (plan === null || problem !== null) {
+    return { kind: "balance_invalid", problem: problem ?? "its plan has no version" };
   }
   const key = work.key(operation.key);
   const refusal = keyRefusal(account, key, nowMs);

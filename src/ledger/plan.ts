@@ -64,9 +64,19 @@ export interface PlanCatalog {
   offered: readonly string[];
   /** Every plan with its versions, oldest first. */
   versions: ReadonlyMap<string, readonly PlanVersion[]>;
+  /** Plans that are not among `versions`, because the database has a row that cannot be read. */
+  damaged: ReadonlyMap<string, string>;
 }
 
-export const noPlans: PlanCatalog = { epoch: 0, offered: [], versions: new Map() };
+export const noPlans: PlanCatalog = { epoch: 0, offered: [], versions: new Map(), damaged: new Map() };
+
+/** Describes why the catalog lacks one of the plans of an account. Null: it has both. */
+export function planProblem(catalog: PlanCatalog, plan: string, nextPlan: string | null): string | null {
+  const { versions, damaged } = catalog;
+  if (!versions.has(plan)) return damaged.get(plan) ?? `the database has no version of its plan "${plan}"`;
+  if (nextPlan === null || versions.has(nextPlan)) return null;
+  return damaged.get(nextPlan) ?? `the database has no version of its scheduled plan "${nextPlan}"`;
+}
 
 /** Returns the newest version of a plan, retired or not. */
 export function newestVersion(catalog: PlanCatalog, plan: string): PlanVersion | undefined {
@@ -108,9 +118,16 @@ export function fingerprintOf(section: Plans): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** Reports whether the section grants the same as the current one. */
+/** Reports whether the section grants the same as the current one, apart from damaged plans. */
 export function isCurrent(catalog: PlanCatalog, section: Plans): boolean {
-  return catalog.epoch > 0 && fingerprintOf(offeredPlans(catalog)) === fingerprintOf(section);
+  return (
+    catalog.epoch > 0 && fingerprintOf(offeredPlans(catalog)) === fingerprintOf(readable(catalog, section))
+  );
+}
+
+/** A damaged plan gets no new version, because the numbers of its versions are not known. */
+function readable({ damaged }: PlanCatalog, section: Plans): Plans {
+  return new Map([...section].filter(([id]) => !damaged.has(id)));
 }
 
 /** What a plans section changes. */
@@ -139,7 +156,7 @@ export function planChanges(
   if (!force && fingerprints.includes(fingerprintOf(section))) return { kind: "superseded", ...nothing };
   const added = [...section.keys()].filter((id) => !catalog.offered.includes(id));
   const retired = catalog.offered.filter((id) => !section.has(id));
-  const versions = [...section.values()].flatMap((plan): PlanVersion[] => {
+  const versions = [...readable(catalog, section).values()].flatMap((plan): PlanVersion[] => {
     const newest = newestVersion(catalog, plan.id);
     if (newest !== undefined && normalised(newest) === normalised(plan)) return [];
     // Versions of a plan are ordered by time, even if the clock was set back.

@@ -42,6 +42,8 @@ export interface Snapshot {
   plans: PlanCatalog;
   /** Every account that an operation names and that exists. */
   accounts: ReadonlyMap<string, AccountRow>;
+  /** By account: why its row contradicts the facts of the database, if it does. */
+  problems: ReadonlyMap<string, string>;
   /** By `rowKey(account, id)`: open holds that an operation names, and those of `overdue`. */
   holds: ReadonlyMap<string, HoldRow>;
   /**

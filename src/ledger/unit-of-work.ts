@@ -21,8 +21,11 @@ import type {
   KeyRow,
   PastWindows,
   PaymentRow,
+  WindowBucket,
 } from "./rows.ts";
+import { emptyAccount, fieldOf } from "./rows.ts";
 import { type Changes, rowKey, type Snapshot } from "./snapshot.ts";
+import { isPeriod } from "./windows.ts";
 
 /**
  * An account changes only with a journal entry. The exceptions are what its holds have used, and
@@ -89,10 +92,51 @@ function problemOfAmounts(bucket: MicroCredits, cap: MicroCredits, held: MicroCr
 }
 
 function problemOfTimes(anchorMs: EpochMs, startsMs: EpochMs, endsMs: EpochMs): string | null {
-  if (!Number.isSafeInteger(startsMs)) return "a window has no beginning";
-  if (!Number.isSafeInteger(endsMs)) return "a window has no end";
-  if (!Number.isSafeInteger(anchorMs)) return "a window has no anchor";
+  if (!isTime(startsMs)) return "a window has no beginning";
+  if (!isTime(endsMs)) return "a window has no end";
+  if (!isTime(anchorMs)) return "a window has no anchor";
   return startsMs < endsMs ? null : "a window ends before it begins";
+}
+
+/** The range of dates in JavaScript. */
+const timeMax = 8.64e15;
+
+function isTime(ms: EpochMs): boolean {
+  return Number.isSafeInteger(ms) && Math.abs(ms) <= timeMax;
+}
+
+/** Describes what is wrong in the fields that a row is checked for once, when it is read. */
+function problemOfRest(account: AccountRow, plans: PlanCatalog): string | null {
+  const { seq, endsMs, holds, baseHeld, overageHeld, additionalHeld, used } = account;
+  if (!isAmount(seq - 1)) return "the number of its last journal entry is not 1 or more";
+  if (endsMs !== null && !isTime(endsMs)) return "its end is not a time";
+  if (!Number.isFinite(account.requestsTatMs) || !Number.isFinite(account.tokensTatMs))
+    return "the state of its limits per minute is not a time";
+  if (holds === 0 && (baseHeld !== 0 || overageHeld !== 0 || additionalHeld !== 0 || used !== 0))
+    return "credits are held without a running request";
+  return (
+    problemOfPeriod(plans, account, "base", account.baseEvery) ??
+    problemOfPeriod(plans, account, "overage", account.overageEvery)
+  );
+}
+
+/**
+ * Plans that the database has lost are not a problem of the window: only operations that need them
+ * fail.
+ */
+function problemOfPeriod(
+  { versions }: PlanCatalog,
+  account: AccountRow,
+  bucket: WindowBucket,
+  every: string,
+): string | null {
+  if (!isPeriod(every)) return `the period "${every}" of its ${bucket} window cannot be read`;
+  const { plan, version: number } = fieldOf[bucket];
+  const known = versions.get(account[plan]);
+  if (known === undefined) return null;
+  if (known.some((version) => version.version === account[number] && version[bucket].every === every))
+    return null;
+  return `no version ${account[number]} of the plan "${account[plan]}" has the period "${every}" of its ${bucket} window`;
 }
 
 export interface FoundAccount {
@@ -183,7 +227,7 @@ export class UnitOfWork {
     if (account === undefined) {
       const read = this.#snapshot.accounts.get(id);
       if (read === undefined) return { kind: "no_account" };
-      const problem = problemOf(read);
+      const problem = this.#snapshot.problems.get(id) ?? problemOf(read) ?? problemOfRest(read, this.plans);
       if (problem !== null) return { kind: "balance_invalid", problem };
       account = { ...read };
       this.#accounts.set(id, account);
@@ -377,44 +421,3 @@ const noWindow = {
   spent: null,
   held: null,
 } as const satisfies Partial<GrantRow>;
-
-/** An account before its first journal entry. */
-const emptyAccount: AccountRow = {
-  id: "",
-  plan: "",
-  nextPlan: null,
-  state: "active",
-  endsMs: null,
-  seq: 0,
-  createdMs: 0,
-  base: 0,
-  baseCap: 0,
-  baseHeld: 0,
-  basePlan: "",
-  baseVersion: 0,
-  baseEvery: "",
-  baseAnchorMs: 0,
-  baseStartsMs: 0,
-  baseEndsMs: 0,
-  baseGrant: 0,
-  baseSince: 0,
-  overage: 0,
-  overageCap: 0,
-  overageHeld: 0,
-  overagePlan: "",
-  overageVersion: 0,
-  overageEvery: "",
-  overageAnchorMs: 0,
-  overageStartsMs: 0,
-  overageEndsMs: 0,
-  overageGrant: 0,
-  overageSince: 0,
-  kept: [],
-  additional: 0,
-  additionalHeld: 0,
-  holds: 0,
-  used: 0,
-  requestsTatMs: 0,
-  tokensTatMs: 0,
-  tokensLimit: null,
-};

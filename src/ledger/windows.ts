@@ -57,6 +57,18 @@ export function parsePeriod(text: string): Period {
   return period;
 }
 
+/** Reports whether `parsePeriod` accepts the text. */
+export function isPeriod(text: string): boolean {
+  if (parsed.has(text)) return true;
+  try {
+    parsePeriod(text);
+    return true;
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return false;
+  }
+}
+
 export const refillPeriodRule =
   "an ISO 8601 period of at most 10 years: whole years and months (P1M, P1Y), or whole weeks, days, hours " +
   "and minutes (P1W, P1D, PT5H), not both";

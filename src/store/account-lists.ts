@@ -8,11 +8,12 @@
  */
 import { nearExhaustionPercent } from "../ledger/balance.ts";
 import { microPerCredit } from "../units.ts";
+import { accountOf } from "./account-rows.ts";
 import { Conditions } from "./conditions.ts";
 import { type AccountInOrder, type Contact, noContact } from "./contacts.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import type { AccountOrder, AccountsQuery } from "./store.ts";
-import { accountOf, accountTable, contactTable } from "./tables.ts";
+import { accountTable, contactTable } from "./tables.ts";
 
 /** Greater than every text that begins with the prefix it follows. */
 const lastCharacter = "\u{10FFFF}";
@@ -104,7 +105,8 @@ function search(conditions: Conditions, text: string, bytewise: SqlDialect["byte
 export function listedAccountOf(cells: readonly unknown[]): AccountInOrder {
   const contact = contactIn(cells.slice(accountTable.columns.length));
   const value = cells.at(-1);
-  return { ...accountOf(cells), contact, orderValue: typeof value === "string" ? value : Number(value) };
+  const { row, problem } = accountOf(cells.slice(0, accountTable.columns.length));
+  return { ...row, problem, contact, orderValue: typeof value === "string" ? value : Number(value) };
 }
 
 /** Without a row, all cells are null. */

@@ -38,7 +38,7 @@ const accountBuckets = ["base", "overage"]
   .map(
     (bucket) => `
     select id as account, plan, '${bucket}' as bucket, ${bucket}_cap as cap,
-      ${bucket}_plan as window_plan, ${bucket}_every as every, ${bucket}_anchor_ms as anchor_ms,
+      ${bucket}_plan as window_plan, ${bucket}_version as window_version, ${bucket}_every as every, ${bucket}_anchor_ms as anchor_ms,
       ${bucket}_starts_ms as starts_ms, ${bucket}_ends_ms as ends_ms, ${bucket}_grant as seq, ${bucket}_since as since
     from account`,
   )
@@ -233,6 +233,14 @@ export const entitlementRules: Readonly<Record<string, string>> = {
     union all
     ${carriedIn("overage")}`,
 
+  "every window that can resume is complete": `
+    with recursive ${keptWindows}
+    select account, n, cast(item as text) as kept from kept
+    where coalesce(item ->> 'bucket', '') not in ('base', 'overage') or item ->> 'plan' is null
+      or item ->> 'every' is null or item ->> 'version' is null or item ->> 'anchorMs' is null
+      or item ->> 'startsMs' is null or item ->> 'endsMs' is null or item ->> 'since' is null
+      or item ->> 'spent' is null or item ->> 'held' is null`,
+
   // The current grants of the account are newer than all others, so most charges need no look-up.
   "every charge names the grants that were current": `
     select c.account, c.id as hold, c.seq, c.base_grant, c.overage_grant
@@ -265,7 +273,7 @@ export const entitlementRules: Readonly<Record<string, string>> = {
       or a.overage_cap - a.overage - a.overage_held <> o.spent + coalesce(c.overage, 0)`,
 
   "every account is what its newest grants say": `
-    select b.account, b.bucket, b.plan, b.window_plan, b.every, b.seq, b.since, b.cap, b.anchor_ms, b.starts_ms, b.ends_ms,
+    select b.account, b.bucket, b.plan, b.window_plan, b.window_version, b.every, b.seq, b.since, b.cap, b.anchor_ms, b.starts_ms, b.ends_ms,
       n.seq as grant_seq, g.plan as grant_plan, g.since as grant_since, g.amount as grant_amount,
       g.anchor_ms as grant_anchor_ms, g.starts_ms as grant_starts_ms, g.ends_ms as grant_ends_ms
     from (${accountBuckets}) b
@@ -277,7 +285,8 @@ export const entitlementRules: Readonly<Record<string, string>> = {
       or b.anchor_ms <> g.anchor_ms or b.starts_ms <> g.starts_ms or b.ends_ms <> g.ends_ms or b.starts_ms >= b.ends_ms
       or g.cause in ('open', 'window', 'carried_over') and b.window_plan <> g.plan
       or not exists (
-        select 1 from (${bucketVersions}) v where v.plan = b.window_plan and v.bucket = b.bucket and v.every = b.every
+        select 1 from (${bucketVersions}) v
+        where v.plan = b.window_plan and v.version = b.window_version and v.bucket = b.bucket and v.every = b.every
       )`,
 
   "the state of every account is what its journal says": `
@@ -331,6 +340,13 @@ export const entitlementRules: Readonly<Record<string, string>> = {
     select v.plan, v.version, v.created_ms, b.created_ms as before_ms
     from plan_version v left join plan_version b on b.plan = v.plan and b.version = v.version - 1
     where v.version <> 1 and (b.version is null or b.created_ms > v.created_ms)`,
+
+  // Not every invalid period is found, but every text of other letters or without a number.
+  "the periods of plan versions can be read": `
+    select plan, version, bucket, every from (${bucketVersions}) v
+    where upper(every) not like 'P%' or length(every) < 3
+      or rtrim(substr(upper(every), 2), '0123456789YMWDTHS.') <> ''
+      or rtrim(substr(upper(every), 2), 'YMWDTHS') = ''`,
 
   "applied plans sections are numbered without gaps": `
     select f.epoch, f.applied_ms from plan_file f left join plan_file b on b.epoch = f.epoch - 1

@@ -30,6 +30,8 @@ export interface ListedAccount extends AccountRow {
 
 /** An account of a list, with the value that its order compares. */
 export interface AccountInOrder extends ListedAccount {
+  /** Why the row cannot be read. Null: it can. */
+  problem: string | null;
   orderValue: string | number;
 }
 

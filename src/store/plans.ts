@@ -5,6 +5,7 @@
  * reader sees the plans of one moment. Rows are only added.
  */
 
+import { messageOf } from "../errors.ts";
 import {
   type AppliedPlans,
   fingerprintOf,
@@ -14,8 +15,10 @@ import {
   type PlanVersion,
   planChanges,
 } from "../ledger/plan.ts";
+import { windowBuckets } from "../ledger/rows.ts";
+import { isPeriod } from "../ledger/windows.ts";
 import { given } from "../objects.ts";
-import type { EpochMs } from "../units.ts";
+import { creditsMax, type EpochMs } from "../units.ts";
 import { type PlanVersionRow, planFileTable, planVersionTable } from "./tables.ts";
 
 /** The statements that read all plans. Run both in one transaction. */
@@ -34,15 +37,46 @@ type Cells = readonly (readonly unknown[])[];
 /** Returns the catalog of these rows. */
 export function catalogOf(versionCells: Cells, fileCells: Cells): PlanCatalog {
   const versions = new Map<string, PlanVersion[]>();
+  const damaged = new Map<string, string>();
   for (const cells of versionCells) {
-    const version = versionOf(planVersionTable.rowOf(cells));
-    const list = versions.get(version.id);
-    if (list === undefined) versions.set(version.id, [version]);
-    else list.push(version);
+    const read = readVersion(cells);
+    if ("problem" in read) {
+      damaged.set(read.plan, read.problem);
+      continue;
+    }
+    const list = versions.get(read.id);
+    if (list === undefined) versions.set(read.id, [read]);
+    else list.push(read);
   }
+  for (const plan of damaged.keys()) versions.delete(plan);
   const last = fileCells.at(-1);
   const current = last === undefined ? undefined : planFileTable.rowOf(last);
-  return { epoch: current?.epoch ?? 0, offered: current?.plans ?? [], versions };
+  return { epoch: current?.epoch ?? 0, offered: current?.plans ?? [], versions, damaged };
+}
+
+/**
+ * Returns the version, or why its row cannot be used. Accounts of other plans are not affected by
+ * it.
+ */
+function readVersion(cells: readonly unknown[]): PlanVersion | { plan: string; problem: string } {
+  const [plan, number] = cells.map(String);
+  const damage = (problem: string) => ({
+    plan: String(plan),
+    problem: `version ${number} of the plan "${plan}" cannot be read: ${problem}`,
+  });
+  let version: PlanVersion;
+  try {
+    version = versionOf(planVersionTable.rowOf(cells));
+  } catch (error) {
+    return damage(messageOf(error));
+  }
+  for (const bucket of windowBuckets) {
+    const { credits, every } = version[bucket];
+    if (!isPeriod(every)) return damage(`the period of ${bucket} is "${every}"`);
+    if (!Number.isSafeInteger(credits) || credits < 0 || credits > creditsMax)
+      return damage(`the credits of ${bucket} are ${credits}`);
+  }
+  return version;
 }
 
 function versionOf(row: PlanVersionRow): PlanVersion {

@@ -5,7 +5,8 @@
  * Guarantees that lists have at most `pageRowsMax` rows and a fixed order. The stores differ in
  * how they connect (`SqlConnections`) and in a few words of SQL (`SqlDialect`).
  */
-import { newestVersion, type PlanCatalog } from "../ledger/plan.ts";
+import { messageOf } from "../errors.ts";
+import { newestVersion, type PlanCatalog, planProblem } from "../ledger/plan.ts";
 import { type ChargeRow, keyAuthority, type PaymentRow } from "../ledger/rows.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
 import { Conditions } from "./conditions.ts";
@@ -84,7 +85,7 @@ type Queries = Pick<
 >;
 
 const keyOfAccount = `select ${keyTable.list("k")}, ${accountEndTable.list("a")}, a.plan, (${readEpoch})
-  from api_key as k join account as a on a.id = k.account`;
+  from api_key as k left join account as a on a.id = k.account`;
 
 /** Finds keys by their present or old secret. `matches` compares a hash, such as `= ?`. */
 export function keysByHash(matches: string): string {
@@ -93,11 +94,22 @@ export function keysByHash(matches: string): string {
 
 /** Returns the key of a row of `keysByHash`. */
 export async function foundKeyOf(cells: readonly unknown[], plans: KeptPlans): Promise<FoundKey> {
-  const account = accountEndTable.rowOf(cells, keyTable.columns.length);
+  const key = keyTable.rowOf(cells);
+  const name = cells.at(-2);
+  const without = (problem: string): FoundKey => {
+    return { key, account: { state: "closed", endsMs: null }, plan: null, problem };
+  };
+  if (name === null) return without("it has no row");
+  let account: FoundKey["account"];
+  try {
+    account = accountEndTable.rowOf(cells, keyTable.columns.length);
+  } catch (error) {
+    return without(messageOf(error));
+  }
   const epoch = Number(cells.at(-1));
   const catalog = plans.known(epoch) ?? (await plans.at(epoch));
-  const plan = newestVersion(catalog, String(cells.at(-2))) ?? null;
-  return { key: keyTable.rowOf(cells), account, plan };
+  const plan = newestVersion(catalog, String(name)) ?? null;
+  return { key, account, plan, problem: planProblem(catalog, String(name), null) };
 }
 
 export function queriesOn(

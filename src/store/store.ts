@@ -33,10 +33,12 @@ export const pageRowsMax = 1000;
 /** A key, the state of its account, and the newest version of the account's plan. */
 export interface FoundKey {
   key: KeyRow;
-  /** The account is closed from `endsMs` on, whatever its state. */
+  /** Closed from `endsMs` on, whatever its state, and if its row is missing or cannot be read. */
   account: { state: AccountState; endsMs: EpochMs | null };
-  /** Null if the database has no version of it. */
+  /** Null if the database has no version of it, or no account. */
   plan: PlanVersion | null;
+  /** Why there is no plan. Null: there is one. */
+  problem: string | null;
 }
 
 /** `additional` and `remaining` are credits, `remaining` those of all buckets. */

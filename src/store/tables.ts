@@ -3,8 +3,7 @@
  * conversions between a row and the cells of a database.
  *
  * Guarantees that a row has exactly the fields of its type. A cell of another type is a defect and
- * throws. Only an account is read with amounts beyond 2^53, and the kernel then reports the
- * damage.
+ * throws. Rows of accounts may be damaged, and are read by account-rows.ts.
  */
 
 import type { AcceptedClock } from "../ledger/clock.ts";
@@ -90,11 +89,6 @@ export const accountEndTable = tableOf<Pick<AccountRow, "state" | "endsMs">>("ac
 
 /** Reports whether two rows of an account differ in their state only. */
 export const isSameButState = sameBesides(accountTable, accountStateTable);
-
-/** Reads amounts beyond 2^53 as inexact numbers, which no check of the ledger accepts. */
-export function accountOf(cells: readonly unknown[]): AccountRow {
-  return accountTable.rowOf(cells.map((cell) => (typeof cell === "bigint" ? Number(cell) : cell)));
-}
 
 /** Tokens and prices of a request: part of its hold and of its receipt. */
 const metered = {

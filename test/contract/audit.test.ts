@@ -396,6 +396,7 @@ const corruptions: Record<string, readonly Corruption[]> = {
     [{ account: "ada", plan: "pro" }, "update account set plan = 'pro'"],
     [{ account: "ada", window_plan: "pro" }, "update account set base_plan = 'pro'"],
     [{ account: "ada", every: "P2D" }, "update account set base_every = 'P2D'"],
+    [{ account: "ada", window_version: 7 }, "update account set base_version = 7"],
     [{ account: "bob", since: 2 }, "update account set base_since = 2"],
     [{ account: "ada", grant_seq: null }, "delete from credit_grant where account = 'ada'"],
   ],
@@ -457,6 +458,27 @@ const corruptions: Record<string, readonly Corruption[]> = {
   ],
   "plan versions are numbered without gaps and ordered in time": [
     [{ plan: "pro", version: 3 }, "update plan_version set version = 3 where plan = 'pro'"],
+  ],
+  "every window that can resume is complete": [
+    [{ account: "bob", n: 0 }, "update account set kept = '[{}]' where id = 'bob'"],
+  ],
+  "the periods of plan versions can be read": [
+    [
+      { plan: "pro", bucket: "base", every: "sometimes" },
+      "update plan_version set base_every = 'sometimes' where plan = 'pro'",
+    ],
+    [
+      { plan: "pro", bucket: "overage", every: "" },
+      "update plan_version set overage_every = '' where plan = 'pro'",
+    ],
+    [
+      { plan: "pro", bucket: "base", every: "PT" },
+      "update plan_version set base_every = 'PT' where plan = 'pro'",
+    ],
+    [
+      { plan: "pro", bucket: "base", every: "PDM" },
+      "update plan_version set base_every = 'PDM' where plan = 'pro'",
+    ],
   ],
   "applied plans sections are numbered without gaps": [[{ epoch: 3 }, "update plan_file set epoch = 3"]],
   "final days are what their charges add up to": [

@@ -98,6 +98,7 @@ for (const backend of backends) {
           tokensTatMs: 0,
           tokensLimit: null,
         },
+        problem: null,
         overdue: [],
         nowMs: start + 250,
         plans: await store.plans(),

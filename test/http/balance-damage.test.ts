@@ -1,6 +1,7 @@
 /**
  * A balance that a manual change of the database made invalid. Every path answers the same, no
  * credits move until the balance is repaired, and other accounts are not affected.
+ * test/contract/damaged-accounts.test.ts damages every field on every store.
  */
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
@@ -9,9 +10,12 @@ import { errorOf, startService, type TestService } from "../fixtures/service.ts"
 
 /** Damage that an SQL statement does without any checks, and the statement that repairs it. */
 const damages: Record<string, [damage: string, mend: string]> = {
+  "a base bucket below zero": ["base = -1000000", "base = base_cap"],
   "a bucket above its cap": ["overage = overage_cap + 1", "overage = overage_cap"],
+  "credits that nobody spent": ["base = base - 1000000", "base = base_cap"],
   "a cap below zero": ["base_cap = -1", "base_cap = base"],
   "purchased credits below zero": ["additional = -1000000", "additional = 0"],
+  "purchased credits that nobody bought": ["additional = 1000000", "additional = 0"],
   "more than can be counted exactly": ["additional = 9007199254740993", "additional = 0"],
   "held credits below zero": ["base_held = -1", "base_held = 0"],
   "held credits beyond the cap": ["overage_held = 1", "overage_held = 0"],
@@ -20,7 +24,14 @@ const damages: Record<string, [damage: string, mend: string]> = {
     "base_ends_ms = base_starts_ms - 1",
     "base_ends_ms = base_starts_ms + 86400000",
   ],
+  "a window that ends after all dates": [
+    "base_ends_ms = 9000000000000000",
+    "base_ends_ms = base_starts_ms + 86400000",
+  ],
+  "a period that cannot be read": ["base_every = 'sometimes'", "base_every = 'P1D'"],
+  "a state that there is not": ["state = 'asleep'", "state = 'active'"],
   "a plan that there is not": ["plan = 'abolished'", "plan = 'test'"],
+  "a scheduled plan that there is not": ["next_plan = 'abolished'", "next_plan = null"],
 };
 
 function write(service: TestService, set: string): void {
@@ -37,7 +48,7 @@ async function assertUnavailable(response: Response): Promise<void> {
   assert.equal(response.status, 500);
   const { type, code, message } = await errorOf(response);
   assert.deepEqual([type, code], ["server_error", "balance_unavailable"]);
-  assert.doesNotMatch(message, /negative|cap|window|plan|whole/, "why is for the operator alone");
+  assert.doesNotMatch(message, /negative|cap|window|plan|whole|journal/, "why is for the operator alone");
 }
 
 for (const [what, [damage, mend]] of Object.entries(damages)) {
@@ -60,11 +71,11 @@ for (const [what, [damage, mend]] of Object.entries(damages)) {
     const reasons = service.log.map(({ detail }) => detail).filter((detail) => detail !== undefined);
     assert.equal(reasons.length, 4, "the log says why, each time");
     for (const detail of reasons)
-      assert.match(String(detail), /account test: .*(negative|cap|window|plan|whole)/);
+      assert.match(String(detail), /^account test: .*(negative|cap|grant|journal|period|plan|state)/);
     assert.equal((await service.store.journal("test", { limit: 10 })).length, before, "nothing has moved");
     const outcome = await service.ledger.apply({ kind: "topup", account: "test", payment: "p", amount: 1 });
-    // Only requests need the plan. A payment counts without it.
-    assert.equal(outcome.kind, damage.startsWith("plan") ? "added" : "balance_invalid");
+    // Only requests need the plans. A payment counts without them.
+    assert.equal(outcome.kind, /^(next_)?plan =/.test(damage) ? "added" : "balance_invalid");
 
     write(service, mend);
     assert.equal((await service.request("GET", "/v1/balance")).status, 200);
@@ -72,13 +83,28 @@ for (const [what, [damage, mend]] of Object.entries(damages)) {
   });
 }
 
-test("rejects the key of a deleted account", async () => {
+test("the key of a deleted account gets 500 balance_unavailable, and other keys are served", async () => {
   await using service = await startService();
+  await service.ledger.apply({ kind: "open", account: "other", plan: "test" });
+  const other = {
+    headers: { authorization: `Bearer ${await service.addKey({ account: "other", id: "k" })}` },
+  };
   const db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
-  db.exec("pragma foreign_keys = off; create table kept as select * from account; delete from account");
-  const response = await service.chat();
-  assert.equal(response.status, 401);
-  assert.equal((await errorOf(response)).code, "invalid_api_key");
-  db.exec("insert into account select * from kept; drop table kept");
+  db.exec("pragma foreign_keys = off; create table kept as select * from account where id = 'test'");
+  db.exec("delete from account where id = 'test'");
+  await assertUnavailable(await service.request("GET", "/v1/balance"));
+  await assertUnavailable(await service.request("GET", "/v1/models"));
+  await assertUnavailable(await service.chat());
+  await assertUnavailable(await service.chat({ stream: true }));
+  const details = service.log.flatMap(({ detail }) => (detail === undefined ? [] : [detail]));
+  assert.deepEqual(details, Array(4).fill("account test: it has no row"));
+  assert.equal((await service.request("GET", "/v1/balance", other)).status, 200);
+  assert.equal((await service.chat({}, other)).status, 200);
+  assert.equal(service.engine.options.length, 1, "no engine was asked for the deleted account");
+  // A key that is wrong in itself gets 401 as ever.
+  db.exec("update api_key set revoked_ms = 1 where account = 'test'");
+  assert.equal((await service.request("GET", "/v1/balance")).status, 401);
+  db.exec("update api_key set revoked_ms = null; insert into account select * from kept; drop table kept");
   db.close();
+  assert.equal((await service.chat()).status, 200);
 });

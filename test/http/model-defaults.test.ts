@@ -125,7 +125,10 @@ for (const role of ["system", "developer"]) {
 }
 
 test("the system prompt counts in the context window", async () => {
-  await using narrow = await startService({ systemPrompt: "word ".repeat(10), engine: { contextWindow: 20 } });
+  await using narrow = await startService({
+    systemPrompt: "word ".repeat(10),
+    engine: { contextWindow: 20 },
+  });
   assert.equal((await narrow.chat({ messages: [{ role: "user", content: "word ".repeat(7) }] })).status, 200);
   const refused = await narrow.chat({ messages: [{ role: "user", content: "word ".repeat(8) }] });
   assert.equal(refused.status, 400);

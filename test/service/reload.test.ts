@@ -310,7 +310,10 @@ test("sends the new system prompt with the next request, and keeps the engine", 
   const models = (more = "") => ({ models: { far: remote(upstream, undefined, more) } });
   await using service = await start(models());
   const sent = async () => {
-    assert.equal((await ask({ url: service.url, key: service.key, model: "far", content: "Hi" })).status, 200);
+    assert.equal(
+      (await ask({ url: service.url, key: service.key, model: "far", content: "Hi" })).status,
+      200,
+    );
     return upstream.last().body.messages;
   };
   const question = { role: "user", content: "Hi" };

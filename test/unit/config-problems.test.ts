@@ -532,7 +532,10 @@ limits:
   ];
   for (const [written, shown] of systemPrompts) {
     test(`refuses the system prompt ${written.slice(0, 20)}`, () => {
-      const [llama, upstream] = ["engine: llama, source: default", 'engine: upstream, url: "http://a", model: x'];
+      const [llama, upstream] = [
+        "engine: llama, source: default",
+        'engine: upstream, url: "http://a", model: x',
+      ];
       for (const engine of [llama, upstream]) {
         const yaml = `models: { m: { ${engine}, ${price}, system_prompt: ${written} } }`;
         assert.deepEqual(problemsOf(yaml), [

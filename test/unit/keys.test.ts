@@ -17,12 +17,13 @@ const key = mintKey();
 /** A store that knows one key. */
 function storeOf(change: Partial<KeyRow> = {}, planVersion: PlanVersion | null = version) {
   const row = keyOf("key_1", "ada", { hash: hashKey(key), ...change });
+  const problem = planVersion === null ? "the database has no version of its plan" : null;
   return {
     lookups: 0,
     async findKey(hash: string) {
       this.lookups += 1;
       return hash === row.hash || hash === row.oldHash
-        ? { key: row, account: activeAccount, plan: planVersion }
+        ? { key: row, account: activeAccount, plan: planVersion, problem }
         : null;
     },
   };
@@ -159,6 +160,7 @@ test("refuses a key if the store returns the row of another key", async () => {
       key: keyOf("k", "ada", { hash: hashKey("other") }),
       account: activeAccount,
       plan: version,
+      problem: null,
     }),
   };
   await assert.rejects(authenticate(store, `Bearer ${key}`, start), { code: "invalid_api_key" });

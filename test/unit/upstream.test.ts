@@ -392,10 +392,24 @@ function passedOn(
 }
 
 test("passes text on unchanged wherever characters and tags are cut", () => {
-  const piece = fc.constantFrom("a", "<", "think>", "</", "\ud83d", "\ude00", "\u{1f600}", "ST", "OP", "\ufffd");
+  const piece = fc.constantFrom(
+    "a",
+    "<",
+    "think>",
+    "</",
+    "\ud83d",
+    "\ude00",
+    "\u{1f600}",
+    "ST",
+    "OP",
+    "\ufffd",
+  );
   fc.assert(
     fc.property(fc.array(piece, { maxLength: 30 }), (texts) => {
-      const whole = texts.join("").replace(/[\ud800-\udbff]$/, "").toWellFormed();
+      const whole = texts
+        .join("")
+        .replace(/[\ud800-\udbff]$/, "")
+        .toWellFormed();
       assert.equal(passedOn(texts, "stop").join(""), whole);
       const cut = passedOn(texts, "length").join("");
       assert.equal(cut.replace(/\ufffd+$/, ""), whole.replace(/\ufffd+$/, ""));
@@ -422,7 +436,12 @@ test("leaves out U+FFFD at the end of an answer that was cut, and no other", () 
 });
 
 test("keeps the tokens and log-probabilities of held text", () => {
-  const logprob = (token: string) => ({ token, logprob: -1, bytes: [...Buffer.from(token)], topLogprobs: [] });
+  const logprob = (token: string) => ({
+    token,
+    logprob: -1,
+    bytes: [...Buffer.from(token)],
+    topLogprobs: [],
+  });
   const text = new AnswerText({ stop: [], tags: null, opened: false });
   assert.deepEqual(text.push("\ufffd", 1, [logprob("1")]), []);
   assert.deepEqual(text.push("b", 1, [logprob("2")]), [

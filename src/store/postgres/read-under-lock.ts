@@ -13,10 +13,11 @@ import type { PlanCatalog } from "../../ledger/plan.ts";
 import type { ChargeRow, HoldRow, JournalRow, KeyRow, PastBudget, PastWindows } from "../../ledger/rows.ts";
 import { endsOverdue, opOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
+import { accountFacts, accountOf, checked } from "../account-rows.ts";
 import { pastBudgetOf, pastWindowsOf, readCharged, readPastWindows } from "../past-windows.ts";
 import { readEpoch } from "../plans.ts";
 import { paymentOf, payments, refunds } from "../queries.ts";
-import { accountOf, accountTable, chargeTable, holdTable, journalTable, keyTable } from "../tables.ts";
+import { accountTable, chargeTable, holdTable, journalTable, keyTable } from "../tables.ts";
 import { reading, type TimeParameter, trustedMs } from "./clock.ts";
 import type { Connection } from "./connection.ts";
 import type { Statement } from "./exchange.ts";
@@ -26,6 +27,13 @@ const readAccounts = `
   select ${accountTable.list()} from account where id = any($1::text[]) order by id for no key update`;
 
 const readFreeAccounts = `${readAccounts} skip locked`;
+
+/**
+ * The facts of accounts. A statement after the lock, because a join in the locking statement would
+ * see the journal from before it had waited.
+ */
+const readFacts = `
+  select a.id, ${accountFacts.columns} from account a ${accountFacts.joins} where a.id = any($1::text[])`;
 
 /** Finds accounts that exist, locked or not. */
 const findAccounts = "select id from account where id = any($1::text[])";
@@ -172,6 +180,7 @@ export async function readUnderLock(
       skips !== "nothing"
         ? { name: "free accounts", text: readFreeAccounts, values: [accountIds] }
         : { name: "accounts", text: readAccounts, values: [accountIds] },
+    facts: { name: "facts", text: readFacts, values: [accountIds] },
     found: skips === "nothing" ? null : { name: "find accounts", text: findAccounts, values: [accountIds] },
     holds: { name: "holds", text: readHolds, values: [time, ...named.arrays(), ...ending] },
     freeHolds: locking("free holds", lockHolds, [...named.arrays(), ...ending]),
@@ -192,7 +201,8 @@ export async function readUnderLock(
     typeof now === "number" && typeof clockMs === "number" && typeof epoch === "number",
     "the clock and the epoch of the plans are read with the holds",
   );
-  const accounts = (rows.accounts ?? []).map(accountOf);
+  const facts = new Map((rows.facts ?? []).map(([id, ...cells]) => [id, cells]));
+  const accounts = (rows.accounts ?? []).map((cells) => checked(accountOf(cells), facts.get(cells[0]) ?? []));
   // If no hold is found, the only row has the clock alone.
   const withHold = (rows.holds ?? []).filter((cells) => cells[holdFrom] !== null);
   const holds = withHold.map((cells) => holdTable.rowOf(cells, holdFrom));
@@ -227,7 +237,10 @@ export async function readUnderLock(
   const snapshot = {
     nowMs: now,
     plans: await plansAt(epoch),
-    accounts: new Map(accounts.map((row) => [row.id, row])),
+    accounts: new Map(accounts.map(({ row }) => [row.id, row])),
+    problems: new Map(
+      accounts.flatMap(({ row, problem }) => (problem === null ? [] : [[row.id, problem] as const])),
+    ),
     holds: new Map(holds.map((row: HoldRow) => [rowKey(row.account, row.id), row])),
     overdue: overdue.map(({ account, id }) => rowKey(account, id)),
     unfinished: new Set(Array.isArray(unfinished) ? unfinished.map(String) : []),

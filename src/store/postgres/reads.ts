@@ -6,11 +6,12 @@
 import { invariant } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import { overdueMax } from "../../ledger/snapshot.ts";
+import { accountFacts, checkedAccountOf, factsLength } from "../account-rows.ts";
 import { readEpoch } from "../plans.ts";
 import type { Purpose, SqlConnections } from "../queries.ts";
 import type { SqlDialect } from "../sql.ts";
 import { ListTooSlowError } from "../store.ts";
-import { accountOf, accountTable, holdTable, keyTable } from "../tables.ts";
+import { accountTable, holdTable, keyTable } from "../tables.ts";
 import { fixedTime, reading, type TimeParameter, trustedMs } from "./clock.ts";
 import type { ConnectionPool } from "./connection.ts";
 import { isStatementTimeout } from "./errors.ts";
@@ -62,8 +63,9 @@ export function connectionsOn(pools: ReadPools, listMs: number = limits.listMs):
 const readSnapshot = `
   with reading as materialized (${reading}),
   clock as materialized (select ${trustedMs} as now_ms, (${readEpoch}) as epoch from reading)
-  select clock.now_ms, clock.epoch, ${accountTable.list("a")}, ${holdTable.list("h")}
+  select clock.now_ms, clock.epoch, ${accountTable.list("a")}, ${accountFacts.columns}, ${holdTable.list("h")}
   from clock join account a on a.id = $2
+  ${accountFacts.joins}
   left join lateral (
     select * from hold where hold.account = a.id and hold.expires_ms <= clock.now_ms
     order by hold.expires_ms, hold.id limit ${overdueMax}
@@ -84,10 +86,12 @@ export async function findSnapshot(
   const [readMs, epoch] = first;
   invariant(typeof readMs === "number" && typeof epoch === "number", "clock and epoch are read");
   const accountFrom = 2;
-  const holdsFrom = accountFrom + accountTable.columns.length;
+  const holdsFrom = accountFrom + accountTable.columns.length + factsLength;
   const overdue = rows.filter((cells) => cells[holdsFrom] !== null);
+  const { row, problem } = checkedAccountOf(first.slice(accountFrom, holdsFrom));
   return {
-    account: accountOf(first.slice(accountFrom, holdsFrom)),
+    account: row,
+    problem,
     overdue: overdue.map((cells) => holdTable.rowOf(cells, holdsFrom)),
     nowMs: readMs,
     epoch,

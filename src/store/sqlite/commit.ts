@@ -144,6 +144,7 @@ export class SqliteCommits {
   #read(operations: readonly Operation[]): Snapshot {
     const nowMs = this.#now();
     const accounts = new Map<string, AccountRow>();
+    const problems = new Map<string, string>();
     const holds = new Map<string, HoldRow>();
     const journal = new Map<string, JournalRow>();
     const charges = new Map<string, ChargeRow[]>();
@@ -174,8 +175,12 @@ export class SqliteCommits {
     };
 
     for (const id of new Set(operations.map((operation) => operation.account))) {
-      const row = known(this.#cache.accounts, id, () => this.#sql.account.get(id));
-      if (row !== undefined) accounts.set(id, row);
+      const kept = this.#cache.accounts.get(id);
+      const { row = kept, problem = null } = kept === undefined ? (this.#sql.account.get(id) ?? {}) : {};
+      if (row === undefined) continue;
+      accounts.set(id, row);
+      if (problem === null) this.#cache.accounts.set(id, row);
+      else problems.set(id, problem);
     }
     const overdue = this.#overdueOf(
       operations.filter(endsOverdue).flatMap(({ account }) => accounts.get(account) ?? []),
@@ -234,6 +239,7 @@ export class SqliteCommits {
       nowMs,
       plans: this.#plans(),
       accounts,
+      problems,
       holds,
       overdue: ended.map(({ account, id }) => rowKey(account, id)),
       unfinished: new Set(overdue.slice(this.#overdueMax).map(({ account }) => account)),

@@ -6,10 +6,10 @@
  */
 import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
 import { invariant } from "../../errors.ts";
-import type { AccountRow } from "../../ledger/rows.ts";
+import { accountFacts, checkedAccountOf, type ReadAccount } from "../account-rows.ts";
 import type { SqlStatement } from "../sql.ts";
 import type { Table, Value } from "../table.ts";
-import { accountOf, accountTable } from "../tables.ts";
+import { accountTable } from "../tables.ts";
 
 /** The cells of a row, in the order of its columns. */
 export type Cells = readonly unknown[];
@@ -58,30 +58,47 @@ export class Statements {
     const known = name === undefined ? undefined : this.#named.get(name);
     const statement = known ?? prepare(this.#db, text);
     if (name !== undefined) this.#named.set(name, statement);
-    return statement.all(...values).map(cellsOf);
+    try {
+      return statement.all(...values).map(cellsOf);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+    }
+    // A row is damaged, and has an amount beyond 2^53.
+    const exact = prepare(this.#db, text);
+    exact.setReadBigInts(true);
+    return exact.all(...values).map((row) => cellsOf(row).map(numberIfExact));
   }
+}
+
+function numberIfExact(cell: unknown): unknown {
+  return typeof cell === "bigint" && Number.isSafeInteger(Number(cell)) ? Number(cell) : cell;
 }
 
 /** Finds an account by its id, even if it was damaged and has an amount beyond 2^53. */
 export class AccountQuery {
-  readonly #safe: Query<AccountRow>;
+  readonly #safe: StatementSync;
   readonly #exact: StatementSync;
 
   constructor(db: DatabaseSync) {
-    const rest = "where id = ?";
-    this.#safe = new Query(db, accountTable, rest);
-    this.#exact = prepare(db, `select ${accountTable.list()} from account ${rest}`);
+    const text = `select ${accountTable.list("a")}, ${accountFacts.columns}
+      from account a ${accountFacts.joins} where a.id = ?`;
+    this.#safe = prepare(db, text);
+    this.#exact = prepare(db, text);
     this.#exact.setReadBigInts(true);
   }
 
-  get(id: string): AccountRow | undefined {
+  get(id: string): ReadAccount | undefined {
+    const row = this.#cells(id);
+    return row === undefined ? undefined : checkedAccountOf(cellsOf(row));
+  }
+
+  #cells(id: string): unknown {
     try {
       return this.#safe.get(id);
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
+      return this.#exact.get(id);
     }
-    const row = this.#exact.get(id);
-    return row === undefined ? undefined : accountOf(cellsOf(row));
   }
 }
 

@@ -200,12 +200,13 @@ export class SqliteSnapshots {
   of(account: string): (Omit<AccountSnapshot, "plans"> & { epoch: number }) | null {
     this.#db.exec("begin");
     try {
-      const row = this.#account.get(account);
-      if (row === undefined) return null;
+      const read = this.#account.get(account);
+      if (read === undefined) return null;
       const nowMs = this.#now();
       const [cells] = this.#statements.rows({ name: "epoch", text: readEpoch, values: [] });
       const overdue = this.#overdue.all(account, nowMs, overdueMax);
-      return { account: row, overdue, nowMs, epoch: Number(cells?.[0]) };
+      const { row, problem } = read;
+      return { account: row, problem, overdue, nowMs, epoch: Number(cells?.[0]) };
     } finally {
       // A failing disk ends the transaction by itself.
       if (this.#db.isTransaction) this.#db.exec("commit");
