@@ -66,6 +66,7 @@ models:
     engine: llama
     source: default
     defaults: { temperature: 0.2, top_p: 0.9, max_tokens: 512 }
+    system_prompt: Be helpful, correct and concise.
     price: { prompt: 20000, completion: 100000 }
 `;
 

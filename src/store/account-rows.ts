@@ -79,8 +79,13 @@ function contradictionOf(row: AccountRow, facts: readonly unknown[]): string | n
     if (facts[first] === null) return `the grant ${row[grant]} of its ${bucket} window is missing`;
     for (const [index, field] of fields.entries()) {
       const fact = facts[first + index];
-      if (row[field] !== Number(fact)) return `its ${field} is ${row[field]}, and its grant has ${fact}`;
+      if (row[field] !== Number(fact))
+        return `its ${columnOf(field)} is ${row[field]}, and its grant has ${fact}`;
     }
   }
   return null;
+}
+
+function columnOf(field: keyof AccountRow): string | undefined {
+  return accountTable.columns.find((column) => column.field === field)?.name;
 }

@@ -1,7 +1,7 @@
 /**
- * Accounts whose rows a hand in the database has damaged, on every store: their balance cannot be
- * read, no operation moves their credits, other accounts of the same commit are served, and the
- * audit names them. All works again once the row is repaired.
+ * Accounts whose rows a hand in the database has damaged, on every store. Their balance cannot be
+ * read, and no operation moves their credits. Other accounts of the same commit are served. The
+ * audit names the damage, and all works again once the row is repaired.
  */
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";

@@ -71,7 +71,7 @@ test("uses the defaults without a file and without variables", () => {
       loadMs: null,
       environment: {},
       defaults: { temperature: 0.2, topP: 0.9, maxTokens: 512 },
-      systemPrompt: null,
+      systemPrompt: "Be helpful, correct and concise.",
       price: { prompt: 20_000, completion: 100_000 },
       reasoning: null,
     },

@@ -311,9 +311,9 @@ interface AnswerTextOptions {
 }
 
 /**
- * Returns where the end of the text begins that may be a part of a character: the first half of a
- * surrogate pair, because servers that write `\u` escapes may cut characters, or U+FFFD, which some
- * servers send for the bytes of an unfinished character. A character has at most three such bytes.
+ * Returns the start of the end that may be a part of a character. Servers that write `\u` escapes
+ * may cut a surrogate pair. Others send U+FFFD for the bytes of an unfinished character, of which
+ * there are at most three.
  */
 function partOf(text: string): number {
   let start = text.length;
@@ -336,7 +336,7 @@ function isFirstHalf(unit: number): boolean {
 export class AnswerText {
   readonly #thinking: ThinkingFilter | null;
   readonly #stops: StopFinder | null;
-  /** What may be a part of a character, with its tokens, until more text or the end arrives. */
+  /** An end that may be a part of a character. It waits for more text or the end. */
   #part: Segment | null = null;
   #stopped = false;
 
