@@ -63,8 +63,8 @@ export class ServicePlans {
     const { added, changed, retired } = changes;
     if (changes.kind === "applied") this.#logger.info({ added, changed, retired }, "the plans are applied");
     if (this.#superseded) this.#warnSuperseded();
-    const inUse = await this.#inUse();
-    return { ...changes, warnings: [...this.warnings, ...inUse] };
+    const ofDatabase = await this.#ofDatabase();
+    return { ...changes, warnings: [...this.warnings, ...ofDatabase] };
   }
 
   /** Looks every `everyMs` whether the section is still the current one. */
@@ -108,20 +108,26 @@ export class ServicePlans {
   }
 
   /**
-   * Compares the current plans with the models, and names retired plans that accounts still have.
-   * A section can be applied without them.
+   * Compares the current plans with the models, and names damaged plans and retired plans that
+   * accounts still have. A section can be applied without them.
    */
-  async #inUse(): Promise<string[]> {
+  async #ofDatabase(): Promise<string[]> {
     try {
       const catalog = await this.#store.plans();
+      for (const [plan, problem] of catalog.damaged)
+        this.#logger.error(
+          { plan, problem },
+          "a plan of the database cannot be read; its accounts cannot be used",
+        );
+      const damaged = [...catalog.damaged.values()].map((problem) => `Accounts cannot be used: ${problem}.`);
       this.#compare(catalog);
       for (const { model, smallest, plans } of this.#unpayable) {
         this.#logger.warn({ model, smallest, plans }, "these plans can never pay for a request to the model");
       }
       const inUse = retiredInUse(catalog.offered, await this.#store.accountsOnPlans());
-      if (inUse.length === 0) return [];
+      if (inUse.length === 0) return damaged;
       this.#logger.warn({ retired: inUse }, "accounts have retired plans, and keep them");
-      return [inUseWarning(inUse)];
+      return [...damaged, inUseWarning(inUse)];
     } catch (err) {
       this.#logger.warn({ err }, "the accounts with retired plans could not be counted");
       return ["The accounts with retired plans could not be counted. The log has the reason."];

@@ -136,47 +136,6 @@ export interface AccountRow {
   tokensLimit: number | null;
 }
 
-/** An account before its first journal entry. */
-export const emptyAccount: AccountRow = {
-  id: "",
-  plan: "",
-  nextPlan: null,
-  state: "active",
-  endsMs: null,
-  seq: 0,
-  createdMs: 0,
-  base: 0,
-  baseCap: 0,
-  baseHeld: 0,
-  basePlan: "",
-  baseVersion: 0,
-  baseEvery: "",
-  baseAnchorMs: 0,
-  baseStartsMs: 0,
-  baseEndsMs: 0,
-  baseGrant: 0,
-  baseSince: 0,
-  overage: 0,
-  overageCap: 0,
-  overageHeld: 0,
-  overagePlan: "",
-  overageVersion: 0,
-  overageEvery: "",
-  overageAnchorMs: 0,
-  overageStartsMs: 0,
-  overageEndsMs: 0,
-  overageGrant: 0,
-  overageSince: 0,
-  kept: [],
-  additional: 0,
-  additionalHeld: 0,
-  holds: 0,
-  used: 0,
-  requestsTatMs: 0,
-  tokensTatMs: 0,
-  tokensLimit: null,
-};
-
 /** Amounts in the three buckets, in spending order. */
 export interface BucketAmounts {
   base: MicroCredits;

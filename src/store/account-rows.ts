@@ -8,7 +8,8 @@
  * check of the ledger accepts.
  */
 import { messageOf } from "../errors.ts";
-import { type AccountRow, emptyAccount, fieldOf, windowBuckets } from "../ledger/rows.ts";
+import { type AccountRow, fieldOf, windowBuckets } from "../ledger/rows.ts";
+import { emptyAccount } from "../ledger/unit-of-work.ts";
 import { accountTable } from "./tables.ts";
 
 /** A row, and why it cannot be used. Null: it agrees with its facts. */

@@ -6,7 +6,9 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { after, before, describe, test } from "node:test";
+import { pino } from "pino";
 import { callerOf } from "../../src/accounts/keys.ts";
+import { ServicePlans } from "../../src/app/plans.ts";
 import { Refusal } from "../../src/errors.ts";
 import { balanceOf } from "../../src/ledger/balance.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -158,8 +160,15 @@ for (const { name, skip = false, create } of backends) {
           assert.match(await unavailable("cy"), says);
           assert.match(await beside(`plan-${column}`, "cy"), says);
           balanceOf(await store.accountSnapshot("ada"));
-          const { kind } = await store.applyPlans(plans, false);
+          const lines: Record<string, unknown>[] = [];
+          const logger = pino({ level: "warn" }, { write: (line: string) => lines.push(JSON.parse(line)) });
+          const { kind, warnings } = await new ServicePlans(store, logger).apply(plans);
           assert.equal(kind, "unchanged", "the other plans are compared");
+          assert.match(warnings.join(), says);
+          assert.deepEqual(
+            lines.map(({ plan }) => plan),
+            ["other"],
+          );
           store = kept;
         } finally {
           await fresh.close();
