@@ -3,7 +3,11 @@
  * token, beside the same on an idle service, and what taking turns costs in tokens per second.
  *
  *   npm run bench -- fairness [--model FILE] [--accounts 1,2,4,8] [--rounds 2] [--seconds 8] \
- *     [--threads N]
+ *     [--threads N] [--warm 6]
+ *
+ * `--warm` is the time for each of nine accounts to have its first turn, in seconds: until then
+ * prompts are evaluated, which makes no tokens. A third of it is time for a flood to fill the places
+ * and to have run for longer than the shortest run.
  *
  * The flood is eight requests of one account with `max_tokens: 7000` for four places. The others
  * come all at once. The target for each is a second and twice the time that the slowest of as many
@@ -20,13 +24,6 @@ import { defaultModel, numbersOf, optionsOf } from "./options.ts";
 const parallel = 4;
 const floodRequests = 8;
 const floodTokens = 7000;
-/** Time for a flood to fill the places and to have run for longer than the shortest run. */
-const settleMs = 2000;
-/**
- * Time for each of nine accounts to have its first turn: until then prompts are evaluated, which
- * makes no tokens.
- */
-const turnsMs = 6000;
 
 let prompts = 0;
 
@@ -86,9 +83,13 @@ function flood(service: LlamaService, account: number, requests: number) {
 }
 
 /** Tokens per second of all of them together. */
-async function throughput(service: LlamaService, accounts: number, seconds: number): Promise<number> {
+async function throughput(
+  service: LlamaService,
+  accounts: number,
+  { seconds, warmMs }: { seconds: number; warmMs: number },
+): Promise<number> {
   const floods = Array.from({ length: accounts }, (_, account) => flood(service, account, floodRequests));
-  await sleep(turnsMs);
+  await sleep(warmMs);
   const made = () => floods.reduce((sum, { tokens }) => sum + tokens, 0);
   const before = made();
   const startedMs = performance.now();
@@ -105,7 +106,10 @@ export async function run(args: readonly string[]): Promise<void> {
     rounds: "2",
     seconds: "8",
     threads: undefined,
+    warm: "6",
   });
+  const warmMs = Number(values.warm) * 1000;
+  const measuring = { seconds: Number(values.seconds), warmMs };
   const counts = numbersOf(values.accounts);
   await using service = await startLlamaService({
     model: resolve(values.model),
@@ -127,12 +131,12 @@ export async function run(args: readonly string[]): Promise<void> {
     const waits: number[] = [];
     for (let round = 0; round < Number(values.rounds); round += 1) {
       const flooding = flood(service, 0, floodRequests);
-      await sleep(settleMs);
+      await sleep(warmMs / 3);
       waits.push(...(await newcomers()));
       await flooding.stop();
     }
-    const alone = await throughput(service, 1, Number(values.seconds));
-    const shared = await throughput(service, 1 + count, Number(values.seconds));
+    const alone = await throughput(service, 1, measuring);
+    const shared = await throughput(service, 1 + count, measuring);
     const slowestMs = Math.max(...waits);
     console.error(
       `${count} others: first tokens after ${waits.map((ms) => `${ms.toFixed(0)} ms`).join(", ")}`,

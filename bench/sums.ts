@@ -2,12 +2,15 @@
  * Sums of usage on a large SQLite ledger: the first summing of all charges beside commits, and the
  * time of each report, against one scan that adds up all charges.
  *
- *   npm run bench -- sums [--charges 10000000] [--accounts 1000] [--days 365]
+ *   npm run bench -- sums [--charges 10000000] [--accounts 1000] [--days 365] [--seconds 5]
+ *
+ * `--seconds` is the time of the commits before the summing.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Ledger } from "../src/ledger/batcher.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import type { Store } from "../src/store/store.ts";
@@ -17,17 +20,19 @@ import { optionsOf } from "./options.ts";
 import { holdAndSettle } from "./pair.ts";
 
 export async function run(args: readonly string[]): Promise<void> {
-  const options = optionsOf(args, { charges: "10000000", accounts: "1000", days: "365" });
-  const [charges, accounts, days] = [options.charges, options.accounts, options.days].map(Number);
+  const options = optionsOf(args, { charges: "10000000", accounts: "1000", days: "365", seconds: "5" });
+  const charges = Number(options.charges);
+  const accounts = Number(options.accounts);
+  const days = Number(options.days);
   const folder = mkdtempSync(join(tmpdir(), "inkwell-sums-"));
   const path = join(folder, "inkwell.db");
   try {
-    makeLedgerFile(path, accounts ?? 1, 0);
-    addCharges(path, { charges: charges ?? 0, accounts: accounts ?? 1, days: days ?? 1 });
+    makeLedgerFile(path, accounts, 0);
+    addCharges(path, { charges, accounts, days });
     const floorMs = await timed("scan of all charges", async () => scan(path));
     const store = await openSqliteStore({ path, plans });
     try {
-      await measure(store, floorMs);
+      await measure(store, { floorMs, accounts, idleMs: Number(options.seconds) * 1000 });
     } finally {
       await store.close();
     }
@@ -36,16 +41,20 @@ export async function run(args: readonly string[]): Promise<void> {
   }
 }
 
-async function measure(store: Store, floorMs: number): Promise<void> {
+async function measure(
+  store: Store,
+  { floorMs, accounts, idleMs }: { floorMs: number; accounts: number; idleMs: number },
+): Promise<void> {
   const ledger = new Ledger(store);
-  await commits(ledger, "idle", new Promise((resolve) => setTimeout(resolve, 5000)));
+  const busy = Math.min(accounts, 100);
+  await commits(ledger, busy, "idle", sleep(idleMs));
   const summing = timed("first summing", async () => {
     while (await store.sumUsage());
   });
-  await commits(ledger, "beside the first summing", summing);
+  await commits(ledger, busy, "beside the first summing", summing);
   const today = Math.floor(Date.now() / dayMs);
   const month = { from: today - 30, to: today };
-  const account = accountId(7);
+  const account = accountId(Math.min(7, accounts - 1));
   const reports: [string, Omit<UsageSumsQuery, "order">][] = (
     ["day", "model", "key", "account"] as const
   ).flatMap((by) => [
@@ -67,8 +76,11 @@ async function timed(name: string, work: () => Promise<void>): Promise<number> {
   return ms;
 }
 
-/** Holds and settles one after another until `end`, and prints how long each pair took. */
-async function commits(ledger: Ledger, name: string, end: Promise<unknown>): Promise<void> {
+/**
+ * Holds and settles on these accounts, one after another until `end`, and prints how long each pair
+ * took.
+ */
+async function commits(ledger: Ledger, accounts: number, name: string, end: Promise<unknown>): Promise<void> {
   let hasEnded = false;
   void end.finally(() => {
     hasEnded = true;
@@ -76,7 +88,7 @@ async function commits(ledger: Ledger, name: string, end: Promise<unknown>): Pro
   const tookMs: number[] = [];
   for (let n = 0; !hasEnded; n += 1) {
     const beganMs = performance.now();
-    await holdAndSettle(ledger, n % 100);
+    await holdAndSettle(ledger, n % accounts);
     tookMs.push(performance.now() - beganMs);
   }
   await end;

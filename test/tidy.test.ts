@@ -186,6 +186,19 @@ test("fixtures have no hooks of a whole file, because files that share a process
   }
 });
 
+test("tests have no time limit below that of the run, and assert no time without a control", () => {
+  const isWrong = (line: string) => {
+    const [, ms = "1000000"] = /timeout: ([\d_]+)/.exec(line) ?? [];
+    const isShort = Number(ms.replaceAll("_", "")) < 200_000 && !line.includes("DatabaseSync(");
+    return isShort || /performance\.now\(\) - \w+ </.test(line);
+  };
+  for (const file of filesBelow("test", ".test.ts")) {
+    // A slow machine fails such a test. `until`, `startOwnTime` and `assertAtMost` of test/fixtures
+    // wait for a state, or have a control.
+    assert.deepEqual(textOf(file).split("\n").filter(isWrong), [], file);
+  }
+});
+
 test("only the composition root names concrete adapters", () => {
   for (const file of sources) {
     if (moduleOf(file) === "app") continue;

@@ -1,11 +1,15 @@
 /**
  * Takes screenshots of all pages into docs/screenshots/, in both themes and four widths: with a
- * month of data and 10,000 accounts, empty, and with errors. Git keeps two of each page. `npm run
- * look`, or `npm run look -- accounts` for the pages whose names contain a text.
+ * month of data and 10,000 accounts, empty, and with errors. Git keeps two of each page.
+ *
+ *   npm run look [-- TEXT [FOLDER]]
+ *
+ * takes those of the pages whose names contain the text, into another folder.
  *
  * Each page is checked on the way: no error in the browser, WCAG 2.2 AA, not wider than the
  * window. The exit status is 1 if a check fails; all screenshots are taken nevertheless.
  */
+import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import path from "node:path";
 import type { Browser, Page } from "playwright-core";
@@ -146,27 +150,32 @@ const shots: readonly Shot[] = [
 
 const themes = ["light", "dark"] as const;
 const widths = [360, 768, 1280, 1920];
-const folder = path.join(import.meta.dirname, "..", "docs", "screenshots");
 
 if (noChromium !== null) throw new Error(noChromium);
-const wanted = process.argv[2] ?? "";
+const [wanted = "", folder = path.join(import.meta.dirname, "..", "docs", "screenshots")] =
+  process.argv.slice(2);
 const taken = shots.filter(({ name }) => name.includes(wanted));
+if (taken.length === 0)
+  throw new Error(`No page has "${wanted}" in its name: ${shots.map(({ name }) => name).join(", ")}.`);
 mkdirSync(folder, { recursive: true });
 for (const file of readdirSync(folder)) {
   if (wanted === "" && file.endsWith(".png")) rmSync(path.join(folder, file));
 }
 await using opened = new AsyncDisposableStack();
 const { browser } = opened.use(await launchChromium());
-const services = {
-  month: opened.use(
-    await startConsoleService({
+const starts = {
+  month: () =>
+    startConsoleService({
       pages: "portal",
       env: noDefaultModel,
       fill: (at) => fillRealistic(at, { furtherAccounts: 10_000 }),
     }),
-  ),
-  empty: opened.use(await startConsoleService({ pages: "portal" })),
+  empty: () => startConsoleService({ pages: "portal" }),
 };
+const services = new Map<string, ConsoleService>();
+for (const name of ["month", "empty"] as const) {
+  if (taken.some(({ service }) => service === name)) services.set(name, opened.use(await starts[name]()));
+}
 /** Keys of the portal's pictures, by account. */
 const keys = new Map<string, string>();
 for (const shot of taken) {
@@ -174,7 +183,9 @@ for (const shot of taken) {
     for (const width of widths) {
       const name = `${shot.name}-${width}-${colorScheme}`;
       try {
-        await take(browser, services[shot.service], shot, { name, width, colorScheme });
+        const service = services.get(shot.service);
+        assert.ok(service !== undefined, `the service "${shot.service}" runs`);
+        await take(browser, service, shot, { name, width, colorScheme });
       } catch (error) {
         process.exitCode = 1;
         console.error(`${name}: ${error instanceof Error ? error.message : String(error)}\n`);
@@ -182,7 +193,7 @@ for (const shot of taken) {
     }
   }
 }
-console.log(`Screenshots of ${taken.length} pages are in docs/screenshots/.`);
+console.log(`Screenshots of ${taken.length} pages are in ${path.relative(".", folder)}.`);
 
 async function take(
   browser: Browser,
@@ -197,7 +208,6 @@ async function take(
     { viewport, colorScheme },
   );
   const { page, context } = visited;
-  context.setDefaultTimeout(5000);
   if (shot.expects !== undefined) visited.expects(shot.expects);
   if (shot.failing !== undefined) {
     await page.route(shot.failing, (route) => route.abort("connectionrefused"));

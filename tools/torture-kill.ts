@@ -114,7 +114,6 @@ export async function tortureByKilling(options: {
     for (const { id, program } of payers) {
       if ((await program.ended).code !== 0) continue;
       payments.acknowledged.add(id);
-      operator.acknowledged(id, paymentMicro);
     }
     await work;
     await ledger.settled();
@@ -124,7 +123,7 @@ export async function tortureByKilling(options: {
       checkpoints.set(String(id), { prompt: Number(prompt), completion: Number(completion) });
     }
     await ledger.assertSound({ holds: holds.length });
-    await assertPayments(ledger, payments.acknowledged);
+    for (const id of await assertPayments(ledger, payments.acknowledged)) operator.paid(id, paymentMicro);
     await operator.assertChanges();
     console.log(
       `kill ${cycle}: ${seen.length} requests so far, ${holds.length} holds open, the ledger is sound`,
@@ -222,13 +221,14 @@ async function pay(folder: string, ledger: TorturedLedger, id: string): Promise<
   return startProgram(folder, { args, env: ledger.env });
 }
 
-/** Checks that every acknowledged payment exists and none exists twice. */
-async function assertPayments(ledger: TorturedLedger, acknowledged: ReadonlySet<string>): Promise<void> {
+/** Checks that every acknowledged payment exists and none exists twice. Returns all of them. */
+async function assertPayments(ledger: TorturedLedger, acknowledged: ReadonlySet<string>): Promise<string[]> {
   const rows = await ledger.query("select ref, amount from credit_grant where cause = 'payment'");
   const counted = rows.map(({ ref }) => String(ref));
   assert.equal(new Set(counted).size, counted.length, "a payment was counted twice");
   for (const id of acknowledged) assert.ok(counted.includes(id), `${id} was acknowledged and is not there`);
   for (const { ref, amount } of rows) assert.equal(amount, paymentMicro, `the amount of ${ref}`);
+  return counted;
 }
 
 /** Returns what each request was charged: the sum of its lines. The first line has the ending. */

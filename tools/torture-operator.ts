@@ -38,7 +38,7 @@ export class Operator {
   readonly #ledger: TorturedLedger;
   readonly #random: () => number;
   readonly #changes: Change[] = [];
-  /** Payments that were acknowledged, in micro-credits that may still be refunded. */
+  /** Payments in the ledger, in micro-credits that may still be refunded. */
   readonly #refundable = new Map<string, number>();
   /** Numbers of the files that a reload has confirmed. */
   readonly #reloaded = new Set<number>();
@@ -101,7 +101,8 @@ export class Operator {
     }
   }
 
-  acknowledged(payment: string, micro: number): void {
+  /** The ledger has this payment, so it may be refunded. */
+  paid(payment: string, micro: number): void {
     if (!this.#refundable.has(payment)) this.#refundable.set(payment, micro);
   }
 

@@ -108,9 +108,15 @@ test("spends exactly the credits of an account in 200 concurrent requests, of wh
   assert.equal(before?.holds, 0);
   const wholeCredits = Math.floor(Number(before?.base) / 1_000_000);
   // Two tokens each, which none of them ends by itself before.
-  const requests = Array.from({ length: 200 }, () =>
-    ask({ url, key, model: tokenPriced, content: "An endless story, please.", max_tokens: 2 }),
-  );
+  const request = { url, key, model: tokenPriced, content: "An endless story, please.", max_tokens: 2 };
+  const requests = Array.from({ length: 200 }, async () => {
+    for (;;) {
+      const answer = await ask(request);
+      // A busy machine does not count all prompts in time. Such a request has no hold yet.
+      if (answer.status !== 504) return answer;
+      await answer.text();
+    }
+  });
   const answers = await Promise.all(requests);
   const statuses = new Map<number, number>();
   let tokens = 0;

@@ -115,9 +115,14 @@ test("ends the running requests as documented if the engine's process is killed,
   const outcome = await Promise.race([whole.then(({ status }) => status), answered()]);
 
   async function answered(): Promise<string> {
-    const next = await ask({ url, key: key ?? "", max_tokens: 3 });
-    assert.equal(next.status, 200, await next.text());
-    return "the next was answered";
+    for (;;) {
+      const next = await ask({ url, key: key ?? "", max_tokens: 3 });
+      const text = await next.text();
+      if (next.status === 200) return "the next was answered";
+      // A busy machine starts another process later than requests wait for it.
+      assert.match(text, /"code":"model_unavailable"/);
+      assert.notEqual(next.headers.get("retry-after"), null);
+    }
   }
   assert.ok(outcome === 502 || outcome === "the next was answered", `${outcome}`);
   assert.equal(await answered(), "the next was answered");

@@ -62,6 +62,8 @@ test("every command is run or has a reason", () => {
 
 test("the commands succeed", {
   skip: hasPrograms("bash", "curl") ? false : "needs bash and curl",
+  // Some sixty programs, one after another.
+  timeout: 500_000,
 }, async () => {
   await using folder = await newFolder();
   await using program = startProgram(folder.path);

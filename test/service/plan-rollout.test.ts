@@ -165,6 +165,11 @@ test("a rollout of plans on three nodes under load", {
   const refusedPlan = await operator(0, "/admin/accounts", { id: "late", plan: "steady" });
   assert.match(JSON.stringify(refusedPlan), /retired/);
 
+  await until(
+    "the busy account has spent its grant",
+    () => counts.hot >= 60 / answerCost || unexpected.length > 0,
+  );
+
   // A restart with the file from before.
   isOver = true;
   await clients;

@@ -160,7 +160,7 @@ test("abandons a client that does not read after a failed start, and logs it", {
   await until("the answer fills the connection and rests", () => {
     rests = sent > 0 && sent === before ? rests + 1 : 0;
     before = sent;
-    return rests > 20;
+    return rests > 100;
   });
 
   starting.goOn();

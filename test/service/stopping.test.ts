@@ -25,6 +25,9 @@ import { upstreamModel } from "../fixtures/upstream-program.ts";
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 
+/** Running answers may finish on a busy machine too. */
+const patient = { INKWELL_LIMITS__DRAIN_SECONDS: "3600" };
+
 async function portIsFree(url: string): Promise<boolean> {
   const { hostname, port } = new URL(url);
   return new Promise((resolve) => {
@@ -53,7 +56,7 @@ async function assertGone(service: Program, engine: number, url: string): Promis
 for (const signal of ["SIGTERM", "SIGINT"] as const) {
   test(`${signal}: finishes a running stream and refuses a new request with 503`, { skip }, async () => {
     await using folder = await newFolder();
-    await using service = startProgram(folder.path);
+    await using service = startProgram(folder.path, { env: patient });
     const { url, operatorUrl, key } = await service.up();
     assert.ok(key !== null);
     const limits = { max_tokens: 1000, stream_options: { include_usage: true } };
