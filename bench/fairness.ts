@@ -6,8 +6,8 @@
  *     [--threads N] [--warm 6]
  *
  * `--warm` is the time for each of nine accounts to have its first turn, in seconds: until then
- * prompts are evaluated, which makes no tokens. A third of it is time for a flood to fill the places
- * and to have run for longer than the shortest run.
+ * prompts are evaluated, which makes no tokens. A third of it is time for a flood to fill the
+ * places and to have run for longer than the shortest run.
  *
  * The flood is eight requests of one account with `max_tokens: 7000` for four places. The others
  * come all at once. The target for each is a second and twice the time that the slowest of as many

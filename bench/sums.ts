@@ -77,8 +77,8 @@ async function timed(name: string, work: () => Promise<void>): Promise<number> {
 }
 
 /**
- * Holds and settles on these accounts, one after another until `end`, and prints how long each pair
- * took.
+ * Holds and settles on these accounts, one after another until `end`, and prints how long each
+ * pair took.
  */
 async function commits(ledger: Ledger, accounts: number, name: string, end: Promise<unknown>): Promise<void> {
   let hasEnded = false;

@@ -193,8 +193,8 @@ test("tests have no time limit below that of the run, and assert no time without
     return isShort || /performance\.now\(\) - \w+ </.test(line);
   };
   for (const file of filesBelow("test", ".test.ts")) {
-    // A slow machine fails such a test. `until`, `startOwnTime` and `assertAtMost` of test/fixtures
-    // wait for a state, or have a control.
+    // A slow machine fails such a test. `until`, `startOwnTime` and `assertAtMost` of
+    // test/fixtures wait for a state, or have a control.
     assert.deepEqual(textOf(file).split("\n").filter(isWrong), [], file);
   }
 });
