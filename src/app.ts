@@ -292,6 +292,7 @@ class Service {
       logger: this.#logger,
       metrics: this.#metrics,
       renderMs: this.#times.renderMs,
+      probeEveryMs: this.#times.probeEveryMs,
     });
     this.#started.defer(() => models.close());
     return models;

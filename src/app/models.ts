@@ -32,6 +32,8 @@ export interface EngineOptions {
   metrics: Metrics;
   /** Time limit of chat templates. Default: that of the engine. */
   renderMs?: number | undefined;
+  /** Interval between probes of an upstream server. */
+  probeEveryMs: number;
   /** Start the miniature if the model file cannot be downloaded. Otherwise that is an error. */
   orMiniature: boolean;
   signal: AbortSignal;
@@ -79,6 +81,7 @@ export async function startEngine(model: ModelConfig, options: EngineOptions): P
     tokenizer: await startTokenizer(model, options),
     queueMax: options.queueMax,
     times: { connectMs, headersMs, idleMs },
+    probeEveryMs: options.probeEveryMs,
     log: logOf(model, options.logger),
   });
   return { engine, onMiniature: false };

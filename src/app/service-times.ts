@@ -22,6 +22,8 @@ export interface ServiceTimes {
   stopsEveryMs: number;
   /** Interval between looks at the clock. */
   clockEveryMs: number;
+  /** Interval between probes of an upstream server that answers no requests. */
+  probeEveryMs: number;
   /** Time to settle and report answers that the end of the drain time cut off. */
   settleMs: number;
   /** Time limit of chat templates. Default: that of the embedded engine. */
@@ -37,5 +39,6 @@ export const serviceTimes: ServiceTimes = {
   heartbeatEveryMs,
   stopsEveryMs: 2_000,
   clockEveryMs,
+  probeEveryMs: 15_000,
   settleMs: 10_000,
 };

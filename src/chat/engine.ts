@@ -186,8 +186,11 @@ export interface EngineLoad {
 export interface EngineServer {
   /** Without credentials. */
   url: string;
-  /** `resting`: it kept failing, and gets no requests for a while. */
-  state: "ok" | "resting";
+  /**
+   * `down`: it does not respond, or with a 5xx, when it is asked for its models. `resting`: it kept
+   * failing requests, and gets none for a while.
+   */
+  state: "ok" | "down" | "resting";
   /** When this state began. */
   sinceMs: EpochMs;
   running: number;

@@ -213,6 +213,11 @@ export class Metrics implements RequestObserver {
   readonly #ready = this.#make.gauge("inkwell_model_ready", "1 if the model is ready, otherwise 0.", [
     "model",
   ]);
+  readonly #failingServers = this.#make.gauge(
+    "inkwell_model_failing_servers",
+    "Upstream servers of the model that do not respond or keep failing.",
+    ["model"],
+  );
   readonly #engineRunning = this.#make.gauge(
     "inkwell_engine_running_requests",
     "Requests that the engine decodes together: the size of its batch.",
@@ -246,6 +251,7 @@ export class Metrics implements RequestObserver {
   );
   readonly #modelGauges = [
     this.#ready,
+    this.#failingServers,
     this.#engineRunning,
     this.#engineWaiting,
     this.#enginePaused,
@@ -404,6 +410,8 @@ export class Metrics implements RequestObserver {
     for (const { id: model, engine } of sources.catalog.all()) {
       const load: EngineLoad = engine.load?.() ?? { running: 0, waiting: 0 };
       this.#ready.set({ model }, engine.state === "ready" ? 1 : 0);
+      const failing = engine.servers?.()?.filter(({ state }) => state !== "ok") ?? [];
+      this.#failingServers.set({ model }, failing.length);
       this.#engineRunning.set({ model }, load.running);
       this.#engineWaiting.set({ model }, load.waiting);
       this.#enginePaused.set({ model }, load.paused ?? 0);

@@ -2,12 +2,13 @@
  * The program with only an upstream model: nothing to download, no engine process, ready at once.
  */
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { ask } from "../fixtures/http-stream.ts";
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
-import { newFolder, noDefaultModel, startProgram } from "../fixtures/program.ts";
+import { freePort, newFolder, noDefaultModel, startProgram } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 import { secretKey, startUpstream } from "../fixtures/upstream.ts";
 
 test("starts, answers and charges before an upstream, and reports its absence", async () => {
@@ -33,11 +34,7 @@ test("starts, answers and charges before an upstream, and reports its absence", 
   assert.match(program.stdout, /Models +big\n/);
   const ready = await fetch(`${operatorUrl}/readyz`);
   assert.deepEqual([ready.status, JSON.parse(await ready.text()).models], [200, { big: "ready" }]);
-  assert.equal(
-    upstream.calls.length + upstream.asked.length,
-    0,
-    "health is not asked of it, for tokens cost money",
-  );
+  assert.equal(upstream.calls.length, 0, "health is not asked of it with a chat, for tokens cost money");
 
   const answer = await ask({ url, key, model: "big" });
   const { choices } = JSON.parse(await answer.text());
@@ -60,11 +57,47 @@ test("starts, answers and charges before an upstream, and reports its absence", 
 
   await upstream.stop();
   for (let n = 0; n < 5; n += 1) assert.equal((await ask({ url, key, model: "big" })).status, 503);
-  const unready = await fetch(`${operatorUrl}/readyz`);
-  assert.deepEqual([unready.status, JSON.parse(await unready.text()).models], [503, { big: "unavailable" }]);
+  const away = await fetch(`${operatorUrl}/readyz`);
+  const { models: states, warnings } = JSON.parse(await away.text());
+  assert.deepEqual([away.status, states], [200, { big: "unavailable" }], "other nodes are no better");
+  assert.deepEqual(warnings, ['The model "big" is unavailable: none of its servers works.']);
   await program.stop();
   assertSoundLedger(folder.path);
   assert.ok(!(program.stdout + program.stderr).includes(secretKey), "the key is nowhere in the output");
+});
+
+test("reports an upstream that is away from the start, and does not wait for it", async () => {
+  await using folder = await newFolder();
+  const port = await freePort();
+  const models = (name: string) =>
+    `models: { big: { engine: upstream, url: "http://127.0.0.1:${port}/v1", model: ${name}, price: { prompt: 1, completion: 2 } } }\n`;
+  const file = path.join(folder.path, "inkwell.yaml");
+  await writeFile(file, models("one"));
+  await using program = startProgram(folder.path, { env: noDefaultModel });
+  const { url, operatorUrl, key } = await program.up();
+  assert.ok(key !== null);
+  const states = async () => {
+    const ready = await fetch(`${operatorUrl}/readyz`);
+    assert.equal(ready.status, 200);
+    return JSON.parse(await ready.text()).models;
+  };
+  await until("its absence is known", async () => (await states()).big === "unavailable");
+  const answer = await ask({ url, key, model: "big" });
+  const { error } = JSON.parse(await answer.text());
+  assert.deepEqual([answer.status, error.code], [503, "model_unavailable"]);
+  assert.deepEqual(await states(), { big: "unavailable" });
+
+  // A reload probes the servers of a model that it changes.
+  await using upstream = await startUpstream(undefined, port);
+  const token = (await readFile(path.join(folder.path, "data", "operator-token"), "utf8")).trim();
+  await writeFile(file, models("two"));
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  const reloaded = await fetch(`${operatorUrl}/admin/reload`, { method: "POST", headers });
+  assert.equal(reloaded.status, 200, await reloaded.text());
+  await until("the probe of the new engine", () => upstream.asked.length > 0);
+  assert.deepEqual(await states(), { big: "ready" });
+  await upstream.stop();
+  await program.stop();
 });
 
 test("lists an upstream model without its key, and has nothing to download", async () => {

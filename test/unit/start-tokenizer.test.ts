@@ -33,6 +33,7 @@ async function start(tokenizer: string, orMiniature: boolean) {
     logger: pino({ enabled: false }),
     metrics: new Metrics(),
     orMiniature,
+    probeEveryMs: 15_000,
     signal: new AbortController().signal,
   });
   const messages = [{ role: "user", content: "Hello there" }] as const;

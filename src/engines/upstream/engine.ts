@@ -5,8 +5,8 @@
  * - callers never see an upstream's names or keys. They see its messages only if it rejects their
  *   request, and cleaned (caller-sentence.ts). The log gets cleaned messages too (failure.ts).
  * - each server gets at most `parallel` requests at once (server-pool.ts).
- * - the service makes no requests of its own: a circuit breaker learns from real requests
- *   (server.ts).
+ * - no request of the service itself costs a token: a circuit breaker learns from real requests
+ *   (server.ts), and probes list the models (probe.ts).
  * - a request is sent to another server at most once, and only before its answer starts
  *   (generation.ts).
  *

@@ -32,6 +32,8 @@ export interface ServerPoolOptions {
   queueMax: QueueMax;
   times: UpstreamTimes;
   log: EngineLog;
+  /** About this often each server is asked whether it responds. Absent: never. */
+  probeEveryMs?: number;
 }
 
 /** A request for a place. */
@@ -69,19 +71,24 @@ export class ServerPool {
   #trialTimer: NodeJS.Timeout | undefined;
 
   constructor(options: ServerPoolOptions) {
-    const { urls, key, parallel, times, queueMax } = options;
+    const { urls, key, parallel, times, queueMax, probeEveryMs } = options;
     this.#options = options;
     const turns = new LargeTurns();
     this.#servers = urls.map(
       (url) => new UpstreamServer({ url, key, connectionsMax: parallel, times, turns }),
     );
     this.#line = new PlaceLine(queueMax);
+    if (probeEveryMs !== undefined) for (const server of this.#servers) this.#watch(server, probeEveryMs);
   }
 
+  /**
+   * "unavailable" if no server responds. A server that only fails its probes gets requests
+   * nevertheless.
+   */
   get state(): EngineState {
     if (this.#isClosed) return "closed";
     const nowMs = performance.now();
-    return this.#servers.every((server) => server.isOpen(nowMs)) ? "unavailable" : "ready";
+    return this.#servers.every((server) => server.isDown || server.isOpen(nowMs)) ? "unavailable" : "ready";
   }
 
   load(): EngineLoad {
@@ -95,7 +102,7 @@ export class ServerPool {
 
   /** Throws an `EngineError` if no server may be asked now. */
   assertReady(): void {
-    if (this.state !== "ready") throw this.#unavailable();
+    if (this.#isClosed || this.#isShut) throw this.#unavailable();
   }
 
   /**
@@ -131,7 +138,7 @@ export class ServerPool {
       next.begin(server);
       nowMs = performance.now();
     }
-    if (this.state === "unavailable") {
+    if (!this.#isClosed && this.#isShut) {
       for (const applicant of this.#line.takeAll(nowMs)) applicant.breakOff(this.#unavailable());
     }
     this.#pumpAtTrial(nowMs);
@@ -139,7 +146,7 @@ export class ServerPool {
 
   /**
    * Returns a server with a free place, or null. Prefers the least busy server, takes equals in
-   * turn, and uses servers last that asked for a pause.
+   * turn, and uses servers last that asked for a pause or are down.
    */
   another(tried: ReadonlySet<UpstreamServer>, nowMs = performance.now()): UpstreamServer | null {
     const count = this.#servers.length;
@@ -186,7 +193,7 @@ export class ServerPool {
   /** Records the first token of an answer. */
   answered(server: UpstreamServer): void {
     if (!server.answered()) return;
-    this.#options.log.info({ upstream: server.name }, "an upstream responds again");
+    this.#respondsAgain(server);
     this.pump();
   }
 
@@ -196,6 +203,24 @@ export class ServerPool {
     clearTimeout(this.#trialTimer);
     for (const applicant of this.#applicants) applicant.breakOff(this.#unavailable());
     await Promise.all(this.#servers.map((server) => server.close()));
+  }
+
+  #watch(server: UpstreamServer, everyMs: number): void {
+    server.watch(everyMs, {
+      onDown: (reason) =>
+        this.#options.log.warn({ upstream: server.name, reason }, "an upstream does not respond"),
+      onUp: () => this.#respondsAgain(server),
+    });
+  }
+
+  #respondsAgain({ name: upstream }: UpstreamServer): void {
+    this.#options.log.info({ upstream }, "an upstream responds again");
+  }
+
+  /** True if no server may be asked now. */
+  get #isShut(): boolean {
+    const nowMs = performance.now();
+    return this.#servers.every((server) => server.isOpen(nowMs));
   }
 
   #places(nowMs: number): Places {
@@ -230,7 +255,7 @@ export class ServerPool {
 }
 
 function isBetter(server: UpstreamServer, other: UpstreamServer, nowMs: number): boolean {
-  if (server.isCoolingDown(nowMs) !== other.isCoolingDown(nowMs)) return other.isCoolingDown(nowMs);
+  if (server.isLastChoice(nowMs) !== other.isLastChoice(nowMs)) return other.isLastChoice(nowMs);
   return server.busy < other.busy;
 }
 

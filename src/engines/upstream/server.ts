@@ -1,6 +1,6 @@
 /**
- * One upstream server: its connections, its load, its circuit breaker, and the turns of the event
- * loop that large bodies take.
+ * One upstream server: its connections, its load, its circuit breaker, its probes, and the turns of
+ * the event loop that large bodies take.
  *
  * Guarantees: the key is sent to this server only. At most `connectionsMax` requests are under
  * way, because callers check `hasRoom` first.
@@ -12,6 +12,7 @@ import type { EngineServer } from "../../chat/engine.ts";
 import type { EpochMs } from "../../units.ts";
 import { Exchange, type ExchangeOwner } from "./exchange.ts";
 import { type UpstreamFailure, wasClosed } from "./failure.ts";
+import { Probe } from "./probe.ts";
 
 export interface UpstreamTimes {
   /** Time to connect. */
@@ -43,6 +44,13 @@ interface ServerOptions {
   turns: LargeTurns;
 }
 
+interface ProbeListeners {
+  /** The server went down. */
+  onDown(reason: string): void;
+  /** The server was down and responds again. */
+  onUp(): void;
+}
+
 /**
  * Idle time before a connection is closed, unless the server sends a shorter one. Most servers
  * keep connections for 5 s or longer.
@@ -58,8 +66,9 @@ export class UpstreamServer {
   readonly name: string;
   /** The last failure, as it was logged. */
   lastError: EngineServer["lastError"] = null;
-  /** When the circuit opened or closed. */
+  /** When the state of `view` began. */
   #stateSinceMs: EpochMs = Date.now();
+  #notedState: EngineServer["state"] = "ok";
   readonly #pool: Pool;
   readonly #asks: Pool;
   readonly #circuit = new Circuit();
@@ -68,6 +77,9 @@ export class UpstreamServer {
   readonly #connectionsMax: number;
   readonly #turns: LargeTurns;
   readonly #headers: Record<string, string>;
+  readonly #connectMs: number;
+  /** Null until `watch`. */
+  #probe: Probe | null = null;
   readonly #transport: { connect: { timeout: number }; headersTimeout: number; bodyTimeout: number };
   #busy = 0;
   /**
@@ -83,6 +95,7 @@ export class UpstreamServer {
     this.#path = pathname.replace(/\/+$/, "");
     this.name = origin + this.#path;
     this.#connectionsMax = connectionsMax;
+    this.#connectMs = times.connectMs;
     this.#headers = {
       "content-type": "application/json",
       accept: "text/event-stream",
@@ -121,14 +134,37 @@ export class UpstreamServer {
     return this.#circuit.openUntilMs;
   }
 
-  view(): EngineServer {
-    const state = this.openUntilMs === null ? "ok" : "resting";
-    const { name: url, busy: running, lastError } = this;
-    return { url, state, sinceMs: this.#stateSinceMs, running, lastError };
+  /** True if the last probe failed. Requests may be sent nevertheless. */
+  get isDown(): boolean {
+    return this.#probe?.isDown ?? false;
   }
 
-  isCoolingDown(nowMs: number): boolean {
-    return nowMs < this.#coolsDownUntilMs;
+  view(): EngineServer {
+    const { name: url, busy: running, lastError } = this;
+    return { url, state: this.#state, sinceMs: this.#stateSinceMs, running, lastError };
+  }
+
+  /** Whether other servers are preferred: it asked for a pause, or is down. */
+  isLastChoice(nowMs: number): boolean {
+    return nowMs < this.#coolsDownUntilMs || this.isDown;
+  }
+
+  /** Asks the server regularly whether it responds, until `close`. */
+  watch(everyMs: number, { onDown, onUp }: ProbeListeners): void {
+    this.#probe = new Probe({
+      everyMs,
+      // A server that connects in time may take as long again to respond.
+      limitMs: 2 * this.#connectMs,
+      ask: (signal) => this.#askForModels(signal),
+      onFailure: (reason) => {
+        this.lastError = { atMs: Date.now(), message: `${this.name}: ${reason}` };
+        if (this.#noteState() === "down") onDown(reason);
+      },
+      onRecovery: () => {
+        this.#noteState();
+        onUp();
+      },
+    });
   }
 
   /**
@@ -199,11 +235,41 @@ export class UpstreamServer {
     return { status: statusCode, text: bytes.toString("utf8") };
   }
 
-  /** Records the first token of an answer. Returns true if this closes the circuit. */
+  /** Requests the list of models over a connection of its own. Returns the status. */
+  async #askForModels(signal: AbortSignal): Promise<number> {
+    const client = new Client(this.#origin, this.#transport);
+    try {
+      const headers = { ...this.#headers, accept: "application/json" };
+      const path = `${this.#path}/models`;
+      const { statusCode, body } = await client.request({ method: "GET", path, headers, signal });
+      // The status is enough. A body that ends early is no failure.
+      body.on("error", () => {}).destroy();
+      return statusCode;
+    } finally {
+      await client.destroy();
+    }
+  }
+
+  get #state(): EngineServer["state"] {
+    if (this.openUntilMs !== null) return "resting";
+    return this.isDown ? "down" : "ok";
+  }
+
+  /** Records when the state has changed. Returns the new state, or null if it is the same. */
+  #noteState(): EngineServer["state"] | null {
+    const state = this.#state;
+    if (state === this.#notedState) return null;
+    this.#notedState = state;
+    this.#stateSinceMs = Date.now();
+    return state;
+  }
+
+  /** Records the first token of an answer. Returns true if the server was down or resting. */
   answered(): boolean {
     const isClosed = this.#circuit.answered();
-    if (isClosed) this.#stateSinceMs = Date.now();
-    return isClosed;
+    const isUp = this.#probe?.answered() ?? false;
+    this.#noteState();
+    return isClosed || isUp;
   }
 
   /** Records an answer that arrived as far as it was wanted. */
@@ -222,9 +288,9 @@ export class UpstreamServer {
       this.#coolsDownUntilMs = nowMs + Math.min(coolDownMsMax, retryAfterSeconds * 1000);
     }
     if (isFault) {
-      const wasClosed = this.openUntilMs === null;
       const isOpened = this.#circuit.failed(nowMs, attempt, inAnswer);
-      if (isOpened && wasClosed) this.#stateSinceMs = Date.now();
+      this.#noteState();
+      this.#probe?.doubt();
       return isOpened;
     }
     // A server that refuses a request is alive.
@@ -233,6 +299,7 @@ export class UpstreamServer {
   }
 
   async close(): Promise<void> {
+    await this.#probe?.stop();
     await Promise.all([this.#pool.destroy(), this.#asks.destroy()]);
   }
 }
@@ -291,8 +358,8 @@ export interface Attempt {
 }
 
 /**
- * Circuit breaker of one upstream. It learns from real requests only, so that no probe costs a
- * token.
+ * Circuit breaker of one upstream. It learns from real requests only: a server that lists its models
+ * may fail all the same, and a probe that generates tokens would cost them.
  *
  * Pure: callers pass the time. After several failures in a row the circuit opens, and nothing is
  * sent for a while. Then one trial request decides. A first token resets the count of failures

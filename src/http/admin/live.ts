@@ -58,8 +58,9 @@ function p5Of(found: Percentiles | null) {
 const serverObject = objectFor<EngineServer>("ModelServer")({
   url: [text, (server) => server.url],
   state: [
-    Type.Enum(["ok", "resting"], {
-      description: "resting: it kept failing and gets no requests for a while",
+    Type.Enum(["ok", "down", "resting"], {
+      description:
+        "down: it does not respond, or with a 5xx. resting: it kept failing and gets no requests for a while",
     }),
     (server) => server.state,
   ],

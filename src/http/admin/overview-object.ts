@@ -20,6 +20,7 @@ import type { Activity, RecentError } from "../../telemetry/live.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
 import { creditsIn } from "../../units.ts";
 import { activityObject, errorObject, type LiveModel, modelObject } from "./live.ts";
+import { isLoaded } from "./model-health.ts";
 import { type DatabaseView, hoursShown, type NearExhaustion, nearAccountsMax } from "./overview-database.ts";
 import { requestObject, runningObjects } from "./requests.ts";
 
@@ -108,8 +109,7 @@ export const overviewObject = objectFor<Snapshot>("Overview")({
       node: orNull(Type.String({ description: "id of this process" })),
     }),
     ({ store, clock, draining, warnings, nodes, models }) => {
-      const isLoaded = models.some(({ model }) => model.engine.state === "ready");
-      const ready = store === "ok" && !draining && isLoaded;
+      const ready = store === "ok" && !draining && models.some(({ model }) => isLoaded(model));
       const node = nodes.find(({ isSelf }) => isSelf)?.id ?? null;
       return { ready, store, clock, draining, warnings, nodes: nodes.length, node };
     },

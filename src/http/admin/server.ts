@@ -26,6 +26,7 @@ import { Connections } from "../connections.ts";
 import type { SignInAttempts } from "../sign-in-attempts.ts";
 import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
 import type { AdminDependencies } from "./dependencies.ts";
+import { isLoaded, modelWarnings } from "./model-health.ts";
 import { operatorResponseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
 import { SignIn } from "./sign-in.ts";
@@ -61,7 +62,7 @@ export interface Readiness {
   models: Record<string, EngineState>;
   /** The last reload that was tried; null if there was none. */
   last_reload: { at: string; successful: boolean } | null;
-  /** What is not as configured, although requests are answered: superseded plans. */
+  /** What needs attention although the node may be ready: superseded plans, models that fail. */
   warnings: string[];
 }
 
@@ -142,9 +143,9 @@ function isBrowserAtRoot({ method, originalUrl, headers }: FastifyRequest): bool
 }
 
 function readinessOf(dependencies: OperatorDependencies, answers: boolean): Readiness {
-  const { catalog, draining, clock, lastReload, warnings } = dependencies;
+  const { catalog, draining, clock, lastReload } = dependencies;
   const models = Object.fromEntries(catalog.all().map(({ id, engine }) => [id, engine.state]));
-  const ready = answers && !draining() && Object.values(models).includes("ready");
+  const ready = answers && !draining() && catalog.all().some(isLoaded);
   const last = lastReload();
   return {
     ready,
@@ -153,13 +154,18 @@ function readinessOf(dependencies: OperatorDependencies, answers: boolean): Read
     draining: draining(),
     models,
     last_reload: last && { at: isoTime(last.atMs), successful: last.successful },
-    warnings: warnings(),
+    warnings: warningsOf(dependencies),
   };
 }
 
-function healthOf({ clock, draining, warnings }: OperatorDependencies) {
+function healthOf(dependencies: OperatorDependencies) {
+  const { clock, draining } = dependencies;
   const state = clock().isTrusted ? ("ok" as const) : ("wrong" as const);
-  return { clock: state, draining: draining(), warnings: warnings() };
+  return { clock: state, draining: draining(), warnings: warningsOf(dependencies) };
+}
+
+function warningsOf({ warnings, catalog }: OperatorDependencies): string[] {
+  return [...warnings(), ...modelWarnings(catalog.all())];
 }
 
 async function isAnswering(store: Store): Promise<boolean> {

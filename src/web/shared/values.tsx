@@ -43,6 +43,9 @@ const tones: Readonly<Record<string, string>> = {
   expired: "off",
   retired: "off",
   failed: "bad",
+  unavailable: "bad",
+  down: "bad",
+  resting: "bad",
 };
 
 export function Badge({ text, tone = tones[text] ?? "neutral" }: { text: string; tone?: string }) {

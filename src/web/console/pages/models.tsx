@@ -57,14 +57,14 @@ function price(credits: number) {
   return credits === 0 ? "free" : wholeNumber(credits);
 }
 
-/** Upstream servers that rest, with their last error. */
+/** Upstream servers that do not work, with their last error. */
 function serversOf({ servers }: Model) {
   if (servers === null) return <span class="quiet">in this service</span>;
-  const resting = servers.filter(({ state }) => state === "resting");
-  if (resting.length === 0) return counted(servers.length, "server");
-  return resting.map(({ url, since, last_error }) => (
-    <p key={url} title={last_error?.message}>
-      <Badge text="resting" tone="bad" /> {url} <Time at={since} />
+  const failing = servers.filter(({ state }) => state !== "ok");
+  if (failing.length === 0) return counted(servers.length, "server");
+  return failing.map(({ url, state, since, last_error }) => (
+    <p key={url}>
+      <Badge text={state} /> {last_error?.message ?? url} <Time at={since} />
     </p>
   ));
 }

@@ -197,7 +197,7 @@ function HealthLine({ health }: { health: Overview["health"] }) {
       <Badge text={health.ready ? "ready" : "not ready"} tone={health.ready ? "good" : "bad"} />{" "}
       {isHealthy
         ? "The service takes requests, the database responds, and the clock is trusted."
-        : "Something needs your attention."}{" "}
+        : ["Something needs your attention.", ...health.warnings].join(" ")}{" "}
       <Link to={pathTo("health")}>Health</Link>
     </p>
   );
