@@ -44,6 +44,7 @@ import {
 } from "./json-objects.ts";
 import type { KeyOfSecret } from "./key-actions.ts";
 import type { AccountOfList, CreditsChange, CreditsRefund, PlanPreviewOf } from "./operator-actions.ts";
+import { limitsSchema } from "./plan-objects.ts";
 
 const accountFields = fieldsFor<ListedAccount>()({
   id: [text, (row) => row.id],
@@ -102,12 +103,6 @@ export const importObject = objectFor<Extract<ImportResult, { kind: "done" }>>("
   ],
 });
 
-const limits = closed({
-  requests_per_minute: orNull(count),
-  tokens_per_minute: orNull(count),
-  concurrent: orNull(count),
-});
-
 const budget = closed({
   credits: count,
   every: text,
@@ -139,7 +134,7 @@ const keyFields = fieldsFor<KeyRow>()({
   last_four: [text, (row) => row.lastFour],
   models: [Type.Array(text), (row) => [...row.models]],
   limits: [
-    limits,
+    limitsSchema,
     (row) => ({
       requests_per_minute: row.requestsPerMinute,
       tokens_per_minute: row.tokensPerMinute,

@@ -1,6 +1,6 @@
 /** The JSON object of a plan, for the operator API and the command line. */
 import Type from "typebox";
-import type { Plan, PlanChanges, Plans, PlanVersion } from "../ledger/plan.ts";
+import type { Limits, Plan, PlanChanges, Plans, PlanVersion } from "../ledger/plan.ts";
 import { closed, component, count, isoTime, objectFor, orNull, text, time } from "./json-objects.ts";
 
 /** A plan of the database. */
@@ -13,16 +13,19 @@ export interface PlanState {
   versions: readonly PlanVersion[];
 }
 
+/** Limits of a plan or a key. */
+export const limitsSchema = closed({
+  requests_per_minute: orNull(count),
+  tokens_per_minute: orNull(count),
+  concurrent: orNull(count),
+});
+
 const bucket = closed({ credits: count, every: text });
 
 const granted = {
   base: bucket,
   overage: bucket,
-  limits: closed({
-    requests_per_minute: orNull(count),
-    tokens_per_minute: orNull(count),
-    concurrent: orNull(count),
-  }),
+  limits: limitsSchema,
   models: Type.Array(text),
 };
 const version = component("PlanVersion", { version: count, created_at: time, ...granted });
@@ -75,11 +78,15 @@ function grantedBy({ base, overage, limits, models }: Plan) {
   return {
     base,
     overage,
-    limits: {
-      requests_per_minute: limits.requestsPerMinute ?? null,
-      tokens_per_minute: limits.tokensPerMinute ?? null,
-      concurrent: limits.concurrent ?? null,
-    },
+    limits: limitsObject(limits),
     models: [...models],
+  };
+}
+
+export function limitsObject({ requestsPerMinute, tokensPerMinute, concurrent }: Limits) {
+  return {
+    requests_per_minute: requestsPerMinute ?? null,
+    tokens_per_minute: tokensPerMinute ?? null,
+    concurrent: concurrent ?? null,
   };
 }

@@ -8,7 +8,7 @@ import { type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
 import { expireOverdue } from "./ending.ts";
 import { refillOf } from "./entitlement.ts";
 import type { AccountError } from "./operations.ts";
-import { type PlanCatalog, planProblem } from "./plan.ts";
+import { type Limits, type PlanCatalog, planProblem } from "./plan.ts";
 import type { AccountRow, AccountState, HoldRow } from "./rows.ts";
 import { rowKey } from "./snapshot.ts";
 import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
@@ -43,6 +43,8 @@ export interface BucketView {
 
 export interface BalanceView {
   plan: string;
+  /** Limits of the plan, for all keys of the account together. */
+  limits: Limits;
   /** The plan that takes effect at the end of the base window. */
   nextPlan: string | null;
   state: AccountState;
@@ -70,11 +72,13 @@ export function balanceOf(snapshot: AccountSnapshot | null): BalanceView {
 export function readBalance(snapshot: AccountSnapshot): BalanceView | { problem: string } {
   const { found } = workOn(snapshot);
   if (found.kind === "balance_invalid") return { problem: found.problem };
-  const { account } = found;
+  const { account, plan } = found;
   const problem = planProblem(snapshot.plans, account.plan, account.nextPlan);
   if (problem !== null) return { problem };
+  invariant(plan !== null, "a plan without a problem is there");
   return {
     plan: account.plan,
+    limits: plan.limits,
     nextPlan: account.nextPlan,
     state: account.state,
     endsMs: account.endsMs,

@@ -9,6 +9,7 @@ import { askApi, keyOf, openPortal } from "../fixtures/portal-pages.ts";
 const plans = `plans:
   starter: { base: { credits: 1000, every: P1D }, overage: { credits: 1000, every: P1M } }
   prepaid: { base: { credits: 0, every: P1D }, overage: { credits: 0, every: P1D } }
+  student: { base: { credits: 100, every: P1D }, overage: { credits: 0, every: P1D }, limits: { requests_per_minute: 30, tokens_per_minute: 5000, concurrent: 2 } }
   late: { base: { credits: 0, every: P1D }, overage: { credits: 70, every: P1D } }
 `;
 
@@ -63,6 +64,31 @@ test("shows the balance live, and the latest requests with their exact cost", as
   await row.getByText(hostile).waitFor();
   const { cost_micro } = await receiptOf(service, id);
   await row.getByTitle(`${cost_micro / 1_000_000} credits`, { exact: true }).waitFor();
+});
+
+test("shows the limit that counts: the smaller one of plan and key", async (visit) => {
+  const { page, service } = visit;
+  await service.call("POST", "/admin/accounts", { id: "student-1", plan: "student" });
+  const settings = { name: "limited", portal: "own", requests_per_minute: 10, tokens_per_minute: 80_000 };
+  const limited = await keyOf(service, "student-1", settings);
+  const fact = async (name: string) =>
+    (
+      await page
+        .locator("dl.facts > div")
+        .filter({ has: page.getByText(name, { exact: true }) })
+        .innerText()
+    )
+      .split("\n")
+      .at(-1);
+  await openPortal(visit, "/", limited.secret);
+  assert.equal(await fact("Plan of the account"), "student");
+  assert.equal(await fact("Requests"), "10 a minute (this key; plan, for all keys together: 30)");
+  assert.equal(await fact("Tokens"), "5,000 a minute (plan, for all keys together; this key: 80,000)");
+  assert.equal(await fact("At once"), "2 (plan, for all keys together)");
+  await page.goto(`${service.portalUrl}/keys`);
+  await page
+    .getByText("for all keys of the account together: 30 requests/min, 5,000 tokens/min, 2 at once.")
+    .waitFor();
 });
 
 test("a request between the list and the first event of the stream is not missed", async (visit) => {

@@ -28,6 +28,7 @@ function view(
 ): BalanceView {
   return {
     plan: "starter",
+    limits: {},
     nextPlan: null,
     state: "active",
     endsMs: null,

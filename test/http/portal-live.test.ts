@@ -132,7 +132,8 @@ liveTest("a suspension and an end date of the account are events", async (portal
   await until("the first state", () => stream.last("account") !== undefined);
   const before = stream.last("account");
   const { body } = await portal.as(await portal.signIn(service.key), "GET", "/api/account");
-  assert.deepEqual(before, { state: "active", ends_at: null, refills: body.refills });
+  const { refills, plan } = body;
+  assert.deepEqual(before, { state: "active", ends_at: null, refills, plan });
   const change = (op: string, to: Extract<Operation, { kind: "state" }>["to"]) =>
     service.ledger.apply({ kind: "state", account: "test", op, to });
   await change("pause", { kind: "suspend" });

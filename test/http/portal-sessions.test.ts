@@ -6,6 +6,7 @@ import { mintKey } from "../../src/accounts/keys.ts";
 import { SignInAttempts } from "../../src/http/sign-in-attempts.ts";
 import type { KeySettings, StateOperation } from "../../src/ledger/operations.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
+import { planOf } from "../fixtures/ledger-rows.ts";
 import {
   fieldsOf,
   type OperatorAnswer,
@@ -68,6 +69,28 @@ portalTest("a session shows the account of its key, until it signs out", async (
   assert.match(out.headers.get("set-cookie") ?? "", /^inkwell_portal=; Path=\/; Max-Age=0;/);
   refused(await portal.as(cookie, "GET", "/api/account"), 401, "invalid_session");
 });
+
+portalTest(
+  "shows the limits of the plan beside those of the key, and follows a change of the plan",
+  async (portal, service) => {
+    const cookie = await portal.signIn(service.key);
+    const limits = async () => {
+      const { key, plan } = (await portal.as(cookie, "GET", "/api/account")).body;
+      return [fieldsOf(key).limits, plan];
+    };
+    const none = { requests_per_minute: null, tokens_per_minute: null, concurrent: null };
+    const student = { requests_per_minute: 30, tokens_per_minute: 9000, concurrent: 2 };
+    assert.deepEqual(await limits(), [none, { id: "test", limits: student }]);
+    const { ledger } = service;
+    const moved = { kind: "plan", account: "test", op: "move", plan: "team", at: "now" } as const;
+    assert.equal((await ledger.apply(moved)).kind, "changed");
+    assert.deepEqual(await limits(), [none, { id: "team", limits: none }]);
+  },
+  {
+    plan: { limits: { requestsPerMinute: 30, tokensPerMinute: 9000, concurrent: 2 } },
+    otherPlans: [planOf("team", 100, 0)],
+  },
+);
 
 portalTest("the rights of the key are read again with each request", async (portal, service) => {
   const cookie = await portal.signIn(service.key);

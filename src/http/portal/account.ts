@@ -4,6 +4,7 @@ import { balanceObject, refills, refillsOf } from "../../accounts/balance-object
 import { closed, fieldsFor, isoTimeOrNull, objectFor, orNull, text } from "../../accounts/json-objects.ts";
 import type { KeySession } from "../../accounts/key-sessions.ts";
 import { balance, keyObject } from "../../accounts/operator-objects.ts";
+import { limitsObject, limitsSchema } from "../../accounts/plan-objects.ts";
 import { whyNoNewKeys } from "../../accounts/portal-rights.ts";
 import { type BalanceView, balanceOf } from "../../ledger/balance.ts";
 import { keyAt } from "../../ledger/key-budget.ts";
@@ -35,6 +36,16 @@ const accountState = fieldsFor<BalanceView>()({
     ({ endsMs }) => isoTimeOrNull(endsMs),
   ],
   refills: [refills, refillsOf],
+  plan: [
+    Type.Object(
+      { id: text, limits: limitsSchema },
+      {
+        additionalProperties: false,
+        description: "`limits` count for all keys of the account together, those of a key in addition",
+      },
+    ),
+    ({ plan, limits }) => ({ id: plan, limits: limitsObject(limits) }),
+  ],
 });
 
 export const accountStateObject = objectFor<BalanceView>("AccountState")(accountState);
@@ -44,6 +55,7 @@ export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
   state: [accountState.state[0], ({ balance }) => balance.state],
   ends_at: [accountState.ends_at[0], ({ balance }) => isoTimeOrNull(balance.endsMs)],
   refills: [refills, ({ balance }) => refillsOf(balance)],
+  plan: [accountState.plan[0], ({ balance }) => accountState.plan[1](balance)],
   key: [keyObject.schema, ({ session }) => keyObject.of(session.key)],
   rights: [
     rights,

@@ -27,7 +27,7 @@ export function KeyState({ of: key }: { of: Key }) {
   );
 }
 
-export function limitsOf({ limits }: Key) {
+export function limitsOf({ limits }: Pick<Key, "limits">) {
   const parts = [
     limits.requests_per_minute !== null && `${wholeNumber(limits.requests_per_minute)} requests/min`,
     limits.tokens_per_minute !== null && `${wholeNumber(limits.tokens_per_minute)} tokens/min`,

@@ -1,5 +1,9 @@
-/** A table with a caption for screen readers. It scrolls by itself if the window is narrow. */
+/**
+ * A table with a caption for screen readers. If it does not fit, the cells of each row wrap and show
+ * their titles, so that no value or button is out of sight.
+ */
 import type { ComponentChildren } from "preact";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { go, Link, withParameters } from "./router.tsx";
 import { Shown, ShownList } from "./states.tsx";
 import type { Loaded } from "./use-loaded.ts";
@@ -20,9 +24,16 @@ interface TableProps<Row> {
 /** A row without `keyOf` is known by its `id`, or else by its place. */
 export function Table<Row extends object>(props: TableProps<Row> & { rows: readonly Row[] }) {
   const { caption, columns, rows, keyOf = idOf, foot } = props;
+  const region = useRef<HTMLElement>(null);
+  useLayoutEffect(() => fit(region.current));
+  useEffect(() => {
+    const resized = new ResizeObserver(() => fit(region.current));
+    if (region.current !== null) resized.observe(region.current);
+    return () => resized.disconnect();
+  }, []);
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls needs the keyboard
-    <section class="table" aria-label={caption} tabIndex={0}>
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a word without end still scrolls
+    <section ref={region} class="table" aria-label={caption} tabIndex={0}>
       <table>
         <caption class="hidden">{caption}</caption>
         <thead>
@@ -38,7 +49,7 @@ export function Table<Row extends object>(props: TableProps<Row> & { rows: reado
           {rows.map((row, index) => (
             <tr key={keyOf(row) ?? index}>
               {columns.map(({ title, cell, isNumber }) => (
-                <td key={title} class={isNumber ? "number" : ""}>
+                <td key={title} data-title={title} class={isNumber ? "number" : ""}>
                   {cell(row)}
                 </td>
               ))}
@@ -63,6 +74,12 @@ export function ShownTable<Row extends object>(
       {tableOf}
     </ShownList>
   );
+}
+
+/** Wraps the rows of a table that is wider than its region as it would be without that. */
+function fit(region: HTMLElement | null): void {
+  region?.classList.remove("narrow");
+  if (region !== null && region.scrollWidth > region.clientWidth) region.classList.add("narrow");
 }
 
 function idOf(row: object): string | null {

@@ -112,6 +112,10 @@ function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
           sums={daily.value && usage && inDays(daily.value, usage.today, dayOf(Date.parse(usage.hour)))}
         />
       </div>
+      <RunningRequests
+        rows={running.requests}
+        total={running.running + running.waiting + running.elsewhere}
+      />
       <Card title={`Cost by hour, last ${chartHours} hours`}>
         <Chart
           times={hours}
@@ -129,22 +133,16 @@ function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
         )}
         <ModelTable models={models} />
       </Card>
-      <div class="cards">
-        <RunningRequests
-          rows={running.requests}
-          total={running.running + running.waiting + running.elsewhere}
-        />
-        <Card
-          title="Accounts with almost no credits left"
-          actions={<Link to={`${pathTo("accounts")}?near_exhaustion=true&order=remaining`}>All of them</Link>}
-        >
-          {near === null ? (
-            <p class="quiet">The list is not read yet.</p>
-          ) : (
-            <NearExhaustion rows={near.accounts} />
-          )}
-        </Card>
-      </div>
+      <Card
+        title="Accounts with almost no credits left"
+        actions={<Link to={`${pathTo("accounts")}?near_exhaustion=true&order=remaining`}>All of them</Link>}
+      >
+        {near === null ? (
+          <p class="quiet">The list is not read yet.</p>
+        ) : (
+          <NearExhaustion rows={near.accounts} />
+        )}
+      </Card>
     </>
   );
 }

@@ -9,8 +9,8 @@ import { Amount, Badge, Time } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
 import type { RunningRequest } from "../types.ts";
 
-/** The list has this height, so that nothing below it moves when requests begin and end. */
-const height = "340px";
+/** The list has one height, so that nothing below it moves when requests begin and end. */
+const box = { height: "260px", overflowY: "auto", margin: "0 -16px", padding: "0 16px" };
 
 /** `total`: number of requests, of which `rows` may be a part. */
 export function RunningRequests(props: {
@@ -22,7 +22,7 @@ export function RunningRequests(props: {
   const [open, setOpen] = useState<RunningRequest | null>(null);
   return (
     <Card title="Running requests">
-      <div style={{ height, overflowY: "auto" }}>
+      <div style={box}>
         {rows.length === 0 ? (
           <p class="quiet">Nothing runs now.</p>
         ) : (

@@ -1,4 +1,4 @@
-/** The key of the session: its budget as a picture, and its limits. */
+/** The key of the session: its budget as a picture, and its limits with those of the plan. */
 import { exactCredits, microPerCredit } from "../../../units.ts";
 import { periodTitle } from "../../shared/key-form.tsx";
 import { Card } from "../../shared/layout.tsx";
@@ -6,11 +6,13 @@ import { wholeNumber } from "../../shared/numbers.ts";
 import type { Key } from "../../shared/types.ts";
 import { Facts, Time } from "../../shared/values.tsx";
 import { keyTitle } from "../key-names.ts";
+import type { AccountState } from "../types.ts";
 
-export function Budget({ of: key }: { of: Key }) {
-  const { budget, limits } = key;
-  const perMinute = (limit: number | null) =>
-    limit === null ? "no limit" : `${wholeNumber(limit)} a minute`;
+export function Budget({ of: key, plan }: { of: Key; plan: AccountState["plan"] }) {
+  const { budget } = key;
+  const limit = (name: keyof Key["limits"], unit: string) => (
+    <Limit ofKey={key.limits[name]} ofPlan={plan.limits[name]} unit={unit} />
+  );
   return (
     <Card title={`Your key ${keyTitle(key)}`}>
       {budget !== null && <BudgetPicture of={budget} />}
@@ -23,13 +25,34 @@ export function Budget({ of: key }: { of: Key }) {
               : `refills every ${periodTitle(budget.every)}`,
           ],
           ["Models", key.models.includes("*") ? "all models of the plan" : key.models.join(", ")],
-          ["Requests", perMinute(limits.requests_per_minute)],
-          ["Tokens", perMinute(limits.tokens_per_minute)],
-          ["At once", limits.concurrent === null ? "no limit" : wholeNumber(limits.concurrent)],
+          ["Plan of the account", plan.id],
+          ["Requests", limit("requests_per_minute", " a minute")],
+          ["Tokens", limit("tokens_per_minute", " a minute")],
+          ["At once", limit("concurrent", "")],
           ["Expires", <Time key="expires" at={key.expires_at} />],
         ]}
       />
     </Card>
+  );
+}
+
+/** The smaller limit, and where it comes from. Limits of the plan count for all keys together. */
+function Limit(props: { ofKey: number | null; ofPlan: number | null; unit: string }) {
+  const { ofKey, ofPlan, unit } = props;
+  if (ofKey === null && ofPlan === null) return "no limit";
+  const isOfPlan = ofPlan !== null && (ofKey === null || ofPlan <= ofKey);
+  const other = isOfPlan ? ofKey : ofPlan;
+  return (
+    <>
+      {wholeNumber(isOfPlan ? ofPlan : ofKey)}
+      {unit}{" "}
+      <span class="quiet">
+        ({isOfPlan ? "plan, for all keys together" : "this key"}
+        {other !== null &&
+          `; ${isOfPlan ? "this key" : "plan, for all keys together"}: ${wholeNumber(other)}`}
+        )
+      </span>
+    </>
   );
 }
 

@@ -49,7 +49,7 @@ export function HomePage({ own }: { own: OwnAccount }) {
             </p>
           )}
         </Card>
-        <Budget of={key} />
+        <Budget of={key} plan={state.plan} />
       </div>
       <Card title="Running requests">
         <ShownLive of={live} event="requests">

@@ -27,6 +27,10 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
         )}
       </PageHead>
       {rights.why_not !== null && <p class="notice">{rights.why_not}</p>}
+      <p class="quiet above">
+        Limits of the plan {own.plan.id}, for all keys of the account together: {limitsOf(own.plan)}. A limit
+        of a key counts in addition.
+      </p>
       <ShownTable
         of={keys}
         caption="Keys"
