@@ -43,8 +43,8 @@ import {
   time,
 } from "./json-objects.ts";
 import type { KeyOfSecret } from "./key-actions.ts";
+import { limitsSchema } from "./limits-object.ts";
 import type { AccountOfList, CreditsChange, CreditsRefund, PlanPreviewOf } from "./operator-actions.ts";
-import { limitsSchema } from "./plan-objects.ts";
 
 const accountFields = fieldsFor<ListedAccount>()({
   id: [text, (row) => row.id],

@@ -1,7 +1,8 @@
 /** The JSON object of a plan, for the operator API and the command line. */
 import Type from "typebox";
-import type { Limits, Plan, PlanChanges, Plans, PlanVersion } from "../ledger/plan.ts";
-import { closed, component, count, isoTime, objectFor, orNull, text, time } from "./json-objects.ts";
+import type { Plan, PlanChanges, Plans, PlanVersion } from "../ledger/plan.ts";
+import { closed, component, count, isoTime, objectFor, text, time } from "./json-objects.ts";
+import { limitsObject, limitsSchema } from "./limits-object.ts";
 
 /** A plan of the database. */
 export interface PlanState {
@@ -12,13 +13,6 @@ export interface PlanState {
   /** Newest first. */
   versions: readonly PlanVersion[];
 }
-
-/** Limits of a plan or a key. */
-export const limitsSchema = closed({
-  requests_per_minute: orNull(count),
-  tokens_per_minute: orNull(count),
-  concurrent: orNull(count),
-});
 
 const bucket = closed({ credits: count, every: text });
 
@@ -80,13 +74,5 @@ function grantedBy({ base, overage, limits, models }: Plan) {
     overage,
     limits: limitsObject(limits),
     models: [...models],
-  };
-}
-
-export function limitsObject({ requestsPerMinute, tokensPerMinute, concurrent }: Limits) {
-  return {
-    requests_per_minute: requestsPerMinute ?? null,
-    tokens_per_minute: tokensPerMinute ?? null,
-    concurrent: concurrent ?? null,
   };
 }

@@ -13,7 +13,7 @@ const answering =
   (call) =>
     call.answer(status, "{}");
 
-/** What each report says about the model. */
+/** Returns the state of the model in each report. */
 async function reports(operator: TestOperator) {
   const { status, body } = await operator.get("/readyz");
   const [, model] = listOf((await operator.get("/admin/models")).body.data);

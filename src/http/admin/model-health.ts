@@ -2,8 +2,8 @@
 import type { Model } from "../../chat/catalog.ts";
 
 /**
- * Whether the node has loaded a model. An upstream has nothing to load. If its servers do not work,
- * the other nodes are no better, so a balancer must not remove all of them.
+ * Whether the node has loaded a model. An upstream has nothing to load. All nodes use the same
+ * servers, so a balancer must not remove the nodes if these servers do not work.
  */
 export function isLoaded({ engine }: Model): boolean {
   const isUpstream = (engine.servers?.() ?? null) !== null;

@@ -62,7 +62,7 @@ export interface Readiness {
   models: Record<string, EngineState>;
   /** The last reload that was tried; null if there was none. */
   last_reload: { at: string; successful: boolean } | null;
-  /** What needs attention although the node may be ready: superseded plans, models that fail. */
+  /** Sentences for the operator about superseded plans and models that do not work. */
   warnings: string[];
 }
 

@@ -64,7 +64,7 @@ function serversOf({ servers }: Model) {
   if (failing.length === 0) return counted(servers.length, "server");
   return failing.map(({ url, state, since, last_error }) => (
     <p key={url}>
-      <Badge text={state} /> {last_error?.message ?? url} <Time at={since} />
+      <Badge text={state} /> <Time at={since} />: {last_error?.message ?? url}
     </p>
   ));
 }
