@@ -143,7 +143,7 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
   });
 
   test("are stopped at their time limit with advice", async () => {
-    const pool = readPool(url, "lists", 50);
+    const pool = readPool(url, "lists", { statement_timeout: 50 });
     const pools = { lookups: pool, service: pool, lists: pool, history: pool, keyChanges: pool };
     const lists = queriesOn(
       connectionsOn(pools, 50),

@@ -13,7 +13,7 @@ import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { patience } from "../fixtures/patience.ts";
+import { patience, patientSettings } from "../fixtures/patience.ts";
 import { noPostgres, type Postgres, postgres, start } from "../fixtures/postgres.ts";
 import { cuts, type ProxiedServer, startProxy } from "../fixtures/postgres-proxy.ts";
 import { openTransaction } from "../fixtures/postgres-session.ts";
@@ -26,17 +26,11 @@ const secret = "open sesame";
 let server: Postgres;
 let database = "";
 
-/**
- * For commits that wait for each other. A node whose machine is busy holds its locks for longer
- * than others usually wait.
- */
-const patient = { commitLockMs: 200_000 };
-
 /** Stores to close after each test, also if it fails. */
 const opened: Store[] = [];
 
-async function open(url: string, options: { commitLockMs?: number } = {}): Promise<Store> {
-  const store = await openPostgresStore({ url, plans, ...options });
+async function open(url: string): Promise<Store> {
+  const store = await openPostgresStore({ url, plans, settings: patientSettings });
   opened.push(store);
   return store;
 }
@@ -339,8 +333,8 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
   test("a commit waits for an account that another node has locked, and its timeout is a transient error", async () => {
     const url = server.url(database);
     await make(url);
-    const store = await open(url, patient);
-    const other = await open(url, patient);
+    const store = await open(url);
+    const other = await open(url);
     await using locker = await openTransaction(url, "select from account for update");
     const topup = { kind: "topup", account: "ada", payment: "p2", amount: 1 } as const;
     const stopped = assert.rejects(store.commit([topup]), StoreUnavailableError);
@@ -380,7 +374,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
   test("nodes that commit on one account at once wait for each other, and no commit fails", async () => {
     const url = server.url(database);
     await make(url);
-    const stores = await Promise.all([0, 1, 2].map(() => open(url, patient)));
+    const stores = await Promise.all([0, 1, 2].map(() => open(url)));
     await Promise.all(
       stores.map(async (store, node) => {
         for (let n = 0; n < 40; n += 1) {
@@ -424,7 +418,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
          create trigger slow before insert on ${table} for each row execute function slow()`,
         database,
       );
-      stores = await Promise.all([open(url, patient), open(url, patient)]);
+      stores = await Promise.all([open(url), open(url)]);
     }
 
     test("credit a payment to one account, and do not wait for each other in a circle", async () => {

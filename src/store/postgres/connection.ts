@@ -72,7 +72,7 @@ export async function inTransaction<T>(
   }
 }
 
-type Settings = Readonly<Record<string, string | number>>;
+export type Settings = Readonly<Record<string, string | number>>;
 
 /** Settings that replace the defaults of the database and the user. */
 const readSettings: Settings = {
@@ -94,6 +94,7 @@ const readSettings: Settings = {
  */
 const commitSettings: Settings = {
   ...readSettings,
+  lock_timeout: limits.commitLockMs,
   plan_cache_mode: "force_generic_plan",
   enable_seqscan: "off",
   enable_hashjoin: "off",
@@ -115,9 +116,12 @@ const lookupSettings: Settings = {
 /**
  * A list leaves the other cores of the server to the commits: no parallel workers, no compilation.
  */
-function listSettings(listMs: number): Settings {
-  return { statement_timeout: listMs, max_parallel_workers_per_gather: 0, jit: "off" };
-}
+const listSettings: Settings = {
+  ...readSettings,
+  statement_timeout: limits.listMs,
+  max_parallel_workers_per_gather: 0,
+  jit: "off",
+};
 
 const auditSettings: Settings = {
   ...readSettings,
@@ -304,33 +308,29 @@ async function send(client: pg.ClientBase, { text, name, values }: Statement): P
   }
 }
 
-/** For tests: `listMs`. */
+/** `changes` replace settings for tests. */
 export function readPool(
   url: string,
   purpose: keyof typeof connectionsMax,
-  listMs: number = limits.listMs,
+  changes: Settings = {},
 ): ConnectionPool {
-  const settings =
-    purpose === "lists"
-      ? { ...readSettings, ...listSettings(listMs) }
-      : purpose === "lookups"
-        ? lookupSettings
-        : readSettings;
-  return new ConnectionPool(url, settings, { max: connectionsMax[purpose], idleTimeoutMillis: 60_000 });
+  const settings = purpose === "lists" ? listSettings : purpose === "lookups" ? lookupSettings : readSettings;
+  return new ConnectionPool(
+    url,
+    { ...settings, ...changes },
+    { max: connectionsMax[purpose], idleTimeoutMillis: 60_000 },
+  );
 }
 
 /**
  * Connections for commits. In the driver's mode for pipelines, a statement that gets no answer
- * breaks its connection, so that `rollback` does not wait for it. For tests: `lockMs`.
+ * breaks its connection, so that `rollback` does not wait for it. `changes` replace settings for
+ * tests.
  */
-export function commitPool(
-  url: string,
-  connectionsMax: number,
-  lockMs: number = limits.commitLockMs,
-): ConnectionPool {
+export function commitPool(url: string, connectionsMax: number, changes: Settings = {}): ConnectionPool {
   return new ConnectionPool(
     url,
-    { ...commitSettings, lock_timeout: lockMs },
+    { ...commitSettings, ...changes },
     {
       pipeline: true,
       max: connectionsMax,

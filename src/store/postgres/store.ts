@@ -22,7 +22,7 @@ import type { Store } from "../store.ts";
 import { auditDatabase } from "./audit.ts";
 import { PostgresClock, serverTime, type TestClock } from "./clock.ts";
 import { PostgresCommits } from "./commit.ts";
-import { type ConnectionPool, commitPool, readPool } from "./connection.ts";
+import { type ConnectionPool, commitPool, readPool, type Settings } from "./connection.ts";
 import { KeyLookups } from "./key-lookups.ts";
 import { postgresNodes } from "./nodes.ts";
 import { applyPlans } from "./plans.ts";
@@ -58,8 +58,8 @@ interface PostgresStoreOptions {
   upgrade?: boolean;
   /** For tests: replaces the clock of the database and the monotonic time of this node. */
   clock?: TestClock;
-  /** For tests: replaces `limits.commitLockMs`. */
-  commitLockMs?: number;
+  /** For tests: replaces settings of the connections. */
+  settings?: Settings;
 }
 
 interface PostgresStore extends Store {
@@ -70,13 +70,13 @@ interface PostgresStore extends Store {
 
 /** Creates missing tables. Throws an OperatorError if the database cannot be used. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
-  const { url, plans, upgrade = true, clock = null, commitLockMs } = options;
+  const { url, plans, upgrade = true, clock = null, settings = {} } = options;
   await prepareSchema(url, { plans, upgrade, time: serverTime(clock) });
-  const service = readPool(url, "service");
+  const service = readPool(url, "service", settings);
   try {
     const opened = await PostgresClock.open(service, clock);
     const commitQueues = commitQueuesFor(await roundTripMs(service));
-    return { ...postgresStoreOn({ url, service, clock: opened, commitLockMs }), commitQueues };
+    return { ...postgresStoreOn({ url, service, clock: opened, settings }), commitQueues };
   } catch (error) {
     await service.end();
     throw error;
@@ -106,22 +106,22 @@ function postgresStoreOn({
   url,
   service,
   clock,
-  commitLockMs,
+  settings,
 }: {
   url: string;
   service: ConnectionPool;
   clock: PostgresClock;
-  commitLockMs: number | undefined;
+  settings: Settings;
 }): Omit<PostgresStore, "commitQueues"> {
-  const lists = readPool(url, "lists");
+  const lists = readPool(url, "lists", settings);
   const pools = {
-    lookups: readPool(url, "lookups"),
+    lookups: readPool(url, "lookups", settings),
     service,
     lists,
     history: lists,
-    keyChanges: readPool(url, "keyChanges"),
+    keyChanges: readPool(url, "keyChanges", settings),
   };
-  const commits = commitPool(url, commitConnectionsMax, commitLockMs);
+  const commits = commitPool(url, commitConnectionsMax, settings);
   const ledger = new PostgresCommits(commits, clock);
   const inTurn = new CommitOrder(async (operations) => {
     await clock.prepareCommit(commits);
