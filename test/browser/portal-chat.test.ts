@@ -71,7 +71,7 @@ test("a used-up budget is said with what to do, and the refused message stays", 
   await page.getByRole("button", { name: "Send" }).click();
   await page
     .getByRole("alert")
-    .getByText(/Home shows when the budget of this key refills/)
+    .getByText(/Send a shorter prompt: .* Ask for a larger budget, or use another key\./)
     .waitFor();
   assert.match(await page.getByLabel("Message").inputValue(), /^one two three/);
   await page.getByLabel("Temperature").fill("hot");
