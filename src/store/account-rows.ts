@@ -24,18 +24,29 @@ const grantFacts = ["amount", "anchor_ms", "starts_ms", "ends_ms", "since"];
 /** Number of cells of `accountFacts`. */
 export const factsLength = entryFacts.length + windowBuckets.length * grantFacts.length;
 
-/** Columns and joins of the facts about the account `a`. */
+/** The facts about the account `a`: their columns, and the joins for each database. */
 export const accountFacts = {
   columns: [
     ...entryFacts.map((column) => `fact_entry.${column}`),
     ...windowBuckets.flatMap((bucket) => grantFacts.map((column) => `fact_${bucket}.${column}`)),
   ].join(", "),
-  joins: [
+  sqliteJoins: [
     `left join journal fact_entry on fact_entry.account = a.id
       and fact_entry.seq = (select max(seq) from journal where account = a.id)`,
     ...windowBuckets.map(
       (bucket) => `left join credit_grant fact_${bucket} on fact_${bucket}.account = a.id
         and fact_${bucket}.seq = a.${bucket}_grant and fact_${bucket}.bucket = '${bucket}'`,
+    ),
+  ].join("\n"),
+  // The limits keep the planner from reading a whole table to join it with a batch of accounts.
+  postgresJoins: [
+    `left join lateral (
+      select * from journal where account = a.id order by seq desc limit 1
+    ) fact_entry on true`,
+    ...windowBuckets.map(
+      (bucket) => `left join lateral (
+        select * from credit_grant where account = a.id and seq = a.${bucket}_grant and bucket = '${bucket}' limit 1
+      ) fact_${bucket} on true`,
     ),
   ].join("\n"),
 };

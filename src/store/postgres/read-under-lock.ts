@@ -33,7 +33,7 @@ const readFreeAccounts = `${readAccounts} skip locked`;
  * see the journal from before it had waited.
  */
 const readFacts = `
-  select a.id, ${accountFacts.columns} from account a ${accountFacts.joins} where a.id = any($1::text[])`;
+  select a.id, ${accountFacts.columns} from account a ${accountFacts.postgresJoins} where a.id = any($1::text[])`;
 
 /** Finds accounts that exist, locked or not. */
 const findAccounts = "select id from account where id = any($1::text[])";

@@ -65,7 +65,7 @@ const readSnapshot = `
   clock as materialized (select ${trustedMs} as now_ms, (${readEpoch}) as epoch from reading)
   select clock.now_ms, clock.epoch, ${accountTable.list("a")}, ${accountFacts.columns}, ${holdTable.list("h")}
   from clock join account a on a.id = $2
-  ${accountFacts.joins}
+  ${accountFacts.postgresJoins}
   left join lateral (
     select * from hold where hold.account = a.id and hold.expires_ms <= clock.now_ms
     order by hold.expires_ms, hold.id limit ${overdueMax}

@@ -81,7 +81,7 @@ export class AccountQuery {
 
   constructor(db: DatabaseSync) {
     const text = `select ${accountTable.list("a")}, ${accountFacts.columns}
-      from account a ${accountFacts.joins} where a.id = ?`;
+      from account a ${accountFacts.sqliteJoins} where a.id = ?`;
     this.#safe = prepare(db, text);
     this.#exact = prepare(db, text);
     this.#exact.setReadBigInts(true);
