@@ -39,6 +39,7 @@ const notRun: [beginning: string, reason: string][] = [
   ["systemctl", "needs systemd"],
   ["systemd-run", "needs systemd; test/unit/deploy.test.ts compares it with the unit"],
   ["for node in", "needs Docker; test/service/rolling.test.ts runs its loop"],
+  ["npx node tools/try-system-prompts.ts", "needs the full-sized default model, for some minutes"],
   ["pg_dump", "the test server has no client programs"],
 ];
 
