@@ -21,7 +21,9 @@ export interface ErrorResponse {
  */
 const retryAfterSecondsMax = 60;
 
-/** Longest message: 20 faults of an import. Messages may repeat long text of the caller. */
+/** Messages may repeat long text of the caller. */
+const lineCharactersMax = 1_000;
+/** A list of faults has several lines: 20 of an import. */
 const messageCharactersMax = 6_000;
 
 export function errorBody(refusal: ErrorResponse): string {
@@ -57,6 +59,10 @@ export function errorHeaders(refusal: ErrorResponse): Record<string, string> {
 }
 
 function cut(message: string): string {
-  if (message.length <= messageCharactersMax) return message;
-  return `${message.slice(0, messageCharactersMax).toWellFormed()}...`;
+  const lines = message.slice(0, messageCharactersMax + 1).split("\n");
+  return cutAt(messageCharactersMax, lines.map((line) => cutAt(lineCharactersMax, line)).join("\n"));
+}
+
+function cutAt(charactersMax: number, text: string): string {
+  return text.length <= charactersMax ? text : `${text.slice(0, charactersMax).toWellFormed()}...`;
 }
