@@ -1,29 +1,30 @@
 /**
- * Tokens per second and time to first token through Inkwell's HTTP interface, against the bare
- * decode loop of the library underneath (`sequence.evaluate`) on the same file, in the same run,
- * in turns.
+ * Tokens per second and time to first token through Inkwell's HTTP interface, in turns with a
+ * floor in the same run.
  *
- *   npm run bench -- engine [--model FILE] [--threads 1,2] [--concurrent 1,4,8] [--tokens 128] \
- *     [--rounds 3]
+ *   npm run bench -- engine [--model FILE] [--threads default,1,2] [--concurrent 1,4,8] \
+ *     [--tokens 128] [--rounds 3]
  *
- * The bare loop runs twice: as the library comes, and with the thread pool of one
- * (UV_THREADPOOL_SIZE=1) in which Inkwell runs it, which is the floor of the ratio. All answer
- * prompts of the same length with the same number of tokens: an answer that ends early would weigh
- * its prompt more, so it fails the run. Ratios are medians over the rounds, each of one round's
- * own figures.
+ * The floor is the bare decode loop of the library underneath (`sequence.evaluate`), as the
+ * library comes, and with the thread pool of one (UV_THREADPOOL_SIZE=1) in which Inkwell runs it.
  *
- * LLAMA_SERVER_URL names a llama-server to be measured beside it, one number of threads at a time.
- * Started alike, it is
+ * LLAMA_SERVER=/path/to/llama-server measures that program instead of the bare loop. It is started
+ * here with as many threads, sequences and tokens of context as Inkwell has. It is asked not to
+ * reuse prompts: Inkwell reuses none of these, because `temperature: 0` promises the same text
+ * again. With the threads `default` Inkwell chooses their number, and the floor has one per core.
  *
- *   llama-server -m FILE --threads N --threads-batch N -c 16384 -np 8 --cache-ram 0
- *
- * It is asked not to reuse prompts: Inkwell reuses none of these, because `temperature: 0`
- * promises the same text again.
+ * All answer prompts of the same length with the same number of tokens: an answer that ends early
+ * would weigh its prompt more, so it fails the run. Ratios are medians over the rounds, each of
+ * one round's own figures.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { availableParallelism } from "node:os";
 import { join, resolve } from "node:path";
 import { Agent, request } from "undici";
+import { freePort } from "../test/fixtures/program.ts";
+import { until } from "../test/fixtures/until.ts";
 import { startLlamaService } from "./llama-service.ts";
 import { defaultModel, numbersOf, optionsOf } from "./options.ts";
 import { medianOf } from "./servers.ts";
@@ -32,7 +33,8 @@ const root = join(import.meta.dirname, "..");
 
 interface Settings {
   model: string;
-  threads: number;
+  /** Null: Inkwell chooses, and the floor has one per core. */
+  threads: number | null;
   concurrent: number;
   tokens: number;
   /** Of each prompt, as the chat template makes it; the bare loop reads as many. */
@@ -49,11 +51,10 @@ interface MeasuredAnswers extends Measured {
   promptTokens: number;
 }
 
+/** Figures of one round: Inkwell's, and those of each floor by its name. */
 interface Round {
-  bare: Measured;
-  floor: Measured;
-  inkwell: MeasuredAnswers;
-  server: MeasuredAnswers | null;
+  inkwell: Measured;
+  floors: Record<string, Measured>;
 }
 
 /** Where answers are to be had. */
@@ -61,6 +62,11 @@ interface Server {
   url: string;
   key: string;
 }
+
+/** Of Inkwell and of llama-server. */
+const sequences = 8;
+const contextWindow = 2048;
+const floorNames = { bare: "bare loop", poolOfOne: "bare, pool of 1", server: "llama-server" };
 
 let prompts = 0;
 
@@ -82,87 +88,128 @@ export async function run(args: readonly string[]): Promise<void> {
     tokens: "128",
     rounds: "3",
   });
-  const tokens = Number(values.tokens);
-  const llamaServer = process.env.LLAMA_SERVER_URL;
-  if (llamaServer !== undefined && numbersOf(values.threads).length > 1)
-    throw new Error(
-      "llama-server has one number of threads: give --threads N, the number it was started with",
-    );
+  const model = resolve(values.model);
   const rows: Record<string, string>[] = [];
-  for (const threads of numbersOf(values.threads)) {
+  for (const threads of values.threads.split(",").map(threadsOf)) {
+    const { LLAMA_SERVER } = process.env;
     await using service = await startLlamaService({
-      model: resolve(values.model),
-      threads,
-      parallel: 8,
-      contextWindow: 2048,
+      model,
+      ...(threads === null ? {} : { threads }),
+      parallel: sequences,
+      contextWindow,
     });
+    await using server = LLAMA_SERVER === undefined ? null : await startServer(LLAMA_SERVER, model, threads);
     const inkwell = { url: service.url, key: service.keys[0] ?? "" };
     for (const concurrent of numbersOf(values.concurrent)) {
+      const asked = { model, threads, concurrent, tokens: Number(values.tokens), promptTokens: 0 };
       // A first one uncounted, so that files are in memory and code is compiled.
-      const asked = { model: values.model, threads, concurrent, tokens, promptTokens: 0 };
-      const warm = await throughHttp(inkwell, { ...asked, tokens: 16 });
-      const settings = { ...asked, promptTokens: warm.promptTokens };
-      if (llamaServer !== undefined) {
-        const same = await throughHttp(serverAt(llamaServer), { ...settings, tokens: 16 });
-        if (same.promptTokens !== warm.promptTokens)
-          throw new Error(
-            `llama-server counts ${same.promptTokens} tokens for ${warm.promptTokens}: not one file`,
-          );
-      }
+      const { promptTokens } = await throughHttp(inkwell, { ...asked, tokens: 16 });
+      const settings = { ...asked, promptTokens };
+      if (server !== null) await assertSameModel(server, settings);
       const rounds: Round[] = [];
-      for (let round = 0; round < Number(values.rounds); round += 1) {
-        rounds.push({
-          bare: await bareLoop(settings, undefined),
-          floor: await bareLoop(settings, "1"),
-          inkwell: await throughHttp(inkwell, settings),
-          server: llamaServer === undefined ? null : await throughHttp(serverAt(llamaServer), settings),
-        });
-      }
-      const median = (of: (round: Round) => number | null | undefined) =>
-        medianOf(rounds.map((round) => of(round) ?? Number.NaN));
-      const row: Record<string, string> = {
-        threads: `${threads}`,
-        concurrent: `${concurrent}`,
-        "bare loop tok/s": median(({ bare }) => bare.tokensPerSecond).toFixed(1),
-        "bare, pool of 1 tok/s": median(({ floor }) => floor.tokensPerSecond).toFixed(1),
-        "Inkwell tok/s": median(({ inkwell }) => inkwell.tokensPerSecond).toFixed(1),
-        "ratio to floor": median(({ inkwell, floor }) => ratio(inkwell, floor)).toFixed(2),
-        "first token ms": median(({ inkwell }) => inkwell.firstTokenMs).toFixed(0),
-      };
-      if (llamaServer !== undefined) {
-        row["llama-server tok/s"] = median(({ server }) => server?.tokensPerSecond).toFixed(1);
-        row["ratio to it"] = median(({ inkwell, server }) => server && ratio(inkwell, server)).toFixed(2);
-        row["its first token ms"] = median(({ server }) => server?.firstTokenMs).toFixed(0);
-      }
-      rows.push(row);
+      while (rounds.length < Number(values.rounds)) rounds.push(await oneRound(inkwell, server, settings));
+      rows.push(rowOf(settings, rounds));
       process.stderr.write(
-        `${Object.entries(row)
+        `${Object.entries(rows.at(-1) ?? {})
           .map(([name, figure]) => `${name} ${figure}`)
           .join(", ")}\n`,
       );
     }
   }
-  console.log(`${values.model}: ${tokens} tokens a request, median of ${values.rounds} rounds`);
+  console.log(`${model}: ${values.tokens} tokens a request, median of ${values.rounds} rounds`);
   console.table(rows);
 }
 
-function serverAt(address: string): Server {
-  return { url: address.replace(/\/+$/, ""), key: "none" };
+function threadsOf(text: string): number | null {
+  return text === "default" ? null : Number(text);
 }
 
-function ratio(one: Measured, other: Measured): number {
-  return one.tokensPerSecond / other.tokensPerSecond;
+async function oneRound(inkwell: Server, server: Server | null, settings: Settings): Promise<Round> {
+  const floors =
+    server === null
+      ? {
+          [floorNames.bare]: await bareLoop(settings, undefined),
+          [floorNames.poolOfOne]: await bareLoop(settings, "1"),
+        }
+      : { [floorNames.server]: await throughHttp(server, settings) };
+  return { floors, inkwell: await throughHttp(inkwell, settings) };
+}
+
+function rowOf({ threads, concurrent }: Settings, rounds: readonly Round[]): Record<string, string> {
+  const median = (of: (round: Round) => number | null | undefined) =>
+    medianOf(rounds.map((round) => of(round) ?? Number.NaN));
+  const row: Record<string, string> = {
+    threads: `${threads ?? "default"}`,
+    concurrent: `${concurrent}`,
+    "Inkwell tok/s": median(({ inkwell }) => inkwell.tokensPerSecond).toFixed(1),
+    "first token ms": median(({ inkwell }) => inkwell.firstTokenMs).toFixed(0),
+  };
+  for (const name of Object.keys(rounds[0]?.floors ?? {})) {
+    const floorOf = ({ floors }: Round) => floors[name];
+    row[`${name} tok/s`] = median((round) => floorOf(round)?.tokensPerSecond).toFixed(1);
+    row[`ratio to ${name}`] = median((round) => ratio(round.inkwell, floorOf(round))).toFixed(2);
+    if (name === floorNames.server)
+      row["its first token ms"] = median((round) => floorOf(round)?.firstTokenMs).toFixed(0);
+  }
+  return row;
+}
+
+function ratio(one: Measured, other: Measured | undefined): number {
+  return one.tokensPerSecond / (other?.tokensPerSecond ?? Number.NaN);
+}
+
+async function startServer(
+  binary: string,
+  model: string,
+  threads: number | null,
+): Promise<Server & AsyncDisposable> {
+  const port = await freePort();
+  const count = threads ?? availableParallelism();
+  const flags = `--host 127.0.0.1 --port ${port} --threads ${count} --threads-batch ${count} -c ${sequences * contextWindow} -np ${sequences} --cache-ram 0`;
+  const child = spawn(binary, ["-m", model, ...flags.split(" ")], { stdio: "ignore" });
+  const closed = once(child, "close");
+  const url = `http://127.0.0.1:${port}`;
+  const ended = closed.then(([code]) => {
+    throw new Error(`llama-server ended with ${code}`);
+  });
+  const isUp = until("llama-server is up", () =>
+    fetch(`${url}/health`).then(
+      ({ status }) => status === 200,
+      () => false,
+    ),
+  );
+  await Promise.race([isUp, ended]);
+  // From here on it ends because `stop` kills it, or a request fails.
+  ended.catch(() => {});
+  const stop = async () => {
+    child.kill("SIGKILL");
+    await closed;
+  };
+  return { url, key: "none", [Symbol.asyncDispose]: stop };
+}
+
+async function assertSameModel(server: Server, settings: Settings): Promise<void> {
+  const { promptTokens } = await throughHttp(server, { ...settings, tokens: 16 });
+  if (promptTokens !== settings.promptTokens)
+    throw new Error(
+      `llama-server counts ${promptTokens} tokens for ${settings.promptTokens}: it has another model or template`,
+    );
 }
 
 /** The loop in a process of its own, which prints its tokens per second. */
 async function bareLoop(settings: Settings, poolSize: string | undefined): Promise<Measured> {
+  const threads = settings.threads ?? availableParallelism();
   const env = { ...process.env };
   delete env.UV_THREADPOOL_SIZE;
   if (poolSize !== undefined) env.UV_THREADPOOL_SIZE = poolSize;
-  const child = spawn(process.execPath, [join(root, "bench", "bare-loop.ts"), JSON.stringify(settings)], {
-    env,
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+  const child = spawn(
+    process.execPath,
+    [join(root, "bench", "bare-loop.ts"), JSON.stringify({ ...settings, threads })],
+    {
+      env,
+      stdio: ["ignore", "pipe", "inherit"],
+    },
+  );
   const output = await textOf(child);
   const tokensPerSecond = Number(output.trim());
   if (!(tokensPerSecond > 0)) throw new Error(`the bare loop printed ${JSON.stringify(output)}`);
