@@ -106,20 +106,23 @@ test("without a prefix chooses an empty sequence, then the least recently used o
   assert.equal(chooseSequence([sequence(0, { busy: true })], wanted(5), 32), null);
 });
 
-test("among equal sequences takes one beside busy ones, but never one of the half used last", () => {
+test("among equal sequences takes one beside busy ones, but never one of the third used last", () => {
   const used = (index: number, lastUse: number) =>
     sequence(index, { accountId: "boris", tokens: tokens(9), lastUse });
   const busy = (index: number) => sequence(index, { busy: true });
   const chosen = (...sequences: Sequence[]) => choose(sequences, tokens(5)).index;
   assert.equal(chosen(used(0, 1), used(1, 4), used(2, 2), busy(3), used(4, 3)), 2);
-  assert.equal(
-    chosen(used(0, 1), used(1, 2), used(2, 3), busy(3), used(4, 4)),
-    0,
-    "the neighbours are newer",
-  );
+  assert.equal(chosen(used(0, 1), used(1, 2), used(2, 3), busy(3)), 0, "the neighbour is newer");
   assert.equal(chosen(used(0, 1), busy(1), used(2, 2), busy(3), used(4, 3), used(5, 4)), 2, "fills a gap");
   assert.equal(chosen(sequence(0, {}), sequence(1, {}), sequence(2, {}), busy(3)), 2, "all empty");
   assert.equal(chosen(used(0, 1), busy(1), sequence(2, {}), sequence(3, {}), used(4, 2)), 2, "empty first");
+});
+
+test("without busy sequences takes one with room beside it for the next answers", () => {
+  const used = (index: number, lastUse: number) =>
+    sequence(index, { accountId: "boris", tokens: tokens(9), lastUse });
+  const sequences = [used(0, 1), used(1, 9), used(2, 2), used(3, 3), used(4, 8)];
+  assert.equal(choose(sequences, tokens(5)).index, 2);
 });
 
 test("a continued conversation keeps its sequence, also if the template leaves out the thinking", () => {

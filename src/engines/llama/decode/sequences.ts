@@ -10,8 +10,8 @@
  *    be lost.
  * 4. The sequence that was used longest ago.
  * So conversations that share only a template or a system prompt do not take each other's memory
- * while there is room. Among equals, an older one beside busy sequences goes first, because
- * neighbours are evaluated together (backend.ts).
+ * while there is room. Among equals, an older one beside busy sequences goes first, or else one
+ * with room beside it, because neighbours are evaluated together (backend.ts).
  *
  * Pure. Guarantees: tokens of one account's requests are reused for that account only. A
  * repeatable job reuses only tokens that it would compute in the same way: in whole chunks on the
@@ -86,21 +86,37 @@ export function chooseSequence(
 }
 
 /**
- * Returns the empty ones, or else the half that was used longest ago. The others keep their
- * prefixes.
+ * Returns the empty ones, or else the two thirds that were used longest ago. The others keep their
+ * prefixes, and so does the last used one of two.
  */
 function olderOf(candidates: readonly Candidate[]): readonly Candidate[] {
   const empty = candidates.filter(({ sequence }) => sequence.tokens.length === 0);
-  return empty.length > 0 ? empty : candidates.slice(0, Math.ceil(candidates.length / 2));
+  const count = Math.min(Math.ceil((candidates.length * 2) / 3), candidates.length - 1);
+  return empty.length > 0 ? empty : candidates.slice(0, Math.max(1, count));
 }
 
-/** Returns the first candidate of those with the most busy neighbours. */
+/**
+ * Returns the candidate with the most busy neighbours. Among equals, the next answers should find
+ * room beside it: it is in the longest row of busy sequences and candidates, the first such row.
+ */
 function besideBusy(sequences: readonly Sequence[], candidates: readonly Candidate[]): Candidate | null {
+  const indexes = new Set(candidates.map(({ sequence }) => sequence.index));
   const isBusy = (index: number) => sequences[index]?.busy === true;
-  const neighboursOf = ({ sequence: { index } }: Candidate) =>
-    Number(isBusy(index - 1)) + Number(isBusy(index + 1));
-  const most = Math.max(...candidates.map(neighboursOf));
-  return candidates.find((candidate) => neighboursOf(candidate) === most) ?? null;
+  const inRow = (index: number) => isBusy(index) || indexes.has(index);
+  const placed = candidates.map((candidate) => {
+    const { index } = candidate.sequence;
+    let [start, end] = [index, index + 1];
+    while (inRow(start - 1)) start -= 1;
+    while (inRow(end)) end += 1;
+    const neighbours = Number(isBusy(index - 1)) + Number(isBusy(index + 1));
+    return { candidate, neighbours, start, length: end - start };
+  });
+  // The sort is stable, so the oldest one in a row comes first.
+  placed.sort(
+    (left, right) =>
+      right.neighbours - left.neighbours || right.length - left.length || left.start - right.start,
+  );
+  return placed[0]?.candidate ?? null;
 }
 
 function candidateOf(sequence: Sequence, wanted: Wanted, chunkTokens: number, spareUntil: number): Candidate {
