@@ -2,10 +2,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type BatchEntry, NativeBackend } from "../../src/engines/llama/decode/backend.ts";
+import { ThreadGovernor } from "../../src/engines/llama/decode/thread-governor.ts";
 
 /** Puts the logits of each sampled token at its position in the batch, as llama.cpp does. */
-function recordingBackend() {
+function recordingBackend(governor: ThreadGovernor | null = null) {
   const sequences: number[] = [];
+  const threads: number[] = [];
   let tokensAdded = 0;
   const unused = (): never => assert.fail("not called by decode");
   const context = {
@@ -17,7 +19,7 @@ function recordingBackend() {
       return positions;
     },
     decodeBatch: async () => {},
-    setThreads: unused,
+    setThreads: (count: number) => threads.push(count),
     sampleToken: unused,
     disposeSequence: unused,
     removeTokenCellsFromSequence: unused,
@@ -34,11 +36,12 @@ function recordingBackend() {
     init = unused;
     dispose(): void {}
   }
-  return { sequences, backend: new NativeBackend({ context, Sampler, Checkpoint, model: null }, 64, null) };
+  const backend = new NativeBackend({ context, Sampler, Checkpoint, model: null }, 64, governor);
+  return { sequences, threads, backend };
 }
 
-function entry(sequence: number, tokens: number, sample: boolean): BatchEntry {
-  return { sequence, position: 0, tokens: new Uint32Array(tokens), sample };
+function entry(sequence: number, tokens: number, sample: boolean, position = 0): BatchEntry {
+  return { sequence, position, tokens: new Uint32Array(tokens), sample };
 }
 
 test("a batch has its sequences in ascending order, so that llama.cpp evaluates them in one pass", async () => {
@@ -46,4 +49,19 @@ test("a batch has its sequences in ascending order, so that llama.cpp evaluates 
   const logits = await backend.decode([entry(2, 1, true), entry(0, 3, true), entry(1, 2, false)], false);
   assert.deepEqual(sequences, [0, 1, 2]);
   assert.deepEqual(logits, [5, 2, -1]);
+});
+
+test("a repeatable token gets all cores until its attention would be split among threads", async () => {
+  /** Gives all cores to every decode that may have them. */
+  class Generous extends ThreadGovernor {
+    override choose(_tokens: number, fixed: boolean): number {
+      return fixed ? 1 : 2;
+    }
+  }
+  const { backend, threads } = recordingBackend(new Generous(1, 2));
+  await backend.decode([entry(0, 1, true, 255)], true);
+  await backend.decode([entry(0, 1, true, 256)], true);
+  await backend.decode([entry(0, 1, true, 256)], false);
+  await backend.decode([entry(0, 2, true, 256)], true);
+  assert.deepEqual(threads, [2, 1, 2, 2]);
 });

@@ -79,3 +79,30 @@ test("greedy answers equal those of the library's own loop", async () => {
   assert.equal(answer.usage.completionTokens, expected.length);
   assert.equal(answer.text, model.detokenize(expected));
 });
+
+/** Evaluates a text up to a position together, and returns the results of later tokens. */
+async function evaluate(threads: number, from: number, to: number): Promise<string[]> {
+  const options = { modelPath, contextWindow, parallel: 1, pausedBytesMax: 0, threads, gpu: false } as const;
+  const { backend } = await loadBackend(options, () => {});
+  const text = Uint32Array.from({ length: to }, (_, position) => (7 * position) % 300);
+  const chunk = backend.chunkTokens;
+  for (let start = 0; start < from; start += chunk) {
+    const tokens = text.subarray(start, Math.min(start + chunk, from));
+    await backend.decode([{ sequence: 0, position: start, tokens, sample: false }], true);
+  }
+  const found: string[] = [];
+  for (let position = from; position < to; position++) {
+    const tokens = text.subarray(position, position + 1);
+    const [logits = -1] = await backend.decode([{ sequence: 0, position, tokens, sample: true }], true);
+    found.push(JSON.stringify(await backend.candidates(logits, 0, 20)));
+  }
+  return found;
+}
+
+test("the result of a single token depends on the number of threads from position 256 on", async () => {
+  const from = 240;
+  const one = await evaluate(1, from, 280);
+  const two = await evaluate(2, from, 280);
+  const first = from + one.findIndex((found, index) => found !== two[index]);
+  assert.ok(first >= 256, `different at ${first}: NativeBackend gives repeatable tokens all cores there`);
+});

@@ -211,16 +211,16 @@ export class NativeBackend implements Backend {
       const wanted = sample ? Uint32Array.of(tokens.length - 1) : noTokens;
       logits.set(entry, context.addToBatch(sequence, position, tokens, wanted)[0]);
     }
-    await this.#evaluate(size, repeatable);
+    await this.#evaluate(size, repeatable && dependsOnThreads(entries));
     return entries.map((entry) => logits.get(entry) ?? -1);
   }
 
-  async #evaluate(tokens: number, repeatable: boolean): Promise<void> {
+  async #evaluate(tokens: number, fixed: boolean): Promise<void> {
     const { context } = this.#native;
     const governor = this.#governor;
     if (governor === null) return context.decodeBatch();
     const startedMs = performance.now();
-    const threads = governor.choose(tokens, repeatable, startedMs);
+    const threads = governor.choose(tokens, fixed, startedMs);
     // Only stores the number: llama.cpp creates its helper threads anew for each decode.
     context.setThreads(threads);
     await context.decodeBatch();
@@ -296,6 +296,15 @@ export class NativeBackend implements Backend {
     context.disposeSequence(sequence);
     return false;
   }
+}
+
+/**
+ * Returns whether the last bits of a result depend on the number of threads. From 512 cells on,
+ * llama.cpp sums the attention of a single token in one part per thread
+ * (`ggml_compute_forward_flash_attn_ext_f16`). It counts cells in steps of 256.
+ */
+function dependsOnThreads([entry]: readonly BatchEntry[]): boolean {
+  return entry !== undefined && entry.tokens.length === 1 && entry.position >= 256;
 }
 
 /** Returns tokens and their probabilities relative to one another, the likeliest first. */

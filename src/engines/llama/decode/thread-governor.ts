@@ -22,7 +22,7 @@ const cooldown = { msMin: 1000, msMax: 60_000, perDecode: 30 };
 /** Baseline times of a kind of batch: needed before a comparison, and kept. */
 const baselineTimes = { min: 2, max: 5 };
 /** After so many boosted decodes one runs at the baseline, because texts and their times grow. */
-const recheckEvery = 32;
+const recheckEvery = 64;
 
 export class ThreadGovernor {
   readonly #baseline: number;
@@ -40,10 +40,12 @@ export class ThreadGovernor {
     this.#boosted = boosted;
   }
 
-  /** Returns the threads for the next decode. `nowMs` is from a monotonic clock. */
-  choose(tokens: number, repeatable: boolean, nowMs: number): number {
-    // Attention of a single token is summed in one part per thread, so its result varies.
-    if (repeatable && tokens === 1) return this.#baseline;
+  /**
+   * Returns the threads for the next decode. `fixed`: its result depends on their number and must
+   * be repeatable. `nowMs` is from a monotonic clock.
+   */
+  choose(tokens: number, fixed: boolean, nowMs: number): number {
+    if (fixed) return this.#baseline;
     const known = this.#known.get(kindOf(tokens));
     if (known === undefined || known.baselineMs.length < baselineTimes.min) return this.#baseline;
     if (nowMs < this.#cooldownUntilMs) return this.#baseline;
