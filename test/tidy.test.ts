@@ -188,7 +188,7 @@ test("fixtures have no hooks of a whole file, because files that share a process
 
 test("tests have no time limit below that of the run, and assert no time without a control", () => {
   const isWrong = (line: string) => {
-    const [, ms = "1000000"] = /timeout: ([\d_]+)/.exec(line) ?? [];
+    const [, ms = "1000000"] = /\btimeout: ([\d_]+)/.exec(line) ?? [];
     const isShort = Number(ms.replaceAll("_", "")) < 200_000 && !line.includes("DatabaseSync(");
     return isShort || /performance\.now\(\) - \w+ </.test(line);
   };

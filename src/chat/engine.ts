@@ -187,8 +187,8 @@ export interface EngineServer {
   /** Without credentials. */
   url: string;
   /**
-   * `down`: it does not respond, or with a 5xx, when it is asked for its models. `resting`: it kept
-   * failing requests, and gets none for a while.
+   * `down`: it does not respond, or with a 5xx, when it is asked for its models. `resting`: it
+   * kept failing requests, and gets none for a while.
    */
   state: "ok" | "down" | "resting";
   /** When this state began. */

@@ -19,8 +19,10 @@ operatorTest("shows the clock, and refuses to accept a clock that is trusted", a
 operatorTest("takes back the windows that an acceptance left, and reports it", async (operator, service) => {
   using db = new DatabaseSync(service.databaseFile);
   const year = 365 * 86_400_000;
+  const budget = { credits: 5, every: "P1M" };
+  await operator.post(`/admin/accounts/${service.account}/keys`, { operation_id: "k", budget });
   db.exec(
-    `update account set base_starts_ms = base_starts_ms + ${year}, base_ends_ms = base_ends_ms + ${year}`,
+    `update api_key set budget_starts_ms = budget_starts_ms + ${year}, budget_ends_ms = budget_ends_ms + ${year}`,
   );
   const accept = () => operator.post("/admin/clock/accept", { by: "ada" });
   assert.match(

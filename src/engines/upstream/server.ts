@@ -1,6 +1,6 @@
 /**
- * One upstream server: its connections, its load, its circuit breaker, its probes, and the turns of
- * the event loop that large bodies take.
+ * One upstream server: its connections, its load, its circuit breaker, its probes, and the turns
+ * of the event loop that large bodies take.
  *
  * Guarantees: the key is sent to this server only. At most `connectionsMax` requests are under
  * way, because callers check `hasRoom` first.
