@@ -19,6 +19,7 @@ const modules = [
   "collections",
   "heap",
   "spelling",
+  "visible-text",
   "make-folder",
   "secret-file",
   "invocation",

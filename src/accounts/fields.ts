@@ -18,6 +18,13 @@ export interface NumberField {
   max: number;
 }
 
+/**
+ * Control characters, line separators, and lone surrogates, which no database returns unchanged.
+ * Characters that reverse the direction of text are refused too: a holder of a key could make its
+ * name read as another one on the operator's pages.
+ */
+const refused = "\\p{Cc}\\p{Cs}\\p{Zl}\\p{Zp}\\u202A-\\u202E\\u2066-\\u2069";
+
 /** For accounts and plans. Names are plain because paths, files and shells use them. */
 export const name: TextField = {
   pattern: /^[a-z0-9][a-z0-9._-]{0,63}$/,
@@ -34,7 +41,7 @@ export const contact = plainText(200);
 export const remark = plainText(1000);
 
 export const email: TextField = {
-  pattern: /^(?=.{3,254}$)[^\s@\p{Cc}\p{Cs}]+@[^\s@\p{Cc}\p{Cs}]+$/u,
+  pattern: new RegExp(`^(?=.{3,254}$)[^\\s@${refused}]+@[^\\s@${refused}]+$`, "u"),
   rule: "an e-mail address such as ada@example.com, of up to 254 characters",
 };
 
@@ -64,13 +71,8 @@ export const budget: NumberField = { min: 0, max: creditsMax };
 /** 0 is refused separately. */
 export const adjustment: NumberField = { min: -creditsMax, max: creditsMax };
 
-/**
- * With a visible character, without control characters and line separators, and without lone
- * surrogates, which no database returns unchanged. Characters that reverse the direction of text
- * are refused: a holder of a key could make its name read as another one on the operator's pages.
- */
+/** With a visible character, and without the `refused` ones. */
 function plainText(charactersMax: number): TextField {
-  const refused = "\\p{Cc}\\p{Cs}\\p{Zl}\\p{Zp}\\u202A-\\u202E\\u2066-\\u2069";
   return {
     pattern: new RegExp(`^(?=.*[^\\s\\p{DI}])[^${refused}]{1,${charactersMax}}$`, "u"),
     rule: `a text of 1 to ${charactersMax} characters on one line, without control characters`,

@@ -16,6 +16,7 @@ import { createProgressRenderer, type ProgressStream } from "../model-files/prog
 import { type ObtainedTokenizer, obtainTokenizerFiles } from "../model-files/tokenizer-files.ts";
 import { given } from "../objects.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import { visibleText } from "../visible-text.ts";
 
 /** A model of a few hundred words in the repository, made by tools/make-miniature.ts. */
 const miniaturePath = fileURLToPath(new URL("../../models/miniature.gguf", import.meta.url));
@@ -95,7 +96,7 @@ async function startTokenizer(model: UpstreamModelConfig, options: EngineOptions
   if (!obtained.found) {
     const message = tokenizerNotObtained(model, obtained.reason);
     if (!orMiniature) throw new OperatorError(`${model.where}: ${message}`);
-    stderr.write(`${message}\n`);
+    stderr.write(`${visibleText(message)}\n`);
     return null;
   }
   return await Tokenizer.start({ files: obtained.files, log: logOf(model, logger) }).catch(
@@ -142,7 +143,7 @@ async function startLlama(model: LlamaModelConfig, options: EngineOptions): Prom
   const obtained = await obtain(config, model, stderr, signal);
   if (!obtained.found) {
     if (!orMiniature) throw new OperatorError(`${model.where}: ${notObtained(model, obtained)}`);
-    stderr.write(`${notObtained(model, obtained)}\n${miniatureNotice(model)}\n`);
+    stderr.write(`${visibleText(notObtained(model, obtained))}\n${miniatureNotice(model)}\n`);
   }
   const { contextWindow, parallel, pausedBytesMax, environment, threads, reasoning, loadMs } = model;
   const engine = await startLlamaEngine(

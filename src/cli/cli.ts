@@ -14,6 +14,7 @@ import { type Config, loadConfig } from "../config/load.ts";
 import { OperatorError, Refusal } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
 import type { Store } from "../store/store.ts";
+import { visibleText } from "../visible-text.ts";
 import type { Services } from "./services.ts";
 
 export interface Host extends Streams {
@@ -83,13 +84,13 @@ export class Cli {
 
   /** Prints the result: the document with `--json`, otherwise the text unless it is empty. */
   print(document: unknown, text: string): void {
-    if (this.json) this.host.stdout.write(`${JSON.stringify(document, null, 2)}\n`);
-    else if (text !== "") this.host.stdout.write(`${text}\n`);
+    const shown = this.json ? JSON.stringify(document, null, 2) : text;
+    if (shown !== "") this.host.stdout.write(`${visibleText(shown)}\n`);
   }
 
   /** Writes a line for people to stderr. */
   remark(message: string): void {
-    this.host.stderr.write(`${message}\n`);
+    this.host.stderr.write(`${visibleText(message)}\n`);
   }
 }
 

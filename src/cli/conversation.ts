@@ -5,6 +5,7 @@
 import type { Writable } from "node:stream";
 import { styleText } from "node:util";
 import { exactCredits, grouped } from "../units.ts";
+import { visibleText } from "../visible-text.ts";
 import {
   type Balance,
   type ChatClient,
@@ -80,7 +81,7 @@ export class Conversation {
 
   remark(text: string): void {
     const { remarks } = this.#screen;
-    remarks.write(`${styleText("dim", printable(text), { stream: remarks })}\n`);
+    remarks.write(`${styleText("dim", visibleText(text), { stream: remarks })}\n`);
   }
 
   /**
@@ -131,7 +132,7 @@ export class Conversation {
       for await (const event of this.#client.answer(turn.model, messages, this.#limit(), signal)) {
         if (event.kind === "text") {
           turn.assistant += event.text;
-          answers.write(printable(event.text));
+          answers.write(visibleText(event.text));
         } else {
           turn.finish_reason = event.finishReason;
           turn.usage = event.usage;
@@ -199,13 +200,6 @@ export class Conversation {
       throw error;
     }
   }
-}
-
-/**
- * Removes control characters: text of a model or a service could control the terminal with them.
- */
-function printable(text: string): string {
-  return text.replace(/(?![\n\t])\p{Cc}/gu, "");
 }
 
 /** Returns a message of the service as a sentence. */

@@ -1,5 +1,6 @@
 /** Text for people: tables, times and counts, without colour. */
 import { type EpochMs, grouped } from "../units.ts";
+import { visibleLine } from "../visible-text.ts";
 
 export interface Column<Row> {
   head: string;
@@ -13,7 +14,7 @@ export interface Column<Row> {
 /** Formats a table. Each column is as wide as its longest value; columns are two spaces apart. */
 export function table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
   const padded = columns.map(({ head, right = false, width: least = 0, cell }) => {
-    const cells = [head, ...rows.map(cell)];
+    const cells = [head, ...rows.map((row) => visibleLine(cell(row)))];
     const width = Math.max(least, ...cells.map(({ length }) => length));
     return cells.map((text) => (right ? text.padStart(width) : text.padEnd(width)));
   });

@@ -5,6 +5,7 @@
  */
 import { type Command, CommanderError } from "commander";
 import { nearest } from "../spelling.ts";
+import { visibleText } from "../visible-text.ts";
 import { accountCommand } from "./account.ts";
 import { auditCommand, backupCommand } from "./audit-and-backup.ts";
 import { balanceCommand } from "./balance.ts";
@@ -57,8 +58,8 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
     const failure = failureOf(error, complaint.join(""));
-    if (cli.json) host.stdout.write(`${failureLine(failure)}\n`);
-    else host.stderr.write(failure.text);
+    if (cli.json) host.stdout.write(`${visibleText(failureLine(failure))}\n`);
+    else host.stderr.write(visibleText(failure.text));
     return failure.code === "wrong_usage" ? 2 : 1;
   }
 }

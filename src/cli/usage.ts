@@ -12,6 +12,7 @@ import type { ChargeRow } from "../ledger/rows.ts";
 import { graphHoursMax } from "../store/usage-hours.ts";
 import { type UsageGroup, usageGroups } from "../store/usage-sums.ts";
 import { type EpochMs, exactCredits, grouped } from "../units.ts";
+import { visibleText } from "../visible-text.ts";
 import { graphHours, limit, moment, note } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { type Column, count, shortTime, table } from "./format.ts";
@@ -118,7 +119,7 @@ async function* usageJson(pages: Pages): AsyncGenerator<string, void, undefined>
   let before = "[\n";
   for await (const rows of pages) {
     for (const row of rows) {
-      yield `${before}  ${JSON.stringify(usageObject.of(row))}`;
+      yield `${before}  ${visibleText(JSON.stringify(usageObject.of(row)))}`;
       before = ",\n";
     }
   }

@@ -6,6 +6,8 @@
  * It is our own code because an adapter to a general progress bar would be as long.
  */
 
+import { visibleText } from "../visible-text.ts";
+
 export interface Progress {
   fileName: string;
   receivedBytes: number;
@@ -94,7 +96,7 @@ function barOn(stream: ProgressStream, now: () => number): ProgressRenderer {
     },
     note(text) {
       end();
-      stream.write(`${text}\n`);
+      stream.write(`${visibleText(text)}\n`);
     },
     end,
   };
@@ -143,7 +145,7 @@ function linesOn(stream: ProgressStream, now: () => number): ProgressRenderer {
           : ` of ${megabytes(totalBytes)} (${shareOf(receivedBytes, totalBytes)})`;
       stream.write(`downloading ${fileName}: ${megabytes(receivedBytes)}${size}\n`);
     },
-    note: (text) => stream.write(`${text}\n`),
+    note: (text) => stream.write(`${visibleText(text)}\n`),
     end() {},
   };
 }

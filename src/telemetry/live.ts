@@ -5,6 +5,7 @@
 import type { Charge } from "../chat/generate.ts";
 import { type ErrorCode, messageOf } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
+import { visibleLine } from "../visible-text.ts";
 import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
 
 export class LiveTelemetry implements RequestObserver {
@@ -265,7 +266,7 @@ export class RecentErrors {
     const said = typeof first === "string" ? first : String(text ?? "");
     const why = fields.get("reason") ?? fields.get("detail") ?? fields.get("err");
     const reason = why === undefined ? "" : `: ${messageOf(why)}`;
-    const message = (said + reason).slice(0, messageCharactersMax);
+    const message = visibleLine((said + reason).slice(0, messageCharactersMax));
     const known = level >= errorLevel ? ("error" as const) : ("warn" as const);
     const code = textOrNull(fields.get("code"));
     const model = textOrNull(fields.get("model"));

@@ -8,13 +8,13 @@
  * is lost, and the following lines are written.
  */
 import type { Writable } from "node:stream";
-import { stripVTControlCharacters } from "node:util";
 import { type Logger, type LoggerOptions, pino, symbols } from "pino";
 import { prettyFactory } from "pino-pretty";
 import type { Charge } from "../chat/generate.ts";
 import type { LogLevel } from "../config/load.ts";
 import { given } from "../objects.ts";
 import { microPerCredit } from "../units.ts";
+import { visibleLine } from "../visible-text.ts";
 import type { RecentErrors } from "./live.ts";
 import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
 
@@ -141,7 +141,8 @@ class TurnWriter {
 
   write(line: string): void {
     if (this.#lines === "") setImmediate(() => this.#flush());
-    this.#lines += line;
+    // In JSON, text of others stands in strings, so its escapes are read as the same text.
+    this.#lines += `${visibleLine(line.slice(0, -1))}\n`;
     if (this.lastLevel >= warnLevel) this.#flush();
   }
 
@@ -159,7 +160,7 @@ export function terminalText(line: Fields): string {
   const isRequest = "method" in fields && "durationMs" in fields;
   const parts = isRequest ? requestParts(fields) : Object.entries(fields).map(field);
   // Text of a native library or an upstream may contain control characters.
-  return stripVTControlCharacters([[String(msg), ...parts].join("  "), ...errorLines(err)].join("\n"));
+  return [[String(msg), ...parts].join("  "), ...errorLines(err)].map(visibleLine).join("\n");
 }
 
 function requestParts(fields: Fields): string[] {

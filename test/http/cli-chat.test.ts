@@ -126,7 +126,7 @@ const lastMessages = (): unknown => lastBody().messages;
 describe("inkwell chat, piped", () => {
   test("writes the answer to stdout and its cost to stderr", async () => {
     const ran = await chat("hello\n");
-    assert.equal(ran.stdout, "Good [2Jmorning\n");
+    assert.equal(ran.stdout, "Good \\u001b[2Jmorning\n");
     // 40 at 10, 60 cached at 1, 7 at 30: 670 micro-credits.
     assert.equal(ran.stderr, "100 prompt + 7 completion tokens · 0.00067 credits · 1,234 left\n");
     assert.equal(ran.code, 0);
@@ -167,7 +167,7 @@ describe("inkwell chat, piped", () => {
 
   test("sends each line as a turn, with the turns before", async () => {
     const ran = await chat("one\n\ntwo\n/exit\nnever\n");
-    assert.equal(ran.stdout, "Good [2Jmorning\nGood [2Jmorning\n");
+    assert.equal(ran.stdout, "Good \\u001b[2Jmorning\nGood \\u001b[2Jmorning\n");
     assert.deepEqual(lastMessages(), [
       { role: "user", content: "one" },
       { role: "assistant", content: "Good \u001b[2Jmorning" },
@@ -183,14 +183,14 @@ describe("inkwell chat, piped", () => {
   test("shows a refusal in one line, forgets the turn, and continues", async () => {
     const ran = await chat("refuse\nhello\n");
     assert.match(ran.stderr, /^Your balance is empty\. \(insufficient_credits\)\n/);
-    assert.equal(ran.stdout, "Good [2Jmorning\n");
+    assert.equal(ran.stdout, "Good \\u001b[2Jmorning\n");
     assert.deepEqual(lastMessages(), [{ role: "user", content: "hello" }]);
     assert.equal(ran.code, 1);
   });
 
   test("shows an error in the middle of a stream", async () => {
     const stderr = "The engine failed. (upstream_error)\n";
-    assert.deepEqual(await chat("fail\n"), { code: 1, stdout: "Good [2J\n", stderr });
+    assert.deepEqual(await chat("fail\n"), { code: 1, stdout: "Good \\u001b[2J\n", stderr });
   });
 
   test("reports a stream that ends without [DONE]", async () => {

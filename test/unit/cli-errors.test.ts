@@ -100,6 +100,28 @@ describe("--json", () => {
   });
 });
 
+describe("hidden characters of others", () => {
+  const name = "no\u202edab\u200b";
+  const shown = String.raw`no\u202edab\u200b`;
+  test("are escapes in an error", async () => {
+    const ran = await ledger.inkwell("account", "show", name);
+    assert.ok(ran.stderr.includes(shown) && !ran.stderr.includes(name), ran.stderr);
+    const { stdout } = await ledger.inkwell("account", "show", name, "--json");
+    assert.ok(stdout.includes(shown), stdout);
+    assert.ok(JSON.parse(stdout).error.message.includes(name));
+  });
+  test("are escapes in a table and in its JSON", async () => {
+    const label = "de\u200bfault";
+    await ledger.inkwell("account", "create", "hidden", "--plan", "starter");
+    await ledger.inkwell("key", "create", "hidden", "--name", label);
+    const { stdout } = await ledger.inkwell("key", "list", "hidden");
+    assert.ok(stdout.includes(String.raw`de\u200bfault`) && !stdout.includes(label), stdout);
+    const json = await ledger.inkwell("key", "list", "hidden", "--json");
+    assert.ok(!json.stdout.includes(label), json.stdout);
+    assert.equal(JSON.parse(json.stdout)[0].name, label);
+  });
+});
+
 describe("suggestions for misspelled words", () => {
   const cases: [argv: string[], suggestion: RegExp][] = [
     [["--jsn", "account", "list"], /unknown option '--jsn'\n\(Did you mean --json\?\)/],

@@ -19,6 +19,7 @@ test("a note is one line of text", () => {
 test("refuses characters that reverse the direction of text or separate lines, and invisible texts", () => {
   for (const code of [0x202a, 0x202e, 0x2066, 0x2069, 0x2028, 0x2029]) {
     assert.doesNotMatch(`key${String.fromCodePoint(code)}lin`, fields.label.pattern, code.toString(16));
+    assert.doesNotMatch(`a${String.fromCodePoint(code)}da@example.com`, fields.email.pattern);
   }
   for (const code of [0x200b, 0xad, 0xfeff, 0x3164]) {
     const invisible = String.fromCodePoint(code);

@@ -26,6 +26,14 @@ test("redraws one line on a terminal and ends it with the file", () => {
   assert.equal(texts.at(-1), "\n");
 });
 
+for (const isTTY of [false, true]) {
+  test(`shows hidden characters of a server's message ${isTTY ? "on a terminal" : "in a log"} as escapes`, () => {
+    const { texts, renderer } = recorder({ isTTY });
+    renderer.note("host\u202e: no\u001b[2J");
+    assert.deepEqual(texts, [`${String.raw`host\u202e: no\u001b[2J`}\n`]);
+  });
+}
+
 test("shortens the line to fit, and keeps the percentage longest", () => {
   const progress = {
     fileName: "SmolLM2-135M-Instruct.Q4_1.gguf",

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { Writable } from "node:stream";
 import { test } from "node:test";
 import { pino } from "pino";
+import { RecentErrors } from "../../src/telemetry/live.ts";
 import { createLogger, RequestLog, terminalText } from "../../src/telemetry/logger.ts";
 import { chargeOf, recordOf } from "../fixtures/request-record.ts";
 
@@ -124,6 +125,33 @@ test("never logs keys", async () => {
   assert.doesNotMatch(text, /ink_secret/);
   assert.match(text, /key_1/);
 });
+
+for (const isTTY of [false, true]) {
+  test(`escapes hidden characters of others in ${isTTY ? "a line on a terminal" : "a JSON line"}`, async () => {
+    let text = "";
+    const write = (bytes: Buffer, _encoding: string, done: () => void) => {
+      text += bytes.toString();
+      done();
+    };
+    const recent = new RecentErrors();
+    const logger = createLogger("info", Object.assign(new Writable({ write }), { isTTY }), recent);
+    const hostile = "no\u202e dab\u009b2J\u2028\u200b";
+    logger.warn({ reason: hostile, list: [hostile] }, `it said: ${hostile}`);
+    logger.error({ err: new Error(`${hostile}\n    at a forged line`) }, "a request failed");
+    await new Promise(setImmediate);
+    const shown = String.raw`no\u202e dab\u009b2J\u2028\u200b`;
+    assert.equal(text.split(shown).length - 1, isTTY ? 4 : 5, text);
+    assert.doesNotMatch(text, /[\u0080-\u009f\u2000-\u206f]/);
+    if (!isTTY) {
+      const [line = ""] = text.split("\n");
+      assert.equal(JSON.parse(line).reason, hostile, "a reader of JSON gets the text as it was");
+    }
+    assert.deepEqual(
+      recent.list().map(({ message }) => message),
+      [`a request failed: ${shown}\\u000a    at a forged line`, `it said: ${shown}: ${shown}`],
+    );
+  });
+}
 
 test("writes the lines of one turn together, and a warning at once", async () => {
   const written: string[][] = [];

@@ -273,6 +273,10 @@ describe("logged messages of upstreams", () => {
     };
     assert.match(loggable("it is too long", asked), /quote the request/);
   });
+  test("show hidden characters, also those that JSON had escaped", () => {
+    const said = loggable(`bad \u202ekey, ${String.raw`\u2066`}no\u200b`, unlogged);
+    assert.equal(said, String.raw`bad \u202ekey, \u2066no\u200b`);
+  });
   test("have one line of a few hundred characters", () => {
     const said = loggable("a\nb ".repeat(10_000), unlogged);
     assert.ok(said.length <= 300 && !said.includes("\n"));

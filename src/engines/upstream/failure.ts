@@ -8,6 +8,7 @@
  */
 import type { EngineFailure, Message, RejectionReason } from "../../chat/engine.ts";
 import { codeOf } from "../../errors.ts";
+import { visibleLine } from "../../visible-text.ts";
 import { errorIn, errorInBody, type UpstreamError } from "./error-body.ts";
 
 interface FailureOptions {
@@ -243,7 +244,7 @@ export function loggable(said: string, { key, user, messages }: Unlogged): strin
     .replace(/\b(sk|ink|hf|gsk)[-_][\w-]{8,}/g, "[key]")
     .replace(/(Bearer )\S+/gi, "$1[key]");
   const quoted = "(its words quote the request, so they are left out)";
-  return quotes(readings, messages) ? quoted : text.slice(0, saidLengthMax);
+  return quotes(readings, messages) ? quoted : visibleLine(text.slice(0, saidLengthMax));
 }
 
 /** Compares the part of each reading that the last reading can come from. */
