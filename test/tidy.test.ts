@@ -18,6 +18,7 @@ const modules = [
   "retry",
   "collections",
   "heap",
+  "json-size",
   "spelling",
   "visible-text",
   "make-folder",

@@ -24,7 +24,7 @@ import {
 } from "./part-file.ts";
 import { megabytes } from "./progress.ts";
 import { type FetchTools, fetchWithRetries } from "./retry.ts";
-import { failureOf, type HttpResponse, TransportFailure } from "./transport.ts";
+import { discard, failureOf, type HttpResponse, TransportFailure } from "./transport.ts";
 import type { Credential } from "./url-credentials.ts";
 
 export interface Wanted {
@@ -99,7 +99,7 @@ async function attempt(wanted: Wanted, part: PartFile, tools: FetchTools): Promi
     await verify(wanted, part, state, sha256, receivedBytes > 0);
   } finally {
     // An unread body would keep its connection.
-    if (!finished) answer.body.destroy();
+    if (!finished) discard(answer.body);
   }
 }
 
@@ -201,7 +201,7 @@ async function receive(
     await writeFile(part.statePath, JSON.stringify(state));
     report();
     // The part is complete, and the body describes the error.
-    if (answer.status === 416) await answer.body.dump();
+    if (answer.status === 416) discard(answer.body);
     else {
       for await (const chunk of piecesOf(answer)) {
         receivedBytes += chunk.length;

@@ -2,9 +2,11 @@
  * Checks from its header that a file is a complete GGUF model. Tensors are not read, so the check
  * is quick at any size.
  *
- * A file that passes has a valid header and is long enough for all of its tensors. The check does
- * not detect wrong content, which a checksum does, or an unknown architecture, which the engine
- * reports. No library does this check: docs/decisions/0038-libraries.md.
+ * A file that passes has a valid header of limited size, which the engine's process can read into
+ * memory, and is long enough for all of its tensors. The check itself keeps a few megabytes of any
+ * header. It does not detect wrong content, which a checksum does, or an unknown
+ * architecture, which the engine reports. No library does this check:
+ * docs/decisions/0038-libraries.md.
  *
  * Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  */
@@ -20,11 +22,16 @@ interface GgufSummary {
 }
 
 /** Far above every real file. A larger number means a damaged header. */
-const metadataEntriesMax = 100_000;
+const metadataEntriesMax = 10_000;
 const tensorsMax = 1_000_000;
 const dimensionsMax = 8;
 const arrayDepthMax = 4;
-const stringBytesMax = 65_535;
+/** For names of entries and tensors, and for the architecture. llama.cpp allows 63 for tensors. */
+const nameBytesMax = 255;
+/** A vocabulary of 262,144 tokens with its merges has 15 MB. */
+const headerBytesMax = 128 * 1024 * 1024;
+/** For strings and arrays in one array. */
+const arrayItemsMax = 4_000_000;
 /** llama.cpp requires a power of two. */
 const alignmentMax = 1 << 20;
 const defaultAlignment = 32;
@@ -121,14 +128,16 @@ class Reader {
     return Number(value);
   }
 
-  async string(): Promise<string> {
+  async name(): Promise<string> {
     const bytes = await this.u64();
-    if (bytes > stringBytesMax) throw new Damage("its header contains an impossible name");
+    if (bytes > nameBytesMax) throw new Damage("its header contains an impossible name");
     return (await this.take(bytes)).toString("utf8");
   }
 
   #within(bytes: number): void {
-    if (this.position + bytes > this.#sizeBytes) throw new Damage("it ends in the middle of its header");
+    const end = this.position + bytes;
+    if (end > this.#sizeBytes) throw new Damage("it ends in the middle of its header");
+    if (end > headerBytesMax) throw new Damage(`its header has more than ${headerBytesMax} bytes`);
   }
 }
 
@@ -139,6 +148,7 @@ async function skipValue(reader: Reader, type: number, depth = 0): Promise<void>
   const itemType = await reader.u32();
   const length = await reader.u64();
   if (itemType !== stringType && itemType !== arrayType) return reader.skip(length * sizeOfValue(itemType));
+  if (length > arrayItemsMax) throw new Damage(`its header contains an array of ${length} items`);
   for (let i = 0; i < length; i++) await skipValue(reader, itemType, depth + 1);
 }
 
@@ -148,13 +158,16 @@ function sizeOfValue(type: number): number {
   return size;
 }
 
+/** Entries with a number that is used. The architecture, whose name they have, may come later. */
+const isRead = /^general\.alignment$|\.context_length$/;
+
 async function readMetadata(reader: Reader, entries: number): Promise<Map<string, string | number>> {
   const known = new Map<string, string | number>();
   for (let i = 0; i < entries; i++) {
-    const key = await reader.string();
+    const key = await reader.name();
     const type = await reader.u32();
-    if (type === stringType && key === "general.architecture") known.set(key, await reader.string());
-    else if (type === u32Type) known.set(key, await reader.u32());
+    if (type === stringType && key === "general.architecture") known.set(key, await reader.name());
+    else if (type === u32Type && isRead.test(key)) known.set(key, await reader.u32());
     else if (key === "general.alignment")
       throw new Damage(`its general.alignment is of type ${type}, not u32`);
     else await skipValue(reader, type);
@@ -166,16 +179,18 @@ async function readMetadata(reader: Reader, entries: number): Promise<Map<string
 async function readTensorsEnd(reader: Reader, tensors: number): Promise<number> {
   let end = 0;
   for (let i = 0; i < tensors; i++) {
-    reader.skip(await reader.u64());
+    await reader.name();
     const dimensions = await reader.u32();
     if (dimensions > dimensionsMax) throw new Damage(`its header gives a tensor ${dimensions} dimensions`);
     let weights = 1;
     for (let d = 0; d < dimensions; d++) weights *= await reader.u64();
     const type = await reader.u32();
     const offset = await reader.u64();
+    const block = blockSizes[type];
     // A type that is missing in the table: at least the start of the tensor must be in the file.
-    const [blockWeights, blockBytes] = blockSizes[type] ?? [1, 0];
-    end = Math.max(end, offset + Math.ceil(weights / blockWeights) * blockBytes);
+    const bytes = block === undefined ? 0 : Math.ceil(weights / block[0]) * block[1];
+    end = Math.max(end, offset + bytes);
+    if (!Number.isSafeInteger(end)) throw new Damage("its header contains an impossible tensor");
   }
   return end;
 }

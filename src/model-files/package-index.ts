@@ -5,12 +5,13 @@
  * is all that many mirrors have.
  */
 import { OperatorError } from "../errors.ts";
+import { exceededSize, foreignKeysMax } from "../json-size.ts";
 import { type FetchTools, fetchWithRetries } from "./retry.ts";
 import { TransportFailure } from "./transport.ts";
 import { type Credential, takeCredentials, tryDecode } from "./url-credentials.ts";
 
-/** A project with 10,000 files has a page of 4 MB. */
-const pageBytesMax = 8 * 1024 * 1024;
+/** A project with 2,000 files has a page of this size. It takes up to 60 ms to parse. */
+const pageBytesMax = 1024 * 1024;
 
 interface Wheel {
   url: URL;
@@ -50,13 +51,13 @@ export async function findWheel(
     async () => {
       const answer = await tools.transport.get(url, { accept }, credentials, tools.signal);
       return {
-        page: await tools.transport.text(answer, pageBytesMax),
+        page: await tools.transport.bytes(answer, pageBytesMax),
         json: answer.headers.get("content-type")?.includes("json") === true,
         base: answer.url.href,
       };
     },
   );
-  const link = json ? linkInJson(page, wheelName) : linkInHtml(page, wheelName);
+  const link = json ? linkInJson(page, wheelName) : linkInHtml(page.toString("utf8"), wheelName);
   const address = link === undefined ? null : URL.parse(link.href, base);
   const found = address === null ? undefined : takeCredentials(address);
   if (link === undefined || found === undefined) {
@@ -70,7 +71,7 @@ interface Link {
   sha256: string | undefined;
 }
 
-function linkInJson(page: string, wheelName: string): Link | undefined {
+function linkInJson(page: Buffer, wheelName: string): Link | undefined {
   const files = recordOf(parsed(page)).files;
   for (const file of Array.isArray(files) ? files : []) {
     const { filename, url, hashes } = recordOf(file);
@@ -81,9 +82,12 @@ function linkInJson(page: string, wheelName: string): Link | undefined {
   return undefined;
 }
 
-function parsed(page: string): unknown {
+function parsed(page: Buffer): unknown {
+  const exceeded = exceededSize(page, foreignKeysMax);
+  if (exceeded !== null)
+    throw new TransportFailure(`the package index sent a page with too many ${exceeded}`, false);
   try {
-    return JSON.parse(page);
+    return JSON.parse(page.toString("utf8"));
   } catch (error) {
     throw new TransportFailure("the package index sent a page that is not JSON", false, { cause: error });
   }

@@ -6,7 +6,7 @@
  * network failure is returned, so that the caller can continue without the tokenizer. A fault of
  * this machine or of the configuration throws an `OperatorError`.
  */
-import { readFile, stat } from "node:fs/promises";
+import { open, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { download } from "./download.ts";
@@ -138,10 +138,21 @@ async function fetchAll(
   }
 }
 
+/** Bytes at each end of a file that are looked at. */
+const endBytes = 1024;
+
+/**
+ * Refuses pages and other files in the place of a JSON object. The whole file is parsed in the
+ * thread of the tokenizer: here, a large one would block the event loop for a second.
+ */
 async function requireJson(path: string): Promise<void> {
-  try {
-    JSON.parse(await readFile(path, "utf8"));
-  } catch (error) {
-    throw new OperatorError(`it is not JSON (${messageOf(error)})`, error);
-  }
+  await using file = await open(path);
+  const { size } = await file.stat();
+  const textAt = async (position: number) => {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(endBytes), 0, endBytes, position);
+    return buffer.toString("latin1", 0, bytesRead);
+  };
+  const begins = /^(?:\u00ef\u00bb\u00bf)?\s*\{/.test(await textAt(0));
+  const ends = /\}\s*$/.test(await textAt(Math.max(0, size - endBytes)));
+  if (!begins || !ends) throw new OperatorError("it is not JSON");
 }

@@ -64,13 +64,15 @@ export class Transport {
    * none.
    */
   readonly #agents: { http: Dispatcher; https: Dispatcher };
+  readonly #headersMs: number;
 
   constructor(proxies: Proxies, timeouts: Timeouts = defaultTimeouts) {
+    this.#headersMs = timeouts.headersMs;
     const connect = {
       timeout: timeouts.connectMs,
       ca: [...new Set([...getCACertificates("default"), ...getCACertificates("system")])],
     };
-    const limits = { headersTimeout: timeouts.headersMs, bodyTimeout: timeouts.bodyIdleMs };
+    const limits = { headersTimeout: 0, bodyTimeout: timeouts.bodyIdleMs };
     const agentBy = (proxy: string): Dispatcher =>
       new EnvHttpProxyAgent({
         httpProxy: proxy,
@@ -109,7 +111,7 @@ export class Transport {
       if (status === 200 || status === 206 || status === 416) {
         return { status, headers: answer, firstHeaders, url, body };
       }
-      await body.dump();
+      discard(body);
       const location = status >= 300 && status < 400 ? answer.get("location") : undefined;
       const target = location === undefined ? null : URL.parse(location, url.href);
       if (target === null) throw refusal(url, status, answer);
@@ -123,21 +125,26 @@ export class Transport {
     headers: Record<string, string>,
     signal: AbortSignal,
   ): Promise<Dispatcher.ResponseData> {
+    // The timeout of undici starts again with each informational response (1xx).
+    const late = new AbortController();
+    const timer = setTimeout(() => late.abort(new errors.HeadersTimeoutError()), this.#headersMs);
     try {
       // Otherwise a proxy may compress the body, and sizes and ranges would not fit.
       return await request(url, {
         dispatcher: url.protocol === "https:" ? this.#agents.https : this.#agents.http,
         headers: { "accept-encoding": "identity", "user-agent": "inkwell", ...headers },
-        signal,
+        signal: AbortSignal.any([signal, late.signal]),
       });
     } catch (error) {
       signal.throwIfAborted();
       throw failureOf(url, error);
+    } finally {
+      clearTimeout(timer);
     }
   }
 
   /** Reads a page of limited size. */
-  async text(answer: HttpResponse, bytesMax: number): Promise<string> {
+  async bytes(answer: HttpResponse, bytesMax: number): Promise<Buffer> {
     const pieces: Buffer[] = [];
     let bytes = 0;
     try {
@@ -150,12 +157,17 @@ export class Transport {
     } catch (error) {
       throw failureOf(answer.url, error);
     }
-    return Buffer.concat(pieces).toString("utf8");
+    return Buffer.concat(pieces);
   }
 
   async close(): Promise<void> {
     await Promise.all([this.#agents.http.destroy(), this.#agents.https.destroy()]);
   }
+}
+
+/** Closes the connection of a body that is not needed, which the body reports as an error. */
+export function discard(body: HttpResponse["body"]): void {
+  body.on("error", () => {}).destroy();
 }
 
 function redirected(from: URL, to: URL): URL {

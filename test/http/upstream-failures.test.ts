@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:net";
 import { describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { errorOf } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
 import {
@@ -18,6 +19,15 @@ import {
 import { done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 const quick = { connectMs: 1000, headersMs: 1000, idleMs: 1000 };
+/** Sends `part` for a multiple of the time that `quick` allows, then breaks the connection. */
+async function drip(call: Call, part: string): Promise<void> {
+  for (let n = 0; n < 200 && !call.isClosed; n += 1) {
+    call.socket.write(part);
+    await sleep(25);
+  }
+  call.socket.destroy();
+}
+
 const secretText = `invalid key ${secretKey} at vendor-host.internal, contact sales@vendor.example`;
 
 interface Failing {
@@ -79,6 +89,36 @@ describe("a failure before the first token is an HTTP status and costs nothing (
     { name: "503", play: (call) => call.answer(503, errorBody), ...overloaded },
     { name: "504", play: (call) => call.answer(504, errorBody), ...timeout },
     { name: "no answer at all", play: () => {}, ...timeout, options: { times: quick } },
+    {
+      name: "informational responses without an end",
+      play: (call) => drip(call, "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"),
+      ...timeout,
+      options: { times: quick },
+    },
+    {
+      name: "a header without an end",
+      play: (call) => {
+        call.socket.write("HTTP/1.1 200 OK\r\nx: ");
+        return drip(call, "x");
+      },
+      ...timeout,
+      options: { times: quick },
+    },
+    {
+      name: "more headers than are read",
+      play: (call) => call.socket.write(`HTTP/1.1 200 OK\r\n${"x: y\r\n".repeat(20_000)}`),
+      ...upstreamError,
+    },
+    {
+      name: "more values in an event than are parsed",
+      play: (call) => call.stream(`data: ${"[".repeat(1_000_000)}\n\n`),
+      ...upstreamError,
+    },
+    {
+      name: "an error whose message is no text",
+      play: (call) => call.stream(event({ error: { message: { toString: 1 }, code: [[[[]]]] } })),
+      ...upstreamError,
+    },
     {
       name: "headers, and then nothing",
       play: (call) => call.head(),

@@ -69,6 +69,7 @@ test("reads the same events wherever the stream is cut", async () => {
 test("refuses an event that never ends", async () => {
   async function* endless() {
     const chunk = new Uint8Array(1024 * 1024).fill(0x61);
+    yield new TextEncoder().encode("data:");
     for (let i = 0; i < 17; i++) yield chunk;
   }
   await assert.rejects(all(endless()), /exceeded max buffer size of 16777216 characters/);

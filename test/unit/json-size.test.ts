@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { exceededSize, valuesPerKey } from "../../src/http/openai-format/request.ts";
+import { exceededSize, valuesPerKey } from "../../src/json-size.ts";
 
 interface Size {
   keys: number;

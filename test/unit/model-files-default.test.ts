@@ -294,9 +294,9 @@ test("yields no more bytes of a member than expected", async () => {
 });
 
 /** Returns the reason of the failed attempt for an index with this page. */
-async function reasonFor(page: string): Promise<string> {
+async function reasonFor(page: string, type = "text/html"): Promise<string> {
   await using index = await startServer((_, response) => {
-    response.writeHead(200, { "content-type": "text/html" }).end(page);
+    response.writeHead(200, { "content-type": type }).end(page);
   });
   const obtained = await obtainModelFile("default", {
     ...(await options()),
@@ -307,13 +307,20 @@ async function reasonFor(page: string): Promise<string> {
   return obtained.attempts[1]?.reason ?? "";
 }
 
+test("does not parse an index page with more values than a project has", async (t) => {
+  const parse = t.mock.method(JSON, "parse");
+  const page = `{"files":${"[".repeat(100_000)}`;
+  assert.match(await reasonFor(page, "application/vnd.pypi.simple.v1+json"), /page with too many values/);
+  assert.ok(parse.mock.calls.every(({ arguments: [text] }) => text !== page));
+});
+
 test("reads an index page in linear time, up to a size limit", async () => {
   // Quadratic reading of one such page takes hours.
   for (const start of ["<a ", "<a href=", "<a\t\t\t", "<a x = ", "<a href='", 'a" <a href="', "<a <a\n\n"]) {
-    const page = start.repeat(Math.floor((7 * 1024 * 1024) / start.length));
+    const page = start.repeat(Math.floor((1000 * 1024) / start.length));
     assert.match(await reasonFor(page), /has no llm_tiny/, start);
   }
-  assert.match(await reasonFor(" ".repeat(8 * 1024 * 1024 + 1)), /sends a page of more than 8388608 bytes/);
+  assert.match(await reasonFor(" ".repeat(1024 * 1024 + 1)), /sends a page of more than 1048576 bytes/);
 });
 
 test("names a damaged model in the folder and the remedy, and does not overwrite it", async () => {

@@ -39,7 +39,7 @@ async function options(): Promise<ModelFileOptions & { seen: Seen }> {
     modelsDir: await mkdtemp(join(root, "models-")),
     progress: { note: (text) => seen.notes.push(text), received: (progress) => seen.progress.push(progress) },
     signal: new AbortController().signal,
-    timeouts: { connectMs: 2000, headersMs: 400, bodyIdleMs: 400 },
+    timeouts: { connectMs: 2000, headersMs: 1000, bodyIdleMs: 400 },
     backoffMs: 1,
   };
 }
@@ -323,6 +323,42 @@ test("gives up a server that never responds after five attempts", async () => {
     /does not answer \(5 times\)/,
   );
   assert.equal(server.requests.length, 5);
+});
+
+test("gives up a server whose informational responses do not end", async () => {
+  const timers: NodeJS.Timeout[] = [];
+  await using server = await startServer((_, response) => {
+    const hint = () => response.socket?.write("HTTP/1.1 103 Early Hints\r\n\r\n");
+    timers.push(
+      setInterval(hint, 5),
+      setTimeout(() => response.socket?.destroy(), 5000),
+    );
+  });
+  const timeouts = { connectMs: 2000, headersMs: 50, bodyIdleMs: 50 };
+  try {
+    const obtained = await obtainModelFile(`${server.origin}/tiny.gguf`, { ...(await options()), timeouts });
+    assert.match(reasonOf(obtained), /does not answer \(5 times\)/);
+  } finally {
+    for (const timer of timers) clearTimeout(timer);
+  }
+});
+
+test("does not read the body of a redirect", async () => {
+  await using storage = await startServer((request, response) => sendContent(request, response, content));
+  const cut = Promise.withResolvers<boolean>();
+  await using server = await startServer((_, response) => {
+    response.writeHead(302, { location: `${storage.origin}/tiny.gguf` });
+    const drip = setInterval(() => response.write("x"), 5);
+    const end = setTimeout(() => response.end(), 5000);
+    response.on("close", () => {
+      cut.resolve(!response.writableFinished);
+      clearInterval(drip);
+      clearTimeout(end);
+    });
+  });
+  const given = await options();
+  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
+  assert.equal(await cut.promise, true, "the connection was closed in the middle of the body");
 });
 
 test("completes over a connection that keeps breaking, as long as it makes progress", async () => {

@@ -89,6 +89,54 @@ test("refuses impossible numbers in a header without reading further", async () 
   await assertRefused(await fileOf(changed(24, Buffer.from([0, 0, 0, 0, 0, 16, 0, 0]))), /impossible name/);
 });
 
+const u32 = (value: number) => Buffer.from(Uint32Array.of(value).buffer);
+const u64 = (value: number) => Buffer.from(BigUint64Array.of(BigInt(value)).buffer);
+const sized = (text: string) => Buffer.concat([u64(Buffer.byteLength(text)), Buffer.from(text)]);
+const stringType = u32(8);
+const arrayType = u32(9);
+
+/** A header with these metadata entries and tensors. Zeros follow, which take no space on disk. */
+async function header(
+  { entries = [], tensors = [] }: { entries?: readonly Buffer[]; tensors?: readonly Buffer[] },
+  sizeBytes = 1_000_000_000,
+): Promise<string> {
+  const counts = [u64(Math.max(1, tensors.length)), u64(entries.length)];
+  const path = await fileOf(Buffer.concat([Buffer.from("GGUF"), u32(3), ...counts, ...entries, ...tensors]));
+  await truncate(path, sizeBytes);
+  return path;
+}
+
+test("refuses a header that would fill the memory of a reader", async () => {
+  const name = sized("n".repeat(65_535));
+  const names = Array.from({ length: 50 }, () => Buffer.concat([name, u32(4), u32(1)]));
+  await assertRefused(await header({ entries: names }), /impossible name/);
+  await assertRefused(await header({ tensors: [name] }), /impossible name/);
+  const architecture = Buffer.concat([sized("general.architecture"), stringType, name]);
+  await assertRefused(await header({ entries: [architecture] }), /impossible name/);
+  const many = Array.from({ length: 10_001 }, (_, n) => Buffer.concat([sized(`n${n}`), u32(4), u32(1)]));
+  await assertRefused(await header({ entries: many }), /announces 1 tensors and 10001 entries/);
+  const text = Buffer.concat([sized("a"), stringType, u64(200_000_000)]);
+  await assertRefused(await header({ entries: [text] }), /header has more than 134217728 bytes/);
+  const list = (length: number, type: Buffer) => Buffer.concat([sized("a"), arrayType, type, u64(length)]);
+  await assertRefused(await header({ entries: [list(200_000_000, u32(4))] }), /more than 134217728 bytes/);
+  for (const type of [stringType, arrayType]) {
+    await assertRefused(await header({ entries: [list(4_000_001, type)] }), /array of 4000001 items/);
+  }
+});
+
+test("refuses a tensor that no file can contain, whatever its type", async () => {
+  const enormous = Buffer.concat(Array.from({ length: 8 }, () => u64(2 ** 52)));
+  const tensor = (type: number, offset = 0) =>
+    Buffer.concat([sized("t"), u32(8), enormous, u32(type), u64(offset)]);
+  await assertRefused(await header({ tensors: [tensor(0)] }), /impossible tensor/);
+  // Nothing is known about the size of a tensor of an unknown type, but its start must exist.
+  const rest = Buffer.concat([sized("u"), u32(1), u64(2_000_000_000), u32(24), u64(0)]);
+  await assertRefused(
+    await header({ tensors: [tensor(77), rest] }),
+    /cut short: its tensors need 2000000\d+/,
+  );
+});
+
 /** The miniature with a `general.alignment`, in the place of a key of the same length. */
 function aligned(alignment: number, type = 4): Buffer {
   const content = Buffer.from(whole);

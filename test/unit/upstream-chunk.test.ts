@@ -91,6 +91,47 @@ test("an event that only looks like those before it is parsed", () => {
   assert.equal(reader.read(eventOf({ content: "x" }).replace('"x"', '"\\u0041"')).text, "A");
 });
 
+test("an event with more keys or values than anybody sends is not parsed", (t) => {
+  const reader = new ChunkReader(rules);
+  const tooMany = {
+    values: [eventOf({ content: "x" }, {}, { more: Array(70_000).fill(1) }), `{"a":${"[".repeat(1_000_000)}`],
+    keys: [`{${Array.from({ length: 17_000 }, (_, n) => `"${n}":1`)}}`],
+  };
+  const parse = t.mock.method(JSON, "parse");
+  for (const [kind, events] of Object.entries(tooMany)) {
+    for (const data of events) {
+      assert.throws(() => reader.read(data), new RegExp(`${data.length} characters has too many ${kind}`));
+    }
+  }
+  assert.equal(parse.mock.callCount(), 0);
+});
+
+test("an event with the log-probabilities of 200 tokens is read", () => {
+  const alternative = (n: number) => ({ token: `word${n}`, logprob: -1.25, bytes: [119, 111, 114, 100] });
+  const content = Array.from({ length: 200 }, (_, n) => ({
+    ...alternative(n),
+    top_logprobs: Array.from({ length: 20 }, (_, other) => alternative(other)),
+  }));
+  const reader = new ChunkReader({ ...rules, topLogprobs: 20 });
+  const { logprobs } = reader.read(eventOf({ content: "word" }, { logprobs: { content } }));
+  assert.deepEqual(logprobs?.length, 200);
+});
+
+test("fields of the wrong type are no text", () => {
+  let nested: unknown = "x";
+  for (let depth = 0; depth < 10_000; depth += 1) nested = [nested];
+  const reader = new ChunkReader({ ...rules, topLogprobs: 1 });
+  for (const wrong of [{ toString: 1, valueOf: 1 }, nested, null, true, {}]) {
+    const entry = { token: wrong, logprob: wrong, bytes: wrong, top_logprobs: [wrong] };
+    const chunk = reader.read(
+      eventOf({ content: wrong }, { logprobs: { content: [entry] }, finish_reason: wrong }),
+    );
+    assert.deepEqual([chunk.text, chunk.finishReason, chunk.logprobs?.[0]?.token], ["", null, ""]);
+    const failure = resultOf(reader, eventOf({}, {}, { error: { message: wrong, code: wrong } }));
+    assert.match(String(failure), /^UpstreamFailure: it reported an error: $/);
+  }
+});
+
 test("events that are alike are not parsed", (t) => {
   const parse = t.mock.method(JSON, "parse");
   const reader = new ChunkReader(rules);

@@ -2,9 +2,11 @@
  * Reads the events of one upstream's stream, and the counts in its usage. Only the fields of
  * `Chunk` and of the counts are read, and each is checked.
  *
- * Pure. Throws an `UpstreamFailure` if an event is not a JSON object or contains an error.
+ * Pure. Throws an `UpstreamFailure` if an event is not a JSON object, has too many values or
+ * contains an error.
  */
 import type { TokenLogprob } from "../../chat/engine.ts";
+import { exceededSize, foreignKeysMax } from "../../json-size.ts";
 import type { TokenCounts } from "../../ledger/rows.ts";
 import { fieldOf } from "../../objects.ts";
 import { brokenAnswer, failureOfErrorEvent, UpstreamFailure } from "./failure.ts";
@@ -139,6 +141,8 @@ function readChunk(data: string, rules: ChunkRules): Chunk {
 }
 
 function parsed(data: string): unknown {
+  const exceeded = data.length > foreignKeysMax ? exceededSize(Buffer.from(data), foreignKeysMax) : null;
+  if (exceeded !== null) throw brokenAnswer(`an event of ${data.length} characters has too many ${exceeded}`);
   try {
     const event: unknown = JSON.parse(data);
     if (typeof event === "object" && event !== null && !Array.isArray(event)) return event;
@@ -183,7 +187,8 @@ function readLogprobs(choice: unknown, alternatives: number): TokenLogprob[] {
 }
 
 function readLogprob(entry: unknown): { token: string; logprob: number; bytes: number[] } {
-  const token = String(fieldOf(entry, "token") ?? "").toWellFormed();
+  const given = fieldOf(entry, "token");
+  const token = isText(given) ? given.toWellFormed() : "";
   const logprob = fieldOf(entry, "logprob");
   const bytes = fieldOf(entry, "bytes");
   return {

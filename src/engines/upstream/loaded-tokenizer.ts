@@ -9,9 +9,13 @@ import { Template } from "@huggingface/jinja";
 import { Tokenizer } from "@huggingface/tokenizers";
 import type { Message } from "../../chat/engine.ts";
 import { messageOf, OperatorError } from "../../errors.ts";
+import { exceededSize } from "../../json-size.ts";
 import type { TokenizerFiles } from "../../model-files/tokenizer-files.ts";
 import { fieldOf } from "../../objects.ts";
 import { ConversationForms } from "../text/message-normalisation.ts";
+
+/** The largest known tokenizers have a fourth of this. Takes the thread some 300 MB to parse. */
+const keysMax = 1_048_576;
 
 export interface TokenizedPrompt {
   tokens: number;
@@ -122,7 +126,12 @@ function textOf(config: object, name: string): string {
 }
 
 function jsonOf(path: string): object {
-  const value: unknown = named(path, () => JSON.parse(readFileSync(path, "utf8")));
+  const value: unknown = named(path, () => {
+    const bytes = readFileSync(path);
+    const exceeded = exceededSize(bytes, keysMax);
+    if (exceeded !== null) throw new OperatorError(`tokenizer ${path} has too many ${exceeded}`);
+    return JSON.parse(bytes.toString("utf8"));
+  });
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
   throw new OperatorError(
     `tokenizer ${path}: found no JSON object, expected a tokenizer.json of Hugging Face`,

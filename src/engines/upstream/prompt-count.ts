@@ -138,11 +138,12 @@ export class PromptCounter {
     { messages, template }: PromptToCount,
     signal: AbortSignal,
   ): Promise<PreparedConversation | null> {
-    const { pool, kind, model } = this.#options;
+    const { pool, kind, model, contextWindow } = this.#options;
     const server = kind === null ? null : pool.toAsk((each) => !this.#server.isPaused(each));
     if (kind === null || server === null) return null;
     const forms = new ConversationForms(messages);
-    const count = await this.#server.count(server, { kind, model, forms, template }, signal);
+    const request = { kind, model, contextWindow, forms, template };
+    const count = await this.#server.count(server, request, signal);
     return count === null ? null : { forms, tokens: this.#counted(count, count, messages) };
   }
 

@@ -3,19 +3,22 @@
  * `/apply-template` and `/tokenize` of llama-server.
  *
  * Guarantees: a question takes at most `askMs` and never fails. A server that does not count is
- * not asked for a while.
+ * not asked for a while. An answer with more values than the context window has tokens is not
+ * parsed.
  */
 import type { Message } from "../../chat/engine.ts";
-import { messageOf } from "../../errors.ts";
+import { codeOf, messageOf } from "../../errors.ts";
+import { exceededSize, foreignKeysMax, valuesPerKey } from "../../json-size.ts";
 import { fieldOf } from "../../objects.ts";
 import type { ConversationForms } from "../text/message-normalisation.ts";
 import type { Dialect, Fields } from "./dialects.ts";
-import type { Body, UpstreamServer } from "./server.ts";
+import type { Answer, Body, UpstreamServer } from "./server.ts";
 
 interface CountRequest {
   kind: Exclude<Dialect["tokenizer"], null>;
   /** Name of the model at the upstream. */
   model: string;
+  contextWindow: number;
   /** Normalised further until the chat template accepts them. */
   forms: ConversationForms;
   /** Fields of the chat request that change the template's output. */
@@ -62,7 +65,9 @@ export class ServerTokenizer {
       // Older versions of SGLang count texts but no conversations.
       if (!this.#counting.has(server)) this.#pause(server, "it refuses every conversation");
     } catch (error) {
-      if (!signal.aborted) this.#pause(server, messageOf(error));
+      // The tokens of a long prompt may be too many. The next prompt may be short.
+      const isOfPrompt = isTooLarge(error) && request.forms.characters > foreignKeysMax;
+      if (!signal.aborted && !isOfPrompt) this.#pause(server, messageOf(error));
     }
     return null;
   }
@@ -75,7 +80,7 @@ export class ServerTokenizer {
 
 async function countAtTokenize(
   server: UpstreamServer,
-  { model, forms, template }: CountRequest,
+  { model, contextWindow, forms, template }: CountRequest,
   signal: AbortSignal,
 ): Promise<Count> {
   const body = () => ({
@@ -87,7 +92,7 @@ async function countAtTokenize(
   });
   const answer = await server.ask("/tokenize", bodyOf(forms.characters, body), signal);
   if (refusals.has(answer.status)) return "refused";
-  const count = fieldOf(jsonOf(answer), "count");
+  const count = fieldOf(jsonOf(answer, contextWindow), "count");
   if (typeof count !== "number" || !Number.isSafeInteger(count) || count < 1) throw notUnderstood();
   return count;
 }
@@ -100,17 +105,17 @@ function effortFor({ reasoning_effort: effort, chat_template_kwargs: variables }
 
 async function countAtLlamaServer(
   server: UpstreamServer,
-  { forms, template }: CountRequest,
+  { contextWindow, forms, template }: CountRequest,
   signal: AbortSignal,
 ): Promise<Count> {
   const body = () => ({ ...template, messages: plain(forms.current) });
   const filled = await server.ask("/apply-template", bodyOf(forms.characters, body), signal);
   if (refusals.has(filled.status)) return "refused";
-  const prompt = fieldOf(jsonOf(filled), "prompt");
+  const prompt = fieldOf(jsonOf(filled, contextWindow), "prompt");
   if (typeof prompt !== "string") throw notUnderstood();
   const text = () => ({ content: prompt, add_special: true, parse_special: true });
   const answer = await server.ask("/tokenize", bodyOf(prompt.length, text), signal);
-  const tokens = fieldOf(jsonOf(answer), "tokens");
+  const tokens = fieldOf(jsonOf(answer, contextWindow), "tokens");
   if (!Array.isArray(tokens) || tokens.length === 0) throw notUnderstood();
   return tokens.length;
 }
@@ -123,13 +128,22 @@ function plain(messages: readonly Message[]): Message[] {
   return messages.map(({ role, content }) => ({ role, content }));
 }
 
-function jsonOf({ status, text }: { status: number; text: string }): unknown {
+function jsonOf({ status, bytes }: Answer, contextWindow: number): unknown {
   if (status !== 200) throw new Error(`it answered ${status}`);
+  const keysMax = Math.max(foreignKeysMax, Math.ceil(contextWindow / valuesPerKey));
+  const exceeded = exceededSize(bytes, keysMax);
+  if (exceeded !== null) throw new TooLarge(`its answer has too many ${exceeded}`);
   try {
-    return JSON.parse(text);
+    return JSON.parse(bytes.toString("utf8"));
   } catch {
     throw notUnderstood();
   }
+}
+
+class TooLarge extends Error {}
+
+function isTooLarge(error: unknown): boolean {
+  return error instanceof TooLarge || codeOf(error) === "UND_ERR_RES_EXCEEDED_MAX_SIZE";
 }
 
 function notUnderstood(): Error {

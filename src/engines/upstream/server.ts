@@ -58,8 +58,8 @@ interface ProbeListeners {
 const keepAliveMs = 4000;
 /** Questions must not wait behind answers. */
 const askConnectionsMax = 16;
-/** Limit for the answer to a question: the tokens of a prompt of 4 MiB. */
-const askBytesMax = 64 * 1024 * 1024;
+/** Limit for the answer to a question: two million tokens. Takes up to 70 ms to parse. */
+const askBytesMax = 16 * 1024 * 1024;
 
 export class UpstreamServer {
   /** For the log. */
@@ -80,6 +80,7 @@ export class UpstreamServer {
   readonly #connectMs: number;
   /** Null until `watch`. */
   #probe: Probe | null = null;
+  readonly #headersMs: number;
   readonly #transport: { connect: { timeout: number }; headersTimeout: number; bodyTimeout: number };
   #busy = 0;
   /**
@@ -101,9 +102,11 @@ export class UpstreamServer {
       accept: "text/event-stream",
       ...(key === null ? {} : { authorization: `Bearer ${key}` }),
     };
+    this.#headersMs = times.headersMs;
     this.#transport = {
       connect: { timeout: times.connectMs },
-      headersTimeout: times.headersMs,
+      // An exchange has a timer of its own, and a question a signal.
+      headersTimeout: 0,
       bodyTimeout: times.idleMs,
     };
     this.#pool = new Pool(origin, {
@@ -182,15 +185,13 @@ export class UpstreamServer {
   send(body: Body, owner: ExchangeOwner, { attempt, isFresh }: Sending): Exchange {
     this.#busy += 1;
     const client = isFresh ? new Client(this.#origin, this.#transport) : null;
-    const exchange = new Exchange({
-      changed: owner.changed,
-      freed: () => {
-        this.#busy -= 1;
-        this.#circuit.ended(attempt);
-        void client?.destroy();
-        owner.freed();
-      },
-    });
+    const freed = () => {
+      this.#busy -= 1;
+      this.#circuit.ended(attempt);
+      void client?.destroy();
+      owner.freed();
+    };
+    const exchange = new Exchange({ changed: owner.changed, freed }, this.#headersMs);
     const path = `${this.#path}/chat/completions`;
     this.#turns.run(body.characters, () => {
       if (exchange.isAborted) exchange.drop();
@@ -207,17 +208,17 @@ export class UpstreamServer {
    * Requests a small JSON document. `path` starts at the root of the server's URL. If a kept
    * connection was closed before the answer, the request is sent again over a new one.
    */
-  async ask(path: string, body: Body, signal: AbortSignal): Promise<{ status: number; text: string }> {
+  async ask(path: string, body: Body, signal: AbortSignal): Promise<Answer> {
     await this.#turns.wait(body.characters);
     const question: Question = { path, body: body.text(), signal };
     const response = await this.#ask(this.#asks, question).catch((error: unknown) => {
       if (signal.aborted || !wasClosed(error)) throw error;
       return null;
     });
-    if (response !== null) return await this.#textOf(response);
+    if (response !== null) return await this.#answerOf(response);
     const client = new Client(this.#origin, { ...this.#transport, maxResponseSize: askBytesMax });
     try {
-      return await this.#textOf(await this.#ask(client, question));
+      return await this.#answerOf(await this.#ask(client, question));
     } finally {
       await client.destroy();
     }
@@ -229,10 +230,10 @@ export class UpstreamServer {
     return client.request({ method: "POST", path: root + path, headers, body, signal });
   }
 
-  async #textOf({ statusCode, body }: Dispatcher.ResponseData): Promise<{ status: number; text: string }> {
+  async #answerOf({ statusCode, body }: Dispatcher.ResponseData): Promise<Answer> {
     const bytes = Buffer.from(await body.arrayBuffer());
     await this.#turns.wait(bytes.length);
-    return { status: statusCode, text: bytes.toString("utf8") };
+    return { status: statusCode, bytes };
   }
 
   /** Requests the list of models over a connection of its own. Returns the status. */
@@ -302,6 +303,12 @@ export class UpstreamServer {
     await this.#probe?.stop();
     await Promise.all([this.#pool.destroy(), this.#asks.destroy()]);
   }
+}
+
+/** The answer to a question. */
+export interface Answer {
+  status: number;
+  bytes: Buffer;
 }
 
 interface Question {
