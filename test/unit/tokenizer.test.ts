@@ -121,6 +121,26 @@ test("refuses files that are missing or that cannot count, and names them", asyn
   await assert.rejects(Tokenizer.start({ files: { ...files, template }, log }), /broken\.jinja/);
 });
 
+test("refuses a file that does not load in time, or whose thread dies", async () => {
+  const files = await filesOf();
+  const refused = async (content: object, message: RegExp, loadMsMax = 60_000) => {
+    const tokenizer = `${newFolder()}.json`;
+    await writeFile(tokenizer, JSON.stringify(content));
+    const starting = Tokenizer.start({ files: { ...files, tokenizer }, log, loadMsMax });
+    await assert.rejects(starting, (error) => {
+      assert.ok(error instanceof OperatorError, String(error));
+      assert.match(error.message, message);
+      return true;
+    });
+  };
+  const json = llamaTokenizerJson();
+  // Takes longer than the age of the universe.
+  const pattern = { Regex: "(?:(?:.+)+)+#" };
+  const slow = { type: "Split", pattern, behavior: "Isolated", invert: false };
+  await refused({ ...json, pre_tokenizer: slow }, /did not load within 0\.5 s/, 500);
+  await refused({ ...json, more: Array(4_300_000).fill(1) }, /too many values/);
+});
+
 test("counts in a thread, and leaves very large prompts uncounted", async () => {
   const tokenizer = await Tokenizer.start({ files: await filesOf(), log });
   try {

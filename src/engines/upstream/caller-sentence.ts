@@ -77,9 +77,15 @@ export function sentenceCleaner(names: UpstreamNames): SentenceCleaner {
       if (next === text) break;
       text = next;
     }
-    const [line = ""] = text.toWellFormed().replace(blank, " ").trim().split(trace);
+    const [line = ""] = text.replace(blank, " ").trim().split(trace);
     const isReadable = /\p{L}/u.test(line.replace(/\[(?:key|url|path|server|model|address)\]/g, ""));
-    return isReadable ? line.slice(0, charactersMax).toWellFormed().trim() : null;
+    // The cut may leave half a character.
+    return isReadable
+      ? line
+          .slice(0, charactersMax)
+          .replace(/[\ud800-\udbff]$/, "")
+          .trim()
+      : null;
   };
 }
 

@@ -52,7 +52,7 @@ export function errorIn(value: unknown): UpstreamError {
   const codes = [
     ...["code", "type", "status"].map((name) => fieldOf(inner, name)),
     ...["error_type", "http_status_code"].map((name) => fieldOf(outer, name) ?? fieldOf(inner, name)),
-  ].filter((code) => typeof code === "string" || typeof code === "number");
+  ].filter(isPlain);
   const named = fieldOf(inner, "param");
   const param = typeof named === "string" ? named : place.param;
   const said = `${codes.join(" ")} ${place.sentence ?? ""}`.slice(0, searchedCharactersMax);
@@ -64,6 +64,11 @@ export function errorIn(value: unknown): UpstreamError {
     isPage: false,
     isAboutConfiguration: param === "model" || configuration.some((words) => words.test(said)),
   };
+}
+
+/** Other values may have no text, or one that takes long to write. */
+function isPlain(value: unknown): value is string | number {
+  return typeof value === "string" || typeof value === "number";
 }
 
 interface Place {
@@ -81,7 +86,8 @@ function placeIn(value: unknown, depth = 0): Place {
   if (name === undefined || depth >= depthMax) return { sentence: null, param: null };
   const { sentence, param } = placeIn(fieldOf(value, name), depth + 1);
   const location = fieldOf(value, "loc");
-  return Array.isArray(location) ? placeAt(location.map(String), sentence) : { sentence, param };
+  if (!Array.isArray(location)) return { sentence, param };
+  return placeAt(location.filter(isPlain).map(String), sentence);
 }
 
 /**

@@ -45,9 +45,7 @@ export class LoadedTokenizer {
     const source = templateOf(files, config);
     this.#template =
       source === null ? null : named(files.template ?? files.config ?? "", () => new Template(source));
-    const special = [...this.#tokenizer.get_added_tokens_decoder().values()].map(({ content }) => content);
-    const patterns = special.filter((text) => text !== "").map((text) => text.replace(/[^\w\s]/g, "\\$&"));
-    this.#special = patterns.length === 0 ? null : new RegExp(patterns.join("|"), "g");
+    this.#special = named(files.tokenizer, () => specialIn(this.#tokenizer));
     this.#probe(files.tokenizer);
   }
 
@@ -105,6 +103,13 @@ export class LoadedTokenizer {
     if (tokens >= 1 && tokens <= text.length) return;
     throw new OperatorError(`tokenizer ${path} makes ${tokens} tokens of "${text}": it is incomplete`);
   }
+}
+
+function specialIn(tokenizer: Tokenizer): RegExp | null {
+  const texts: unknown[] = [...tokenizer.get_added_tokens_decoder().values()].map(({ content }) => content);
+  const known = texts.filter((text): text is string => typeof text === "string" && text !== "");
+  const patterns = known.map((text) => text.replace(/[^\w\s]/g, "\\$&"));
+  return patterns.length === 0 ? null : new RegExp(patterns.join("|"), "g");
 }
 
 function templateOf(files: TokenizerFiles, config: object): string | null {

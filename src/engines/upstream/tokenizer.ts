@@ -2,7 +2,8 @@
  * Counts prompts in a thread with the tokenizer of a model.
  *
  * Guarantees: counting never fails and takes at most `waitMs`, queue included. Accounts take
- * turns. A prompt that takes longer than `jobMsMax` ends the thread, and a new one is started.
+ * turns. A prompt that takes longer than `jobMsMax` ends the thread, and a new one is started. A
+ * file that takes longer than `loadMsMax` to load is refused.
  */
 import { extname } from "node:path";
 import type { Worker } from "node:worker_threads";
@@ -20,6 +21,8 @@ interface TokenizerOptions {
   log: EngineLog;
   /** For tests: another limit for one prompt. */
   jobMsMax?: number;
+  /** For tests: another limit for loading. */
+  loadMsMax?: number;
 }
 
 interface CountRequest {
@@ -32,7 +35,7 @@ interface CountRequest {
  * A request for a count waits for `waitMs`; then the bound of the prompt is held. A thread that
  * ended is replaced after `restartMs`.
  */
-const times = { waitMs: 1000, jobMsMax: 5000, restartMs: 1000 };
+const times = { waitMs: 1000, jobMsMax: 5000, restartMs: 1000, loadMsMax: 60_000 };
 /** Larger prompts take longer than `waitMs`. */
 const charactersMax = 262_144;
 const queueMax = 256;
@@ -60,7 +63,7 @@ export class Tokenizer {
 
   /** Throws an `OperatorError` if a file is missing or invalid. */
   static async start(options: TokenizerOptions): Promise<Tokenizer> {
-    return new Tokenizer(options, await loadThread(options.files));
+    return new Tokenizer(options, await loadThread(options));
   }
 
   /** Returns null if the prompt was not counted in time. */
@@ -126,7 +129,7 @@ export class Tokenizer {
 
   #restartLater(): void {
     this.#restartTimer = setTimeout(() => {
-      loadThread(this.#options.files).then(
+      loadThread(this.#options).then(
         (worker) => {
           if (this.#isClosed) return void worker.terminate();
           this.#worker = worker;
@@ -158,14 +161,25 @@ export class Tokenizer {
   }
 }
 
-async function loadThread(files: TokenizerFiles): Promise<Worker> {
+async function loadThread({ files, loadMsMax = times.loadMsMax }: TokenizerOptions): Promise<Worker> {
   const module = new URL(`./tokenizer-thread${extname(import.meta.filename)}`, import.meta.url);
   const worker = startThread(module, files);
-  const reply = await new Promise<TokenizerReply>((resolve, reject) => {
-    worker.once("message", resolve);
-    worker.once("error", reject);
-  });
-  if (reply.kind === "loaded") return worker;
-  await worker.terminate();
-  throw new OperatorError(reply.kind === "refused" ? reply.message : "the tokenizer did not load");
+  const refusal = (reason: string) => new OperatorError(`tokenizer ${files.tokenizer} ${reason}`);
+  let timer: NodeJS.Timeout | undefined;
+  try {
+    const reply = await new Promise<TokenizerReply>((resolve, reject) => {
+      worker.once("message", resolve);
+      // For example, the thread has no memory left.
+      worker.once("error", (error) => reject(refusal(`did not load: ${messageOf(error)}`)));
+      const late = refusal(`did not load within ${loadMsMax / 1000} s`);
+      timer = setTimeout(() => reject(late), loadMsMax);
+    });
+    if (reply.kind === "loaded") return worker;
+    throw reply.kind === "refused" ? new OperatorError(reply.message) : refusal("did not load");
+  } catch (error) {
+    await worker.terminate();
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
 }
