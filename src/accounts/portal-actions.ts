@@ -11,12 +11,13 @@ import { unknownName } from "../spelling.ts";
 import type { FoundKey, Store, UsageQuery } from "../store/store.ts";
 import type { Hour, UsageHour } from "../store/usage-hours.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
-import type { KeyActions, KeyChange } from "./key-actions.ts";
+import type { KeyActions } from "./key-actions.ts";
 import type { KeyOptions } from "./keys.ts";
 import type { OperatorActions } from "./operator-actions.ts";
 import { ChangeLimit } from "./portal-limits.ts";
 import {
   inherited,
+  type OwnKeyChange,
   requireChanges,
   requireCreates,
   requireRevokes,
@@ -45,7 +46,6 @@ interface ShownKey {
 }
 
 type NewKeyOptions = Omit<KeyOptions, "id" | "portal">;
-type OwnKeyChange = Omit<KeyChange, "portal">;
 
 interface PortalActionDependencies {
   store: Pick<Store, "keyById" | "nowMs">;
@@ -133,9 +133,7 @@ export class PortalActions {
   async changeKey(viewer: Viewer, id: string, operation: string, change: OwnKeyChange): Promise<KeyRow> {
     const own = viewer.key;
     const target = await this.#find(viewer, id);
-    const { name: _name, ...rest } = change;
-    const isOfName = Object.values(rest).every((value) => value === undefined);
-    requireChanges(own, change, isOfName);
+    requireChanges(own, viewer.account.state, target, change);
     this.#requireModels(viewer, change.models);
     this.#changes.count(own.account);
     return await onceFor(own, operation, (op) =>
@@ -145,9 +143,9 @@ export class PortalActions {
 
   /** Gives the key itself, or another key of the account, a new secret. */
   async rotateKey(viewer: Viewer, id: string, operation: string, overlap?: string): Promise<ShownKey> {
-    const own = viewer.key;
+    const { key: own, account } = viewer;
     const target = await this.#find(viewer, id);
-    requireRotates(own, target);
+    requireRotates(own, account.state, target);
     // Keys that manage only themselves do not use up the changes of those that manage others.
     this.#changes.count(own.portal === "own" ? `own keys of ${own.account}` : own.account);
     const rotated = await onceFor(own, operation, (op) =>
@@ -157,7 +155,7 @@ export class PortalActions {
       // A session that has ended meanwhile, or lost its right, does not get the secret.
       const now = await this.#now(own);
       if (now === null) throw sessionEnded();
-      requireRotates(now, target);
+      requireRotates(now, account.state, target);
     }
     return rotated;
   }

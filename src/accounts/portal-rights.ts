@@ -2,10 +2,13 @@
  * The rights of a key over keys in the portal, as rules over rows.
  *
  * Guarantees that no key gets more than it has: not by a new key, not by a change of itself or
- * another key, and not by the secret of a key that may do more.
+ * another key, and not by the secret of a key that may do more. A key that may do more already
+ * can only be renamed, narrowed and revoked.
  */
 import type { AccountState, KeyAuthority } from "../ledger/rows.ts";
-import type { EpochMs } from "../units.ts";
+import { defined } from "../objects.ts";
+import { type EpochMs, microOf } from "../units.ts";
+import type { KeyChange } from "./key-actions.ts";
 import { invalidValue, OperatorRefusal } from "./refusals.ts";
 
 /** The settings of a key that the key of a session limits. Undefined: the setting stays. */
@@ -16,6 +19,9 @@ export interface LimitedSettings {
   tokensPerMinute?: number | null | undefined;
   concurrent?: number | null | undefined;
 }
+
+/** A change that a session can make: rights are the operator's. */
+export type OwnKeyChange = Omit<KeyChange, "portal">;
 
 /** A setting that is more than the key of a session has. */
 interface Excess {
@@ -38,9 +44,11 @@ export function whyNoNewKeys(
     return "This key manages only itself. The operator can let it manage the keys of its account.";
   }
   if (budget !== null) return "This key has a budget. A new key could spend more than that.";
-  // A key that somebody makes with a stolen one would outlive the suspension.
-  return state === "suspended" ? "The account is suspended." : null;
+  return state === "suspended" ? suspended : null;
 }
+
+/** Somebody who widens a key or gets its secret with a stolen key could use it after the suspension. */
+const suspended = "The account is suspended.";
 
 /** Refuses a key that cannot create keys. */
 export function requireCreates(own: KeyAuthority, state: AccountState): void {
@@ -48,30 +56,40 @@ export function requireCreates(own: KeyAuthority, state: AccountState): void {
   if (why !== null) throw notPermitted(why);
 }
 
-/** Refuses a change of settings, of the key itself or another one, that the key may not make. */
-export function requireChanges(own: KeyAuthority, change: LimitedSettings, isOfName: boolean): void {
+/**
+ * Refuses a change of settings, of the key itself or another one, that the key may not make. Each
+ * new setting must be within those of the key, and a change that widens anything must leave the
+ * whole target within them: a wider target would otherwise get even more.
+ */
+export function requireChanges(
+  own: KeyAuthority,
+  state: AccountState,
+  target: KeyAuthority,
+  { name: _name, ...change }: OwnKeyChange,
+): void {
   if (own.portal === "own") throw notPermitted("This key cannot change settings. It can be rotated.");
-  if (own.budget !== null && !isOfName) {
+  const settings = defined(change);
+  if (own.budget !== null && Object.keys(settings).length > 0) {
     throw notPermitted(
       "This key has a budget, so it cannot change what keys may do. It can rename and revoke them.",
     );
   }
-  requireWithin(own, change);
+  requireWithin(own, settings);
+  if (!widens(target, settings)) return;
+  if (state === "suspended") throw notPermitted(suspended);
+  const remedy = "Here it can be renamed, narrowed and revoked, and the operator can change it.";
+  requireNoWider(own, { ...target, ...settings }, remedy);
 }
 
 /** Refuses a new secret for a key that the key may not get. */
-export function requireRotates(own: KeyAuthority, target: KeyAuthority): void {
+export function requireRotates(own: KeyAuthority, state: AccountState, target: KeyAuthority): void {
   if (target.id === own.id) return;
   if (own.portal === "own") throw notPermitted("This key manages only itself.");
   if (own.budget !== null) {
     throw notPermitted("This key has a budget, so it cannot get the secret of another key.");
   }
-  const excess = excessOf(own, target);
-  if (excess !== null) {
-    throw notPermitted(
-      `Key ${target.id} may do more than the key that you signed in with: ${excess.param}. The operator, or a session of that key, can rotate it.`,
-    );
-  }
+  if (state === "suspended") throw notPermitted(suspended);
+  requireNoWider(own, target, "The operator, or a session of that key, can rotate it.");
 }
 
 export function requireRevokes(own: KeyAuthority): void {
@@ -82,6 +100,26 @@ export function requireRevokes(own: KeyAuthority): void {
 export function requireWithin(own: KeyAuthority, settings: LimitedSettings): void {
   const excess = excessOf(own, settings);
   if (excess !== null) throw invalidValue(excess.param, excess.message);
+}
+
+/** Refuses a key that may do more than the key itself. */
+function requireNoWider(own: KeyAuthority, key: LimitedSettings & { id: string }, remedy: string): void {
+  const excess = excessOf(own, key);
+  if (excess === null) return;
+  throw notPermitted(
+    `Key ${key.id} may do more than the key that you signed in with: ${excess.param}. ${remedy}`,
+  );
+}
+
+/** Whether a change gives a key more than it has in any setting. */
+function widens(target: KeyAuthority, { budget, ...settings }: OwnKeyChange): boolean {
+  if (excessOf(target, settings) !== null) return true;
+  if (budget === undefined || target.budget === null) return false;
+  if (budget === null) return true;
+  const { credits, every } = budget;
+  if (credits !== undefined && microOf(credits) > target.budget) return true;
+  // Another period starts a window with nothing spent.
+  return every !== undefined && every !== target.budgetEvery;
 }
 
 function excessOf(own: KeyAuthority, settings: LimitedSettings): Excess | null {

@@ -5,6 +5,7 @@ import { ChangeLimit } from "../../src/accounts/portal-limits.ts";
 import {
   inherited,
   type LimitedSettings,
+  type OwnKeyChange,
   requireChanges,
   requireCreates,
   requireRevokes,
@@ -93,23 +94,42 @@ test("keys with the right `own`, and keys with a budget, create no keys", () => 
 });
 
 test("settings are for keys with the right `account`; with a budget only names are", () => {
-  requireChanges(manager(), { requestsPerMinute: 5 }, false);
-  notPermitted(() => requireChanges(manager({ portal: "own" }), {}, true));
-  notPermitted(() => requireChanges(manager({ budget: 5 }), {}, false));
-  requireChanges(manager({ budget: 5 }), {}, true);
+  const target = keyOf("other", "ada");
+  const change = (own: KeyRow, settings: OwnKeyChange) => requireChanges(own, "active", target, settings);
+  change(manager(), { requestsPerMinute: 5 });
+  notPermitted(() => change(manager({ portal: "own" }), { name: "mine" }));
+  notPermitted(() => change(manager({ budget: 5 }), { name: "mine", concurrent: 1 }));
+  change(manager({ budget: 5 }), { name: "mine", concurrent: undefined });
+});
+
+test("a key that may do more is renamed and narrowed, and never widened", () => {
+  const own = manager({ models: ["small"], requestsPerMinute: 10 });
+  const change = (target: Partial<KeyRow>, settings: OwnKeyChange) => () =>
+    requireChanges(own, "active", keyOf("other", "ada", target), settings);
+  const paused = { budget: 0, budgetEvery: "P1D" };
+  change({}, { name: "laptop" })();
+  change({}, { models: ["small"] })();
+  change({ requestsPerMinute: 5 }, { budget: { credits: 5, every: "P1D" }, expiresMs: start })();
+  change({ ...paused, models: ["small"], requestsPerMinute: 10 }, { budget: null })();
+  notPermitted(change(paused, { budget: null }));
+  notPermitted(change(paused, { budget: { credits: 1 } }));
+  notPermitted(change(paused, { budget: { every: "P1W" } }));
+  notPermitted(change({ expiresMs: start }, { expiresMs: start + 1 }));
+  notPermitted(change({ requestsPerMinute: 5 }, { requestsPerMinute: 6 }));
 });
 
 test("a key rotates itself, and with the right `account` keys that may do no more", () => {
   const own = manager({ models: ["small"], requestsPerMinute: 10, expiresMs: start });
   const like = { models: ["small"], requestsPerMinute: 10, expiresMs: start };
-  requireRotates(manager({ portal: "own", budget: 1 }), manager({ portal: "own", budget: 1 }));
-  requireRotates(own, keyOf("other", "ada", like));
-  requireRotates(own, keyOf("other", "ada", { ...like, portal: "account", budget: 1 }));
+  const rotate = (one: KeyRow, target: KeyRow) => requireRotates(one, "active", target);
+  rotate(manager({ portal: "own", budget: 1 }), manager({ portal: "own", budget: 1 }));
+  rotate(own, keyOf("other", "ada", like));
+  rotate(own, keyOf("other", "ada", { ...like, portal: "account", budget: 1 }));
   for (const more of [{ models: ["*"] }, { requestsPerMinute: null }, { expiresMs: null }]) {
-    notPermitted(() => requireRotates(own, keyOf("other", "ada", { ...like, ...more })));
+    notPermitted(() => rotate(own, keyOf("other", "ada", { ...like, ...more })));
   }
-  notPermitted(() => requireRotates(manager({ budget: 1 }), keyOf("other", "ada")));
-  notPermitted(() => requireRotates(manager({ portal: "own" }), keyOf("other", "ada")));
+  notPermitted(() => rotate(manager({ budget: 1 }), keyOf("other", "ada")));
+  notPermitted(() => rotate(manager({ portal: "own" }), keyOf("other", "ada")));
 });
 
 test("keys with the right `own` revoke nothing, not even themselves", () => {

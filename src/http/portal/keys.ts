@@ -49,7 +49,7 @@ export function keyRoutes(app: ApiApp, { actions, signIn, logger }: PortalDepend
     route("changeKey", {
       summary: "Change settings of a key",
       description:
-        "For keys with the right `account`. No setting may exceed those of the session's key. A session whose key has a budget changes names only. Absent fields stay, and null removes a setting. Each operation id takes effect once.",
+        "For keys with the right `account`. No setting may exceed those of the session's key. A change that gives the key more must leave a key that may do no more than the session's key. A session whose key has a budget changes names only. Absent fields stay, and null removes a setting. Each operation id takes effect once.",
       body: closed(changedSettings.fields),
       response: { 200: keyObject.schema },
       ...schema.ofKey("not_permitted", "key_revoked", "operation_differs", "key_changed", "too_many_changes"),

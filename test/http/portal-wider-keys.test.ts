@@ -1,0 +1,295 @@
+/**
+ * The keys that a session leaves behind: every setting that limits a key, with a target below, at
+ * and above the session's key, against every action. After each action, the target either is
+ * within the session's key, or has nothing more than it had before.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { KeyRow } from "../../src/ledger/rows.ts";
+import { type Fields, fieldsOf, type OperatorAnswer } from "../fixtures/operator.ts";
+import { startPortal, type TestPortal } from "../fixtures/portal.ts";
+import { startService, type TestService } from "../fixtures/service.ts";
+
+const hourMs = 3_600_000;
+const now = Date.now();
+const inAnHour = now + hourMs;
+const inADay = now + 24 * hourMs;
+
+/** The values of a setting, in the order of what they allow: below, of the session's key, above. */
+const settings = {
+  models: [["small"], ["small", "large"], ["*"]],
+  expiresMs: [inAnHour, inADay, null],
+  requestsPerMinute: [5, 10, null],
+  tokensPerMinute: [500, 1000, 1001],
+  concurrent: [1, 2, null],
+} as const;
+type Setting = keyof typeof settings;
+const settingNames = ["models", "expiresMs", "requestsPerMinute", "tokensPerMinute", "concurrent"] as const;
+
+const places = ["below", "at", "above"] as const;
+type Place = (typeof places)[number];
+
+function rowWith(setting: Setting, place: Place): Partial<KeyRow> {
+  return { [setting]: settings[setting][places.indexOf(place)] };
+}
+
+/** A setting as the API takes it. */
+function bodyWith(setting: Setting, place: Place): Fields {
+  const value = settings[setting][places.indexOf(place)];
+  switch (setting) {
+    case "models":
+    case "concurrent":
+      return { [setting]: value };
+    case "expiresMs":
+      return { expires_at: typeof value === "number" ? new Date(value).toISOString() : null };
+    case "requestsPerMinute":
+      return { requests_per_minute: value };
+    case "tokensPerMinute":
+      return { tokens_per_minute: value };
+  }
+}
+
+const day = { every: "P1D" };
+const paused: Partial<KeyRow> = {
+  ...{ budget: 0, budgetEvery: "P1D", budgetAnchorMs: now, budgetStartsMs: now, budgetEndsMs: inADay },
+  budgetSpent: 0,
+};
+const withBudget: Partial<KeyRow> = { ...paused, budget: 5_000_000 };
+
+/** What a session does with a target. `widens`: the target has more afterwards. */
+interface Action {
+  name: string;
+  /** What the target has beside the setting of the row. */
+  target?: Partial<KeyRow>;
+  method?: "POST" | "DELETE";
+  path?: string;
+  body?: Fields;
+  widens?: boolean;
+}
+
+/** Actions that do not touch the setting of the row. */
+const others: Action[] = [
+  { name: "renames it", body: { name: "laptop" } },
+  { name: "revokes it", method: "DELETE" },
+  { name: "rotates it", method: "POST", path: "/rotate", widens: true },
+  { name: "gives it a budget", body: { budget: { credits: 9_000_000, ...day } } },
+  { name: "lowers its budget", target: withBudget, body: { budget: { credits: 4 } } },
+  { name: "raises its budget", target: withBudget, body: { budget: { credits: 6 } }, widens: true },
+  { name: "starts its budget anew", target: withBudget, body: { budget: { every: "P1W" } }, widens: true },
+  { name: "removes its budget of 0", target: paused, body: { budget: null }, widens: true },
+  { name: "raises its budget of 0", target: paused, body: { budget: { credits: 1 } }, widens: true },
+];
+
+/** The same for settings: those of a row are changed by actions of their own. */
+function othersFor(setting: Setting): Action[] {
+  const more = settingNames
+    .filter((other) => other !== setting)
+    .flatMap((other): Action[] => [
+      { name: `narrows its ${other}`, body: bodyWith(other, "below") },
+      {
+        ...{ name: `widens its ${other}`, target: rowWith(other, "below") },
+        ...{ body: bodyWith(other, "at"), widens: true },
+      },
+    ]);
+  const revived: Action = {
+    ...{ name: "revives it, expired", target: { expiresMs: now - hourMs } },
+    ...{ body: bodyWith("expiresMs", "at"), widens: true },
+  };
+  return [...others, ...more, ...(setting === "expiresMs" ? [] : [revived])];
+}
+
+interface Party {
+  portal: TestPortal;
+  service: TestService;
+  account: string;
+  own: KeyRow;
+  ask(method: string, path: string, body?: Fields): Promise<OperatorAnswer>;
+}
+
+let count = 0;
+
+/** An account with a session of a key. */
+async function party(portal: TestPortal, service: TestService, change: Partial<KeyRow>): Promise<Party> {
+  count += 1;
+  const [account, id] = [`account-${count}`, `session-${count}`];
+  await service.ledger.apply({ kind: "open", account, plan: "test" });
+  const secret = await service.addKey({ portal: "account", ...change, account, id });
+  const cookie = await portal.signIn(secret);
+  const own = await service.store.keyById(id);
+  assert.ok(own !== null);
+  return { portal, service, account, own, ask: (...call) => portal.as(cookie, ...call) };
+}
+
+async function newTarget({ service, account }: Party, change: Partial<KeyRow>): Promise<KeyRow> {
+  count += 1;
+  const id = `target-${count}`;
+  await service.addKey({ ...change, account, id });
+  return await rowOf(service, id);
+}
+
+async function rowOf({ store }: TestService, id: string): Promise<KeyRow> {
+  const row = await store.keyById(id);
+  assert.ok(row !== null);
+  return row;
+}
+
+function act({ ask }: Party, id: string, { method, path = "", body }: Action): Promise<OperatorAnswer> {
+  count += 1;
+  const operation = { operation_id: `operation-${count}`, ...body };
+  return ask(method ?? "PATCH", `/api/keys/${id}${path}`, method === "DELETE" ? undefined : operation);
+}
+
+/** Whether a key may do nothing that the other may not do. Written from the portal's rules. */
+function isWithin(key: KeyRow, other: KeyRow): boolean {
+  if (key.revokedMs !== null) return true;
+  const limits = ["expiresMs", "requestsPerMinute", "tokensPerMinute", "concurrent", "budget"] as const;
+  const isNoMore = limits.every((field) => (key[field] ?? Infinity) <= (other[field] ?? Infinity));
+  const hasModels = other.models.includes("*") || key.models.every((id) => other.models.includes(id));
+  const isOwn = key.portal === "own" || other.portal === "account";
+  return isNoMore && hasModels && isOwn;
+}
+
+/** Holds an answer and what it left behind against the rules. Returns the row. */
+async function check(
+  { service, own }: Party,
+  before: KeyRow,
+  answer: OperatorAnswer,
+  expected: 200 | 400 | 403,
+  what: string,
+): Promise<KeyRow> {
+  assert.equal(answer.status, expected, `${what}: ${answer.text}`);
+  const code = { 200: undefined, 400: "invalid_value", 403: "not_permitted" }[expected];
+  if (code !== undefined) assert.equal(fieldsOf(answer.body.error).code, code, what);
+  const after = await rowOf(service, before.id);
+  if (expected !== 200) assert.deepEqual(after, before, `${what}: nothing has changed`);
+  assert.ok(isWithin(after, own) || isWithin(after, before), `${what}: the key that is left`);
+  return after;
+}
+
+async function scene(run: (portal: TestPortal, service: TestService) => Promise<void>): Promise<void> {
+  await using service = await startService({ otherModels: ["large"] });
+  await using portal = await startPortal(service);
+  await run(portal, service);
+}
+
+for (const setting of settingNames) {
+  for (const place of places) {
+    test(`a session and a key ${place} its own ${setting}`, () =>
+      scene(async (portal, service) => {
+        const someone = await party(portal, service, rowWith(setting, "at"));
+        for (const action of othersFor(setting)) {
+          const before = await newTarget(someone, { ...rowWith(setting, place), ...action.target });
+          const answer = await act(someone, before.id, action);
+          const isRefused = action.widens === true && place === "above";
+          await check(someone, before, answer, isRefused ? 403 : 200, action.name);
+        }
+        for (const to of places) {
+          const body = bodyWith(setting, to);
+          const before = await newTarget(someone, rowWith(setting, place));
+          const answer = await act(someone, before.id, { name: "sets it", body });
+          await check(someone, before, answer, to === "above" ? 400 : 200, `sets it ${to}`);
+        }
+        // A new key has settings, and null is not one of them.
+        if (Object.values(bodyWith(setting, place)).includes(null)) return;
+        const body = { operation_id: "new", ...bodyWith(setting, place) };
+        const made = await someone.ask("POST", "/api/keys", body);
+        assert.equal(made.status, place === "above" ? 400 : 201, made.text);
+        if (made.status === 201)
+          assert.ok(isWithin(await rowOf(service, String(made.body.id)), someone.own), "the new key");
+      }));
+  }
+
+  test(`a key lowers its own ${setting}, and never raises it`, () =>
+    scene(async (portal, service) => {
+      for (const to of places) {
+        const someone = await party(portal, service, rowWith(setting, "at"));
+        const answer = await act(someone, someone.own.id, { name: "", body: bodyWith(setting, to) });
+        const after = await check(someone, someone.own, answer, to === "above" ? 400 : 200, to);
+        if (to !== "below") continue;
+        // The session has what the key has now.
+        const back = await act(someone, someone.own.id, { name: "", body: bodyWith(setting, "at") });
+        await check({ ...someone, own: after }, after, back, 400, "back");
+        const other = await newTarget(someone, rowWith(setting, "below"));
+        const raised = await act(someone, other.id, { name: "", body: bodyWith(setting, "at") });
+        await check({ ...someone, own: after }, other, raised, 400, "another key");
+      }
+    }));
+}
+
+const widerModels = { target: { models: ["*"] }, own: { models: ["small"] } };
+
+test("a change of several settings is held against the key that it leaves", () =>
+  scene(async (portal, service) => {
+    const someone = await party(portal, service, { ...widerModels.own, requestsPerMinute: 10 });
+    const cases: [name: string, target: Partial<KeyRow>, body: Fields, expected: 200 | 403][] = [
+      [
+        "narrows the wider setting and widens another",
+        { ...widerModels.target, requestsPerMinute: 5 },
+        { models: ["small"], requests_per_minute: 10 },
+        200,
+      ],
+      [
+        "narrows one of two wider settings and widens another",
+        { ...widerModels.target, concurrent: 1 },
+        { models: ["small"], concurrent: 2 },
+        403,
+      ],
+      ["narrows one of two wider settings", widerModels.target, { models: ["small"] }, 200],
+      ["renames and revives", { ...widerModels.target, ...paused }, { name: "x", budget: null }, 403],
+    ];
+    for (const [name, target, body, expected] of cases) {
+      const before = await newTarget(someone, target);
+      await check(someone, before, await act(someone, before.id, { name, body }), expected, name);
+    }
+  }));
+
+for (const [who, change, isSuspended] of [
+  ["of a key with a budget", withBudget, false],
+  ["of a key with a budget of 0", paused, false],
+  ["in a suspended account", {}, true],
+] as const) {
+  test(`a session ${who} gives no key more, and takes no secret`, () =>
+    scene(async (portal, service) => {
+      const someone = await party(portal, service, change);
+      if (isSuspended) {
+        const { account } = someone;
+        await service.ledger.apply({ kind: "state", account, op: "stop", to: { kind: "suspend" } });
+      }
+      const made = await someone.ask("POST", "/api/keys", { operation_id: "new" });
+      assert.equal(made.status, 403, made.text);
+      for (const action of othersFor("models")) {
+        const before = await newTarget(someone, { ...action.target });
+        const isOfName = action.method === "DELETE" || (action.body !== undefined && "name" in action.body);
+        const isAllowed = isSuspended ? action.widens !== true : isOfName;
+        await check(
+          someone,
+          before,
+          await act(someone, before.id, action),
+          isAllowed ? 200 : 403,
+          action.name,
+        );
+      }
+    }));
+}
+
+test("a session without rights over other keys does nothing with them", () =>
+  scene(async (portal, service) => {
+    const someone = await party(portal, service, { portal: "own" });
+    for (const action of othersFor("models")) {
+      const before = await newTarget(someone, { ...action.target });
+      const answer = await act(someone, before.id, action);
+      assert.equal(answer.status, 404, `${action.name}: ${answer.text}`);
+      assert.deepEqual(await rowOf(service, before.id), before);
+    }
+  }));
+
+test("a revoked key stays revoked, whatever a session does", () =>
+  scene(async (portal, service) => {
+    const someone = await party(portal, service, {});
+    for (const action of othersFor("models").filter(({ method }) => method !== "DELETE")) {
+      const before = await newTarget(someone, { ...action.target, revokedMs: now });
+      const answer = await act(someone, before.id, action);
+      assert.equal(answer.status, 409, `${action.name}: ${answer.text}`);
+      assert.deepEqual(await rowOf(service, before.id), before);
+    }
+  }));
