@@ -13,7 +13,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type ConsoleService, startConsoleService } from "../test/fixtures/browser.ts";
 import { ask } from "../test/fixtures/http-stream.ts";
 import { optionsOf } from "./options.ts";
-import { signIn } from "./sign-in.ts";
+import { pageHeader, signIn } from "./sign-in.ts";
 
 /** Of the kernel, in every Linux that runs Node. */
 const ticksPerSecond = 100;
@@ -83,7 +83,7 @@ async function openPages(
 
 /** Each page has a connection of its own, as browsers give to streams. */
 async function openPage(url: string, cookie: string): Promise<OpenPage> {
-  const request = get(url, { agent: false, headers: { cookie, "x-inkwell-request": "1" } });
+  const request = get(url, { agent: false, headers: { cookie, ...pageHeader } });
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
   request.once("response", resolve).on("error", reject);
   const response = await promise;

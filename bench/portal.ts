@@ -16,7 +16,7 @@ import { dayMs } from "../src/store/usage-sums.ts";
 import { startConsoleService } from "../test/fixtures/browser.ts";
 import { accountId, makeLedgerFile, plans, used } from "./ledger-file.ts";
 import { optionsOf } from "./options.ts";
-import { signIn } from "./sign-in.ts";
+import { pageHeader, signIn } from "./sign-in.ts";
 
 const accounts = 1000;
 const account = accountId(7);
@@ -59,7 +59,7 @@ export async function run(args: readonly string[]): Promise<void> {
       for (let round = 0; round <= rounds; round += 1) {
         const beganMs = performance.now();
         const response = await fetch(service.portalUrl + path, {
-          headers: { cookie, "x-inkwell-request": "1" },
+          headers: { cookie, ...pageHeader },
         });
         const body = await response.text();
         tookMs.push(performance.now() - beganMs);

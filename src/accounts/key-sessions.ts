@@ -13,7 +13,7 @@ import type { EpochMs } from "../units.ts";
 import { callerOf, findUsableKey, hashKey, invalidKey, secretWith } from "./keys.ts";
 import { ChangeLimit } from "./portal-limits.ts";
 import { OperatorRefusal } from "./refusals.ts";
-import { type NewSession, type SessionDatabase, Sessions } from "./sessions.ts";
+import { type NewSession, type SessionDatabase, type SessionSecrets, Sessions } from "./sessions.ts";
 
 /** A session with its key and account, as they are now. The account is not closed. */
 export interface KeySession extends SessionRow, FoundKey {}
@@ -33,11 +33,11 @@ export class KeySessions {
   }
 
   /**
-   * Starts a session. Throws a refusal if this is not the present secret of a usable key. An old
-   * secret still authenticates requests for a while, but must not rotate the key again. An account
-   * that cannot be read is refused as in requests.
+   * Starts a session of a page. Throws a refusal if this is not the present secret of a usable
+   * key. An old secret still authenticates requests for a while, but must not rotate the key again.
+   * An account that cannot be read is refused as in requests.
    */
-  async startByKey(given: string): Promise<NewSession> {
+  async startByKey(given: string, page: string): Promise<NewSession> {
     const nowMs = this.#store.nowMs();
     const found = await findUsableKey(this.#store, given, nowMs);
     if (secretWith(hashKey(given), found.key) !== "present") {
@@ -60,17 +60,17 @@ export class KeySessions {
         seconds,
       );
     }
-    return { ...(await this.startFor(found.key)), who: { account, keyId } };
+    return { ...(await this.startFor(found.key, page)), who: { account, keyId } };
   }
 
   /** Starts a session of the key's present secret, also after its rotation by another session. */
-  async startFor({ hash, expiresMs }: KeyRow): Promise<NewSession> {
-    return await this.#sessions.start("portal", hash, expiresMs ?? undefined);
+  async startFor({ hash, expiresMs }: KeyRow, page: string): Promise<NewSession> {
+    return await this.#sessions.start("portal", hash, page, expiresMs ?? undefined);
   }
 
-  /** Returns the session with this secret. Null if there is none, or if it has ended. */
-  async find(secret: string): Promise<KeySession | null> {
-    const row = await this.#sessions.find("portal", secret);
+  /** Returns the session with these secrets. Null if there is none, or if it has ended. */
+  async find(secrets: SessionSecrets): Promise<KeySession | null> {
+    const row = await this.#sessions.find("portal", secrets);
     const found = row && (await this.#store.findKey(row.owner));
     return found && isUsable(found, row.owner, this.#store.nowMs()) ? { ...row, ...found } : null;
   }

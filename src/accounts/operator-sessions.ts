@@ -7,7 +7,7 @@ import { inkwell } from "../invocation.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { EpochMs } from "../units.ts";
 import { OperatorRefusal } from "./refusals.ts";
-import { type NewSession, type SessionDatabase, Sessions } from "./sessions.ts";
+import { type NewSession, type SessionDatabase, type SessionSecrets, Sessions } from "./sessions.ts";
 
 /** A code can be used for this time. */
 const codeLifeMs = 5 * 60_000;
@@ -38,16 +38,16 @@ export class OperatorSessions {
     return timingSafeEqual(digest(given), this.#tokenDigest);
   }
 
-  /** Starts a session. Throws a refusal if this is not the operator token. */
-  async startByToken(given: string): Promise<NewSession> {
+  /** Starts a session of a page. Throws a refusal if this is not the operator token. */
+  async startByToken(given: string, page: string): Promise<NewSession> {
     if (!this.isToken(given)) throw wrongToken();
-    return await this.#sessions.start("operator", owner);
+    return await this.#sessions.start("operator", owner, page);
   }
 
-  /** Starts a session by a code, which is used up. Throws a refusal if it is not valid. */
-  async startByCode(code: string): Promise<NewSession> {
+  /** Starts a session of a page by a code, which is used up. Throws a refusal if it is not valid. */
+  async startByCode(code: string, page: string): Promise<NewSession> {
     if (await this.#sessions.useUp("operator_code", code))
-      return await this.#sessions.start("operator", owner);
+      return await this.#sessions.start("operator", owner, page);
     throw new OperatorRefusal(
       "invalid_code",
       `This sign-in link is unknown, was used before, or is older than 5 minutes. Enter the operator token, or print another link with: ${inkwell("console")}`,
@@ -61,9 +61,9 @@ export class OperatorSessions {
     return { code, expiresMs: endsMs };
   }
 
-  /** Returns the session with this secret. Null if there is none, or if it has ended. */
-  async find(secret: string): Promise<SessionRow | null> {
-    return await this.#sessions.find("operator", secret);
+  /** Returns the session with these secrets. Null if there is none, or if it has ended. */
+  async find(secrets: SessionSecrets): Promise<SessionRow | null> {
+    return await this.#sessions.find("operator", secrets);
   }
 
   /** Returns the session after a use. */

@@ -1,9 +1,9 @@
 /**
  * The rights of a key over keys in the portal, as rules over rows.
  *
- * Guarantees that no key gets more than it has: not by a new key, not by a change of itself or
- * another key, and not by the secret of a key that may do more. A key that may do more already
- * can only be renamed, narrowed and revoked.
+ * Guarantees that no key gets more than it has: not by a new key, a change of itself or another
+ * key, or the secret of a key that may do more. Such a key can only be renamed, narrowed and
+ * revoked.
  */
 import type { AccountState, KeyAuthority } from "../ledger/rows.ts";
 import { defined } from "../objects.ts";

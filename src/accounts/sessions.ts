@@ -1,5 +1,6 @@
 /**
- * Sessions of browsers: a random secret in a cookie, and a row in the database.
+ * Sessions of browsers: a random secret in a cookie, another one that only the page holds, and a
+ * row in the database for both together.
  *
  * The hash of a row is keyed with the operator token. So another token ends all sessions and
  * codes, and somebody who can read or write the database can neither use, make nor guess any of
@@ -21,9 +22,17 @@ const aheadMsMax = 60_000;
 
 const secretBytes = 32;
 
+/** The secrets of a request with a session. One is worth nothing without the other. */
+export interface SessionSecrets {
+  /** Every server of the host gets it from the browser, whatever its port. */
+  cookie: string;
+  /** Only pages of the same origin can read it, and an origin has one port. */
+  page: string;
+}
+
 export interface NewSession {
   /** For the cookie. It is stored nowhere. */
-  secret: string;
+  cookie: string;
   session: SessionRow;
   /** The owner, for the log. */
   who?: { account: string; keyId: string };
@@ -50,17 +59,19 @@ export class Sessions {
     this.#onError = onError;
   }
 
-  /** Starts a session, which ends at `endsMs` at the latest. */
+  /** Starts a session of the page with this secret, which ends at `endsMs` at the latest. */
   async start(
     kind: SessionKind,
     owner: string,
+    page: string,
     endsMs: EpochMs = Number.POSITIVE_INFINITY,
   ): Promise<NewSession> {
-    const secret = randomBytes(secretBytes).toString("base64url");
+    const cookie = randomBytes(secretBytes).toString("base64url");
     const nowMs = this.#store.nowMs();
     const lifeMs = Math.max(1, Math.min(endsMs - nowMs, sessionLifeMs));
     const limits = { idleMs: sessionIdleMs, lifeMs };
-    return { secret, session: await this.add(kind, owner, secret, limits, nowMs) };
+    const secret = oneOf({ cookie, page });
+    return { cookie, session: await this.add(kind, owner, secret, limits, nowMs) };
   }
 
   /** Adds the row of a secret. */
@@ -79,9 +90,9 @@ export class Sessions {
     return row;
   }
 
-  /** Returns the row with this secret. Null if there is none, or if it has ended. */
-  async find(kind: SessionKind, secret: string): Promise<SessionRow | null> {
-    const [row] = await this.current([this.#hash(kind, secret)]);
+  /** Returns the session with these secrets. Null if there is none, or if it has ended. */
+  async find(kind: SessionKind, secrets: SessionSecrets): Promise<SessionRow | null> {
+    const [row] = await this.current([this.#hash(kind, oneOf(secrets))]);
     return row ?? null;
   }
 
@@ -124,6 +135,11 @@ export class Sessions {
   #hash(kind: SessionKind, secret: string): string {
     return createHmac("sha256", this.#token).update(`${kind} ${secret}`).digest("hex");
   }
+}
+
+/** Returns the secret of a row. The parts have no spaces. */
+function oneOf({ cookie, page }: SessionSecrets): string {
+  return `${cookie} ${page}`;
 }
 
 function isValid({ createdMs, usedMs, idleMs, endsMs, endedMs }: SessionRow, nowMs: EpochMs): boolean {

@@ -33,12 +33,15 @@ export function readLimits(section: Section) {
     connectionsMax: section.optional("connections", kind.whole(1, 1_000_000)),
     /** Null: a quarter of `connectionsMax`. */
     connectionsPerAddressMax: section.optional("connections_per_address", kind.whole(1, 1_000_000)),
-    /** Addresses and networks without a limit for each address. */
+    /**
+     * Addresses and networks without a limit for each address, whose `X-Forwarded-For` the portal
+     * believes. Not even loopback without a setting: any program of the machine connects from it.
+     */
     trustedProxies: section.list(
       "trusted_proxies",
       kind.network,
       'a list of addresses and networks: ["10.0.0.0/8"]',
-      { or: ["127.0.0.0/8", "::1"] },
+      { or: [] },
     ).values,
     messagesMax,
     /** Keys in the JSON of one request. */

@@ -1,11 +1,13 @@
 /**
  * Limits the connections of a listener, in total and from one client address, so that no client
  * can use up the files that the process may open. Limits the requests that one connection sends
- * ahead of its answers. The listeners have separate limits, so health checks keep working.
+ * ahead of its answers. The listeners have separate limits.
  *
- * A refused connection gets `503 overloaded` before a request is read, and a balancer may repeat
- * the request elsewhere. Trusted proxies are exempt from the limit per address, because they carry
- * many clients.
+ * At a limit, a new connection takes the place of the one that has waited longest without a
+ * request. So a client that only holds connections keeps out neither health checks nor others.
+ * Without such a connection, the new one gets `503 overloaded` before a request is read, and a
+ * balancer may repeat the request elsewhere. Trusted proxies are exempt from the limit per
+ * address, because they carry many clients.
  */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { BlockList, isIPv6, type Socket } from "node:net";
@@ -22,6 +24,9 @@ export interface ConnectionLimits {
 
 type RefusalListener = (reason: ConnectionRefusal, address: string) => void;
 
+/** A connection without a request for a shorter time keeps its place: its request may be on the way. */
+const idleMsMin = 1_000;
+
 /** Time that a refused connection stays open, so that its client can read the answer. */
 const lingerMs = 1_000;
 
@@ -31,18 +36,34 @@ const lingeringMax = 64;
 /** Prefix of the IPv6 network that one client controls, in groups of 16 bits. */
 const clientGroups = 4;
 
+/** Connections without a request, longest first, and since when. */
+type IdleConnections = Map<Socket, number>;
+
+/** The connections of one client address. */
+interface Client {
+  count: number;
+  readonly idle: IdleConnections;
+}
+
 export class Connections {
+  readonly #nowMs: () => number;
   #limits: ConnectionLimits;
   #trusted: BlockList;
-  readonly #perClient = new Map<string, number>();
-  /** For each open connection that counts, ends its counting. */
-  readonly #counted = new WeakMap<Socket, () => void>();
-  #count = 0;
+  readonly #clients = new Map<string, Client>();
+  /** The client of each open connection that counts. */
+  readonly #counted = new Map<Socket, string>();
+  readonly #idle: IdleConnections = new Map();
+  /** Requests of a connection without an answer. */
+  readonly #unanswered = new WeakMap<Socket, number>();
+  /** Their requests are dropped. */
+  readonly #refused = new WeakSet<Socket>();
   #lingering = 0;
 
-  constructor(limits: ConnectionLimits) {
+  /** `nowMs`: monotonic time, for tests. */
+  constructor(limits: ConnectionLimits, nowMs = () => performance.now()) {
     this.#limits = limits;
     this.#trusted = networksOf(limits.trustedProxies);
+    this.#nowMs = nowMs;
   }
 
   /** Changes the limits. Open connections stay open. */
@@ -53,7 +74,7 @@ export class Connections {
 
   /** Open connections, without refused ones. */
   get count(): number {
-    return this.#count;
+    return this.#counted.size;
   }
 
   get max(): number {
@@ -63,7 +84,9 @@ export class Connections {
   /** Lets only connections and requests within the limits reach the server. */
   guard(server: Server, onRefused: RefusalListener): void {
     filter(server, "connection", (socket: Socket) => this.#admit(socket, onRefused));
-    limitPipelining(server);
+    filter(server, "request", ({ socket }: IncomingMessage, response: ServerResponse) =>
+      this.#begin(socket, response),
+    );
   }
 
   #admit(socket: Socket, onRefused: RefusalListener): boolean {
@@ -74,31 +97,73 @@ export class Connections {
       return false;
     }
     const { connectionsMax, connectionsPerAddressMax } = this.#limits;
-    const client = clientOf(remoteAddress);
-    const own = this.#perClient.get(client) ?? 0;
-    const isFull = this.#count >= connectionsMax;
-    if (isFull || (own >= connectionsPerAddressMax && !this.isTrusted(remoteAddress))) {
+    const address = clientOf(remoteAddress);
+    const client = this.#clients.get(address) ?? { count: 0, idle: new Map() };
+    const isFull = this.#counted.size >= connectionsMax;
+    const isFullOfOne = client.count >= connectionsPerAddressMax && !this.isTrusted(remoteAddress);
+    if (isFull || isFullOfOne) {
       onRefused(isFull ? "total" : "address", remoteAddress);
-      this.#refuse(socket, isFull ? "as it can" : "from your address as it accepts");
-      return false;
+      const [[idle, sinceMs] = []] = isFullOfOne ? client.idle : this.#idle;
+      const canClose = sinceMs !== undefined && this.#nowMs() - sinceMs >= idleMsMin;
+      const refused = canClose && idle !== undefined ? idle : socket;
+      this.release(refused);
+      this.#refuse(refused, isFull ? "as it can" : "from your address as it accepts");
+      if (refused === socket) return false;
     }
-    this.#count += 1;
-    this.#perClient.set(client, own + 1);
-    this.#counted.set(socket, () => {
-      this.#count -= 1;
-      const left = (this.#perClient.get(client) ?? 1) - 1;
-      if (left > 0) this.#perClient.set(client, left);
-      else this.#perClient.delete(client);
-    });
+    client.count += 1;
+    this.#clients.set(address, client);
+    this.#counted.set(socket, address);
+    this.#setIdle(socket);
     socket.once("close", () => this.release(socket));
     return true;
   }
 
+  /**
+   * Counts a request until its response ends. Closes a connection that has sent too many ahead:
+   * Node reads 64 KiB of a connection at once, which are 2,000 requests of 30 bytes, and would
+   * block the event loop for 0.1 s.
+   */
+  #begin(socket: Socket, response: ServerResponse): boolean {
+    if (this.#refused.has(socket)) return false;
+    const count = (this.#unanswered.get(socket) ?? 0) + 1;
+    if (count > requestsAheadMax) {
+      if (!socket.destroyed) destroyUnparsed(socket);
+      return false;
+    }
+    this.#unanswered.set(socket, count);
+    if (count === 1) this.#unsetIdle(socket);
+    response.once("close", () => {
+      const left = (this.#unanswered.get(socket) ?? 1) - 1;
+      this.#unanswered.set(socket, left);
+      if (left === 0) this.#setIdle(socket);
+    });
+    return true;
+  }
+
+  /** A connection that counts waits for a request from now on. */
+  #setIdle(socket: Socket): void {
+    const address = this.#counted.get(socket);
+    if (address === undefined) return;
+    const sinceMs = this.#nowMs();
+    this.#idle.set(socket, sinceMs);
+    this.#clients.get(address)?.idle.set(socket, sinceMs);
+  }
+
+  #unsetIdle(socket: Socket): void {
+    this.#idle.delete(socket);
+    this.#clients.get(this.#counted.get(socket) ?? "")?.idle.delete(socket);
+  }
+
   /** The connection counts no longer. The caller limits such connections itself. */
   release(socket: Socket): void {
-    const uncount = this.#counted.get(socket);
+    const address = this.#counted.get(socket);
+    if (address === undefined) return;
+    this.#unsetIdle(socket);
     this.#counted.delete(socket);
-    uncount?.();
+    const client = this.#clients.get(address);
+    if (client === undefined) return;
+    client.count -= 1;
+    if (client.count === 0) this.#clients.delete(address);
   }
 
   /** Whether this is the address of a trusted proxy. */
@@ -108,6 +173,7 @@ export class Connections {
   }
 
   #refuse(socket: Socket, howMany: string): void {
+    this.#refused.add(socket);
     socket.on("error", () => {});
     if (this.#lingering >= lingeringMax) {
       socket.destroy();
@@ -169,24 +235,6 @@ function networksOf(trusted: readonly string[]): BlockList {
 
 /** Most requests that a connection may send ahead. Clients that pipeline send a few of them. */
 export const requestsAheadMax = 16;
-
-/**
- * Closes connections that send more requests ahead. Node reads 64 KiB of a connection at once:
- * 2,000 requests of 30 bytes, which would block the event loop for 0.1 s.
- */
-function limitPipelining(server: Server): void {
-  const unanswered = new WeakMap<Socket, number>();
-  filter(server, "request", ({ socket }: IncomingMessage, response: ServerResponse) => {
-    const count = (unanswered.get(socket) ?? 0) + 1;
-    if (count > requestsAheadMax) {
-      if (!socket.destroyed) destroyUnparsed(socket);
-      return false;
-    }
-    unanswered.set(socket, count);
-    response.once("close", () => unanswered.set(socket, (unanswered.get(socket) ?? 1) - 1));
-    return true;
-  });
-}
 
 /** Hands on only those events to the listeners of the server that `admit` returns true for. */
 function filter<Arguments extends unknown[]>(

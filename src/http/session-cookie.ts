@@ -1,10 +1,10 @@
 /**
  * The cookie of a session, and the header that must come with it.
  *
- * A browser sends the cookie with requests that pages of other ports of the host cause, because
- * SameSite ignores ports. Only a page of the listener itself can add the header: for pages of
- * other origins the browser asks first (a pre-flight request), and no listener of sessions allows
- * it.
+ * A browser sends the cookie to every port of the host, and with requests that pages of other
+ * ports cause: cookies and SameSite ignore ports. So the header has a second secret, which only
+ * pages of the listener itself know. Pages of other origins cannot even send the header: the
+ * browser asks first (a pre-flight request), and no listener of sessions allows it.
  */
 import type { IncomingHttpHeaders } from "node:http";
 
@@ -13,7 +13,7 @@ export interface SessionCookie {
   isSecure: boolean;
 }
 
-/** A secret of 32 bytes in base64url. */
+/** A secret of 32 bytes in base64url, in the cookie and in the header. */
 const secretPattern = /^[\w-]{43}$/;
 
 /**
@@ -26,10 +26,10 @@ export function sessionCookie(plainName: string, url: string | null): SessionCoo
 }
 
 /**
- * Returns the secret in a request. `none`: the request has no such cookie. `invalid`: the cookie
+ * Returns the secret in the cookie of a request. `none`: the request has no such cookie. `invalid`: the cookie
  * has another form, or comes twice, so that another page of this host has set one.
  */
-export function secretIn(
+export function cookieIn(
   { cookie: header = "" }: IncomingHttpHeaders,
   { name }: SessionCookie,
 ): { kind: "none" } | { kind: "invalid" } | { kind: "secret"; secret: string } {
@@ -53,9 +53,9 @@ const requestHeader = "x-inkwell-request";
 /** docs/decisions/0058-unattended-requests.md. */
 const unattendedHeader = "x-inkwell-unattended";
 
-/** Returns whether a request has the header that pages of other origins cannot send. */
-export function hasRequestHeader(headers: IncomingHttpHeaders): boolean {
-  return headers[requestHeader] === "1";
+/** Returns the secret of the page that sends a request. Null if it has none. */
+export function pageSecretIn({ [requestHeader]: given }: IncomingHttpHeaders): string | null {
+  return typeof given === "string" && secretPattern.test(given) ? given : null;
 }
 
 /**

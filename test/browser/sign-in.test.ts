@@ -1,5 +1,7 @@
 /** Signing in to the console and out of it, and sessions that end while a page is open. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer, type IncomingHttpHeaders } from "node:http";
 import { browserTests } from "../fixtures/browser.ts";
 import {
   assertAccessible,
@@ -9,6 +11,7 @@ import {
   loaded,
   open,
 } from "../fixtures/console.ts";
+import { pageHeader } from "../fixtures/page-header.ts";
 
 const test = browserTests();
 
@@ -29,7 +32,7 @@ test("signs in with the operator token, and stays signed in after a reload", asy
   assert.equal(await page.getByLabel("Operator token").count(), 0);
 });
 
-test("keeps the session in a cookie that scripts cannot read, and nothing in storage", async (visit) => {
+test("keeps the session in a cookie that scripts cannot read, and half of it in storage", async (visit) => {
   await open(visit, "/accounts");
   const cookies = await visit.context.cookies();
   assert.deepEqual(
@@ -42,6 +45,114 @@ test("keeps the session in a cookie that scripts cannot read, and nothing in sto
   );
   assert.ok(!stored.includes(visit.service.token) && !stored.includes(cookies[0]?.value ?? "?"), stored);
 });
+
+test("chooses a secret for each sign-in that the next person at the browser cannot use", async ({
+  page,
+  service,
+  expects,
+}) => {
+  expects("401 GET /admin/session", "401 GET /admin/session");
+  const secrets: string[] = [];
+  for (const _ of ["first", "second"]) {
+    await page.goto(`${service.url}/console`);
+    await page.getByLabel("Operator token").fill(service.token);
+    await page.keyboard.press("Enter");
+    await loaded(page);
+    secrets.push(await page.evaluate("localStorage['inkwell-page /admin']"));
+    await page.getByRole("button", { name: "Log out" }).click();
+    await page.getByLabel("Operator token").waitFor();
+    assert.equal(await page.evaluate("localStorage['inkwell-page /admin']"), undefined);
+  }
+  for (const secret of secrets) assert.match(secret, /^[\w-]{43}$/);
+  assert.equal(new Set(secrets).size, 2);
+});
+
+test("opens in a second tab and by a link in a new tab, and logs out in all of them", async ({
+  page,
+  context,
+  service,
+  expects,
+}) => {
+  expects("401 GET /admin/session");
+  await page.goto(`${service.url}/console`);
+  await page.getByLabel("Operator token").fill(service.token);
+  await page.keyboard.press("Enter");
+  await page.getByText("live", { exact: true }).waitFor();
+  const second = await context.newPage();
+  await second.goto(`${service.url}/console/accounts`);
+  await loaded(second);
+  const [third] = await Promise.all([
+    context.waitForEvent("page"),
+    second.getByRole("link", { name: "Usage" }).click({ modifiers: ["Control"] }),
+  ]);
+  await loaded(third);
+  assert.equal(await third.getByLabel("Operator token").count(), 0);
+  await second.getByRole("button", { name: "Log out" }).click();
+  await second.getByLabel("Operator token").waitFor();
+  await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+  // Signing in again in one tab is enough for the others.
+  await page.getByLabel("Operator token").fill(service.token);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
+  await third.reload();
+  await loaded(third);
+  assert.equal(await third.getByLabel("Operator token").count(), 0);
+});
+
+test("gives a page and a server on another port nothing that they can use", async (visit) => {
+  const { page, context, service, expects } = visit;
+  expects("401 GET /admin/session");
+  await page.goto(`${service.url}/console`);
+  await page.getByLabel("Operator token").fill(service.token);
+  await page.keyboard.press("Enter");
+  await loaded(page);
+  expects(/^foreign: /, /^error: Access to fetch at .* blocked by CORS policy/);
+  expects("failed GET /admin/accounts", "failed POST /admin/accounts", "403 GET /admin/accounts");
+  const received: IncomingHttpHeaders[] = [];
+  await using stranger = await startStranger(received);
+  const other = await context.newPage();
+  await other.goto(stranger.url);
+  const tried: string = await other.evaluate(`(async () => {
+    const headers = { "x-inkwell-request": "${"x".repeat(43)}", "content-type": "application/json" };
+    const failed = () => "failed";
+    const get = (options) => fetch("${service.url}/admin/accounts", { credentials: "include", ...options });
+    const answers = [get({}), get({ headers }), get({ mode: "no-cors" }), get({ method: "POST", headers, body: "{}" })];
+    const seen = await Promise.all(answers.map((each) => each.then(({ type }) => type, failed)));
+    return seen.join() + " " + JSON.stringify({ ...localStorage });
+  })()`);
+  assert.equal(tried, "failed,failed,opaque,failed {}");
+  // The browser has given the cookie to the other server with its page.
+  const [stolen] = received.flatMap(({ cookie }) => cookie ?? []);
+  assert.match(stolen ?? "", /^inkwell_console=[\w-]{43}$/);
+  for (const secret of [undefined, "1", stolen?.split("=")[1], "x".repeat(43)]) {
+    const headers = { cookie: stolen ?? "", ...(secret !== undefined && { "x-inkwell-request": secret }) };
+    const { status } = await fetch(`${service.url}/admin/accounts`, { headers });
+    assert.ok(status === 401 || status === 403, `${secret}: ${status}`);
+  }
+  await page.reload();
+  await loaded(page);
+  assert.equal(await page.getByLabel("Operator token").count(), 0, "the session is as it was");
+});
+
+/** A page on another port of the same host, which keeps the headers that it receives. */
+async function startStranger(received: IncomingHttpHeaders[]): Promise<{ url: string } & AsyncDisposable> {
+  const server = createServer(({ headers }, response) => {
+    received.push(headers);
+    response.setHeader("content-type", "text/html").end("<title>Other</title>");
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  assert.ok(address !== null && typeof address === "object");
+  return {
+    url: `http://127.0.0.1:${address.port}`,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, "close");
+    },
+  };
+}
 
 test("refuses a wrong token at the field, and keeps what was typed", async ({ page, service, expects }) => {
   expects("401 GET /admin/session", "401 POST /admin/session");
@@ -101,7 +212,7 @@ test("logs out, and the session is worth nothing afterwards", async (visit) => {
   await page.getByRole("button", { name: "Log out" }).click();
   await page.getByLabel("Operator token").waitFor();
   const response = await fetch(`${service.url}/admin/accounts`, {
-    headers: { cookie: `${cookie?.name}=${cookie?.value}`, "x-inkwell-request": "1" },
+    headers: { cookie: `${cookie?.name}=${cookie?.value}`, ...pageHeader },
   });
   assert.equal(response.status, 401);
   expects("401 GET /admin/session");

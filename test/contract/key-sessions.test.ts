@@ -11,6 +11,7 @@ import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { start } from "../fixtures/times.ts";
 
 const token = "a-token-of-operators";
+const page = "a-secret-of-a-page";
 
 for (const backend of backends) {
   describe(`sessions of keys on ${backend.name}`, { skip: backend.skip ?? false }, () => {
@@ -36,15 +37,15 @@ for (const backend of backends) {
     afterEach(() => database.remove());
 
     async function assertEnds(end: () => Promise<unknown>): Promise<void> {
-      const { secret: cookie, session } = await here.startByKey(secret);
-      const found = await there.find(cookie);
+      const { cookie, session } = await here.startByKey(secret, page);
+      const found = await there.find({ cookie, page });
       assert.deepEqual([found?.key.id, found?.account.state, found?.plan?.id], ["key", "active", "starter"]);
-      const rest = await here.startFor(keyOf("other", "ada", { hash: hash("sha256", "other") }));
+      const rest = await here.startFor(keyOf("other", "ada", { hash: hash("sha256", "other") }), page);
       const hashes = [session.hash, rest.session.hash];
       assert.deepEqual(await there.valid(hashes), new Set(hashes));
       await end();
       for (const node of [here, there]) {
-        assert.equal(await node.find(cookie), null);
+        assert.equal(await node.find({ cookie, page }), null);
         assert.ok(!(await node.valid(hashes)).has(session.hash));
       }
     }
@@ -70,9 +71,9 @@ for (const backend of backends) {
     });
 
     test("end by signing out on another node", async () => {
-      const { secret: cookie, session } = await here.startByKey(secret);
+      const { cookie, session } = await here.startByKey(secret, page);
       await there.end(session);
-      assert.equal(await here.find(cookie), null);
+      assert.equal(await here.find({ cookie, page }), null);
     });
 
     test("end at the expiry of the key and at the end of the account", async () => {
@@ -80,11 +81,11 @@ for (const backend of backends) {
         { kind: "key", account: "ada", key: "key", op: "2", set: { expiresMs: start + 1_000 } },
         { kind: "state", account: "ada", op: "3", to: { kind: "end", endsMs: start + 3_000 } },
       ] as const) {
-        const { secret: cookie } = await here.startByKey(secret);
+        const { cookie } = await here.startByKey(secret, page);
         await store.commit([set]);
-        assert.ok((await there.find(cookie)) !== null, "until then it is valid");
+        assert.ok((await there.find({ cookie, page })) !== null, "until then it is valid");
         database.clock.advance(1_500);
-        assert.equal(await there.find(cookie), null);
+        assert.equal(await there.find({ cookie, page }), null);
         await store.commit([
           { kind: "key", account: "ada", key: "key", op: `back ${set.op}`, set: { expiresMs: null } },
         ]);
@@ -92,9 +93,9 @@ for (const backend of backends) {
     });
 
     test("stay while the account is suspended", async () => {
-      const { secret: cookie, session } = await here.startByKey(secret);
+      const { cookie, session } = await here.startByKey(secret, page);
       await store.commit([{ kind: "state", account: "ada", op: "1", to: { kind: "suspend" } }]);
-      assert.equal((await there.find(cookie))?.account.state, "suspended");
+      assert.equal((await there.find({ cookie, page }))?.account.state, "suspended");
       assert.deepEqual(await there.valid([session.hash]), new Set([session.hash]));
     });
   });

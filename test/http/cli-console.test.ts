@@ -6,6 +6,7 @@ import path from "node:path";
 import { after, before, test } from "node:test";
 import { openTerminal, runCli } from "../fixtures/cli-host.ts";
 import { operatorToken, startOperator, type TestOperator } from "../fixtures/operator.ts";
+import { pageHeader } from "../fixtures/page-header.ts";
 import { startService, type TestService } from "../fixtures/service.ts";
 
 let service: TestService;
@@ -31,7 +32,7 @@ async function atTerminal(argv: readonly string[], variables: Record<string, str
 }
 
 async function signIn(code: string): Promise<number> {
-  const headers = { authorization: undefined, "x-inkwell-request": "1" };
+  const headers = { authorization: undefined, ...pageHeader };
   return (await operator.ask("POST", "/admin/session", { headers, body: JSON.stringify({ code }) })).status;
 }
 

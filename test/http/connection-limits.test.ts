@@ -20,6 +20,14 @@ async function open(service: TestService, localAddress?: string): Promise<Socket
   return socket;
 }
 
+/** A connection whose request is under way: its body does not come. */
+async function hold(service: TestService, localAddress?: string): Promise<Socket> {
+  const socket = await open(service, localAddress);
+  const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\n`;
+  socket.write(`${head}content-type: application/json\r\ncontent-length: 9\r\n\r\n`);
+  return socket;
+}
+
 /** Status of a request over a new connection. */
 async function statusOf(service: TestService, localAddress?: string): Promise<number> {
   const socket = await open(service, localAddress);
@@ -30,8 +38,8 @@ async function statusOf(service: TestService, localAddress?: string): Promise<nu
 test("answers a connection over the limit with 503 and closes it, while the operator listener continues", async () => {
   await using service = await startService({ connections: { connectionsMax: 3 } });
   await using operator = await startOperator(service);
-  const held = await Promise.all([open(service), open(service), open(service)]);
-  await until("three are open", () => service.server.connections.count === 3);
+  const held = await Promise.all([hold(service), hold(service), hold(service)]);
+  await until("three bodies are awaited", () => service.server.uploads.count === 3);
 
   const socket = await open(service);
   const { status, headers, body } = parseAnswer(await readAll(socket));
@@ -58,7 +66,8 @@ test("answers a connection over the limit with 503 and closes it, while the oper
 
 test("a refused client that writes first can read the refusal", async () => {
   await using service = await startService({ connections: { connectionsMax: 1 } });
-  const held = await open(service);
+  const held = await hold(service);
+  await until("its body is awaited", () => service.server.uploads.count === 1);
   for (let n = 0; n < 20; n += 1) {
     const refused = await open(service);
     refused.write(
@@ -71,8 +80,8 @@ test("a refused client that writes first can read the refusal", async () => {
 
 test("limits the connections of one address, so that others can connect", async () => {
   await using service = await startService({ connections: { connectionsPerAddressMax: 2 } });
-  const held = await Promise.all([open(service), open(service)]);
-  await until("two are open", () => service.server.connections.count === 2);
+  const held = await Promise.all([hold(service), hold(service)]);
+  await until("two bodies are awaited", () => service.server.uploads.count === 2);
   assert.equal(await statusOf(service), 503);
   assert.equal(await statusOf(service, "127.0.0.2"), 200);
   assert.match(
@@ -93,10 +102,10 @@ test("exempts a trusted proxy from the limit per address, but not from the total
       trustedProxies: ["127.0.0.1", "127.9.0.0/16"],
     },
   });
-  const held = [await open(service), await open(service), await open(service, "127.9.3.4")];
-  await until("three are open", () => service.server.connections.count === 3);
-  held.push(await open(service, "127.0.0.2"));
-  await until("another address has one", () => service.server.connections.count === 4);
+  const held = [await hold(service), await hold(service), await hold(service, "127.9.3.4")];
+  await until("three bodies are awaited", () => service.server.uploads.count === 3);
+  held.push(await hold(service, "127.0.0.2"));
+  await until("another address has one", () => service.server.uploads.count === 4);
   assert.equal(await statusOf(service), 503);
   held[0]?.destroy();
   await until("there is room again", () => service.server.connections.count === 3);
@@ -143,7 +152,8 @@ test("refused connections to the portal and to the operator listener are counted
 
 test("closes all connections of a flood", async () => {
   await using service = await startService({ connections: { connectionsMax: 1 } });
-  const held = await open(service);
+  const held = await hold(service);
+  await until("its body is awaited", () => service.server.uploads.count === 1);
   const flood = Array.from({ length: 500 }, () => {
     const socket = connect({ port: service.port, host: "127.0.0.1" });
     socket.on("error", () => {}).resume();

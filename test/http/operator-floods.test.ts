@@ -5,9 +5,10 @@ import { connect, type Socket } from "node:net";
 import { connectionLimits } from "../../src/http/admin/server.ts";
 import { requestsAheadMax } from "../../src/http/connections.ts";
 import { rightClock } from "../fixtures/clocks.ts";
-import { operatorTests, type TestOperator } from "../fixtures/operator.ts";
+import { operatorTests, operatorToken, type TestOperator } from "../fixtures/operator.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
 import { parseAnswer, readAll } from "../fixtures/raw-http.ts";
+import { until } from "../fixtures/until.ts";
 
 const operatorTest = operatorTests();
 
@@ -93,18 +94,63 @@ operatorTest("closes a connection that pipelines thousands of requests", async (
   assert.equal((await operator.get("/readyz")).status, 200);
 });
 
+/** Connections with a request whose body does not come. */
+async function hold(operator: TestOperator, count: number, localAddress: string): Promise<Socket[]> {
+  const head = `POST /admin/accounts HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${operatorToken}\r\n`;
+  return await Promise.all(
+    Array.from({ length: count }, async () => {
+      const socket = await open(operator, localAddress);
+      socket.write(
+        `${head}expect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n`,
+      );
+      // The service asks for the body, so it has the request.
+      await once(socket, "data");
+      return socket;
+    }),
+  );
+}
+
 operatorTest("one address cannot take all connections", async (operator) => {
   const { connectionsPerAddressMax, connectionsMax } = connectionLimits;
   assert.ok(connectionsPerAddressMax < connectionsMax);
-  const held = await Promise.all(
-    Array.from({ length: connectionsPerAddressMax }, () => open(operator, "127.0.0.2")),
-  );
+  const held = await hold(operator, connectionsPerAddressMax, "127.0.0.2");
   const { status, body } = parseAnswer(await readAll(await open(operator, "127.0.0.2")));
   assert.equal(status, 503);
   assert.equal(JSON.parse(body).error.code, "overloaded");
   assert.equal((await operator.get("/healthz")).status, 200);
   for (const socket of held) socket.destroy();
 });
+
+for (const [what, addresses, sent] of [
+  ["from its own address", ["127.0.0.1"], ""],
+  ["from its own address that have been answered once", ["127.0.0.1"], get("/healthz")],
+  ["from its own address with half a request", ["127.0.0.1"], get("/healthz").slice(0, -2)],
+  ["from all addresses", ["127.0.0.1", "127.0.0.2", "127.0.0.3"], ""],
+] as const) {
+  operatorTest(`a health check is answered beside a thousand idle connections ${what}`, async (operator) => {
+    const sockets: Socket[] = [];
+    for (let n = 0; n < 1_000; n += 1) {
+      const address = addresses[n % addresses.length] ?? "";
+      const socket = await open(operator, address);
+      socket.resume().write(sent);
+      sockets.push(socket);
+    }
+    const health = async () => {
+      const checking = await open(operator);
+      checking.write(get("/healthz", "close"));
+      return parseAnswer(await readAll(checking)).status;
+    };
+    const beganMs = performance.now();
+    await until("the health check is answered", async () => (await health()) === 200);
+    assert.ok(performance.now() - beganMs < 5_000, "the connections are idle after a second");
+    assert.deepEqual([await health(), await health()], [200, 200]);
+    for (const socket of sockets) socket.destroy();
+  });
+}
+
+function get(path: string, connection = "keep-alive"): string {
+  return `GET ${path} HTTP/1.1\r\nhost: localhost\r\nconnection: ${connection}\r\n\r\n`;
+}
 
 operatorTest("closes the connection within seconds after refusing an unread body", async (operator) => {
   const passedMs = startOwnTime();

@@ -14,6 +14,7 @@ import {
   type TestOperator,
 } from "../fixtures/operator.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
+import { pageHeader } from "../fixtures/page-header.ts";
 import { babble, startService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
 
@@ -167,11 +168,11 @@ test("a stream ends with the listener, which does not wait for it", async () => 
 async function sessionOf(operator: TestOperator): Promise<Record<string, string>> {
   const signedIn = await fetch(`${operator.url}/admin/session`, {
     method: "POST",
-    headers: { "x-inkwell-request": "1", "content-type": "application/json" },
+    headers: { ...pageHeader, "content-type": "application/json" },
     body: JSON.stringify({ token: operatorToken }),
   });
   const cookie = signedIn.headers.get("set-cookie")?.split(";")[0] ?? "";
-  return { cookie, "x-inkwell-request": "1" };
+  return { cookie, ...pageHeader };
 }
 
 operatorTest("a stream ends when its session is signed out", async (operator) => {

@@ -16,13 +16,22 @@ import {
   type TestOperator,
 } from "../fixtures/operator.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
+import { pageHeader, pageSecret } from "../fixtures/page-header.ts";
 import { startService } from "../fixtures/service.ts";
 import { attemptsAtOnce, signInFrom } from "../fixtures/sign-ins.ts";
 import { until } from "../fixtures/until.ts";
 
 const sessionTest = operatorTests();
 
-const page = { authorization: undefined, "x-inkwell-request": "1" };
+/** The secret of a page in another browser. */
+const otherPage = "another-page-".padEnd(43, "x");
+/** Values of the header that are no secret of a page. */
+const notSecrets = [
+  ...[undefined, "0", "1", "true", "1, 1", pageSecret.slice(1), `${pageSecret}x`],
+  ...[`${pageSecret}, ${pageSecret}`, pageSecret.replace("-", "=")],
+];
+
+const page = { authorization: undefined, ...pageHeader };
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
 
@@ -105,7 +114,7 @@ sessionTest("a page on another port cannot use the cookie: it cannot send the he
     ["DELETE", "/admin/session"],
     ["POST", "/admin/reload"],
   ] as const) {
-    for (const value of [undefined, "0", "true", "1, 1"]) {
+    for (const value of notSecrets) {
       const headers = { authorization: undefined, cookie, origin, "x-inkwell-request": value };
       refused(await operator.ask(method, path, { headers }), 403, "missing_request_header");
     }
@@ -116,10 +125,30 @@ sessionTest("a page on another port cannot use the cookie: it cannot send the he
   assert.equal((await as(operator, cookie)).status, 200, "the session is as it was");
 });
 
+sessionTest("a server on another port, which gets the cookie, cannot use it", async (operator) => {
+  const { cookie } = await signIn(operator);
+  for (const [method, path] of [
+    ["GET", "/admin/accounts"],
+    ["GET", "/admin/session"],
+    ["GET", "/admin/overview/stream"],
+    ["DELETE", "/admin/session"],
+    ["POST", "/admin/reload"],
+  ] as const) {
+    for (const page of [otherPage, cookie.split("=")[1] ?? ""]) {
+      const headers = { authorization: undefined, cookie, "x-inkwell-request": page };
+      refused(await operator.ask(method, path, { headers }), 401, "invalid_session");
+    }
+  }
+  // Its own session does not take over that of the page, and ends nothing.
+  const theirs = await signIn(operator, undefined, { cookie, "x-inkwell-request": otherPage });
+  refused(await as(operator, theirs.cookie), 401, "invalid_session");
+  assert.equal((await as(operator, cookie)).status, 200, "the session is as it was");
+});
+
 sessionTest("a pre-flight request is refused, and no answer has a CORS header", async (operator) => {
   const { cookie } = await signIn(operator);
   for (const path of ["/admin/session", "/admin/accounts", "/admin/reload", "/healthz", "/console"]) {
-    for (const extra of [{}, { cookie, "x-inkwell-request": "1" }]) {
+    for (const extra of [{}, { cookie, ...pageHeader }]) {
       const { status, headers } = await operator.ask("OPTIONS", path, {
         headers: {
           authorization: undefined,
@@ -173,9 +202,11 @@ for (const [what, cookie] of [
 sessionTest("the hash in the database is no secret for the cookie", async (operator, service) => {
   const { cookie } = await signIn(operator);
   const secret = cookie.split("=")[1] ?? "";
-  const plain = crypto.createHash("sha256").update(secret).digest("hex");
-  assert.deepEqual(await service.store.sessions([plain, secret]), []);
-  assert.ok(!JSON.stringify(service.log).includes(secret), "the log has no secret");
+  const secrets = [secret, pageSecret, `${secret} ${pageSecret}`, `operator ${secret} ${pageSecret}`];
+  const plain = secrets.map((each) => crypto.createHash("sha256").update(each).digest("hex"));
+  assert.deepEqual(await service.store.sessions([...plain, ...secrets]), []);
+  for (const each of [secret, pageSecret])
+    assert.ok(!JSON.stringify(service.log).includes(each), "the log has no secret");
 });
 
 sessionTest("a code signs in once, and only within five minutes", async (operator, service) => {
@@ -457,7 +488,7 @@ void test("signing out is answered, however long it takes", async () => {
   await using operator = await startOperator(service);
   const { cookie } = await signIn(operator);
   const stream = await fetch(`${operator.url}/admin/overview/stream`, {
-    headers: { cookie, "x-inkwell-request": "1" },
+    headers: { cookie, ...pageHeader },
   });
   const { store } = service;
   const end = store.endSession.bind(store);
@@ -494,7 +525,7 @@ for (const [where, signOut] of [
       asked.resolve();
       return new Promise(() => {});
     };
-    const download = fetch(`${here.url}/admin/usage`, { headers: { cookie, "x-inkwell-request": "1" } });
+    const download = fetch(`${here.url}/admin/usage`, { headers: { cookie, ...pageHeader } });
     const byToken = fetch(`${here.url}/admin/usage`, {
       headers: { authorization: `Bearer ${operatorToken}` },
     });

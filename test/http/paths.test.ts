@@ -6,7 +6,14 @@ import { after, before, describe, test } from "node:test";
 import { EngineError } from "../../src/chat/engine.ts";
 import { catalogue, type ErrorCode } from "../../src/errors.ts";
 import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
-import { babble, errorOf, jsonOf, startService, type TestService } from "../fixtures/service.ts";
+import {
+  babble,
+  errorOf,
+  jsonOf,
+  type RequestOptions,
+  startService,
+  type TestService,
+} from "../fixtures/service.ts";
 
 let service: TestService;
 before(async () => {
@@ -90,6 +97,57 @@ describe("answers 405 to other methods, with the allowed ones, without a key", (
       });
     }
   }
+});
+
+describe("lets no browser guess another type, and no cache keep", () => {
+  const asJson = (body: string, headers = {}) => ({ body, headers });
+  const request = { messages: [{ role: "user", content: "x" }], model: "small" };
+  const rows: [what: string, status: number, method: string, path: string, options?: RequestOptions][] = [
+    ["an answer", 200, "POST", chat, asJson(goodBody)],
+    ["the models", 200, "GET", "/v1/models"],
+    ["the balance", 200, "GET", "/v1/balance"],
+    ["the head of the balance", 200, "HEAD", "/v1/balance"],
+    ["a request that is not valid", 400, "POST", chat, asJson("{")],
+    ["a missing key", 401, "GET", "/v1/balance", { headers: { authorization: undefined } }],
+    ["another path", 404, "GET", "/"],
+    ["another model", 404, "POST", chat, asJson(JSON.stringify({ ...request, model: "none" }))],
+    ["another method", 405, "DELETE", "/v1/balance"],
+    ["the question of a browser", 405, "OPTIONS", chat, { headers: { origin: "https://app.example" } }],
+    ["a body that is too large", 413, "POST", chat, asJson(`"${"x".repeat(1000)}"`)],
+    ["a body of another type", 415, "POST", chat, asJson("x", { "content-type": "text/plain" })],
+  ];
+  for (const [what, status, method, path, options] of rows) {
+    test(`${what}: ${status}`, async () => {
+      const response = await service.request(method, path, options);
+      await response.text();
+      assert.equal(response.status, status);
+      assert.equal(response.headers.get("x-content-type-options"), "nosniff");
+      assert.equal(response.headers.get("cache-control"), "no-store");
+    });
+  }
+
+  test("a refusal before the body has arrived, and bytes that are not HTTP", async () => {
+    const upload = `POST ${chat} HTTP/1.1\r\nhost: x\r\ncontent-length: 900\r\nconnection: close\r\n\r\nx`;
+    for (const [status, bytes] of [
+      [401, upload],
+      [400, "no HTTP\r\n\r\n"],
+      [431, `GET / HTTP/1.1\r\nx: ${"x".repeat(20_000)}\r\n\r\n`],
+    ] as const) {
+      const answer = parseAnswer(await exchange(service.port, bytes));
+      assert.equal(answer.status, status);
+      assert.equal(answer.headers.get("x-content-type-options"), "nosniff");
+      assert.equal(answer.headers.get("cache-control"), "no-store");
+    }
+  });
+
+  test("a stream, which has its own rule for caches", async () => {
+    const body = JSON.stringify({ ...request, stream: true });
+    const response = await service.request("POST", chat, asJson(body));
+    await response.text();
+    assert.equal(response.status, 200);
+    assert.equal(response.headers.get("x-content-type-options"), "nosniff");
+    assert.equal(response.headers.get("cache-control"), "no-cache");
+  });
 });
 
 for (const path of ["/v1/models", "/v1/balance"]) {

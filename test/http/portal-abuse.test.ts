@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { connect } from "node:net";
 import type { KeyRow } from "../../src/ledger/rows.ts";
 import { refused } from "../fixtures/operator.ts";
+import { pageSecret } from "../fixtures/page-header.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
 import { readAll } from "../fixtures/raw-http.ts";
 import type { TestService } from "../fixtures/service.ts";
@@ -82,7 +83,7 @@ portalTest("bytes that are no request do not get an answer into a stream", async
   const received = readAll(socket);
   socket.once("data", () => socket.write("no request\r\n\r\n"));
   socket.write(
-    `GET /api/live HTTP/1.1\r\nhost: 127.0.0.1\r\ncookie: ${cookie}\r\nx-inkwell-request: 1\r\n\r\n`,
+    `GET /api/live HTTP/1.1\r\nhost: 127.0.0.1\r\ncookie: ${cookie}\r\nx-inkwell-request: ${pageSecret}\r\n\r\n`,
   );
   const text = await received;
   assert.match(text, /^HTTP\/1.1 200 OK/);

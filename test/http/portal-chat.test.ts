@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { refused } from "../fixtures/operator.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
+import { pageHeader } from "../fixtures/page-header.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
 import { babble, hello, say, type TestService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
@@ -38,7 +39,7 @@ async function open(portal: TestPortal, cookie: string) {
   const controller = new AbortController();
   const response = await fetch(`${portal.url}/api/chat`, {
     method: "POST",
-    headers: { cookie, "x-inkwell-request": "1", "content-type": "application/json" },
+    headers: { cookie, ...pageHeader, "content-type": "application/json" },
     body: JSON.stringify(bodyOf()),
     signal: controller.signal,
   });

@@ -9,6 +9,7 @@ import { test } from "node:test";
 import { SignInAttempts } from "../../src/http/sign-in-attempts.ts";
 import { auditFile } from "../../src/store/sqlite/audit.ts";
 import { type Fields, fieldsOf, listOf, startOperator, type TestOperator } from "../fixtures/operator.ts";
+import { pageHeader } from "../fixtures/page-header.ts";
 import { startPortal, type TestPortal } from "../fixtures/portal.ts";
 import { babble, hello, startService, type TestService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
@@ -335,7 +336,7 @@ async function answerTo(
   }
   const stop = new AbortController();
   const response = await fetch(portal.url + route, {
-    headers: { cookie, "x-inkwell-request": "1" },
+    headers: { cookie, ...pageHeader },
     signal: stop.signal,
   });
   assert.equal(response.status, 200);

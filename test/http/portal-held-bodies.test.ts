@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { connect } from "node:net";
 import type { KeySettings } from "../../src/ledger/operations.ts";
 import { refused } from "../fixtures/operator.ts";
+import { pageSecret } from "../fixtures/page-header.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
 import { parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import type { TestService } from "../fixtures/service.ts";
@@ -36,7 +37,7 @@ async function hold(
   const socket = connect({ port: Number(new URL(portal.url).port), host: "127.0.0.1" });
   const received = readAll(socket);
   socket.write(
-    `${method} ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncookie: ${cookie}\r\nx-inkwell-request: 1\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: ${text.length}\r\n\r\n`,
+    `${method} ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncookie: ${cookie}\r\nx-inkwell-request: ${pageSecret}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: ${text.length}\r\n\r\n`,
   );
   await isRead.promise;
   return {

@@ -5,6 +5,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Operation } from "../../src/ledger/operations.ts";
 import { fieldsOf, listOf, refused } from "../fixtures/operator.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
+import { pageHeader } from "../fixtures/page-header.ts";
 import { portalTests, startPortal, type TestPortal } from "../fixtures/portal.ts";
 import { babble, startService, type TestService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
@@ -22,7 +23,7 @@ interface Stream extends AsyncDisposable {
 async function follow(portal: TestPortal, cookie: string): Promise<Stream> {
   const stopped = new AbortController();
   const response = await fetch(`${portal.url}/api/live`, {
-    headers: { cookie, "x-inkwell-request": "1" },
+    headers: { cookie, ...pageHeader },
     signal: stopped.signal,
   });
   assert.equal(response.status, 200, `${response.status}`);
@@ -251,7 +252,7 @@ liveTest("what a page reads by itself does not prolong the session", async (port
   const before = await portal.as(cookie, "GET", "/api/session");
   const { nowMs } = service.store;
   service.store.nowMs = () => nowMs() + 3_600_000;
-  const headers = { cookie, "x-inkwell-request": "1" };
+  const headers = { cookie, ...pageHeader };
   const unattended = { ...headers, "x-inkwell-unattended": "1" };
   assert.equal((await fetch(`${portal.url}/api/requests`, { headers: unattended })).status, 200);
   assert.deepEqual((await portal.as(cookie, "GET", "/api/session")).body, before.body);
@@ -273,7 +274,7 @@ liveTest(
     await using _eve = await follow(portal, await portal.signIn(await service.addKey({ account: "eve" })));
     await streams.pop()?.[Symbol.asyncDispose]();
     await until("a free place", async () => {
-      const answer = await fetch(`${portal.url}/api/live`, { headers: { cookie, "x-inkwell-request": "1" } });
+      const answer = await fetch(`${portal.url}/api/live`, { headers: { cookie, ...pageHeader } });
       await answer.body?.cancel();
       return answer.status === 200;
     });

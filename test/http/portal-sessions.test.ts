@@ -6,6 +6,7 @@ import { mintKey } from "../../src/accounts/keys.ts";
 import { SignInAttempts } from "../../src/http/sign-in-attempts.ts";
 import type { KeySettings, StateOperation } from "../../src/ledger/operations.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
+import { configWith } from "../fixtures/deploy-settings.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
 import {
   fieldsOf,
@@ -15,6 +16,7 @@ import {
   startOperator,
 } from "../fixtures/operator.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
+import { pageHeader, pageSecret } from "../fixtures/page-header.ts";
 import { portalTests, startPortal, type TestPortal } from "../fixtures/portal.ts";
 import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
 import { startService, type TestService } from "../fixtures/service.ts";
@@ -22,6 +24,9 @@ import { attemptsAtOnce, signInFrom } from "../fixtures/sign-ins.ts";
 import { until } from "../fixtures/until.ts";
 
 const portalTest = portalTests();
+
+/** The secret of a page in another browser. */
+const otherPage = "another-page-".padEnd(43, "x");
 
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
@@ -121,7 +126,7 @@ portalTest(
     const cookie = await portal.signIn(service.key);
     const origin = "http://localhost:3000";
     for (const [method, path] of await routesOf(portal)) {
-      for (const value of [undefined, "0", "true", "1, 1"]) {
+      for (const value of [undefined, "0", "1", "true", "1, 1", pageSecret.slice(1), `${pageSecret}x`]) {
         const headers = { cookie, origin, "x-inkwell-request": value };
         refused(await portal.ask(method, path, { headers }), 403, "missing_request_header");
       }
@@ -129,6 +134,22 @@ portalTest(
     const headers = { origin, "x-inkwell-request": undefined };
     const body = JSON.stringify({ key: service.key });
     refused(await portal.ask("POST", "/api/session", { headers, body }), 403, "missing_request_header");
+    assert.equal((await portal.as(cookie, "GET", "/api/account")).status, 200, "the session is as it was");
+  },
+);
+
+portalTest(
+  "a server on another port, which gets the cookie, cannot use it on any route",
+  async (portal, service) => {
+    const cookie = await portal.signIn(service.key);
+    for (const [method, path] of await routesOf(portal)) {
+      for (const page of [otherPage, cookie.split("=")[1] ?? ""]) {
+        const headers = { cookie, "x-inkwell-request": page };
+        refused(await portal.ask(method, path, { headers }), 401, "invalid_session");
+      }
+    }
+    const theirs = await portal.signIn(service.key, { cookie, "x-inkwell-request": otherPage });
+    refused(await portal.as(theirs, "GET", "/api/account"), 401, "invalid_session");
     assert.equal((await portal.as(cookie, "GET", "/api/account")).status, 200, "the session is as it was");
   },
 );
@@ -195,7 +216,7 @@ portalTest(
 
 portalTest("sessions of operators and of keys are none of each other", async (portal, service) => {
   await using operator = await startOperator(service);
-  const page = { authorization: undefined, "x-inkwell-request": "1" };
+  const page = { authorization: undefined, ...pageHeader };
   const body = JSON.stringify({ token: operatorToken });
   const signedIn = await operator.ask("POST", "/admin/session", { headers: page, body });
   const [, operatorSecret = ""] = /=([\w-]{43});/.exec(signedIn.headers.get("set-cookie") ?? "") ?? [];
@@ -385,6 +406,20 @@ for (const [trustedProxies, isShared] of [
   });
 }
 
+void test("without a configured proxy, a client of this machine cannot invent its address", async () => {
+  await using service = await startService();
+  const { trustedProxies } = configWith({}).limits;
+  await using portal = await startPortal(service, { connections: { trustedProxies } });
+  for (let n = 0; n < 10; n += 1) {
+    const headers = { "x-forwarded-for": `203.0.113.${n}`, forwarded: `for=203.0.113.${n}` };
+    refused(await tryKey(portal, mintKey(), headers), 401, "invalid_api_key");
+  }
+  const further = await tryKey(portal, service.key, { "x-forwarded-for": "203.0.113.77" });
+  refused(further, 429, "too_many_sign_ins");
+  const clients = service.log.filter(({ client }) => client !== undefined).map(({ client }) => client);
+  assert.deepEqual(new Set(clients), new Set(["127.0.0.1"]), "the log has the true address");
+});
+
 void test("foreign hosts and origins are refused, and over plain http only loopback signs in", async () => {
   await using service = await startService();
   await using portal = await startPortal(service, {
@@ -458,7 +493,7 @@ for (const [what, end] of ends) {
     const cookie = await here.signIn(service.key);
     const other = await here.signIn(await service.addKey({}));
     const open = (session: string) =>
-      fetch(`${here.url}/api/live`, { headers: { cookie: session, "x-inkwell-request": "1" } });
+      fetch(`${here.url}/api/live`, { headers: { cookie: session, ...pageHeader } });
     const [mine, theirs] = [await open(cookie), await open(other)];
     assert.deepEqual([mine.status, theirs.status], [200, 200]);
     const endOf = (stream: Response) =>
@@ -504,7 +539,12 @@ void test("the account names the URL of the API: the configured one, or the loca
   await using portal = await startPortal(service, { hosts: ["ai.example"], publicUrl: () => publicUrl });
   const cookie = await portal.signIn(service.key);
   const urlFrom = async (host: string) => {
-    const head = ["GET /api/account HTTP/1.1", `host: ${host}`, `cookie: ${cookie}`, "x-inkwell-request: 1"];
+    const head = [
+      "GET /api/account HTTP/1.1",
+      `host: ${host}`,
+      `cookie: ${cookie}`,
+      `x-inkwell-request: ${pageSecret}`,
+    ];
     const bytes = `${head.join("\r\n")}\r\nconnection: close\r\n\r\n`;
     return JSON.parse(parseAnswer(await exchange(Number(new URL(portal.url).port), bytes)).body).public_url;
   };

@@ -56,10 +56,10 @@ const paused: Partial<KeyRow> = {
 };
 const withBudget: Partial<KeyRow> = { ...paused, budget: 5_000_000 };
 
-/** What a session does with a target. `widens`: the target has more afterwards. */
+/** An action of a session on a target. `widens`: the target has more afterwards. */
 interface Action {
   name: string;
-  /** What the target has beside the setting of the row. */
+  /** Properties of the target beside the setting of the row. */
   target?: Partial<KeyRow>;
   method?: "POST" | "DELETE";
   path?: string;

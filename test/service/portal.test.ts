@@ -8,6 +8,7 @@ import { test } from "node:test";
 import { openStream } from "../fixtures/http-stream.ts";
 import { type Fields, fieldsOf, listOf } from "../fixtures/operator.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
+import { pageHeader } from "../fixtures/page-header.ts";
 import { freePort, newFolder, type Program, startProgram } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
 
@@ -18,7 +19,7 @@ async function portalOf(program: Program): Promise<string> {
   return url;
 }
 
-const page = { "x-inkwell-request": "1" };
+const page = pageHeader;
 
 async function signIn(url: string, key: string): Promise<string> {
   const answer = await fetch(`${url}/api/session`, {

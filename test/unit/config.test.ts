@@ -47,7 +47,7 @@ test("uses the defaults without a file and without variables", () => {
     refusedMsPerMinute: 1_200,
     connectionsMax: null,
     connectionsPerAddressMax: null,
-    trustedProxies: ["127.0.0.0/8", "::1"],
+    trustedProxies: [],
     messagesMax: 2048,
     keysMax: 32_768,
     queueMax: 256,

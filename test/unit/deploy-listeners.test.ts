@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { existsSync, writeFileSync } from "node:fs";
-import { connect } from "node:net";
+import { BlockList, connect, isIPv6 } from "node:net";
 import path from "node:path";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
@@ -23,7 +23,7 @@ import { listOf, valuesUnder } from "../fixtures/yaml-values.ts";
 function readKubernetes() {
   const documents = parseAllDocuments(textOf("deploy/kubernetes.yaml"));
   for (const { errors } of documents) assert.deepEqual(errors, []);
-  const [deployment = {}, service = {}] = documents.map((each) => fieldsOf(each.toJS()));
+  const [deployment = {}, service = {}, policy = {}] = documents.map((each) => fieldsOf(each.toJS()));
   const template = fieldsOf(fieldsOf(deployment.spec).template);
   const pod = fieldsOf(template.spec);
   const [container = {}] = listOf(pod.containers).map(fieldsOf);
@@ -37,6 +37,7 @@ function readKubernetes() {
   return {
     deployment,
     service,
+    policy,
     template,
     pod,
     container,
@@ -74,13 +75,70 @@ describe("in Kubernetes", () => {
     const mounts = listOf(container.volumeMounts).map(fieldsOf);
     assert.deepEqual(
       mounts.map(({ mountPath }) => mountPath),
-      [config.dataDir, instruction("WORKDIR").at(-1)?.[0]],
+      [config.dataDir, "/tmp", instruction("WORKDIR").at(-1)?.[0]],
     );
     const volumes = listOf(pod.volumes).map((each) => fieldsOf(each).name);
     assert.deepEqual(
       mounts.map(({ name }) => name),
       volumes,
     );
+  });
+
+  test("writes only to its volumes, and gains no rights", () => {
+    assert.deepEqual(container.securityContext, {
+      allowPrivilegeEscalation: false,
+      capabilities: { drop: ["ALL"] },
+      readOnlyRootFilesystem: true,
+    });
+    const readOnly = listOf(container.volumeMounts).map((mount) => fieldsOf(mount).readOnly ?? false);
+    assert.deepEqual(readOnly, [false, false, true]);
+    assert.equal(pod.automountServiceAccountToken, false);
+  });
+
+  test("lets everybody reach the API, monitoring the operator's listener, and nobody else anything", () => {
+    const { kind, spec } = kubernetes.policy;
+    assert.equal(kind, "NetworkPolicy");
+    const { podSelector, policyTypes, ingress } = fieldsOf(spec);
+    assert.deepEqual(podSelector, fieldsOf(kubernetes.deployment.spec).selector);
+    assert.deepEqual(policyTypes, ["Ingress", "Egress"]);
+    const namespace = { "kubernetes.io/metadata.name": "monitoring" };
+    assert.deepEqual(ingress, [
+      { ports: [{ port: "http" }] },
+      { ports: [{ port: "operator" }], from: [{ namespaceSelector: { matchLabels: namespace } }] },
+    ]);
+    const names = listOf(container.ports).map((port) => fieldsOf(port).name);
+    for (const port of valuesUnder("port", ingress)) assert.ok(names.includes(port), `${port}`);
+  });
+
+  test("reaches names, its database, and public addresses with TLS, and no private address", () => {
+    const rules = listOf(fieldsOf(kubernetes.policy.spec).egress).map(fieldsOf);
+    const ports = rules.map((rule) => valuesUnder("port", rule.ports).map(Number));
+    const { database } = config;
+    assert.equal(database.kind, "postgres");
+    assert.deepEqual(ports, [[53, 53], [Number(new URL(`${secretsOfPod.INKWELL_DATABASE}`).port)], [443]]);
+    for (const { to } of rules) assert.ok(listOf(to).length > 0, "a rule without targets allows all");
+    const blocks = valuesUnder("ipBlock", rules).map(fieldsOf);
+    const reachable = new BlockList();
+    const excluded = new BlockList();
+    const add = (list: BlockList, network: unknown) => {
+      const [address = "", prefix] = String(network).split("/");
+      list.addSubnet(address, Number(prefix), isIPv6(address) ? "ipv6" : "ipv4");
+    };
+    for (const { cidr, except } of blocks) {
+      add(reachable, cidr);
+      for (const each of listOf(except)) add(excluded, each);
+    }
+    const reaches = (address: string) => {
+      const family = isIPv6(address) ? "ipv6" : "ipv4";
+      return reachable.check(address, family) && !excluded.check(address, family);
+    };
+    for (const address of ["93.184.216.34", "2606:2800:220:1::1"]) assert.ok(reaches(address), address);
+    for (const address of [
+      ...["10.244.1.7", "172.20.0.1", "192.168.1.1", "100.100.100.200", "127.0.0.1"],
+      ...["169.254.169.254", "fd00:ec2::254", "fe80::1"],
+    ]) {
+      assert.ok(!reaches(address), address);
+    }
   });
 
   test("checks models and the database only for readiness, on the ports of the image", () => {

@@ -284,6 +284,21 @@ test("compose: Grafana finds Prometheus and the dashboard, and its account chang
   assert.equal(settings.GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION, "true");
 });
 
+test("trusts no address of clients, and proxies add the address of theirs", () => {
+  assert.deepEqual(configWith({}).limits.trustedProxies, []);
+  // The networks of Docker, in which only the balancer connects.
+  for (const name of ["node-a", "node-b"])
+    assert.deepEqual(configOfNode(name).limits.trustedProxies, ["172.16.0.0/12", "192.168.0.0/16"]);
+  assert.match(textOf("deploy/haproxy.cfg"), /^ {2}option forwardfor$/m);
+  assert.match(
+    textOf("deploy/nginx.conf"),
+    /^ {2}proxy_set_header X-Forwarded-For \$proxy_add_x_forwarded_for;$/m,
+  );
+  const [, variable = "", value = ""] =
+    /(INKWELL_LIMITS__\w+)=(\S+)/.exec(textOf("deploy/systemd/inkwell.service")) ?? [];
+  assert.deepEqual(configWith({ [variable]: value }).limits.trustedProxies, ["127.0.0.0/8", "::1"]);
+});
+
 test("lists the nodes in the balancers and in Prometheus", () => {
   const services = Object.keys(fieldsOf(fieldsOf(parse(textOf("deploy/compose.yaml"))).services));
   const servers = [...textOf("deploy/haproxy.cfg").matchAll(/^ {2}server (\S+) (\S+):(\d+)$/gm)];

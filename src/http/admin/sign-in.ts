@@ -58,8 +58,10 @@ export class SignIn {
   ): Promise<{ session: SessionRow; setCookie: string }> {
     const { sessions } = this.#deps;
     return "token" in credentials
-      ? await this.#browsers.signIn(request, "token", () => sessions.startByToken(credentials.token))
-      : await this.#browsers.signIn(request, "code", () => sessions.startByCode(credentials.code));
+      ? await this.#browsers.signIn(request, "token", (page) =>
+          sessions.startByToken(credentials.token, page),
+        )
+      : await this.#browsers.signIn(request, "code", (page) => sessions.startByCode(credentials.code, page));
   }
 
   /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */

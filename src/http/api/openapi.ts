@@ -75,7 +75,8 @@ export function documentRoutes(app: FastifyInstance, api: ApiDescription): void 
             type: "apiKey",
             in: "header",
             name: "X-Inkwell-Request",
-            description: "Always `1`. A cookie counts only with this header.",
+            description:
+              "43 random letters and digits (32 bytes in base64url) that the client chooses before it signs in, and keeps for the session. A cookie counts only with the header that it was given to.",
           },
         },
         parameters: { unattended: unattendedHeader },

@@ -2,22 +2,23 @@
  * Signing in to a listener by browser: the cookie, the header that must come with it, and the
  * limit of failed attempts. Each listener has its own credentials and its own sessions.
  *
- * A page of another origin can neither sign in nor use a session, even on another port of the same
- * host: both need the header `X-Inkwell-Request: 1`. Cookies are given over https, or on loopback.
+ * A page or server of another origin can neither sign in nor use a session, even on another port
+ * of the same host: the header `X-Inkwell-Request` has a secret that it does not know. The page
+ * chooses it before it signs in. Cookies are given over https, or on loopback.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
-import { type NewSession, sessionLifeMs } from "../../accounts/sessions.ts";
+import { type NewSession, type SessionSecrets, sessionLifeMs } from "../../accounts/sessions.ts";
 import { isLoopback } from "../../config/kinds.ts";
 import { Refusal } from "../../errors.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import type { Metrics, SignInResult } from "../../telemetry/metrics.ts";
 import {
-  hasRequestHeader,
+  cookieIn,
   isUnattended,
+  pageSecretIn,
   type SessionCookie,
-  secretIn,
   sessionCookie,
   setCookie,
 } from "../session-cookie.ts";
@@ -39,7 +40,7 @@ declare module "fastify" {
 
 /** The sessions of a listener. `Found`: a session with what else was read with it. */
 interface SessionSource<Found extends SessionRow> {
-  find(secret: string): Promise<Found | null>;
+  find(secrets: SessionSecrets): Promise<Found | null>;
   use(session: Found): Found;
   valid(hashes: readonly string[]): Promise<ReadonlySet<string>>;
   end(session: SessionRow): Promise<void>;
@@ -92,7 +93,7 @@ export class BrowserSignIn<Found extends SessionRow> {
 
   /** Whether the request has a cookie of this listener, valid or not. */
   hasCookie({ headers }: FastifyRequest): boolean {
-    return secretIn(headers, this.#cookie).kind !== "none";
+    return cookieIn(headers, this.#cookie).kind !== "none";
   }
 
   /**
@@ -100,7 +101,6 @@ export class BrowserSignIn<Found extends SessionRow> {
    * ends with the session.
    */
   async authenticate({ headers, routeOptions }: FastifyRequest, reply: FastifyReply): Promise<Found> {
-    if (!hasRequestHeader(headers)) throw missingHeader();
     const found = await this.find(headers);
     const { prolongsSession = true, outlivesSession = false } = routeOptions.config;
     if (!outlivesSession) this.#responses.add(found.hash, reply.raw);
@@ -109,8 +109,10 @@ export class BrowserSignIn<Found extends SessionRow> {
 
   /** Returns the session of a request as it is now. Throws a refusal if it has none. */
   async find(headers: FastifyRequest["headers"]): Promise<Found> {
-    const given = secretIn(headers, this.#cookie);
-    const found = given.kind === "secret" ? await this.#options.sessions.find(given.secret) : null;
+    const page = requirePage(headers);
+    const given = cookieIn(headers, this.#cookie);
+    const found =
+      given.kind === "secret" ? await this.#options.sessions.find({ cookie: given.secret, page }) : null;
     if (found !== null) return found;
     throw invalidSession(given.kind === "none" ? "Sign in first." : "The session has ended. Sign in again.");
   }
@@ -122,16 +124,16 @@ export class BrowserSignIn<Found extends SessionRow> {
   async signIn(
     request: FastifyRequest,
     by: string,
-    start: () => Promise<NewSession>,
+    start: (page: string) => Promise<NewSession>,
   ): Promise<{ session: SessionRow; setCookie: string }> {
     const { sessions, section, person, logger, metrics } = this.#options;
-    if (!hasRequestHeader(request.headers)) throw missingHeader();
+    const page = requirePage(request.headers);
     const client = clientOf(request);
     try {
       this.#requireSafeCookie(request);
-      const started = await this.#attempt(client, start);
-      const before = secretIn(request.headers, this.#cookie);
-      if (before.kind === "secret") await this.#end(await sessions.find(before.secret));
+      const started = await this.#attempt(client, () => start(page));
+      const before = cookieIn(request.headers, this.#cookie);
+      if (before.kind === "secret") await this.#end(await sessions.find({ cookie: before.secret, page }));
       metrics.signedIn(section, "signed_in");
       logger.info({ requestId: request.id, client, by, ...started.who }, `${person} has signed in`);
       return { session: started.session, setCookie: this.cookieOf(started) };
@@ -146,8 +148,8 @@ export class BrowserSignIn<Found extends SessionRow> {
   }
 
   /** Returns the value of `Set-Cookie` that gives a session to the browser. */
-  cookieOf({ secret }: NewSession): string {
-    return setCookie(this.#cookie, secret, sessionLifeMs / 1000);
+  cookieOf({ cookie }: NewSession): string {
+    return setCookie(this.#cookie, cookie, sessionLifeMs / 1000);
   }
 
   /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
@@ -249,10 +251,13 @@ export function isOnLoopback(url: string): boolean {
   return isLoopback(new URL(url).hostname.replace(/^\[|\]$|\.$/g, ""));
 }
 
-function missingHeader(): OperatorRefusal {
-  return new OperatorRefusal(
+/** Returns the secret of the page that sends a request. Throws a refusal if it has none. */
+export function requirePage(headers: FastifyRequest["headers"]): string {
+  const page = pageSecretIn(headers);
+  if (page !== null) return page;
+  throw new OperatorRefusal(
     "missing_request_header",
-    "A session, and signing in, need the header X-Inkwell-Request: 1. It shows that a page of this listener sends the request.",
+    "A session, and signing in, need the header X-Inkwell-Request with 43 random letters and digits. They must be the same for all requests of a session. If a page reports this, load it again.",
   );
 }
 

@@ -37,6 +37,12 @@ export function unparsableBody(message: string): string {
 }
 
 /**
+ * Headers of every response: no browser guesses another type, and no cache on the way or at the
+ * client keeps what the next person could read. Streams replace the second one.
+ */
+export const safeHeaders = { "x-content-type-options": "nosniff", "cache-control": "no-store" } as const;
+
+/**
  * Returns the bytes of an error response, for a connection without a Fastify reply. `status`: code
  * and reason phrase.
  */
@@ -45,6 +51,7 @@ export function rawResponse(status: string, body: string, headers: Record<string
     "content-type": "application/json; charset=utf-8",
     "content-length": String(Buffer.byteLength(body)),
     connection: "close",
+    ...safeHeaders,
     ...headers,
   }).map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 ${status}\r\n${lines.join("")}\r\n${body}`;

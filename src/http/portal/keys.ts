@@ -84,7 +84,7 @@ export function keyRoutes(app: ApiApp, { actions, signIn, logger }: PortalDepend
       const { key, row } = await actions.rotateKey(session, request.params.key, operation_id, overlap);
       if (row.id === session.key.id && key !== null) {
         try {
-          reply.header("set-cookie", await signIn.renew(row));
+          reply.header("set-cookie", await signIn.renew(request, row));
         } catch (err) {
           // The secret must arrive all the same. Its holder can sign in with it.
           logger.warn({ requestId: request.id, err }, "a key was rotated, and its session was not renewed");

@@ -9,7 +9,7 @@ import type { KeySession, KeySessions } from "../../accounts/key-sessions.ts";
 import { invariant } from "../../errors.ts";
 import type { KeyRow } from "../../ledger/rows.ts";
 import type { SessionRow } from "../../store/sessions.ts";
-import { BrowserSignIn, type SignInDependencies } from "../api/sign-in.ts";
+import { BrowserSignIn, requirePage, type SignInDependencies } from "../api/sign-in.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -53,15 +53,15 @@ export class PortalSignIn {
 
   /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
   async signIn(request: FastifyRequest, key: string): Promise<{ session: SessionRow; setCookie: string }> {
-    return await this.#browsers.signIn(request, "key", () => this.#sessions.startByKey(key));
+    return await this.#browsers.signIn(request, "key", (page) => this.#sessions.startByKey(key, page));
   }
 
   /**
-   * Starts a session for the new secret of a key that the session has rotated itself. Returns
-   * `Set-Cookie`. All other sessions of the key end with its old secret.
+   * Starts a session of the same page for the new secret of a key that the session has rotated
+   * itself. Returns `Set-Cookie`. All other sessions of the key end with its old secret.
    */
-  async renew(key: KeyRow): Promise<string> {
-    return this.#browsers.cookieOf(await this.#sessions.startFor(key));
+  async renew({ headers }: FastifyRequest, key: KeyRow): Promise<string> {
+    return this.#browsers.cookieOf(await this.#sessions.startFor(key, requirePage(headers)));
   }
 
   /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */

@@ -28,6 +28,7 @@ import { newRequestId, type RequestObserver } from "../../telemetry/request-reco
 import { type ConnectionLimits, Connections } from "../connections.ts";
 import { isUploading, refuseUnparsable } from "../error-response.ts";
 import { type Address, listenOn } from "../listening.ts";
+import { safeHeaders } from "../openai-format/error-body.ts";
 import { modelList } from "../openai-format/response.ts";
 import { type ChatLimits, ChatService, readBodiesInHandlers } from "./chat-service.ts";
 import { errorHandler } from "./error-handler.ts";
@@ -189,7 +190,7 @@ export class PublicServer {
     const isChat = path === chatPath;
     const holdsBody = headers.expect?.toLowerCase() === "100-continue";
     const context = this.chat.begin(request, { path, isChat, holdsBody });
-    reply.header("x-request-id", request.id);
+    reply.header("x-request-id", request.id).headers(safeHeaders);
     reply.headers(this.#cors.headers(headers));
     if (path === null) throw unknownPath(request.originalUrl);
     if (request.is404) return this.#refuseMethod(request, reply, path);

@@ -1,11 +1,13 @@
 /**
- * Requests to the API of the pages. They carry the session's cookie, and the header without which
- * a cookie does not count. A refusal becomes an `ApiError`, whose message a person can act on.
+ * Requests to the API of the pages. They carry the session's cookie, and the secret of the page
+ * without which it does not count. A refusal becomes an `ApiError`, whose message a person can act
+ * on.
  *
  * The pages and the API are of one version, so responses are not checked again here.
  */
 
 import { createParser } from "eventsource-parser";
+import { forgetPageSecret, pageSecret } from "./page-secret.ts";
 import { paths } from "./paths.ts";
 
 export class ApiError extends Error {
@@ -117,8 +119,9 @@ export function signIn(
   return request("POST", sessionPath, credentials);
 }
 
-export function signOut(): Promise<unknown> {
-  return request("DELETE", sessionPath);
+export async function signOut(): Promise<void> {
+  await request("DELETE", sessionPath);
+  forgetPageSecret();
 }
 
 export async function isSignedIn(): Promise<boolean> {
@@ -139,7 +142,7 @@ async function request<T>(method: string, path: string, body?: object, signal?: 
 
 async function respond(method: string, path: string, body?: object, signal?: AbortSignal): Promise<Response> {
   const headers = {
-    "x-inkwell-request": "1",
+    "x-inkwell-request": pageSecret(),
     ...(body && { "content-type": "application/json" }),
     ...(signal && unattended.has(signal) && { "x-inkwell-unattended": "1" }),
   };
