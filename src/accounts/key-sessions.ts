@@ -34,8 +34,8 @@ export class KeySessions {
 
   /**
    * Starts a session of a page. Throws a refusal if this is not the present secret of a usable
-   * key. An old secret still authenticates requests for a while, but must not rotate the key again.
-   * An account that cannot be read is refused as in requests.
+   * key. An old secret still authenticates requests for a while, but must not rotate the key
+   * again. An account that cannot be read is refused as in requests.
    */
   async startByKey(given: string, page: string): Promise<NewSession> {
     const nowMs = this.#store.nowMs();

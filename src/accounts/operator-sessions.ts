@@ -44,7 +44,7 @@ export class OperatorSessions {
     return await this.#sessions.start("operator", owner, page);
   }
 
-  /** Starts a session of a page by a code, which is used up. Throws a refusal if it is not valid. */
+  /** Starts a session of a page by a code, which is used up. Throws a refusal for another code. */
   async startByCode(code: string, page: string): Promise<NewSession> {
     if (await this.#sessions.useUp("operator_code", code))
       return await this.#sessions.start("operator", owner, page);

@@ -140,9 +140,9 @@ for (const [what, addresses, sent] of [
       checking.write(get("/healthz", "close"));
       return parseAnswer(await readAll(checking)).status;
     };
-    const beganMs = performance.now();
+    const passedMs = startOwnTime();
     await until("the health check is answered", async () => (await health()) === 200);
-    assert.ok(performance.now() - beganMs < 5_000, "the connections are idle after a second");
+    assert.ok(passedMs() < 5_000, "the connections are idle after a second");
     assert.deepEqual([await health(), await health()], [200, 200]);
     for (const socket of sockets) socket.destroy();
   });
