@@ -47,7 +47,7 @@ export function whyNoNewKeys(
   return state === "suspended" ? suspended : null;
 }
 
-/** Somebody who widens a key or gets its secret with a stolen key could use it after the suspension. */
+/** A thief of a key who widens a key, or gets its secret, could use it after the suspension. */
 const suspended = "The account is suspended.";
 
 /** Refuses a key that cannot create keys. */
