@@ -3,16 +3,17 @@
  * can use up the files that the process may open. Limits the requests that one connection sends
  * ahead of its answers. The listeners have separate limits.
  *
- * At a limit, a new connection takes the place of the one that has waited longest without a
- * request. So a client that only holds connections keeps out neither health checks nor others.
- * Without such a connection, the new one gets `503 overloaded` before a request is read, and a
- * balancer may repeat the request elsewhere. Trusted proxies are exempt from the limit per
- * address, because they carry many clients.
+ * At a limit, a new connection takes the place of the one that has waited longest for its client:
+ * for a request, or for the rest of a body. So a client that only holds connections keeps out
+ * neither health checks nor others. Without such a connection, the new one gets `503 overloaded`
+ * before a request is read, and a balancer may repeat the request elsewhere. Trusted proxies are
+ * exempt from the limit per address, because they carry many clients.
  */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { BlockList, isIPv6, type Socket } from "node:net";
 import { invariant, Refusal } from "../errors.ts";
 import type { ConnectionRefusal } from "../telemetry/metrics.ts";
+import { isUploading } from "./error-response.ts";
 import { errorBody, errorHeaders, rawResponse } from "./openai-format/error-body.ts";
 
 export interface ConnectionLimits {
@@ -24,8 +25,8 @@ export interface ConnectionLimits {
 
 type RefusalListener = (reason: ConnectionRefusal, address: string) => void;
 
-/** A connection without a request for a shorter time keeps its place: its request may be on the way. */
-const idleMsMin = 1_000;
+/** A connection that waits for a shorter time keeps its place: its request may be on the way. */
+const waitingMsMin = 1_000;
 
 /** Time that a refused connection stays open, so that its client can read the answer. */
 const lingerMs = 1_000;
@@ -36,13 +37,21 @@ const lingeringMax = 64;
 /** Prefix of the IPv6 network that one client controls, in groups of 16 bits. */
 const clientGroups = 4;
 
-/** Connections without a request, longest first, and since when. */
-type IdleConnections = Map<Socket, number>;
+interface Waiting {
+  sinceMs: number;
+  /** A request whose body was incomplete then. Null: there was no request. */
+  upload: IncomingMessage | null;
+}
+
+/**
+ * Connections that wait for their clients, longest first. Those with an upload may have got it.
+ */
+type WaitingConnections = Map<Socket, Waiting>;
 
 /** The connections of one client address. */
 interface Client {
   count: number;
-  readonly idle: IdleConnections;
+  readonly waiting: WaitingConnections;
 }
 
 export class Connections {
@@ -52,7 +61,7 @@ export class Connections {
   readonly #clients = new Map<string, Client>();
   /** The client of each open connection that counts. */
   readonly #counted = new Map<Socket, string>();
-  readonly #idle: IdleConnections = new Map();
+  readonly #waiting: WaitingConnections = new Map();
   /** Requests of a connection without an answer. */
   readonly #unanswered = new WeakMap<Socket, number>();
   /** Their requests are dropped. */
@@ -84,8 +93,8 @@ export class Connections {
   /** Lets only connections and requests within the limits reach the server. */
   guard(server: Server, onRefused: RefusalListener): void {
     filter(server, "connection", (socket: Socket) => this.#admit(socket, onRefused));
-    filter(server, "request", ({ socket }: IncomingMessage, response: ServerResponse) =>
-      this.#begin(socket, response),
+    filter(server, "request", (request: IncomingMessage, response: ServerResponse) =>
+      this.#begin(request, response),
     );
   }
 
@@ -98,22 +107,23 @@ export class Connections {
     }
     const { connectionsMax, connectionsPerAddressMax } = this.#limits;
     const address = clientOf(remoteAddress);
-    const client = this.#clients.get(address) ?? { count: 0, idle: new Map() };
+    const client = this.#clients.get(address) ?? { count: 0, waiting: new Map() };
     const isFull = this.#counted.size >= connectionsMax;
     const isFullOfOne = client.count >= connectionsPerAddressMax && !this.isTrusted(remoteAddress);
     if (isFull || isFullOfOne) {
       onRefused(isFull ? "total" : "address", remoteAddress);
-      const [[idle, sinceMs] = []] = isFullOfOne ? client.idle : this.#idle;
-      const canClose = sinceMs !== undefined && this.#nowMs() - sinceMs >= idleMsMin;
-      const refused = canClose && idle !== undefined ? idle : socket;
+      const refused = this.#longestWaiting(isFullOfOne ? client.waiting : this.#waiting) ?? socket;
+      const hasUpload = (this.#unanswered.get(refused) ?? 0) > 0;
       this.release(refused);
-      this.#refuse(refused, isFull ? "as it can" : "from your address as it accepts");
+      // The server is about to answer it in its own way.
+      if (hasUpload) destroyUnparsed(refused);
+      else this.#refuse(refused, isFull ? "as it can" : "from your address as it accepts");
       if (refused === socket) return false;
     }
     client.count += 1;
     this.#clients.set(address, client);
     this.#counted.set(socket, address);
-    this.#setIdle(socket);
+    this.#setWaiting(socket, null);
     socket.once("close", () => this.release(socket));
     return true;
   }
@@ -123,7 +133,8 @@ export class Connections {
    * Node reads 64 KiB of a connection at once, which are 2,000 requests of 30 bytes, and would
    * block the event loop for 0.1 s.
    */
-  #begin(socket: Socket, response: ServerResponse): boolean {
+  #begin(request: IncomingMessage, response: ServerResponse): boolean {
+    const { socket } = request;
     if (this.#refused.has(socket)) return false;
     const count = (this.#unanswered.get(socket) ?? 0) + 1;
     if (count > requestsAheadMax) {
@@ -131,34 +142,52 @@ export class Connections {
       return false;
     }
     this.#unanswered.set(socket, count);
-    if (count === 1) this.#unsetIdle(socket);
+    if (count === 1) {
+      this.#unsetWaiting(socket);
+      if (isUploading(request)) this.#setWaiting(socket, request);
+    }
     response.once("close", () => {
       const left = (this.#unanswered.get(socket) ?? 1) - 1;
       this.#unanswered.set(socket, left);
-      if (left === 0) this.#setIdle(socket);
+      if (left > 0) return;
+      this.#unsetWaiting(socket);
+      this.#setWaiting(socket, null);
     });
     return true;
   }
 
-  /** A connection that counts waits for a request from now on. */
-  #setIdle(socket: Socket): void {
-    const address = this.#counted.get(socket);
-    if (address === undefined) return;
-    const sinceMs = this.#nowMs();
-    this.#idle.set(socket, sinceMs);
-    this.#clients.get(address)?.idle.set(socket, sinceMs);
+  /**
+   * Returns the connection that has waited longest for its client; null if none waits for long.
+   */
+  #longestWaiting(connections: WaitingConnections): Socket | null {
+    for (const [socket, { sinceMs, upload }] of connections) {
+      if (upload === null || !upload.complete) {
+        return this.#nowMs() - sinceMs >= waitingMsMin ? socket : null;
+      }
+      this.#unsetWaiting(socket);
+    }
+    return null;
   }
 
-  #unsetIdle(socket: Socket): void {
-    this.#idle.delete(socket);
-    this.#clients.get(this.#counted.get(socket) ?? "")?.idle.delete(socket);
+  /** A connection that counts waits for its client from now on. */
+  #setWaiting(socket: Socket, upload: IncomingMessage | null): void {
+    const address = this.#counted.get(socket);
+    if (address === undefined) return;
+    const waiting = { sinceMs: this.#nowMs(), upload };
+    this.#waiting.set(socket, waiting);
+    this.#clients.get(address)?.waiting.set(socket, waiting);
+  }
+
+  #unsetWaiting(socket: Socket): void {
+    this.#waiting.delete(socket);
+    this.#clients.get(this.#counted.get(socket) ?? "")?.waiting.delete(socket);
   }
 
   /** The connection counts no longer. The caller limits such connections itself. */
   release(socket: Socket): void {
     const address = this.#counted.get(socket);
     if (address === undefined) return;
-    this.#unsetIdle(socket);
+    this.#unsetWaiting(socket);
     this.#counted.delete(socket);
     const client = this.#clients.get(address);
     if (client === undefined) return;

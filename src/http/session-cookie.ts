@@ -26,8 +26,9 @@ export function sessionCookie(plainName: string, url: string | null): SessionCoo
 }
 
 /**
- * Returns the secret in the cookie of a request. `none`: the request has no such cookie. `invalid`: the cookie
- * has another form, or comes twice, so that another page of this host has set one.
+ * Returns the secret in the cookie of a request. `none`: the request has no such cookie.
+ * `invalid`: the cookie has another form, or comes twice, so that another page of this host has
+ * set one.
  */
 export function cookieIn(
   { cookie: header = "" }: IncomingHttpHeaders,

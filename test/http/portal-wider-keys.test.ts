@@ -15,7 +15,9 @@ const now = Date.now();
 const inAnHour = now + hourMs;
 const inADay = now + 24 * hourMs;
 
-/** The values of a setting, in the order of what they allow: below, of the session's key, above. */
+/**
+ * The values of a setting, in the order of what they allow: below, of the session's key, above.
+ */
 const settings = {
   models: [["small"], ["small", "large"], ["*"]],
   expiresMs: [inAnHour, inADay, null],

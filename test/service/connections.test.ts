@@ -17,7 +17,9 @@ test("keeps files for health checks, the operator and the database during a floo
   skip: process.platform !== "linux" && "open files are counted in /proc",
 }, async () => {
   await using folder = await newFolder();
-  await using service = startProgram(folder.path, { openFiles });
+  // As behind a proxy: one address may use all connections.
+  const env = { INKWELL_LIMITS__TRUSTED_PROXIES: "127.0.0.1" };
+  await using service = startProgram(folder.path, { openFiles, env });
   const { url, operatorUrl, key } = await service.up();
   assert.ok(key !== null);
   const port = Number(new URL(url).port);

@@ -114,6 +114,30 @@ test("a connection with a request stays, however long it takes, and is idle afte
   assert.equal(connections.count, 2);
 });
 
+test("a connection whose body does not come gives its place, until the body has come", async () => {
+  const upload = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n";
+  const [first, second] = [await open(), await open()];
+  server.on("request", (request) => request.resume());
+  first.socket.write(upload);
+  await until("the first request has arrived", () => pending.length === 1);
+  second.socket.write(`${upload}o`);
+  await until("the second request has arrived", () => pending.length === 2);
+  nowMs = 999;
+  await isRefused(await open());
+  nowMs = 1_000;
+  const complete = pending.pop();
+  second.socket.write("k");
+  await until("the second body has arrived", () => complete?.req.complete === true);
+  const third = await open();
+  await until("the first one is closed", () => first.socket.closed);
+  assert.equal(first.received, "");
+  await ask(third);
+  nowMs = 100_000;
+  await isRefused(await open());
+  complete?.end("answer");
+  await until("the answer has arrived", () => second.received.endsWith("answer"));
+});
+
 test("at the limit of all addresses, the connection that has been idle for longest goes", async () => {
   const idle = await open("127.0.0.2");
   for (const address of ["127.0.0.2", "127.0.0.3", "127.0.0.3"]) await open(address);

@@ -84,7 +84,9 @@ function workMs(work: () => void): number {
   return (user + system) / 1000;
 }
 
-/** Repeats `work` until the counter of processor time, which may tick in 10 ms, is exact enough. */
+/**
+ * Repeats `work` until the counter of processor time, which may tick in 10 ms, is exact enough.
+ */
 function msOf(work: () => void): number {
   work();
   let [ms, runs] = [0, 0];

@@ -4,10 +4,10 @@
  *
  * Guarantees: events are whole, wherever the network cut them, and none is larger than
  * `eventCharactersMax` and a window. The head of an answer, or a whole error response, arrives
- * within `headersMs`, or the exchange fails. At most a window and one read of the connection wait to be taken. The connection
- * is then paused, and the upstream's idle time does not run. After `abort` the connection is closed
- * and nothing more arrives. The exchange knows HTTP and server-sent events, and not the contents of
- * events.
+ * within `headersMs`, or the exchange fails. At most a window and one read of the connection wait
+ * to be taken. The connection is then paused, and the upstream's idle time does not run. After
+ * `abort` the connection is closed and nothing more arrives. The exchange knows HTTP and
+ * server-sent events, and not the contents of events.
  *
  * A place is given to another request only when its owner has seen how the answer ended:
  * 1. The owner calls `holdPlace` and waits for `changed`.

@@ -365,8 +365,8 @@ export interface Attempt {
 }
 
 /**
- * Circuit breaker of one upstream. It learns from real requests only: a server that lists its models
- * may fail all the same, and a probe that generates tokens would cost them.
+ * Circuit breaker of one upstream. It learns from real requests only: a server that lists its
+ * models may fail all the same, and a probe that generates tokens would cost them.
  *
  * Pure: callers pass the time. After several failures in a row the circuit opens, and nothing is
  * sent for a while. Then one trial request decides. A first token resets the count of failures
