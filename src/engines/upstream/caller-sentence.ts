@@ -77,7 +77,7 @@ export function sentenceCleaner(names: UpstreamNames): SentenceCleaner {
       if (next === text) break;
       text = next;
     }
-    const [line = ""] = text.replace(blank, " ").trim().split(trace);
+    const [line = ""] = text.toWellFormed().replace(blank, " ").trim().split(trace);
     const isReadable = /\p{L}/u.test(line.replace(/\[(?:key|url|path|server|model|address)\]/g, ""));
     // The cut may leave half a character.
     return isReadable
