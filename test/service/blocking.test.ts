@@ -1,5 +1,6 @@
 /**
- * Hostile requests of several accounts do not block the program. The limit applies to the
+ * Hostile requests of several accounts, and hostile answers of an upstream, do not block the
+ * program. The limit applies to the
  * processor time of the main thread between two turns of the event loop, and is a few times that
  * of a control in the same thread and second. It is generous: without limits each of these
  * requests took 1 to 30 s.
@@ -9,15 +10,26 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { attacks, run } from "../fixtures/attacks.ts";
+import { type Call, startUpstream, type Upstream } from "../fixtures/upstream.ts";
+import { done, finish, text } from "../fixtures/upstream-events.ts";
 import { assertFreeLoop, startWatchedService, type WatchedService } from "../fixtures/watched-service.ts";
 
 const attackMs = 700;
 
+const hostileModel = "hostile";
+
+let upstream: Upstream;
 let service: WatchedService;
 before(async () => {
-  service = await startWatchedService();
+  upstream = await startUpstream();
+  const settings = `engine: upstream, url: "${upstream.url}", model: any, context_window: 8192`;
+  const moreModels = `  ${hostileModel}: { ${settings}, price: { prompt: 0, completion: 0 } }`;
+  service = await startWatchedService({ moreModels });
 });
-after(() => service[Symbol.asyncDispose]());
+after(async () => {
+  await service[Symbol.asyncDispose]();
+  await upstream[Symbol.asyncDispose]();
+});
 
 const names = [
   "20 x 4 MB of text",
@@ -34,4 +46,33 @@ for (const name of names) {
     assert.ok(attack !== undefined, `no attack is called ${name}`);
     await assertFreeLoop(service, () => run(attack, service, attackMs));
   });
+}
+
+const lineEnds = `${"\r".repeat(65_535)}\u20ac`;
+const hostileParts: [name: string, part: string][] = [
+  ["line ends and characters beyond Latin-1", lineEnds],
+  ["lines that are no fields", "a\n".repeat(65_536)],
+];
+for (const [name, part] of hostileParts) {
+  test(`keeps the event loop free during answers of an upstream with ${name}`, async () => {
+    // Every second answer is whole, so that the circuit breaker does not end the attack.
+    upstream.play = async (call: Call) => {
+      const isHostile = upstream.calls.length % 2 === 0;
+      for (let n = 0; isHostile && n < 20 && !call.isClosed; n += 1) await call.send(part);
+      await call.stream(text("ok"), finish(), done);
+    };
+    await assertFreeLoop(service, async () => {
+      for (let round = 0; round < 4; round += 1) await Promise.all(service.keys.map(askHostile));
+    });
+  });
+}
+
+async function askHostile(key: string): Promise<void> {
+  const response = await fetch(`${service.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({ model: hostileModel, messages: [{ role: "user", content: "Hi" }] }),
+  });
+  const answer = await response.text();
+  assert.ok(response.status === 200 || response.status === 502, answer);
 }
