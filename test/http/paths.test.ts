@@ -6,14 +6,7 @@ import { after, before, describe, test } from "node:test";
 import { EngineError } from "../../src/chat/engine.ts";
 import { catalogue, type ErrorCode } from "../../src/errors.ts";
 import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
-import {
-  babble,
-  errorOf,
-  jsonOf,
-  type RequestOptions,
-  startService,
-  type TestService,
-} from "../fixtures/service.ts";
+import { errorOf, jsonOf, type RequestOptions, startService, type TestService } from "../fixtures/service.ts";
 
 let service: TestService;
 before(async () => {
@@ -584,16 +577,22 @@ test("sends the rate limits with answers and refusals", async () => {
 
 test("answers 402 without retry if the credits are spent, and 429 if they are held", async () => {
   // A greeting costs 30 micro-credits, each token of the answer 30.
+  const { promise: refusedOnce, resolve: goOn } = Promise.withResolvers<void>();
+  async function* heldBack() {
+    yield "a";
+    await refusedOnce;
+    for (;;) yield "a";
+  }
   await using poor = await startService({
-    script: babble("a", { tokenDelayMs: 5 }),
     plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1D" } },
     price: { prompt: 1, completion: 300_000 },
   });
-  const away = new AbortController();
-  const running = await poor.chat({ stream: true }, { signal: away.signal });
+  poor.engine.script = () => ({ tokens: heldBack() });
+  const running = await poor.chat({ stream: true });
   const held = await poor.chat();
   assert.match(held.headers.get("retry-after") ?? "", /^\d+$/);
   assert.equal(await refusal(held), "credits_reserved");
+  goOn();
   const text = await running.text();
   assert.match(text, /"finish_reason":"length"/);
   const gone = await poor.chat();
