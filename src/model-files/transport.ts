@@ -128,13 +128,19 @@ export class Transport {
     // The timeout of undici starts again with each informational response (1xx).
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(new errors.HeadersTimeoutError()), this.#headersMs);
+    const either = AbortSignal.any([signal, late.signal]);
+    const aborted = Promise.withResolvers<never>();
+    either.addEventListener("abort", () => aborted.reject(either.reason), { once: true });
     try {
-      // Otherwise a proxy may compress the body, and sizes and ranges would not fit.
-      return await request(url, {
+      either.throwIfAborted();
+      const asked = request(url, {
         dispatcher: url.protocol === "https:" ? this.#agents.https : this.#agents.http,
+        // Otherwise a proxy may compress the body, and sizes and ranges would not fit.
         headers: { "accept-encoding": "identity", "user-agent": "inkwell", ...headers },
-        signal: AbortSignal.any([signal, late.signal]),
+        signal: either,
       });
+      // The signal does not reach a connection that a proxy has not opened yet.
+      return await Promise.race([asked, aborted.promise]);
     } catch (error) {
       signal.throwIfAborted();
       throw failureOf(url, error);

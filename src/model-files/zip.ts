@@ -5,8 +5,13 @@
  * Never yields more bytes than the caller expects. Does not verify them: the caller has a
  * SHA-256.
  */
-import { openPromise } from "yauzl";
+import { type FileHandle, open } from "node:fs/promises";
+import { Readable } from "node:stream";
+import { fromRandomAccessReaderPromise, RandomAccessReader } from "yauzl";
 import { messageOf } from "../errors.ts";
+
+/** Read from the disk at once. */
+const pieceBytes = 65_536;
 
 /** The archive is damaged, or does not hold the expected file. */
 export class ZipDamage extends Error {
@@ -27,8 +32,12 @@ export async function* extractMember(
   archivePath: string,
   { name, sizeBytes }: WantedMember,
 ): AsyncGenerator<Buffer> {
+  await using file = await open(archivePath);
+  const { size } = await file.stat();
   try {
-    const archive = await openPromise(archivePath);
+    const archive = await fromRandomAccessReaderPromise(new FileRanges(file, size), size, {
+      autoClose: false,
+    });
     for await (const entry of archive.eachEntry()) {
       if (entry.fileName !== name) continue;
       const { uncompressedSize } = entry;
@@ -43,6 +52,38 @@ export async function* extractMember(
     throw new ZipDamage(`${name} cannot be unpacked: ${messageOf(error)}`, { cause: error });
   }
   throw new ZipDamage(`there is no ${name} in it`);
+}
+
+/**
+ * The library's own reader passes on any range that an archive names, and Node throws for some of
+ * them in a callback, which nobody can catch.
+ */
+class FileRanges extends RandomAccessReader {
+  readonly #file: FileHandle;
+  readonly #sizeBytes: number;
+
+  constructor(file: FileHandle, sizeBytes: number) {
+    super();
+    this.#file = file;
+    this.#sizeBytes = sizeBytes;
+  }
+
+  override _readStreamForRange(start: number, end: number): Readable {
+    return Readable.from(this.#bytes(start, end), { objectMode: false });
+  }
+
+  async *#bytes(start: number, end: number): AsyncGenerator<Buffer> {
+    if (end > this.#sizeBytes) throw new RangeError(`a place beyond its end is named: byte ${end}`);
+    let position = start;
+    while (position < end) {
+      const buffer = Buffer.allocUnsafe(Math.min(pieceBytes, end - position));
+      const { bytesRead } = await this.#file.read({ buffer, position });
+      // The library reports a file that has become shorter.
+      if (bytesRead === 0) return;
+      yield buffer.subarray(0, bytesRead);
+      position += bytesRead;
+    }
+  }
 }
 
 function isSystemError(error: unknown): boolean {

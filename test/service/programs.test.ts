@@ -1,6 +1,6 @@
 /**
- * The programs for people who work on Inkwell: each bench, the torture tests and the screenshots
- * run for a moment, and show what their documentation promises. A new bench or npm script needs a
+ * The programs for people who work on Inkwell: each bench, the fuzzer, the torture tests and the
+ * screenshots run for a moment, and show what their documentation promises. A new bench or npm script needs a
  * run here, or a reason.
  */
 import assert from "node:assert/strict";
@@ -63,7 +63,7 @@ const benches: Record<string, Bench> = {
   },
   engine: {
     args: [...model, "--threads", "1", "--concurrent", "1", "--tokens", "4", "--rounds", "1"],
-    shows: new RegExp(`ratio to floor .*${figure}`, "s"),
+    shows: new RegExp(`ratio to bare loop .*${figure}`, "s"),
   },
   fairness: {
     args: [...model, "--accounts", "1", "--warm", "0.3", ...moment],
@@ -172,6 +172,11 @@ describe("programs of the checkout", { concurrency: 2 }, () => {
     assert.deepEqual(readdirSync(scratch.path).toSorted(), expected);
   });
 
+  test("npm run fuzz", async () => {
+    const text = await shown("tools/fuzz.ts", "archive", "--minutes", "0.01", "--seed", "1");
+    assert.match(text, /^archive: \d+ inputs, \d+ outcomes, 0 findings \(seed 1\)$/m);
+  });
+
   for (const [name, { args, shows, skip }] of Object.entries(benches)) {
     test(`npm run bench -- ${name}`, { skip: skip ?? false }, async () => {
       assert.match(await shown("bench/run.ts", ...name.split(" "), ...args), shows);
@@ -193,7 +198,7 @@ describe("programs of the checkout", { concurrency: 2 }, () => {
 
   test("every npm script has a run or a reason", () => {
     const { scripts }: { scripts: object } = JSON.parse(read("package.json"));
-    const covered = [...Object.keys(otherScripts), "bench", "look", "torture"];
+    const covered = [...Object.keys(otherScripts), "bench", "fuzz", "look", "torture"];
     assert.deepEqual(Object.keys(scripts).toSorted(), covered.toSorted());
   });
 });

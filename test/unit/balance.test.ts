@@ -25,6 +25,7 @@ async function remaining(made: Bench): Promise<[base: number, overage: number, a
 test("a new account has full buckets and windows that start with it", async () => {
   assert.deepEqual(await viewOf(await bench(small)), {
     plan: "small",
+    limits: {},
     nextPlan: null,
     state: "active",
     endsMs: null,
