@@ -57,7 +57,7 @@ const othersPerShared = 3;
 const testMsMax = 240_000;
 
 /** A file whose process is still running after this time fails. */
-const fileMsMax = 600_000;
+const fileMsMax = 1_800_000;
 
 /** A file system in memory, on Linux. */
 const memoryFolder = "/dev/shm";

@@ -143,8 +143,10 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
     for (const answers of otherAnswers) assert.equal(answers["200"], 5, JSON.stringify(answers));
     const rows = await sql("select id, base, holds from account where id <> 'default' order by id");
     for (const row of rows) assert.deepEqual({ base: row.base, holds: row.holds }, { base: 0, holds: 0 });
+    // The hold of a starved node may expire before its first token, and its request is refused.
     const perAccount = await sql(
-      "select account, count(*) as n, sum(shortfall) as lacking from charge group by 1 order by 1",
+      `select account, count(*) filter (where ending <> 'expired' or completion_tokens > 0) as n,
+         sum(shortfall) as lacking from charge group by 1 order by 1`,
     );
     assert.deepEqual(perAccount, [
       { account: "beside-a", n: 5, lacking: 0 },

@@ -1,7 +1,7 @@
 /**
  * The programs for people who work on Inkwell: each bench, the fuzzer, the torture tests and the
- * screenshots run for a moment, and show what their documentation promises. A new bench or npm script needs a
- * run here, or a reason.
+ * screenshots run for a moment, and show what their documentation promises. A new bench or npm
+ * script needs a run here, or a reason.
  */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
