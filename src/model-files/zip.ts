@@ -13,6 +13,9 @@ import { messageOf } from "../errors.ts";
 /** Read from the disk at once. */
 const pieceBytes = 65_536;
 
+/** Some reasons quote a name of up to 64 KiB from the archive. */
+const reasonCharactersMax = 300;
+
 /** The archive is damaged, or does not hold the expected file. */
 export class ZipDamage extends Error {
   override readonly name = "ZipDamage";
@@ -49,7 +52,8 @@ export async function* extractMember(
     }
   } catch (error) {
     if (error instanceof ZipDamage || isSystemError(error)) throw error;
-    throw new ZipDamage(`${name} cannot be unpacked: ${messageOf(error)}`, { cause: error });
+    const reason = messageOf(error).slice(0, reasonCharactersMax);
+    throw new ZipDamage(`${name} cannot be unpacked: ${reason}`, { cause: error });
   }
   throw new ZipDamage(`there is no ${name} in it`);
 }
