@@ -208,11 +208,14 @@ test("stops despite a client that has stopped reading, and records its charge", 
     `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
   );
   let before: SqlRow | undefined;
-  await until("its answer fills the connection and rests: two checkpoints with the same tokens", () => {
+  let rested = 0;
+  // An engine that has no processor for a moment makes no tokens either, but checkpoints go on.
+  await until("its answer fills the connection and rests: four checkpoints with the same tokens", () => {
     const [hold] = query(folder.path, "select expires_ms as at, completion_tokens as made from hold");
-    const rests = Number(hold?.made) > 0 && hold?.made === before?.made && hold?.at !== before?.at;
-    if (hold?.made !== before?.made) before = hold;
-    return rests;
+    if (hold?.made !== before?.made) rested = 0;
+    else if (hold?.at !== before?.at && Number(hold?.made) > 0) rested += 1;
+    before = hold;
+    return rested === 3;
   });
 
   assert.deepEqual(await service.stop(), { code: 0, signal: null });
