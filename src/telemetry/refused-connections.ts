@@ -1,7 +1,7 @@
 /**
- * Reports the connections that a listener refuses, or closes because they are idle and others need
- * their place: a metric for each, and at most one log line per minute and reason, with the number
- * of refusals since the last line.
+ * Reports the connections that a listener refuses, or closes while they are idle to make room for
+ * others. Each counts in a metric. The log has at most one line per minute and reason, with the
+ * number of refusals since the last line.
  */
 import type { Logger } from "pino";
 import type { ConnectionRefusal, Listener, Metrics } from "./metrics.ts";

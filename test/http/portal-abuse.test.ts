@@ -1,4 +1,4 @@
-/** What a holder of one key can do to the other keys of its account, and learn, by the portal. */
+/** A holder of one key cannot use the portal to harm or read the other keys of its account. */
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import type { KeyRow } from "../../src/ledger/rows.ts";

@@ -1,4 +1,4 @@
-/** Which connections give their place to new ones at a limit, with a clock that the test moves. */
+/** At a limit, idle connections give their place to new ones. The test moves the clock. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";

@@ -1,4 +1,4 @@
-/** What a key may do with keys in the portal: each rule with the values around it. */
+/** The rights of a key over keys in the portal: each rule with the values around it. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ChangeLimit } from "../../src/accounts/portal-limits.ts";
