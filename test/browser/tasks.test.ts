@@ -118,7 +118,7 @@ async function find({ page, steps }: Task, text: string, id: string): Promise<vo
   await page.getByRole("searchbox").fill(text);
   await steps.click("Search");
   await page.waitForURL(/search=/);
-  // The list from before the search stays until the new one has come, and would move under a click.
+  // The list from before the search stays until the new one comes, and would move under a click.
   await loaded(page);
   await page.getByRole("link", { name: id, exact: true }).click();
   await page.getByRole("heading", { name: id, exact: true, level: 1 }).waitFor();
