@@ -249,11 +249,7 @@ export const grantCauses = [
   "close",
   /** A window that a wrong clock had opened was taken back. */
   "reversal",
-  /** The ledger was carried over from a version without grants. */
-  "carried_over",
   "payment",
-  /** A payment that an earlier version had credited to another account before. */
-  "duplicate",
   "refund",
   "adjustment",
 ] as const;

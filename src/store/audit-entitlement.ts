@@ -101,8 +101,7 @@ function carriedIn(bucket: string): string {
     left join credit_grant s on s.account = w.account and s.seq = w.since and s.bucket = '${bucket}' and s.since = s.seq
     left join journal j on j.account = w.account and j.seq = w.since
     where s.seq is null and (j.seq is null or j.kind <> 'plan')
-      or not (coalesce(s.cause, '') = 'carried_over' and s.held > 0)
-        and (w.spent <> coalesce(s.spent, 0) + w.charged or w.held <> w.held_since)`;
+      or w.spent <> coalesce(s.spent, 0) + w.charged or w.held <> w.held_since`;
 }
 
 /** The newest entry of some kinds, for each account. */
@@ -114,8 +113,7 @@ function newestEntry(kinds: string): string {
 }
 
 export const entitlementRules: Readonly<Record<string, string>> = {
-  // Entries that only remember or cancel a change of the plan have no grant. Entries of windows
-  // from before the upgrade have no grant either.
+  // Entries that only remember or cancel a change of the plan have no grant.
   "every change of a window and every purchase has its grant": `
     select j.account, j.seq, j.kind, j.op, j.base_delta, b.amount as base, j.overage_delta, o.amount as overage,
       j.additional_delta, x.amount as additional
@@ -125,11 +123,8 @@ export const entitlementRules: Readonly<Record<string, string>> = {
     left join credit_grant x on x.account = j.account and x.seq = j.seq and x.bucket = 'additional'
     where j.kind in ('open', 'refresh', 'plan', 'close', 'reverse', 'topup', 'refund', 'adjust')
       and case when j.kind in ('topup', 'refund', 'adjust') then x.seq is null
-        else (j.kind <> 'plan' and b.seq is null and o.seq is null
-            or j.base_delta <> 0 and b.seq is null or j.overage_delta <> 0 and o.seq is null)
-          and not exists (
-            select 1 from credit_grant u where u.account = j.account and u.cause = 'carried_over' and u.seq >= j.seq
-          ) end`,
+        else j.kind <> 'plan' and b.seq is null and o.seq is null
+          or j.base_delta <> 0 and b.seq is null or j.overage_delta <> 0 and o.seq is null end`,
 
   // If the clock was set back, a change of the plan is dated in the window that it ends, and its
   // entry in the new one.
@@ -143,12 +138,11 @@ export const entitlementRules: Readonly<Record<string, string>> = {
         when 'plan' then j.kind in ('plan', 'reverse')
         when 'close' then j.kind = 'close'
         when 'reversal' then j.kind = 'reverse'
-        when 'carried_over' then 1 = 1
         when 'refund' then j.kind = 'refund' and j.op = 'refund:' || g.ref
           and substr(j.note, 1, length(g.payment) + 1) = g.payment || ' '
         when 'adjustment' then j.kind = 'adjust' and j.op = 'adjust:' || g.ref
         else j.kind = 'topup' and j.op = 'payment:' || g.ref end
-      or (g.cause in ('payment', 'duplicate', 'refund', 'adjustment')) <> (g.bucket = 'additional')
+      or (g.cause in ('payment', 'refund', 'adjustment')) <> (g.bucket = 'additional')
       or case g.bucket when 'base' then j.base_after <> g.amount - g.spent - g.held
         when 'overage' then j.overage_after <> g.amount - g.spent - g.held
         else j.additional_delta <> g.amount end`,
@@ -160,7 +154,6 @@ export const entitlementRules: Readonly<Record<string, string>> = {
       on v.plan = g.plan and v.version = g.version and v.bucket = g.bucket
     where g.bucket <> 'additional' and case g.cause
       when 'close' then g.amount <> 0
-      when 'carried_over' then v.plan is null
       else v.plan is null or g.amount <> v.credits * 1000000
         or g.cause = 'window' and v.version > 1 and v.created_ms >= g.starts_ms
         or g.cause = 'plan' and v.version > 1 and v.created_ms > g.at_ms + ${clockSlackMs} end`,
@@ -173,12 +166,12 @@ export const entitlementRules: Readonly<Record<string, string>> = {
     join journal j on j.account = c.account and j.seq = c.seq
     left join (${bucketVersions}) v on v.plan = c.plan and v.version = c.version and v.bucket = c.bucket
     where c.starts_ms >= c.ends_ms
-      or (c.before is null) <> (c.cause in ('open', 'carried_over'))
+      or (c.before is null) <> (c.cause = 'open')
       or c.cause_before = 'close'
-      or c.cause <> 'carried_over' and (c.at_ms < c.starts_ms - case c.cause when 'plan' then ${clockSlackMs} else 0 end
-        or c.at_ms >= c.ends_ms and c.cause <> 'close')
+      or c.at_ms < c.starts_ms - case c.cause when 'plan' then ${clockSlackMs} else 0 end
+      or c.at_ms >= c.ends_ms and c.cause <> 'close'
       or c.cause in ('open', 'window', 'plan') and (c.starts_ms < c.anchor_ms
-        or ${isFixedPeriod} and c.cause_before <> 'carried_over' and (c.starts_ms - c.anchor_ms) % (c.ends_ms - c.starts_ms) <> 0)
+        or ${isFixedPeriod} and (c.starts_ms - c.anchor_ms) % (c.ends_ms - c.starts_ms) <> 0)
       or c.cause = 'open' and c.starts_ms <> c.anchor_ms
       or c.cause = 'window' and case j.kind when 'refresh'
         then c.starts_ms < c.ends_before_ms or c.plan <> c.plan_before
@@ -200,8 +193,8 @@ export const entitlementRules: Readonly<Record<string, string>> = {
   "a new window starts with nothing spent or held": `
     select account, bucket, seq, cause, since, spent, held from credit_grant
     where bucket <> 'additional' and (spent < 0 or held < 0 or since > seq
-      or since < seq and cause in ('open', 'window', 'carried_over')
-      or since = seq and cause not in ('carried_over', 'close') and (spent <> 0 or held <> 0))`,
+      or since < seq and cause in ('open', 'window')
+      or since = seq and cause <> 'close' and (spent <> 0 or held <> 0))`,
 
   "the next grant of a window carries what was spent and held": `
     select * from (
@@ -217,8 +210,7 @@ export const entitlementRules: Readonly<Record<string, string>> = {
     ) w
     where w.spent <> w.spent_since or w.used_before is null or w.used <> w.used_before`,
 
-  // Windows that a change of the plan closed. If holds were open in a window when an upgrade wrote
-  // the first grants, nothing says how much of them the window paid.
+  // Windows that a change of the plan closed.
   "windows that resume or can resume have counted what was spent and held": `
     with recursive ${keptWindows},
     opened(account, bucket, seq, until, since, spent, held) as (
@@ -283,7 +275,7 @@ export const entitlementRules: Readonly<Record<string, string>> = {
     left join credit_grant g on g.account = b.account and g.seq = n.seq and g.bucket = b.bucket
     where g.seq is null or b.seq <> g.seq or b.since <> g.since or b.cap <> g.amount or b.plan <> g.plan
       or b.anchor_ms <> g.anchor_ms or b.starts_ms <> g.starts_ms or b.ends_ms <> g.ends_ms or b.starts_ms >= b.ends_ms
-      or g.cause in ('open', 'window', 'carried_over') and b.window_plan <> g.plan
+      or g.cause in ('open', 'window') and b.window_plan <> g.plan
       or not exists (
         select 1 from (${bucketVersions}) v
         where v.plan = b.window_plan and v.version = b.window_version and v.bucket = b.bucket and v.every = b.every
@@ -311,12 +303,6 @@ export const entitlementRules: Readonly<Record<string, string>> = {
     union all
     select cause, ref, account, count(*) from credit_grant
     where cause in ('adjustment', 'refund') group by cause, ref, account having count(*) > 1`,
-
-  // An earlier version credited them. An operator decides what becomes of the credits.
-  "no payment was credited to two accounts": `
-    select d.ref as payment, d.account, d.amount, p.account as first_account
-    from credit_grant d left join credit_grant p on p.cause = 'payment' and p.ref = d.ref
-    where d.cause = 'duplicate'`,
 
   "refunds do not exceed their payment": `
     select r.payment, r.account, r.refunded, p.account as paid_by, p.amount from (

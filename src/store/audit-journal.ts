@@ -75,13 +75,6 @@ function isWrongIn(bucket: string): string {
     or m.${bucket}_past <> case when m.${bucket}_lapsed < m.${bucket} then m.${bucket}_lapsed else m.${bucket} end`;
 }
 
-/** The account's first grants of base and overage, if an earlier version had kept the ledger. */
-function isFromBefore(account: string, seq: string): string {
-  return `exists (
-    select 1 from credit_grant o where o.account = ${account} and o.cause = 'carried_over' and o.seq >= ${seq}
-  )`;
-}
-
 export const journalRules: Readonly<Record<string, string>> = {
   "the journal is the balance": `
     select a.id as account, a.base, a.overage, a.additional, j.base as journal_base,
@@ -143,22 +136,18 @@ export const journalRules: Readonly<Record<string, string>> = {
         c.base, c.base_past, c.overage, c.overage_past, c.additional, t.kind as taken_kind,
         ${takenOf("base")} as base_taken, e.base_delta as base_back, ${lapsedOf("base")} as base_lapsed,
         ${takenOf("overage")} as overage_taken, e.overage_delta as overage_back, ${lapsedOf("overage")} as overage_lapsed,
-        ${takenOf("additional")} as additional_taken, e.additional_delta as additional_back,
-        case when c.base_grant > t.seq then ${isFromBefore("c.account", "t.seq")} else 1 = 0 end as is_from_before
+        ${takenOf("additional")} as additional_taken, e.additional_delta as additional_back
       from charge c
       left join journal t on t.op = c.id and t.account = c.account
       left join journal e on e.op = c.id || '/end' and e.account = c.account
       left join (${extensions}) x on x.account = c.account and x.note = c.id
-      where not c.late and c.base_grant > 0
+      where not c.late
     ) m
     where m.taken_kind is null or m.taken_kind <> 'hold'
       or m.kind is null or m.kind not in ('settle', 'void', 'expire') or (m.kind = 'expire') <> (m.ending = 'expired')
       or m.seq <> m.journal_seq or m.at_ms <> m.journal_at_ms
       or m.additional_back <> m.additional_taken - m.additional
-      or case when m.is_from_before
-        then m.base_back + m.base - m.base_past not between 0 and m.base_taken
-          or m.overage_back + m.overage - m.overage_past not between 0 and m.overage_taken
-        else ${isWrongIn("base")} or ${isWrongIn("overage")} end`,
+      or ${isWrongIn("base")} or ${isWrongIn("overage")}`,
 
   "every late charge is what its journal entry took": `
     select c.account, c.id as hold, c.seq, c.at_ms, c.base, c.base_past, c.overage, c.overage_past, c.additional,
@@ -167,32 +156,6 @@ export const journalRules: Readonly<Record<string, string>> = {
     where c.late and (e.seq is null or e.seq <> c.seq or e.kind <> 'settle' or e.at_ms <> c.at_ms
       or c.base <> 0 - e.base_delta or c.overage <> 0 - e.overage_delta
       or c.additional <> 0 - e.additional_delta or c.base_past <> 0 or c.overage_past <> 0)`,
-
-  // These charges name no grants. A late settlement completed the charge of an expired hold in
-  // place. A refresh lies between the hold and its end if credits lapsed.
-  "every charge from before the upgrade is what its journal entries took": `
-    select m.account, m.hold, m.seq, m.ended_seq, m.late_seq, m.base, m.base_taken, m.overage, m.overage_taken,
-      m.additional, m.additional_taken
-    from (
-      select c.account, c.id as hold, c.seq, c.base, c.overage, c.additional, t.kind as taken_kind, t.seq as taken_seq,
-        e.kind as ended_kind, e.seq as ended_seq, l.seq as late_seq,
-        ${takenOf("base")} - e.base_delta - coalesce(l.base_delta, 0) as base_taken,
-        ${takenOf("overage")} - e.overage_delta - coalesce(l.overage_delta, 0) as overage_taken,
-        ${takenOf("additional")} - e.additional_delta - coalesce(l.additional_delta, 0) as additional_taken
-      from charge c
-      left join journal t on t.op = c.id and t.account = c.account
-      left join journal e on e.op = c.id || '/end' and e.account = c.account
-      left join journal l on l.op = c.id || '/late' and l.account = c.account and l.seq <= c.seq
-      left join (${extensions}) x on x.account = c.account and x.note = c.id
-      where c.base_grant = 0 and not c.late
-    ) m
-    where coalesce(m.taken_kind, '') <> 'hold' or coalesce(m.ended_kind, '') not in ('settle', 'void', 'expire')
-      or m.seq <> coalesce(m.late_seq, m.ended_seq)
-      or m.additional_taken <> m.additional or m.base_taken < m.base or m.overage_taken < m.overage
-      or (m.base_taken > m.base or m.overage_taken > m.overage) and not exists (
-        select 1 from journal r
-        where r.account = m.account and r.kind = 'refresh' and r.seq > m.taken_seq and r.seq < m.ended_seq
-      )`,
 
   "a late charge follows one expired charge, and both add up to a usage": `
     select l.account, l.id as hold, l.ending, c.ending as first_ending, c.seq as first_seq, l.seq,
@@ -219,8 +182,7 @@ export const journalRules: Readonly<Record<string, string>> = {
       or base < 0 or overage < 0 or additional < 0 or shortfall < 0
       or base_past not between 0 and base or overage_past not between 0 and overage`,
 
-  // The rows of holds group what they took by the grants between, except holds from before the
-  // upgrade.
+  // The rows of holds group what they took by the grants between.
   "every open hold holds what its journal entries took": `
     with recursive ${holdTakings},
     taken as (${openTakings}),
@@ -230,13 +192,11 @@ export const journalRules: Readonly<Record<string, string>> = {
       from taking
     ),
     total as (
-      select account, hold, sum(base) as base, sum(overage) as overage, sum(additional) as additional,
-        min(case when kind = 'hold' then seq end) as seq
+      select account, hold, sum(base) as base, sum(overage) as overage, sum(additional) as additional
       from taken group by account, hold
     )
     select p.account, p.hold, p.seq, p.base, p.overage, sum(t.base) as base_taken, sum(t.overage) as overage_taken
     from part p
-    join total w on w.account = p.account and w.hold = p.hold and not ${isFromBefore("p.account", "w.seq")}
     left join taken t on t.account = p.account and t.hold = p.hold and t.seq >= p.seq and t.seq < p.until
     group by p.account, p.hold, p.seq, p.base, p.overage
     having p.base <> coalesce(sum(t.base), 0) or p.overage <> coalesce(sum(t.overage), 0)

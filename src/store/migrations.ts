@@ -17,8 +17,6 @@ interface Migration {
   sql: string;
   /** SHA-256 of the text, lower-case hex. */
   checksum: string;
-  /** It needs the plans of the configuration in the database. */
-  needsPlans: boolean;
 }
 
 /** A migration as the database has recorded it. */
@@ -32,7 +30,7 @@ export function readMigrations(folder: URL): Migration[] {
     invariant(version === index + 1, `${name} is migration ${index + 1}`);
     const sql = readFileSync(new URL(name, folder), "utf8");
     const checksum = createHash("sha256").update(sql).digest("hex");
-    return { version, name, sql, checksum, needsPlans: name.endsWith("-entitlement.sql") };
+    return { version, name, sql, checksum };
   });
 }
 
@@ -70,23 +68,5 @@ export function pendingMigrations(folder: URL, { where, applied, upgrade = true 
   if (upgrade || pending.length === 0 || applied.length === 0) return pending;
   throw new OperatorError(
     `The ledger ${where} was made by an older version of Inkwell. Nothing was changed. Start "${inkwell("serve")}" of this version first, which upgrades the ledger (${shipped("docs/operating/upgrading.md")}), or use that version's program.`,
-  );
-}
-
-/** Accounts by plans of which the database has no version. */
-export const accountsWithoutPlan = `
-  select plan, count(*) as accounts from account
-  where not exists (select 1 from plan_version v where v.plan = account.plan)
-  group by plan order by plan`;
-
-/** Throws an OperatorError that names the plans. */
-export function requirePlans(
-  missing: readonly (readonly [plan: string, accounts: number])[],
-  where: string,
-): void {
-  if (missing.length === 0) return;
-  const named = missing.map(([plan, accounts]) => `"${plan}" (accounts: ${accounts})`).join(", ");
-  throw new OperatorError(
-    `${where} cannot be upgraded: accounts have plans that the configuration does not have: ${named}. Nothing was changed. Add them to plans: with the credits and periods that they had, and start again.`,
   );
 }

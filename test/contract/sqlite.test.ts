@@ -18,7 +18,6 @@ import { after, beforeEach, describe, test } from "node:test";
 import type { Worker } from "node:worker_threads";
 import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
-import { readMigrations } from "../../src/store/migrations.ts";
 import { sqliteError } from "../../src/store/sqlite/file.ts";
 import { openToWrite } from "../../src/store/sqlite/open-to-write.ts";
 import { openSqliteStore, SqliteSnapshots } from "../../src/store/sqlite/store.ts";
@@ -140,35 +139,6 @@ describe("opening an SQLite file", () => {
       disk.mock.restore();
       syncBuiltinESMExports();
     }
-  });
-
-  test("keeps the receipts of a database of the first version, in their order", async () => {
-    const folder = new URL("../../src/store/migrations/sqlite/", import.meta.url);
-    const [first] = readMigrations(folder);
-    assert.ok(first !== undefined);
-    const rows = readFileSync(new URL("../fixtures/ledger-without-grants.sql", import.meta.url), "utf8");
-    write(
-      path,
-      `pragma application_id = ${0x496e6b77}; create table migration (version integer primary key,
-         name text not null, checksum text not null, applied_ms integer not null) strict`,
-      `${first.sql}; insert into migration values (1, '${first.name}', '${first.checksum}', 0)`,
-      rows.replaceAll(":any", `'["*"]'`),
-    );
-    const old = new DatabaseSync(path);
-    const before = old.prepare("select account, id, seq, cost from usage order by account, seq").all();
-    old.close();
-    assert.ok(before.length > 3);
-    const monthly = planOf("monthly", 30, 5, { base: { credits: 30, every: "P1M" } });
-    await using upgraded = await opened(path, plansOf(planOf("starter", 100, 10), monthly));
-    const charges = (await upgraded.usage({ limit: 100 })).map(({ account, id, seq, cost }) => ({
-      ...{ account, id, seq, cost },
-    }));
-    assert.deepEqual(
-      charges,
-      before.map((row) => ({ ...row })),
-    );
-    assert.throws(() => write(path, "delete from charge"), /never deleted/);
-    assert.throws(() => write(path, "update charge set cost = 0"), /never changed/);
   });
 
   test("rejects a database of a newer version", async () => {

@@ -7,12 +7,16 @@
  * versions of its row. With one snapshot for the whole audit, a hold and settlement took 7 ms
  * instead of 3 ms at the end of an audit of 9 s.
  */
+import { messageOf, OperatorError } from "../../errors.ts";
 import type { EpochMs } from "../../units.ts";
 import { type AuditReport, auditQueries, type Broken, type FaultyRow, faultyCell } from "../audit.ts";
 import { serverMs } from "./clock.ts";
 import { type Connection, forAudit } from "./connection.ts";
 import { sqlState } from "./errors.ts";
 import { type Cell, onlyCell } from "./rows.ts";
+
+/** SQLSTATE of unknown tables and columns. */
+const otherSchema = new Set(["42P01", "42703"]);
 
 /** SQLSTATE of a sum that does not fit into 63 bits. Sound amounts never reach that. */
 const outOfRange = "22003";
@@ -48,7 +52,14 @@ async function faultyRows(connection: Connection, sql: string): Promise<FaultyRo
       Object.fromEntries(cells.map((cell, index) => [columns[index] ?? "", faultyCell(cell)])),
     );
   } catch (error) {
-    if (sqlState(error) !== outOfRange || !(error instanceof Error)) throw error;
+    const state = sqlState(error) ?? "";
+    if (otherSchema.has(state)) {
+      throw new OperatorError(
+        `The ledger cannot be checked, because it has not the schema of this version (${messageOf(error)}). Nothing was changed. Check it with the version of Inkwell that made it, or restore a dump.`,
+        error,
+      );
+    }
+    if (state !== outOfRange || !(error instanceof Error)) throw error;
     return [{ problem: error.message }];
   }
 }

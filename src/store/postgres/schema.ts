@@ -8,7 +8,7 @@
 import { OperatorError } from "../../errors.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { AppliedMigration } from "../migrations.ts";
-import { accountsWithoutPlan, appliedMigration, pendingMigrations, requirePlans } from "../migrations.ts";
+import { appliedMigration, pendingMigrations } from "../migrations.ts";
 import type { TimeParameter } from "./clock.ts";
 import { type Connection, forAudit, forMigration, placeOf, schemaName } from "./connection.ts";
 import { openingError, type Place } from "./errors.ts";
@@ -26,9 +26,9 @@ const migrationLock = "20669081143569516";
 /** The oldest tested version, in the form of `server_version_num`. */
 const serverVersionMin = 140_000;
 
-/** A ledger without grants is carried over with the plans of the configuration. */
 interface Migrating {
   time: TimeParameter;
+  /** Those of a new ledger. */
   plans: Plans;
   /** If false, a database with an older schema is refused. Default: true. */
   upgrade?: boolean;
@@ -94,33 +94,22 @@ export function requireVersion(version: number, where: string): void {
   );
 }
 
-async function migrate(connection: Connection, { where }: Place, options: Migrating): Promise<void> {
+async function migrate(
+  connection: Connection,
+  { where }: Place,
+  { time, plans, upgrade }: Migrating,
+): Promise<void> {
   await ask(connection, "begin");
   await ask(connection, `select pg_advisory_xact_lock(${migrationLock})`);
   const applied = (await appliedTo(connection)) ?? (await begin(connection, where));
-  const { upgrade } = options;
-  for (const migration of pendingMigrations(migrationsFolder, { where, applied, upgrade })) {
-    if (migration.needsPlans) await carryPlansOver(connection, where, options);
-    const { version, name, sql, checksum } = migration;
+  const pending = pendingMigrations(migrationsFolder, { where, applied, upgrade });
+  for (const { version, name, sql, checksum } of pending) {
     await ask(connection, sql);
     const record = "insert into migration (version, name, checksum) values ($1, $2, $3)";
     await ask(connection, record, [version, name, checksum]);
   }
+  if (applied.length === 0) await writePlans(connection, plans, { force: false, time });
   await ask(connection, "commit");
-}
-
-/** Throws an OperatorError if an account has a plan that the configuration does not have. */
-async function carryPlansOver(
-  connection: Connection,
-  where: string,
-  { plans, time }: Migrating,
-): Promise<void> {
-  await writePlans(connection, plans, { force: false, time });
-  const rows = await ask(connection, accountsWithoutPlan);
-  requirePlans(
-    rows.map(([plan, accounts]) => [String(plan), Number(accounts)]),
-    where,
-  );
 }
 
 /** Returns null if the database has no schema of Inkwell. */

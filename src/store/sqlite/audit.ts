@@ -3,20 +3,16 @@
  * seconds on a large file.
  *
  * Guarantees that a report describes one state of the file. The connection is read-only, so a
- * backup stays unchanged to the byte, even if an older version made it. In WAL mode a reader does
- * not delay the writer, but the log grows as long as the reader runs.
+ * backup stays unchanged to the byte. In WAL mode a reader does not delay the writer, but the log
+ * grows as long as the reader runs.
  */
 import type { DatabaseSync } from "node:sqlite";
-import { OperatorError } from "../../errors.ts";
 import type { EpochMs } from "../../units.ts";
 import { type AuditReport, auditQueries, type FaultyRow, faultyCell, faultyRowsMax } from "../audit.ts";
-import { readAsItIs, type SqliteFile, versionOf } from "./file.ts";
+import { readAsItIs, type SqliteFile } from "./file.ts";
 
 /** An invariant of SQLite alone: its own check of the file, the indexes and the constraints. */
 const fileIsWhole = "the file is whole, and its indexes and checks agree with its tables";
-
-/** The oldest schema with all columns that the queries use: 0015 made sums of hours complete. */
-const auditedVersionMin = 15;
 
 interface AuditTask {
   file: SqliteFile;
@@ -24,13 +20,11 @@ interface AuditTask {
 }
 
 /**
- * Audits a file within one transaction. Throws an OperatorError if the file has no ledger, or a
- * ledger that this version cannot check, and a StoreUnavailableError if the file cannot be read at
- * present.
+ * Audits a file within one transaction. Throws an OperatorError if the file has no ledger of this
+ * version, and a StoreUnavailableError if the file cannot be read at present.
  */
 export function auditFile({ file, nowMs }: AuditTask): AuditReport {
   return readAsItIs(file, (db) => {
-    requireAudited(versionOf(db, file).version, file);
     // Memory-mapped pages are not copied, which halves the time on a large file. 4 GiB, or the
     // limit of the build.
     db.exec("pragma cache_size = -65536; pragma mmap_size = 4294967296; pragma temp_store = memory; begin");
@@ -40,14 +34,6 @@ export function auditFile({ file, nowMs }: AuditTask): AuditReport {
     if (problems.length > 0) report.broken.push({ invariant: fileIsWhole, rows: problems });
     return report;
   });
-}
-
-function requireAudited(version: number, { path }: SqliteFile): void {
-  if (version >= auditedVersionMin) return;
-  throw new OperatorError(
-    `${path} cannot be checked: its schema is version ${version}, and this version of Inkwell can check schemas from ` +
-      `version ${auditedVersionMin} on. Nothing was changed. Check it with the version that made it.`,
-  );
 }
 
 /**

@@ -9,6 +9,7 @@ import { statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { messageOf, OperatorError } from "../../errors.ts";
+import { inkwell } from "../../invocation.ts";
 import { storeError } from "../errors.ts";
 import type { AppliedMigration } from "../migrations.ts";
 import { appliedMigration, pendingMigrations } from "../migrations.ts";
@@ -26,6 +27,7 @@ export const migrationsFolder = new URL("../migrations/sqlite/", import.meta.url
 
 /** Primary result codes of SQLite. */
 const code = {
+  error: 1,
   busy: 5,
   locked: 6,
   nomem: 7,
@@ -112,23 +114,38 @@ export function openAsItIs(file: SqliteFile, purpose: "copy" | "check"): Databas
   }
 }
 
-/** Opens a file of any version, without creating it, for the work. */
+/**
+ * Reads a file of this version, without creating or changing it. Throws an OperatorError if it has
+ * another schema.
+ */
 export function readAsItIs<T>(file: SqliteFile, work: (db: DatabaseSync) => T): T {
   const db = openAsItIs(file, "check");
   try {
+    const { version, pending } = versionOf(db, file);
+    if (version === 0) throw otherSchema(file, "it has no tables");
+    if (pending > 0) throw otherSchema(file, "an older version of Inkwell made it");
     return work(db);
   } catch (error) {
+    // Unknown tables and columns.
+    if (codeOf(error) === code.error) throw otherSchema(file, messageOf(error), error);
     throw sqliteError(error);
   } finally {
     db.close();
   }
 }
 
+function otherSchema({ path }: SqliteFile, why: string, cause?: unknown): OperatorError {
+  return new OperatorError(
+    `${path} cannot be checked, because it has not the schema of this version (${why}). Nothing was changed. Check it with the version of Inkwell that made it, or start "${inkwell("serve")}" of this version on it, which upgrades it.`,
+    cause,
+  );
+}
+
 /**
  * Returns the number of the last applied migration, and how many are pending. Throws an
  * OperatorError if they are not those of this build.
  */
-export function versionOf(db: DatabaseSync, file: SqliteFile): { version: number; pending: number } {
+function versionOf(db: DatabaseSync, file: SqliteFile): { version: number; pending: number } {
   return explained(file, () => {
     const made = db.prepare("select 1 from sqlite_schema where name = 'migration'").get() !== undefined;
     const applied = made ? appliedMigrations(db) : [];

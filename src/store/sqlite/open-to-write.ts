@@ -12,7 +12,7 @@ import { messageOf, OperatorError } from "../../errors.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { makeFolder } from "../../make-folder.ts";
 import type { EpochMs } from "../../units.ts";
-import { accountsWithoutPlan, pendingMigrations, requirePlans } from "../migrations.ts";
+import { pendingMigrations } from "../migrations.ts";
 import {
   applicationId,
   appliedMigrations,
@@ -91,9 +91,9 @@ function makeFile(path: string): void {
   }
 }
 
-/** A ledger without grants is carried over with the plans of the configuration. */
 interface Migrating {
   nowMs: EpochMs;
+  /** Those of a new ledger. */
   plans: Plans;
   /** If false, a file with an older schema is refused. Default: true. */
   upgrade?: boolean;
@@ -113,24 +113,15 @@ function migrate(db: DatabaseSync, path: string, { nowMs, plans, upgrade }: Migr
     const record = db.prepare(
       "insert into migration (version, name, checksum, applied_ms) values (?, ?, ?, ?)",
     );
-    for (const migration of pendingMigrations(migrationsFolder, { where: path, applied, upgrade })) {
-      if (migration.needsPlans) carryPlansOver(db, path, { nowMs, plans });
-      db.exec(migration.sql);
-      record.run(migration.version, migration.name, migration.checksum, nowMs);
+    const pending = pendingMigrations(migrationsFolder, { where: path, applied, upgrade });
+    for (const { version, name, sql, checksum } of pending) {
+      db.exec(sql);
+      record.run(version, name, checksum, nowMs);
     }
+    if (applied.length === 0) applyPlans(db, plans, { force: false, nowMs });
     db.exec("commit");
   } catch (error) {
     if (db.isTransaction) db.exec("rollback");
     throw error;
   }
-}
-
-/** Throws an OperatorError if an account has a plan that the configuration does not have. */
-function carryPlansOver(db: DatabaseSync, path: string, { nowMs, plans }: Migrating): void {
-  applyPlans(db, plans, { force: false, nowMs });
-  const rows = db.prepare(accountsWithoutPlan).all();
-  requirePlans(
-    rows.map(({ plan, accounts }) => [String(plan), Number(accounts)]),
-    path,
-  );
 }

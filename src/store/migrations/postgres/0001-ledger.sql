@@ -6,46 +6,94 @@
 -- order in which accounts are locked. Rows that are written often have room beside them, so that a new version of
 -- one stays on its page and touches no index.
 
+create function refuse() returns trigger language plpgsql as $$
+begin
+  raise exception '%', tg_argv[0] using errcode = 'integrity_constraint_violation';
+end $$;
+
+create function refuse_final_day() returns trigger language plpgsql as $$
+begin
+  if new.day <= (select day from usage_close order by number desc limit 1) then
+    raise exception 'final days are never changed';
+  end if;
+  return new;
+end $$;
+
+-- A commit sends its writes and its end together: what is not as it was read must stop it on the spot.
+create function expect_rows(written bigint, wanted bigint, name text) returns void language plpgsql as $$
+begin
+  if written <> wanted then
+    raise exception 'rows of % that were read under the lock are not there to be written: % of %', name, written, wanted;
+  end if;
+end $$;
+
 create table account (
   id text collate "C" not null primary key check (id <> ''),
   plan text not null check (plan <> ''),
+  next_plan text,
+  state text not null check (state in ('active', 'suspended', 'closed')),
+  ends_ms bigint,
   seq bigint not null check (seq >= 1),
   created_ms bigint not null,
 
+  -- Credits of the grant - spent - held.
   base bigint not null,
-  base_cap bigint not null,
+  base_cap bigint not null check (base_cap between 0 and 9007199254740991),
+  base_held bigint not null check (base_held >= 0),
+  -- The plan at the start of the window, and its version then.
+  base_plan text not null,
+  base_version bigint not null,
+  base_every text not null,
   base_anchor_ms bigint not null,
   base_starts_ms bigint not null,
   base_ends_ms bigint not null,
+  base_grant bigint not null,
+  base_since bigint not null,
 
   overage bigint not null,
-  overage_cap bigint not null,
+  overage_cap bigint not null check (overage_cap between 0 and 9007199254740991),
+  overage_held bigint not null check (overage_held >= 0),
+  overage_plan text not null,
+  overage_version bigint not null,
+  overage_every text not null,
   overage_anchor_ms bigint not null,
   overage_starts_ms bigint not null,
   overage_ends_ms bigint not null,
+  overage_grant bigint not null,
+  overage_since bigint not null,
+
+  -- An array of windows that plan changes closed before their planned end, or null.
+  kept json check (json_typeof(kept) = 'array'),
 
   additional bigint not null,
-
-  held_base bigint not null check (held_base >= 0),
-  held_overage bigint not null check (held_overage >= 0),
-  held_additional bigint not null check (held_additional >= 0),
+  additional_held bigint not null check (additional_held >= 0),
   holds bigint not null check (holds >= 0),
+  -- The cost of the open holds at their last checkpoints.
+  used bigint not null check (used >= 0),
 
   requests_tat_ms double precision not null,
   tokens_tat_ms double precision not null,
+  tokens_limit bigint,
 
-  constraint base_within_cap check (base >= 0 and base + held_base <= base_cap and base_cap <= 9007199254740991),
-  constraint overage_within_cap
-    check (overage >= 0 and overage + held_overage <= overage_cap and overage_cap <= 9007199254740991),
-  constraint additional_exact check (additional >= 0 and additional + held_additional <= 9007199254740991),
+  constraint base_within_cap check (base + base_held <= base_cap),
+  constraint overage_within_cap check (overage + overage_held <= overage_cap),
+  constraint additional_exact check (additional >= 0 and additional + additional_held <= 9007199254740991),
   constraint base_window check (base_starts_ms < base_ends_ms),
-  constraint overage_window check (overage_starts_ms < overage_ends_ms)
+  constraint overage_window check (overage_starts_ms < overage_ends_ms),
+  constraint grants_are_written check (
+    base_since <= base_grant and base_grant <= seq and overage_since <= overage_grant and overage_grant <= seq
+  )
 ) with (fillfactor = 50);
+
+create index account_by_time on account (created_ms, id);
+create index account_by_plan on account ((plan collate "C"), id);
 
 create table api_key (
   account text collate "C" not null references account (id),
   id text collate "C" not null unique check (id <> ''),
   hash text collate "C" not null unique check (length(hash) = 64),
+  old_hash text collate "C" unique check (length(old_hash) = 64),
+  old_until_ms bigint,
   name text,
   last_four text not null check (length(last_four) = 4),
   -- Model ids, or "*".
@@ -59,10 +107,32 @@ create table api_key (
   last_used_ms bigint,
   requests_tat_ms double precision not null,
   tokens_tat_ms double precision not null,
+  tokens_limit bigint,
   holds bigint not null check (holds >= 0),
-  primary key (account, id)
+  held bigint not null check (held >= 0),
+  used bigint not null check (used >= 0),
+  budget bigint check (budget >= 0),
+  budget_every text,
+  budget_anchor_ms bigint,
+  budget_starts_ms bigint,
+  budget_ends_ms bigint,
+  budget_spent bigint check (budget_spent >= 0),
+  -- Journal number of the account from which charges count in the window.
+  budget_since bigint not null,
+  -- What the key may do in the portal: see itself, or manage all keys of its account.
+  portal text collate "C" not null check (portal in ('own', 'account')),
+  primary key (account, id),
+  constraint budget_is_complete check (
+    case when budget is null
+      then budget_every is null and budget_anchor_ms is null and budget_starts_ms is null and budget_ends_ms is null
+        and budget_spent is null
+      else budget_every is not null and budget_anchor_ms is not null and budget_starts_ms is not null
+        and budget_ends_ms is not null and budget_starts_ms < budget_ends_ms and budget_spent is not null end
+  )
 ) with (fillfactor = 50);
 
+-- What running requests hold. Every commit asks which holds of its accounts are overdue, and the sweeper asks across
+-- accounts.
 create table hold (
   account text collate "C" not null references account (id),
   id text collate "C" not null check (id <> ''),
@@ -73,10 +143,9 @@ create table hold (
   base bigint not null check (base >= 0),
   overage bigint not null check (overage >= 0),
   additional bigint not null check (additional >= 0),
-  base_starts_ms bigint not null,
-  overage_starts_ms bigint not null,
-  base_past bigint not null check (base_past >= 0),
-  overage_past bigint not null check (overage_past >= 0),
+  taken_seq bigint not null check (taken_seq >= 1),
+  -- An array of what was taken before the last grant of base or overage, or null.
+  earlier json check (json_typeof(earlier) = 'array'),
   metered_tokens bigint not null check (metered_tokens >= 0),
   prompt_tokens bigint not null,
   cached_tokens bigint not null check (cached_tokens between 0 and prompt_tokens),
@@ -89,29 +158,86 @@ create table hold (
   -- Rows come and go all the time: what is gone is cleared away by its number, however large the table is.
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 
--- Every commit asks which holds of its accounts are overdue, and the sweeper asks across accounts.
-create index hold_by_expiry on hold (expires_ms, account, id);
+create index hold_by_expiry on hold (expires_ms);
+create index hold_by_account on hold (account, expires_ms, id);
 
 create table journal (
   account text collate "C" not null references account (id),
   seq bigint not null check (seq >= 1),
   at_ms bigint not null,
   kind text not null check (
-    kind in ('hold', 'settle', 'void', 'extend', 'expire', 'refresh', 'topup', 'adjust', 'plan', 'open')
+    kind in ('open', 'refresh', 'plan', 'topup', 'hold', 'extend', 'settle', 'void', 'expire', 'adjust', 'refund',
+      'suspend', 'resume', 'end', 'close', 'key', 'reverse')
   ),
   op text collate "C" not null check (op <> ''),
   note text,
   base_delta bigint not null,
   overage_delta bigint not null,
   additional_delta bigint not null,
-  base_after bigint not null check (base_after >= 0),
-  overage_after bigint not null check (overage_after >= 0),
+  base_after bigint not null,
+  overage_after bigint not null,
   additional_after bigint not null check (additional_after >= 0),
   primary key (account, seq),
   unique (op, account)
 );
 
-create table usage (
+-- Journals are filtered by kind. Holds and settlements, which each request writes, are not in this index.
+create index journal_by_kind on journal (account, kind, seq) where kind not in ('hold', 'settle');
+
+create trigger journal_is_never_changed before update on journal
+  for each row execute function refuse('journal entries are never changed');
+create trigger journal_is_never_deleted before delete on journal
+  for each row execute function refuse('journal entries are never deleted');
+create trigger journal_is_never_emptied before truncate on journal
+  for each statement execute function refuse('journal entries are never deleted');
+
+-- Grants record why an account has credits, and charges record what was paid from them. The account row is a cache of
+-- both. A payment counts once in the installation, and so does a refund.
+create table credit_grant (
+  account text collate "C" not null references account (id),
+  seq bigint not null check (seq >= 1),
+  bucket text not null check (bucket in ('base', 'overage', 'additional')),
+  cause text not null check (
+    cause in ('open', 'window', 'plan', 'close', 'reversal', 'payment', 'refund', 'adjustment')
+  ),
+  at_ms bigint not null,
+  amount bigint not null check (amount >= 0 or cause in ('refund', 'adjustment')),
+  -- The id of the payment, refund or adjustment.
+  ref text collate "C",
+  payment text collate "C",
+  plan text collate "C",
+  version bigint,
+  anchor_ms bigint,
+  starts_ms bigint,
+  ends_ms bigint,
+  since bigint,
+  spent bigint check (spent >= 0),
+  held bigint check (held >= 0),
+  primary key (account, seq, bucket),
+  constraint window_is_complete check (
+    case bucket when 'additional'
+      then plan is null and starts_ms is null and since is null and spent is null and held is null
+      else plan is not null and anchor_ms is not null and starts_ms is not null and ends_ms is not null
+        and starts_ms < ends_ms and since is not null and since <= seq and spent is not null and held is not null
+        and (version is not null or cause = 'close') end
+  )
+);
+
+create unique index grant_by_ref on credit_grant (ref) where cause = 'payment';
+create unique index grant_by_refund on credit_grant (ref) where cause = 'refund';
+create index grant_by_payment on credit_grant (payment) where payment is not null;
+
+create trigger grant_is_never_changed before update on credit_grant
+  for each row execute function refuse('grants are never changed');
+create trigger grant_is_never_deleted before delete on credit_grant
+  for each row execute function refuse('grants are never deleted');
+create trigger grant_is_never_emptied before truncate on credit_grant
+  for each statement execute function refuse('grants are never deleted');
+
+-- Charges have a number, in the order in which they are written, with the name that SQLite gives the number of each row.
+-- Several nodes write at once, so a smaller number can be committed later. Lists by `from` and `to`, and the sums, find
+-- charges by a few pages of two small indexes.
+create table charge (
   account text collate "C" not null references account (id),
   id text collate "C" not null check (id <> ''),
   seq bigint not null check (seq >= 1),
@@ -122,20 +248,29 @@ create table usage (
     ending in ('stop', 'length', 'credits', 'client_gone', 'engine_failed', 'refused', 'shutdown', 'expired')
   ),
   estimated boolean not null,
-  prompt_tokens bigint not null,
-  cached_tokens bigint not null check (cached_tokens between 0 and prompt_tokens),
-  completion_tokens bigint not null,
-  reasoning_tokens bigint not null check (reasoning_tokens between 0 and completion_tokens),
+  -- The difference to a charge that the expiry of the hold made before. Its tokens can be negative, its cost cannot.
+  late boolean not null,
+  prompt_tokens bigint not null check (late or prompt_tokens >= 0),
+  cached_tokens bigint not null check (late or cached_tokens between 0 and prompt_tokens),
+  completion_tokens bigint not null check (completion_tokens >= 0),
+  reasoning_tokens bigint not null check (late or reasoning_tokens between 0 and completion_tokens),
   price_prompt bigint not null check (price_prompt >= 0),
   price_completion bigint not null check (price_completion >= 0),
   price_cached_prompt bigint not null check (price_cached_prompt >= 0),
-  cost bigint not null,
+  cost bigint not null check (cost >= 0),
   base bigint not null check (base >= 0),
   overage bigint not null check (overage >= 0),
   additional bigint not null check (additional >= 0),
   shortfall bigint not null check (shortfall >= 0),
+  -- Journal numbers of the grants that were current.
+  base_grant bigint not null,
+  overage_grant bigint not null,
+  -- The parts that were paid from windows that had been closed before.
+  base_past bigint not null check (base_past between 0 and base),
+  overage_past bigint not null check (overage_past between 0 and overage),
+  rowid bigint generated always as identity,
   primary key (account, seq),
-  unique (id, account),
+  unique (id, account, late),
   constraint cost_is_paid check (cost = base + overage + additional + shortfall),
   constraint cost_is_priced check (
     cost = (prompt_tokens - cached_tokens) * price_prompt
@@ -144,30 +279,250 @@ create table usage (
   )
 );
 
-create function refuse() returns trigger language plpgsql as $$
-begin
-  raise exception '%', tg_argv[0] using errcode = 'integrity_constraint_violation';
-end $$;
+create index charge_by_time on charge using brin (at_ms) with (pages_per_range = 32, autosummarize = on);
+create index charge_by_rowid on charge using brin (rowid) with (pages_per_range = 32, autosummarize = on);
 
-create trigger journal_is_never_changed before update on journal
-  for each row execute function refuse('journal entries are never changed');
-create trigger journal_is_never_deleted before delete on journal
-  for each row execute function refuse('journal entries are never deleted');
-create trigger journal_is_never_emptied before truncate on journal
-  for each statement execute function refuse('journal entries are never deleted');
+create trigger charge_is_never_changed before update on charge
+  for each row execute function refuse('charges are never changed');
+create trigger charge_is_never_deleted before delete on charge
+  for each row execute function refuse('charges are never deleted');
+create trigger charge_is_never_emptied before truncate on charge
+  for each statement execute function refuse('charges are never deleted');
 
-create trigger usage_is_final before update on usage
-  for each row when (old.ending <> 'expired')
-  execute function refuse('a receipt changes only when its hold had expired before the settlement came');
-create trigger usage_is_never_deleted before delete on usage
-  for each row execute function refuse('receipts are never deleted');
-create trigger usage_is_never_emptied before truncate on usage
-  for each statement execute function refuse('receipts are never deleted');
+-- Every version of every plan, and the plans sections of the configuration that were applied. No row is ever changed: a
+-- grant names the version that it came from.
+create table plan_version (
+  plan text collate "C" not null check (plan <> ''),
+  version bigint not null check (version >= 1),
+  created_ms bigint not null,
+  base_credits bigint not null check (base_credits >= 0),
+  base_every text not null,
+  overage_credits bigint not null check (overage_credits >= 0),
+  overage_every text not null,
+  requests_per_minute bigint check (requests_per_minute > 0),
+  tokens_per_minute bigint check (tokens_per_minute > 0),
+  concurrent bigint check (concurrent > 0),
+  -- Model ids, or "*".
+  models text[] not null check (array_position(models, null) is null),
+  primary key (plan, version)
+);
 
--- A commit sends its writes and its end together: what is not as it was read must stop it on the spot.
-create function expect_rows(written bigint, wanted bigint, name text) returns void language plpgsql as $$
-begin
-  if written <> wanted then
-    raise exception 'rows of % that were read under the lock are not there to be written: % of %', name, written, wanted;
-  end if;
-end $$;
+create trigger plan_version_is_never_changed before update on plan_version
+  for each row execute function refuse('plan versions are never changed');
+create trigger plan_version_is_never_deleted before delete on plan_version
+  for each row execute function refuse('plan versions are never deleted');
+create trigger plan_version_is_never_emptied before truncate on plan_version
+  for each statement execute function refuse('plan versions are never deleted');
+
+create table plan_file (
+  epoch bigint not null primary key check (epoch >= 1),
+  fingerprint text collate "C" not null check (length(fingerprint) = 64),
+  applied_ms bigint not null,
+  -- The plans that accounts can be put on.
+  plans text[] not null check (array_position(plans, null) is null)
+);
+
+create trigger plan_file_is_never_changed before update on plan_file
+  for each row execute function refuse('applied plans sections are never changed');
+create trigger plan_file_is_never_deleted before delete on plan_file
+  for each row execute function refuse('applied plans sections are never deleted');
+create trigger plan_file_is_never_emptied before truncate on plan_file
+  for each statement execute function refuse('applied plans sections are never deleted');
+
+-- The clock of the ledger (docs/operating/clock.md). One row: trusted time as it was recorded last, the clock at that
+-- moment, and the time since the machine started. A new process compares its clock with it.
+create table clock (
+  id bigint primary key check (id = 1),
+  trusted_ms bigint not null,
+  clock_ms bigint not null,
+  is_trusted boolean not null,
+  boot_id text,
+  boot_ms bigint,
+  accepts bigint not null
+) with (fillfactor = 50);
+
+insert into clock values (1, 0, 0, true, null, null, 0);
+
+-- Clocks that an operator has accepted: who, the trusted time before, and the accepted time.
+create table clock_accept (
+  number bigint primary key check (number >= 1),
+  by text not null check (by <> ''),
+  trusted_ms bigint not null,
+  clock_ms bigint not null
+);
+
+create trigger clock_accept_is_never_changed before update on clock_accept
+  for each row execute function refuse('accepted clocks are never changed');
+create trigger clock_accept_is_never_deleted before delete on clock_accept
+  for each row execute function refuse('accepted clocks are never deleted');
+create trigger clock_accept_is_never_emptied before truncate on clock_accept
+  for each statement execute function refuse('accepted clocks are never deleted');
+
+-- Charges, summed by day (docs/decisions/0047-usage-sums.md).
+create table usage_day (
+  -- Days since 1970, in UTC.
+  day bigint not null,
+  account text collate "C" not null,
+  key text collate "C" not null,
+  model text collate "C" not null,
+  -- Late charges belong to requests that were counted before, and their tokens can be negative.
+  requests bigint not null check (requests >= 0),
+  late bigint not null check (late >= 0),
+  prompt_tokens bigint not null,
+  cached_tokens bigint not null,
+  completion_tokens bigint not null,
+  reasoning_tokens bigint not null,
+  cost bigint not null check (cost >= 0),
+  base bigint not null check (base >= 0),
+  overage bigint not null check (overage >= 0),
+  additional bigint not null check (additional >= 0),
+  shortfall bigint not null check (shortfall >= 0),
+  primary key (day, account, key, model),
+  constraint cost_is_paid check (cost = base + overage + additional + shortfall)
+);
+
+create index usage_day_by_account on usage_day (account, day);
+
+create trigger usage_day_is_final before insert or update on usage_day
+  for each row execute function refuse_final_day();
+create trigger usage_day_is_never_deleted before delete on usage_day
+  for each row execute function refuse('sums of usage are never deleted');
+create trigger usage_day_is_never_emptied before truncate on usage_day
+  for each statement execute function refuse('sums of usage are never deleted');
+
+-- Charges, summed by hour for graphs of the last days.
+create table usage_hour (
+  -- Hours since 1970, in UTC.
+  hour bigint not null,
+  -- Empty in the rows of all accounts.
+  account text collate "C" not null,
+  -- Empty in the rows of all keys.
+  key text collate "C" not null,
+  model text collate "C" not null,
+  requests bigint not null,
+  late bigint not null,
+  prompt_tokens bigint not null,
+  cached_tokens bigint not null,
+  completion_tokens bigint not null,
+  reasoning_tokens bigint not null,
+  cost bigint not null,
+  base bigint not null,
+  overage bigint not null,
+  additional bigint not null,
+  shortfall bigint not null,
+  primary key (account, key, hour, model)
+);
+
+create index usage_hour_by_hour on usage_hour (hour);
+
+-- One row. `through`: the last charge that was summed. `hours_from`: from this hour on, sums by hour have all charges
+-- up to there; earlier hours are deleted, or lack charges. `spanned`: the last charge that is in its span.
+create table usage_summed (
+  id bigint primary key check (id = 1),
+  through bigint not null check (through >= 0),
+  hours_from bigint not null,
+  spanned bigint not null
+);
+
+insert into usage_summed (id, through, hours_from, spanned) values (1, 0, 0, 0);
+
+-- Each time that days became final: the last of them, the last charge that was summed before, and the last acceptance
+-- of a clock. Charges after that number count in later days.
+create table usage_close (
+  number bigint primary key check (number >= 1),
+  through bigint not null check (through >= 0),
+  day bigint not null,
+  accepts bigint not null
+);
+
+create index usage_close_by_charge on usage_close (through, number, day);
+
+create trigger usage_close_is_never_changed before update or delete on usage_close
+  for each row execute function refuse('final days are never changed');
+create trigger usage_close_is_never_emptied before truncate on usage_close
+  for each statement execute function refuse('final days are never changed');
+
+-- Where the receipts of a key and a model stand in the journal of their account: the first and the last number of each
+-- day. Lists of receipts with a filter read these spans.
+create table receipt_span (
+  account text collate "C" not null,
+  key text collate "C" not null,
+  model text collate "C" not null,
+  -- Days since 1970, in UTC: that of the receipt's own time.
+  day bigint not null,
+  first_seq bigint not null,
+  last_seq bigint not null,
+  primary key (account, key, model, day),
+  constraint span_has_a_receipt check (first_seq <= last_seq)
+);
+
+-- The owner of an account. The ledger does not use it. Lists search it by prefix
+-- (docs/decisions/0048-lists-of-accounts.md).
+create table account_contact (
+  account text collate "C" not null primary key references account (id),
+  owner text check (owner <> ''),
+  email text check (email <> ''),
+  note text check (note <> ''),
+  -- The id of the account in another system.
+  external_id text collate "C" check (external_id <> '')
+);
+
+create unique index contact_by_external_id on account_contact (external_id) where external_id is not null;
+create index contact_by_email_prefix on account_contact (lower(email collate "C"));
+create index contact_by_external_id_prefix on account_contact (lower(external_id collate "C"));
+
+-- Sessions of the console and the portal, and codes that become one (docs/decisions/0050-sessions.md). A row has a hash
+-- of the secret in the cookie or the link, and never the secret itself.
+create table session (
+  hash text collate "C" not null primary key check (length(hash) = 64),
+  kind text collate "C" not null check (kind in ('operator', 'operator_code', 'portal')),
+  -- `operator`, or the id of a key.
+  owner text collate "C" not null check (owner <> ''),
+  created_ms bigint not null check (created_ms >= 0),
+  -- Written at most once a minute.
+  used_ms bigint not null check (used_ms >= created_ms),
+  -- The session ends if it is not used for this time, and at `ends_ms` in any case.
+  idle_ms bigint not null check (idle_ms > 0),
+  ends_ms bigint not null check (ends_ms > created_ms),
+  -- Set by signing out, and when a code is used.
+  ended_ms bigint
+);
+
+create index session_by_owner on session (kind, owner, created_ms);
+create index session_by_idle_end on session ((used_ms + idle_ms));
+
+-- Requests that an operator has stopped. The process that answers a request looks for it here. Rows are deleted later.
+create table stop_request (
+  id text collate "C" not null primary key check (id <> ''),
+  at_ms bigint not null
+);
+
+-- One row: the audit that runs in a service now, and the last result. Nothing decides by this row.
+create table audit_job (
+  id integer not null primary key check (id = 1),
+  -- The id of the running audit, and the time of its last sign of life.
+  run text check (run <> ''),
+  started_ms bigint,
+  alive_ms bigint,
+  -- The last audit that read all rows: its times, the number of broken rules, and its report in JSON.
+  last_started_ms bigint,
+  last_ended_ms bigint,
+  problems integer check (problems >= 0),
+  report text,
+  -- An audit after that one which could not read all rows.
+  failed_ms bigint,
+  failure text
+);
+
+insert into audit_job (id) values (1);
+
+-- The processes that run on this database, and what each of them takes for agreed. No row here is needed by any
+-- decision; one that nobody has refreshed for long belongs to a process that died.
+create table node (
+  id text collate "C" not null primary key check (id <> ''),
+  version text not null,
+  started_ms bigint not null,
+  seen_ms bigint not null,
+  -- An object: what should be the same on all nodes, by name.
+  agreement json not null
+) with (fillfactor = 50);

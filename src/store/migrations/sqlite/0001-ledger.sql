@@ -1,52 +1,74 @@
 -- The ledger, its receipts and the keys. Amounts are whole micro-credits, times milliseconds since the epoch.
 -- The checks repeat what the kernel promises, so that no other writer can break it either. Amounts stay below
 -- 2^53, so that JavaScript reads them back exactly.
---
--- journal and usage are tables with a row id of their own and are written at their end only. Their second index
--- begins with the operation or request id, which begins with the time. Clustered by account instead, 512 requests
--- of 10,000 accounts touch six pages each instead of three, and with 600,000 rows made half as many pairs of hold
--- and settlement a second.
 
 create table account (
   id text not null primary key check (id <> ''),
   plan text not null check (plan <> ''),
+  next_plan text,
+  state text not null check (state in ('active', 'suspended', 'closed')),
+  ends_ms integer,
   seq integer not null check (seq >= 1),
   created_ms integer not null,
 
+  -- Credits of the grant - spent - held.
   base integer not null,
-  base_cap integer not null,
+  base_cap integer not null check (base_cap between 0 and 9007199254740991),
+  base_held integer not null check (base_held >= 0),
+  -- The plan at the start of the window, and its version then.
+  base_plan text not null,
+  base_version integer not null,
+  base_every text not null,
   base_anchor_ms integer not null,
   base_starts_ms integer not null,
   base_ends_ms integer not null,
+  base_grant integer not null,
+  base_since integer not null,
 
   overage integer not null,
-  overage_cap integer not null,
+  overage_cap integer not null check (overage_cap between 0 and 9007199254740991),
+  overage_held integer not null check (overage_held >= 0),
+  overage_plan text not null,
+  overage_version integer not null,
+  overage_every text not null,
   overage_anchor_ms integer not null,
   overage_starts_ms integer not null,
   overage_ends_ms integer not null,
+  overage_grant integer not null,
+  overage_since integer not null,
+
+  -- A JSON array of windows that plan changes closed before their planned end, or null.
+  kept text check (json_type(kept) = 'array'),
 
   additional integer not null,
-
-  held_base integer not null check (held_base >= 0),
-  held_overage integer not null check (held_overage >= 0),
-  held_additional integer not null check (held_additional >= 0),
+  additional_held integer not null check (additional_held >= 0),
   holds integer not null check (holds >= 0),
+  -- The cost of the open holds at their last checkpoints.
+  used integer not null check (used >= 0),
 
   requests_tat_ms real not null,
   tokens_tat_ms real not null,
+  tokens_limit integer,
 
-  constraint base_within_cap check (base >= 0 and base + held_base <= base_cap and base_cap <= 9007199254740991),
-  constraint overage_within_cap
-    check (overage >= 0 and overage + held_overage <= overage_cap and overage_cap <= 9007199254740991),
-  constraint additional_exact check (additional >= 0 and additional + held_additional <= 9007199254740991),
+  constraint base_within_cap check (base + base_held <= base_cap),
+  constraint overage_within_cap check (overage + overage_held <= overage_cap),
+  constraint additional_exact check (additional >= 0 and additional + additional_held <= 9007199254740991),
   constraint base_window check (base_starts_ms < base_ends_ms),
-  constraint overage_window check (overage_starts_ms < overage_ends_ms)
+  constraint overage_window check (overage_starts_ms < overage_ends_ms),
+  constraint grants_are_written check (
+    base_since <= base_grant and base_grant <= seq and overage_since <= overage_grant and overage_grant <= seq
+  )
 ) strict, without rowid;
+
+create index account_by_time on account (created_ms, id);
+create index account_by_plan on account (plan, id);
 
 create table api_key (
   account text not null references account (id),
   id text not null unique check (id <> ''),
   hash text not null unique check (length(hash) = 64),
+  old_hash text unique check (length(old_hash) = 64),
+  old_until_ms integer,
   name text,
   last_four text not null check (length(last_four) = 4),
   -- A JSON array of model ids, or of "*".
@@ -60,10 +82,32 @@ create table api_key (
   last_used_ms integer,
   requests_tat_ms real not null,
   tokens_tat_ms real not null,
+  tokens_limit integer,
   holds integer not null check (holds >= 0),
-  primary key (account, id)
+  held integer not null check (held >= 0),
+  used integer not null check (used >= 0),
+  budget integer check (budget >= 0),
+  budget_every text,
+  budget_anchor_ms integer,
+  budget_starts_ms integer,
+  budget_ends_ms integer,
+  budget_spent integer check (budget_spent >= 0),
+  -- Journal number of the account from which charges count in the window.
+  budget_since integer not null,
+  -- What the key may do in the portal: see itself, or manage all keys of its account.
+  portal text not null check (portal in ('own', 'account')),
+  primary key (account, id),
+  constraint budget_is_complete check (
+    case when budget is null
+      then budget_every is null and budget_anchor_ms is null and budget_starts_ms is null and budget_ends_ms is null
+        and budget_spent is null
+      else budget_every is not null and budget_anchor_ms is not null and budget_starts_ms is not null
+        and budget_ends_ms is not null and budget_starts_ms < budget_ends_ms and budget_spent is not null end
+  )
 ) strict, without rowid;
 
+-- What running requests hold. Every commit asks which holds of its accounts are overdue, and the sweeper asks across
+-- accounts.
 create table hold (
   account text not null references account (id),
   id text not null check (id <> ''),
@@ -74,10 +118,9 @@ create table hold (
   base integer not null check (base >= 0),
   overage integer not null check (overage >= 0),
   additional integer not null check (additional >= 0),
-  base_starts_ms integer not null,
-  overage_starts_ms integer not null,
-  base_past integer not null check (base_past >= 0),
-  overage_past integer not null check (overage_past >= 0),
+  taken_seq integer not null check (taken_seq >= 1),
+  -- A JSON array of what was taken before the last grant of base or overage, or null.
+  earlier text check (json_type(earlier) = 'array'),
   metered_tokens integer not null check (metered_tokens >= 0),
   prompt_tokens integer not null,
   cached_tokens integer not null check (cached_tokens between 0 and prompt_tokens),
@@ -89,27 +132,36 @@ create table hold (
   primary key (account, id)
 ) strict, without rowid;
 
--- Every commit asks which holds are overdue, and the sweeper asks across accounts.
 create index hold_by_expiry on hold (expires_ms);
+create index hold_by_account on hold (account, expires_ms);
 
+-- Journal and charge are tables with a row id of their own and are written at their end only. Their second index
+-- begins with the operation or request id, which begins with the time. Clustered by account instead, 512 requests
+-- of 10,000 accounts touch six pages each instead of three, and with 600,000 rows made half as many pairs of hold
+-- and settlement a second.
 create table journal (
   account text not null references account (id),
   seq integer not null check (seq >= 1),
   at_ms integer not null,
+  -- SQLite makes a table of a long list for each row, in 2 us. The usual kinds are found before.
   kind text not null check (
-    kind in ('hold', 'settle', 'void', 'extend', 'expire', 'refresh', 'topup', 'adjust', 'plan', 'open')
+    kind = 'hold' or kind = 'settle' or kind = 'extend' or kind in ('open', 'refresh', 'plan', 'topup', 'void',
+      'expire', 'adjust', 'refund', 'suspend', 'resume', 'end', 'close', 'key', 'reverse')
   ),
   op text not null check (op <> ''),
   note text,
   base_delta integer not null,
   overage_delta integer not null,
   additional_delta integer not null,
-  base_after integer not null check (base_after >= 0),
-  overage_after integer not null check (overage_after >= 0),
+  base_after integer not null,
+  overage_after integer not null,
   additional_after integer not null check (additional_after >= 0),
   primary key (account, seq),
   unique (op, account)
 ) strict;
+
+-- Journals are filtered by kind. Holds and settlements, which each request writes, are not in this index.
+create index journal_by_kind on journal (account, kind, seq) where kind not in ('hold', 'settle');
 
 create trigger journal_is_never_changed before update on journal
 begin select raise(abort, 'journal entries are never changed'); end;
@@ -117,7 +169,52 @@ begin select raise(abort, 'journal entries are never changed'); end;
 create trigger journal_is_never_deleted before delete on journal
 begin select raise(abort, 'journal entries are never deleted'); end;
 
-create table usage (
+-- Grants record why an account has credits, and charges record what was paid from them. The account row is a cache of
+-- both. A payment counts once in the installation, and so does a refund.
+create table credit_grant (
+  account text not null references account (id),
+  seq integer not null check (seq >= 1),
+  bucket text not null check (bucket in ('base', 'overage', 'additional')),
+  cause text not null check (
+    cause in ('open', 'window', 'plan', 'close', 'reversal', 'payment', 'refund', 'adjustment')
+  ),
+  at_ms integer not null,
+  amount integer not null check (amount >= 0 or cause in ('refund', 'adjustment')),
+  -- The id of the payment, refund or adjustment.
+  ref text,
+  payment text,
+  plan text,
+  version integer,
+  anchor_ms integer,
+  starts_ms integer,
+  ends_ms integer,
+  since integer,
+  spent integer check (spent >= 0),
+  held integer check (held >= 0),
+  primary key (account, seq, bucket),
+  constraint window_is_complete check (
+    case bucket when 'additional'
+      then plan is null and starts_ms is null and since is null and spent is null and held is null
+      else plan is not null and anchor_ms is not null and starts_ms is not null and ends_ms is not null
+        and starts_ms < ends_ms and since is not null and since <= seq and spent is not null and held is not null
+        and (version is not null or cause = 'close') end
+  )
+) strict, without rowid;
+
+create unique index grant_by_ref on credit_grant (ref) where cause = 'payment';
+create unique index grant_by_refund on credit_grant (ref) where cause = 'refund';
+create index grant_by_payment on credit_grant (payment) where payment is not null;
+
+create trigger grant_is_never_changed before update on credit_grant
+begin select raise(abort, 'grants are never changed'); end;
+
+create trigger grant_is_never_deleted before delete on credit_grant
+begin select raise(abort, 'grants are never deleted'); end;
+
+-- Receipts have no key by account and number: with a place for each account, nearly every settlement wrote a page for
+-- it (docs/decisions/0014-what-a-request-costs.md). The journal finds the receipts of an account, in order. Charges are
+-- numbered by their rowid, without gaps, and a copy of the file has the same numbers.
+create table charge (
   account text not null references account (id),
   id text not null check (id <> ''),
   seq integer not null check (seq >= 1),
@@ -125,23 +222,31 @@ create table usage (
   key text not null,
   model text not null,
   ending text not null check (
-    ending in ('stop', 'length', 'credits', 'client_gone', 'engine_failed', 'refused', 'shutdown', 'expired')
+    ending = 'stop' or ending = 'length'
+      or ending in ('credits', 'client_gone', 'engine_failed', 'refused', 'shutdown', 'expired')
   ),
   estimated integer not null check (estimated in (0, 1)),
-  prompt_tokens integer not null,
-  cached_tokens integer not null check (cached_tokens between 0 and prompt_tokens),
-  completion_tokens integer not null,
-  reasoning_tokens integer not null check (reasoning_tokens between 0 and completion_tokens),
+  -- The difference to a charge that the expiry of the hold made before. Its tokens can be negative, its cost cannot.
+  late integer not null check (late in (0, 1)),
+  prompt_tokens integer not null check (late = 1 or prompt_tokens >= 0),
+  cached_tokens integer not null check (late = 1 or cached_tokens between 0 and prompt_tokens),
+  completion_tokens integer not null check (completion_tokens >= 0),
+  reasoning_tokens integer not null check (late = 1 or reasoning_tokens between 0 and completion_tokens),
   price_prompt integer not null check (price_prompt >= 0),
   price_completion integer not null check (price_completion >= 0),
   price_cached_prompt integer not null check (price_cached_prompt >= 0),
-  cost integer not null,
+  cost integer not null check (cost >= 0),
   base integer not null check (base >= 0),
   overage integer not null check (overage >= 0),
   additional integer not null check (additional >= 0),
   shortfall integer not null check (shortfall >= 0),
-  primary key (account, seq),
-  unique (id, account),
+  -- Journal numbers of the grants that were current.
+  base_grant integer not null,
+  overage_grant integer not null,
+  -- The parts that were paid from windows that had been closed before.
+  base_past integer not null check (base_past between 0 and base),
+  overage_past integer not null check (overage_past between 0 and overage),
+  unique (id, account, late),
   constraint cost_is_paid check (cost = base + overage + additional + shortfall),
   constraint cost_is_priced check (
     cost = (prompt_tokens - cached_tokens) * price_prompt
@@ -150,8 +255,237 @@ create table usage (
   )
 ) strict;
 
-create trigger usage_is_final before update on usage when old.ending <> 'expired'
-begin select raise(abort, 'a receipt changes only when its hold had expired before the settlement came'); end;
+create trigger charge_is_never_changed before update on charge
+begin select raise(abort, 'charges are never changed'); end;
 
-create trigger usage_is_never_deleted before delete on usage
-begin select raise(abort, 'receipts are never deleted'); end;
+create trigger charge_is_never_deleted before delete on charge
+begin select raise(abort, 'charges are never deleted'); end;
+
+-- Every version of every plan, and the plans sections of the configuration that were applied. No row is ever changed: a
+-- grant names the version that it came from.
+create table plan_version (
+  plan text not null check (plan <> ''),
+  version integer not null check (version >= 1),
+  created_ms integer not null,
+  base_credits integer not null check (base_credits >= 0),
+  base_every text not null,
+  overage_credits integer not null check (overage_credits >= 0),
+  overage_every text not null,
+  requests_per_minute integer check (requests_per_minute > 0),
+  tokens_per_minute integer check (tokens_per_minute > 0),
+  concurrent integer check (concurrent > 0),
+  -- A JSON array of model ids, or of "*".
+  models text not null check (json_type(models) = 'array'),
+  primary key (plan, version)
+) strict, without rowid;
+
+create trigger plan_version_is_never_changed before update on plan_version
+begin select raise(abort, 'plan versions are never changed'); end;
+
+create trigger plan_version_is_never_deleted before delete on plan_version
+begin select raise(abort, 'plan versions are never deleted'); end;
+
+create table plan_file (
+  epoch integer not null primary key check (epoch >= 1),
+  fingerprint text not null check (length(fingerprint) = 64),
+  applied_ms integer not null,
+  -- A JSON array of the plans that accounts can be put on.
+  plans text not null check (json_type(plans) = 'array')
+) strict;
+
+create trigger plan_file_is_never_changed before update on plan_file
+begin select raise(abort, 'applied plans sections are never changed'); end;
+
+create trigger plan_file_is_never_deleted before delete on plan_file
+begin select raise(abort, 'applied plans sections are never deleted'); end;
+
+-- The clock of the ledger (docs/operating/clock.md). One row: trusted time as it was recorded last, the clock at that
+-- moment, and the time since the machine started. A new process compares its clock with it.
+create table clock (
+  id integer primary key check (id = 1),
+  trusted_ms integer not null,
+  clock_ms integer not null,
+  is_trusted integer not null check (is_trusted in (0, 1)),
+  boot_id text,
+  boot_ms integer,
+  accepts integer not null
+) strict;
+
+insert into clock values (1, 0, 0, 1, null, null, 0);
+
+-- Clocks that an operator has accepted: who, the trusted time before, and the accepted time.
+create table clock_accept (
+  number integer primary key check (number >= 1),
+  by text not null check (by <> ''),
+  trusted_ms integer not null,
+  clock_ms integer not null
+) strict;
+
+create trigger clock_accept_is_never_changed before update on clock_accept
+begin select raise(abort, 'accepted clocks are never changed'); end;
+
+create trigger clock_accept_is_never_deleted before delete on clock_accept
+begin select raise(abort, 'accepted clocks are never deleted'); end;
+
+-- Charges, summed by day (docs/decisions/0047-usage-sums.md).
+create table usage_day (
+  -- Days since 1970, in UTC.
+  day integer not null,
+  account text not null,
+  key text not null,
+  model text not null,
+  -- Late charges belong to requests that were counted before, and their tokens can be negative.
+  requests integer not null check (requests >= 0),
+  late integer not null check (late >= 0),
+  prompt_tokens integer not null,
+  cached_tokens integer not null,
+  completion_tokens integer not null,
+  reasoning_tokens integer not null,
+  cost integer not null check (cost >= 0),
+  base integer not null check (base >= 0),
+  overage integer not null check (overage >= 0),
+  additional integer not null check (additional >= 0),
+  shortfall integer not null check (shortfall >= 0),
+  primary key (day, account, key, model),
+  constraint cost_is_paid check (cost = base + overage + additional + shortfall)
+) strict, without rowid;
+
+create index usage_day_by_account on usage_day (account, day);
+
+create trigger usage_day_is_final_for_inserts before insert on usage_day
+when new.day <= (select day from usage_close order by number desc limit 1)
+begin select raise(abort, 'final days are never changed'); end;
+
+create trigger usage_day_is_final before update on usage_day
+when old.day <= (select day from usage_close order by number desc limit 1)
+begin select raise(abort, 'final days are never changed'); end;
+
+create trigger usage_day_is_never_deleted before delete on usage_day
+begin select raise(abort, 'sums of usage are never deleted'); end;
+
+-- Charges, summed by hour for graphs of the last days.
+create table usage_hour (
+  -- Hours since 1970, in UTC.
+  hour integer not null,
+  -- Empty in the rows of all accounts.
+  account text not null,
+  -- Empty in the rows of all keys.
+  key text not null,
+  model text not null,
+  requests integer not null,
+  late integer not null,
+  prompt_tokens integer not null,
+  cached_tokens integer not null,
+  completion_tokens integer not null,
+  reasoning_tokens integer not null,
+  cost integer not null,
+  base integer not null,
+  overage integer not null,
+  additional integer not null,
+  shortfall integer not null,
+  primary key (account, key, hour, model)
+) strict, without rowid;
+
+create index usage_hour_by_hour on usage_hour (hour);
+
+-- One row. `through`: the last charge that was summed. `hours_from`: from this hour on, sums by hour have all charges
+-- up to there; earlier hours are deleted, or lack charges. `spanned`: the last charge that is in its span.
+create table usage_summed (
+  id integer primary key check (id = 1),
+  through integer not null check (through >= 0),
+  hours_from integer not null,
+  spanned integer not null
+) strict;
+
+insert into usage_summed (id, through, hours_from, spanned) values (1, 0, 0, 0);
+
+-- Each time that days became final: the last of them, the last charge that was summed before, and the last acceptance
+-- of a clock. Charges after that number count in later days.
+create table usage_close (
+  number integer primary key check (number >= 1),
+  through integer not null check (through >= 0),
+  day integer not null,
+  accepts integer not null
+) strict;
+
+create index usage_close_by_charge on usage_close (through, number, day);
+
+create trigger usage_close_is_never_changed before update on usage_close
+begin select raise(abort, 'final days are never changed'); end;
+
+create trigger usage_close_is_never_deleted before delete on usage_close
+begin select raise(abort, 'final days are never changed'); end;
+
+-- Where the receipts of a key and a model stand in the journal of their account: the first and the last number of each
+-- day. Lists of receipts with a filter read these spans.
+create table receipt_span (
+  account text not null,
+  key text not null,
+  model text not null,
+  -- Days since 1970, in UTC: that of the receipt's own time.
+  day integer not null,
+  first_seq integer not null,
+  last_seq integer not null,
+  primary key (account, key, model, day),
+  constraint span_has_a_receipt check (first_seq <= last_seq)
+) strict, without rowid;
+
+-- The owner of an account. The ledger does not use it. Lists search it by prefix
+-- (docs/decisions/0048-lists-of-accounts.md).
+create table account_contact (
+  account text not null primary key references account (id),
+  owner text check (owner <> ''),
+  email text check (email <> ''),
+  note text check (note <> ''),
+  -- The id of the account in another system.
+  external_id text check (external_id <> '')
+) strict, without rowid;
+
+create unique index contact_by_external_id on account_contact (external_id) where external_id is not null;
+create index contact_by_email_prefix on account_contact (lower(email));
+create index contact_by_external_id_prefix on account_contact (lower(external_id));
+
+-- Sessions of the console and the portal, and codes that become one (docs/decisions/0050-sessions.md). A row has a hash
+-- of the secret in the cookie or the link, and never the secret itself.
+create table session (
+  hash text not null primary key check (length(hash) = 64),
+  kind text not null check (kind in ('operator', 'operator_code', 'portal')),
+  -- `operator`, or the id of a key.
+  owner text not null check (owner <> ''),
+  created_ms integer not null check (created_ms >= 0),
+  -- Written at most once a minute.
+  used_ms integer not null check (used_ms >= created_ms),
+  -- The session ends if it is not used for this time, and at `ends_ms` in any case.
+  idle_ms integer not null check (idle_ms > 0),
+  ends_ms integer not null check (ends_ms > created_ms),
+  -- Set by signing out, and when a code is used.
+  ended_ms integer
+) strict, without rowid;
+
+create index session_by_owner on session (kind, owner, created_ms);
+create index session_by_idle_end on session (used_ms + idle_ms);
+
+-- Requests that an operator has stopped. The process that answers a request looks for it here. Rows are deleted later.
+create table stop_request (
+  id text not null primary key check (id <> ''),
+  at_ms integer not null
+) strict, without rowid;
+
+-- One row: the audit that runs in a service now, and the last result. Nothing decides by this row.
+create table audit_job (
+  id integer not null primary key check (id = 1),
+  -- The id of the running audit, and the time of its last sign of life.
+  run text check (run <> ''),
+  started_ms integer,
+  alive_ms integer,
+  -- The last audit that read all rows: its times, the number of broken rules, and its report in JSON.
+  last_started_ms integer,
+  last_ended_ms integer,
+  problems integer check (problems >= 0),
+  report text,
+  -- An audit after that one which could not read all rows.
+  failed_ms integer,
+  failure text
+) strict;
+
+insert into audit_job (id) values (1);

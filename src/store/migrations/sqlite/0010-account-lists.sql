@@ -1,5 +1,0 @@
--- Lists of accounts are searched by prefix, and ordered by time and plan (docs/decisions/0048-lists-of-accounts.md).
-create index account_by_time on account (created_ms, id);
-create index account_by_plan on account (plan, id);
-create index contact_by_email_prefix on account_contact (lower(email));
-create index contact_by_external_id_prefix on account_contact (lower(external_id));
