@@ -1,53 +1,13 @@
 /**
  * Describes why the row of an account cannot be used, because it contradicts itself or the plans.
- * The store compares the row with its journal and grants (src/store/account-rows.ts). Pure.
+ * The audit compares it with the facts. Pure.
  */
-import type { EpochMs, MicroCredits } from "../units.ts";
-import type { PlanCatalog } from "./plan.ts";
-import { type AccountRow, fieldOf, type WindowBucket } from "./rows.ts";
-import { isPeriod } from "./windows.ts";
+import type { EpochMs } from "../units.ts";
+import { type PlanCatalog, versionOf } from "./plan.ts";
+import { type AccountRow, type WindowGrant, windowBuckets } from "./rows.ts";
 
 function isAmount(value: number): boolean {
   return Number.isSafeInteger(value) && value >= 0;
-}
-
-/**
- * Describes why the account cannot be used. Returns null if it is sound. Fields are named one by
- * one, because this runs twice for each operation: a computed name takes ten times as long.
- */
-export function problemOf(account: AccountRow): string | null {
-  const { additional, additionalHeld, holds, kept } = account;
-  const { base, baseCap, baseHeld, baseAnchorMs, baseStartsMs, baseEndsMs } = account;
-  const { overage, overageCap, overageHeld, overageAnchorMs, overageStartsMs, overageEndsMs } = account;
-  const problem =
-    problemOfAmounts(base, baseCap, baseHeld) ??
-    problemOfAmounts(overage, overageCap, overageHeld) ??
-    problemOfTimes(baseAnchorMs, baseStartsMs, baseEndsMs) ??
-    problemOfTimes(overageAnchorMs, overageStartsMs, overageEndsMs);
-  if (problem !== null) return problem;
-  if (!isAmount(additional)) return "a bucket is negative or not whole";
-  if (!isAmount(additionalHeld) || !isAmount(holds) || !isAmount(account.used))
-    return "what is held is negative or not whole";
-  if (!isAmount(additional + additionalHeld)) return "the additional credits are too many to count exactly";
-  if (kept.some(({ spent, held }) => !isAmount(spent) || !isAmount(held))) {
-    return "a window that was closed early is negative or not whole";
-  }
-  return null;
-}
-
-function problemOfAmounts(bucket: MicroCredits, cap: MicroCredits, held: MicroCredits): string | null {
-  if (!Number.isSafeInteger(bucket)) return "a bucket is not whole";
-  if (!isAmount(cap)) return "a cap is negative or not whole";
-  if (!isAmount(held)) return "what is held is negative or not whole";
-  // Credits that were neither spent nor held exceed the grant.
-  return isAmount(cap - bucket - held) ? null : "a bucket is above its cap";
-}
-
-function problemOfTimes(anchorMs: EpochMs, startsMs: EpochMs, endsMs: EpochMs): string | null {
-  if (!isTime(startsMs)) return "a window has no beginning";
-  if (!isTime(endsMs)) return "a window has no end";
-  if (!isTime(anchorMs)) return "a window has no anchor";
-  return startsMs < endsMs ? null : "a window ends before it begins";
 }
 
 /** The range of dates in JavaScript. */
@@ -57,42 +17,61 @@ function isTime(ms: EpochMs): boolean {
   return Number.isSafeInteger(ms) && Math.abs(ms) <= timeMax;
 }
 
-/** Describes what is wrong in the fields that a row is checked for once, when it is read. */
-export function problemOfRest(account: AccountRow, plans: PlanCatalog): string | null {
-  const { seq, endsMs, holds, baseHeld, overageHeld, additionalHeld, used } = account;
-  if (!isAmount(seq - 1)) return "the number of its last journal entry is not 1 or more";
+/** Describes why the account cannot be used. Returns null if it is sound. */
+export function problemOf(account: AccountRow, plans: PlanCatalog): string | null {
+  const { seq, state, endsMs, holds, used, base, overage, additional, later } = account;
+  if (!isAmount(seq - 1)) return "the number of its last fact is not 1 or more";
   if (endsMs !== null && !isTime(endsMs)) return "its end is not a time";
   if (!Number.isFinite(account.requestsTatMs) || !Number.isFinite(account.tokensTatMs))
     return "the state of its limits per minute is not a time";
-  if (holds === 0 && (baseHeld !== 0 || overageHeld !== 0 || additionalHeld !== 0 || used !== 0))
-    return "credits are held without a running request";
-  if (
-    account.kept.some(
-      ({ every, startsMs, endsMs }) => !isPeriod(every) || !isTime(startsMs) || !isTime(endsMs),
-    )
-  )
-    return "a window that was closed early has no period or no time";
-  return (
-    problemOfPeriod(plans, account, "base", account.baseEvery) ??
-    problemOfPeriod(plans, account, "overage", account.overageEvery)
-  );
+  const problem = problemOfAmounts(account);
+  if (problem !== null) return problem;
+  const held = [base, overage, ...additional].reduce((sum, grant) => sum + (grant?.held ?? 0), later.held);
+  if (holds === 0 && (held !== 0 || used !== 0)) return "credits are held without a running request";
+  for (const bucket of windowBuckets) {
+    const grant = account[bucket];
+    if ((grant === null) !== (state === "closed")) return `its state is ${state}, and its ${bucket} is not`;
+    if (grant === null) continue;
+    const wrong = problemOfWindow(grant);
+    if (wrong !== null) return `its ${bucket} window ${wrong}`;
+    const { plan, version } = grant;
+    // Plans that the database has lost are not a problem of the window: only operations that need
+    // them fail.
+    if (plans.versions.has(plan) && versionOf(plans, plan, version) === undefined)
+      return `there is no version ${version} of the plan "${plan}" of its ${bucket} window`;
+  }
+  return null;
 }
 
-/**
- * Plans that the database has lost are not a problem of the window: only operations that need them
- * fail.
- */
-function problemOfPeriod(
-  { versions }: PlanCatalog,
-  account: AccountRow,
-  bucket: WindowBucket,
-  every: string,
-): string | null {
-  if (!isPeriod(every)) return `the period "${every}" of its ${bucket} window cannot be read`;
-  const { plan, version: number } = fieldOf[bucket];
-  const known = versions.get(account[plan]);
-  if (known === undefined) return null;
-  if (known.some((version) => version.version === account[number] && version[bucket].every === every))
-    return null;
-  return `no version ${account[number]} of the plan "${account[plan]}" has the period "${every}" of its ${bucket} window`;
+function problemOfWindow({ fromMs, untilMs, anchorMs }: WindowGrant): string | null {
+  if (!isTime(fromMs)) return "has no beginning";
+  if (!isTime(untilMs)) return "has no end";
+  if (!isTime(anchorMs)) return "has no anchor";
+  return fromMs < untilMs ? null : "ends before it begins";
+}
+
+/** Describes amounts that an account cannot have. Returns null if they are sound. */
+export function problemOfAmounts({
+  base,
+  overage,
+  additional,
+  later,
+  holds,
+  used,
+}: AccountRow): string | null {
+  for (const grant of [base, overage]) {
+    if (grant === null) continue;
+    const { amount, spent, held } = grant;
+    if (!isAmount(amount) || !isAmount(spent) || !isAmount(held)) return "a bucket is negative or not whole";
+  }
+  let sum = later.free + later.held;
+  for (const { amount, spent, held } of additional) {
+    if (!isAmount(spent) || !isAmount(held) || !isAmount(amount - spent - held))
+      return "an additional grant is negative or not whole";
+    sum += amount - spent;
+  }
+  if (!isAmount(later.count) || !isAmount(later.free) || !isAmount(later.held))
+    return "the later grants are negative or not whole";
+  if (!isAmount(sum)) return "the additional credits are too many to count exactly";
+  return isAmount(holds) && isAmount(used) ? null : "what is held is negative or not whole";
 }

@@ -1,32 +1,31 @@
 /**
- * Changes of accounts by operators: opening, plans, states and reversed windows.
+ * Changes of accounts by operators: opening, plans and states.
  *
  * Guarantees that an account is only put on a plan of the current plans section, and that a closed
  * account stays closed.
  */
 import { invariant } from "../errors.ts";
-import { changePlanNow, closeWindows, reverseWindows } from "./entitlement.ts";
-import { restoreBudget, windowBefore } from "./key-budget.ts";
+import { changeBucket, keepsWindow } from "./entitlement.ts";
 import type {
   OpenOperation,
   OpenOutcome,
   PlanOperation,
   PlanOutcome,
-  PutOffOutcome,
-  ReverseOutcome,
+  PostedOperation,
   StateOperation,
   StateOutcome,
 } from "./operations.ts";
-import { noAmounts } from "./pricing.ts";
+import { newestVersion, type PlanVersion } from "./plan.ts";
+import { type WindowBucket, windowBuckets } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import type { FoundAccount, UnitOfWork } from "./unit-of-work.ts";
 
-export function open(work: UnitOfWork, operation: OpenOperation): OpenOutcome {
-  const existing = work.planOf(operation.account);
+export function open(work: UnitOfWork, { account, plan, by }: OpenOperation): OpenOutcome {
+  const existing = work.planOf(account);
   if (existing !== undefined) return { kind: "exists", plan: existing };
-  const refusal = planRefusal(work, operation.plan);
+  const refusal = planRefusal(work, plan);
   if (refusal !== null) return refusal;
-  work.open(operation.account, operation.plan);
+  work.open(account, { plan, by });
   return { kind: "opened" };
 }
 
@@ -39,74 +38,76 @@ function planRefusal(
   return plans.versions.has(plan) ? { kind: "retired_plan" } : { kind: "unknown_plan", plans: plans.offered };
 }
 
-/** Changes the plan now, or remembers the change for the end of the base window. */
+/** What became of an earlier execution of an operation. Null: there was none. */
+export function earlier(
+  work: UnitOfWork,
+  operation: PostedOperation,
+  note: string,
+): { kind: "replayed" } | { kind: "conflict"; note: string } | { kind: "id_used"; account: string } | null {
+  const before = work.entry(opOf(operation));
+  if (before === null) return null;
+  if (before.account !== operation.account) return { kind: "id_used", account: before.account };
+  return before.note === note ? { kind: "replayed" } : { kind: "conflict", note: before.note ?? "" };
+}
+
+/** Remembers a change of the plan for the end of the base window, or changes it now. */
 export function changePlan(work: UnitOfWork, found: FoundAccount, operation: PlanOperation): PlanOutcome {
-  const { account, atMs } = found;
-  const { plan, at } = operation;
-  const op = opOf(operation);
-  const note = at === "now" ? plan : `${plan} at refresh`;
-  const before = work.entry(account.id, op);
-  if (before !== null) {
-    if (before.note === note) return { kind: "changed", replayed: true };
-    return { kind: "conflict", plan: before.note ?? "" };
-  }
+  const { account, times } = found;
+  const { plan, at, by } = operation;
+  const note = at === "refresh" ? `${plan} at refresh` : at === "now" ? plan : `${plan} with new windows`;
+  const before = earlier(work, operation, note);
+  if (before !== null) return before.kind === "replayed" ? { kind: "changed", replayed: true } : before;
   if (account.state === "closed") return { kind: "closed" };
   const isPresent = plan === account.plan;
   const refusal = isPresent ? null : planRefusal(work, plan);
   if (refusal !== null) return refusal;
-  // A change to the present plan cancels an earlier one.
-  if (isPresent || at === "refresh") {
+  const op = opOf(operation);
+  if (at === "refresh") {
+    // A change to the present plan cancels an earlier one.
     account.nextPlan = isPresent ? null : plan;
-    work.post(account, { kind: "plan", op, note, deltas: noAmounts });
+    work.post(found, { kind: "plan", op, by, note });
     return { kind: "changed", replayed: false };
   }
-  const change = changePlanNow(account, work.plans, { plan, atMs });
-  invariant(change !== null, () => `the plan ${plan} has a version`);
-  work.postWindows(account, change, op);
+  const version = newestVersion(work.plans, plan);
+  invariant(version !== undefined, () => `the plan ${plan} has a version`);
+  const buckets = differing(work, found, version);
+  if (at === "now" && buckets.length > 0 && account.base !== null) {
+    return { kind: "window_differs", buckets, refreshMs: account.base.untilMs };
+  }
+  account.plan = plan;
+  account.nextPlan = null;
+  found.plan = version;
+  work.post(found, { kind: "plan", op, by, note });
+  for (const bucket of windowBuckets) {
+    changeBucket(account, work.plans, { bucket, version, atMs: times.atMs }, work.entitle(found, by));
+  }
   return { kind: "changed", replayed: false };
+}
+
+/** The buckets whose open windows are not those of the plan. */
+function differing(work: UnitOfWork, { account }: FoundAccount, version: PlanVersion): WindowBucket[] {
+  return windowBuckets.filter((bucket) => {
+    const grant = account[bucket];
+    return grant !== null && !keepsWindow(grant, work.plans, { bucket, version });
+  });
 }
 
 /** Suspends, resumes or closes the account, or sets the time at which it closes. */
 export function changeState(work: UnitOfWork, found: FoundAccount, operation: StateOperation): StateOutcome {
-  const { account, nowMs, atMs } = found;
-  const { to } = operation;
+  const { account, times } = found;
+  const { to, by } = operation;
   const op = opOf(operation);
   const note =
     to.kind !== "end" ? to.kind : to.endsMs === null ? "no end" : new Date(to.endsMs).toISOString();
-  const before = work.entry(account.id, op);
-  if (before !== null) {
-    if (before.note === note) return { kind: "changed", replayed: true };
-    return { kind: "conflict", note: before.note ?? "" };
-  }
+  const before = earlier(work, operation, note);
+  if (before !== null) return before.kind === "replayed" ? { kind: "changed", replayed: true } : before;
   if (account.state === "closed") return { kind: "closed" };
-  if (to.kind === "close" || (to.kind === "end" && to.endsMs !== null && to.endsMs <= nowMs)) {
-    const change = closeWindows(account, work.plans, atMs);
-    invariant(change !== null, "closing changes both windows");
-    work.post(account, { ...change, op, note });
+  if (to.kind === "close" || (to.kind === "end" && to.endsMs !== null && to.endsMs <= times.atMs)) {
+    work.close(found, { by, op, note });
     return { kind: "changed", replayed: false };
   }
   if (to.kind === "end") account.endsMs = to.endsMs;
   else account.state = to.kind === "suspend" ? "suspended" : "active";
-  work.post(account, { kind: to.kind, op, note, deltas: noAmounts });
+  work.post(found, { kind: to.kind, op, by, note });
   return { kind: "changed", replayed: false };
-}
-
-/**
- * Takes back windows that a wrong clock opened in the future, those of key budgets too. The facts
- * about the windows were
- * read before this batch, so what it has posted on the account is written first.
- */
-export function reverse(work: UnitOfWork, { account, nowMs }: FoundAccount): ReverseOutcome | PutOffOutcome {
-  const past = work.past(account.id);
-  if (past === null) return { kind: "nothing" };
-  const budgets = past.budgets.flatMap((budget) => {
-    const key = work.key(budget.key);
-    return key === null || windowBefore(key, nowMs) === null ? [] : [{ key, budget }];
-  });
-  const isAhead = account.baseStartsMs > nowMs || account.overageStartsMs > nowMs || budgets.length > 0;
-  if (isAhead && work.hasPosted(account)) return { kind: "unfinished" };
-  for (const { key, budget } of budgets) restoreBudget(key, budget, account.seq + 1);
-  const change = reverseWindows(account, work.plans, { past, nowMs });
-  if (change !== null) work.postWindows(account, change, `reverse/${account.seq + 1}`);
-  return { kind: change === null && budgets.length === 0 ? "nothing" : "reversed" };
 }

@@ -1,13 +1,18 @@
 /**
- * Additional credits: payments, refunds and corrections by hand.
+ * Additional credits: payments and their refunds, promotions, memos and corrections.
  *
- * Guarantees that a payment counts once in the installation, that refunds never exceed their
- * payment, and that the bucket never goes below zero. Each change has a grant.
+ * Guarantees that a payment counts once in the installation, that a refund returns only what is
+ * left of its payment, and that memos never exceed what was paid for their request.
  */
 import { invariant } from "../errors.ts";
+import type { MicroCredits } from "../units.ts";
+import { earlier } from "./account.ts";
+import { freeOf, sumOf } from "./grants.ts";
 import type {
   AdjustOperation,
   AdjustOutcome,
+  PromoteOperation,
+  PromoteOutcome,
   RefundOperation,
   RefundOutcome,
   TopupOperation,
@@ -17,88 +22,124 @@ import type { AccountRow } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import type { FoundAccount, UnitOfWork } from "./unit-of-work.ts";
 
+/** What is left of all additional grants, with what running requests hold. */
+export function additionalOf({ additional, later }: AccountRow): MicroCredits {
+  return additional.reduce((sum, { amount, spent }) => sum + amount - spent, later.free + later.held);
+}
+
+function assertAmount(amount: MicroCredits): void {
+  invariant(Number.isSafeInteger(amount) && amount > 0, "an amount is whole and positive");
+}
+
 export function topup(work: UnitOfWork, found: FoundAccount, operation: TopupOperation): TopupOutcome {
   const { account } = found;
-  const { payment: id, amount } = operation;
-  invariant(Number.isSafeInteger(amount) && amount > 0, "a top-up is a whole positive amount");
-  const op = opOf(operation);
-  const before = work.entry(account.id, op);
+  const { payment, amount, by } = operation;
+  assertAmount(amount);
+  const before = work.payment(payment);
+  if (before !== null && before.account !== account.id) return { kind: "id_used", account: before.account };
   if (before !== null) {
-    if (before.additionalDelta !== amount) return { kind: "conflict", amount: before.additionalDelta };
-    return { kind: "added", additional: account.additional, replayed: true };
+    if (before.amount !== amount) return { kind: "conflict", amount: before.amount };
+    return { kind: "added", additional: additionalOf(account), replayed: true };
   }
-  const elsewhere = work.payment(id);
-  if (elsewhere !== null) return { kind: "payment_used", account: elsewhere.account };
   if (account.state === "closed") return { kind: "closed" };
   if (!fits(account, amount)) return { kind: "too_much" };
-  work.grantAdditional(found, { kind: "topup", op, note: id, amount, cause: "payment", ref: id });
-  work.putPayment({ id, account: account.id, amount, refunded: 0 });
-  return { kind: "added", additional: account.additional, replayed: false };
+  const posting = { kind: "payment", op: opOf(operation), by, amount, note: payment } as const;
+  work.grantAdditional(found, posting, { untilMs: null, payment, request: null });
+  return { kind: "added", additional: additionalOf(account), replayed: false };
 }
 
-/** Takes back what is free of the additional credits, up to the amount. */
-export function refund(work: UnitOfWork, found: FoundAccount, operation: RefundOperation): RefundOutcome {
-  const { account } = found;
-  const { refund: id, payment: paymentId, amount } = operation;
-  invariant(Number.isSafeInteger(amount) && amount > 0, "a refund is a whole positive amount");
-  const op = opOf(operation);
-  const note = `${paymentId} ${amount}`;
-  const before = work.entry(account.id, op);
-  if (before !== null) {
-    const words = (before.note ?? "").split(" ");
-    const wanted = Number(words.pop());
-    if (before.note !== note) return { kind: "conflict", payment: words.join(" "), amount: wanted };
-    const refunded = 0 - before.additionalDelta;
-    return {
-      kind: "refunded",
-      amount: refunded,
-      rest: amount - refunded,
-      additional: account.additional,
-      replayed: true,
-    };
+/** Adds promotional credits: to an open grant with the same end, or as a new one. */
+export function promote(work: UnitOfWork, found: FoundAccount, operation: PromoteOperation): PromoteOutcome {
+  const { account, grants, times } = found;
+  const { amount, untilMs, reason, request, by } = operation;
+  assertAmount(amount);
+  const until = untilMs === null ? "" : ` until ${new Date(untilMs).toISOString()}`;
+  const note = `${amount}${until}${request === null ? "" : ` for ${request}`}: ${reason}`;
+  const before = earlier(work, operation, note);
+  if (before?.kind === "replayed") {
+    return { kind: "added", additional: additionalOf(account), replayed: true };
   }
-  const elsewhere = work.refundAccount(id);
-  if (elsewhere !== null) return { kind: "refund_used", account: elsewhere };
-  const payment = work.payment(paymentId);
-  if (payment === null || payment.account !== account.id) return { kind: "unknown_payment" };
-  const refundable = payment.amount - payment.refunded;
-  if (amount > refundable) return { kind: "too_much", refundable };
-  const taken = Math.min(amount, account.additional);
-  // Recorded even if nothing is left to take: a repetition gets the same answer.
-  work.grantAdditional(found, {
-    ...{ kind: "refund", op, note, amount: 0 - taken, cause: "refund", ref: id },
-    payment: paymentId,
-  });
-  work.putPayment({ ...payment, refunded: payment.refunded + taken });
-  work.putRefund(id, account.id);
-  return {
-    kind: "refunded",
-    amount: taken,
-    rest: amount - taken,
-    additional: account.additional,
-    replayed: false,
-  };
+  if (before !== null) return before;
+  if (account.state === "closed") return { kind: "closed" };
+  if (untilMs !== null && untilMs <= times.latestMs) return { kind: "ended" };
+  if (!fits(account, amount)) return { kind: "too_much", left: null };
+  const posting = { op: opOf(operation), by, amount, note };
+  if (request !== null) {
+    if (work.hold(account.id, request) !== null) return { kind: "hold_open" };
+    const { charges, memos } = work.ended(account.id, request);
+    if (charges.length === 0) return { kind: "unknown_request" };
+    const paid = charges.reduce((sum, charge) => sum + sumOf(charge), 0);
+    if (amount > paid - memos) return { kind: "too_much", left: paid - memos };
+    work.grantAdditional(found, { kind: "memo", ...posting }, { untilMs, payment: null, request });
+    return { kind: "added", additional: additionalOf(account), replayed: false };
+  }
+  const open = grants.find((grant) => !grant.isPayment && grant.untilMs === untilMs);
+  if (open === null) {
+    work.grantAdditional(found, { kind: "promotion", ...posting }, { untilMs, payment: null, request: null });
+  } else {
+    work.post(found, { kind: "promotion", ...posting, bucket: "additional", grant: open.seq });
+    grants.change(open.seq, amount);
+  }
+  return { kind: "added", additional: additionalOf(account), replayed: false };
 }
 
+/** Takes promotional credits that nothing holds. */
 export function adjust(work: UnitOfWork, found: FoundAccount, operation: AdjustOperation): AdjustOutcome {
-  const { account } = found;
-  const { amount, reason, op: ref } = operation;
-  invariant(Number.isSafeInteger(amount), "an adjustment is a whole amount");
-  const op = opOf(operation);
-  const before = work.entry(account.id, op);
-  if (before !== null) {
-    const same = before.additionalDelta === amount && before.note === reason;
-    if (!same) return { kind: "conflict", amount: before.additionalDelta, reason: before.note ?? "" };
-    return { kind: "adjusted", additional: account.additional, replayed: true };
+  const { account, grants } = found;
+  const { amount, grant: named, reason, by } = operation;
+  assertAmount(amount);
+  const note = `${amount}${named === null ? "" : ` of ${named}`}: ${reason}`;
+  const before = earlier(work, operation, note);
+  if (before?.kind === "replayed") {
+    return { kind: "adjusted", additional: additionalOf(account), replayed: true };
   }
-  // What a closed account has can be written off, but nothing is granted to it.
-  if (account.state === "closed" && amount > 0) return { kind: "closed" };
-  if (account.additional + amount < 0) return { kind: "too_little", additional: account.additional };
-  if (!fits(account, amount)) return { kind: "too_much" };
-  work.grantAdditional(found, { kind: "adjust", op, note: reason, amount, cause: "adjustment", ref });
-  return { kind: "adjusted", additional: account.additional, replayed: false };
+  if (before !== null) return before;
+  const promotions = grants.promotions().filter(({ seq }) => named === null || seq === named);
+  if (named !== null && promotions.length === 0) return { kind: "unknown_grant" };
+  const free = promotions.reduce((sum, grant) => sum + freeOf(grant), 0);
+  if (amount > free) return { kind: "too_little", free };
+  let rest = amount;
+  for (const promotion of promotions) {
+    const part = Math.min(rest, freeOf(promotion));
+    if (part === 0) continue;
+    const op = rest === amount ? opOf(operation) : null;
+    const entry = { kind: "adjust", op, by, note, bucket: "additional", amount: -part } as const;
+    work.post(found, { ...entry, grant: promotion.seq });
+    grants.change(promotion.seq, -part);
+    rest -= part;
+  }
+  return { kind: "adjusted", additional: additionalOf(account), replayed: false };
+}
+
+/** Takes back what is neither spent nor held of a payment, up to the amount. */
+export function refund(work: UnitOfWork, found: FoundAccount, operation: RefundOperation): RefundOutcome {
+  const { account, grants } = found;
+  const { payment: id, amount, by } = operation;
+  assertAmount(amount);
+  const note = `${amount} of ${id}`;
+  const op = opOf(operation);
+  const before = earlier(work, operation, note);
+  if (before?.kind === "replayed") {
+    const refunded = 0 - (work.entry(op)?.amount ?? 0);
+    const rest = amount - refunded;
+    return { kind: "refunded", amount: refunded, rest, additional: additionalOf(account), replayed: true };
+  }
+  if (before !== null) return before;
+  const payment = work.payment(id);
+  if (payment === null || payment.account !== account.id) return { kind: "unknown_payment" };
+  const open = grants.find(({ seq }) => seq === payment.seq);
+  const refundable = open === null ? 0 : open.amount - open.spent;
+  if (amount > refundable) return { kind: "too_much", refundable };
+  const taken = open === null ? 0 : Math.min(amount, freeOf(open));
+  // Recorded even if nothing is free: a repetition gets the same answer.
+  const entry = { kind: "refund", op, by, note, bucket: "additional", amount: 0 - taken } as const;
+  work.post(found, { ...entry, grant: payment.seq });
+  if (taken > 0) grants.change(payment.seq, 0 - taken);
+  work.countRefund(id, taken);
+  const rest = amount - taken;
+  return { kind: "refunded", amount: taken, rest, additional: additionalOf(account), replayed: false };
 }
 
 function fits(account: AccountRow, amount: number): boolean {
-  return Number.isSafeInteger(account.additional + account.additionalHeld + amount);
+  return Number.isSafeInteger(additionalOf(account) + amount);
 }

@@ -5,12 +5,14 @@
  */
 import { invariant, Refusal } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
+import { additionalOf } from "./additional.ts";
 import { expireOverdue } from "./ending.ts";
-import { refillOf } from "./entitlement.ts";
+import { type Entitlement, passBoundaries, refillOf } from "./entitlement.ts";
+import { remainingOf } from "./grants.ts";
 import type { AccountError } from "./operations.ts";
 import { type Limits, type PlanCatalog, planProblem } from "./plan.ts";
-import type { AccountRow, AccountState, HoldRow } from "./rows.ts";
-import { rowKey } from "./snapshot.ts";
+import type { AccountRow, AccountState, AdditionalGrant, HoldRow, WindowBucket } from "./rows.ts";
+import { rowKey, type Times } from "./snapshot.ts";
 import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
 
 /** The rows that a balance is computed from, and the time at which they were read. */
@@ -24,14 +26,14 @@ export interface AccountSnapshot {
    * yet contain the cost of their last checkpoints.
    */
   overdue: readonly HoldRow[];
-  nowMs: EpochMs;
+  /** The grants that are not in the row. */
+  later: readonly AdditionalGrant[];
+  times: Times;
   plans: PlanCatalog;
 }
 
 export interface BucketView {
-  /**
-   * Credits - spent, and 0 if more was spent. It includes the holds of running requests.
-   */
+  /** Credits - spent, and 0 if more was spent. It includes what running requests hold. */
   micro: MicroCredits;
   capMicro: MicroCredits;
   /** The window that contains the moment of the snapshot. */
@@ -82,23 +84,53 @@ export function readBalance(snapshot: AccountSnapshot): BalanceView | { problem:
     nextPlan: account.nextPlan,
     state: account.state,
     endsMs: account.endsMs,
-    base: {
-      micro: Math.max(0, account.base + account.baseHeld),
-      capMicro: account.baseCap,
-      startsMs: account.baseStartsMs,
-      endsMs: account.baseEndsMs,
-      refillMicro: refillOf(account, snapshot.plans, "base"),
-    },
-    overage: {
-      micro: Math.max(0, account.overage + account.overageHeld),
-      capMicro: account.overageCap,
-      startsMs: account.overageStartsMs,
-      endsMs: account.overageEndsMs,
-      refillMicro: refillOf(account, snapshot.plans, "overage"),
-    },
-    additionalMicro: account.additional + account.additionalHeld,
-    heldMicro: account.baseHeld + account.overageHeld + account.additionalHeld,
+    base: viewOf(account, snapshot, "base"),
+    overage: viewOf(account, snapshot, "overage"),
+    additionalMicro: additionalOf(account),
+    heldMicro: heldOf(account),
   };
+}
+
+/** A closed account has nothing left, in windows that never end. */
+function viewOf(account: AccountRow, { plans, times }: AccountSnapshot, bucket: WindowBucket): BucketView {
+  const grant = account[bucket];
+  if (grant === null) {
+    return { micro: 0, capMicro: 0, startsMs: account.createdMs, endsMs: times.atMs + 1, refillMicro: 0 };
+  }
+  const { amount, fromMs, untilMs } = grant;
+  return {
+    micro: remainingOf(grant),
+    capMicro: amount,
+    startsMs: fromMs,
+    endsMs: untilMs,
+    refillMicro: refillOf(account, plans, bucket),
+  };
+}
+
+/** What running requests hold of the open grants. */
+export function heldOf({ base, overage, additional, later }: AccountRow): MicroCredits {
+  let held = (base?.held ?? 0) + (overage?.held ?? 0) + later.held;
+  for (const grant of additional) held += grant.held;
+  return held;
+}
+
+/** Returns the account as time changes it until `atMs`, if nothing else happens until then. */
+export function accountAt(account: AccountRow, catalog: PlanCatalog, atMs: EpochMs): AccountRow {
+  const later = { ...account };
+  if (later.endsMs !== null && later.endsMs <= atMs) {
+    return Object.assign(later, { base: null, overage: null, state: "closed", nextPlan: null });
+  }
+  passBoundaries(later, catalog, atMs, (fact: Entitlement) => {
+    if (fact.kind === "plan") {
+      later.plan = fact.plan;
+      later.nextPlan = null;
+    } else if (fact.kind === "window") later[fact.bucket] = { ...fact.grant, seq: 0 };
+    else {
+      const grant = later[fact.bucket];
+      if (grant !== null) later[fact.bucket] = { ...grant, amount: grant.amount + fact.by };
+    }
+  });
+  return later;
 }
 
 /** Share of the credits of both windows, in per cent, that counts as nearly exhausted. */
@@ -121,24 +153,23 @@ type BalanceError = Extract<AccountError, { kind: "balance_invalid" }>;
  * Returns the account as it is at the moment of the snapshot: windows are rolled forward, and
  * overdue holds are expired. What is done with it is written nowhere.
  */
-export function workOn({ account: read, problem, overdue, nowMs, plans }: AccountSnapshot): {
+export function workOn({ account: read, problem, overdue, later, times, plans }: AccountSnapshot): {
   work: UnitOfWork;
   found: FoundAccount | BalanceError;
 } {
   const work = new UnitOfWork({
-    nowMs,
+    times,
     plans,
     accounts: new Map([[read.id, read]]),
     problems: new Map(problem === null ? [] : [[read.id, problem]]),
+    later: new Map([[read.id, later]]),
     holds: new Map(overdue.map((hold) => [rowKey(hold.account, hold.id), hold])),
     overdue: overdue.map((hold) => rowKey(hold.account, hold.id)),
     unfinished: new Set(),
     journal: new Map(),
-    charges: new Map(),
+    ended: new Map(),
     keys: new Map(),
     payments: new Map(),
-    refunds: new Map(),
-    past: new Map(),
   });
   const found = work.account(read.id);
   invariant(found.kind !== "no_account", "the snapshot has the account");

@@ -179,6 +179,7 @@ export class Ledger {
       hold,
       used: noTokens,
       ending: "refused",
+      by: null,
       estimated: false,
     } as const;
     const voided = this.#applyUntilTaken(operation)

@@ -1,27 +1,16 @@
 /**
- * Ends holds: a settlement, an expiry, and the settlement of a hold that has expired.
+ * Ends holds: a settlement, an expiry, a stop, and the settlement of a hold that has expired.
  *
  * Guarantees that a hold ends once, that its charge names the grants that paid, and that the
  * charges of a request add up to its tokens x prices. None of this needs the plan of the account:
  * no configuration makes work free, or a hold impossible to end.
  */
 import { invariant } from "../errors.ts";
-import type { EpochMs, MicroCredits } from "../units.ts";
-import { countSpent, endTaking, isCurrent, spendable } from "./entitlement.ts";
+import type { MicroCredits } from "../units.ts";
+import { byBucket, joined, sumOf } from "./grants.ts";
 import { chargeBudget } from "./key-budget.ts";
-import type { ExpireOutcome, SettleOperation, SettleOutcome } from "./operations.ts";
-import {
-  allocate,
-  assertTokens,
-  costOf,
-  heldBy,
-  minus,
-  negated,
-  plus,
-  priceOf,
-  sumOf,
-  takingsOf,
-} from "./pricing.ts";
+import type { ExpireOutcome, SettleOperation, SettleOutcome, StopOperation } from "./operations.ts";
+import { assertTokens, costOf, priceOf } from "./pricing.ts";
 import { countTokens, scopesOf } from "./rates.ts";
 import {
   type BucketAmounts,
@@ -29,10 +18,9 @@ import {
   type Ending,
   type HoldRow,
   noTokens,
+  type Taking,
   type TokenCounts,
-  windowBuckets,
 } from "./rows.ts";
-import { lateOp } from "./snapshot.ts";
 import type { FoundAccount, UnitOfWork } from "./unit-of-work.ts";
 
 export function settle(work: UnitOfWork, found: FoundAccount, operation: SettleOperation): SettleOutcome {
@@ -40,10 +28,8 @@ export function settle(work: UnitOfWork, found: FoundAccount, operation: SettleO
   assertTokens(operation.used);
   invariant(operation.ending !== "expired", "a settlement is not an expiry");
   const row = work.hold(account.id, operation.hold);
-  if (row !== null) {
-    return settled([end(work, found, row, operation)]);
-  }
-  const [first, late] = work.charges(account.id, operation.hold);
+  if (row !== null) return settled([end(work, found, row, operation)]);
+  const [first, late] = work.ended(account.id, operation.hold).charges;
   if (first === undefined) return { kind: "unknown_hold" };
   if (first.ending !== "expired") return settled([first]);
   return settled([first, late ?? settleLate(work, found, first, operation)]);
@@ -51,24 +37,44 @@ export function settle(work: UnitOfWork, found: FoundAccount, operation: SettleO
 
 /** Adds up the charges of a request. The first of two was made by the expiry of its hold. */
 function settled([first, late]: [ChargeRow, ChargeRow?]): SettleOutcome {
-  const paid = { base: first.base, overage: first.overage, additional: first.additional };
+  const paid = paidOf(first);
   if (late === undefined) return { kind: "settled", cost: first.cost, paid, shortfall: first.shortfall };
   return {
     kind: "settled",
     cost: first.cost + late.cost,
-    paid: plus(paid, late),
+    paid: {
+      base: paid.base + late.base,
+      overage: paid.overage + late.overage,
+      additional: paid.additional + late.additional,
+    },
     shortfall: first.shortfall + late.shortfall,
     paidBefore: paid,
     shortfallBefore: first.shortfall,
   };
 }
 
+function paidOf({ base, overage, additional }: ChargeRow): BucketAmounts {
+  return { base, overage, additional };
+}
+
 export function expire(work: UnitOfWork, found: FoundAccount, id: string): ExpireOutcome {
   const row = work.hold(found.account.id, id);
   if (row === null) return { kind: "ended" };
-  if (row.expiresMs > found.nowMs) return { kind: "alive" };
-  end(work, found, row, { used: row, ending: "expired", estimated: false });
+  if (row.expiresMs > found.times.nowMs) return { kind: "alive" };
+  end(work, found, row, expiryOf(row));
   return { kind: "expired" };
+}
+
+/** Ends a hold at its last checkpoint. Its process is gone, so nobody settles it. */
+export function stop(work: UnitOfWork, found: FoundAccount, { hold, by }: StopOperation): ExpireOutcome {
+  const row = work.hold(found.account.id, hold);
+  if (row === null) return { kind: "ended" };
+  end(work, found, row, { ...expiryOf(row), by });
+  return { kind: "expired" };
+}
+
+function expiryOf(row: HoldRow): Ended {
+  return { used: row, ending: "expired", by: null, estimated: false };
 }
 
 /**
@@ -77,69 +83,40 @@ export function expire(work: UnitOfWork, found: FoundAccount, id: string): Expir
 export function expireOverdue(work: UnitOfWork, found: FoundAccount): "all" | "some" {
   const { account } = found;
   if (account.holds === 0) return "all";
-  for (const overdue of work.overdue(account.id)) {
-    end(work, found, overdue, { used: overdue, ending: "expired", estimated: false });
-  }
+  for (const overdue of work.overdue(account.id)) end(work, found, overdue, expiryOf(overdue));
   return work.isUnfinished(account.id) ? "some" : "all";
 }
 
 interface Ended {
   used: TokenCounts;
   ending: Ending;
+  by: string | null;
   estimated: boolean;
 }
 
-/** Ends an open hold: charges it and returns the rest to the windows that count it. */
-function end(
-  work: UnitOfWork,
-  found: FoundAccount,
-  row: HoldRow,
-  { used, ending, estimated }: Ended,
-): ChargeRow {
-  const { account, nowMs } = found;
+/** Ends an open hold: charges it and returns the rest to the grants that are still open. */
+function end(work: UnitOfWork, found: FoundAccount, row: HoldRow, ended: Ended): ChargeRow {
+  const { account, grants, times } = found;
+  const { used } = ended;
   const cost = costOf(priceOf(row), used);
-  const takings = takingsOf(row);
-  const held = heldBy(row);
-  const fromHold = allocate(held, cost);
-  // What was taken first is spent first: closed windows get nothing back.
-  const back = { base: 0, overage: 0, additional: row.additional - fromHold.additional };
-  const past = { base: 0, overage: 0 };
-  for (const bucket of windowBuckets) {
-    let unpaid = fromHold[bucket];
-    for (const taking of takings) {
-      const paid = Math.min(unpaid, taking[bucket]);
-      unpaid -= paid;
-      if (!isCurrent(account, bucket, taking.seq)) past[bucket] += paid;
-      back[bucket] += endTaking(account, bucket, { seq: taking.seq, amount: taking[bucket], paid });
-    }
-  }
-  account.additionalHeld -= row.additional;
+  const fromHold = grants.settle(row.takings, cost);
   account.holds -= 1;
   const checkpoint = costOf(priceOf(row), row);
   account.used -= checkpoint;
   // The engine generated more than its limit. The account pays if it can, and the rest is recorded
   // as shortfall.
-  const extra = payExtra(found, cost - sumOf(fromHold));
-  const paid = plus(fromHold, extra);
+  const extra = grants.spend(cost - sumOf(byBucket(fromHold)), times.latestMs);
+  const paid = joined(fromHold, extra);
   const key = work.key(row.key);
-  let { atMs } = found;
   if (key !== null) {
     key.holds -= 1;
-    key.held -= sumOf(held);
+    key.held -= sumOf(byBucket(row.takings));
     key.used -= checkpoint;
-    atMs = chargeBudget(key, sumOf(paid), { atMs, seq: account.seq + 1 });
+    chargeBudget(key, sumOf(byBucket(paid)), times.atMs);
   }
   const made = used.promptTokens + used.completionTokens;
-  countTokens(scopesOf(account, found.plan, key), made - row.meteredTokens, nowMs);
-
-  const kind = ending === "expired" ? "expire" : made === 0 ? "void" : "settle";
-  work.post(account, { kind, op: `${row.id}/end`, note: ending, deltas: minus(back, extra), atMs });
-  const charge = chargeOf(found, row, {
-    ...{ atMs, used, ending, estimated, cost, paid },
-    late: false,
-    basePast: past.base,
-    overagePast: past.overage,
-  });
+  countTokens(scopesOf(account, found.plan, key), made - row.meteredTokens, times.nowMs);
+  const charge = chargeOf(found, row, { ...ended, cost, paid, late: false });
   work.end(row, charge);
   return charge;
 }
@@ -151,25 +128,21 @@ function settleLate(
   expired: ChargeRow,
   operation: SettleOperation,
 ): ChargeRow {
-  const { account, nowMs } = found;
-  const { used, ending, estimated } = operation;
+  const { account, grants, times } = found;
+  const { used, ending, by, estimated } = operation;
   const known = costOf(priceOf(expired), used);
   // The charge of the checkpoint is never taken back. If it is higher, it stays.
   const isMore = known >= expired.cost && used.completionTokens >= expired.completionTokens;
   const difference = isMore ? differenceOf(used, expired) : noTokens;
   const cost = isMore ? known - expired.cost : 0;
-  const paid = payExtra(found, cost);
+  const paid = grants.spend(cost, times.latestMs);
   const key = work.key(expired.key);
-  const atMs =
-    key === null ? found.atMs : chargeBudget(key, sumOf(paid), { atMs: found.atMs, seq: account.seq + 1 });
+  if (key !== null) chargeBudget(key, sumOf(byBucket(paid)), times.atMs);
   const scopes = scopesOf(account, found.plan, key);
-  countTokens(scopes, difference.promptTokens + difference.completionTokens, nowMs);
-  work.post(account, { kind: "settle", op: lateOp(expired.id), note: ending, deltas: negated(paid), atMs });
+  countTokens(scopes, difference.promptTokens + difference.completionTokens, times.nowMs);
   const charge = chargeOf(found, expired, {
-    ...{ atMs, used: difference, ending, estimated, cost, paid },
+    ...{ used: difference, ending, by, estimated, cost, paid },
     late: true,
-    basePast: 0,
-    overagePast: 0,
   });
   work.record(charge);
   return charge;
@@ -184,33 +157,26 @@ function differenceOf(used: TokenCounts, before: TokenCounts): TokenCounts {
   };
 }
 
-/** Takes credits that were not held, as far as there are any. */
-function payExtra(found: FoundAccount, amount: MicroCredits): BucketAmounts {
-  const extra = allocate(spendable(found), amount);
-  for (const bucket of windowBuckets) countSpent(found.account, bucket, extra[bucket]);
-  return extra;
-}
-
 interface Charge extends Ended {
-  atMs: EpochMs;
   cost: MicroCredits;
-  paid: BucketAmounts;
+  paid: readonly Taking[];
   late: boolean;
-  basePast: MicroCredits;
-  overagePast: MicroCredits;
 }
 
-/** Call it after the journal entry was posted. */
-function chargeOf({ account }: FoundAccount, of: HoldRow | ChargeRow, charge: Charge): ChargeRow {
+/** Makes the charge, which is the next fact of the account. */
+function chargeOf({ account, times }: FoundAccount, of: HoldRow | ChargeRow, charge: Charge): ChargeRow {
   const { used, cost, paid } = charge;
+  const amounts = byBucket(paid);
+  account.seq += 1;
   return {
     account: account.id,
     id: of.id,
     seq: account.seq,
-    atMs: charge.atMs,
+    atMs: times.atMs,
     key: of.key,
     model: of.model,
     ending: charge.ending,
+    by: charge.by,
     estimated: charge.estimated,
     late: charge.late,
     promptTokens: used.promptTokens,
@@ -221,13 +187,8 @@ function chargeOf({ account }: FoundAccount, of: HoldRow | ChargeRow, charge: Ch
     priceCompletion: of.priceCompletion,
     priceCachedPrompt: of.priceCachedPrompt,
     cost,
-    base: paid.base,
-    overage: paid.overage,
-    additional: paid.additional,
-    shortfall: cost - sumOf(paid),
-    baseGrant: account.baseGrant,
-    overageGrant: account.overageGrant,
-    basePast: charge.basePast,
-    overagePast: charge.overagePast,
+    ...amounts,
+    paid,
+    shortfall: cost - sumOf(amounts),
   };
 }

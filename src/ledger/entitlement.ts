@@ -1,98 +1,129 @@
 /**
- * Decides what an account may spend from base and overage: its windows, and how they change with
- * time, with plans and at the end of the account.
+ * What time and plans do to an account: windows of base and overage, changes of the plan, and its
+ * end.
  *
  * The state is always as if every boundary, plan version and scheduled change had been applied at
- * its own moment, in order, whether or not anyone looked. Nothing is clipped: a bucket counts
- * credits, spent and held, and has a deficit after a change to a smaller plan. A window that a
- * plan change closed before its planned end is kept, and resumes if the account returns to its
- * period. So nobody gains credits by a plan change and the change back. Pure.
+ * its own moment, in order, whether or not anyone looked. A window never changes once it has begun,
+ * except for the amount of its grant. Pure.
  */
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
-import { AccountWindows, type WindowsChange } from "./account-windows.ts";
-import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
-import {
-  type AccountRow,
-  type BucketAmounts,
-  fieldOf,
-  type KeptWindow,
-  type PastWindows,
-  type WindowBucket,
-  windowBuckets,
-} from "./rows.ts";
+import { remainingOf } from "./grants.ts";
+import { newestVersion, type PlanCatalog, type PlanVersion, ruleOf, versionAt, versionOf } from "./plan.ts";
+import { type AccountRow, type WindowBucket, type WindowGrant, windowBuckets } from "./rows.ts";
+import { isOnGrid, isSameRule, type Window, windowAfter, windowFrom } from "./windows.ts";
 
-/**
- * Returns the amounts that can be spent now. Without a version of the plan, a window whose end has
- * passed cannot be refreshed, and has nothing to spend.
- */
-export function spendable({
-  account,
-  plan,
-  atMs,
-}: {
-  account: AccountRow;
-  plan: PlanVersion | null;
-  atMs: EpochMs;
-}): BucketAmounts {
-  const free = (bucket: WindowBucket) =>
-    plan === null && account[fieldOf[bucket].endsMs] <= atMs ? 0 : Math.max(0, account[bucket]);
-  return { base: free("base"), overage: free("overage"), additional: account.additional };
+/** A fact that time or a change of the plan makes, in the order of its journal entry. */
+export type Entitlement =
+  | { kind: "window"; bucket: WindowBucket; grant: Omit<WindowGrant, "seq"> }
+  | { kind: "change"; bucket: WindowBucket; grant: number; by: number; plan: string }
+  | { kind: "plan"; plan: string };
+
+/** Receives the facts, changes the account by them, and gives them their numbers. */
+export type Post = (fact: Entitlement) => void;
+
+/** Opens both windows of a new account. */
+export function openWindows(version: PlanVersion, atMs: EpochMs, post: Post): void {
+  for (const bucket of windowBuckets) {
+    post({ kind: "window", bucket, grant: freshGrant(version, bucket, windowFrom(ruleOf(version, bucket), atMs)) });
+  }
 }
 
-/** Reports whether time has changed the windows, the plan or the state of the account. */
-function isDue(account: AccountRow, atMs: EpochMs): boolean {
-  if (account.state === "closed") return false;
-  if (account.endsMs !== null && account.endsMs <= atMs) return true;
-  return account.baseEndsMs <= atMs || account.overageEndsMs <= atMs;
+function freshGrant(version: PlanVersion, bucket: WindowBucket, window: Window): Omit<WindowGrant, "seq"> {
+  const { id: plan, version: number } = version;
+  return { amount: microOf(version[bucket].credits), spent: 0, held: 0, ...window, plan, version: number };
+}
+
+/** Reports whether a boundary has passed at `atMs`. */
+export function isDue({ base, overage }: AccountRow, atMs: EpochMs): boolean {
+  return (base !== null && base.untilMs <= atMs) || (overage !== null && overage.untilMs <= atMs);
 }
 
 /**
- * Applies what is due at `atMs` to every field except the three buckets, which `post` moves. The
- * windows and the end of the account are two changes: call it until it returns null.
- */
-export function applyDue(account: AccountRow, catalog: PlanCatalog, atMs: EpochMs): WindowsChange | null {
-  if (!isDue(account, atMs)) return null;
-  const { endsMs } = account;
-  if (endsMs === null || endsMs > atMs) return applyBoundaries(account, catalog, atMs);
-  return applyBoundaries(account, catalog, endsMs) ?? closeWindows(account, catalog, atMs);
-}
-
-/**
- * Applies the boundaries of windows, with a scheduled change of the plan. Changes nothing if a
+ * Applies the boundaries up to `atMs`, with a scheduled change of the plan. Changes nothing if a
  * plan that it needs has no version.
  */
-function applyBoundaries(account: AccountRow, catalog: PlanCatalog, atMs: EpochMs): WindowsChange | null {
-  const plans = [account.plan, account.nextPlan ?? account.plan];
-  if (plans.some((plan) => newestVersion(catalog, plan) === undefined)) return null;
-  const windows = new AccountWindows(account, catalog);
-  const plan = passBoundaries(account, windows, atMs);
-  return windows.write({ kind: plan === null ? "refresh" : "plan", plan, atMs });
+export function passBoundaries(account: AccountRow, catalog: PlanCatalog, atMs: EpochMs, post: Post): void {
+  if (!isDue(account, atMs) || account.base === null) return;
+  const { plan, nextPlan } = account;
+  if ([plan, nextPlan ?? plan].some((id) => newestVersion(catalog, id) === undefined)) return;
+  const boundaryMs = account.base.untilMs;
+  if (nextPlan !== null && boundaryMs <= atMs) {
+    // A window of overage that ends at the same moment is followed by one of the new plan.
+    refresh(account, catalog, { bucket: "overage", untilMs: boundaryMs - 1 }, post);
+    post({ kind: "plan", plan: nextPlan });
+    const version = versionAt(catalog.versions.get(nextPlan) ?? [], boundaryMs);
+    if (version !== undefined && account.overage !== null && account.overage.untilMs > boundaryMs) {
+      changeBucket(account, catalog, { bucket: "overage", version, atMs: boundaryMs }, post);
+    }
+  }
+  for (const bucket of windowBuckets) refresh(account, catalog, { bucket, untilMs: atMs }, post);
 }
 
-/** Returns the plan of a scheduled change that took effect. */
-function passBoundaries(account: AccountRow, windows: AccountWindows, atMs: EpochMs): string | null {
-  const boundaryMs = windows.endOf("base");
-  const plan = boundaryMs <= atMs ? account.nextPlan : null;
-  if (plan !== null) {
-    windows.refresh("overage", boundaryMs);
-    windows.refresh("base", boundaryMs);
-    account.nextPlan = null;
-    windows.changePlan(plan, boundaryMs, "refresh");
+/**
+ * Moves a bucket to the window that contains `untilMs`. Any number of missed windows is one step: a
+ * window uses the newest version at its start, and the next version takes effect at the first
+ * boundary after its creation.
+ */
+function refresh(
+  account: AccountRow,
+  catalog: PlanCatalog,
+  { bucket, untilMs: limitMs }: { bucket: WindowBucket; untilMs: EpochMs },
+  post: Post,
+): void {
+  const versions = catalog.versions.get(account.plan) ?? [];
+  const open = account[bucket];
+  if (open === null) return;
+  let last: Omit<WindowGrant, "seq"> = open;
+  while (last.untilMs <= limitMs) {
+    const startMs = last.untilMs;
+    const version = versionAt(versions, startMs);
+    const before = versionOf(catalog, last.plan, last.version);
+    if (version === undefined || before === undefined) return;
+    const rule = ruleOf(version, bucket);
+    const changesMs = versions.find(({ createdMs }) => createdMs >= startMs)?.createdMs ?? Infinity;
+    const grid = isSameRule(rule, ruleOf(before, bucket)) && isOnGrid(rule, last) ? last : null;
+    const at = (ms: EpochMs): Window => {
+      const first = grid === null ? windowFrom(rule, startMs) : windowAfter(rule, grid, startMs);
+      return first.untilMs > ms ? first : windowAfter(rule, first, ms);
+    };
+    let next = at(limitMs);
+    if (next.fromMs > changesMs) next = at(changesMs);
+    last = freshGrant(version, bucket, next);
   }
-  windows.refresh("base", atMs);
-  windows.refresh("overage", atMs);
-  return plan;
+  if (last !== open) post({ kind: "window", bucket, grant: last });
 }
 
-/** Returns the account as time changes it until `atMs`, if nothing else happens until then. */
-export function accountAt(account: AccountRow, catalog: PlanCatalog, atMs: EpochMs): AccountRow {
-  const later = { ...account };
-  for (;;) {
-    const due = applyDue(later, catalog, atMs);
-    if (due === null) return later;
-    later.base += due.deltas.base;
-    later.overage += due.deltas.overage;
+/** Reports whether the open window of a bucket follows the rule of this version. */
+export function keepsWindow(
+  { plan, version: number }: WindowGrant,
+  catalog: PlanCatalog,
+  { bucket, version }: { bucket: WindowBucket; version: PlanVersion },
+): boolean {
+  const before = versionOf(catalog, plan, number);
+  return before !== undefined && isSameRule(ruleOf(before, bucket), ruleOf(version, bucket));
+}
+
+/**
+ * Gives a bucket the credits of another plan version at once. If the rules are the same, the window
+ * stays and the amount of its grant changes. Otherwise a window begins, in which what was spent
+ * counts as spent; what is held stays with the closed grant.
+ */
+export function changeBucket(
+  account: AccountRow,
+  catalog: PlanCatalog,
+  { bucket, version, atMs }: { bucket: WindowBucket; version: PlanVersion; atMs: EpochMs },
+  post: Post,
+): void {
+  const open = account[bucket];
+  if (open === null) return;
+  const amount = microOf(version[bucket].credits);
+  if (keepsWindow(open, catalog, { bucket, version })) {
+    const by = amount - open.amount;
+    if (by !== 0) post({ kind: "change", bucket, grant: open.seq, by, plan: version.id });
+    return;
   }
+  const window = windowFrom(ruleOf(version, bucket), atMs);
+  post({ kind: "window", bucket, grant: { ...freshGrant(version, bucket, window), spent: open.spent } });
 }
 
 /**
@@ -100,119 +131,17 @@ export function accountAt(account: AccountRow, catalog: PlanCatalog, atMs: Epoch
  * scheduled plan takes effect at the end of the base window.
  */
 export function refillOf(account: AccountRow, catalog: PlanCatalog, bucket: WindowBucket): MicroCredits {
-  const { state, plan, nextPlan, baseEndsMs, endsMs: accountEndsMs } = account;
-  const endsMs = account[fieldOf[bucket].endsMs];
-  if (state === "closed" || (accountEndsMs !== null && accountEndsMs <= endsMs)) return 0;
-  const next = baseEndsMs <= endsMs ? (nextPlan ?? plan) : plan;
+  const { state, plan, nextPlan, base, endsMs } = account;
+  const grant = account[bucket];
+  if (state === "closed" || grant === null || base === null) return 0;
+  if (endsMs !== null && endsMs <= grant.untilMs) return 0;
+  const next = base.untilMs <= grant.untilMs ? (nextPlan ?? plan) : plan;
   return microOf(newestVersion(catalog, next)?.[bucket].credits ?? 0);
 }
 
-/** Opens both windows of a new account. Its plan has a version. */
-export function openWindows(account: AccountRow, catalog: PlanCatalog, atMs: EpochMs): WindowsChange | null {
-  const windows = new AccountWindows(account, catalog);
-  windows.open(atMs);
-  return windows.write({ kind: "open", plan: account.plan, atMs });
-}
-
-/** Changes the plan now. The plan has a version. */
-export function changePlanNow(
-  account: AccountRow,
-  catalog: PlanCatalog,
-  { plan, atMs }: { plan: string; atMs: EpochMs },
-): WindowsChange | null {
-  const windows = new AccountWindows(account, catalog);
-  account.nextPlan = null;
-  windows.changePlan(plan, atMs, "now");
-  return windows.write({ kind: "plan", plan, atMs });
-}
-
-/**
- * Takes back windows that a wrong clock opened in the future, as far as the facts name an earlier
- * window. Everything that was spent or held since its start counts in the window that comes back.
- * Returns null if there is nothing to take back.
- */
-export function reverseWindows(
-  account: AccountRow,
-  catalog: PlanCatalog,
-  { past, nowMs }: { past: PastWindows; nowMs: EpochMs },
-): WindowsChange | null {
-  if (account.state === "closed") return null;
-  const windows = new AccountWindows(account, catalog);
-  const buckets = windowBuckets.filter((bucket) => account[fieldOf[bucket].startsMs] > nowMs);
-  const restored = buckets.filter((bucket) => windows.restore(bucket, past[bucket]));
-  if (restored.length === 0) return null;
-  account.kept = account.kept.filter(({ startsMs }) => startsMs <= nowMs);
-  const before = past.base?.grant.plan ?? account.plan;
-  if (past.scheduled !== null && past.scheduled === account.plan && before !== account.plan) {
-    // A bucket whose window is not of the future has the credits of the plan before, too.
-    const others = windowBuckets.filter((bucket) => !restored.includes(bucket));
-    windows.changePlan(before, nowMs, "now", others);
-    account.nextPlan = past.scheduled;
-  } else if (restored.some((bucket) => past[bucket]?.grant.plan !== account.plan)) {
-    windows.changePlan(account.plan, nowMs, "now");
-  }
-  passBoundaries(account, windows, nowMs);
-  const { plan, nextPlan } = account;
-  const note = nextPlan === null ? plan : `${nextPlan} at refresh`;
-  return windows.write({ kind: "reverse", plan: note, atMs: nowMs });
-}
-
-/**
- * Closes the account: base and overage lapse. Held and spent credits stay counted, so open
- * holds settle as before.
- */
-export function closeWindows(account: AccountRow, catalog: PlanCatalog, atMs: EpochMs): WindowsChange | null {
-  const windows = new AccountWindows(account, catalog);
-  windows.close();
-  account.state = "closed";
-  account.nextPlan = null;
-  account.kept = [];
-  return windows.write({ kind: "close", plan: null, atMs });
-}
-
-/** Counts an amount that a hold takes from a bucket. */
-export function countHeld(account: AccountRow, bucket: WindowBucket, amount: MicroCredits): void {
-  if (amount === 0) return;
-  account[fieldOf[bucket].held] += amount;
-  changeKept(account, bucket, (kept) => ({ ...kept, held: kept.held + amount }));
-}
-
-/** Counts an amount that is charged without having been held. */
-export function countSpent(account: AccountRow, bucket: WindowBucket, amount: MicroCredits): void {
-  if (amount === 0) return;
-  changeKept(account, bucket, (kept) => ({ ...kept, spent: kept.spent + amount }));
-}
-
-/**
- * Ends what a hold took from a bucket at one journal number, of which `paid` was charged. Returns
- * the amount that the bucket gets back, which is 0 if its window is closed.
- */
-export function endTaking(
-  account: AccountRow,
-  bucket: WindowBucket,
-  { seq, amount, paid }: { seq: number; amount: MicroCredits; paid: MicroCredits },
-): MicroCredits {
-  if (amount === 0) return 0;
-  changeKept(account, bucket, (kept) =>
-    seq < kept.since ? kept : { ...kept, held: kept.held - amount, spent: kept.spent + paid },
-  );
-  if (!isCurrent(account, bucket, seq)) return 0;
-  account[fieldOf[bucket].held] -= amount;
-  return amount - paid;
-}
-
-/**
- * Reports whether an amount that was taken at this journal number counts in the current window.
- */
-export function isCurrent(account: AccountRow, bucket: WindowBucket, seq: number): boolean {
-  return seq >= account[fieldOf[bucket].since];
-}
-
-function changeKept(
-  account: AccountRow,
-  bucket: WindowBucket,
-  change: (kept: KeptWindow) => KeptWindow,
-): void {
-  if (account.kept.length === 0) return;
-  account.kept = account.kept.map((kept) => (kept.bucket === bucket ? change(kept) : kept));
+/** What an account could spend if all running requests ended and used nothing. */
+export function ifAllReturns({ base, overage, additional, later }: AccountRow): MicroCredits {
+  let sum = later.free + later.held;
+  for (const grant of [base, overage, ...additional]) if (grant !== null) sum += remainingOf(grant);
+  return sum;
 }

@@ -1,26 +1,26 @@
 /**
- * Decides operations. This is the only code that moves credits.
+ * Decides operations. Only it and what it calls move credits.
  *
  * Pure: no I/O and no clock. The store reads, under its locks, every row that a batch of
  * operations can change. The kernel decides the operations in order and returns the new rows. The
  * store writes them in the same transaction. The kernel guarantees, for any input:
  *
- * - nobody takes more than the buckets have free, and additional credits never go below zero;
- * - a hold ends once: a repeated operation finds its journal entry or its charge and changes
- *   nothing;
- * - every change of a bucket is a journal entry with that delta, numbered without gaps;
- * - every credit that is granted has a grant, and every credit that is spent has a charge;
- * - tokens x prices = cost = what each bucket paid + shortfall.
+ * - nobody takes more than the open grants have free;
+ * - a hold ends once: a repeated operation finds its hold or its charge and changes nothing;
+ * - every credit that is granted has a fact, and every credit that is spent has a charge;
+ * - tokens x prices = cost = what the grants paid + shortfall.
  *
- * What time and plans change (entitlement.ts) is applied before anything else is decided. Credits
- * are spent from base, then overage, then additional.
+ * What time and plans change (entitlement.ts) is applied before anything else is decided.
  */
 import { invariant } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
-import { changePlan, changeState, open, reverse } from "./account.ts";
-import { adjust, refund, topup } from "./additional.ts";
-import { expire, expireOverdue, settle } from "./ending.ts";
-import { accountAt, countHeld, isCurrent, spendable } from "./entitlement.ts";
+import { changePlan, changeState, open } from "./account.ts";
+import { problemOfAmounts } from "./account-problems.ts";
+import { adjust, promote, refund, topup } from "./additional.ts";
+import { accountAt } from "./balance.ts";
+import { expire, expireOverdue, settle, stop } from "./ending.ts";
+import { ifAllReturns } from "./entitlement.ts";
+import { byBucket, joined, sumOf } from "./grants.ts";
 import { rollBudget } from "./key-budget.ts";
 import { changeKey } from "./key-changes.ts";
 import type {
@@ -35,19 +35,11 @@ import type {
   Rates,
   Refresh,
 } from "./operations.ts";
-import { type PlanCatalog, planProblem } from "./plan.ts";
-import { allocate, assertTokens, costOf, heldBy, negated, priceOf, sumOf, takingsOf } from "./pricing.ts";
+import { planProblem } from "./plan.ts";
+import { assertTokens, costOf, priceOf } from "./pricing.ts";
 import { countRequest, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
-import {
-  type AccountRow,
-  type BucketAmounts,
-  countsOf,
-  type HoldRow,
-  type KeyRow,
-  type TokenCounts,
-  windowBuckets,
-} from "./rows.ts";
-import { type Changes, opOf, type Snapshot } from "./snapshot.ts";
+import { type AccountRow, countsOf, type HoldRow, type KeyRow, type TokenCounts } from "./rows.ts";
+import type { Changes, Snapshot, Times } from "./snapshot.ts";
 import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
 
 /**
@@ -56,6 +48,7 @@ import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
  */
 const reservedRetryMs = 1000;
 
+/** Throws a `LaterNeeded` if the snapshot lacks later grants that a decision needs. */
 export function decide(
   snapshot: Snapshot,
   operations: readonly Operation[],
@@ -70,7 +63,12 @@ export function decide(
     if (decision.kind === "unfinished") putOff.add(account);
     return decision;
   });
-  return { outcomes, changes: work.changes() };
+  const changes = work.changes();
+  for (const account of changes.accounts) {
+    const problem = problemOfAmounts(account);
+    if (problem !== null) throw new Error(`account ${account.id} would not be sound: ${problem}`);
+  }
+  return { outcomes, changes };
 }
 
 function decideOne(work: UnitOfWork, operation: Operation): Decision {
@@ -92,8 +90,12 @@ function outcomeOf(work: UnitOfWork, operation: Operation): Decision {
       return settle(work, found, operation);
     case "expire":
       return expire(work, found, operation.hold);
+    case "stop":
+      return stop(work, found, operation);
     case "topup":
       return topup(work, found, operation);
+    case "promote":
+      return promote(work, found, operation);
     case "adjust":
       return adjust(work, found, operation);
     case "refund":
@@ -102,8 +104,6 @@ function outcomeOf(work: UnitOfWork, operation: Operation): Decision {
       return changePlan(work, found, operation);
     case "state":
       return changeState(work, found, operation);
-    case "reverse":
-      return reverse(work, found);
     case "key":
       return changeKey(work, found, operation);
   }
@@ -114,26 +114,27 @@ function hold(
   found: FoundAccount,
   operation: HoldOperation,
 ): HoldOutcome | PutOffOutcome | AccountError {
-  const { account, plan, nowMs } = found;
+  const { account, grants, plan, times } = found;
+  const { nowMs, atMs, latestMs } = times;
   const { minMicro, wantMicro } = operation;
   invariant(
     Number.isSafeInteger(minMicro) && minMicro >= 0 && wantMicro >= minMicro,
     "a hold asks for a whole amount or more",
   );
-  const taken = work.entry(account.id, opOf(operation));
+  const taken = work.hold(account.id, operation.hold);
   if (taken !== null) {
-    const row = work.hold(account.id, operation.hold);
-    if (row === null) return { kind: "refused", reason: "hold_ended" };
-    const amount = 0 - taken.baseDelta - taken.overageDelta - taken.additionalDelta;
-    const isReserved = amount < wantMicro && othersHold(work, found, row);
+    const amount = heldBy(taken);
+    const isReserved = amount < wantMicro && othersHold(work, found, taken);
     return { kind: "held", amount, reserved: isReserved, rates: {} };
   }
+  if (work.ended(account.id, operation.hold).charges.length > 0)
+    return { kind: "refused", reason: "hold_ended" };
   const problem = planProblem(work.plans, account.plan, account.nextPlan);
   if (plan === null || problem !== null) {
     return { kind: "balance_invalid", problem: problem ?? "its plan has no version" };
   }
   const key = work.key(operation.key);
-  const refusal = keyRefusal(account, key, nowMs);
+  const refusal = keyRefusal(account, key, times);
   if (key === null || refusal !== null) return { kind: "refused", reason: refusal ?? "key_unknown" };
 
   // The hold may need their credits and places. Without them it could be refused, or spend the
@@ -144,31 +145,30 @@ function hold(
   followClock(scopes, nowMs);
   const limited = rateRefusalOf(scopes, operation.promptTokens, nowMs);
   if (limited !== null) return limited;
-  const budget = rollBudget(key, found.atMs, account.seq + 1);
+  const budget = rollBudget(key, atMs);
   const left = budget?.left ?? Number.POSITIVE_INFINITY;
   if (budget !== null && left < minMicro) {
     const rates = ratesOf(scopes, nowMs);
     if (budget.unspent >= minMicro) return reserved("key", rates);
     const full = key.budget ?? 0;
-    const refreshes = full > left ? [{ atMs: budget.endsMs, micro: full }] : [];
+    const refreshes = full > left ? [{ atMs: budget.untilMs, micro: full }] : [];
     return { kind: "refused", reason: "key_budget_exceeded", leftMicro: left, refreshes, rates };
   }
-  const free = spendable(found);
-  const leftMicro = sumOf(free);
+  const leftMicro = sumOf(grants.free(latestMs));
   if (leftMicro < minMicro) {
     const rates = ratesOf(scopes, nowMs);
-    if (sumOf(ifAllReturns(account)) >= minMicro) return reserved("account", rates);
-    const refreshes = refreshesOf(account, work.plans, leftMicro);
+    if (ifAllReturns(account) >= minMicro) return reserved("account", rates);
+    const refreshes = refreshesOf(work, found, leftMicro);
     return { kind: "refused", reason: "insufficient_credits", leftMicro, refreshes, rates };
   }
 
-  const amounts = allocate(free, Math.min(wantMicro, left));
+  const takings = grants.hold(Math.min(wantMicro, left), latestMs);
+  const amount = sumOf(byBucket(takings));
   countRequest(scopes, operation.promptTokens, nowMs);
   key.holds += 1;
-  key.held += sumOf(amounts);
+  key.held += amount;
   key.lastUsedMs = nowMs;
   account.holds += 1;
-  take(account, amounts);
   const row: HoldRow = {
     account: account.id,
     id: operation.hold,
@@ -176,9 +176,9 @@ function hold(
     model: operation.model,
     createdMs: nowMs,
     expiresMs: nowMs + operation.ttlMs,
-    ...amounts,
-    takenSeq: account.seq + 1,
-    earlier: [],
+    takings,
+    extension: 0,
+    extended: 0,
     meteredTokens: operation.promptTokens,
     promptTokens: 0,
     cachedTokens: 0,
@@ -189,18 +189,22 @@ function hold(
     priceCachedPrompt: operation.price.cachedPrompt ?? operation.price.prompt,
   };
   work.put(row);
-  work.post(account, { kind: "hold", op: opOf(operation), note: key.id, deltas: negated(amounts) });
-  const amount = sumOf(amounts);
   const isReserved = amount < wantMicro && othersHold(work, found, row);
   return { kind: "held", amount, reserved: isReserved, rates: ratesOf(scopes, nowMs) };
 }
 
+/** Returns everything that a hold holds, of closed grants too. */
+function heldBy({ takings }: HoldRow): MicroCredits {
+  return sumOf(byBucket(takings));
+}
+
 type KeyRefusal = "account_suspended" | "account_closed" | "key_revoked" | "key_expired" | "key_unknown";
 
-function keyRefusal(account: AccountRow, key: KeyRow | null, nowMs: EpochMs): KeyRefusal | null {
+function keyRefusal(account: AccountRow, key: KeyRow | null, { latestMs }: Times): KeyRefusal | null {
   if (key === null || key.account !== account.id) return "key_unknown";
   if (key.revokedMs !== null) return "key_revoked";
-  if (key.expiresMs !== null && key.expiresMs <= nowMs) return "key_expired";
+  if (key.expiresMs !== null && key.expiresMs <= latestMs) return "key_expired";
+  if (account.endsMs !== null && account.endsMs <= latestMs) return "account_closed";
   if (account.state === "active") return null;
   return account.state === "closed" ? "account_closed" : "account_suspended";
 }
@@ -210,30 +214,22 @@ function reserved(scope: "account" | "key", rates: Rates): HoldOutcome {
 }
 
 /** Returns the refreshes after which more can be spent than before, soonest first. */
-function refreshesOf(account: AccountRow, plans: PlanCatalog, leftMicro: MicroCredits): Refresh[] {
-  const { baseEndsMs, overageEndsMs } = account;
-  // A scheduled plan begins then. It can continue windows in which credits were spent.
-  const next = accountAt(account, plans, baseEndsMs);
+function refreshesOf(work: UnitOfWork, { account }: FoundAccount, leftMicro: MicroCredits): Refresh[] {
+  const { base, overage } = account;
+  if (base === null || overage === null) return [];
+  // A scheduled plan begins then, and can begin other windows.
+  const next = accountAt(account, work.plans, base.untilMs);
+  const ends = [base, overage, next.base, next.overage].flatMap((grant) => grant?.untilMs ?? []);
   let most = leftMicro;
-  return [baseEndsMs, overageEndsMs, next.baseEndsMs, next.overageEndsMs]
+  return ends
     .toSorted((one, other) => one - other)
     .flatMap((atMs) => {
-      const then = accountAt(account, plans, atMs);
-      const micro = then.state === "closed" ? 0 : sumOf(ifAllReturns(then));
+      const then = accountAt(account, work.plans, atMs);
+      const micro = then.state === "closed" ? 0 : ifAllReturns(then);
       if (micro <= most) return [];
       most = micro;
       return [{ atMs, micro }];
     });
-}
-
-/** Returns what could be spent if all running requests ended and used nothing. */
-function ifAllReturns(account: AccountRow): BucketAmounts {
-  const { base, baseHeld, overage, overageHeld, additional, additionalHeld } = account;
-  return {
-    base: Math.max(0, base + baseHeld),
-    overage: Math.max(0, overage + overageHeld),
-    additional: additional + additionalHeld,
-  };
 }
 
 function extend(
@@ -241,10 +237,10 @@ function extend(
   found: FoundAccount,
   operation: ExtendOperation,
 ): ExtendOutcome | PutOffOutcome {
-  const { account, nowMs } = found;
+  const { account, grants, times } = found;
   const row = work.hold(account.id, operation.hold);
   if (row === null) return { kind: "ended" };
-  const { used, moreMicro } = operation;
+  const { used, moreMicro, n } = operation;
   assertTokens(used);
   invariant(
     Number.isSafeInteger(moreMicro) && moreMicro >= 0,
@@ -253,7 +249,7 @@ function extend(
   // Throws for counts that cannot be charged. With such a checkpoint the hold could never end.
   const cost = costOf(priceOf(row), used);
   const key = work.key(row.key);
-  row.expiresMs = Math.max(row.expiresMs, nowMs + operation.ttlMs);
+  row.expiresMs = Math.max(row.expiresMs, times.nowMs + operation.ttlMs);
   // A late checkpoint never replaces a newer one.
   if (isFurther(used, row)) {
     const more = cost - costOf(priceOf(row), row);
@@ -266,24 +262,22 @@ function extend(
   // With a `ttlMs` of 0 the hold itself is overdue, and has ended.
   if (work.hold(account.id, row.id) === null) return { kind: "ended" };
 
-  const op = opOf(operation);
-  const before = work.entry(account.id, op);
-  if (before !== null) {
-    const amount = 0 - before.baseDelta - before.overageDelta - before.additionalDelta;
+  if (n <= row.extension) {
+    const amount = n === row.extension ? row.extended : 0;
     return { kind: "extended", amount, reserved: amount < moreMicro && othersHold(work, found, row) };
   }
   // The new expiry and the checkpoint are still written.
   if (moreMicro > 0 && ended === "some") return { kind: "unfinished" };
-  const budget = key === null ? null : rollBudget(key, found.atMs, account.seq + 1);
-  const amounts = allocate(spendable(found), Math.min(moreMicro, budget?.left ?? moreMicro));
-  const amount = sumOf(amounts);
+  const budget = key === null ? null : rollBudget(key, times.atMs);
+  const takings = grants.hold(Math.min(moreMicro, budget?.left ?? moreMicro), times.latestMs);
+  const amount = sumOf(byBucket(takings));
+  // If nothing was taken, a repetition is decided anew.
   if (amount > 0) {
-    addTaking(row, account, amounts);
+    row.takings = joined(row.takings, takings);
+    row.extension = n;
+    row.extended = amount;
     if (key !== null) key.held += amount;
-    take(account, amounts);
-    work.post(account, { kind: "extend", op, note: row.id, deltas: negated(amounts) });
   }
-  // If nothing moved, there is no journal entry, and a repetition is decided anew.
   return { kind: "extended", amount, reserved: amount < moreMicro && othersHold(work, found, row) };
 }
 
@@ -292,47 +286,28 @@ function extend(
  * have used. If the budget of the key has nothing left, only the other requests of the key count.
  */
 function othersHold(work: UnitOfWork, found: FoundAccount, row: HoldRow): boolean {
-  const { account } = found;
+  const { account, grants, times } = found;
   const used = costOf(priceOf(row), row);
   const key = work.key(row.key);
-  const budget = key === null ? null : rollBudget(key, found.atMs, account.seq + 1);
+  const budget = key === null ? null : rollBudget(key, times.atMs);
   const enough = Math.max(1, row.priceCompletion);
   if (key !== null && budget !== null && budget.left < enough) {
-    const own = sumOf(heldBy(row));
+    const own = heldBy(row);
     return Math.min(key.held - own - (key.used - used), budget.unspent - own) >= enough;
   }
-  const held = sumOf(ifAllReturns(account)) - sumOf(spendable(found)) - sumOf(returnable(account, row));
+  const held = ifAllReturns(account) - sumOf(grants.free(times.latestMs)) - returnable(account, row);
   return held - (account.used - used) >= enough;
 }
 
 /** Returns what the account would get back if the hold ended and used nothing. */
-function returnable(account: AccountRow, row: HoldRow): BucketAmounts {
-  const back = { base: 0, overage: 0, additional: row.additional };
-  for (const taking of takingsOf(row)) {
-    for (const bucket of windowBuckets) {
-      if (isCurrent(account, bucket, taking.seq)) back[bucket] += taking[bucket];
-    }
+function returnable({ base, overage, additional, later }: AccountRow, { takings }: HoldRow): MicroCredits {
+  const open = new Set([base, overage, ...additional].map((grant) => grant?.seq));
+  let back = 0;
+  for (const { grant, bucket, amount } of takings) {
+    // A grant that is not in the row may be among the later ones.
+    if (open.has(grant) || (bucket === "additional" && later.held > 0)) back += amount;
   }
   return back;
-}
-
-/** Adds an amount to the latest takings of a hold, or begins new ones after a grant. */
-function addTaking(row: HoldRow, account: AccountRow, amounts: BucketAmounts): void {
-  if (row.takenSeq < Math.max(account.baseGrant, account.overageGrant)) {
-    row.earlier = [...row.earlier, { seq: row.takenSeq, base: row.base, overage: row.overage }];
-    row.base = 0;
-    row.overage = 0;
-    row.takenSeq = account.seq + 1;
-  }
-  row.base += amounts.base;
-  row.overage += amounts.overage;
-  row.additional += amounts.additional;
-}
-
-function take(account: AccountRow, { base, overage, additional }: BucketAmounts): void {
-  countHeld(account, "base", base);
-  countHeld(account, "overage", overage);
-  account.additionalHeld += additional;
 }
 
 /** Reports whether the counts belong to a later moment of the same request. */

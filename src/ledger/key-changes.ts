@@ -5,31 +5,29 @@
  * journal without the secret. A revoked key does not change. At most one old secret is valid.
  */
 import { invariant } from "../errors.ts";
-import { type BudgetChange, setBudget } from "./key-budget.ts";
+import { earlier } from "./account.ts";
+import { type BudgetChange, ruleOfBudget, setBudget } from "./key-budget.ts";
 import type { KeyOperation, KeyOutcome, KeySettings } from "./operations.ts";
-import { noAmounts } from "./pricing.ts";
 import { followClock, scopesOf } from "./rates.ts";
 import { hasSameAuthority, type KeyRow } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import type { FoundAccount, UnitOfWork } from "./unit-of-work.ts";
-import { windowAt } from "./windows.ts";
+import { endOf } from "./windows.ts";
 
 export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyOperation): KeyOutcome {
-  const { account, nowMs, atMs } = found;
+  const { account, times } = found;
+  const { nowMs, atMs, latestMs } = times;
   const read = work.key(operation.key);
   if (read === null || read.account !== account.id) return { kind: "key_unknown" };
-  const op = opOf(operation);
   const note = noteOf(operation);
-  const before = work.entry(account.id, op);
-  if (before !== null) {
-    if (before.note === note) return { kind: "changed", key: { ...read }, replayed: true };
-    return { kind: "conflict", note: before.note ?? "" };
-  }
+  const before = earlier(work, operation, note);
+  if (before?.kind === "replayed") return { kind: "changed", key: { ...read }, replayed: true };
+  if (before !== null) return before;
   if (read.revokedMs !== null) return { kind: "key_revoked" };
   if (operation.seen !== undefined && !hasSameAuthority(read, operation.seen)) return { kind: "key_changed" };
   const { budget, rotation, ...set } = operation.set;
   // Its new secret would not be valid either.
-  if (rotation !== undefined && read.expiresMs !== null && read.expiresMs <= nowMs) {
+  if (rotation !== undefined && read.expiresMs !== null && read.expiresMs <= latestMs) {
     return { kind: "key_expired", expiresMs: read.expiresMs };
   }
   const next = budgetAfter(read, budget);
@@ -40,9 +38,9 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   followClock(scopesOf(account, null, key), nowMs);
   Object.assign(key, set);
   followClock(scopesOf(account, null, key), nowMs);
-  setBudget(key, next, { atMs, seq: account.seq + 1 });
+  setBudget(key, next, atMs);
   if (rotation !== undefined) rotate(key, rotation, nowMs);
-  work.post(account, { kind: "key", op, note, deltas: noAmounts });
+  work.post(found, { kind: "key", op: opOf(operation), by: operation.by, note });
   // A copy, because later operations of the batch change the row.
   return { kind: "changed", key: { ...key }, replayed: false };
 }
@@ -51,8 +49,9 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
 function budgetAfter(key: KeyRow, budget: KeySettings["budget"]): BudgetChange | "incomplete" {
   if (budget === undefined || budget === null) return budget;
   const micro = budget.micro ?? key.budget;
-  const every = budget.every ?? key.budgetEvery;
-  return micro === null || every === null ? "incomplete" : { micro, every };
+  const rule = budget.rule ?? ruleOfBudget(key);
+  if (micro === null || rule === null) return "incomplete";
+  return { micro, rule, byOperator: budget.byOperator ?? key.budgetByOperator ?? true };
 }
 
 function rotate(
@@ -61,7 +60,7 @@ function rotate(
   nowMs: number,
 ): void {
   key.oldHash = key.hash;
-  key.oldUntilMs = overlap === null ? nowMs : windowAt(nowMs, overlap, nowMs).endsMs;
+  key.oldUntilMs = overlap === null ? nowMs : endOf(overlap, nowMs);
   key.hash = hash;
   key.lastFour = lastFour;
 }
@@ -74,7 +73,7 @@ function noteOf({ key, set }: KeyOperation): string {
     expiresMs === undefined || expiresMs === null ? expiresMs : new Date(expiresMs).toISOString();
   const settings = {
     ...{ name, models, requestsPerMinute, tokensPerMinute, concurrent, expires },
-    budget: budget && { micro: budget.micro, every: budget.every },
+    budget: budget && { micro: budget.micro, ...budget.rule },
     rotation: rotation && { overlap: rotation.overlap },
     portal,
   };

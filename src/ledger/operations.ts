@@ -14,12 +14,15 @@ import type {
   KeyRow,
   PortalRights,
   TokenCounts,
+  WindowBucket,
 } from "./rows.ts";
+import type { WindowRule } from "./windows.ts";
 
 export interface OpenOperation {
   kind: "open";
   account: string;
   plan: string;
+  by: string;
 }
 
 /**
@@ -60,6 +63,8 @@ export interface SettleOperation {
   hold: string;
   used: TokenCounts;
   ending: Ending;
+  /** Who stopped the request. */
+  by: string | null;
   estimated: boolean;
 }
 
@@ -70,62 +75,81 @@ export interface ExpireOperation {
   hold: string;
 }
 
-/** Adds additional credits, once per payment id. */
-export interface TopupOperation {
-  kind: "topup";
+/** Ends a hold whose node is gone, at its last checkpoint, before it is overdue. */
+export interface StopOperation {
+  kind: "stop";
   account: string;
+  hold: string;
+  by: string;
+}
+
+/** An operation that the journal records. */
+interface Recorded {
+  account: string;
+  /** Who does it. */
+  by: string;
+}
+
+/** Adds credits that were paid for, once per payment id. */
+export interface TopupOperation extends Recorded {
+  kind: "topup";
   payment: string;
   amount: MicroCredits;
 }
 
-/** Corrects the additional credits by hand, up or down. */
-export interface AdjustOperation {
-  kind: "adjust";
-  account: string;
+/**
+ * Adds promotional credits. A promotion without an end, or with the end of an open one, adds to
+ * that grant.
+ */
+export interface PromoteOperation extends Recorded {
+  kind: "promote";
   op: string;
-  /** Signed. The bucket never goes below zero. */
-  amount: number;
+  amount: MicroCredits;
+  untilMs: EpochMs | null;
+  reason: string;
+  /** A memo: the request that it makes up for. It is a grant of its own. */
+  request: string | null;
+}
+
+/** Takes promotional credits that are not held, newest first. All of the amount, or nothing. */
+export interface AdjustOperation extends Recorded {
+  kind: "adjust";
+  op: string;
+  amount: MicroCredits;
+  /** Number of the grant to take from. Null: any promotion. */
+  grant: number | null;
   reason: string;
 }
 
-/** Returns a payment, or a part of it, as far as additional credits are free. */
-export interface RefundOperation {
+/** Returns what is neither spent nor held of a payment, up to an amount. */
+export interface RefundOperation extends Recorded {
   kind: "refund";
-  account: string;
   refund: string;
   payment: string;
   amount: MicroCredits;
 }
 
-/** Changes the plan now, or at the end of the base window. */
-export interface PlanOperation {
+/** Changes the plan at the end of the base window, or now. */
+export interface PlanOperation extends Recorded {
   kind: "plan";
-  account: string;
   op: string;
   plan: string;
-  at: "now" | "refresh";
+  /** `new_window`: now, and a bucket whose windows differ gets a new one. */
+  at: "refresh" | "now" | "new_window";
 }
 
 /**
  * Suspends, resumes or closes the account, or sets the time at which it closes. To close is final.
  */
-export interface StateOperation {
+export interface StateOperation extends Recorded {
   kind: "state";
-  account: string;
   op: string;
   to: { kind: "suspend" | "resume" | "close" } | { kind: "end"; endsMs: EpochMs | null };
 }
 
-/** Takes back windows that a wrong clock opened in the future. May be repeated. */
-interface ReverseOperation {
-  kind: "reverse";
-  account: string;
-}
-
 /** Changes a key. Absent fields stay. */
-export interface KeyOperation {
+export interface KeyOperation extends Recorded {
   kind: "key";
-  account: string;
   key: string;
   op: string;
   set: KeySettings;
@@ -142,10 +166,10 @@ export interface KeySettings {
   expiresMs?: EpochMs | null;
   portal?: PortalRights;
   /**
-   * Another period starts a window with nothing spent. Another amount keeps the window. An absent
-   * part stays, and both are needed if the key has no budget.
+   * Another amount keeps the window. Other windows begin now, and carry what was spent. An absent
+   * part stays, and amount and period are needed if the key has no budget.
    */
-  budget?: { micro?: MicroCredits; every?: string } | null;
+  budget?: { micro?: MicroCredits; rule?: WindowRule; byOperator?: boolean } | null;
   /**
    * A new secret. The present one stays valid for the period `overlap`, or ends if it is null.
    * Older ones end.
@@ -153,19 +177,24 @@ export interface KeySettings {
   rotation?: { hash: string; lastFour: string; overlap: string | null };
 }
 
+/** Operations that the journal identifies. */
+export type PostedOperation =
+  | TopupOperation
+  | PromoteOperation
+  | AdjustOperation
+  | RefundOperation
+  | PlanOperation
+  | StateOperation
+  | KeyOperation;
+
 export type Operation =
   | OpenOperation
   | HoldOperation
   | ExtendOperation
   | SettleOperation
   | ExpireOperation
-  | TopupOperation
-  | AdjustOperation
-  | RefundOperation
-  | PlanOperation
-  | StateOperation
-  | ReverseOperation
-  | KeyOperation;
+  | StopOperation
+  | PostedOperation;
 
 /** State of a limit per minute after the decision, for `x-ratelimit-*`. */
 export interface RateState {
@@ -268,40 +297,54 @@ export type SettleOutcome =
 
 export type ExpireOutcome = { kind: "expired" } | { kind: "alive" } | { kind: "ended" };
 
+/** The operation id was used on this other account. */
+type UsedElsewhere = { kind: "id_used"; account: string };
+
 export type TopupOutcome =
   | { kind: "added"; additional: MicroCredits; replayed: boolean }
   | { kind: "conflict"; amount: MicroCredits }
-  /** The payment was credited to this other account. */
-  | { kind: "payment_used"; account: string }
+  | UsedElsewhere
   | { kind: "closed" }
   /** The bucket would exceed the safe integers. */
   | { kind: "too_much" };
 
+export type PromoteOutcome =
+  | { kind: "added"; additional: MicroCredits; replayed: boolean }
+  /** The operation was executed before, with this other amount, end, reason or request. */
+  | { kind: "conflict"; note: string }
+  | UsedElsewhere
+  | { kind: "closed" }
+  | { kind: "ended" }
+  /** Of a memo: the request has no charge, or is still running. */
+  | { kind: "unknown_request" }
+  | { kind: "hold_open" }
+  /** Of a memo: only this much of what was paid for the request is left. Otherwise null. */
+  | { kind: "too_much"; left: MicroCredits | null };
+
 export type AdjustOutcome =
   | { kind: "adjusted"; additional: MicroCredits; replayed: boolean }
-  /** The operation was executed before with this other amount or reason. */
-  | { kind: "conflict"; amount: number; reason: string }
-  | { kind: "too_little"; additional: MicroCredits }
-  /** Nothing is granted to a closed account. */
-  | { kind: "closed" }
-  | { kind: "too_much" };
+  | { kind: "conflict"; note: string }
+  | UsedElsewhere
+  /** No open promotion has this number. */
+  | { kind: "unknown_grant" }
+  /** The promotions have only this much that is neither spent nor held. */
+  | { kind: "too_little"; free: MicroCredits };
 
 export type RefundOutcome =
   | {
       kind: "refunded";
       amount: MicroCredits;
-      /** The part of the request that was not free. */
+      /** The part that running requests hold. It can be refunded when they have ended. */
       rest: MicroCredits;
       additional: MicroCredits;
       replayed: boolean;
     }
   /** The refund was executed before, of this payment with this amount. */
-  | { kind: "conflict"; payment: string; amount: MicroCredits }
-  /** The id was used for a refund of this other account. */
-  | { kind: "refund_used"; account: string }
+  | { kind: "conflict"; note: string }
+  | UsedElsewhere
   /** The account has no such payment. */
   | { kind: "unknown_payment" }
-  /** Only this much of the payment is left to refund. */
+  /** Only this much of the payment is not spent. */
   | { kind: "too_much"; refundable: MicroCredits };
 
 /** Accounts can only be put on a plan that the current plans section has. */
@@ -312,22 +355,25 @@ export type OpenOutcome = { kind: "opened" } | { kind: "exists"; plan: string } 
 export type PlanOutcome =
   | { kind: "changed"; replayed: boolean }
   /** The operation was executed before with this other plan, or at another time. */
-  | { kind: "conflict"; plan: string }
+  | { kind: "conflict"; note: string }
+  | UsedElsewhere
   | { kind: "closed" }
+  /** These buckets have other windows in the new plan. The base window ends then. */
+  | { kind: "window_differs"; buckets: readonly WindowBucket[]; refreshMs: EpochMs }
   | PlanRefusal;
 
 export type StateOutcome =
   | { kind: "changed"; replayed: boolean }
   /** The operation was executed before with this other change. */
   | { kind: "conflict"; note: string }
+  | UsedElsewhere
   | { kind: "closed" };
-
-export type ReverseOutcome = { kind: "reversed" } | { kind: "nothing" };
 
 export type KeyOutcome =
   | { kind: "changed"; key: KeyRow; replayed: boolean }
   /** The operation was executed before with this other change. */
   | { kind: "conflict"; note: string }
+  | UsedElsewhere
   | { kind: "key_unknown" }
   /** The key has no budget of which a part can change. */
   | { kind: "no_budget" }
@@ -353,12 +399,13 @@ interface Outcomes {
   extend: ExtendOutcome;
   settle: SettleOutcome;
   expire: ExpireOutcome;
+  stop: ExpireOutcome;
   topup: TopupOutcome;
+  promote: PromoteOutcome;
   adjust: AdjustOutcome;
   refund: RefundOutcome;
   plan: PlanOutcome;
   state: StateOutcome;
-  reverse: ReverseOutcome;
   key: KeyOutcome;
 }
 
@@ -380,7 +427,7 @@ export interface PutOffOutcome extends Findings {
   /**
    * `locked`: another session of the database has locked a row of the account, and nothing was
    * changed. `unfinished`: the account has more overdue holds than a commit ends, and some of them
-   * were ended, or earlier operations of the batch have changed what a `reverse` needs.
+   * were ended.
    */
   kind: "locked" | "unfinished";
 }

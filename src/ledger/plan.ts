@@ -7,13 +7,15 @@
  */
 import { createHash } from "node:crypto";
 import type { Credits, EpochMs } from "../units.ts";
-import { parsePeriod } from "./windows.ts";
+import type { WindowBucket } from "./rows.ts";
+import { type Alignment, parsePeriod, type WindowRule } from "./windows.ts";
 
 export interface BucketPlan {
   /** The credits of each window. */
   credits: Credits;
-  /** ISO 8601 period (`PT5H`, `P1D`, `P1M`), UTC. */
+  /** ISO 8601 period (`PT5H`, `P1D`, `P1M`). */
   every: string;
+  align: Alignment;
 }
 
 /** Absent means no limit. */
@@ -27,10 +29,18 @@ export interface Plan {
   id: string;
   base: BucketPlan;
   overage: BucketPlan;
+  /** IANA name, for windows of the calendar. */
+  timezone: string;
   /** Limits of the account. A key may have narrower limits. */
   limits: Limits;
   /** Model ids, or `*`. */
   models: readonly string[];
+}
+
+/** Returns how the windows of a bucket follow one another. */
+export function ruleOf(plan: Pick<Plan, WindowBucket | "timezone">, bucket: WindowBucket): WindowRule {
+  const { every, align } = plan[bucket];
+  return { every, align, timezone: plan.timezone };
 }
 
 /** A plans section of the configuration. */
@@ -78,6 +88,11 @@ export function planProblem(catalog: PlanCatalog, plan: string, nextPlan: string
   return damaged.get(nextPlan) ?? `the database has no version of its scheduled plan "${nextPlan}"`;
 }
 
+/** Returns a version of a plan by its number. */
+export function versionOf(catalog: PlanCatalog, plan: string, version: number): PlanVersion | undefined {
+  return catalog.versions.get(plan)?.[version - 1];
+}
+
 /** Returns the newest version of a plan, retired or not. */
 export function newestVersion(catalog: PlanCatalog, plan: string): PlanVersion | undefined {
   return catalog.versions.get(plan)?.at(-1);
@@ -105,10 +120,11 @@ export function offeredPlans({ offered, versions }: PlanCatalog): Plans {
  * Returns a text that is the same for plans that grant the same. A period can be written in
  * several ways, and models in any order.
  */
-function normalised({ id, base, overage, limits, models }: Plan): string {
+function normalised({ id, base, overage, timezone, limits, models }: Plan): string {
   const { requestsPerMinute = null, tokensPerMinute = null, concurrent = null } = limits;
-  const bucket = ({ credits, every }: BucketPlan) => [credits, parsePeriod(every)];
-  const granted = [bucket(base), bucket(overage), requestsPerMinute, tokensPerMinute, concurrent];
+  const bucket = ({ credits, every, align }: BucketPlan) => [credits, parsePeriod(every), align];
+  const zone = [base, overage].some(({ align }) => align === "calendar") ? timezone : null;
+  const granted = [bucket(base), bucket(overage), zone, requestsPerMinute, tokensPerMinute, concurrent];
   return JSON.stringify([id, ...granted, [...models].sort()]);
 }
 

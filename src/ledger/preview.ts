@@ -16,7 +16,7 @@ export type PlanPreview =
       /** The balance at `effectiveMs`. */
       after: BalanceView;
     }
-  | Exclude<PlanOutcome, { kind: "changed" | "conflict" }>
+  | Exclude<PlanOutcome, { kind: "changed" | "conflict" | "id_used" }>
   | AccountError;
 
 export function previewPlan(
@@ -27,11 +27,15 @@ export function previewPlan(
   if ("problem" in before) return { kind: "balance_invalid", problem: before.problem };
   const { work, found } = workOn(snapshot);
   if (found.kind !== "found") return found;
-  const { account, nowMs } = found;
-  const outcome = changePlan(work, found, { kind: "plan", account: account.id, op: "preview", plan, at });
-  if (outcome.kind === "conflict" || outcome.kind === "changed") {
-    const effectiveMs = account.nextPlan === null ? nowMs : account.baseEndsMs;
-    const after = readBalance({ ...snapshot, account, overdue: [], nowMs: effectiveMs });
+  const { account, times } = found;
+  const operation = { kind: "plan", account: account.id, op: "preview", by: "preview", plan, at } as const;
+  const outcome = changePlan(work, found, operation);
+  if (outcome.kind === "conflict" || outcome.kind === "id_used" || outcome.kind === "changed") {
+    const boundaryMs = account.nextPlan === null ? null : (account.base?.untilMs ?? null);
+    const effectiveMs = boundaryMs ?? times.atMs;
+    const then = boundaryMs === null ? times : { nowMs: boundaryMs, atMs: boundaryMs, latestMs: boundaryMs };
+    const later = found.grants.later ?? [];
+    const after = readBalance({ ...snapshot, account, overdue: [], later, times: then });
     if ("problem" in after) return { kind: "balance_invalid", problem: after.problem };
     return { kind: "preview", effectiveMs, before, after };
   }

@@ -1,10 +1,7 @@
-/**
- * Arithmetic of credits: the cost of tokens, what a hold holds, and amounts in the three buckets.
- * Pure, in whole micro-credits, and nothing is rounded.
- */
+/** The cost of tokens. Pure, in whole micro-credits, and nothing is rounded. */
 import { invariant } from "../errors.ts";
 import type { MicroCredits } from "../units.ts";
-import type { BucketAmounts, HoldRow, RowPrice, Taking, TokenCounts } from "./rows.ts";
+import type { RowPrice, TokenCounts } from "./rows.ts";
 
 /** Credits per million tokens, which is micro-credits per token. Whole numbers. */
 export interface Price {
@@ -69,51 +66,4 @@ export function assertTokens(used: TokenCounts): void {
 /** Returns the prices of a hold or a charge. */
 export function priceOf(row: RowPrice): Price {
   return { prompt: row.pricePrompt, completion: row.priceCompletion, cachedPrompt: row.priceCachedPrompt };
-}
-
-export const noAmounts: BucketAmounts = { base: 0, overage: 0, additional: 0 };
-
-export function sumOf(amounts: BucketAmounts): MicroCredits {
-  return amounts.base + amounts.overage + amounts.additional;
-}
-
-export function negated(amounts: BucketAmounts): BucketAmounts {
-  return { base: 0 - amounts.base, overage: 0 - amounts.overage, additional: 0 - amounts.additional };
-}
-
-export function plus(a: BucketAmounts, b: BucketAmounts): BucketAmounts {
-  return { base: a.base + b.base, overage: a.overage + b.overage, additional: a.additional + b.additional };
-}
-
-export function minus(a: BucketAmounts, b: BucketAmounts): BucketAmounts {
-  return { base: a.base - b.base, overage: a.overage - b.overage, additional: a.additional - b.additional };
-}
-
-export function additionalOnly(amount: number): BucketAmounts {
-  return { base: 0, overage: 0, additional: amount };
-}
-
-/** Returns all takings of a hold, oldest first. */
-export function takingsOf({ earlier, takenSeq: seq, base, overage }: HoldRow): readonly Taking[] {
-  return [...earlier, { seq, base, overage }];
-}
-
-/** Returns everything that a hold holds, in windows that are closed too. */
-export function heldBy(row: HoldRow): BucketAmounts {
-  const held = { base: 0, overage: 0, additional: row.additional };
-  for (const { base, overage } of takingsOf(row)) {
-    held.base += base;
-    held.overage += overage;
-  }
-  return held;
-}
-
-/**
- * Takes an amount from the buckets in spending order. Returns less if the buckets contain less.
- */
-export function allocate(available: BucketAmounts, amount: MicroCredits): BucketAmounts {
-  const base = Math.min(amount, available.base);
-  const overage = Math.min(amount - base, available.overage);
-  const additional = Math.min(amount - base - overage, available.additional);
-  return { base, overage, additional };
 }

@@ -1,71 +1,67 @@
 /**
  * The rows of the ledger. Every store has tables with these columns (store/migrations). Amounts
  * are whole micro-credits. Times are milliseconds since the epoch. Every row is of one account.
+ *
+ * The facts of an account are numbered without gaps: journal entries and charges. They never
+ * change. All other rows are a cache of them, which the audit computes again.
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
+import type { Alignment, Window } from "./windows.ts";
+
+/** In spending order. */
+export const buckets = ["base", "overage", "additional"] as const;
+export type Bucket = (typeof buckets)[number];
 
 /** The buckets that refill in windows. */
 export const windowBuckets = ["base", "overage"] as const;
 export type WindowBucket = (typeof windowBuckets)[number];
 
-/**
- * The fields of an account for each of them. An access takes 5 ns. With a name that is put
- * together at each use, it takes 35 ns.
- */
-export const fieldOf = {
-  base: {
-    cap: "baseCap",
-    held: "baseHeld",
-    plan: "basePlan",
-    version: "baseVersion",
-    every: "baseEvery",
-    anchorMs: "baseAnchorMs",
-    startsMs: "baseStartsMs",
-    endsMs: "baseEndsMs",
-    grant: "baseGrant",
-    since: "baseSince",
-  },
-  overage: {
-    cap: "overageCap",
-    held: "overageHeld",
-    plan: "overagePlan",
-    version: "overageVersion",
-    every: "overageEvery",
-    anchorMs: "overageAnchorMs",
-    startsMs: "overageStartsMs",
-    endsMs: "overageEndsMs",
-    grant: "overageGrant",
-    since: "overageSince",
-  },
-} as const satisfies Record<WindowBucket, Record<string, keyof AccountRow>>;
+/** Amounts in the three buckets. */
+export type BucketAmounts = Record<Bucket, MicroCredits>;
+
+/** A grant that credits can be taken from. */
+interface OpenGrant {
+  /** Number of its journal entry. */
+  seq: number;
+  /** With its changes. */
+  amount: MicroCredits;
+  /** What is charged to it, and what it carried in from the window before. */
+  spent: MicroCredits;
+  /** What open holds have taken from it. */
+  held: MicroCredits;
+}
+
+/** The open grant of base or overage. After a change to a smaller plan, it can lack credits. */
+export interface WindowGrant extends OpenGrant, Window {
+  /** The plan version whose rule the window follows. */
+  plan: string;
+  version: number;
+}
+
+/** Credits that were paid for, or given. */
+export interface AdditionalGrant extends OpenGrant {
+  isPayment: boolean;
+  /** When it closes. Payments have no end. */
+  untilMs: EpochMs | null;
+}
+
+/** Sums of the open additional grants that are not in the row of their account. */
+export interface LaterGrants {
+  count: number;
+  /** Neither spent nor held. */
+  free: MicroCredits;
+  held: MicroCredits;
+  /** The first end among them. */
+  untilMs: EpochMs | null;
+}
 
 /** `closed` is final. A suspended account takes no new holds. */
 export const accountStates = ["active", "suspended", "closed"] as const;
 export type AccountState = (typeof accountStates)[number];
 
 /**
- * A window that a change of the plan closed before its planned end. It resumes if the account
- * returns to a plan with that period. Until then it counts what is held and spent since its start.
- */
-export interface KeptWindow {
-  bucket: WindowBucket;
-  /** The plan that the account had at its start, and its version then. */
-  plan: string;
-  version: number;
-  /** ISO 8601 period. */
-  every: string;
-  anchorMs: EpochMs;
-  startsMs: EpochMs;
-  endsMs: EpochMs;
-  /** Journal number from which takings and charges count in this window. */
-  since: number;
-  spent: MicroCredits;
-  held: MicroCredits;
-}
-
-/**
- * The present state of an account. It is a cache: the audit recomputes it from grants, charges and
- * holds. All buckets are in one row, so that one lock protects a decision.
+ * The present state of an account. Its open grants are in one row, so that one lock protects a
+ * decision.
  */
 export interface AccountRow {
   id: string;
@@ -75,52 +71,17 @@ export interface AccountRow {
   state: AccountState;
   /** The account closes at this time. */
   endsMs: EpochMs | null;
-  /** Number of the last journal entry. Numbers have no gaps and start at 1. */
+  /** Number of the last fact. Numbers have no gaps and start at 1. */
   seq: number;
   createdMs: EpochMs;
 
-  /**
-   * Credits of the grant - spent - held. Negative after a change to a smaller plan, and after a
-   * hold of another plan was charged.
-   */
-  base: number;
-  /** The credits of the current grant. */
-  baseCap: MicroCredits;
-  /** Sum over the open holds, without amounts of closed windows, which cannot be returned. */
-  baseHeld: MicroCredits;
-  /** The plan that the account had at the start of the current window, and its version then. */
-  basePlan: string;
-  baseVersion: number;
-  /** ISO 8601 period of the current window. */
-  baseEvery: string;
-  /** Start of the window grid. Windows start at `anchor + n * period`. */
-  baseAnchorMs: EpochMs;
-  baseStartsMs: EpochMs;
-  baseEndsMs: EpochMs;
-  /** Journal number of the current grant. */
-  baseGrant: number;
-  /**
-   * Journal number from which takings and charges count in the current window. It is that of an
-   * earlier grant if the window resumed, or carries another window's amounts.
-   */
-  baseSince: number;
+  /** Null: the account is closed. */
+  base: WindowGrant | null;
+  overage: WindowGrant | null;
+  /** The first ones in spending order. */
+  additional: readonly AdditionalGrant[];
+  later: LaterGrants;
 
-  overage: number;
-  overageCap: MicroCredits;
-  overageHeld: MicroCredits;
-  overagePlan: string;
-  overageVersion: number;
-  overageEvery: string;
-  overageAnchorMs: EpochMs;
-  overageStartsMs: EpochMs;
-  overageEndsMs: EpochMs;
-  overageGrant: number;
-  overageSince: number;
-
-  kept: readonly KeptWindow[];
-
-  additional: MicroCredits;
-  additionalHeld: MicroCredits;
   /** Number of open holds. */
   holds: number;
   /** What the open holds have used, by their last checkpoints. */
@@ -136,11 +97,9 @@ export interface AccountRow {
   tokensLimit: number | null;
 }
 
-/** Amounts in the three buckets, in spending order. */
-export interface BucketAmounts {
-  base: MicroCredits;
-  overage: MicroCredits;
-  additional: MicroCredits;
+/** An open additional grant beyond those in the row of its account. */
+export interface LaterGrantRow extends AdditionalGrant {
+  account: string;
 }
 
 /** Tokens of a request: the checkpoint of a hold, or the final counts of a receipt. */
@@ -171,11 +130,12 @@ export interface RowPrice {
   priceCachedPrompt: number;
 }
 
-/** What a hold took from the windows of base and overage, at one journal number. */
+/** What was taken from a grant. */
 export interface Taking {
-  seq: number;
-  base: MicroCredits;
-  overage: MicroCredits;
+  /** Number of the grant. */
+  grant: number;
+  bucket: Bucket;
+  amount: MicroCredits;
 }
 
 /** An open hold. Ending one deletes the row and writes a charge. */
@@ -187,142 +147,77 @@ export interface HoldRow extends TokenCounts, RowPrice {
   model: string;
   createdMs: EpochMs;
   expiresMs: EpochMs;
-
-  /** The latest takings. Unspent amounts return to the windows that count them. */
-  base: MicroCredits;
-  overage: MicroCredits;
-  /** All that was taken from the additional credits. */
-  additional: MicroCredits;
-  /** Journal number of the first of the latest takings. */
-  takenSeq: number;
-  /** What was taken before the last grant of base or overage, oldest first. It is spent first. */
-  earlier: readonly Taking[];
+  /** One for each grant, in the order in which they were first taken from. */
+  takings: readonly Taking[];
+  /** Number of the last extension, and what it took. 0: none. */
+  extension: number;
+  extended: MicroCredits;
   /** Prompt tokens that the hold counted against tokens per minute. */
   meteredTokens: number;
 }
 
 export const journalKinds = [
+  /** The account was opened on a plan. */
   "open",
-  "refresh",
+  /** A window of base or overage began. */
+  "window",
+  /** The plan was changed, or a change was scheduled or cancelled. */
   "plan",
-  "topup",
-  "hold",
-  "extend",
-  "settle",
-  "void",
-  "expire",
+  /** A change of the plan changed the amount of an open grant. */
+  "change",
+  "payment",
+  "promotion",
+  "memo",
   "adjust",
   "refund",
   "suspend",
   "resume",
+  /** The time at which the account closes was set. */
   "end",
   "close",
+  /** A key was created or changed. */
   "key",
-  "reverse",
 ] as const;
 export type JournalKind = (typeof journalKinds)[number];
 
-/** Append-only. The sum of an account's deltas is its buckets, at any time. */
+/** A fact about an account, apart from charges. */
 export interface JournalRow {
   account: string;
   seq: number;
   atMs: EpochMs;
   kind: JournalKind;
-  /** Operation id, unique per account. It identifies repeated operations. */
-  op: string;
-  /** The request, payment, reason or plan that caused the entry. */
+  /** Id of the operation, unique in the installation. Null: time or another entry caused it. */
+  op: string | null;
+  /** Who did it: an operator, the holder of a key, or the service. */
+  by: string;
+  /** The bucket that it changes, and by how much. */
+  bucket: Bucket | null;
+  amount: number | null;
+  /** Number of the grant that it makes or changes. */
+  grant: number | null;
+  /** The plan, payment, request or reason; for keys, the settings. */
   note: string | null;
-  baseDelta: number;
-  overageDelta: number;
-  additionalDelta: number;
-  baseAfter: number;
-  overageAfter: number;
-  additionalAfter: MicroCredits;
 }
 
-export const grantCauses = [
-  /** The account was opened. */
-  "open",
-  /** A window ended, and the next one started. */
-  "window",
-  "plan",
-  "close",
-  /** A window that a wrong clock had opened was taken back. */
-  "reversal",
-  "payment",
-  "refund",
-  "adjustment",
-] as const;
-export type GrantCause = (typeof grantCauses)[number];
-
-/**
- * Why an account has credits. Immutable. Each change of a window starts a grant, which ends the
- * one before.
- */
+/** The beginning of a grant: more of its journal entry. */
 export interface GrantRow {
   account: string;
-  /** Number of the journal entry that made it. */
+  /** Number of the journal entry. */
   seq: number;
-  bucket: WindowBucket | "additional";
-  cause: GrantCause;
-  atMs: EpochMs;
-  /** The credits of the window. Negative only for refunds and adjustments. */
-  amount: number;
-  /** Id of the payment, refund or adjustment. Payments are unique in the installation. */
-  ref: string | null;
-  /** The payment that a refund returns. */
-  payment: string | null;
-
-  /** The plan version that gives the credits. The fields from here on are null for additional. */
+  bucket: Bucket;
+  amount: MicroCredits;
+  /** What a new window within a period carried in. */
+  spent: MicroCredits;
+  fromMs: EpochMs;
+  untilMs: EpochMs | null;
+  /** Null for additional, as the two fields after it. */
+  anchorMs: EpochMs | null;
   plan: string | null;
   version: number | null;
-  anchorMs: EpochMs | null;
-  startsMs: EpochMs | null;
-  /** The planned end of the window. */
-  endsMs: EpochMs | null;
-  /** Journal number from which takings and charges count. */
-  since: number | null;
-  /** Spent and held amounts that were carried in. */
-  spent: MicroCredits | null;
-  held: MicroCredits | null;
-}
-
-/** The grant of a window of base or overage. */
-interface WindowGrant {
-  plan: string;
-  version: number;
-  amount: MicroCredits;
-  anchorMs: EpochMs;
-  startsMs: EpochMs;
-  endsMs: EpochMs;
-  since: number;
-}
-
-/** An earlier window, and what was spent and is held since its `since`. */
-export interface PastWindow {
-  grant: WindowGrant;
-  spent: MicroCredits;
-  held: MicroCredits;
-}
-
-/** The window of a key's budget at the present time, and what was charged since its start. */
-export interface PastBudget {
-  key: string;
-  startsMs: EpochMs;
-  endsMs: EpochMs;
-  spent: MicroCredits;
-  /** Journal number of the first of these charges, or null if there are none. */
-  since: number | null;
-}
-
-/** The last windows of an account that started at or before the present time. */
-export interface PastWindows {
-  base: PastWindow | null;
-  overage: PastWindow | null;
-  /** One for each key whose budget has a window of the future. */
-  budgets: readonly PastBudget[];
-  /** The plan that a scheduled change has put the account on since then. */
-  scheduled: string | null;
+  /** Id of the payment, unique in the installation. */
+  payment: string | null;
+  /** The request that a memo is about. */
+  request: string | null;
 }
 
 /** How a request ended. docs/ledger.md lists the charge of each ending. */
@@ -331,6 +226,7 @@ export const endings = [
   "length",
   "credits",
   "client_gone",
+  "stopped",
   "engine_failed",
   "refused",
   "shutdown",
@@ -347,36 +243,25 @@ export interface ChargeRow extends TokenCounts, RowPrice {
   account: string;
   /** The hold, which is the request id. */
   id: string;
-  /** Number of the journal entry of this change. */
   seq: number;
   atMs: EpochMs;
   key: string;
   model: string;
   ending: Ending;
+  /** Who stopped the request. */
+  by: string | null;
   estimated: boolean;
   /** The line has the difference to a charge that an expiry made before. */
   late: boolean;
-  /** tokens x prices = cost = base + overage + additional + shortfall. */
+  /** tokens x prices = cost = paid + shortfall. */
   cost: MicroCredits;
+  /** Sums of `paid` by bucket. */
   base: MicroCredits;
   overage: MicroCredits;
   additional: MicroCredits;
+  paid: readonly Taking[];
   /** The part of the cost that the account could not pay. */
   shortfall: MicroCredits;
-  /** Journal numbers of the grants that were current. */
-  baseGrant: number;
-  overageGrant: number;
-  /** The parts of `base` and `overage` that windows paid which had been closed before. */
-  basePast: MicroCredits;
-  overagePast: MicroCredits;
-}
-
-/** A payment, and how much of it was returned by refunds. */
-export interface PaymentRow {
-  id: string;
-  account: string;
-  amount: MicroCredits;
-  refunded: MicroCredits;
 }
 
 /** What a key may do in the portal: see itself, or manage all keys of its account. */
@@ -414,17 +299,19 @@ export interface KeyRow {
 
   /**
    * What the key may spend in each of its windows, whatever bucket pays. Null: no budget, and then
-   * the five fields after it are null too.
+   * the fields after it are null too.
    */
   budget: MicroCredits | null;
-  /** ISO 8601 period. */
+  /** ISO 8601 period, alignment and time zone of the windows. */
   budgetEvery: string | null;
+  budgetAlign: Alignment | null;
+  budgetTimezone: string | null;
   budgetAnchorMs: EpochMs | null;
-  budgetStartsMs: EpochMs | null;
-  budgetEndsMs: EpochMs | null;
+  budgetFromMs: EpochMs | null;
+  budgetUntilMs: EpochMs | null;
   budgetSpent: MicroCredits | null;
-  /** Journal number of the account from which charges count in the window. 0 without a budget. */
-  budgetSince: number;
+  /** It was set by an operator: the holder may only lower the amount. */
+  budgetByOperator: boolean | null;
 
   /** SHA-256 of the secret before the last rotation, and until when it is valid. */
   oldHash: string | null;
@@ -436,7 +323,7 @@ export interface KeyRow {
 /** The fields of a key that decide what its holder may do. */
 const authority = [
   ...(["id", "account", "hash", "models", "requestsPerMinute", "tokensPerMinute", "concurrent"] as const),
-  ...(["expiresMs", "revokedMs", "budget", "budgetEvery", "portal"] as const),
+  ...(["expiresMs", "revokedMs", "budget", "budgetEvery", "budgetAlign", "budgetTimezone", "portal"] as const),
 ] satisfies (keyof KeyRow)[];
 
 export const keyAuthority: ReadonlySet<string> = new Set(authority);

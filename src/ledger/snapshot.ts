@@ -3,27 +3,17 @@
  * writes after the kernel has decided. Pure.
  */
 import type { EpochMs } from "../units.ts";
-import type {
-  AdjustOperation,
-  ExtendOperation,
-  HoldOperation,
-  KeyOperation,
-  Operation,
-  PlanOperation,
-  RefundOperation,
-  StateOperation,
-  TopupOperation,
-} from "./operations.ts";
+import type { Operation, PostedOperation } from "./operations.ts";
 import type { PlanCatalog } from "./plan.ts";
 import type {
   AccountRow,
+  AdditionalGrant,
   ChargeRow,
   GrantRow,
   HoldRow,
   JournalRow,
   KeyRow,
-  PastWindows,
-  PaymentRow,
+  LaterGrantRow,
 } from "./rows.ts";
 
 /**
@@ -32,18 +22,49 @@ import type {
  */
 export const overdueMax = 100;
 
+/** The times of a commit. */
+export interface Times {
+  /** Elapsed time, for holds, limits and old secrets. An operator can set it back. */
+  nowMs: EpochMs;
+  /** Ledger time, for windows and the dates of facts. It never goes back. */
+  atMs: EpochMs;
+  /**
+   * The latest of both and of a clock that is not believed yet. What has ended by then is refused,
+   * and nothing else follows from it.
+   */
+  latestMs: EpochMs;
+}
+
+/** A grant with a payment id, of any account. */
+export interface PaymentFact {
+  account: string;
+  seq: number;
+  amount: number;
+  /** What refunds have returned. */
+  refunded: number;
+}
+
+/** What is known of a request that has ended. */
+export interface EndedRequest {
+  charges: readonly ChargeRow[];
+  /** The sum of the memos that name it. */
+  memos: number;
+}
+
 /**
  * Every row that the operations of a batch can change, read under the lock. The kernel changes
  * copies.
  */
 export interface Snapshot {
-  nowMs: EpochMs;
+  times: Times;
   /** All plans of the database, read under the same lock as the clock. */
   plans: PlanCatalog;
   /** Every account that an operation names and that exists. */
   accounts: ReadonlyMap<string, AccountRow>;
-  /** By account: why its row contradicts the facts of the database, if it does. */
+  /** By account: why its row cannot be read, if it cannot. */
   problems: ReadonlyMap<string, string>;
+  /** The open grants beyond those in the row, of the accounts whose later grants were needed. */
+  later: ReadonlyMap<string, readonly AdditionalGrant[]>;
   /** By `rowKey(account, id)`: open holds that an operation names, and those of `overdue`. */
   holds: ReadonlyMap<string, HoldRow>;
   /**
@@ -53,18 +74,14 @@ export interface Snapshot {
   overdue: readonly string[];
   /** Accounts with further overdue holds. */
   unfinished: ReadonlySet<string>;
-  /** By `rowKey(account, op)`: entries whose `op` is `opOf` an operation of the batch. */
+  /** By operation id: entries of the operations of the batch, on any account. */
   journal: ReadonlyMap<string, JournalRow>;
-  /** By `rowKey(account, id)`: the charges of the holds that settlements name, in their order. */
-  charges: ReadonlyMap<string, readonly ChargeRow[]>;
+  /** By `rowKey(account, id)`: the requests that operations name, if they have charges. */
+  ended: ReadonlyMap<string, EndedRequest>;
   /** By key id: the keys that operations name, and those of the holds and charges above. */
   keys: ReadonlyMap<string, KeyRow>;
-  /** By payment id: the payments that top-ups and refunds name, of any account. */
-  payments: ReadonlyMap<string, PaymentRow>;
-  /** By account: the facts for `reverse`, of accounts with a window that starts after `nowMs`. */
-  past: ReadonlyMap<string, PastWindows>;
-  /** By refund id: the accounts of the refunds that operations name. */
-  refunds: ReadonlyMap<string, string>;
+  /** By payment id. */
+  payments: ReadonlyMap<string, PaymentFact>;
 }
 
 /**
@@ -73,6 +90,8 @@ export interface Snapshot {
  */
 export interface Changes {
   accounts: AccountRow[];
+  /** The later grants of accounts, as they are now. The store writes what differs from the snapshot. */
+  later: Map<string, readonly LaterGrantRow[]>;
   holdsPut: HoldRow[];
   holdsEnded: { account: string; id: string }[];
   journal: JournalRow[];
@@ -84,59 +103,83 @@ export interface Changes {
   keysSet: KeyRow[];
 }
 
-/** Operations that their own journal entry identifies. */
-type PostedOperation =
-  | HoldOperation
-  | ExtendOperation
-  | TopupOperation
-  | AdjustOperation
-  | RefundOperation
-  | PlanOperation
-  | StateOperation
-  | KeyOperation;
-
 export function rowKey(account: string, id: string): string {
   return `${account}\n${id}`;
 }
 
 /**
- * Returns the `op` of the operation's journal entry, or null if its hold or account identifies it.
- * The store reads this entry, and the kernel posts it.
+ * Returns the id under which the operation is in the journal, or null if its account or hold
+ * identifies it. Ids count in the installation.
  */
 export function opOf(operation: PostedOperation): string;
 export function opOf(operation: Operation): string | null;
 export function opOf(operation: Operation): string | null {
   switch (operation.kind) {
-    case "hold":
-      return operation.hold;
-    case "extend":
-      return `${operation.hold}/${operation.n}`;
     case "topup":
       return `payment:${operation.payment}`;
     case "refund":
       return `refund:${operation.refund}`;
+    case "promote":
     case "adjust":
     case "plan":
     case "state":
     case "key":
       return `${operation.kind}:${operation.op}`;
-    case "reverse":
     case "open":
+    case "hold":
+    case "extend":
     case "settle":
     case "expire":
+    case "stop":
       return null;
   }
 }
 
-/**
- * Reports whether the overdue holds of the account must end first, because the operation needs
- * their credits.
- */
-export function endsOverdue({ kind }: Operation): boolean {
-  return kind === "hold" || kind === "extend";
+/** What operations read and lock. */
+export interface Reads {
+  accounts: Set<string>;
+  /** Accounts of which overdue holds end first, because an operation needs their credits. */
+  overdueOf: Set<string>;
+  /** Account and request id. */
+  holds: Map<string, { account: string; id: string }>;
+  /** Requests that may have ended, with their charges and memos. */
+  ended: Map<string, { account: string; id: string }>;
+  /** Account and key id. The keys of the holds are read as well. */
+  keys: Map<string, { account: string; id: string }>;
+  /** Operation ids. */
+  ops: Set<string>;
+  payments: Set<string>;
 }
 
-/** Returns the `op` of a settlement after the expiry of its hold. */
-export function lateOp(hold: string): string {
-  return `${hold}/late`;
+/** Returns what the store has to read for a batch. */
+export function readsOf(operations: readonly Operation[]): Reads {
+  const reads: Reads = {
+    accounts: new Set(),
+    overdueOf: new Set(),
+    holds: new Map(),
+    ended: new Map(),
+    keys: new Map(),
+    ops: new Set(),
+    payments: new Set(),
+  };
+  for (const operation of operations) {
+    const { account } = operation;
+    reads.accounts.add(account);
+    const op = opOf(operation);
+    if (op !== null) reads.ops.add(op);
+    if ("key" in operation) reads.keys.set(rowKey(account, operation.key), { account, id: operation.key });
+    if (operation.kind === "topup" || operation.kind === "refund") reads.payments.add(operation.payment);
+    if (operation.kind === "promote" && operation.request !== null) {
+      const named = { account, id: operation.request };
+      reads.holds.set(rowKey(account, operation.request), named);
+      reads.ended.set(rowKey(account, operation.request), named);
+    }
+    if ("hold" in operation) {
+      const named = { account, id: operation.hold };
+      reads.holds.set(rowKey(account, operation.hold), named);
+      if (operation.kind !== "extend") reads.ended.set(rowKey(account, operation.hold), named);
+    }
+    if (operation.kind === "hold" || operation.kind === "extend") reads.overdueOf.add(account);
+  }
+  return reads;
 }

@@ -1,82 +1,52 @@
 /**
- * The state of a batch while it is decided: changed copies of the rows of the snapshot. Only
- * `post` moves buckets and creates journal entries. It checks the invariants of the account each
- * time. Pure.
+ * The state of a batch while it is decided: changed copies of the rows of the snapshot, and the
+ * facts that it adds. Pure.
  */
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
-import { problemOf, problemOfRest } from "./account-problems.ts";
-import type { WindowsChange } from "./account-windows.ts";
-import { applyDue, openWindows } from "./entitlement.ts";
+import { problemOf } from "./account-problems.ts";
+import { type Entitlement, openWindows, passBoundaries } from "./entitlement.ts";
+import { noLater, OpenGrants } from "./grants.ts";
 import type { AccountError } from "./operations.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
-import { additionalOnly } from "./pricing.ts";
 import type {
   AccountRow,
-  BucketAmounts,
   ChargeRow,
   GrantRow,
   HoldRow,
   JournalKind,
   JournalRow,
   KeyRow,
-  PastWindows,
-  PaymentRow,
+  LaterGrantRow,
 } from "./rows.ts";
-import { type Changes, rowKey, type Snapshot } from "./snapshot.ts";
+import { type Changes, type EndedRequest, type PaymentFact, rowKey, type Snapshot, type Times } from "./snapshot.ts";
 
-/**
- * An account changes only with a journal entry. The exceptions are what its holds have used, and
- * its rate limits, which follow a clock that was set back.
- */
-function isMoved(account: AccountRow, read: AccountRow | undefined): boolean {
-  return (
-    account.seq !== read?.seq ||
-    account.used !== read.used ||
-    account.requestsTatMs !== read.requestsTatMs ||
-    account.tokensTatMs !== read.tokensTatMs ||
-    account.tokensLimit !== read.tokensLimit
-  );
-}
-
-function isChanged(key: KeyRow, read: KeyRow | undefined): boolean {
-  return (
-    key.holds !== read?.holds ||
-    key.held !== read.held ||
-    key.used !== read.used ||
-    key.lastUsedMs !== read.lastUsedMs ||
-    key.requestsTatMs !== read.requestsTatMs ||
-    key.tokensTatMs !== read.tokensTatMs ||
-    key.tokensLimit !== read.tokensLimit ||
-    key.budgetSpent !== read.budgetSpent ||
-    key.budgetStartsMs !== read.budgetStartsMs
-  );
-}
+/** Who does what time does. */
+const service = "service";
 
 export interface FoundAccount {
   kind: "found";
   account: AccountRow;
+  grants: OpenGrants;
   /** The newest version of its plan, or null if the database has none. */
   plan: PlanVersion | null;
-  /** The clock of the snapshot, for keys, limits and holds. */
-  nowMs: EpochMs;
-  /**
-   * The clock of the windows: at least the start of each window. Journal entries and receipts have
-   * this time.
-   */
-  atMs: EpochMs;
+  times: Times;
 }
 
-/** The state of a batch while it is decided. Rows are copied before their first change. */
+/** An entry to post. Absent: null, and the time of the batch. */
+type Posting = Pick<JournalRow, "kind" | "by"> & Partial<Omit<JournalRow, "account" | "seq">>;
+
+/** Rows are copied before their first change. */
 export class UnitOfWork {
   readonly #snapshot: Snapshot;
-  readonly #accounts = new Map<string, AccountRow>();
+  readonly #found = new Map<string, FoundAccount>();
   readonly #holds = new Map<string, HoldRow | null>();
-  readonly #journal = new Map<string, JournalRow>();
-  readonly #charges = new Map<string, ChargeRow[]>();
+  readonly #journal: JournalRow[] = [];
+  readonly #entries = new Map<string, JournalRow>();
   readonly #grants: GrantRow[] = [];
-  readonly #payments = new Map<string, PaymentRow>();
-  readonly #refunds = new Map<string, string>();
+  readonly #charges = new Map<string, ChargeRow[]>();
+  readonly #memos = new Map<string, number>();
+  readonly #payments = new Map<string, PaymentFact>();
   readonly #keys = new Map<string, KeyRow>();
   readonly #keysSet = new Set<KeyRow>();
   readonly #expired: ChargeRow[] = [];
@@ -101,13 +71,21 @@ export class UnitOfWork {
       const written = this.#snapshot.holds.get(key);
       if (written !== undefined) holdsEnded.push({ account: written.account, id: written.id });
     }
+    const later = new Map<string, LaterGrantRow[]>();
+    for (const [account, { grants }] of this.#found) {
+      const before = this.#snapshot.later.get(account);
+      const after = grants.later;
+      if (after === null || (before === undefined && after.length === 0)) continue;
+      later.set(account, after.map((grant) => ({ account, ...grant })));
+    }
     return {
-      accounts: [...this.#accounts.values()].filter((account) =>
-        isMoved(account, this.#snapshot.accounts.get(account.id)),
+      accounts: [...this.#found.values()].flatMap(({ account }) =>
+        isMoved(account, this.#snapshot.accounts.get(account.id)) ? [account] : [],
       ),
+      later,
       holdsPut,
       holdsEnded,
-      journal: [...this.#journal.values()],
+      journal: this.#journal,
       grants: this.#grants,
       charges: [...this.#charges.values()].flat(),
       keys: [...this.#keys.values()].filter(
@@ -118,126 +96,150 @@ export class UnitOfWork {
   }
 
   /** Opens an account with two windows that start now. The plan has a version. */
-  open(id: string, plan: string): void {
+  open(id: string, { plan, by }: { plan: string; by: string }): void {
     invariant(this.planOf(id) === undefined, () => `account ${id} is opened once`);
-    const nowMs = this.#snapshot.nowMs;
-    const account: AccountRow = { ...emptyAccount, id, plan, createdMs: nowMs };
-    this.#accounts.set(id, account);
-    const opened = openWindows(account, this.plans, nowMs);
-    invariant(opened !== null, () => `the plan ${plan} has a version`);
-    this.postWindows(account, opened, "open");
+    const { atMs } = this.#snapshot.times;
+    const version = newestVersion(this.plans, plan);
+    invariant(version !== undefined, () => `the plan ${plan} has a version`);
+    const account: AccountRow = { ...emptyAccount, id, plan, createdMs: atMs };
+    const found = this.#add(account);
+    this.post(found, { kind: "open", by, note: plan });
+    openWindows(version, atMs, (fact) => this.#entitle(found, fact));
   }
 
   planOf(id: string): string | undefined {
-    return (this.#accounts.get(id) ?? this.#snapshot.accounts.get(id))?.plan;
+    return (this.#found.get(id)?.account ?? this.#snapshot.accounts.get(id))?.plan;
   }
 
-  /**
-   * Returns the account with everything applied that is due, or why it cannot be used. The row is
-   * changed in place, and is written if `isMoved` finds a change.
-   */
+  #add(account: AccountRow): FoundAccount {
+    const later = this.#snapshot.later.get(account.id) ?? null;
+    const found: FoundAccount = {
+      kind: "found",
+      account,
+      grants: new OpenGrants(account, later),
+      plan: newestVersion(this.plans, account.plan) ?? null,
+      times: this.#snapshot.times,
+    };
+    this.#found.set(account.id, found);
+    return found;
+  }
+
+  /** Returns the account with everything applied that is due, or why it cannot be used. */
   account(id: string): FoundAccount | AccountError {
-    let account = this.#accounts.get(id);
-    if (account === undefined) {
-      const read = this.#snapshot.accounts.get(id);
-      if (read === undefined) return { kind: "no_account" };
-      const problem = this.#snapshot.problems.get(id) ?? problemOf(read) ?? problemOfRest(read, this.plans);
-      if (problem !== null) return { kind: "balance_invalid", problem };
-      account = { ...read };
-      this.#accounts.set(id, account);
+    const known = this.#found.get(id);
+    if (known !== undefined) return known;
+    const read = this.#snapshot.accounts.get(id);
+    if (read === undefined) return { kind: "no_account" };
+    const problem = this.#snapshot.problems.get(id) ?? problemOf(read, this.plans);
+    if (problem !== null) return { kind: "balance_invalid", problem };
+    const found = this.#add({ ...read });
+    this.#applyDue(found);
+    return found;
+  }
+
+  #applyDue(found: FoundAccount): void {
+    const { account, grants } = found;
+    const { atMs } = this.#snapshot.times;
+    grants.closeEnded(atMs);
+    if (account.state === "closed") return;
+    const { endsMs } = account;
+    const post = (fact: Entitlement) => this.#entitle(found, fact);
+    passBoundaries(account, this.plans, Math.min(atMs, endsMs ?? atMs), post);
+    if (endsMs !== null && endsMs <= atMs) this.close(found, { by: service });
+  }
+
+  /** Base and overage lapse. Additional credits stay, and open holds settle as before. */
+  close(found: FoundAccount, { by, op = null, note = null }: Omit<Posting, "kind">): void {
+    const { account } = found;
+    Object.assign(account, { base: null, overage: null, state: "closed", nextPlan: null });
+    this.post(found, { kind: "close", by, op, note });
+  }
+
+  /** Posts what time or a plan does, and changes the account by it. */
+  entitle(found: FoundAccount, by: string): (fact: Entitlement) => void {
+    return (fact) => this.#entitle(found, fact, by);
+  }
+
+  #entitle(found: FoundAccount, fact: Entitlement, by = service): void {
+    const { account } = found;
+    switch (fact.kind) {
+      case "window": {
+        const { bucket, grant } = fact;
+        const { fromMs, untilMs, anchorMs, plan, version, amount, spent } = grant;
+        const seq = this.post(found, { kind: "window", by, bucket, amount, note: plan });
+        account[bucket] = { ...grant, seq };
+        this.#grant(account, {
+          ...{ seq, bucket, amount, spent, fromMs, untilMs, anchorMs, plan, version },
+          ...{ payment: null, request: null },
+        });
+        return;
+      }
+      case "change": {
+        const { bucket, grant, by: amount, plan } = fact;
+        const open = account[bucket];
+        invariant(open?.seq === grant, "the grant that changes is open");
+        account[bucket] = { ...open, amount: open.amount + amount };
+        this.post(found, { kind: "change", by, bucket, amount, grant, note: plan });
+        return;
+      }
+      case "plan":
+        account.plan = fact.plan;
+        account.nextPlan = null;
+        found.plan = newestVersion(this.plans, fact.plan) ?? null;
+        this.post(found, { kind: "plan", by, note: fact.plan });
     }
-    for (;;) {
-      const due = applyDue(account, this.plans, this.#atOf(account));
-      if (due === null) break;
-      this.postWindows(account, due, `${due.kind}/${account.seq + 1}`);
-    }
-    const plan = newestVersion(this.plans, account.plan) ?? null;
-    return { kind: "found", account, plan, nowMs: this.#snapshot.nowMs, atMs: this.#atOf(account) };
   }
 
-  /** A clock that was set back is before the start of a window. */
-  #atOf({ baseStartsMs, overageStartsMs, kept }: AccountRow): EpochMs {
-    const atMs = Math.max(this.#snapshot.nowMs, baseStartsMs, overageStartsMs);
-    return kept.reduce((latest, { startsMs }) => Math.max(latest, startsMs), atMs);
+  #grant({ id }: AccountRow, grant: Omit<GrantRow, "account">): void {
+    this.#grants.push({ account: id, ...grant });
   }
 
-  postWindows(account: AccountRow, { kind, atMs, plan, deltas, grants }: WindowsChange, op: string): void {
-    this.post(account, { kind, atMs, op, note: plan, deltas, grants });
-  }
-
-  /**
-   * Moves the buckets and posts the journal entry. All other fields of the account are final by
-   * now.
-   */
-  post(account: AccountRow, { kind, atMs, op, note, deltas, grants = [] }: Posting): void {
-    account.base += deltas.base;
-    account.overage += deltas.overage;
-    account.additional += deltas.additional;
-    account.seq += 1;
-    const problem = problemOf(account);
-    if (problem !== null)
-      throw new Error(`account ${account.id} would not be sound after ${kind} ${op}: ${problem}`);
-    this.#grants.push(...grants);
-    this.#journal.set(rowKey(account.id, op), {
-      account: account.id,
-      seq: account.seq,
-      atMs: atMs ?? this.#atOf(account),
-      kind,
-      op,
-      note,
-      baseDelta: deltas.base,
-      overageDelta: deltas.overage,
-      additionalDelta: deltas.additional,
-      baseAfter: account.base,
-      overageAfter: account.overage,
-      additionalAfter: account.additional,
-    });
-  }
-
-  /** Posts an entry that changes additional credits, with its grant. */
+  /** Posts the beginning of an additional grant. */
   grantAdditional(
-    { account, atMs }: FoundAccount,
-    { kind, op, note, amount, cause, ref, payment = null }: AdditionalPosting,
+    found: FoundAccount,
+    posting: Posting & { kind: JournalKind; amount: number },
+    { untilMs, payment, request }: Pick<GrantRow, "untilMs" | "payment" | "request">,
   ): void {
-    const grant = { account: account.id, seq: account.seq + 1, bucket: "additional", cause, atMs } as const;
-    this.post(account, {
-      kind,
-      op,
-      note,
-      deltas: additionalOnly(amount),
-      grants: [{ ...grant, amount, ref, payment, ...noWindow }],
+    const { account, grants, times } = found;
+    const { amount } = posting;
+    const seq = this.post(found, { ...posting, bucket: "additional" });
+    grants.add({ seq, amount, spent: 0, held: 0, untilMs, isPayment: payment !== null });
+    this.#grant(account, {
+      ...{ seq, bucket: "additional", amount, spent: 0, fromMs: times.atMs, untilMs, payment, request },
+      ...{ anchorMs: null, plan: null, version: null },
     });
+    if (payment !== null) this.#payments.set(payment, { account: account.id, seq, amount, refunded: 0 });
+    if (request !== null) {
+      const key = rowKey(account.id, request);
+      this.#memos.set(key, (this.#memos.get(key) ?? 0) + amount);
+    }
   }
 
-  /** Reports whether this batch has posted entries on the account. */
-  hasPosted({ id, seq }: AccountRow): boolean {
-    return seq !== this.#snapshot.accounts.get(id)?.seq;
+  /** Posts a journal entry, and returns its number. */
+  post({ account, times }: FoundAccount, posting: Posting): number {
+    account.seq += 1;
+    const { seq } = account;
+    const { op = null, bucket = null, amount = null, grant = null, note = null } = posting;
+    const { kind, by, atMs = times.atMs } = posting;
+    const entry: JournalRow = { account: account.id, seq, atMs, kind, op, by, bucket, amount, grant, note };
+    this.#journal.push(entry);
+    if (op !== null) this.#entries.set(op, entry);
+    return seq;
   }
 
-  past(account: string): PastWindows | null {
-    return this.#snapshot.past.get(account) ?? null;
+  /** The entry of an operation, on any account. */
+  entry(op: string): JournalRow | null {
+    return this.#entries.get(op) ?? this.#snapshot.journal.get(op) ?? null;
   }
 
-  payment(id: string): PaymentRow | null {
+  payment(id: string): PaymentFact | null {
     return this.#payments.get(id) ?? this.#snapshot.payments.get(id) ?? null;
   }
 
-  putPayment(payment: PaymentRow): void {
-    this.#payments.set(payment.id, payment);
-  }
-
-  /** Returns the account that a refund was made on, or null if the id is new. */
-  refundAccount(id: string): string | null {
-    return this.#refunds.get(id) ?? this.#snapshot.refunds.get(id) ?? null;
-  }
-
-  putRefund(id: string, account: string): void {
-    this.#refunds.set(id, account);
-  }
-
-  entry(account: string, op: string): JournalRow | null {
-    const key = rowKey(account, op);
-    return this.#journal.get(key) ?? this.#snapshot.journal.get(key) ?? null;
+  countRefund(id: string, amount: number): void {
+    const payment = this.payment(id);
+    invariant(payment !== null, "the payment that is refunded was read");
+    this.#payments.set(id, { ...payment, refunded: payment.refunded + amount });
   }
 
   /** Returns a copy to change. `put` or `end` writes it. */
@@ -250,11 +252,11 @@ export class UnitOfWork {
 
   /** Returns the overdue holds of the account that this commit ends. */
   overdue(account: string): HoldRow[] {
-    const { nowMs, holds } = this.#snapshot;
+    const { times, holds } = this.#snapshot;
     return this.#snapshot.overdue.flatMap((key) => {
       const read = holds.get(key);
       const hold = read?.account === account ? this.hold(account, read.id) : null;
-      return hold !== null && hold.expiresMs <= nowMs ? [hold] : [];
+      return hold !== null && hold.expiresMs <= times.nowMs ? [hold] : [];
     });
   }
 
@@ -267,6 +269,7 @@ export class UnitOfWork {
     this.#holds.set(rowKey(hold.account, hold.id), hold);
   }
 
+  /** Deletes the hold and records its charge. */
   end(hold: HoldRow, charge: ChargeRow): void {
     this.#holds.set(rowKey(hold.account, hold.id), null);
     this.record(charge);
@@ -283,10 +286,14 @@ export class UnitOfWork {
     this.#charges.set(key, [...(this.#charges.get(key) ?? []), charge]);
   }
 
-  /** Returns the charges of a hold that has ended, in their order. */
-  charges(account: string, id: string): readonly ChargeRow[] {
+  /** Returns the charges of a request in their order, and the sum of its memos. */
+  ended(account: string, id: string): EndedRequest {
     const key = rowKey(account, id);
-    return [...(this.#snapshot.charges.get(key) ?? []), ...(this.#charges.get(key) ?? [])];
+    const { charges = [], memos = 0 } = this.#snapshot.ended.get(key) ?? {};
+    return {
+      charges: [...charges, ...(this.#charges.get(key) ?? [])],
+      memos: memos + (this.#memos.get(key) ?? 0),
+    };
   }
 
   /** Returns the row of the key, to change any field, or null if it does not exist. */
@@ -308,35 +315,26 @@ export class UnitOfWork {
   }
 }
 
-interface Posting {
-  kind: JournalKind;
-  /** Absent: now. */
-  atMs?: EpochMs;
-  op: string;
-  note: string | null;
-  deltas: BucketAmounts;
-  grants?: readonly GrantRow[];
+/** The fields of an account that change without a new fact. */
+const state = [
+  ...(["seq", "base", "overage", "additional", "later", "holds", "used"] as const),
+  ...(["requestsTatMs", "tokensTatMs", "tokensLimit"] as const),
+] satisfies (keyof AccountRow)[];
+
+function isMoved(account: AccountRow, read: AccountRow | undefined): boolean {
+  return read === undefined || state.some((field) => account[field] !== read[field]);
 }
 
-interface AdditionalPosting extends Pick<GrantRow, "cause" | "amount" | "ref"> {
-  kind: JournalKind;
-  op: string;
-  note: string;
-  payment?: string | null;
+const keyState = [
+  ...(["holds", "held", "used", "lastUsedMs", "requestsTatMs", "tokensTatMs", "tokensLimit"] as const),
+  ...(["budgetSpent", "budgetFromMs"] as const),
+] satisfies (keyof KeyRow)[];
+
+function isChanged(key: KeyRow, read: KeyRow | undefined): boolean {
+  return read === undefined || keyState.some((field) => key[field] !== read[field]);
 }
 
-const noWindow = {
-  plan: null,
-  version: null,
-  anchorMs: null,
-  startsMs: null,
-  endsMs: null,
-  since: null,
-  spent: null,
-  held: null,
-} as const satisfies Partial<GrantRow>;
-
-/** An account before its first journal entry. */
+/** An account before its first fact. */
 export const emptyAccount: AccountRow = {
   id: "",
   plan: "",
@@ -345,34 +343,14 @@ export const emptyAccount: AccountRow = {
   endsMs: null,
   seq: 0,
   createdMs: 0,
-  base: 0,
-  baseCap: 0,
-  baseHeld: 0,
-  basePlan: "",
-  baseVersion: 0,
-  baseEvery: "",
-  baseAnchorMs: 0,
-  baseStartsMs: 0,
-  baseEndsMs: 0,
-  baseGrant: 0,
-  baseSince: 0,
-  overage: 0,
-  overageCap: 0,
-  overageHeld: 0,
-  overagePlan: "",
-  overageVersion: 0,
-  overageEvery: "",
-  overageAnchorMs: 0,
-  overageStartsMs: 0,
-  overageEndsMs: 0,
-  overageGrant: 0,
-  overageSince: 0,
-  kept: [],
-  additional: 0,
-  additionalHeld: 0,
+  base: null,
+  overage: null,
+  additional: [],
+  later: noLater,
   holds: 0,
   used: 0,
   requestsTatMs: 0,
   tokensTatMs: 0,
   tokensLimit: null,
 };
+

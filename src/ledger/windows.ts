@@ -1,15 +1,35 @@
 /**
- * Computes the windows in which buckets refill: the grid `anchor + n * period` in UTC.
+ * Computes the windows in which buckets and budgets refill.
  *
- * Guarantees that exactly one window contains any moment. Month steps start at the anchor, so a
- * grid that starts on the 31st returns to the 31st after February. Pure.
+ * A window follows a rule. With the alignment `opening`, windows form the grid `anchor + n *
+ * period` in UTC, and the anchor is the start of the first one. Month steps start at the anchor, so
+ * a grid that starts on the 31st returns to the 31st after February. With `calendar`, windows begin
+ * at midnight in the time zone, on Monday, or on the 1st.
+ *
+ * Guarantees that windows that follow one another neither overlap nor leave a gap, and that each
+ * has a length. Pure.
  */
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 
-interface Window {
-  startsMs: EpochMs;
-  endsMs: EpochMs;
+export const alignments = ["opening", "calendar"] as const;
+export type Alignment = (typeof alignments)[number];
+
+/** How windows follow one another. */
+export interface WindowRule {
+  /** ISO 8601 period. */
+  every: string;
+  align: Alignment;
+  /** IANA name, for `calendar`. Windows of `opening` count in UTC. */
+  timezone: string;
+}
+
+export interface Window {
+  fromMs: EpochMs;
+  /** The first moment after it. */
+  untilMs: EpochMs;
+  /** Start of the grid of `opening`. */
+  anchorMs: EpochMs;
 }
 
 interface Period {
@@ -99,6 +119,15 @@ export function isSamePeriod(one: string, other: string): boolean {
   return a.months === b.months && a.fixedMs === b.fixedMs;
 }
 
+/** Reports whether both rules make the same windows. */
+export function isSameRule(one: WindowRule, other: WindowRule): boolean {
+  return (
+    one.align === other.align &&
+    isSamePeriod(one.every, other.every) &&
+    (one.align === "opening" || one.timezone === other.timezone)
+  );
+}
+
 /**
  * Returns `anchor + n * period`. A missing day of the month becomes the last day of that month.
  */
@@ -112,22 +141,80 @@ function gridPoint(anchorMs: EpochMs, period: Period, n: number): EpochMs {
 }
 
 /**
- * Returns the window that contains `nowMs`, or the first window if `nowMs` is before the anchor.
+ * Returns the window of a grid that contains `atMs`, or its first window if `atMs` is before the
+ * anchor.
  */
-export function windowAt(anchorMs: EpochMs, every: string, nowMs: EpochMs): Window {
+function gridWindow(anchorMs: EpochMs, every: string, atMs: EpochMs): Window {
   const period = parsePeriod(every);
   // No month is longer than 31 days, so the guess is never too late. Shorter months take a few
   // steps of the loop.
   const longestMs = period.months * 31 * dayMs + period.fixedMs;
-  let n = Math.max(0, Math.floor((nowMs - anchorMs) / longestMs));
-  let startsMs = gridPoint(anchorMs, period, n);
-  let endsMs = gridPoint(anchorMs, period, n + 1);
-  while (endsMs <= nowMs) {
-    const behind = Math.floor((nowMs - endsMs) / longestMs);
-    n += 1 + Math.max(0, behind);
-    startsMs = gridPoint(anchorMs, period, n);
-    endsMs = gridPoint(anchorMs, period, n + 1);
+  let n = Math.max(0, Math.floor((atMs - anchorMs) / longestMs));
+  let fromMs = gridPoint(anchorMs, period, n);
+  let untilMs = gridPoint(anchorMs, period, n + 1);
+  while (untilMs <= atMs) {
+    n += 1 + Math.max(0, Math.floor((atMs - untilMs) / longestMs));
+    fromMs = gridPoint(anchorMs, period, n);
+    untilMs = gridPoint(anchorMs, period, n + 1);
   }
-  invariant(startsMs < endsMs, `a window of ${every} from ${anchorMs} has a length`);
-  return { startsMs, endsMs };
+  invariant(fromMs < untilMs, `a window of ${every} from ${anchorMs} has a length`);
+  return { fromMs, untilMs, anchorMs };
+}
+
+/** The periods of calendar windows, and the first day of the window of a day. */
+const calendarStarts: Readonly<Record<string, (day: Temporal.PlainDate) => Temporal.PlainDate>> = {
+  P1D: (day) => day,
+  P1W: (day) => day.subtract({ days: day.dayOfWeek - 1 }),
+  P1M: (day) => day.with({ day: 1 }),
+};
+
+/** Reports whether windows of the calendar can have this period. */
+export function isCalendarPeriod(every: string): boolean {
+  return every in calendarStarts;
+}
+
+/** Returns the day, week or month that contains `atMs`. */
+function calendarWindow({ every, timezone }: WindowRule, atMs: EpochMs): Window {
+  const firstDay = calendarStarts[every];
+  invariant(firstDay !== undefined, () => `${every} is a period of the calendar`);
+  const startMs = (day: Temporal.PlainDate) => day.toZonedDateTime(timezone).epochMilliseconds;
+  const present = Temporal.Instant.fromEpochMilliseconds(atMs).toZonedDateTimeISO(timezone).toPlainDate();
+  let fromDay = firstDay(present);
+  let untilDay = fromDay.add(every);
+  // A clock that is set back over midnight shows the last minutes of a day again, after the next
+  // day has begun.
+  while (startMs(untilDay) <= atMs) [fromDay, untilDay] = [untilDay, untilDay.add(every)];
+  const [fromMs, untilMs] = [startMs(fromDay), startMs(untilDay)];
+  return { fromMs, untilMs, anchorMs: fromMs };
+}
+
+/**
+ * Returns the first window of a rule, which begins at `fromMs`. A window that begins in the second
+ * half of its calendar window ends with the next one, so that nobody gets two grants within
+ * minutes.
+ */
+export function windowFrom(rule: WindowRule, fromMs: EpochMs): Window {
+  if (rule.align === "opening") return gridWindow(fromMs, rule.every, fromMs);
+  const present = calendarWindow(rule, fromMs);
+  const isLate = fromMs - present.fromMs >= present.untilMs - fromMs;
+  const { untilMs } = isLate && fromMs > present.fromMs ? calendarWindow(rule, present.untilMs) : present;
+  return { fromMs, untilMs, anchorMs: fromMs };
+}
+
+/** Returns the window that contains `atMs`, which is not before the end of `last`. */
+export function windowAfter(rule: WindowRule, last: Window, atMs: EpochMs): Window {
+  if (rule.align === "opening") return gridWindow(last.anchorMs, rule.every, atMs);
+  let next = windowFrom(rule, last.untilMs);
+  if (next.untilMs <= atMs) next = calendarWindow(rule, atMs);
+  return next;
+}
+
+/** Reports whether a window that begins at the end of `last` is on its grid. */
+export function isOnGrid(rule: WindowRule, last: Window): boolean {
+  return rule.align === "calendar" || gridWindow(last.anchorMs, rule.every, last.untilMs).fromMs === last.untilMs;
+}
+
+/** Returns the end of a period that begins at `fromMs`. */
+export function endOf(every: string, fromMs: EpochMs): EpochMs {
+  return gridWindow(fromMs, every, fromMs).untilMs;
 }
