@@ -77,7 +77,7 @@ export function promote(work: UnitOfWork, found: FoundAccount, operation: Promot
   if (open === null) {
     work.grantAdditional(found, { kind: "promotion", ...posting }, { untilMs, payment: null, request: null });
   } else {
-    work.post(found, { kind: "promotion", ...posting, bucket: "additional", grant: open.seq });
+    work.post(found, { kind: "promotion", ...posting, bucket: "additional", grantSeq: open.seq });
     grants.change(open.seq, amount);
   }
   return { kind: "added", additional: additionalOf(account), replayed: false };
@@ -104,7 +104,7 @@ export function adjust(work: UnitOfWork, found: FoundAccount, operation: AdjustO
     if (part === 0) continue;
     const op = rest === amount ? opOf(operation) : null;
     const entry = { kind: "adjust", op, by, note, bucket: "additional", amount: -part } as const;
-    work.post(found, { ...entry, grant: promotion.seq });
+    work.post(found, { ...entry, grantSeq: promotion.seq });
     grants.change(promotion.seq, -part);
     rest -= part;
   }
@@ -133,7 +133,7 @@ export function refund(work: UnitOfWork, found: FoundAccount, operation: RefundO
   const taken = open === null ? 0 : Math.min(amount, freeOf(open));
   // Recorded even if nothing is free: a repetition gets the same answer.
   const entry = { kind: "refund", op, by, note, bucket: "additional", amount: 0 - taken } as const;
-  work.post(found, { ...entry, grant: payment.seq });
+  work.post(found, { ...entry, grantSeq: payment.seq });
   if (taken > 0) grants.change(payment.seq, 0 - taken);
   work.countRefund(id, taken);
   const rest = amount - taken;

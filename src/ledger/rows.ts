@@ -193,8 +193,8 @@ export interface JournalRow {
   /** The bucket that it changes, and by how much. */
   bucket: Bucket | null;
   amount: number | null;
-  /** Number of the grant that it makes or changes. */
-  grant: number | null;
+  /** Number of the grant that it changes. */
+  grantSeq: number | null;
   /** The plan, payment, request or reason; for keys, the settings. */
   note: string | null;
 }

@@ -179,7 +179,7 @@ export class UnitOfWork {
         const open = account[bucket];
         invariant(open?.seq === grant, "the grant that changes is open");
         account[bucket] = { ...open, amount: open.amount + amount };
-        this.post(found, { kind: "change", by, bucket, amount, grant, note: plan });
+        this.post(found, { kind: "change", by, bucket, amount, grantSeq: grant, note: plan });
         return;
       }
       case "plan":
@@ -219,9 +219,9 @@ export class UnitOfWork {
   post({ account, times }: FoundAccount, posting: Posting): number {
     account.seq += 1;
     const { seq } = account;
-    const { op = null, bucket = null, amount = null, grant = null, note = null } = posting;
+    const { op = null, bucket = null, amount = null, grantSeq = null, note = null } = posting;
     const { kind, by, atMs = times.atMs } = posting;
-    const entry: JournalRow = { account: account.id, seq, atMs, kind, op, by, bucket, amount, grant, note };
+    const entry: JournalRow = { account: account.id, seq, atMs, kind, op, by, bucket, amount, grantSeq, note };
     this.#journal.push(entry);
     if (op !== null) this.#entries.set(op, entry);
     return seq;

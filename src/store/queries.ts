@@ -7,7 +7,8 @@
  */
 import { messageOf } from "../errors.ts";
 import { newestVersion, type PlanCatalog, planProblem } from "../ledger/plan.ts";
-import { type ChargeRow, keyAuthority, type PaymentRow } from "../ledger/rows.ts";
+import { type ChargeRow, keyAuthority } from "../ledger/rows.ts";
+import type { PaymentFact } from "../ledger/snapshot.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
 import { Conditions } from "./conditions.ts";
 import { journalEntryOf, journalSql, listedPaymentOf, paymentsSql } from "./journal.ts";
@@ -43,21 +44,17 @@ export interface SqlConnections {
   write(statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
 }
 
-/** Finds the account of a refund. */
-export function refunds(id: string): string {
-  return `select ref, account from credit_grant where cause = 'refund' and ref = ${id}`;
-}
-
 /** Finds a payment of any account, and how much of it was refunded. */
 export function payments(id: string): string {
-  return `select p.ref, p.account, p.amount, coalesce((
-      select 0 - sum(r.amount) from credit_grant r where r.payment = p.ref and r.cause = 'refund'
-    ), 0) from credit_grant p where p.cause = 'payment' and p.ref = ${id}`;
+  return `select p.account, p.seq, p.amount, coalesce((
+      select 0 - sum(r.amount) from journal r
+      where r.account = p.account and r.grant_seq = p.seq and r.kind = 'refund'
+    ), 0) from credit_grant p where p.payment = ${id}`;
 }
 
 /** Returns the payment of a row of `payments`. */
-export function paymentOf([id, account, amount, refunded]: readonly unknown[]): PaymentRow {
-  return { id: String(id), account: String(account), amount: Number(amount), refunded: Number(refunded) };
+export function paymentOf([account, seq, amount, refunded]: readonly unknown[]): PaymentFact {
+  return { account: String(account), seq: Number(seq), amount: Number(amount), refunded: Number(refunded) };
 }
 
 type Queries = Pick<
@@ -73,7 +70,6 @@ type Queries = Pick<
   | "accountMarks"
   | "accounts"
   | "contact"
-  | "accountsAhead"
   | "journal"
   | "payments"
   | "usage"
@@ -209,18 +205,6 @@ export function queriesOn(
         left join account_contact as c on c.account = a.id where a.id = ${p(1)}`;
       const [cells] = await find("service", { text, values: [account] });
       return cells === undefined ? null : contactIn(cells);
-    },
-
-    async accountsAhead({ after, limit }) {
-      const { sql, values } = conditions()
-        .and(`latest_start > ${dialect.time}`, dialect.timeOf(null))
-        .and("id > ?", after ?? "")
-        .page("id", limit);
-      const starts = `select id, base_starts_ms as starts_ms from account
-        union all select id, overage_starts_ms from account
-        union all select account, budget_starts_ms from api_key`;
-      const text = `select id from (select id, max(starts_ms) as latest_start from (${starts}) s group by id) a${sql}`;
-      return (await findPage("service", { text, values })).map(([id]) => String(id));
     },
 
     async journal(account, query) {

@@ -5,7 +5,7 @@
  * throws.
  */
 import { invariant } from "../errors.ts";
-import { type KeptWindow, type Taking, windowBuckets } from "../ledger/rows.ts";
+import { type AdditionalGrant, buckets, type Taking } from "../ledger/rows.ts";
 
 /**
  * `?` allows null. A list stands for text that is one of its values. SQLite keeps booleans as 0
@@ -18,10 +18,20 @@ export type ColumnType =
   | "integer?"
   | "real"
   | "boolean"
+  | "boolean?"
   | "texts"
   | "takings"
-  | "windows"
+  | "grants"
   | readonly string[];
+
+/** The columns of a nested object, after the name of its field. */
+export interface Group {
+  /** All columns are null if the object is, and the first of them is not null otherwise. */
+  readonly isNullable: boolean;
+  readonly columns: Readonly<Record<string, ColumnType>>;
+}
+
+type FieldType = ColumnType | Group;
 
 export interface Column {
   /** The field in snake case. */
@@ -52,33 +62,31 @@ export interface Table<R> {
  */
 export function tableOf<R extends object>(
   name: string,
-  types: Record<keyof R & string, ColumnType>,
+  types: Record<keyof R & string, FieldType>,
 ): Table<R> {
-  const columns = Object.entries<ColumnType>(types).map(([field, type]) => ({
-    name: field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-    field,
-    table: name,
-    type,
-  }));
-  const reads = columns.map(
-    ({ field, type }, n) => `${field}: read["${decoderOf(type)}"](cells[from + ${n}], columns[${n}])`,
-  );
-  const writes = columns.map(({ field, type }, n) => {
-    switch (type) {
-      case "boolean":
-        return `row.${field} ? 1 : 0`;
-      case "texts":
-        return `listOf(row.${field})`;
-      case "takings":
-      case "windows":
-        return `row.${field}.length === 0 ? null : JSON.stringify(row.${field})`;
-      case "text?":
-      case "integer?":
-        return `row.${field} ?? nullOf(row.${field}, columns[${n}])`;
-      default:
-        return `row.${field}`;
+  const columns: Column[] = [];
+  const reads: string[] = [];
+  const writes: string[] = [];
+  const add = (field: string, type: ColumnType, name_: string): string => {
+    const n = columns.push({ name: inSnakeCase(name_), field, table: name, type }) - 1;
+    return `read["${decoderOf(type)}"](cells[from + ${n}], columns[${n}])`;
+  };
+  for (const [field, type] of Object.entries<FieldType>(types)) {
+    if (!isGroup(type)) {
+      reads.push(`${field}: ${add(field, type, field)}`);
+      writes.push(writerOf(`row.${field}`, type, columns.length - 1));
+      continue;
     }
-  });
+    const first = columns.length;
+    const parts: string[] = [];
+    const nested = type.isNullable ? `row.${field} === null ? null : ` : "";
+    for (const [part, partType] of Object.entries(type.columns)) {
+      parts.push(`${part}: ${add(field, partType, `${field}_${part}`)}`);
+      writes.push(`${nested}${writerOf(`row.${field}.${part}`, partType, columns.length - 1)}`);
+    }
+    const object = `{ ${parts.join(", ")} }`;
+    reads.push(`${field}: ${type.isNullable ? `cells[from + ${first}] === null ? null : ${object}` : object}`);
+  }
   return {
     name,
     columns,
@@ -88,23 +96,39 @@ export function tableOf<R extends object>(
       decoders,
       columns,
     ),
-    valuesOf: new Function("nullOf", "columns", `return (row, listOf) => [${writes.join(", ")}]`)(
-      nullOf,
+    valuesOf: new Function("writers", "columns", `return (row, listOf) => [${writes.join(", ")}]`)(
+      writers,
       columns,
     ),
   };
 }
 
-/**
- * Returns a comparison of two rows in the columns of `table` that `part` does not have. Compiled
- * for the same reason.
- */
-export function sameBesides<R>(table: Table<R>, part: Pick<Table<R>, "columns">): (a: R, b: R) => boolean {
-  const names = new Set(part.columns.map(({ name }) => name));
-  const rest = table.columns.filter(({ name }) => !names.has(name));
-  return new Function(
-    `return (a, b) => ${rest.map(({ field }) => `a.${field} === b.${field}`).join(" && ")}`,
-  )();
+function isGroup(type: FieldType): type is Group {
+  return typeof type === "object" && "columns" in type;
+}
+
+function inSnakeCase(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** The code that makes the cell of a value. */
+function writerOf(value: string, type: ColumnType, column: number): string {
+  switch (type) {
+    case "boolean":
+      return `${value} ? 1 : 0`;
+    case "boolean?":
+      return `${value} === null ? null : ${value} ? 1 : 0`;
+    case "texts":
+      return `listOf(${value})`;
+    case "takings":
+    case "grants":
+      return `writers.${type}(${value})`;
+    case "text?":
+    case "integer?":
+      return `(${value} ?? writers.nullOf(${value}, columns[${column}]))`;
+    default:
+      return value;
+  }
 }
 
 const decoders = {
@@ -123,6 +147,7 @@ const decoders = {
     if (typeof cell !== "boolean" && cell !== 0 && cell !== 1) throw misread(cell, column);
     return cell === true || cell === 1;
   },
+  "boolean?": (cell: unknown, column: Column) => (cell === null ? null : decoders.boolean(cell, column)),
   /** An array, or the JSON of one. */
   texts(cell: unknown, column: Column): string[] {
     const texts: unknown = typeof cell === "string" ? JSON.parse(cell) : cell;
@@ -130,9 +155,9 @@ const decoders = {
       throw misread(cell, column);
     return texts;
   },
-  /** Null, which is usual, or the JSON of an array. */
-  takings: (cell: unknown, column: Column) => itemsOf(cell, column, isTaking),
-  windows: (cell: unknown, column: Column) => itemsOf(cell, column, isKeptWindow),
+  /** Null, or the JSON of an array. */
+  takings: (cell: unknown, column: Column) => itemsOf(cell, column, takingOf),
+  grants: (cell: unknown, column: Column) => itemsOf(cell, column, grantOf),
   oneOf(cell: unknown, column: Column): string {
     if (typeof cell !== "string" || !column.type.includes(cell)) throw misread(cell, column);
     return cell;
@@ -140,40 +165,56 @@ const decoders = {
 };
 
 /**
- * Both drivers bind undefined as null, so they would write a row without one of its fields. The
- * database refuses null in the other columns.
+ * Items of JSON lists are arrays, because an account has up to 16 grants in its row, and every
+ * commit writes it.
  */
-function nullOf(value: unknown, { table, field }: Column): null {
-  invariant(value === null, () => `a row of ${table} has no ${field}`);
-  return null;
+const writers = {
+  takings: (takings: readonly Taking[]) =>
+    jsonOf(takings, ({ grant, bucket, amount }) => [grant, bucket, amount]),
+  grants: (grants: readonly AdditionalGrant[]) =>
+    jsonOf(grants, ({ seq, amount, spent, held, isPayment, untilMs }) => [
+      ...[seq, amount, spent, held],
+      ...[isPayment ? 1 : 0, untilMs],
+    ]),
+  /**
+   * Both drivers bind undefined as null, so they would write a row without one of its fields. The
+   * database refuses null in the other columns.
+   */
+  nullOf(value: unknown, { table, field }: Column): null {
+    invariant(value === null, () => `a row of ${table} has no ${field}`);
+    return null;
+  },
+};
+
+function jsonOf<T>(items: readonly T[], cellsOf: (item: T) => unknown[]): string | null {
+  return items.length === 0 ? null : JSON.stringify(items.map(cellsOf));
 }
 
 const nothing: readonly never[] = [];
 
-function itemsOf<T>(cell: unknown, column: Column, isItem: (item: unknown) => item is T): readonly T[] {
+function itemsOf<T>(cell: unknown, column: Column, itemOf: (cells: unknown[]) => T | null): readonly T[] {
   if (cell === null) return nothing;
   const items: unknown = typeof cell === "string" ? JSON.parse(cell) : cell;
-  if (!Array.isArray(items) || !items.every(isItem)) throw misread(cell, column);
-  return items;
+  if (!Array.isArray(items)) throw misread(cell, column);
+  return items.map((cells: unknown) => {
+    const item = Array.isArray(cells) ? itemOf(cells) : null;
+    if (item === null) throw misread(cell, column);
+    return item;
+  });
 }
 
-function hasWhole(item: unknown, fields: readonly string[]): item is Record<string, unknown> {
-  if (typeof item !== "object" || item === null) return false;
-  const cells = new Map<string, unknown>(Object.entries(item));
-  return fields.every((field) => Number.isSafeInteger(cells.get(field)));
+function takingOf([grant, name, amount, ...more]: unknown[]): Taking | null {
+  const bucket = buckets.find((bucket) => bucket === name);
+  if (bucket === undefined || more.length > 0 || typeof grant !== "number" || typeof amount !== "number")
+    return null;
+  return { grant, bucket, amount };
 }
 
-function isTaking(item: unknown): item is Taking {
-  return hasWhole(item, ["seq", "base", "overage"]);
-}
-
-function isKeptWindow(item: unknown): item is KeptWindow {
-  return (
-    hasWhole(item, ["version", "anchorMs", "startsMs", "endsMs", "since", "spent", "held"]) &&
-    typeof item.plan === "string" &&
-    typeof item.every === "string" &&
-    windowBuckets.some((bucket) => bucket === item.bucket)
-  );
+function grantOf([seq, amount, spent, held, isPayment, untilMs, ...more]: unknown[]): AdditionalGrant | null {
+  if (typeof seq !== "number" || typeof amount !== "number" || typeof spent !== "number") return null;
+  if (typeof held !== "number" || (untilMs !== null && typeof untilMs !== "number")) return null;
+  if (more.length > 0 || (isPayment !== 0 && isPayment !== 1)) return null;
+  return { seq, amount, spent, held, isPayment: isPayment === 1, untilMs };
 }
 
 function decoderOf(type: ColumnType): keyof typeof decoders {
@@ -186,9 +227,10 @@ function decoderOf(type: ColumnType): keyof typeof decoders {
     case "text":
     case "text?":
     case "boolean":
+    case "boolean?":
     case "texts":
     case "takings":
-    case "windows":
+    case "grants":
       return type;
     default:
       return "oneOf";

@@ -11,74 +11,73 @@ import type { AppliedPlans } from "../ledger/plan.ts";
 import {
   type AccountRow,
   accountStates,
+  buckets,
   type ChargeRow,
   endings,
   type GrantRow,
-  grantCauses,
   type HoldRow,
   type JournalRow,
   journalKinds,
   type KeyRow,
+  type LaterGrantRow,
   portalRights,
   type RowPrice,
   type TokenCounts,
-  windowBuckets,
 } from "../ledger/rows.ts";
+import { type Alignment, alignments } from "../ledger/windows.ts";
 import type { Credits, EpochMs } from "../units.ts";
 import type { AuditJobRow } from "./audit-job.ts";
 import type { ClockRow } from "./clock.ts";
 import type { ContactRow } from "./contacts.ts";
 import { type SessionRow, sessionKinds } from "./sessions.ts";
-import { type ColumnType, sameBesides, tableOf } from "./table.ts";
+import { type ColumnType, tableOf } from "./table.ts";
 
-/** The part of an account that requests change. Plans and windows change the rest. */
-const accountState = {
+/** The open grant of base or overage. */
+const windowGrant = {
+  isNullable: true,
+  columns: {
+    seq: "integer",
+    amount: "integer",
+    spent: "integer",
+    held: "integer",
+    fromMs: "integer",
+    untilMs: "integer",
+    anchorMs: "integer",
+    plan: "text",
+    version: "integer",
+  },
+} as const;
+
+export const accountTable = tableOf<AccountRow>("account", {
   id: "text",
+  plan: "text",
+  nextPlan: "text?",
+  state: accountStates,
+  endsMs: "integer?",
   seq: "integer",
-  base: "integer",
-  baseHeld: "integer",
-  overage: "integer",
-  overageHeld: "integer",
-  kept: "windows",
-  additional: "integer",
-  additionalHeld: "integer",
+  createdMs: "integer",
+  base: windowGrant,
+  overage: windowGrant,
+  additional: "grants",
+  later: {
+    isNullable: false,
+    columns: { count: "integer", free: "integer", held: "integer", untilMs: "integer?" },
+  },
   holds: "integer",
   used: "integer",
   requestsTatMs: "real",
   tokensTatMs: "real",
   tokensLimit: "integer?",
-} as const;
+});
 
-export const accountStateTable = tableOf<Pick<AccountRow, keyof typeof accountState>>(
-  "account",
-  accountState,
-);
-
-export const accountTable = tableOf<AccountRow>("account", {
-  ...accountState,
-  plan: "text",
-  nextPlan: "text?",
-  state: accountStates,
-  endsMs: "integer?",
-  createdMs: "integer",
-  baseCap: "integer",
-  basePlan: "text",
-  baseVersion: "integer",
-  baseEvery: "text",
-  baseAnchorMs: "integer",
-  baseStartsMs: "integer",
-  baseEndsMs: "integer",
-  baseGrant: "integer",
-  baseSince: "integer",
-  overageCap: "integer",
-  overagePlan: "text",
-  overageVersion: "integer",
-  overageEvery: "text",
-  overageAnchorMs: "integer",
-  overageStartsMs: "integer",
-  overageEndsMs: "integer",
-  overageGrant: "integer",
-  overageSince: "integer",
+export const laterGrantTable = tableOf<LaterGrantRow>("later_grant", {
+  account: "text",
+  seq: "integer",
+  amount: "integer",
+  spent: "integer",
+  held: "integer",
+  isPayment: "boolean",
+  untilMs: "integer?",
 });
 
 /** Whether and when an account ends. */
@@ -86,9 +85,6 @@ export const accountEndTable = tableOf<Pick<AccountRow, "state" | "endsMs">>("ac
   state: accountStates,
   endsMs: "integer?",
 });
-
-/** Reports whether two rows of an account differ in their state only. */
-export const isSameButState = sameBesides(accountTable, accountStateTable);
 
 /** Tokens and prices of a request: part of its hold and of its receipt. */
 const metered = {
@@ -108,11 +104,9 @@ export const holdTable = tableOf<HoldRow>("hold", {
   model: "text",
   createdMs: "integer",
   expiresMs: "integer",
-  base: "integer",
-  overage: "integer",
-  additional: "integer",
-  takenSeq: "integer",
-  earlier: "takings",
+  takings: "takings",
+  extension: "integer",
+  extended: "integer",
   meteredTokens: "integer",
   ...metered,
 });
@@ -125,14 +119,12 @@ export const journalTable = tableOf<JournalRow>("journal", {
   seq: "integer",
   atMs: "integer",
   kind: journalKinds,
-  op: "text",
+  op: "text?",
+  by: "text",
+  bucket: "text?",
+  amount: "integer?",
+  grantSeq: "integer?",
   note: "text?",
-  baseDelta: "integer",
-  overageDelta: "integer",
-  additionalDelta: "integer",
-  baseAfter: "integer",
-  overageAfter: "integer",
-  additionalAfter: "integer",
 });
 
 export const chargeTable = tableOf<ChargeRow>("charge", {
@@ -143,6 +135,7 @@ export const chargeTable = tableOf<ChargeRow>("charge", {
   key: "text",
   model: "text",
   ending: endings,
+  by: "text?",
   estimated: "boolean",
   late: "boolean",
   ...metered,
@@ -150,30 +143,23 @@ export const chargeTable = tableOf<ChargeRow>("charge", {
   base: "integer",
   overage: "integer",
   additional: "integer",
+  paid: "takings",
   shortfall: "integer",
-  baseGrant: "integer",
-  overageGrant: "integer",
-  basePast: "integer",
-  overagePast: "integer",
 });
 
 export const grantTable = tableOf<GrantRow>("credit_grant", {
   account: "text",
   seq: "integer",
-  bucket: [...windowBuckets, "additional"],
-  cause: grantCauses,
-  atMs: "integer",
+  bucket: buckets,
   amount: "integer",
-  ref: "text?",
-  payment: "text?",
+  spent: "integer",
+  fromMs: "integer",
+  untilMs: "integer?",
+  anchorMs: "integer?",
   plan: "text?",
   version: "integer?",
-  anchorMs: "integer?",
-  startsMs: "integer?",
-  endsMs: "integer?",
-  since: "integer?",
-  spent: "integer?",
-  held: "integer?",
+  payment: "text?",
+  request: "text?",
 });
 
 /** The part of a key that requests change, after the two columns that identify it. */
@@ -187,10 +173,10 @@ const keyState = {
   held: "integer",
   used: "integer",
   lastUsedMs: "integer?",
-  budgetStartsMs: "integer?",
-  budgetEndsMs: "integer?",
+  budgetFromMs: "integer?",
+  budgetUntilMs: "integer?",
+  budgetAnchorMs: "integer?",
   budgetSpent: "integer?",
-  budgetSince: "integer",
 } as const;
 
 export const keyStateTable = tableOf<Pick<KeyRow, keyof typeof keyState>>("api_key", keyState);
@@ -199,7 +185,9 @@ export const keyTable = tableOf<KeyRow>("api_key", {
   ...keyState,
   budget: "integer?",
   budgetEvery: "text?",
-  budgetAnchorMs: "integer?",
+  budgetAlign: "text?",
+  budgetTimezone: "text?",
+  budgetByOperator: "boolean?",
   hash: "text",
   oldHash: "text?",
   oldUntilMs: "integer?",
@@ -230,8 +218,11 @@ export interface PlanVersionRow {
   createdMs: EpochMs;
   baseCredits: Credits;
   baseEvery: string;
+  baseAlign: Alignment;
   overageCredits: Credits;
   overageEvery: string;
+  overageAlign: Alignment;
+  timezone: string;
   requestsPerMinute: number | null;
   tokensPerMinute: number | null;
   concurrent: number | null;
@@ -244,8 +235,11 @@ export const planVersionTable = tableOf<PlanVersionRow>("plan_version", {
   createdMs: "integer",
   baseCredits: "integer",
   baseEvery: "text",
+  baseAlign: alignments,
   overageCredits: "integer",
   overageEvery: "text",
+  overageAlign: alignments,
+  timezone: "text",
   requestsPerMinute: "integer?",
   tokensPerMinute: "integer?",
   concurrent: "integer?",

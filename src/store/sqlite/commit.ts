@@ -9,35 +9,35 @@
  */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { invariant, withNothingDone } from "../../errors.ts";
+import { LaterNeeded } from "../../ledger/grants.ts";
 import { decide } from "../../ledger/kernel.ts";
-import { windowBefore } from "../../ledger/key-budget.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { PlanCatalog, PlanChanges, Plans } from "../../ledger/plan.ts";
-import type {
-  AccountRow,
-  ChargeRow,
-  HoldRow,
-  JournalRow,
-  KeyRow,
-  PastWindows,
-  PaymentRow,
-} from "../../ledger/rows.ts";
-import { type Changes, endsOverdue, opOf, overdueMax, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
+import type { AccountRow, AdditionalGrant, HoldRow, JournalRow, KeyRow } from "../../ledger/rows.ts";
+import {
+  type Changes,
+  type EndedRequest,
+  overdueMax,
+  type PaymentFact,
+  readsOf,
+  rowKey,
+  type Snapshot,
+  type Times,
+} from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
 import { operationsOf, planDrafts } from "../contacts.ts";
-import { pastBudgetOf, pastWindowsOf, readCharged, readPastWindows } from "../past-windows.ts";
-import { paymentOf, payments, refunds } from "../queries.ts";
+import { laterChanges } from "../later-grants.ts";
+import { paymentOf, payments } from "../queries.ts";
 import {
-  accountStateTable,
   accountTable,
   chargeTable,
   grantTable,
   holdTable,
-  isSameButState,
   journalTable,
   keyStateTable,
   keyTable,
+  laterGrantTable,
 } from "../tables.ts";
 import { readContacts, writeContacts } from "./contacts.ts";
 import { inTransaction, sqliteError } from "./file.ts";
@@ -49,19 +49,21 @@ function statementsOf(db: DatabaseSync) {
   return {
     account: new AccountQuery(db),
     hold: new Query(db, holdTable, "where account = ? and id = ?"),
-    openHolds: new Query(db, holdTable, "where account = ?"),
+    later: new Query(db, laterGrantTable, "where account = ?"),
     isOverdue: db.prepare("select 1 from hold where expires_ms <= ? limit 1"),
     overdue: db.prepare(
       "select id, expires_ms from hold where account = ? and expires_ms <= ? order by expires_ms, id limit ?",
     ),
-    entry: new Query(db, journalTable, "where op = ? and account = ?"),
+    entry: new Query(db, journalTable, "where op = ?"),
     charges: new Query(db, chargeTable, "where id = ? and account = ? order by late"),
     others: new Statements(db),
     key: new Query(db, keyTable, "where account = ? and id = ?"),
-    keysAhead: new Query(db, keyTable, "where account = ? and budget_starts_ms > ?"),
+    memos: db.prepare("select coalesce(sum(amount), 0) as memos from credit_grant where request = ? and account = ?"),
     insertAccount: insertInto(db, accountTable),
     updateAccount: update(db, accountTable, ["id"]),
-    updateAccountState: update(db, accountStateTable, ["id"]),
+    insertLater: insertInto(db, laterGrantTable),
+    updateLater: update(db, laterGrantTable, ["account", "seq"]),
+    deleteLater: db.prepare("delete from later_grant where account = ? and seq = ?"),
     insertHold: insertInto(db, holdTable),
     updateHold: update(db, holdTable, ["account", "id"]),
     deleteHold: db.prepare("delete from hold where account = ? and id = ?"),
@@ -75,13 +77,13 @@ function statementsOf(db: DatabaseSync) {
 
 export class SqliteCommits {
   readonly #db: DatabaseSync;
-  readonly #now: () => EpochMs;
+  readonly #now: () => Times;
   readonly #overdueMax: number;
   readonly #cache: RowCache;
   readonly #sql: ReturnType<typeof statementsOf>;
 
   /** For tests: `overdueHoldsMax`. */
-  constructor(db: DatabaseSync, now: () => EpochMs, overdueHoldsMax = overdueMax) {
+  constructor(db: DatabaseSync, now: () => Times, overdueHoldsMax = overdueMax) {
     this.#db = db;
     this.#now = now;
     this.#overdueMax = overdueHoldsMax;
@@ -94,8 +96,7 @@ export class SqliteCommits {
     try {
       this.#db.exec("begin immediate");
       this.#cache.begin();
-      const snapshot = this.#read(operations);
-      const { outcomes, changes } = decide(snapshot, operations);
+      const { snapshot, outcomes, changes } = this.#decide(operations);
       this.#write(snapshot, changes);
       isCommitting = true;
       this.#db.exec("commit");
@@ -114,8 +115,7 @@ export class SqliteCommits {
     const { planned, changes } = inTransaction(this.#db, () => {
       this.#cache.begin();
       const operations = operationsOf(drafts);
-      const snapshot = this.#read(operations);
-      const { outcomes, changes } = decide(snapshot, operations);
+      const { snapshot, outcomes, changes } = this.#decide(operations);
       const planned = planDrafts(drafts, outcomes, readContacts(this.#db, drafts), options);
       if (planned.isWritten) {
         this.#write(snapshot, changes);
@@ -129,7 +129,7 @@ export class SqliteCommits {
 
   /** Applies a plans section of the configuration. */
   applyPlans(section: Plans, force: boolean): PlanChanges {
-    return inTransaction(this.#db, () => applyPlans(this.#db, section, { force, nowMs: this.#now() }));
+    return inTransaction(this.#db, () => applyPlans(this.#db, section, { force, nowMs: this.#now().atMs }));
   }
 
   /** Returns the plans of the database. They are kept as long as the rows of the cache. */
@@ -138,19 +138,33 @@ export class SqliteCommits {
     return this.#cache.plans;
   }
 
+  /** Decides again with the later grants of an account if a decision needs them. */
+  #decide(operations: readonly Operation[]): ReturnType<typeof decide> & { snapshot: Snapshot } {
+    const read = this.#read(operations);
+    const later = new Map<string, readonly AdditionalGrant[]>();
+    const snapshot = { ...read, later };
+    for (;;) {
+      try {
+        return { snapshot, ...decide(snapshot, operations) };
+      } catch (error) {
+        if (!(error instanceof LaterNeeded) || later.has(error.account)) throw error;
+        later.set(error.account, this.#sql.later.all(error.account));
+      }
+    }
+  }
+
   /**
    * Reads row by row: a lookup by key takes 1 to 3 us, and lists passed as JSON were no faster.
    */
-  #read(operations: readonly Operation[]): Snapshot {
-    const nowMs = this.#now();
+  #read(operations: readonly Operation[]): Omit<Snapshot, "later"> {
+    const times = this.#now();
+    const reads = readsOf(operations);
     const accounts = new Map<string, AccountRow>();
     const problems = new Map<string, string>();
     const holds = new Map<string, HoldRow>();
     const journal = new Map<string, JournalRow>();
-    const charges = new Map<string, ChargeRow[]>();
-    const paid = new Map<string, PaymentRow>();
-    const past = new Map<string, PastWindows>();
-    const refunded = new Map<string, string>();
+    const ended = new Map<string, EndedRequest>();
+    const paid = new Map<string, PaymentFact>();
     const keys = new Map<string, KeyRow>();
 
     const readKey = (account: string, id: string) => {
@@ -160,21 +174,14 @@ export class SqliteCommits {
     };
     const readHold = (account: string, id: string) => {
       const name = rowKey(account, id);
-      if (holds.has(name)) return true;
+      if (holds.has(name)) return;
       const hold = known(this.#cache.holds, name, () => this.#sql.hold.get(account, id));
-      if (hold === undefined) return false;
+      if (hold === undefined) return;
       holds.set(name, hold);
       readKey(account, hold.key);
-      return true;
     };
 
-    const readEntry = (account: string, op: string) => {
-      const entry = this.#sql.entry.get(op, account);
-      if (entry !== undefined) journal.set(rowKey(account, op), entry);
-      return entry !== undefined;
-    };
-
-    for (const id of new Set(operations.map((operation) => operation.account))) {
+    for (const id of reads.accounts) {
       const kept = this.#cache.accounts.get(id);
       const { row = kept, problem = null } = kept === undefined ? (this.#sql.account.get(id) ?? {}) : {};
       if (row === undefined) continue;
@@ -183,72 +190,41 @@ export class SqliteCommits {
       else problems.set(id, problem);
     }
     const overdue = this.#overdueOf(
-      operations.filter(endsOverdue).flatMap(({ account }) => accounts.get(account) ?? []),
-      nowMs,
+      [...reads.overdueOf].flatMap((id) => accounts.get(id) ?? []),
+      times.nowMs,
     );
-    const ended = overdue.slice(0, this.#overdueMax);
-    for (const { account, id } of ended) readHold(account, id);
-    for (const operation of operations) {
-      const { account } = operation;
-      // Payments and refunds count in the installation, also for an account that this batch opens.
-      if ("payment" in operation) {
-        const statement = { name: "payment", text: payments("?1"), values: [operation.payment] };
-        const [cells] = this.#sql.others.rows(statement);
-        if (cells !== undefined) paid.set(operation.payment, paymentOf(cells));
-      }
-      if ("refund" in operation) {
-        const statement = { name: "refund", text: refunds("?1"), values: [operation.refund] };
-        const [cells] = this.#sql.others.rows(statement);
-        if (cells !== undefined) refunded.set(operation.refund, String(cells[1]));
-      }
-      if (!accounts.has(account)) continue;
-      const op = opOf(operation);
-      const isPosted = op !== null && readEntry(account, op);
-      if (operation.kind === "reverse") {
-        const values = [account, nowMs];
-        const text = readPastWindows((n) => `?${n}`);
-        const found = this.#sql.others.rows({ name: "past windows", text, values });
-        const budgets = this.#sql.keysAhead.all(account, nowMs).flatMap((key) => {
-          const window = windowBefore(key, nowMs);
-          if (window === null) return [];
-          readKey(account, key.id);
-          const values = [account, key.id, window.startsMs];
-          const [cells] = this.#sql.others.rows({
-            name: "charged",
-            text: readCharged((n) => `?${n}`),
-            values,
-          });
-          return [pastBudgetOf(key.id, window, cells)];
-        });
-        past.set(account, pastWindowsOf(found, this.#sql.openHolds.all(account), budgets));
-      }
-      if (operation.kind === "key") readKey(account, operation.key);
-      if (operation.kind === "hold") {
-        readKey(account, operation.key);
-        // A hold without a journal entry is not open either.
-        if (!isPosted) continue;
-      }
-      if ("hold" in operation && !readHold(account, operation.hold) && operation.kind === "settle") {
-        // An open hold has no charges, and only a settlement needs them.
-        const found = this.#sql.charges.all(operation.hold, account);
-        charges.set(rowKey(account, operation.hold), found);
-        for (const { key } of found) readKey(account, key);
-      }
+    const ending = overdue.slice(0, this.#overdueMax);
+    for (const { account, id } of ending) readHold(account, id);
+    for (const { account, id } of reads.holds.values()) readHold(account, id);
+    for (const [name, { account, id }] of reads.ended) {
+      // An open hold has no charges.
+      if (holds.has(name) || !accounts.has(account)) continue;
+      const charges = this.#sql.charges.all(id, account);
+      if (charges.length === 0) continue;
+      ended.set(name, { charges, memos: Number(this.#sql.memos.get(id, account)?.memos) });
+      for (const { key } of charges) readKey(account, key);
+    }
+    for (const { account, id } of reads.keys.values()) readKey(account, id);
+    for (const op of reads.ops) {
+      const entry = this.#sql.entry.get(op);
+      if (entry !== undefined) journal.set(op, entry);
+    }
+    for (const id of reads.payments) {
+      const [cells] = this.#sql.others.rows({ name: "payment", text: payments("?1"), values: [id] });
+      if (cells !== undefined) paid.set(id, paymentOf(cells));
     }
     return {
-      nowMs,
+      times,
       plans: this.#plans(),
       accounts,
       problems,
       holds,
-      overdue: ended.map(({ account, id }) => rowKey(account, id)),
+      overdue: ending.map(({ account, id }) => rowKey(account, id)),
       unfinished: new Set(overdue.slice(this.#overdueMax).map(({ account }) => account)),
       journal,
-      charges,
+      ended,
       keys,
       payments: paid,
-      past,
-      refunds: refunded,
     };
   }
 
@@ -275,9 +251,12 @@ export class SqliteCommits {
     for (const row of changes.accounts) {
       const read = snapshot.accounts.get(row.id);
       if (read === undefined) sql.insertAccount(row);
-      else if (isSameButState(row, read)) requireWritten(sql.updateAccountState(row), "account");
       else requireWritten(sql.updateAccount(row), "account");
     }
+    const { added, changed, removed } = laterChanges(snapshot, changes);
+    for (const row of added) sql.insertLater(row);
+    for (const row of changed) requireWritten(sql.updateLater(row), "later_grant");
+    for (const { account, seq } of removed) sql.deleteLater.run(account, seq);
     for (const row of changes.holdsPut) {
       if (!snapshot.holds.has(rowKey(row.account, row.id))) sql.insertHold(row);
       else requireWritten(sql.updateHold(row), "hold");

@@ -6,7 +6,7 @@
  */
 import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
 import { invariant } from "../../errors.ts";
-import { accountFacts, checkedAccountOf, type ReadAccount } from "../account-rows.ts";
+import { accountOf, type ReadAccount } from "../account-rows.ts";
 import type { SqlStatement } from "../sql.ts";
 import type { Table, Value } from "../table.ts";
 import { accountTable } from "../tables.ts";
@@ -80,8 +80,7 @@ export class AccountQuery {
   readonly #exact: StatementSync;
 
   constructor(db: DatabaseSync) {
-    const text = `select ${accountTable.list("a")}, ${accountFacts.columns}
-      from account a ${accountFacts.sqliteJoins} where a.id = ?`;
+    const text = `select ${accountTable.list()} from account where id = ?`;
     this.#safe = prepare(db, text);
     this.#exact = prepare(db, text);
     this.#exact.setReadBigInts(true);
@@ -89,7 +88,7 @@ export class AccountQuery {
 
   get(id: string): ReadAccount | undefined {
     const row = this.#cells(id);
-    return row === undefined ? undefined : checkedAccountOf(cellsOf(row));
+    return row === undefined ? undefined : accountOf(cellsOf(row));
   }
 
   #cells(id: string): unknown {

@@ -36,37 +36,36 @@ create table account (
   seq bigint not null check (seq >= 1),
   created_ms bigint not null,
 
-  -- Credits of the grant - spent - held.
-  base bigint not null,
-  base_cap bigint not null check (base_cap between 0 and 9007199254740991),
-  base_held bigint not null check (base_held >= 0),
-  -- The plan at the start of the window, and its version then.
-  base_plan text not null,
-  base_version bigint not null,
-  base_every text not null,
-  base_anchor_ms bigint not null,
-  base_starts_ms bigint not null,
-  base_ends_ms bigint not null,
-  base_grant bigint not null,
-  base_since bigint not null,
+  -- The open grant of base, or nulls if the account is closed.
+  base_seq bigint,
+  base_amount bigint check (base_amount >= 0),
+  base_spent bigint check (base_spent >= 0),
+  base_held bigint check (base_held >= 0),
+  base_from_ms bigint,
+  base_until_ms bigint,
+  base_anchor_ms bigint,
+  base_plan text,
+  base_version bigint,
 
-  overage bigint not null,
-  overage_cap bigint not null check (overage_cap between 0 and 9007199254740991),
-  overage_held bigint not null check (overage_held >= 0),
-  overage_plan text not null,
-  overage_version bigint not null,
-  overage_every text not null,
-  overage_anchor_ms bigint not null,
-  overage_starts_ms bigint not null,
-  overage_ends_ms bigint not null,
-  overage_grant bigint not null,
-  overage_since bigint not null,
+  -- The open grant of overage, or nulls if the account is closed.
+  overage_seq bigint,
+  overage_amount bigint check (overage_amount >= 0),
+  overage_spent bigint check (overage_spent >= 0),
+  overage_held bigint check (overage_held >= 0),
+  overage_from_ms bigint,
+  overage_until_ms bigint,
+  overage_anchor_ms bigint,
+  overage_plan text,
+  overage_version bigint,
 
-  -- An array of windows that plan changes closed before their planned end, or null.
-  kept json check (json_typeof(kept) = 'array'),
+  -- An array of the first open additional grants in spending order, or null: [number, amount, spent, held, 1 for a
+  -- payment, end or null]. The others are in later_grant, and these are their sums.
+  additional json check (json_typeof(additional) = 'array'),
+  later_count bigint not null check (later_count >= 0),
+  later_free bigint not null check (later_free >= 0),
+  later_held bigint not null check (later_held >= 0),
+  later_until_ms bigint,
 
-  additional bigint not null,
-  additional_held bigint not null check (additional_held >= 0),
   holds bigint not null check (holds >= 0),
   -- The cost of the open holds at their last checkpoints.
   used bigint not null check (used >= 0),
@@ -75,13 +74,15 @@ create table account (
   tokens_tat_ms double precision not null,
   tokens_limit bigint,
 
-  constraint base_within_cap check (base + base_held <= base_cap),
-  constraint overage_within_cap check (overage + overage_held <= overage_cap),
-  constraint additional_exact check (additional >= 0 and additional + additional_held <= 9007199254740991),
-  constraint base_window check (base_starts_ms < base_ends_ms),
-  constraint overage_window check (overage_starts_ms < overage_ends_ms),
-  constraint grants_are_written check (
-    base_since <= base_grant and base_grant <= seq and overage_since <= overage_grant and overage_grant <= seq
+  constraint base_is_complete check (
+    case when base_seq is null then state = 'closed'
+      else base_amount is not null and base_spent is not null and base_held is not null and base_from_ms < base_until_ms
+        and base_anchor_ms is not null and base_plan is not null and base_version is not null and base_seq <= seq end
+  ),
+  constraint overage_is_complete check (
+    case when overage_seq is null then state = 'closed'
+      else overage_amount is not null and overage_spent is not null and overage_held is not null and overage_from_ms < overage_until_ms
+        and overage_anchor_ms is not null and overage_plan is not null and overage_version is not null and overage_seq <= seq end
   )
 ) with (fillfactor = 50);
 
@@ -113,21 +114,22 @@ create table api_key (
   used bigint not null check (used >= 0),
   budget bigint check (budget >= 0),
   budget_every text,
+  budget_align text check (budget_align in ('opening', 'calendar')),
+  budget_timezone text,
   budget_anchor_ms bigint,
-  budget_starts_ms bigint,
-  budget_ends_ms bigint,
+  budget_from_ms bigint,
+  budget_until_ms bigint,
   budget_spent bigint check (budget_spent >= 0),
-  -- Journal number of the account from which charges count in the window.
-  budget_since bigint not null,
+  -- Set by an operator: the holder may only lower it.
+  budget_by_operator boolean,
   -- What the key may do in the portal: see itself, or manage all keys of its account.
   portal text collate "C" not null check (portal in ('own', 'account')),
   primary key (account, id),
   constraint budget_is_complete check (
-    case when budget is null
-      then budget_every is null and budget_anchor_ms is null and budget_starts_ms is null and budget_ends_ms is null
-        and budget_spent is null
-      else budget_every is not null and budget_anchor_ms is not null and budget_starts_ms is not null
-        and budget_ends_ms is not null and budget_starts_ms < budget_ends_ms and budget_spent is not null end
+    case when budget is null then budget_every is null and budget_from_ms is null and budget_spent is null
+      else budget_every is not null and budget_align is not null and budget_timezone is not null
+        and budget_anchor_ms is not null and budget_from_ms < budget_until_ms and budget_spent is not null
+        and budget_by_operator is not null end
   )
 ) with (fillfactor = 50);
 
@@ -140,12 +142,11 @@ create table hold (
   model text not null,
   created_ms bigint not null,
   expires_ms bigint not null,
-  base bigint not null check (base >= 0),
-  overage bigint not null check (overage >= 0),
-  additional bigint not null check (additional >= 0),
-  taken_seq bigint not null check (taken_seq >= 1),
-  -- An array of what was taken before the last grant of base or overage, or null.
-  earlier json check (json_typeof(earlier) = 'array'),
+  -- An array of what was taken from grants: [number of the grant, bucket, amount].
+  takings json check (json_typeof(takings) = 'array'),
+  -- The number of the last extension, and what it took.
+  extension bigint not null check (extension >= 0),
+  extended bigint not null check (extended >= 0),
   metered_tokens bigint not null check (metered_tokens >= 0),
   prompt_tokens bigint not null,
   cached_tokens bigint not null check (cached_tokens between 0 and prompt_tokens),
@@ -166,23 +167,20 @@ create table journal (
   seq bigint not null check (seq >= 1),
   at_ms bigint not null,
   kind text not null check (
-    kind in ('open', 'refresh', 'plan', 'topup', 'hold', 'extend', 'settle', 'void', 'expire', 'adjust', 'refund',
-      'suspend', 'resume', 'end', 'close', 'key', 'reverse')
+    kind in ('open', 'window', 'plan', 'change', 'payment', 'promotion', 'memo', 'adjust', 'refund', 'suspend', 'resume',
+      'end', 'close', 'key')
   ),
-  op text collate "C" not null check (op <> ''),
+  -- The operation, which counts once in the installation.
+  op text collate "C" unique check (op <> ''),
+  by text not null check (by <> ''),
+  bucket text check (bucket in ('base', 'overage', 'additional')),
+  amount bigint,
+  -- The grant that it changes.
+  grant_seq bigint check (grant_seq < seq),
   note text,
-  base_delta bigint not null,
-  overage_delta bigint not null,
-  additional_delta bigint not null,
-  base_after bigint not null,
-  overage_after bigint not null,
-  additional_after bigint not null check (additional_after >= 0),
   primary key (account, seq),
-  unique (op, account)
+  constraint amount_has_a_bucket check ((amount is null) = (bucket is null))
 );
-
--- Journals are filtered by kind. Holds and settlements, which each request writes, are not in this index.
-create index journal_by_kind on journal (account, kind, seq) where kind not in ('hold', 'settle');
 
 create trigger journal_is_never_changed before update on journal
   for each row execute function refuse('journal entries are never changed');
@@ -197,35 +195,26 @@ create table credit_grant (
   account text collate "C" not null references account (id),
   seq bigint not null check (seq >= 1),
   bucket text not null check (bucket in ('base', 'overage', 'additional')),
-  cause text not null check (
-    cause in ('open', 'window', 'plan', 'close', 'reversal', 'payment', 'refund', 'adjustment')
-  ),
-  at_ms bigint not null,
-  amount bigint not null check (amount >= 0 or cause in ('refund', 'adjustment')),
-  -- The id of the payment, refund or adjustment.
-  ref text collate "C",
-  payment text collate "C",
+  amount bigint not null check (amount >= 0),
+  -- What a new window within a period carried in.
+  spent bigint not null check (spent >= 0),
+  from_ms bigint not null,
+  until_ms bigint check (until_ms > from_ms),
+  anchor_ms bigint,
   plan text collate "C",
   version bigint,
-  anchor_ms bigint,
-  starts_ms bigint,
-  ends_ms bigint,
-  since bigint,
-  spent bigint check (spent >= 0),
-  held bigint check (held >= 0),
-  primary key (account, seq, bucket),
+  payment text collate "C" unique check (payment <> ''),
+  -- The request that a memo is about.
+  request text collate "C",
+  primary key (account, seq),
   constraint window_is_complete check (
-    case bucket when 'additional'
-      then plan is null and starts_ms is null and since is null and spent is null and held is null
-      else plan is not null and anchor_ms is not null and starts_ms is not null and ends_ms is not null
-        and starts_ms < ends_ms and since is not null and since <= seq and spent is not null and held is not null
-        and (version is not null or cause = 'close') end
+    case bucket when 'additional' then plan is null and version is null and anchor_ms is null and spent = 0
+      else plan is not null and version is not null and anchor_ms is not null and until_ms is not null
+        and payment is null and request is null end
   )
 );
 
-create unique index grant_by_ref on credit_grant (ref) where cause = 'payment';
-create unique index grant_by_refund on credit_grant (ref) where cause = 'refund';
-create index grant_by_payment on credit_grant (payment) where payment is not null;
+create index grant_by_request on credit_grant (request) where request is not null;
 
 create trigger grant_is_never_changed before update on credit_grant
   for each row execute function refuse('grants are never changed');
@@ -233,6 +222,19 @@ create trigger grant_is_never_deleted before delete on credit_grant
   for each row execute function refuse('grants are never deleted');
 create trigger grant_is_never_emptied before truncate on credit_grant
   for each statement execute function refuse('grants are never deleted');
+
+-- The open additional grants that are not in the row of their account.
+create table later_grant (
+  account text collate "C" not null references account (id),
+  seq bigint not null,
+  amount bigint not null,
+  spent bigint not null check (spent >= 0),
+  held bigint not null check (held >= 0),
+  is_payment boolean not null,
+  until_ms bigint,
+  primary key (account, seq),
+  constraint amount_is_left check (spent + held <= amount)
+);
 
 -- Charges have a number, in the order in which they are written, with the name that SQLite gives the number of each row.
 -- Several nodes write at once, so a smaller number can be committed later. Lists by `from` and `to`, and the sums, find
@@ -245,8 +247,10 @@ create table charge (
   key text collate "C" not null,
   model text not null,
   ending text not null check (
-    ending in ('stop', 'length', 'credits', 'client_gone', 'engine_failed', 'refused', 'shutdown', 'expired')
+    ending in ('stop', 'length', 'credits', 'client_gone', 'stopped', 'engine_failed', 'refused', 'shutdown', 'expired')
   ),
+  -- Who stopped the request.
+  by text,
   estimated boolean not null,
   -- The difference to a charge that the expiry of the hold made before. Its tokens can be negative, its cost cannot.
   late boolean not null,
@@ -262,12 +266,8 @@ create table charge (
   overage bigint not null check (overage >= 0),
   additional bigint not null check (additional >= 0),
   shortfall bigint not null check (shortfall >= 0),
-  -- Journal numbers of the grants that were current.
-  base_grant bigint not null,
-  overage_grant bigint not null,
-  -- The parts that were paid from windows that had been closed before.
-  base_past bigint not null check (base_past between 0 and base),
-  overage_past bigint not null check (overage_past between 0 and overage),
+  -- An array of what the grants paid: [number of the grant, bucket, amount].
+  paid json check (json_typeof(paid) = 'array'),
   rowid bigint generated always as identity,
   primary key (account, seq),
   unique (id, account, late),
@@ -297,8 +297,11 @@ create table plan_version (
   created_ms bigint not null,
   base_credits bigint not null check (base_credits >= 0),
   base_every text not null,
+  base_align text not null check (base_align in ('opening', 'calendar')),
   overage_credits bigint not null check (overage_credits >= 0),
   overage_every text not null,
+  overage_align text not null check (overage_align in ('opening', 'calendar')),
+  timezone text not null,
   requests_per_minute bigint check (requests_per_minute > 0),
   tokens_per_minute bigint check (tokens_per_minute > 0),
   concurrent bigint check (concurrent > 0),

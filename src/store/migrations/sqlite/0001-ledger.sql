@@ -11,37 +11,36 @@ create table account (
   seq integer not null check (seq >= 1),
   created_ms integer not null,
 
-  -- Credits of the grant - spent - held.
-  base integer not null,
-  base_cap integer not null check (base_cap between 0 and 9007199254740991),
-  base_held integer not null check (base_held >= 0),
-  -- The plan at the start of the window, and its version then.
-  base_plan text not null,
-  base_version integer not null,
-  base_every text not null,
-  base_anchor_ms integer not null,
-  base_starts_ms integer not null,
-  base_ends_ms integer not null,
-  base_grant integer not null,
-  base_since integer not null,
+  -- The open grant of base, or nulls if the account is closed.
+  base_seq integer,
+  base_amount integer check (base_amount >= 0),
+  base_spent integer check (base_spent >= 0),
+  base_held integer check (base_held >= 0),
+  base_from_ms integer,
+  base_until_ms integer,
+  base_anchor_ms integer,
+  base_plan text,
+  base_version integer,
 
-  overage integer not null,
-  overage_cap integer not null check (overage_cap between 0 and 9007199254740991),
-  overage_held integer not null check (overage_held >= 0),
-  overage_plan text not null,
-  overage_version integer not null,
-  overage_every text not null,
-  overage_anchor_ms integer not null,
-  overage_starts_ms integer not null,
-  overage_ends_ms integer not null,
-  overage_grant integer not null,
-  overage_since integer not null,
+  -- The open grant of overage, or nulls if the account is closed.
+  overage_seq integer,
+  overage_amount integer check (overage_amount >= 0),
+  overage_spent integer check (overage_spent >= 0),
+  overage_held integer check (overage_held >= 0),
+  overage_from_ms integer,
+  overage_until_ms integer,
+  overage_anchor_ms integer,
+  overage_plan text,
+  overage_version integer,
 
-  -- A JSON array of windows that plan changes closed before their planned end, or null.
-  kept text check (json_type(kept) = 'array'),
+  -- An array of the first open additional grants in spending order, or null: [number, amount, spent, held, 1 for a
+  -- payment, end or null]. The others are in later_grant, and these are their sums.
+  additional text check (json_type(additional) = 'array'),
+  later_count integer not null check (later_count >= 0),
+  later_free integer not null check (later_free >= 0),
+  later_held integer not null check (later_held >= 0),
+  later_until_ms integer,
 
-  additional integer not null,
-  additional_held integer not null check (additional_held >= 0),
   holds integer not null check (holds >= 0),
   -- The cost of the open holds at their last checkpoints.
   used integer not null check (used >= 0),
@@ -50,13 +49,15 @@ create table account (
   tokens_tat_ms real not null,
   tokens_limit integer,
 
-  constraint base_within_cap check (base + base_held <= base_cap),
-  constraint overage_within_cap check (overage + overage_held <= overage_cap),
-  constraint additional_exact check (additional >= 0 and additional + additional_held <= 9007199254740991),
-  constraint base_window check (base_starts_ms < base_ends_ms),
-  constraint overage_window check (overage_starts_ms < overage_ends_ms),
-  constraint grants_are_written check (
-    base_since <= base_grant and base_grant <= seq and overage_since <= overage_grant and overage_grant <= seq
+  constraint base_is_complete check (
+    case when base_seq is null then state = 'closed'
+      else base_amount is not null and base_spent is not null and base_held is not null and base_from_ms < base_until_ms
+        and base_anchor_ms is not null and base_plan is not null and base_version is not null and base_seq <= seq end
+  ),
+  constraint overage_is_complete check (
+    case when overage_seq is null then state = 'closed'
+      else overage_amount is not null and overage_spent is not null and overage_held is not null and overage_from_ms < overage_until_ms
+        and overage_anchor_ms is not null and overage_plan is not null and overage_version is not null and overage_seq <= seq end
   )
 ) strict, without rowid;
 
@@ -88,21 +89,22 @@ create table api_key (
   used integer not null check (used >= 0),
   budget integer check (budget >= 0),
   budget_every text,
+  budget_align text check (budget_align in ('opening', 'calendar')),
+  budget_timezone text,
   budget_anchor_ms integer,
-  budget_starts_ms integer,
-  budget_ends_ms integer,
+  budget_from_ms integer,
+  budget_until_ms integer,
   budget_spent integer check (budget_spent >= 0),
-  -- Journal number of the account from which charges count in the window.
-  budget_since integer not null,
+  -- Set by an operator: the holder may only lower it.
+  budget_by_operator integer check (budget_by_operator in (0, 1)),
   -- What the key may do in the portal: see itself, or manage all keys of its account.
   portal text not null check (portal in ('own', 'account')),
   primary key (account, id),
   constraint budget_is_complete check (
-    case when budget is null
-      then budget_every is null and budget_anchor_ms is null and budget_starts_ms is null and budget_ends_ms is null
-        and budget_spent is null
-      else budget_every is not null and budget_anchor_ms is not null and budget_starts_ms is not null
-        and budget_ends_ms is not null and budget_starts_ms < budget_ends_ms and budget_spent is not null end
+    case when budget is null then budget_every is null and budget_from_ms is null and budget_spent is null
+      else budget_every is not null and budget_align is not null and budget_timezone is not null
+        and budget_anchor_ms is not null and budget_from_ms < budget_until_ms and budget_spent is not null
+        and budget_by_operator is not null end
   )
 ) strict, without rowid;
 
@@ -115,12 +117,11 @@ create table hold (
   model text not null,
   created_ms integer not null,
   expires_ms integer not null,
-  base integer not null check (base >= 0),
-  overage integer not null check (overage >= 0),
-  additional integer not null check (additional >= 0),
-  taken_seq integer not null check (taken_seq >= 1),
-  -- A JSON array of what was taken before the last grant of base or overage, or null.
-  earlier text check (json_type(earlier) = 'array'),
+  -- An array of what was taken from grants: [number of the grant, bucket, amount].
+  takings text check (json_type(takings) = 'array'),
+  -- The number of the last extension, and what it took.
+  extension integer not null check (extension >= 0),
+  extended integer not null check (extended >= 0),
   metered_tokens integer not null check (metered_tokens >= 0),
   prompt_tokens integer not null,
   cached_tokens integer not null check (cached_tokens between 0 and prompt_tokens),
@@ -143,25 +144,21 @@ create table journal (
   account text not null references account (id),
   seq integer not null check (seq >= 1),
   at_ms integer not null,
-  -- SQLite makes a table of a long list for each row, in 2 us. The usual kinds are found before.
   kind text not null check (
-    kind = 'hold' or kind = 'settle' or kind = 'extend' or kind in ('open', 'refresh', 'plan', 'topup', 'void',
-      'expire', 'adjust', 'refund', 'suspend', 'resume', 'end', 'close', 'key', 'reverse')
+    kind in ('open', 'window', 'plan', 'change', 'payment', 'promotion', 'memo', 'adjust', 'refund', 'suspend', 'resume',
+      'end', 'close', 'key')
   ),
-  op text not null check (op <> ''),
+  -- The operation, which counts once in the installation.
+  op text unique check (op <> ''),
+  by text not null check (by <> ''),
+  bucket text check (bucket in ('base', 'overage', 'additional')),
+  amount integer,
+  -- The grant that it changes.
+  grant_seq integer check (grant_seq < seq),
   note text,
-  base_delta integer not null,
-  overage_delta integer not null,
-  additional_delta integer not null,
-  base_after integer not null,
-  overage_after integer not null,
-  additional_after integer not null check (additional_after >= 0),
   primary key (account, seq),
-  unique (op, account)
-) strict;
-
--- Journals are filtered by kind. Holds and settlements, which each request writes, are not in this index.
-create index journal_by_kind on journal (account, kind, seq) where kind not in ('hold', 'settle');
+  constraint amount_has_a_bucket check ((amount is null) = (bucket is null))
+) strict, without rowid;
 
 create trigger journal_is_never_changed before update on journal
 begin select raise(abort, 'journal entries are never changed'); end;
@@ -175,41 +172,45 @@ create table credit_grant (
   account text not null references account (id),
   seq integer not null check (seq >= 1),
   bucket text not null check (bucket in ('base', 'overage', 'additional')),
-  cause text not null check (
-    cause in ('open', 'window', 'plan', 'close', 'reversal', 'payment', 'refund', 'adjustment')
-  ),
-  at_ms integer not null,
-  amount integer not null check (amount >= 0 or cause in ('refund', 'adjustment')),
-  -- The id of the payment, refund or adjustment.
-  ref text,
-  payment text,
+  amount integer not null check (amount >= 0),
+  -- What a new window within a period carried in.
+  spent integer not null check (spent >= 0),
+  from_ms integer not null,
+  until_ms integer check (until_ms > from_ms),
+  anchor_ms integer,
   plan text,
   version integer,
-  anchor_ms integer,
-  starts_ms integer,
-  ends_ms integer,
-  since integer,
-  spent integer check (spent >= 0),
-  held integer check (held >= 0),
-  primary key (account, seq, bucket),
+  payment text unique check (payment <> ''),
+  -- The request that a memo is about.
+  request text,
+  primary key (account, seq),
   constraint window_is_complete check (
-    case bucket when 'additional'
-      then plan is null and starts_ms is null and since is null and spent is null and held is null
-      else plan is not null and anchor_ms is not null and starts_ms is not null and ends_ms is not null
-        and starts_ms < ends_ms and since is not null and since <= seq and spent is not null and held is not null
-        and (version is not null or cause = 'close') end
+    case bucket when 'additional' then plan is null and version is null and anchor_ms is null and spent = 0
+      else plan is not null and version is not null and anchor_ms is not null and until_ms is not null
+        and payment is null and request is null end
   )
 ) strict, without rowid;
 
-create unique index grant_by_ref on credit_grant (ref) where cause = 'payment';
-create unique index grant_by_refund on credit_grant (ref) where cause = 'refund';
-create index grant_by_payment on credit_grant (payment) where payment is not null;
+create index grant_by_request on credit_grant (request) where request is not null;
 
 create trigger grant_is_never_changed before update on credit_grant
 begin select raise(abort, 'grants are never changed'); end;
 
 create trigger grant_is_never_deleted before delete on credit_grant
 begin select raise(abort, 'grants are never deleted'); end;
+
+-- The open additional grants that are not in the row of their account.
+create table later_grant (
+  account text not null references account (id),
+  seq integer not null,
+  amount integer not null,
+  spent integer not null check (spent >= 0),
+  held integer not null check (held >= 0),
+  is_payment integer not null check (is_payment in (0, 1)),
+  until_ms integer,
+  primary key (account, seq),
+  constraint amount_is_left check (spent + held <= amount)
+) strict, without rowid;
 
 -- Receipts have no key by account and number: with a place for each account, nearly every settlement wrote a page for
 -- it (docs/decisions/0014-what-a-request-costs.md). The journal finds the receipts of an account, in order. Charges are
@@ -223,8 +224,10 @@ create table charge (
   model text not null,
   ending text not null check (
     ending = 'stop' or ending = 'length'
-      or ending in ('credits', 'client_gone', 'engine_failed', 'refused', 'shutdown', 'expired')
+      or ending in ('credits', 'client_gone', 'stopped', 'engine_failed', 'refused', 'shutdown', 'expired')
   ),
+  -- Who stopped the request.
+  by text,
   estimated integer not null check (estimated in (0, 1)),
   -- The difference to a charge that the expiry of the hold made before. Its tokens can be negative, its cost cannot.
   late integer not null check (late in (0, 1)),
@@ -240,13 +243,10 @@ create table charge (
   overage integer not null check (overage >= 0),
   additional integer not null check (additional >= 0),
   shortfall integer not null check (shortfall >= 0),
-  -- Journal numbers of the grants that were current.
-  base_grant integer not null,
-  overage_grant integer not null,
-  -- The parts that were paid from windows that had been closed before.
-  base_past integer not null check (base_past between 0 and base),
-  overage_past integer not null check (overage_past between 0 and overage),
+  -- An array of what the grants paid: [number of the grant, bucket, amount].
+  paid text check (json_type(paid) = 'array'),
   unique (id, account, late),
+  unique (account, seq),
   constraint cost_is_paid check (cost = base + overage + additional + shortfall),
   constraint cost_is_priced check (
     cost = (prompt_tokens - cached_tokens) * price_prompt
@@ -269,8 +269,11 @@ create table plan_version (
   created_ms integer not null,
   base_credits integer not null check (base_credits >= 0),
   base_every text not null,
+  base_align text not null check (base_align in ('opening', 'calendar')),
   overage_credits integer not null check (overage_credits >= 0),
   overage_every text not null,
+  overage_align text not null check (overage_align in ('opening', 'calendar')),
+  timezone text not null,
   requests_per_minute integer check (requests_per_minute > 0),
   tokens_per_minute integer check (tokens_per_minute > 0),
   concurrent integer check (concurrent > 0),
