@@ -24,7 +24,11 @@ export type Post = (fact: Entitlement) => void;
 /** Opens both windows of a new account. */
 export function openWindows(version: PlanVersion, atMs: EpochMs, post: Post): void {
   for (const bucket of windowBuckets) {
-    post({ kind: "window", bucket, grant: freshGrant(version, bucket, windowFrom(ruleOf(version, bucket), atMs)) });
+    post({
+      kind: "window",
+      bucket,
+      grant: freshGrant(version, bucket, windowFrom(ruleOf(version, bucket), atMs)),
+    });
   }
 }
 

@@ -184,7 +184,9 @@ export class OpenGrants {
     const ended = new Map<number, { amount: MicroCredits; part: MicroCredits }>();
     let rest = cost;
     // Those of closed grants have no place in the order, and come first.
-    for (const taking of takings.toSorted((a, b) => (order.get(a.grant) ?? -1) - (order.get(b.grant) ?? -1))) {
+    for (const taking of takings.toSorted(
+      (a, b) => (order.get(a.grant) ?? -1) - (order.get(b.grant) ?? -1),
+    )) {
       const part = Math.min(rest, taking.amount);
       rest -= part;
       if (part > 0) paid.push({ ...taking, amount: part });

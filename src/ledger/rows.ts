@@ -323,7 +323,15 @@ export interface KeyRow {
 /** The fields of a key that decide what its holder may do. */
 const authority = [
   ...(["id", "account", "hash", "models", "requestsPerMinute", "tokensPerMinute", "concurrent"] as const),
-  ...(["expiresMs", "revokedMs", "budget", "budgetEvery", "budgetAlign", "budgetTimezone", "portal"] as const),
+  ...([
+    "expiresMs",
+    "revokedMs",
+    "budget",
+    "budgetEvery",
+    "budgetAlign",
+    "budgetTimezone",
+    "portal",
+  ] as const),
 ] satisfies (keyof KeyRow)[];
 
 export const keyAuthority: ReadonlySet<string> = new Set(authority);

@@ -19,7 +19,14 @@ import type {
   KeyRow,
   LaterGrantRow,
 } from "./rows.ts";
-import { type Changes, type EndedRequest, type PaymentFact, rowKey, type Snapshot, type Times } from "./snapshot.ts";
+import {
+  type Changes,
+  type EndedRequest,
+  type PaymentFact,
+  rowKey,
+  type Snapshot,
+  type Times,
+} from "./snapshot.ts";
 
 /** Who does what time does. */
 const service = "service";
@@ -76,7 +83,10 @@ export class UnitOfWork {
       const before = this.#snapshot.later.get(account);
       const after = grants.later;
       if (after === null || (before === undefined && after.length === 0)) continue;
-      later.set(account, after.map((grant) => ({ account, ...grant })));
+      later.set(
+        account,
+        after.map((grant) => ({ account, ...grant })),
+      );
     }
     return {
       accounts: [...this.#found.values()].flatMap(({ account }) =>
@@ -221,7 +231,18 @@ export class UnitOfWork {
     const { seq } = account;
     const { op = null, bucket = null, amount = null, grantSeq = null, note = null } = posting;
     const { kind, by, atMs = times.atMs } = posting;
-    const entry: JournalRow = { account: account.id, seq, atMs, kind, op, by, bucket, amount, grantSeq, note };
+    const entry: JournalRow = {
+      account: account.id,
+      seq,
+      atMs,
+      kind,
+      op,
+      by,
+      bucket,
+      amount,
+      grantSeq,
+      note,
+    };
     this.#journal.push(entry);
     if (op !== null) this.#entries.set(op, entry);
     return seq;
@@ -353,4 +374,3 @@ export const emptyAccount: AccountRow = {
   tokensTatMs: 0,
   tokensLimit: null,
 };
-

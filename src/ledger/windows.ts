@@ -211,7 +211,9 @@ export function windowAfter(rule: WindowRule, last: Window, atMs: EpochMs): Wind
 
 /** Reports whether a window that begins at the end of `last` is on its grid. */
 export function isOnGrid(rule: WindowRule, last: Window): boolean {
-  return rule.align === "calendar" || gridWindow(last.anchorMs, rule.every, last.untilMs).fromMs === last.untilMs;
+  return (
+    rule.align === "calendar" || gridWindow(last.anchorMs, rule.every, last.untilMs).fromMs === last.untilMs
+  );
 }
 
 /** Returns the end of a period that begins at `fromMs`. */

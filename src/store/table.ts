@@ -85,7 +85,9 @@ export function tableOf<R extends object>(
       writes.push(`${nested}${writerOf(`row.${field}.${part}`, partType, columns.length - 1)}`);
     }
     const object = `{ ${parts.join(", ")} }`;
-    reads.push(`${field}: ${type.isNullable ? `cells[from + ${first}] === null ? null : ${object}` : object}`);
+    reads.push(
+      `${field}: ${type.isNullable ? `cells[from + ${first}] === null ? null : ${object}` : object}`,
+    );
   }
   return {
     name,

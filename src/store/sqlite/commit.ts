@@ -58,7 +58,9 @@ function statementsOf(db: DatabaseSync) {
     charges: new Query(db, chargeTable, "where id = ? and account = ? order by late"),
     others: new Statements(db),
     key: new Query(db, keyTable, "where account = ? and id = ?"),
-    memos: db.prepare("select coalesce(sum(amount), 0) as memos from credit_grant where request = ? and account = ?"),
+    memos: db.prepare(
+      "select coalesce(sum(amount), 0) as memos from credit_grant where request = ? and account = ?",
+    ),
     insertAccount: insertInto(db, accountTable),
     updateAccount: update(db, accountTable, ["id"]),
     insertLater: insertInto(db, laterGrantTable),
