@@ -7,7 +7,7 @@
  */
 import { isIP } from "node:net";
 import { domainToASCII } from "node:url";
-import { isRefillPeriod, refillPeriodRule } from "../ledger/windows.ts";
+import { isRefillPeriod, isTimezone, refillPeriodRule } from "../ledger/windows.ts";
 import { creditsMax } from "../units.ts";
 
 export interface Kind<T> {
@@ -118,6 +118,13 @@ export const period: Kind<string> = {
   standIn: "P1D",
   read: (value) => (typeof value === "string" && isRefillPeriod(value) ? value : undefined),
 };
+
+/** The first one is the default. */
+export const alignment = oneOf("opening", "calendar");
+
+export const timezone = text("the name of a time zone, such as Europe/Berlin or UTC", isTimezone, {
+  standIn: "UTC",
+});
 
 export const filePath = text("a path", (value) => value.trim() !== "" && !value.includes("\0"), {
   standIn: ".",

@@ -124,10 +124,8 @@ function readConfig(root: Section) {
   const database = readDatabase(root, dataDir);
 
   const models = readModels(root);
-  const plans = readPlans(
-    root,
-    models.map((model) => model.id),
-  );
+  const timezone = root.value("timezone", kind.timezone, { or: "UTC" });
+  const plans = readPlans(root, { modelIds: models.map((model) => model.id), timezone });
 
   return {
     listen,
@@ -137,6 +135,8 @@ function readConfig(root: Section) {
     dataDir,
     modelsDir: root.resolve(modelsDir),
     database,
+    /** Days of reports, and windows of the calendar unless a plan has its own. */
+    timezone,
     /** At least one, in the order of the configuration. */
     plans: new Map(plans.map((plan) => [plan.id, plan])),
     /** At least one, in the order of the configuration. */

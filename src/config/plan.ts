@@ -4,27 +4,40 @@
  */
 import * as fields from "../accounts/fields.ts";
 import type { BucketPlan, Limits, Plan } from "../ledger/plan.ts";
+import { calendarPeriodRule, isCalendarPeriod } from "../ledger/windows.ts";
 import { given } from "../objects.ts";
 import { nearest } from "../spelling.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
-/** Returns at least one plan, in the order of the configuration. */
-export function readPlans(root: Section, modelIds: readonly string[]): Plan[] {
-  const rule = { what: "plan", pattern: fields.name.pattern, says: fields.name.rule };
-  return root.entries("plans", rule, (id, section) => readPlan(id, section, modelIds));
+interface PlanDefaults {
+  modelIds: readonly string[];
+  /** That of the configuration. */
+  timezone: string;
 }
 
-function readPlan(id: string, section: Section, modelIds: readonly string[]): Plan {
+/** Returns at least one plan, in the order of the configuration. */
+export function readPlans(root: Section, defaults: PlanDefaults): Plan[] {
+  const rule = { what: "plan", pattern: fields.name.pattern, says: fields.name.rule };
+  return root.entries("plans", rule, (id, section) => readPlan(id, section, defaults));
+}
+
+function readPlan(id: string, section: Section, { modelIds, timezone }: PlanDefaults): Plan {
   const bucket = (key: string): BucketPlan =>
-    section.section(key, (each) => ({
-      credits: each.value("credits", kind.credits),
-      every: each.value("every", kind.period),
-    }));
+    section.section(key, (each) => {
+      const credits = each.value("credits", kind.credits);
+      const every = each.placed("every", kind.period);
+      const align = each.value("align", kind.alignment, { or: "opening" });
+      if (align === "calendar" && !isCalendarPeriod(every.value)) {
+        each.problem(every.where, `${each.path}.every: found ${every.value}, expected ${calendarPeriodRule}`);
+      }
+      return { credits, every: every.value, align };
+    });
   const plan: Plan = {
     id,
     base: bucket("base"),
     overage: bucket("overage"),
+    timezone: section.value("timezone", kind.timezone, { or: timezone }),
     limits: section.section("limits", readPlanLimits),
     models: [],
   };

@@ -168,6 +168,20 @@ const calendarStarts: Readonly<Record<string, (day: Temporal.PlainDate) => Tempo
   P1M: (day) => day.with({ day: 1 }),
 };
 
+export const calendarPeriodRule = `one of ${Object.keys(calendarStarts).join(", ")} for windows of the calendar`;
+
+/** Reports whether this is the name of a time zone, such as Europe/Berlin or UTC. */
+export function isTimezone(name: string): boolean {
+  // Offsets such as +01:00 have no rules, and are refused so that nobody waits for summer time.
+  if (!/^[A-Za-z]/.test(name)) return false;
+  try {
+    return Temporal.Instant.fromEpochMilliseconds(0).toZonedDateTimeISO(name).timeZoneId !== "";
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return false;
+  }
+}
+
 /** Reports whether windows of the calendar can have this period. */
 export function isCalendarPeriod(every: string): boolean {
   return every in calendarStarts;

@@ -21,38 +21,55 @@ const lastCharacter = "\u{10FFFF}";
 const now = "(select now_ms from clock)";
 const hasClosed = `(a.state = 'closed' or coalesce(a.ends_ms <= ${now}, false))`;
 /** The plan that the account has now: a scheduled plan begins when the base window has ended. */
-const planNow = `case when a.base_ends_ms <= ${now} then coalesce(a.next_plan, a.plan) else a.plan end`;
+const planNow = `case when a.base_until_ms <= ${now} then coalesce(a.next_plan, a.plan) else a.plan end`;
 
 /** The value of a window: of the row, or of a new window of the plan if it has ended. */
 function ofWindow(bucket: "base" | "overage", inWindow: string): string {
   const granted = `coalesce((select v.${bucket}_credits from plan_version v
     where v.plan = ${planNow} order by v.version desc limit 1), 0) * ${microPerCredit}`;
-  return `case when ${hasClosed} then 0 when a.${bucket}_ends_ms <= ${now} then ${granted} else ${inWindow} end`;
+  return `case when ${hasClosed} then 0 when a.${bucket}_until_ms <= ${now} then ${granted} else ${inWindow} end`;
 }
 
 function leftIn(bucket: "base" | "overage"): string {
-  const left = `a.${bucket} + a.${bucket}_held`;
+  const left = `a.${bucket}_amount - a.${bucket}_spent`;
   return ofWindow(bucket, `case when ${left} > 0 then ${left} else 0 end`);
 }
 
-const additional = "(a.additional + a.additional_held)";
-const remaining = `(${leftIn("base")} + ${leftIn("overage")} + ${additional})`;
-const granted = `(${ofWindow("base", "a.base_cap")} + ${ofWindow("overage", "a.overage_cap")})`;
-const isNearExhaustion = `(not ${hasClosed} and (${remaining} < ${microPerCredit}
-  or ${remaining} * ${100 / nearExhaustionPercent} < ${granted}))`;
+/** What is left of the additional grants that have not ended, in the row and beside it. */
+function additional({ items }: SqlDialect): string {
+  const isOpen = (until: string) => `(${until} is null or cast(${until} as bigint) > ${now})`;
+  return `(coalesce((
+      select sum(cast(e.value ->> 1 as bigint) - cast(e.value ->> 2 as bigint))
+      from ${items("a.additional")} where ${isOpen("(e.value ->> 5)")}
+    ), 0) + case when a.later_count = 0 then 0 else coalesce((
+      select sum(g.amount - g.spent) from later_grant g where g.account = a.id and ${isOpen("g.until_ms")}
+    ), 0) end)`;
+}
 
-function orderOf(order: AccountOrder, { bytewise }: SqlDialect): string {
+function remaining(dialect: SqlDialect): string {
+  return `(${leftIn("base")} + ${leftIn("overage")} + ${additional(dialect)})`;
+}
+
+const granted = `(${ofWindow("base", "a.base_amount")} + ${ofWindow("overage", "a.overage_amount")})`;
+
+function isNearExhaustion(dialect: SqlDialect): string {
+  const left = remaining(dialect);
+  return `(not ${hasClosed} and (${left} < ${microPerCredit}
+    or ${left} * ${100 / nearExhaustionPercent} < ${granted}))`;
+}
+
+function orderOf(order: AccountOrder, dialect: SqlDialect): string {
   switch (order) {
     case "id":
       return "a.id";
     case "created":
       return "a.created_ms";
     case "plan":
-      return bytewise("a.plan");
+      return dialect.bytewise("a.plan");
     case "additional":
-      return additional;
+      return additional(dialect);
     case "remaining":
-      return remaining;
+      return remaining(dialect);
   }
 }
 
@@ -75,7 +92,7 @@ export function accountsSql(query: AccountsQuery, dialect: SqlDialect): SqlState
   if (query.state !== undefined) {
     conditions.and(`case when ${hasClosed} then 'closed' else a.state end = ?`, query.state);
   }
-  if (query.isNearExhaustion === true) conditions.always(isNearExhaustion);
+  if (query.isNearExhaustion === true) conditions.always(isNearExhaustion(dialect));
   if (query.search !== undefined) search(conditions, query.search, bytewise);
   const inOrder = order === "id" ? `a.id ${direction}` : `${value} ${direction}, a.id ${direction}`;
   const { sql, values } = conditions.page(inOrder, limit);

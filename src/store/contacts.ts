@@ -47,6 +47,8 @@ export interface AccountDraft {
 }
 
 export interface DraftOptions {
+  /** Who opens the accounts. */
+  by: string;
   /** Decides, and writes nothing. */
   dryRun: boolean;
   /** Sets the contact of accounts that exist. */
@@ -63,8 +65,11 @@ export type DraftOutcome =
   | { kind: "external_id_used"; account: string };
 
 /** Decides about existing accounts too: the kernel answers `exists` whatever the plan is. */
-export function operationsOf(drafts: readonly AccountDraft[]): OpenOperation[] {
-  return drafts.map(({ id, plan }) => ({ kind: "open", account: id, plan: plan ?? "" }));
+export function operationsOf(
+  drafts: readonly AccountDraft[],
+  { by }: Pick<DraftOptions, "by">,
+): OpenOperation[] {
+  return drafts.map(({ id, plan }) => ({ kind: "open", account: id, plan: plan ?? "", by }));
 }
 
 /** The rows to read: the contacts of these accounts, and those with these external ids. */

@@ -1,23 +1,23 @@
 /**
  * The statements of journals and of an account's payments.
  *
- * Guarantees that a page reads rows in proportion to its length: by the primary key, or by a seek
- * for each kind in an index. Entries of the two most frequent kinds are in no index by kind, so
- * that a request writes none. So a page of settlements reads more if nearly all holds were voided.
+ * A journal lists all facts of an account: its journal entries, and its charges as entries of the
+ * kind `charge`. Guarantees that a page reads rows in proportion to its length, by the primary keys
+ * of both tables. A page of rare kinds reads more.
  */
 import { invariant } from "../errors.ts";
-import type { JournalKind, JournalRow } from "../ledger/rows.ts";
 import { pageSize } from "./conditions.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
-import type { JournalQuery, ListedPayment, PaymentsQuery } from "./store.ts";
+import type { JournalQuery, ListedEntry, ListedPayment, PaymentsQuery } from "./store.ts";
 import type { Value } from "./table.ts";
 import { journalTable } from "./tables.ts";
 
 type Parameter = SqlDialect["parameter"];
 
-const notIndexed: readonly JournalKind[] = ["hold", "settle"];
-/** The condition of the index `journal_by_kind`. It has literals, as in the index. */
-const isIndexed = `kind not in (${notIndexed.map((kind) => `'${kind}'`).join(", ")})`;
+/** The columns of `journalTable`, of a charge. */
+const chargeAsEntry = `account, seq, at_ms, 'charge' as kind, cast(null as text) as op, coalesce(by, 'service') as by,
+  cast(null as text) as bucket, 0 - base - overage - additional as amount, cast(null as bigint) as grant_seq,
+  id as note`;
 
 export function journalSql(account: string, query: JournalQuery, p: Parameter): SqlStatement {
   const { kinds, newestFirst = false, afterSeq, limit } = query;
@@ -27,29 +27,34 @@ export function journalSql(account: string, query: JournalQuery, p: Parameter): 
   const after = afterSeq === undefined ? "" : ` and seq ${newestFirst ? "<" : ">"} ${bound(afterSeq)}`;
   const order = ` order by seq ${newestFirst ? "desc" : "asc"} limit ${p(2)}`;
   const columns = journalTable.list();
-  const pageOf = (condition: string) =>
-    `select ${columns} from journal where account = ${p(1)}${condition}${after}${order}`;
-  if (kinds === undefined) return { text: pageOf(""), values };
-  if (kinds.some((kind) => notIndexed.includes(kind))) {
-    return { text: pageOf(` and kind in (${kinds.map(bound).join(", ")})`), values };
-  }
-  const seeks = kinds.map((kind) => pageOf(` and kind = ${bound(kind)} and ${isIndexed}`));
-  const [only] = seeks;
-  if (only !== undefined && seeks.length === 1) return { text: only, values };
-  const parts = seeks.map((seek, n) => `select ${columns} from (${seek}) k${n}`);
-  return { text: `${parts.join(" union all ")}${order}`, values };
+  const page = (from: string, condition = "") =>
+    `select ${from} where account = ${p(1)}${condition}${after}${order}`;
+  const entries = kinds?.filter((kind) => kind !== "charge");
+  const parts: string[] = [];
+  if (entries === undefined) parts.push(page(`${columns} from journal`));
+  else if (entries.length > 0)
+    parts.push(page(`${columns} from journal`, ` and kind in (${entries.map(bound).join(", ")})`));
+  if (kinds === undefined || kinds.includes("charge")) parts.push(page(`${chargeAsEntry} from charge`));
+  const [only] = parts;
+  if (only !== undefined && parts.length === 1) return { text: only, values };
+  const both = parts.map((part, n) => `select ${columns} from (${part}) k${n}`);
+  return { text: `${both.join(" union all ")}${order}`, values };
 }
 
-export function journalEntryOf(cells: readonly unknown[]): JournalRow {
-  return journalTable.rowOf(cells);
+export function journalEntryOf(cells: readonly unknown[]): ListedEntry {
+  const kindAt = journalTable.columns.findIndex(({ field }) => field === "kind");
+  if (cells[kindAt] !== "charge") return journalTable.rowOf(cells);
+  const entry = journalTable.rowOf(cells.with(kindAt, "open"));
+  return { ...entry, kind: "charge" };
 }
 
 export function paymentsSql(account: string, { afterSeq, limit }: PaymentsQuery, p: Parameter): SqlStatement {
   const after = afterSeq === undefined ? "" : ` and p.seq < ${p(3)}`;
-  const text = `select p.ref, p.account, p.amount, coalesce((
-      select 0 - sum(r.amount) from credit_grant r where r.payment = p.ref and r.cause = 'refund'
-    ), 0), p.seq, p.at_ms
-    from credit_grant p where p.account = ${p(1)} and p.cause = 'payment'${after}
+  const text = `select p.payment, p.account, p.amount, coalesce((
+      select 0 - sum(r.amount) from journal r
+      where r.account = p.account and r.grant_seq = p.seq and r.kind = 'refund'
+    ), 0), p.seq, p.from_ms
+    from credit_grant p where p.account = ${p(1)} and p.payment is not null${after}
     order by p.seq desc limit ${p(2)}`;
   return { text, values: [account, pageSize(limit), ...(afterSeq === undefined ? [] : [afterSeq])] };
 }

@@ -16,7 +16,7 @@ import {
   planChanges,
 } from "../ledger/plan.ts";
 import { windowBuckets } from "../ledger/rows.ts";
-import { isPeriod } from "../ledger/windows.ts";
+import { isCalendarPeriod, isPeriod, isTimezone } from "../ledger/windows.ts";
 import { given } from "../objects.ts";
 import { creditsMax, type EpochMs } from "../units.ts";
 import { type PlanVersionRow, planFileTable, planVersionTable } from "./tables.ts";
@@ -71,11 +71,14 @@ function readVersion(cells: readonly unknown[]): PlanVersion | { plan: string; p
     return damage(messageOf(error));
   }
   for (const bucket of windowBuckets) {
-    const { credits, every } = version[bucket];
+    const { credits, every, align } = version[bucket];
     if (!isPeriod(every)) return damage(`the period of ${bucket} is "${every}"`);
+    if (align === "calendar" && !isCalendarPeriod(every))
+      return damage(`the windows of ${bucket} begin with the calendar, and its period is "${every}"`);
     if (!Number.isSafeInteger(credits) || credits < 0 || credits > creditsMax)
       return damage(`the credits of ${bucket} are ${credits}`);
   }
+  if (!isTimezone(version.timezone)) return damage(`its time zone is "${version.timezone}"`);
   return version;
 }
 
@@ -85,8 +88,9 @@ function versionOf(row: PlanVersionRow): PlanVersion {
     id: plan,
     version,
     createdMs,
-    base: { credits: row.baseCredits, every: row.baseEvery },
-    overage: { credits: row.overageCredits, every: row.overageEvery },
+    base: { credits: row.baseCredits, every: row.baseEvery, align: row.baseAlign },
+    overage: { credits: row.overageCredits, every: row.overageEvery, align: row.overageAlign },
+    timezone: row.timezone,
     limits: given({ requestsPerMinute, tokensPerMinute, concurrent }),
     models,
   };
@@ -98,6 +102,7 @@ export function planVersionRowOf({
   createdMs,
   base,
   overage,
+  timezone,
   limits,
   models,
 }: PlanVersion): PlanVersionRow {
@@ -107,8 +112,11 @@ export function planVersionRowOf({
     createdMs,
     baseCredits: base.credits,
     baseEvery: base.every,
+    baseAlign: base.align,
     overageCredits: overage.credits,
     overageEvery: overage.every,
+    overageAlign: overage.align,
+    timezone,
     requestsPerMinute: limits.requestsPerMinute ?? null,
     tokensPerMinute: limits.tokensPerMinute ?? null,
     concurrent: limits.concurrent ?? null,

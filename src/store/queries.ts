@@ -17,14 +17,7 @@ import { hasSpans, type Span, spansSql, spansToRead } from "./receipt-spans.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import type { FoundKey, Store, UsageQuery } from "./store.ts";
 import type { Value } from "./table.ts";
-import {
-  accountEndTable,
-  accountStateTable,
-  chargeTable,
-  contactTable,
-  holdTable,
-  keyTable,
-} from "./tables.ts";
+import { accountEndTable, accountTable, chargeTable, contactTable, holdTable, keyTable } from "./tables.ts";
 import { usageHourOf, usageHoursSql } from "./usage-hours.ts";
 import { readUsageState, usageStateOf, usageSumsOf, usageSumsSql } from "./usage-sums.ts";
 
@@ -118,11 +111,8 @@ export function queriesOn(
   const conditions = () => new Conditions(p);
 
   async function receipts(query: UsageQuery, span?: Span): Promise<ChargeRow[]> {
-    // A receipt's id leads to its row in the table itself.
-    const { from, inOrder } =
-      query.id === undefined ? dialect.receipts : { from: "charge as u", inOrder: "u" };
-    const { sql, values } = usageConditions(conditions(), inOrder, { ...query, span });
-    const text = `select ${chargeTable.list("u")} from ${from}${sql}`;
+    const { sql, values } = usageConditions(conditions(), { ...query, span });
+    const text = `select ${chargeTable.list("u")} from charge as u${sql}`;
     return (await findPage("history", { text, values })).map((cells) => chargeTable.rowOf(cells));
   }
 
@@ -145,7 +135,7 @@ export function queriesOn(
       if (accounts.length === 0) return new Map();
       const list = accounts.map((_, index) => p(index + 1)).join(", ");
       const text = `select a.id, (select sum(metered_tokens) from hold where account = a.id),
-        ${accountStateTable.list("a")} from account as a where a.id in (${list})`;
+        ${accountTable.list("a")} from account as a where a.id in (${list})`;
       const rows = await find("service", { text, values: accounts });
       return new Map(rows.map(([id, ...cells]) => [String(id), cells.join(" ")]));
     },
@@ -265,30 +255,25 @@ export function queriesOn(
   };
 }
 
-function usageConditions(
-  conditions: Conditions,
-  inOrder: string,
-  query: UsageQuery & { span: Span | undefined },
-): Conditions {
+function usageConditions(conditions: Conditions, query: UsageQuery & { span: Span | undefined }): Conditions {
   const { account, id, key, model, fromMs, toMs, newestFirst = false, after, span } = query;
   conditions
-    .and(`${inOrder}.account = ?`, account)
+    .and(`u.account = ?`, account)
     .and("u.id = ?", id)
     .and("u.key = ?", key)
     // A key has one account, whose receipts are found by an index.
-    .and(`${inOrder}.account = (select account from api_key where id = ?)`, key)
+    .and(`u.account = (select account from api_key where id = ?)`, key)
     .and("u.model = ?", model)
-    // A receipt and its journal entry have the same time.
-    .and(`${inOrder}.at_ms >= ?`, fromMs)
-    .and(`${inOrder}.at_ms < ?`, toMs)
-    .and(`${inOrder}.seq >= ?`, span?.first)
-    .and(`${inOrder}.seq <= ?`, span?.last);
+    .and(`u.at_ms >= ?`, fromMs)
+    .and(`u.at_ms < ?`, toMs)
+    .and(`u.seq >= ?`, span?.first)
+    .and(`u.seq <= ?`, span?.last);
   const [beyond, direction] = newestFirst ? ["<", "desc"] : [">", "asc"];
   // With a given account, a comparison of both columns would read the index from the account's
   // first receipt on.
-  if (after?.account === account) conditions.and(`${inOrder}.seq ${beyond} ?`, after?.seq);
-  else conditions.and(`(${inOrder}.account, ${inOrder}.seq) ${beyond} (?, ?)`, after?.account, after?.seq);
-  return conditions.page(`${inOrder}.account ${direction}, ${inOrder}.seq ${direction}`, query.limit);
+  if (after?.account === account) conditions.and(`u.seq ${beyond} ?`, after?.seq);
+  else conditions.and(`(u.account, u.seq) ${beyond} (?, ?)`, after?.account, after?.seq);
+  return conditions.page(`u.account ${direction}, u.seq ${direction}`, query.limit);
 }
 
 /** Reads all plans, and keeps them for as long as they are current. */

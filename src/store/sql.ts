@@ -16,12 +16,12 @@ export interface SqlDialect {
   time: string;
   /** The parameter for this time, or for the present time of the commits' clock. */
   timeOf(atMs: EpochMs | null): Value;
+  /** The items of a JSON array as rows: `e.value`. Nothing if the array is null. */
+  items(array: string): string;
   /** A text column that is compared by its bytes, as indexes keep it. */
   bytewise(column: string): string;
   /** A cell with a list of texts. */
   listOf(texts: readonly string[]): string;
-  /** The receipts as `u`, and the alias of the table that has an index on account and number. */
-  receipts: { from: string; inOrder: string };
   /** Revokes key 2 at time 1, in order with the commits of its account. */
   revokeKey: string;
 }

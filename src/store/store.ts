@@ -9,14 +9,13 @@ import type { AccountSnapshot } from "../ledger/balance.ts";
 import type { LedgerStore } from "../ledger/batcher.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import type { PlanCatalog, PlanChanges, Plans, PlanVersion } from "../ledger/plan.ts";
-import type {
-  AccountState,
-  ChargeRow,
-  HoldRow,
-  JournalKind,
-  JournalRow,
-  KeyRow,
-  PaymentRow,
+import {
+  type AccountState,
+  type ChargeRow,
+  type HoldRow,
+  type JournalRow,
+  journalKinds,
+  type KeyRow,
 } from "../ledger/rows.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AuditReport } from "./audit.ts";
@@ -73,9 +72,18 @@ export interface AccountsQuery {
   limit: number;
 }
 
+/** A fact of an account, as journals list it. */
+export interface ListedEntry extends Omit<JournalRow, "kind"> {
+  kind: ListedKind;
+}
+
+/** Charges are in journals too: their note is the request id, and their amount what was paid. */
+export const listedKinds = [...journalKinds, "charge"] as const;
+export type ListedKind = (typeof listedKinds)[number];
+
 export interface JournalQuery {
   /** Only entries of these kinds. Default: all. */
-  kinds?: readonly JournalKind[] | undefined;
+  kinds?: readonly ListedKind[] | undefined;
   newestFirst?: boolean | undefined;
   /** Entries after this number, in the order. */
   afterSeq?: number | undefined;
@@ -90,10 +98,15 @@ export interface PaymentsQuery {
   limit: number;
 }
 
-/** A payment with its time and its journal number. */
-export interface ListedPayment extends PaymentRow {
+/** A payment, and what refunds have returned of it. */
+export interface ListedPayment {
+  id: string;
+  account: string;
+  amount: MicroCredits;
+  refunded: MicroCredits;
+  /** Its journal number and time. */
   seq: number;
-  atMs: number;
+  atMs: EpochMs;
 }
 
 export interface UsageQuery {
@@ -208,8 +221,6 @@ export interface Store extends LedgerStore, SessionStore {
    * refused, nothing is written. No account occurs twice.
    */
   putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): Promise<DraftOutcome[]>;
-  /** Lists accounts with a window that starts after the present time of the commits' clock. */
-  accountsAhead(query: Pick<AccountsQuery, "after" | "limit">): Promise<string[]>;
   usage(query: UsageQuery): Promise<ChargeRow[]>;
   /** Sums charges, including those that are not summed yet. */
   usageSums(query: UsageSumsQuery): Promise<UsageSums>;
@@ -220,7 +231,7 @@ export interface Store extends LedgerStore, SessionStore {
    * whether there is more to do.
    */
   sumUsage(): Promise<boolean>;
-  journal(account: string, query: JournalQuery): Promise<JournalRow[]>;
+  journal(account: string, query: JournalQuery): Promise<ListedEntry[]>;
   /** Lists payments with what was refunded of them, newest first. */
   payments(account: string, query: PaymentsQuery): Promise<ListedPayment[]>;
   /** Lists open holds, including overdue holds that have not ended yet. */

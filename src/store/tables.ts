@@ -80,6 +80,12 @@ export const laterGrantTable = tableOf<LaterGrantRow>("later_grant", {
   untilMs: "integer?",
 });
 
+/** Identifies a later grant, for deletion. */
+export const laterGrantKeyTable = tableOf<Pick<LaterGrantRow, "account" | "seq">>("later_grant", {
+  account: "text",
+  seq: "integer",
+});
+
 /** Whether and when an account ends. */
 export const accountEndTable = tableOf<Pick<AccountRow, "state" | "endsMs">>("account", {
   state: accountStates,

@@ -27,31 +27,34 @@
  */
 
 import { invariant, withNothingDone } from "../../errors.ts";
+import { LaterNeeded } from "../../ledger/grants.ts";
 import { decide } from "../../ledger/kernel.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { PlanCatalog } from "../../ledger/plan.ts";
+import type { AdditionalGrant } from "../../ledger/rows.ts";
 import { type Changes, overdueMax, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
 import { operationsOf, planDrafts } from "../contacts.ts";
+import { laterChanges } from "../later-grants.ts";
 import { readCatalog } from "../plans.ts";
 import {
-  accountStateTable,
   accountTable,
   chargeTable,
   grantTable,
   holdKeyTable,
   holdTable,
-  isSameButState,
   journalTable,
   keyStateTable,
   keyTable,
+  laterGrantKeyTable,
+  laterGrantTable,
 } from "../tables.ts";
 import type { CommitClock } from "./clock.ts";
 import { type Connection, type Connections, rollBack } from "./connection.ts";
 import { contactStatements, readContacts } from "./contacts.ts";
 import { doubledIn, isLockTimeout } from "./errors.ts";
 import type { Statement } from "./exchange.ts";
-import { readUnderLock, type Skips, together } from "./read-under-lock.ts";
+import { readLaterGrants, readUnderLock, type Skips, together } from "./read-under-lock.ts";
 import { deletion, insertInto, update } from "./writing.ts";
 
 /**
@@ -60,8 +63,8 @@ import { deletion, insertInto, update } from "./writing.ts";
  */
 const sharedIndexes: ReadonlySet<string | null> = new Set([
   "account_pkey",
-  "grant_by_ref",
-  "grant_by_refund",
+  "credit_grant_payment_key",
+  "journal_op_key",
   "account_contact_pkey",
   "contact_by_external_id",
 ]);
@@ -108,7 +111,7 @@ export class PostgresCommits {
     let broken = true;
     try {
       const asked = this.#clock.ask();
-      const operations = operationsOf(drafts);
+      const operations = operationsOf(drafts, options);
       const { snapshot, clockMs } = await readUnderLock(connection, operations, {
         time: asked.parameter,
         skips: "nothing",
@@ -116,11 +119,11 @@ export class PostgresCommits {
         plansAt: (epoch) => this.#plansAt(connection, epoch),
       });
       this.#clock.answered(asked, clockMs);
-      const { outcomes, changes } = decide(snapshot, operations);
+      const { outcomes, changes, later } = await decideOn(connection, snapshot, operations);
       const planned = planDrafts(drafts, outcomes, await readContacts(connection, drafts), options);
       if (!planned.isWritten) broken = await rollBack(connection);
       else {
-        await write(connection, snapshot, changes, contactStatements(planned));
+        await write(connection, { ...snapshot, later }, changes, contactStatements(planned));
         broken = false;
       }
       return planned.outcomes;
@@ -176,9 +179,9 @@ export class PostgresCommits {
       });
       this.#clock.answered(asked, clockMs);
       const free = operations.filter(({ account }) => !locked.has(account));
-      const { outcomes, changes } = decide(snapshot, free);
+      const { outcomes, changes, later } = await decideOn(connection, snapshot, free);
       isWriting = true;
-      await write(connection, snapshot, changes);
+      await write(connection, { ...snapshot, later }, changes);
       broken = false;
       const decided = outcomes.values();
       return operations.map(({ account }) => {
@@ -219,9 +222,28 @@ async function againIfDoubled<T>(attempt: () => Promise<T>): Promise<T> {
   }
 }
 
+/** Decides again with the later grants of an account if a decision needs them. */
+async function decideOn(
+  connection: Connection,
+  snapshot: Omit<Snapshot, "later">,
+  operations: readonly Operation[],
+): Promise<ReturnType<typeof decide> & Pick<Snapshot, "later">> {
+  const later = new Map<string, readonly AdditionalGrant[]>();
+  for (;;) {
+    try {
+      return { later, ...decide({ ...snapshot, later }, operations) };
+    } catch (error) {
+      if (!(error instanceof LaterNeeded) || later.has(error.account)) throw error;
+      later.set(error.account, await readLaterGrants(connection, error.account));
+    }
+  }
+}
+
 const insertAccounts = insertInto(accountTable);
 const updateAccounts = update(accountTable, ["id"]);
-const updateAccountStates = update(accountStateTable, ["id"], "state of account");
+const insertLater = insertInto(laterGrantTable);
+const updateLater = update(laterGrantTable, ["account", "seq"]);
+const deleteLater = deletion(laterGrantKeyTable);
 const insertHolds = insertInto(holdTable);
 const updateHolds = update(holdTable, ["account", "id"]);
 const deleteHolds = deletion(holdKeyTable);
@@ -238,25 +260,25 @@ async function write(
   changes: Changes,
   further: Readonly<Record<string, Statement | null>> = {},
 ): Promise<void> {
-  const [newAccounts, known] = apart(changes.accounts, (row) => snapshot.accounts.has(row.id));
-  const [accounts, accountStates] = apart(known, (row) => {
-    const read = snapshot.accounts.get(row.id);
-    return read !== undefined && isSameButState(row, read);
-  });
+  const [newAccounts, accounts] = apart(changes.accounts, (row) => snapshot.accounts.has(row.id));
   // New accounts have no rows to lock. Their order keeps two nodes that open the same accounts
   // from a deadlock.
   newAccounts.sort((a, b) => (a.id < b.id ? -1 : 1));
-  // The same for payments, which two nodes may credit to different accounts.
-  const grants = changes.grants.toSorted((a, b) => ((a.ref ?? "") < (b.ref ?? "") ? -1 : 1));
+  // The same for payments and operations, which two nodes may make on different accounts.
+  const grants = changes.grants.toSorted((a, b) => ((a.payment ?? "") < (b.payment ?? "") ? -1 : 1));
+  const journal = changes.journal.toSorted((a, b) => ((a.op ?? "") < (b.op ?? "") ? -1 : 1));
+  const later = laterChanges(snapshot, changes);
   const [newHolds, holds] = apart(changes.holdsPut, (row) => snapshot.holds.has(rowKey(row.account, row.id)));
   await together(connection, {
     newAccounts: insertAccounts(newAccounts),
     accounts: updateAccounts(accounts),
-    accountStates: updateAccountStates(accountStates),
+    newLater: insertLater(later.added),
+    later: updateLater(later.changed),
+    laterClosed: deleteLater(later.removed),
     newHolds: insertHolds(newHolds),
     holds: updateHolds(holds),
     holdsEnded: deleteHolds(changes.holdsEnded),
-    journal: insertJournal(changes.journal),
+    journal: insertJournal(journal),
     grants: insertGrants(grants),
     charges: insertCharges(changes.charges),
     keys: updateKeys(changes.keys),

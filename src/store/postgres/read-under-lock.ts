@@ -7,17 +7,15 @@
  */
 
 import { invariant } from "../../errors.ts";
-import { windowBefore } from "../../ledger/key-budget.ts";
 import type { Operation } from "../../ledger/operations.ts";
 import type { PlanCatalog } from "../../ledger/plan.ts";
-import type { ChargeRow, HoldRow, JournalRow, KeyRow, PastBudget, PastWindows } from "../../ledger/rows.ts";
-import { endsOverdue, opOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
+import type { AdditionalGrant, ChargeRow, HoldRow, KeyRow } from "../../ledger/rows.ts";
+import { readsOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
-import { accountFacts, accountOf, checked } from "../account-rows.ts";
-import { pastBudgetOf, pastWindowsOf, readCharged, readPastWindows } from "../past-windows.ts";
+import { accountOf } from "../account-rows.ts";
 import { readEpoch } from "../plans.ts";
-import { paymentOf, payments, refunds } from "../queries.ts";
-import { accountTable, chargeTable, holdTable, journalTable, keyTable } from "../tables.ts";
+import { paymentOf, payments } from "../queries.ts";
+import { accountTable, chargeTable, holdTable, journalTable, keyTable, laterGrantTable } from "../tables.ts";
 import { reading, type TimeParameter, trustedMs } from "./clock.ts";
 import type { Connection } from "./connection.ts";
 import type { Statement } from "./exchange.ts";
@@ -27,13 +25,6 @@ const readAccounts = `
   select ${accountTable.list()} from account where id = any($1::text[]) order by id for no key update`;
 
 const readFreeAccounts = `${readAccounts} skip locked`;
-
-/**
- * The facts of accounts. A statement after the lock, because a join in the locking statement would
- * see the journal from before it had waited.
- */
-const readFacts = `
-  select a.id, ${accountFacts.columns} from account a ${accountFacts.postgresJoins} where a.id = any($1::text[])`;
 
 /** Finds accounts that exist, locked or not. */
 const findAccounts = "select id from account where id = any($1::text[])";
@@ -82,9 +73,7 @@ const readHolds = `
   from clock left join (found f join hold h on h.account = f.account and h.id = f.id) on true
   order by f.place`;
 
-const readJournal = `
-  select ${journalTable.list("j")} from unnest($1::text[], $2::text[]) as n(account, op)
-  join journal j on j.op = n.op and j.account = n.account`;
+const readJournal = `select ${journalTable.list()} from journal where op = any($1::text[])`;
 
 const namedCharges = `unnest($1::text[], $2::text[]) as n(account, id)
   join charge u on u.id = n.id and u.account = n.account`;
@@ -94,10 +83,17 @@ const readCharges = `select ${chargeTable.list("u")} from ${namedCharges} order 
 const readKeysOfCharges = `
   select ${keyTable.list("k")} from ${namedCharges} join api_key k on k.account = u.account and k.id = u.key`;
 
+/** The memos of each request. */
+const readMemos = `
+  select g.account, g.request, sum(g.amount)::bigint from unnest($1::text[], $2::text[]) as n(account, id)
+  join credit_grant g on g.request = n.id and g.account = n.account group by 1, 2`;
+
+const readLater = `select ${laterGrantTable.list()} from later_grant where account = $1`;
+
 const forKeys = "for no key update of k skip locked";
 
-const readPayments = payments("any($1::text[])");
-const readRefunds = refunds("any($1::text[])");
+const readPayments = `select n.payment, f.* from unnest($1::text[]) as n(payment)
+  cross join lateral (${payments("n.payment")}) f`;
 
 /** Locks the holds that `readHolds` finds at the same time. */
 const lockHolds = `
@@ -138,7 +134,8 @@ type Rows = Cell[][];
 export type Skips = "nothing" | "accounts" | "rows";
 
 interface ReadUnderLock {
-  snapshot: Snapshot;
+  /** Without later grants. */
+  snapshot: Omit<Snapshot, "later">;
   /** Accounts with a row that another session has locked. They must not be decided. */
   locked: ReadonlySet<string>;
   /** The clock of the server, which the node may not believe. */
@@ -159,11 +156,11 @@ export async function readUnderLock(
   operations: readonly Operation[],
   { time, skips, overdueMax, plansAt }: ReadOptions,
 ): Promise<ReadUnderLock> {
-  const { ids, named, settled, ops, keys: keysNamed, payments: paid, refunded } = namedBy(operations);
-  const ending = [
-    arrayLiteral([...new Set(operations.filter(endsOverdue).map(({ account }) => account))]),
-    overdueMax,
-  ];
+  const reads = readsOf(operations);
+  const ids = [...reads.accounts];
+  const named = new Pairs(reads.holds.values());
+  const ended = new Pairs(reads.ended.values());
+  const ending = [arrayLiteral([...reads.overdueOf]), overdueMax];
   const accountIds = arrayLiteral(ids);
   const locking = (name: string, text: string, values: readonly Cell[]) =>
     skips === "rows" ? { name, text, values } : null;
@@ -180,18 +177,22 @@ export async function readUnderLock(
       skips !== "nothing"
         ? { name: "free accounts", text: readFreeAccounts, values: [accountIds] }
         : { name: "accounts", text: readAccounts, values: [accountIds] },
-    facts: { name: "facts", text: readFacts, values: [accountIds] },
     found: skips === "nothing" ? null : { name: "find accounts", text: findAccounts, values: [accountIds] },
     holds: { name: "holds", text: readHolds, values: [time, ...named.arrays(), ...ending] },
     freeHolds: locking("free holds", lockHolds, [...named.arrays(), ...ending]),
-    journal: ops.size === 0 ? null : { name: "journal", text: readJournal, values: ops.arrays() },
-    payments:
-      paid.size === 0 ? null : { name: "payments", text: readPayments, values: [arrayLiteral([...paid])] },
-    refunds:
-      refunded.size === 0
+    journal:
+      reads.ops.size === 0
         ? null
-        : { name: "refunds", text: readRefunds, values: [arrayLiteral([...refunded])] },
-    ...keysNamedBy(keysNamed, named),
+        : { name: "journal", text: readJournal, values: [arrayLiteral([...reads.ops])] },
+    payments:
+      reads.payments.size === 0
+        ? null
+        : { name: "payments", text: readPayments, values: [arrayLiteral([...reads.payments])] },
+    charges: ended.size === 0 ? null : { name: "charges", text: readCharges, values: ended.arrays() },
+    memos: operations.some(({ kind }) => kind === "promote")
+      ? { name: "memos", text: readMemos, values: ended.arrays() }
+      : null,
+    ...keysNamedBy(new Pairs(reads.keys.values()), named),
   });
   const [first] = rows.holds ?? [];
   const now = first?.[0];
@@ -201,41 +202,33 @@ export async function readUnderLock(
     typeof now === "number" && typeof clockMs === "number" && typeof epoch === "number",
     "the clock and the epoch of the plans are read with the holds",
   );
-  const facts = new Map((rows.facts ?? []).map(([id, ...cells]) => [id, cells]));
-  const accounts = (rows.accounts ?? []).map((cells) => checked(accountOf(cells), facts.get(cells[0]) ?? []));
+  const accounts = (rows.accounts ?? []).map(accountOf);
   // If no hold is found, the only row has the clock alone.
   const withHold = (rows.holds ?? []).filter((cells) => cells[holdFrom] !== null);
   const holds = withHold.map((cells) => holdTable.rowOf(cells, holdFrom));
   const overdue = holds.filter((_, index) => withHold[index]?.[placeAt] !== null);
   const unfinished = first?.[unfinishedAt];
   const journal = (rows.journal ?? []).map((cells) => journalTable.rowOf(cells));
-  for (const { account, id } of holds) settled.delete(account, id);
-  // An open hold has no charges.
-  const ended =
-    settled.size === 0
-      ? {}
-      : await together(connection, {
-          charges: { name: "charges", text: readCharges, values: settled.arrays() },
-          keys: { name: "keys of charges", text: readKeysOfCharges, values: settled.arrays() },
-          freeKeys: locking("free keys of charges", lockKeysOfCharges, settled.arrays()),
-        });
-  const due = overdue.length === 0 ? {} : await together(connection, keysNamedBy(keysOf(overdue)));
   const charges = Map.groupBy(
-    (ended.charges ?? []).map((cells) => chargeTable.rowOf(cells)),
+    (rows.charges ?? []).map((cells) => chargeTable.rowOf(cells)),
     (row: ChargeRow) => rowKey(row.account, row.id),
   );
-  const read = [rows, ended, due];
+  const memos = new Map(
+    (rows.memos ?? []).map(([account, id, sum]) => [rowKey(String(account), String(id)), Number(sum)]),
+  );
+  const keysOfCharges =
+    charges.size === 0
+      ? {}
+      : await together(connection, {
+          keys: { name: "keys of charges", text: readKeysOfCharges, values: ended.arrays() },
+          freeKeys: locking("free keys of charges", lockKeysOfCharges, ended.arrays()),
+        });
+  const due = overdue.length === 0 ? {} : await together(connection, keysNamedBy(keysOf(overdue)));
+  const read = [rows, keysOfCharges, due];
   const keys = read.flatMap(({ keys = [] }) => keys).map((cells) => keyTable.rowOf(cells));
   const freeKeys = read.flatMap(({ freeKeys = [] }) => freeKeys);
-  const reversed = operations.filter(({ kind }) => kind === "reverse").map(({ account }) => account);
-  const past = new Map<string, PastWindows>();
-  for (const account of new Set(reversed)) {
-    const ahead = await readKeysAhead(connection, account, now);
-    keys.push(...ahead.map(({ key }) => key));
-    past.set(account, await readPast(connection, { account, nowMs: now, ahead }));
-  }
-  const snapshot = {
-    nowMs: now,
+  const snapshot: Omit<Snapshot, "later"> = {
+    times: { nowMs: now, atMs: now, latestMs: now },
     plans: await plansAt(epoch),
     accounts: new Map(accounts.map(({ row }) => [row.id, row])),
     problems: new Map(
@@ -244,12 +237,12 @@ export async function readUnderLock(
     holds: new Map(holds.map((row: HoldRow) => [rowKey(row.account, row.id), row])),
     overdue: overdue.map(({ account, id }) => rowKey(account, id)),
     unfinished: new Set(Array.isArray(unfinished) ? unfinished.map(String) : []),
-    journal: new Map(journal.map((row: JournalRow) => [rowKey(row.account, row.op), row])),
-    charges,
-    payments: new Map((rows.payments ?? []).map((cells) => [String(cells[0]), paymentOf(cells)])),
-    refunds: new Map((rows.refunds ?? []).map(([id, account]) => [String(id), String(account)])),
+    journal: new Map(journal.flatMap((row) => (row.op === null ? [] : [[row.op, row] as const]))),
+    ended: new Map(
+      [...charges].map(([name, rows]) => [name, { charges: rows, memos: memos.get(name) ?? 0 }]),
+    ),
+    payments: new Map((rows.payments ?? []).map(([id, ...cells]) => [String(id), paymentOf(cells)])),
     keys: new Map(keys.map((row: KeyRow) => [row.id, row])),
-    past,
   };
   if (skips === "nothing") return { snapshot, locked: new Set(), clockMs };
   const isThere = new Set((rows.found ?? []).map(([id]) => String(id)));
@@ -266,45 +259,10 @@ export async function readUnderLock(
   return { snapshot, locked, clockMs };
 }
 
-const pastWindows = readPastWindows((n) => (n === 1 ? "$1::text" : "$2::bigint"));
-const chargedSince = readCharged((n) => ["$1::text", "$2::text", "$3::bigint"][n - 1] ?? "");
-const keysAhead = `select ${keyTable.list()} from api_key where account = $1 and budget_starts_ms > $2::bigint`;
-const openHolds = `select ${holdTable.list()} from hold where account = $1`;
-
-async function readPast(
-  connection: Connection,
-  { account, nowMs, ahead }: { account: string; nowMs: EpochMs; ahead: readonly KeyAhead[] },
-): Promise<PastWindows> {
-  const { rows } = await connection.query({ text: pastWindows, values: [account, nowMs] });
-  const holds = await connection.query({ text: openHolds, values: [account] });
-  const budgets: PastBudget[] = [];
-  for (const { key, window } of ahead) {
-    const charged = await connection.query({
-      text: chargedSince,
-      values: [account, key.id, window.startsMs],
-    });
-    budgets.push(pastBudgetOf(key.id, window, charged.rows[0]));
-  }
-  return pastWindowsOf(
-    rows,
-    holds.rows.map((cells) => holdTable.rowOf(cells)),
-    budgets,
-  );
-}
-
-/** A key whose budget has a window of the future, and the window at the present time. */
-interface KeyAhead {
-  key: KeyRow;
-  window: { startsMs: EpochMs; endsMs: EpochMs };
-}
-
-async function readKeysAhead(connection: Connection, account: string, nowMs: EpochMs): Promise<KeyAhead[]> {
-  const { rows } = await connection.query({ text: keysAhead, values: [account, nowMs] });
-  return rows.flatMap((cells) => {
-    const key = keyTable.rowOf(cells);
-    const window = windowBefore(key, nowMs);
-    return window === null ? [] : [{ key, window }];
-  });
+/** Reads the additional grants that are not in the row of an account, under its lock. */
+export async function readLaterGrants(connection: Connection, account: string): Promise<AdditionalGrant[]> {
+  const { rows } = await connection.query({ text: readLater, values: [account] });
+  return rows.map((cells) => laterGrantTable.rowOf(cells));
 }
 
 /** Returns the rows that the locking statement skipped. Its result begins with account and id. */
@@ -324,43 +282,16 @@ function paidTo(operations: readonly Operation[]): string[] {
   return operations.filter((operation) => "payment" in operation).map(({ account }) => account);
 }
 
-function namedBy(operations: readonly Operation[]) {
-  const named = new Pairs();
-  const settled = new Pairs();
-  const ops = new Pairs();
-  const keys = new Pairs();
-  const payments = new Set<string>();
-  const refunded = new Set<string>();
-  for (const operation of operations) {
-    const { account } = operation;
-    const op = opOf(operation);
-    if (op !== null) ops.add(account, op);
-    if ("hold" in operation) named.add(account, operation.hold);
-    if ("key" in operation) keys.add(account, operation.key);
-    if ("payment" in operation) payments.add(operation.payment);
-    if ("refund" in operation) refunded.add(operation.refund);
-    if (operation.kind === "settle") settled.add(account, operation.hold);
-  }
-  const ids = [...new Set(operations.map((operation) => operation.account))];
-  return { ids, named, settled, ops, keys, payments, refunded };
-}
-
 function keysOf(holds: readonly HoldRow[]): Pairs {
-  const pairs = new Pairs();
-  for (const { account, key } of holds) pairs.add(account, key);
-  return pairs;
+  return new Pairs(holds.map(({ account, key }) => ({ account, id: key })));
 }
 
 /** Two columns of parameters, with each pair once. */
 class Pairs {
   readonly #pairs = new Map<string, [string, string]>();
 
-  add(account: string, id: string): void {
-    this.#pairs.set(rowKey(account, id), [account, id]);
-  }
-
-  delete(account: string, id: string): void {
-    this.#pairs.delete(rowKey(account, id));
+  constructor(pairs: Iterable<{ account: string; id: string }> = []) {
+    for (const { account, id } of pairs) this.#pairs.set(rowKey(account, id), [account, id]);
   }
 
   get size(): number {

@@ -5,13 +5,14 @@
 
 import { invariant } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
+import type { AdditionalGrant } from "../../ledger/rows.ts";
 import { overdueMax } from "../../ledger/snapshot.ts";
-import { accountFacts, checkedAccountOf, factsLength } from "../account-rows.ts";
+import { accountOf } from "../account-rows.ts";
 import { readEpoch } from "../plans.ts";
 import type { Purpose, SqlConnections } from "../queries.ts";
 import type { SqlDialect } from "../sql.ts";
 import { ListTooSlowError } from "../store.ts";
-import { accountTable, holdTable, keyTable } from "../tables.ts";
+import { accountTable, holdTable, keyTable, laterGrantTable } from "../tables.ts";
 import { fixedTime, reading, type TimeParameter, trustedMs } from "./clock.ts";
 import type { ConnectionPool } from "./connection.ts";
 import { isStatementTimeout } from "./errors.ts";
@@ -26,9 +27,9 @@ export function postgresDialect(time: () => TimeParameter): SqlDialect {
     // As a subquery it is evaluated once, so the index on the time is used.
     time: `(with reading as materialized (${reading}) select ${trustedMs} from reading)`,
     timeOf: (atMs) => (atMs === null ? time() : fixedTime(atMs)),
+    items: (array) => `json_array_elements(${array}) e(value)`,
     bytewise: (column) => `${column} collate "C"`,
     listOf: arrayLiteral,
-    receipts: { from: "charge as u", inOrder: "u" },
     // Waits for the commit under way on the account: a hold that is decided after the answer sees
     // the key revoked.
     revokeKey: `
@@ -56,6 +57,17 @@ export function connectionsOn(pools: ReadPools, listMs: number = limits.listMs):
   };
 }
 
+/** The later grants of account `a`, if it has any, as a JSON array of rows. */
+const laterOf = `select json_agg(json_build_array(${laterGrantTable.list("g")})) from later_grant g
+  where g.account = a.id and a.later_count > 0`;
+
+function laterGrantsOf(cell: unknown): AdditionalGrant[] {
+  if (cell === null) return [];
+  const rows: unknown = typeof cell === "string" ? JSON.parse(cell) : cell;
+  invariant(Array.isArray(rows), "later grants are read as a list");
+  return rows.map((cells: unknown[]) => laterGrantTable.rowOf(cells));
+}
+
 /**
  * One statement, so that account and holds are of one state. The clock is read after that state is
  * fixed.
@@ -63,9 +75,9 @@ export function connectionsOn(pools: ReadPools, listMs: number = limits.listMs):
 const readSnapshot = `
   with reading as materialized (${reading}),
   clock as materialized (select ${trustedMs} as now_ms, (${readEpoch}) as epoch from reading)
-  select clock.now_ms, clock.epoch, ${accountTable.list("a")}, ${accountFacts.columns}, ${holdTable.list("h")}
+  select clock.now_ms, clock.epoch, ${accountTable.list("a")},
+    (${laterOf}), ${holdTable.list("h")}
   from clock join account a on a.id = $2
-  ${accountFacts.postgresJoins}
   left join lateral (
     select * from hold where hold.account = a.id and hold.expires_ms <= clock.now_ms
     order by hold.expires_ms, hold.id limit ${overdueMax}
@@ -86,14 +98,16 @@ export async function findSnapshot(
   const [readMs, epoch] = first;
   invariant(typeof readMs === "number" && typeof epoch === "number", "clock and epoch are read");
   const accountFrom = 2;
-  const holdsFrom = accountFrom + accountTable.columns.length + factsLength;
+  const laterAt = accountFrom + accountTable.columns.length;
+  const holdsFrom = laterAt + 1;
   const overdue = rows.filter((cells) => cells[holdsFrom] !== null);
-  const { row, problem } = checkedAccountOf(first.slice(accountFrom, holdsFrom));
+  const { row, problem } = accountOf(first.slice(accountFrom, laterAt));
   return {
     account: row,
     problem,
     overdue: overdue.map((cells) => holdTable.rowOf(cells, holdsFrom)),
-    nowMs: readMs,
+    later: laterGrantsOf(first[laterAt]),
+    times: { nowMs: readMs, atMs: readMs, latestMs: readMs },
     epoch,
   };
 }

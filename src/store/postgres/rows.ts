@@ -41,7 +41,7 @@ export function readFrom({ name, type }: Column): string {
     case "texts":
       return `n.${name}::text[]`;
     case "takings":
-    case "windows":
+    case "grants":
       return `n.${name}::json`;
     default:
       return `n.${name}`;
@@ -56,6 +56,7 @@ function sqlTypeOf({ type }: Column): string {
     case "real":
       return "double precision";
     case "boolean":
+    case "boolean?":
       return "boolean";
     default:
       return "text";

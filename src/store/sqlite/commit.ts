@@ -116,7 +116,7 @@ export class SqliteCommits {
   putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): DraftOutcome[] {
     const { planned, changes } = inTransaction(this.#db, () => {
       this.#cache.begin();
-      const operations = operationsOf(drafts);
+      const operations = operationsOf(drafts, options);
       const { snapshot, outcomes, changes } = this.#decide(operations);
       const planned = planDrafts(drafts, outcomes, readContacts(this.#db, drafts), options);
       if (planned.isWritten) {

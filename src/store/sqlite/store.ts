@@ -22,7 +22,7 @@ import type { Worker } from "node:worker_threads";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import type { Plans } from "../../ledger/plan.ts";
-import type { HoldRow } from "../../ledger/rows.ts";
+import type { HoldRow, LaterGrantRow } from "../../ledger/rows.ts";
 import { overdueMax } from "../../ledger/snapshot.ts";
 import { startThread } from "../../threads/start.ts";
 import type { EpochMs } from "../../units.ts";
@@ -35,7 +35,7 @@ import { sessionQueriesOn } from "../session-queries.ts";
 import type { SqlDialect, SqlStatement } from "../sql.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
-import { holdTable, keyTable } from "../tables.ts";
+import { holdTable, keyTable, laterGrantTable } from "../tables.ts";
 import { openToRead, type SqliteFile, sqliteError } from "./file.ts";
 import { AccountQuery, type Cells, Query, Statements } from "./query.ts";
 import { type Calls, type Fault, openedId, type SqliteThreadData, type ThreadReply } from "./thread.ts";
@@ -163,16 +163,9 @@ export function sqliteDialect(now: () => EpochMs): SqlDialect {
     parameter: (n) => `?${n}`,
     time: "?",
     timeOf: (atMs) => atMs ?? now(),
+    items: (array) => `json_each(${array}) e`,
     bytewise: (column) => column,
     listOf: JSON.stringify,
-    // Receipts have no index by account. A receipt has the number of the journal entry that ended
-    // it, and the operation of that entry is `<id>/end` or `<id>/late`.
-    receipts: {
-      from: `journal as j cross join charge as u
-        on u.id = substr(j.op, 1, length(j.op) - case when substr(j.op, -5) = '/late' then 5 else 4 end)
-          and u.account = j.account and u.seq = j.seq and j.kind in ('settle', 'void', 'expire')`,
-      inOrder: "j",
-    },
     revokeKey: `update api_key set revoked_ms = coalesce(revoked_ms, ?1) where id = ?2 returning ${keyTable.list()}`,
   };
 }
@@ -183,9 +176,11 @@ export class SqliteSnapshots {
   readonly #account: AccountQuery;
   readonly #overdue: Query<HoldRow>;
   readonly #statements: Statements;
+  readonly #later: Query<LaterGrantRow>;
 
   constructor(db: DatabaseSync, now: () => EpochMs) {
     this.#db = db;
+    this.#later = new Query(db, laterGrantTable, "where account = ?");
     this.#statements = new Statements(db);
     this.#now = now;
     this.#account = new AccountQuery(db);
@@ -203,10 +198,12 @@ export class SqliteSnapshots {
       const read = this.#account.get(account);
       if (read === undefined) return null;
       const nowMs = this.#now();
+      const later = read.row.later.count === 0 ? [] : this.#later.all(account);
       const [cells] = this.#statements.rows({ name: "epoch", text: readEpoch, values: [] });
       const overdue = this.#overdue.all(account, nowMs, overdueMax);
       const { row, problem } = read;
-      return { account: row, problem, overdue, nowMs, epoch: Number(cells?.[0]) };
+      const times = { nowMs, atMs: nowMs, latestMs: nowMs };
+      return { account: row, problem, overdue, later, times, epoch: Number(cells?.[0]) };
     } finally {
       // A failing disk ends the transaction by itself.
       if (this.#db.isTransaction) this.#db.exec("commit");

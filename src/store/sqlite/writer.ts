@@ -13,7 +13,10 @@ import { SqliteUsageSums } from "./usage-sums.ts";
 export function openWriter({ file, plans, upgrade, clock }: SqliteThreadData): Handlers {
   const db = openToWrite(file, { nowMs: machineOf(clock).clockMs(), plans, upgrade });
   const time = new SqliteClock(db, clock);
-  const ledger = new SqliteCommits(db, () => time.read());
+  const ledger = new SqliteCommits(db, () => {
+    const nowMs = time.read();
+    return { nowMs, atMs: nowMs, latestMs: nowMs };
+  });
   const sums = new SqliteUsageSums(db, () => time.read());
   const statements = new Statements(db);
   return {
