@@ -183,7 +183,7 @@ class Service {
     const ofPortal = { chat: server.chat, version, token: token.token, localUrl: addresses.publicUrl };
     const portal = config.portal === null ? null : new Portal(config, { ...parts, ...ofPortal });
     const reloader = this.#createReloader({ models, plans, server, allowedHosts, portal, watch });
-    const stops = startRequestStops(store, server.requests, this.#times, this.#logger);
+    const stops = startRequestStops({ store, ledger }, server.requests, this.#times, this.#logger);
     this.#started.defer(() => stops.stop());
     const common = { common: parts, audits, stops, server, watch, clock, plans };
     const sessions = this.#createSessions(store, token.token);
@@ -450,6 +450,7 @@ class Service {
       draining: () => this.#isLeaving || server.requests.draining,
       warnings: () => plans.warnings,
       reload: () => reloader.reload(),
+      timezone: () => this.#config.timezone,
       configuredPlans: () => this.#config.plans,
       applyPlans: () => reloader.applyPlans(),
       lastReload: () => reloader.last,

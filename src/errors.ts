@@ -103,6 +103,20 @@ export class Refusal extends Error {
   }
 }
 
+/** A request that an operator has stopped. */
+export class RequestStopped extends Refusal {
+  /** Who stopped it. */
+  readonly by: string;
+
+  constructor(by: string) {
+    super(
+      "request_stopped",
+      "An operator stopped this request. The tokens so far are charged. If it still waited, it costs nothing.",
+    );
+    this.by = by;
+  }
+}
+
 /**
  * A fault that the operator can fix (configuration, command line, model file, data folder). Its
  * message is printed without a stack, and the exit code is 1.

@@ -61,6 +61,13 @@ export function momentOf(text: string): EpochMs | null {
   return Number.isNaN(ms) || !isDay ? null : ms;
 }
 
+/** Parses the last day of something, as its end in the time zone, or a time with a zone. */
+export function endMomentOf(text: string, timezone: string): EpochMs | null {
+  const ms = momentOf(text);
+  if (ms === null || text.includes("T")) return ms;
+  return Temporal.PlainDate.from(text).add({ days: 1 }).toZonedDateTime(timezone).epochMilliseconds;
+}
+
 function isoDay(ms: EpochMs): string | undefined {
   return Number.isNaN(ms) ? undefined : new Date(ms).toISOString().slice(0, 10);
 }

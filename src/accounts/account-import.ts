@@ -53,7 +53,7 @@ export type ImportResult =
 export async function importAccounts(
   store: Store,
   accounts: readonly AccountDraft[],
-  dryRun: boolean,
+  { by, dryRun }: { by: string; dryRun: boolean },
 ): Promise<ImportResult> {
   const faults = [...accounts.flatMap(faultsOf), ...doublesIn(accounts)];
   const faultyFields = Map.groupBy(faults, ({ index }) => index);
@@ -63,7 +63,7 @@ export async function importAccounts(
     return faulty.has("id") ? [] : [{ index, faulty, draft: soundPart(account, faulty) }];
   });
   // A list with faults is tried, too: the database finds the other problems.
-  const options = { dryRun: dryRun || faults.length > 0, updatesExisting: true };
+  const options = { by, dryRun: dryRun || faults.length > 0, updatesExisting: true };
   const drafts = sound.map(({ draft }) => draft);
   const outcomes = await store.putAccounts(drafts, options);
   const refused = sound.flatMap(({ index, faulty, draft }, n) =>

@@ -10,7 +10,7 @@ import { invariant, messageOf, OperatorError, Refusal } from "../errors.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import { createSecretFile, readSecretFile } from "../secret-file.ts";
 import type { Store } from "../store/store.ts";
-import { findUsableKey, hashKey, issueKey, mintKey, parseKey } from "./keys.ts";
+import { findUsableKey, mintKey, newKey, parseKey } from "./keys.ts";
 
 const account = "default";
 /** The same id on every node: if several nodes start together, one of them issues the key. */
@@ -43,7 +43,7 @@ export async function openFirstAccount(
   if ((await store.keys()).length > 0) return null;
   const key = keyFile === null ? mintKey() : await keyInNewFile(keyFile);
   const plan = only?.plan ?? (await openOnFirstPlan(store, ledger));
-  if (await issueFirstKey(store, key)) {
+  if (await issueFirstKey(ledger, key)) {
     return { account, plan, key: keyFile === null ? key : null, keyFile };
   }
   // Another node has just issued another key.
@@ -88,7 +88,7 @@ async function openOnFirstPlan(store: Store, ledger: Ledger): Promise<string> {
   for (;;) {
     const [plan] = (await store.plans()).offered;
     invariant(plan !== undefined, "a plans section has at least one plan");
-    const opened = await ledger.apply({ kind: "open", account, plan });
+    const opened = await ledger.apply({ kind: "open", account, plan, by: "service" });
     if (opened.kind === "opened") return plan;
     // Another node has just opened the account. One of the two issues the key.
     if (opened.kind === "exists") return opened.plan;
@@ -98,15 +98,18 @@ async function openOnFirstPlan(store: Store, ledger: Ledger): Promise<string> {
 }
 
 /** Returns false if another node has just issued another key. */
-async function issueFirstKey(store: Store, secret: string): Promise<boolean> {
-  try {
-    const options = { id: firstKeyId, name: "first", secret };
-    const issued = await issueKey(store, account, options, store.nowMs());
-    invariant(issued !== null, "the account has just been opened");
-    return true;
-  } catch (error) {
-    const present = await store.keyById(firstKeyId);
-    if (present === null) throw error;
-    return present.hash === hashKey(secret);
-  }
+async function issueFirstKey(ledger: Ledger, secret: string): Promise<boolean> {
+  const { row } = newKey(account, { id: firstKeyId, name: "first", secret });
+  const issuing = {
+    kind: "issue",
+    account,
+    key: row.id,
+    row,
+    budget: null,
+    keysMax: null,
+    creator: null,
+  } as const;
+  const issued = await ledger.apply({ ...issuing, by: "service" });
+  invariant(issued.kind === "issued" || issued.kind === "key_exists", "the account has just been opened");
+  return issued.kind === "issued";
 }

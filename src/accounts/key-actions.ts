@@ -6,33 +6,41 @@
  * Returned rows are in the budget's window of this moment.
  */
 import { hash } from "node:crypto";
-import { isDeepStrictEqual } from "node:util";
 import { Refusal } from "../errors.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import { keyAt } from "../ledger/key-budget.ts";
-import type { KeyOperation, KeySettings } from "../ledger/operations.ts";
+import type { IssueOutcome, KeyOperation, KeySettings } from "../ledger/operations.ts";
 import type { KeyAuthority, KeyRow, PortalRights } from "../ledger/rows.ts";
-import { isRefillPeriod, refillPeriodRule, windowAt } from "../ledger/windows.ts";
-import { defined } from "../objects.ts";
-import type { AddKeyConditions, Store } from "../store/store.ts";
-import { type Credits, type EpochMs, microOf } from "../units.ts";
 import {
+  calendarPeriodRule,
+  endOf,
+  isRefillPeriod,
+  isTimezone,
+  refillPeriodRule,
+  timezoneRule,
+} from "../ledger/windows.ts";
+import { defined, given } from "../objects.ts";
+import type { Store } from "../store/store.ts";
+import type { EpochMs } from "../units.ts";
+import {
+  type BudgetOptions,
+  budgetSettings,
   hashKey,
-  type IssuedKey,
-  issueKey,
+  isAsAsked,
   type KeyOptions,
   keyFormat,
-  keyProperties,
   mintKey,
+  newKey,
   parseKey,
-  propertiesOf,
   secretWith,
 } from "./keys.ts";
+import { otherRefusal } from "./outcome-refusals.ts";
 import {
   accountNotFound,
   accountRefusal,
   invalidValue,
   keyChanged,
+  keyExists,
   keyExpired,
   keyNotFound,
   keyRevoked,
@@ -58,8 +66,22 @@ export interface KeyChange {
   tokensPerMinute?: number | null | undefined;
   concurrent?: number | null | undefined;
   portal?: PortalRights | undefined;
-  /** An absent part stays. */
-  budget?: { credits?: Credits | undefined; every?: string | undefined } | null | undefined;
+  /** An absent part stays. `byOperator`: holders of keys may only lower the amount; absent: yes. */
+  budget?: (BudgetOptions & { byOperator?: boolean | undefined }) | null | undefined;
+}
+
+/** A key, and its secret: show it once. */
+export interface IssuedKey {
+  key: string;
+  row: KeyRow;
+}
+
+/** Conditions of issuing a key. */
+interface IssueConditions {
+  /** The key that creates it is as here. */
+  creator?: KeyAuthority | null;
+  /** The account has fewer keys, ended keys included. */
+  keysMax?: number | null;
 }
 
 /** A key, and its secret unless it was shown before. */
@@ -82,6 +104,8 @@ interface KeyActionDependencies {
   ledger: Ledger;
   /** Models that keys may name. */
   modelIds(): readonly string[];
+  /** Who acts. The journal names them. */
+  by: string;
 }
 
 export class KeyActions {
@@ -95,16 +119,30 @@ export class KeyActions {
   async issue(
     account: string,
     options: KeyOptions,
-    nowMs = this.#deps.store.nowMs(),
-    conditions?: AddKeyConditions,
+    { creator = null, keysMax = null }: IssueConditions = {},
   ): Promise<IssuedKey> {
-    requireUsableKey(options, this.#deps.modelIds(), nowMs);
-    if (options.budget !== undefined) requireRefillPeriod(options.budget.every);
-    const issued = await issueKey(this.#deps.store, account, options, nowMs, conditions);
-    if (issued !== null) return issued;
-    const keys = await this.list(account);
-    if (conditions !== undefined && keys.length >= conditions.keysMax) throw tooManyKeys(conditions.keysMax);
-    throw keyChanged();
+    const { store, ledger, modelIds, by } = this.#deps;
+    requireUsableKey(options, modelIds(), store.times().latestMs);
+    if (options.budget !== undefined) requireBudget(options.budget);
+    const { key, row } = newKey(account, options);
+    const budget = options.budget === undefined ? null : budgetSettings(options.budget, creator === null);
+    const operation = { kind: "issue", account, key: row.id, row, budget, creator, keysMax, by } as const;
+    const outcome = await ledger.apply(operation);
+    switch (outcome.kind) {
+      case "issued":
+        return { key, row: this.#present(outcome.key) };
+      case "key_exists":
+        throw keyExists(outcome.key);
+      case "too_many_keys":
+        throw tooManyKeys(keysMax ?? 0);
+      case "key_changed":
+        throw keyChanged();
+      case "no_budget":
+      case "no_calendar_period":
+        throw budgetRefusal(row.id, outcome);
+      default:
+        throw accountRefusal(account, outcome);
+    }
   }
 
   /**
@@ -114,13 +152,13 @@ export class KeyActions {
     account: string,
     operation: string,
     options: KeyOptions,
-    conditions?: AddKeyConditions,
+    conditions?: IssueConditions,
   ): Promise<ShownKey> {
     const id = keyIdOf(account, operation);
     let known = await this.#deps.store.keyById(id);
     if (known === null) {
       try {
-        return await this.issue(account, { ...options, id }, undefined, conditions);
+        return await this.issue(account, { ...options, id }, conditions);
       } catch (error) {
         // The key may exist all the same: issued by a request at the same time, or just before the
         // store failed.
@@ -128,9 +166,7 @@ export class KeyActions {
         if (known === null) throw error;
       }
     }
-    if (isDeepStrictEqual(propertiesOf(known), keyProperties(account, options))) {
-      return { key: null, row: this.#present(known) };
-    }
+    if (isAsAsked(known, { ...options, id })) return { key: null, row: this.#present(known) };
     throw new OperatorRefusal(
       "operation_differs",
       `Operation "${operation}" issued the key ${id} of ${known.account} before, and the properties of that key are different now. ${newIdNeeded}`,
@@ -178,12 +214,12 @@ export class KeyActions {
     const { budget, ...others } = change;
     const settings: KeySettings = defined({
       ...others,
-      budget: budget && defined({ micro: microOrUndefined(budget.credits), every: budget.every }),
+      budget: budget && budgetSettings(budget, budget.byOperator ?? true),
     });
     const isEmpty = Object.keys(settings).length === 0;
-    if (isEmpty || (settings.budget && Object.keys(settings.budget).length === 0)) throw nothingToChange();
-    requireUsableKey(change, this.#deps.modelIds(), this.#deps.store.nowMs());
-    if (budget?.every !== undefined) requireRefillPeriod(budget.every);
+    if (isEmpty || (budget && Object.keys(given(budget)).length === 0)) throw nothingToChange();
+    requireUsableKey(change, this.#deps.modelIds(), this.#deps.store.times().latestMs);
+    if (budget) requireBudget(budget);
     return await this.#apply(id, operation, settings, seen);
   }
 
@@ -212,33 +248,27 @@ export class KeyActions {
 
   /** Revokes a key for good. */
   async revoke(id: string): Promise<{ row: KeyRow; revokedBefore: boolean }> {
-    const atMs = this.#deps.store.nowMs();
-    const row = await this.#deps.store.revokeKey(id, atMs);
-    if (row === null) throw keyNotFound(id);
-    return { row: this.#present(row), revokedBefore: row.revokedMs !== null && row.revokedMs < atMs };
+    const { account } = await this.find(id);
+    const outcome = await this.#deps.ledger.apply({ kind: "revoke", account, key: id, by: this.#deps.by });
+    if (outcome.kind === "revoked")
+      return { row: this.#present(outcome.key), revokedBefore: outcome.replayed };
+    if (outcome.kind === "key_unknown") throw keyNotFound(id);
+    throw accountRefusal(account, outcome);
   }
 
   async #apply(id: string, operation: string, set: KeySettings, seen?: KeyAuthority): Promise<KeyRow> {
     const { account } = await this.find(id);
     const change: KeyOperation = {
-      ...{ kind: "key", account, key: id, op: operation, set },
+      ...{ kind: "key", account, key: id, op: operation, set, by: this.#deps.by },
       ...(seen === undefined ? {} : { seen }),
     };
     const outcome = await this.#deps.ledger.apply(change);
     switch (outcome.kind) {
       case "changed":
         return this.#present(outcome.key);
-      case "conflict":
-        throw new OperatorRefusal(
-          "operation_differs",
-          `Operation "${operation}" made another change before: ${outcome.note}. ${newIdNeeded}`,
-          "operation_id",
-        );
       case "no_budget":
-        throw invalidValue(
-          "budget",
-          `Key ${id} has no budget, so a new budget needs both: credits, and the period in which they refresh.`,
-        );
+      case "no_calendar_period":
+        throw budgetRefusal(id, outcome);
       case "key_expired":
         throw keyExpired(id, outcome.expiresMs);
       case "key_revoked":
@@ -248,17 +278,13 @@ export class KeyActions {
       case "key_unknown":
         throw keyNotFound(id);
       default:
-        throw accountRefusal(account, outcome);
+        throw otherRefusal(change, outcome);
     }
   }
 
   #present(row: KeyRow): KeyRow {
-    return keyAt(row, this.#deps.store.nowMs());
+    return keyAt(row, this.#deps.store.times());
   }
-}
-
-function microOrUndefined(credits: Credits | undefined) {
-  return credits === undefined ? undefined : microOf(credits);
 }
 
 function nothingToChange(): Refusal {
@@ -278,20 +304,35 @@ function requireForm(secret: string): void {
   throw invalidValue("key", `${fault} ${keyFormat}`);
 }
 
-function requireRefillPeriod(every: string): void {
-  if (isRefillPeriod(every)) return;
-  throw invalidValue("budget.every", `budget.every must be ${refillPeriodRule}.`);
+function requireBudget({ every, timezone }: BudgetOptions): void {
+  if (every !== undefined && !isRefillPeriod(every))
+    throw invalidValue("budget.every", `budget.every must be ${refillPeriodRule}.`);
+  if (timezone !== undefined && !isTimezone(timezone))
+    throw invalidValue("budget.timezone", `budget.timezone must be ${timezoneRule}.`);
+}
+
+function budgetRefusal(
+  id: string,
+  outcome: Extract<IssueOutcome, { kind: "no_budget" | "no_calendar_period" }>,
+): Refusal {
+  if (outcome.kind === "no_calendar_period") {
+    return invalidValue("budget.every", `budget.every must be ${calendarPeriodRule}, not ${outcome.every}.`);
+  }
+  return invalidValue(
+    "budget",
+    `Key ${id} has no budget, so a new budget needs both: credits, and the period in which they refresh.`,
+  );
 }
 
 function requireOverlap(overlap: string, nowMs: EpochMs): void {
-  let endsMs: EpochMs;
+  let untilMs: EpochMs;
   try {
-    endsMs = windowAt(nowMs, overlap, nowMs).endsMs;
+    untilMs = endOf(overlap, nowMs);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     throw invalidValue("overlap", `overlap is invalid: ${error.message}.`);
   }
-  if (endsMs - nowMs <= overlapMsMax) return;
+  if (untilMs - nowMs <= overlapMsMax) return;
   throw invalidValue("overlap", `overlap must be at most a year, not "${overlap}".`);
 }
 

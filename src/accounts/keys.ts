@@ -1,5 +1,5 @@
 /**
- * API keys: generating, parsing, hashing and storing them, and authenticating requests by them.
+ * API keys: generating, parsing and hashing them, and authenticating requests by them.
  *
  * A key is `ink_` and 40 base62 characters: 34 random characters (202 bits) and their CRC32 in 6
  * characters. With the checksum, a typing error is detected without the store, and secret scanners
@@ -8,13 +8,17 @@
  * key or a part of one.
  */
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
 import { crc32 } from "node:zlib";
 import { Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
-import { setBudget, unusedKey } from "../ledger/key-budget.ts";
+import { ruleOfBudget } from "../ledger/key-budget.ts";
+import type { BudgetSettings, NewKey } from "../ledger/operations.ts";
 import type { Plan } from "../ledger/plan.ts";
 import type { KeyRow, PortalRights } from "../ledger/rows.ts";
-import type { AddKeyConditions, FoundKey, Store } from "../store/store.ts";
+import type { Alignment } from "../ledger/windows.ts";
+import { defined } from "../objects.ts";
+import type { FoundKey, Store } from "../store/store.ts";
 import { type Credits, type EpochMs, microOf } from "../units.ts";
 
 const prefix = "ink_";
@@ -30,6 +34,25 @@ const byteLimit = 248;
 
 export const keyFormat = `A key is "${prefix}" and ${keyLength - prefix.length} letters and digits.`;
 
+/** Of a budget. Without `align`, windows begin when the first one began. */
+export interface BudgetOptions {
+  credits?: Credits | undefined;
+  every?: string | undefined;
+  align?: Alignment | undefined;
+  /** Absent: that of the account's plan. */
+  timezone?: string | undefined;
+}
+
+/** What the ledger sets. `byOperator`: holders of keys may only lower the amount. */
+export function budgetSettings(
+  { credits, every, align, timezone }: BudgetOptions,
+  byOperator: boolean | undefined,
+): BudgetSettings {
+  const micro = credits === undefined ? undefined : microOf(credits);
+  const rule = defined({ every, align, timezone });
+  return defined({ micro, rule: Object.keys(rule).length === 0 ? undefined : rule, byOperator });
+}
+
 /**
  * An absent property means: a random id, no name, all models of the plan, no expiry, no limits, no
  * budget of its own, and in the portal no rights beyond itself.
@@ -43,74 +66,51 @@ export interface KeyOptions {
   requestsPerMinute?: number | undefined;
   tokensPerMinute?: number | undefined;
   concurrent?: number | undefined;
-  budget?: { credits: Credits; every: string } | undefined;
+  budget?: (BudgetOptions & { credits: Credits; every: string }) | undefined;
   portal?: PortalRights | undefined;
   /** The key itself. Absent: a new one. */
   secret?: string | undefined;
 }
 
-export interface IssuedKey {
-  /** The key itself. It is stored nowhere: show it once. */
+/** A key that is not stored yet, and its secret, which is stored nowhere: show it once. */
+export interface MintedKey {
   key: string;
-  row: KeyRow;
-}
-
-/**
- * Adds a key to an account. Returns null if the account does not exist, or if a condition does not
- * hold.
- */
-export async function issueKey(
-  store: Store,
-  account: string,
-  options: KeyOptions,
-  nowMs: EpochMs,
-  conditions?: AddKeyConditions,
-): Promise<IssuedKey | null> {
-  const issued = newKey(account, options, nowMs);
-  return (await store.addKey(issued.row, conditions)) ? issued : null;
+  row: NewKey;
 }
 
 /** Returns a key that is not stored yet. */
-export function newKey(account: string, options: KeyOptions, nowMs: EpochMs): IssuedKey {
+export function newKey(account: string, options: KeyOptions): MintedKey {
   const key = options.secret ?? mintKey();
-  const { budget, budgetEvery, ...properties } = keyProperties(account, options);
-  const row: KeyRow = {
+  const row: NewKey = {
     id: options.id ?? `key_${randomBytes(8).toString("hex")}`,
+    account,
     hash: hashKey(key),
     lastFour: key.slice(-4),
-    ...properties,
-    createdMs: nowMs,
-    ...unusedKey,
-  };
-  if (budget !== null && budgetEvery !== null)
-    setBudget(row, { micro: budget, every: budgetEvery }, { atMs: nowMs, seq: 0 });
-  return { key, row };
-}
-
-/** Returns the part of a key's row that its options determine. */
-export function keyProperties(account: string, options: KeyOptions) {
-  return {
-    account,
     name: options.name ?? null,
     models: options.models ?? ["*"],
     expiresMs: options.expiresMs ?? null,
     requestsPerMinute: options.requestsPerMinute ?? null,
     tokensPerMinute: options.tokensPerMinute ?? null,
     concurrent: options.concurrent ?? null,
-    budget: options.budget === undefined ? null : microOf(options.budget.credits),
-    budgetEvery: options.budget?.every ?? null,
     portal: options.portal ?? "own",
   };
+  return { key, row };
 }
 
-/** Returns this part of a row. */
-export function propertiesOf(row: KeyRow): ReturnType<typeof keyProperties> {
-  const { account, name, models, expiresMs, requestsPerMinute, tokensPerMinute, concurrent } = row;
-  const { budget, budgetEvery, portal } = row;
-  return {
-    ...{ account, name, models, expiresMs, requestsPerMinute, tokensPerMinute, concurrent },
-    ...{ budget, budgetEvery, portal },
-  };
+/** Reports whether a key is as these options ask for, whatever its secret. */
+export function isAsAsked(row: KeyRow, options: KeyOptions): boolean {
+  const asked = newKey(row.account, { ...options, id: row.id });
+  if (!isDeepStrictEqual(settingsOf(row), settingsOf(asked.row))) return false;
+  const rule = ruleOfBudget(row);
+  if (options.budget === undefined || rule === null) return options.budget === undefined && rule === null;
+  const { credits, every, align = "opening", timezone = rule.timezone } = options.budget;
+  return row.budget === microOf(credits) && isDeepStrictEqual(rule, { every, align, timezone });
+}
+
+function settingsOf(row: NewKey): Omit<NewKey, "hash" | "lastFour"> {
+  const { id, account, name, models, expiresMs, portal } = row;
+  const { requestsPerMinute, tokensPerMinute, concurrent } = row;
+  return { id, account, name, models, expiresMs, portal, requestsPerMinute, tokensPerMinute, concurrent };
 }
 
 /** Returns a new key. */

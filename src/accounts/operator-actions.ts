@@ -13,13 +13,14 @@ import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import type {
   AdjustOperation,
   PlanOperation,
+  PromoteOperation,
   RefundOperation,
   StateOperation,
   TopupOperation,
 } from "../ledger/operations.ts";
 import { type PlanChanges, type Plans, planChanges } from "../ledger/plan.ts";
 import { type PlanPreview, previewPlan } from "../ledger/preview.ts";
-import type { AccountRow, ChargeRow, HoldRow, JournalRow } from "../ledger/rows.ts";
+import type { AccountRow, ChargeRow, HoldRow } from "../ledger/rows.ts";
 import {
   type AccountDraft,
   type AccountInOrder,
@@ -31,6 +32,7 @@ import type {
   AccountsQuery,
   HoldsQuery,
   JournalQuery,
+  ListedEntry,
   ListedPayment,
   PaymentsQuery,
   Store,
@@ -39,12 +41,13 @@ import type {
 import { type Hour, hourMs, type UsageHour, type UsageHoursQuery } from "../store/usage-hours.ts";
 import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
-import { type Credits, type EpochMs, type MicroCredits, microOf } from "../units.ts";
+import { type Credits, type EpochMs, endMomentOf, type MicroCredits, microOf, momentRule } from "../units.ts";
 import { type ImportResult, importAccounts } from "./account-import.ts";
 import { KeyActions } from "./key-actions.ts";
 import {
   adjustmentRefusal,
   planChangeRefusal,
+  promotionRefusal,
   refundRefusal,
   stateRefusal,
   topupRefusal,
@@ -55,6 +58,7 @@ import {
   accountNotFound,
   accountRefusal,
   externalIdUsed,
+  invalidValue,
   OperatorRefusal,
   planRefusal,
 } from "./refusals.ts";
@@ -69,6 +73,10 @@ interface ActionDependencies {
   ledger: Ledger;
   /** Models that keys may name. */
   modelIds(): readonly string[];
+  /** Who acts: an operator, the holder of a key, the command line. The journal names them. */
+  by: string;
+  /** The zone of the configuration, for local days. */
+  timezone(): string;
 }
 
 /** An account with its balance. If the balance cannot be read, `problem` is the reason. */
@@ -88,8 +96,25 @@ export type PlanPreviewOf = Extract<PlanPreview, { kind: "preview" }> & { accoun
 /** Result of a refund. */
 export interface CreditsRefund extends CreditsChange {
   amount: MicroCredits;
-  /** The part of the request that was spent or is held, and was not refunded. */
+  /** The part that running requests hold. It can be refunded when they have ended. */
   rest: MicroCredits;
+}
+
+/** Credits that are given, or promotional credits that are taken away. */
+export interface Adjustment {
+  op: string;
+  /** Negative: taken away. */
+  credits: Credits;
+  reason: string;
+  /**
+   * Of credits that are given: the last day, in the zone of the configuration, or the time at which
+   * they end. Absent: never.
+   */
+  expires?: string | undefined;
+  /** Of credits that are given: the request that they make up for. */
+  request?: string | undefined;
+  /** Of credits that are taken away: the number of their grant. Absent: the newest first. */
+  grant?: number | undefined;
 }
 
 /** Result of a top-up or an adjustment. */
@@ -108,6 +133,11 @@ export class OperatorActions {
   constructor(dependencies: ActionDependencies) {
     this.keys = new KeyActions(dependencies);
     this.#deps = dependencies;
+  }
+
+  /** Returns the same actions for somebody else. */
+  as(by: string): OperatorActions {
+    return new OperatorActions({ ...this.#deps, by });
   }
 
   /**
@@ -134,16 +164,18 @@ export class OperatorActions {
     plan: string,
     contact: Partial<Contact>,
   ): Promise<{ kind: "opened" } | { kind: "exists" }> {
+    const { by } = this.#deps;
     // Only the ledger repeats an operation while the database is away.
     if (Object.keys(contact).length === 0) {
-      const outcome = await this.#deps.ledger.apply({ kind: "open", account: id, plan });
+      const outcome = await this.#deps.ledger.apply({ kind: "open", account: id, plan, by });
       if (outcome.kind === "opened" || outcome.kind === "exists") return outcome;
       if (outcome.kind === "unknown_plan" || outcome.kind === "retired_plan")
         throw planRefusal(plan, outcome);
       throw accountRefusal(id, outcome);
     }
     const drafts = [{ id, plan, contact, key: null }];
-    const [outcome] = await this.#deps.store.putAccounts(drafts, { dryRun: false, updatesExisting: false });
+    const options = { by, dryRun: false, updatesExisting: false };
+    const [outcome] = await this.#deps.store.putAccounts(drafts, options);
     switch (outcome?.kind) {
       case "opened":
       case "exists":
@@ -166,7 +198,7 @@ export class OperatorActions {
   async accounts(query: AccountsQuery): Promise<AccountOfList[]> {
     const { store } = this.#deps;
     const rows = await store.accounts(query);
-    const now = { plans: await store.plans(), nowMs: store.nowMs(), overdue: [] };
+    const now = { plans: await store.plans(), times: store.times(), overdue: [], later: [] };
     return rows.map((row) => {
       const read = readBalance({ ...now, account: row, problem: row.problem });
       if ("problem" in read) return { ...row, balance: null };
@@ -177,7 +209,7 @@ export class OperatorActions {
 
   async accountWithBalance(id: string): Promise<AccountWithBalance> {
     const snapshot = await this.#snapshot(id);
-    const { nowMs } = snapshot;
+    const { nowMs } = snapshot.times;
     const account = await this.#listed(snapshot);
     const read = readBalance(snapshot);
     if ("problem" in read) return { account, nowMs, balance: null, problem: read.problem };
@@ -203,7 +235,8 @@ export class OperatorActions {
   /** Sets the given fields of the contact. The others stay. */
   async setContact(id: string, contact: Partial<Contact>): Promise<ListedAccount> {
     const drafts = [{ id, plan: null, contact, key: null }];
-    const [outcome] = await this.#deps.store.putAccounts(drafts, { dryRun: false, updatesExisting: true });
+    const options = { by: this.#deps.by, dryRun: false, updatesExisting: true };
+    const [outcome] = await this.#deps.store.putAccounts(drafts, options);
     if (outcome?.kind === "no_account") throw accountNotFound(id);
     if (outcome?.kind === "external_id_used") {
       throw externalIdUsed(contact.externalId ?? "", outcome.account);
@@ -213,23 +246,28 @@ export class OperatorActions {
 
   /** Opens accounts and sets contacts, all or nothing. Existing accounts keep their plan. */
   async importAccounts(accounts: readonly AccountDraft[], dryRun: boolean): Promise<ImportResult> {
-    return await importAccounts(this.#deps.store, accounts, dryRun);
+    return await importAccounts(this.#deps.store, accounts, { by: this.#deps.by, dryRun });
   }
 
-  /** Changes the plan now, or at the end of the base window. */
+  /** Changes the plan at the end of the base window, or now. */
   async changePlan(
     account: string,
     op: string,
     plan: string,
-    at: PlanOperation["at"] = "now",
+    at: PlanOperation["at"] = "refresh",
   ): Promise<ListedAccount> {
-    const outcome = await this.#deps.ledger.apply({ kind: "plan", account, op, plan, at });
+    const { ledger, by } = this.#deps;
+    const outcome = await ledger.apply({ kind: "plan", account, op, plan, at, by });
     if (outcome.kind === "changed") return await this.account(account);
     throw planChangeRefusal({ account, op, plan }, outcome);
   }
 
   /** Returns what a change of the plan would do. Changes nothing. */
-  async previewPlan(account: string, plan: string, at: PlanOperation["at"] = "now"): Promise<PlanPreviewOf> {
+  async previewPlan(
+    account: string,
+    plan: string,
+    at: PlanOperation["at"] = "refresh",
+  ): Promise<PlanPreviewOf> {
     const preview = previewPlan(await this.#snapshot(account), { plan, at });
     if (preview.kind === "preview") return { ...preview, account };
     throw planChangeRefusal({ account, op: "preview", plan }, preview);
@@ -237,7 +275,7 @@ export class OperatorActions {
 
   /** Suspends, resumes or closes the account, or sets the time at which it closes. */
   async changeState(account: string, op: string, to: StateOperation["to"]): Promise<ListedAccount> {
-    const operation: StateOperation = { kind: "state", account, op, to };
+    const operation: StateOperation = { kind: "state", account, op, to, by: this.#deps.by };
     const outcome = await this.#deps.ledger.apply(operation);
     if (outcome.kind === "changed") return await this.account(account);
     throw stateRefusal(operation, outcome);
@@ -245,27 +283,51 @@ export class OperatorActions {
 
   /** Adds credits that were paid for. */
   async addCredits(account: string, payment: string, credits: Credits): Promise<CreditsChange> {
-    const operation: TopupOperation = { kind: "topup", account, payment, amount: microOf(credits) };
+    const { by } = this.#deps;
+    const operation: TopupOperation = { kind: "topup", account, payment, amount: microOf(credits), by };
     const outcome = await this.#deps.ledger.apply(operation);
     if (outcome.kind === "added") return { ...outcome, balance: await this.balance(account) };
     throw topupRefusal(operation, outcome);
   }
 
-  /** Corrects the additional credits up or down. */
-  async adjustCredits(account: string, op: string, credits: Credits, reason: string): Promise<CreditsChange> {
-    const operation: AdjustOperation = { kind: "adjust", account, op, amount: microOf(credits), reason };
-    const outcome = await this.#deps.ledger.apply(operation);
-    if (outcome.kind === "adjusted") return { ...outcome, balance: await this.balance(account) };
-    throw adjustmentRefusal(operation, outcome);
+  /** Gives promotional credits, or takes them away if the number is negative. */
+  async adjustCredits(account: string, adjustment: Adjustment): Promise<CreditsChange> {
+    const { ledger, by } = this.#deps;
+    const { op, credits, reason, expires, request = null, grant = null } = adjustment;
+    if (credits < 0) {
+      const amount = microOf(0 - credits);
+      const operation: AdjustOperation = { kind: "adjust", account, op, amount, grant, reason, by };
+      const outcome = await ledger.apply(operation);
+      if (outcome.kind === "adjusted") return { ...outcome, balance: await this.balance(account) };
+      throw adjustmentRefusal(operation, outcome);
+    }
+    const untilMs = expires === undefined ? null : endMomentOf(expires, this.#deps.timezone());
+    if (expires !== undefined && untilMs === null)
+      throw invalidValue("expires_at", `expires_at must be ${momentRule}.`);
+    const amount = microOf(credits);
+    const operation: PromoteOperation = {
+      kind: "promote",
+      account,
+      op,
+      amount,
+      untilMs,
+      reason,
+      request,
+      by,
+    };
+    const outcome = await ledger.apply(operation);
+    if (outcome.kind === "added") return { ...outcome, balance: await this.balance(account) };
+    throw promotionRefusal(operation, outcome);
   }
 
-  /** Takes back what is free of a payment's credits, up to the amount. */
+  /** Takes back what is neither spent nor held of a payment, up to the amount. */
   async refundCredits(
     account: string,
     { refund, payment, credits }: { refund: string; payment: string; credits: Credits },
   ): Promise<CreditsRefund> {
     const amount = microOf(credits);
-    const operation: RefundOperation = { kind: "refund", account, refund, payment, amount };
+    const { by } = this.#deps;
+    const operation: RefundOperation = { kind: "refund", account, refund, payment, amount, by };
     const outcome = await this.#deps.ledger.apply(operation);
     if (outcome.kind === "refunded") return { ...outcome, balance: await this.balance(account) };
     throw refundRefusal(operation, outcome);
@@ -275,7 +337,7 @@ export class OperatorActions {
     return balanceOf(await this.#snapshot(account));
   }
 
-  async journal(account: string, query: JournalQuery): Promise<JournalRow[]> {
+  async journal(account: string, query: JournalQuery): Promise<ListedEntry[]> {
     await this.#requireAccount(account);
     return await this.#deps.store.journal(account, query);
   }
@@ -321,7 +383,7 @@ export class OperatorActions {
 
   /** Stops a request that a service on this database answers, and waits for its end. */
   async stopRequest(requestId: string): Promise<StoppedRequest> {
-    return await stopElsewhere(this.#deps.store, requestId);
+    return await stopElsewhere({ ...this.#deps }, requestId);
   }
 
   /** Returns the plans of the current section in its order, then retired plans by name. */
@@ -357,31 +419,11 @@ export class OperatorActions {
     return await this.#deps.store.clock();
   }
 
-  /**
-   * Believes the present reading of the clock, and takes back windows that start after it. `by`
-   * names the operator in the ledger.
-   */
+  /** Believes the present reading of the clock. `by` names the operator in the ledger. */
   async acceptClock(by: string): Promise<AcceptedClock> {
     const accepted = await this.#deps.store.acceptClock(by);
-    // An earlier acceptance may have been cut off before all windows were taken back.
-    const reversed = await this.#reverseWindows();
     if (accepted !== null) return accepted;
-    const done =
-      reversed === 0 ? "Nothing has changed." : `Accounts whose future windows were taken back: ${reversed}.`;
-    throw new OperatorRefusal("clock_trusted", `The clock is trusted already. ${done}`);
-  }
-
-  /** Returns the number of accounts whose windows were taken back. */
-  async #reverseWindows(): Promise<number> {
-    const { store, ledger } = this.#deps;
-    let reversed = 0;
-    for (let after: string | undefined; ; ) {
-      const ids = await store.accountsAhead({ after, limit: pageRows });
-      const outcomes = await Promise.all(ids.map((account) => ledger.apply({ kind: "reverse", account })));
-      reversed += outcomes.filter(({ kind }) => kind === "reversed").length;
-      after = ids.at(-1);
-      if (ids.length < pageRows) return reversed;
-    }
+    throw new OperatorRefusal("clock_trusted", "The clock is trusted already. Nothing has changed.");
   }
 
   async #requireAccount(id: string | undefined): Promise<void> {

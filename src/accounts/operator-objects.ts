@@ -8,23 +8,24 @@
 import Type, { type Static } from "typebox";
 import { type BalanceView, isNearExhaustion, nearExhaustionPercent } from "../ledger/balance.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
+import { heldBy } from "../ledger/grants.ts";
 import { budgetOf } from "../ledger/key-budget.ts";
-import { heldBy, sumOf } from "../ledger/pricing.ts";
 import {
   accountStates,
+  buckets,
   type ChargeRow,
   type HoldRow,
-  type JournalRow,
   type KeyRow,
   portalRights,
   type RowPrice,
   type TokenCounts,
 } from "../ledger/rows.ts";
+import { alignments } from "../ledger/windows.ts";
 import type { AuditReport } from "../store/audit.ts";
 import type { AuditJob, StoredAudit } from "../store/audit-job.ts";
 import type { ListedAccount } from "../store/contacts.ts";
 import type { NodeView } from "../store/nodes.ts";
-import type { ListedPayment } from "../store/store.ts";
+import type { ListedEntry, ListedPayment } from "../store/store.ts";
 import { type Credits, creditsIn } from "../units.ts";
 import type { ImportResult } from "./account-import.ts";
 import { balanceObject } from "./balance-object.ts";
@@ -36,7 +37,6 @@ import {
   isoTime,
   isoTimeOrNull,
   micro,
-  microDelta,
   objectFor,
   orNull,
   text,
@@ -106,6 +106,8 @@ export const importObject = objectFor<Extract<ImportResult, { kind: "done" }>>("
 const budget = closed({
   credits: count,
   every: text,
+  align: Type.Enum([...alignments]),
+  timezone: text,
   left_micro: micro,
   spent_micro: micro,
   held_micro: micro,
@@ -119,11 +121,13 @@ function budgetObject(row: KeyRow): Static<typeof budget> | null {
   return {
     credits: creditsIn(row.budget ?? 0),
     every: row.budgetEvery ?? "",
+    align: row.budgetAlign ?? "opening",
+    timezone: row.budgetTimezone ?? "UTC",
     left_micro: state.left,
     spent_micro: row.budgetSpent ?? 0,
     held_micro: row.held,
-    started_at: isoTime(state.startsMs),
-    refreshes_at: isoTime(state.endsMs),
+    started_at: isoTime(state.fromMs),
+    refreshes_at: isoTime(state.untilMs),
   };
 }
 
@@ -225,7 +229,7 @@ export const refundObject = objectFor<RefundRow>("Refund")({
   rest_micro: [
     Type.Integer({
       minimum: 0,
-      description: "micro-credits that were spent or are held, and are not refunded",
+      description: "micro-credits that running requests hold. They can be refunded when these have ended",
     }),
     (row) => row.change.rest,
   ],
@@ -251,18 +255,32 @@ export const previewObject = objectFor<PlanPreviewOf>("PlanPreview")({
   after: [previewed, (preview) => previewedOf(preview.after)],
 });
 
-export const journalObject = objectFor<JournalRow>("JournalEntry")({
+export const journalObject = objectFor<ListedEntry>("JournalEntry")({
   seq: [count, (row) => row.seq],
   at: [time, (row) => isoTime(row.atMs)],
   kind: [text, (row) => row.kind],
-  operation: [text, (row) => row.op],
+  by: [
+    Type.String({
+      description: "who did it: an operator, a key (`key:ID`), the command line, or the service",
+    }),
+    (row) => row.by,
+  ],
+  operation: [orNull(text), (row) => row.op],
+  bucket: [orNull(Type.Enum([...buckets])), (row) => row.bucket],
+  amount_micro: [
+    orNull(
+      Type.Integer({
+        description:
+          "what a grant begins with, or by how much its amount changes; of a charge, what was paid",
+      }),
+    ),
+    (row) => row.amount,
+  ],
+  grant: [
+    orNull(Type.Integer({ minimum: 1, description: "the number of the entry that began the changed grant" })),
+    (row) => row.grantSeq,
+  ],
   note: [orNull(text), (row) => row.note],
-  base_delta_micro: [microDelta, (row) => row.baseDelta],
-  overage_delta_micro: [microDelta, (row) => row.overageDelta],
-  additional_delta_micro: [microDelta, (row) => row.additionalDelta],
-  base_after_micro: [microDelta, (row) => row.baseAfter],
-  overage_after_micro: [microDelta, (row) => row.overageAfter],
-  additional_after_micro: [micro, (row) => row.additionalAfter],
 });
 
 export const paymentObject = objectFor<ListedPayment>("Payment")({
@@ -294,6 +312,7 @@ export const usageObject = objectFor<ChargeRow>("UsageRecord")({
   ...requestFields,
   finished_at: [time, (row) => isoTime(row.atMs)],
   ending: [text, (row) => row.ending],
+  stopped_by: [orNull(text), (row) => row.by],
   estimated: [Type.Boolean(), (row) => row.estimated],
   late: [
     Type.Boolean({ description: "whether this is the difference to a charge that an expiry made before" }),
@@ -316,7 +335,7 @@ export const holdObject = objectFor<HoldRow>("Hold")({
   ...requestFields,
   created_at: [time, (row) => isoTime(row.createdMs)],
   expires_at: [time, (row) => isoTime(row.expiresMs)],
-  held_micro: [micro, (row) => sumOf(heldBy(row))],
+  held_micro: [micro, (row) => heldBy(row)],
   ...tokenAndPriceFields,
 });
 

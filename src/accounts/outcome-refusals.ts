@@ -5,46 +5,52 @@ import type {
   OutcomeOf,
   PlanOperation,
   PlanOutcome,
+  PostedOperation,
+  PromoteOperation,
   RefundOperation,
   StateOperation,
   TopupOperation,
 } from "../ledger/operations.ts";
-import { exactCredits } from "../units.ts";
-import { accountClosed, accountRefusal, newIdNeeded, OperatorRefusal, planRefusal } from "./refusals.ts";
+import { exactCredits, type MicroCredits } from "../units.ts";
+import { isoTime } from "./json-objects.ts";
+import {
+  accountClosed,
+  accountRefusal,
+  invalidValue,
+  newIdNeeded,
+  OperatorRefusal,
+  planRefusal,
+} from "./refusals.ts";
+
+const unchanged = "Nothing has changed.";
 
 export function planChangeRefusal(
   { account, op, plan }: Pick<PlanOperation, "account" | "op" | "plan">,
   outcome: Exclude<PlanOutcome, { kind: "changed" }> | AccountError,
 ): Error {
   switch (outcome.kind) {
-    case "conflict":
-      return new OperatorRefusal(
-        "operation_differs",
-        `Operation "${op}" put ${account} on the plan ${outcome.plan} before, not on ${plan}. ${newIdNeeded}`,
-        "plan",
-      );
     case "unknown_plan":
     case "retired_plan":
       return planRefusal(plan, outcome);
+    case "window_differs": {
+      const buckets = outcome.buckets.join(" and ");
+      const refresh = isoTime(outcome.refreshMs);
+      return new OperatorRefusal(
+        "window_differs",
+        `The plan ${plan} has another window for ${buckets}, so it cannot change now. ${unchanged} At the refresh, ${refresh}, it can (refresh). Or begin a new window now (new_window).`,
+        "at",
+      );
+    }
     default:
-      return otherRefusal(account, outcome);
+      return otherRefusal({ account, op }, outcome);
   }
 }
 
 export function stateRefusal(
-  { account, op }: StateOperation,
+  operation: StateOperation,
   outcome: Exclude<OutcomeOf<StateOperation>, { kind: "changed" }>,
 ): Error {
-  switch (outcome.kind) {
-    case "conflict":
-      return new OperatorRefusal(
-        "operation_differs",
-        `Operation "${op}" made another change of ${account} before: ${outcome.note}. ${newIdNeeded}`,
-        "operation_id",
-      );
-    default:
-      return otherRefusal(account, outcome);
-  }
+  return otherRefusal(operation, outcome);
 }
 
 export function topupRefusal(
@@ -58,51 +64,92 @@ export function topupRefusal(
         `Payment "${payment}" was counted before, with ${exactCredits(outcome.amount)} credits instead of ${exactCredits(amount)}. ${newIdNeeded}`,
         "credits",
       );
-    case "payment_used":
+    case "id_used":
       return new OperatorRefusal(
         "payment_used",
         `Payment "${payment}" was credited to account ${outcome.account} before. A payment counts once. ${newIdNeeded}`,
         "payment_id",
       );
+    case "too_much":
+      return tooManyCredits(account);
     default:
-      return otherRefusal(account, outcome);
+      return otherRefusal({ account }, outcome);
   }
 }
 
+export function promotionRefusal(
+  operation: PromoteOperation,
+  outcome: Exclude<OutcomeOf<PromoteOperation>, { kind: "added" }>,
+): Error {
+  const { account, untilMs, request } = operation;
+  switch (outcome.kind) {
+    case "ended":
+      return invalidValue(
+        "expires_at",
+        `The credits would have ended already, at ${isoTime(untilMs ?? 0)}. Choose a later time.`,
+      );
+    case "unknown_request":
+      return new OperatorRefusal(
+        "request_not_found",
+        `Account ${account} was not charged for a request "${request}". ${unchanged}`,
+        "request_id",
+      );
+    case "hold_open":
+      return new OperatorRefusal(
+        "request_running",
+        `Request "${request}" is still running, so its charge is not known. ${unchanged} Try again when it has ended.`,
+        "request_id",
+      );
+    case "too_much":
+      return outcome.left === null ? tooManyCredits(account) : memoTooLarge(request ?? "", outcome.left);
+    default:
+      return otherRefusal(operation, outcome);
+  }
+}
+
+function memoTooLarge(request: string, left: MicroCredits): OperatorRefusal {
+  return new OperatorRefusal(
+    "memo_too_large",
+    `Of what was paid for request "${request}", ${exactCredits(left)} credits are not made up for yet. A memo cannot be larger. ${unchanged}`,
+    "credits",
+  );
+}
+
 export function adjustmentRefusal(
-  { account, op, amount, reason }: AdjustOperation,
+  operation: AdjustOperation,
   outcome: Exclude<OutcomeOf<AdjustOperation>, { kind: "adjusted" }>,
 ): Error {
+  const { account, grant } = operation;
   switch (outcome.kind) {
-    case "conflict":
+    case "unknown_grant":
       return new OperatorRefusal(
-        "operation_differs",
-        `Adjustment "${op}" was made before, with ${exactCredits(outcome.amount)} credits and the reason "${outcome.reason}" instead of ${exactCredits(amount)} and "${reason}". ${newIdNeeded}`,
-        outcome.amount === amount ? "reason" : "credits",
+        "grant_not_found",
+        `Account ${account} has no promotional credits with the number ${grant} that are still open. ${unchanged} A payment is taken back by a refund.`,
+        "grant",
       );
     case "too_little":
       return new OperatorRefusal(
         "too_few_credits",
-        `Account ${account} has ${exactCredits(outcome.additional)} additional credits. An adjustment cannot take away more. Nothing has changed.`,
+        `Account ${account} has ${exactCredits(outcome.free)} promotional credits that no request holds. An adjustment cannot take away more, and never takes what was paid for: that is a refund. ${unchanged}`,
         "credits",
       );
     default:
-      return otherRefusal(account, outcome);
+      return otherRefusal(operation, outcome);
   }
 }
 
 export function refundRefusal(
-  { account, refund, payment, amount }: RefundOperation,
+  { account, refund, payment }: RefundOperation,
   outcome: Exclude<OutcomeOf<RefundOperation>, { kind: "refunded" }>,
 ): Error {
   switch (outcome.kind) {
     case "conflict":
       return new OperatorRefusal(
         "refund_differs",
-        `Refund "${refund}" was made before, of payment "${outcome.payment}" with ${exactCredits(outcome.amount)} credits instead of payment "${payment}" with ${exactCredits(amount)}. ${newIdNeeded}`,
-        outcome.payment === payment ? "credits" : "payment_id",
+        `Refund "${refund}" was made before, with other values: ${outcome.note}. ${newIdNeeded}`,
+        "refund_id",
       );
-    case "refund_used":
+    case "id_used":
       return new OperatorRefusal(
         "refund_used",
         `Refund "${refund}" was made on account ${outcome.account} before. ${newIdNeeded}`,
@@ -111,13 +158,13 @@ export function refundRefusal(
     case "unknown_payment":
       return new OperatorRefusal(
         "payment_not_found",
-        `Account ${account} has no payment "${payment}". Nothing has changed.`,
+        `Account ${account} has no payment "${payment}". ${unchanged}`,
         "payment_id",
       );
     case "too_much":
       return new OperatorRefusal(
         "refund_too_large",
-        `Of payment "${payment}", ${exactCredits(outcome.refundable)} credits are not refunded yet. A refund cannot be larger. Nothing has changed.`,
+        `Of payment "${payment}", ${exactCredits(outcome.refundable)} credits are neither spent nor refunded. A refund cannot be larger. ${unchanged}`,
         "credits",
       );
     default:
@@ -125,19 +172,37 @@ export function refundRefusal(
   }
 }
 
+function tooManyCredits(account: string): OperatorRefusal {
+  return new OperatorRefusal(
+    "too_many_credits",
+    `Account ${account} cannot hold that many credits. ${unchanged}`,
+    "credits",
+  );
+}
+
 /** Returns the refusal of an outcome that several operations have. */
-function otherRefusal(
-  account: string,
-  outcome: { kind: "closed" } | { kind: "too_much" } | AccountError,
+export function otherRefusal(
+  { account, op }: Pick<PostedOperation, "account"> & { op?: string },
+  outcome:
+    | { kind: "closed" }
+    | { kind: "conflict"; note: string }
+    | { kind: "id_used"; account: string }
+    | AccountError,
 ): Error {
   switch (outcome.kind) {
     case "closed":
       return accountClosed(account);
-    case "too_much":
+    case "conflict":
       return new OperatorRefusal(
-        "too_many_credits",
-        `Account ${account} cannot hold that many credits. Nothing has changed.`,
-        "credits",
+        "operation_differs",
+        `Operation "${op}" made another change before: ${outcome.note}. ${newIdNeeded}`,
+        "operation_id",
+      );
+    case "id_used":
+      return new OperatorRefusal(
+        "operation_differs",
+        `Operation "${op}" changed account ${outcome.account} before. ${newIdNeeded}`,
+        "operation_id",
       );
     default:
       return accountRefusal(account, outcome);

@@ -52,7 +52,9 @@ interface PortalActionDependencies {
   /** Returns the ids of the models that a key may use. */
   usableModels(viewer: Viewer): readonly string[];
   operator: Pick<OperatorActions, "usage" | "usageReport" | "usageHours"> & {
-    keys: Pick<KeyActions, "find" | "list" | "issueOnce" | "change" | "rotate" | "revoke">;
+    keys: Pick<KeyActions, "find" | "list">;
+    /** Returns the actions of the holder of a key. */
+    as(by: string): { keys: Pick<KeyActions, "issueOnce" | "change" | "rotate" | "revoke"> };
   };
   changes?: ChangeLimit;
 }
@@ -120,10 +122,10 @@ export class PortalActions {
     this.#changes.count(own.account);
     const conditions = { creator: own, keysMax: accountKeysMax };
     const created = await onceFor(own, operation, (id) =>
-      this.#deps.operator.keys.issueOnce(own.account, id, settings, conditions),
+      this.#keysOf(own).issueOnce(own.account, id, settings, conditions),
     );
     if (created.key !== null && (await this.#now(own)) === null) {
-      await this.#deps.operator.keys.revoke(created.row.id);
+      await this.#keysOf(own).revoke(created.row.id);
       throw sessionEnded();
     }
     return created;
@@ -137,7 +139,7 @@ export class PortalActions {
     this.#requireModels(viewer, change.models);
     this.#changes.count(own.account);
     return await onceFor(own, operation, (op) =>
-      this.#deps.operator.keys.change(target.id, op, change, target),
+      this.#keysOf(own).change(target.id, op, ofHolder(target, change), target),
     );
   }
 
@@ -149,7 +151,7 @@ export class PortalActions {
     // Keys that manage only themselves do not use up the changes of those that manage others.
     this.#changes.count(own.portal === "own" ? `own keys of ${own.account}` : own.account);
     const rotated = await onceFor(own, operation, (op) =>
-      this.#deps.operator.keys.rotate(target.id, op, overlap, target),
+      this.#keysOf(own).rotate(target.id, op, overlap, target),
     );
     if (target.id !== own.id) {
       // A session that has ended meanwhile, or lost its right, does not get the secret.
@@ -166,7 +168,12 @@ export class PortalActions {
     requireRevokes(viewer.key);
     // Nobody else can keep a key from revoking others.
     this.#changes.count(`revocations by ${viewer.key.id}`);
-    return (await this.#deps.operator.keys.revoke(target.id)).row;
+    return (await this.#keysOf(viewer.key).revoke(target.id)).row;
+  }
+
+  /** The changes of keys, made by the holder of this one. */
+  #keysOf({ id }: KeyRow): Pick<KeyActions, "issueOnce" | "change" | "rotate" | "revoke"> {
+    return this.#deps.operator.as(`key:${id}`).keys;
   }
 
   /** Finds a key that the session may see. Its own key is as the session has seen it. */
@@ -226,6 +233,13 @@ export class PortalActions {
       if (reads.count === 0) this.#reads.delete(account);
     }
   }
+}
+
+/** A budget that a holder sets is the holder's, unless the operator has set it before. */
+function ofHolder({ budgetByOperator }: KeyRow, change: OwnKeyChange): OwnKeyChange {
+  const { budget } = change;
+  if (!budget) return change;
+  return { ...change, budget: { ...budget, byOperator: budgetByOperator ?? false } };
 }
 
 /**

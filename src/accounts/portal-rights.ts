@@ -7,8 +7,9 @@
  */
 import type { AccountState, KeyAuthority } from "../ledger/rows.ts";
 import { defined } from "../objects.ts";
-import { type EpochMs, microOf } from "../units.ts";
+import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import type { KeyChange } from "./key-actions.ts";
+import type { BudgetOptions } from "./keys.ts";
 import { invalidValue, OperatorRefusal } from "./refusals.ts";
 
 /** The settings of a key that the key of a session limits. Undefined: the setting stays. */
@@ -75,6 +76,7 @@ export function requireChanges(
     );
   }
   requireWithin(own, settings);
+  requireLower(target, settings);
   if (!widens(target, settings)) return;
   if (state === "suspended") throw notPermitted(suspended);
   const remedy = "Here it can be renamed, narrowed and revoked, and the operator can change it.";
@@ -115,11 +117,22 @@ function requireNoWider(own: KeyAuthority, key: LimitedSettings & { id: string }
 function widens(target: KeyAuthority, { budget, ...settings }: OwnKeyChange): boolean {
   if (excessOf(target, settings) !== null) return true;
   if (budget === undefined || target.budget === null) return false;
-  if (budget === null) return true;
-  const { credits, every } = budget;
-  if (credits !== undefined && microOf(credits) > target.budget) return true;
-  // Another period starts a window with nothing spent.
-  return every !== undefined && every !== target.budgetEvery;
+  return budget === null || isMore(microIn(budget), target.budget);
+}
+
+/** Holders may only lower the budget that an operator has set. */
+function requireLower(target: KeyAuthority, { budget }: OwnKeyChange): void {
+  if (budget === undefined || target.budgetByOperator !== true) return;
+  const windows = budget === null ? [] : [budget.every, budget.align, budget.timezone];
+  const keepsWindows = windows.every((part) => part === undefined);
+  if (budget !== null && keepsWindows && !isMore(microIn(budget), target.budget)) return;
+  throw notPermitted(
+    `The operator has set the budget of key ${target.id}. Here it can be lowered, and nothing else.`,
+  );
+}
+
+function microIn({ credits }: BudgetOptions): MicroCredits | undefined {
+  return credits === undefined ? undefined : microOf(credits);
 }
 
 function excessOf(own: KeyAuthority, settings: LimitedSettings): Excess | null {

@@ -41,6 +41,10 @@ export const operatorCatalogue = {
   refund_used: conflict,
   refund_too_large: conflict,
   payment_used: conflict,
+  grant_not_found: notFound,
+  request_running: conflict,
+  memo_too_large: conflict,
+  window_differs: conflict,
   too_few_credits: conflict,
   too_many_credits: conflict,
   key_revoked: conflict,
@@ -109,6 +113,14 @@ export function keyChanged(): OperatorRefusal {
   return new OperatorRefusal(
     "key_changed",
     "A key was changed by someone else at the same time. Nothing has changed here. Look at it again.",
+  );
+}
+
+/** An id that the operator or a random number chose twice. */
+export function keyExists({ id, account }: { id: string; account: string }): OperatorRefusal {
+  return new OperatorRefusal(
+    "operation_differs",
+    `The key ${id} of ${account} exists already. ${newIdNeeded}`,
   );
 }
 

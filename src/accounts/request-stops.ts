@@ -1,11 +1,13 @@
 /**
  * Stops running requests for operators, on any process of the database: at once in this process,
  * otherwise through a row that the process of the request finds at its next look. A command, which
- * answers no requests, waits until that has happened.
+ * answers no requests, waits until that has happened. The hold of a process that is gone ends at
+ * its last checkpoint.
  *
  * Guarantees that a request is stopped at most once, and that a stop names a request that runs.
  */
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Ledger } from "../ledger/batcher.ts";
 import type { ChargeRow } from "../ledger/rows.ts";
 import { type Chore, startChore } from "../store/chore.ts";
 import type { Store } from "../store/store.ts";
@@ -16,7 +18,7 @@ import { OperatorRefusal } from "./refusals.ts";
 /** The requests that this process answers. */
 export interface RequestsHere {
   readonly count: number;
-  stopOne(requestId: string): boolean;
+  stopOne(requestId: string, by: string): boolean;
 }
 
 export interface RequestStop {
@@ -27,59 +29,70 @@ export interface RequestStop {
 
 type StopStore = Pick<Store, "stopRequests" | "usage" | "nowMs">;
 
-/** A stop that the process of the request has carried out or not. */
-export type StoppedRequest = { requestId: string } & (
-  | {
-      /** `ended`: the request ended by itself before the stop arrived. */
-      outcome: "stopped" | "ended";
-      /** Null if nothing was charged. */
-      receipt: ChargeRow | null;
-    }
-  /** The request is still running. Its hold expires at this time. */
-  | { outcome: "unanswered"; expiresMs: EpochMs }
-);
+interface StopDependencies {
+  store: StopStore;
+  ledger: Pick<Ledger, "apply">;
+  /** Who stops the request. Its receipt names them. */
+  by: string;
+}
+
+/** A stop that has been carried out. */
+export interface StoppedRequest {
+  requestId: string;
+  /** `ended`: the request ended by itself before the stop arrived. */
+  outcome: "stopped" | "ended";
+  /** Null if nothing was charged. */
+  receipt: ChargeRow | null;
+}
 
 /** Older rows are left alone. A look may fail while the database is away. */
 const lookBackMs = 60_000;
 
 export class RequestStops {
-  readonly #store: StopStore;
+  readonly #deps: StopDependencies;
   readonly #here: RequestsHere;
+  readonly #onError: (error: unknown) => void;
   readonly #looks: Chore;
+  readonly #elsewhere = new Set<Promise<unknown>>();
 
   /** Looks every `everyMs` while requests run here. */
   constructor(
-    store: StopStore,
+    dependencies: StopDependencies,
     here: RequestsHere,
     times: { everyMs: number; onError(error: unknown): void },
   ) {
-    this.#store = store;
+    this.#deps = dependencies;
     this.#here = here;
+    this.#onError = times.onError;
     this.#looks = startChore(() => this.#look(), times);
   }
 
   /** Throws `request_not_found` if no process answers the request. */
   async stopRequest(requestId: string): Promise<RequestStop> {
-    if (this.#here.stopOne(requestId)) return { requestId, isStopped: true };
-    await recordStop(this.#store, requestId);
+    if (this.#here.stopOne(requestId, this.#deps.by)) return { requestId, isStopped: true };
+    await recordStop(this.#deps, requestId);
+    const waiting = endOf(this.#deps, requestId).catch(this.#onError);
+    this.#elsewhere.add(waiting);
+    void waiting.finally(() => this.#elsewhere.delete(waiting));
     return { requestId, isStopped: false };
   }
 
-  /** Resolves when the last look has ended. */
+  /** Resolves when the last look has ended, and all stops are carried out. */
   async stop(): Promise<void> {
-    await this.#looks.stop();
+    await Promise.all([this.#looks.stop(), ...this.#elsewhere]);
   }
 
   async #look(): Promise<void> {
     if (this.#here.count === 0) return;
-    const sinceMs: EpochMs = this.#store.nowMs() - lookBackMs;
-    for (const id of await this.#store.stopRequests.since(sinceMs)) this.#here.stopOne(id);
+    const { store } = this.#deps;
+    const sinceMs: EpochMs = store.nowMs() - lookBackMs;
+    for (const { id, by } of await store.stopRequests.since(sinceMs)) this.#here.stopOne(id, by);
   }
 }
 
 /** Records a stop. Throws `request_not_found` if the request has no open hold. */
-async function recordStop(store: StopStore, requestId: string): Promise<void> {
-  if (await store.stopRequests.add(requestId, store.nowMs())) return;
+async function recordStop({ store, by }: StopDependencies, requestId: string): Promise<void> {
+  if (await store.stopRequests.add({ id: requestId, by }, store.nowMs())) return;
   const receipt = await receiptOf(store, requestId);
   const message =
     receipt === null
@@ -88,27 +101,41 @@ async function recordStop(store: StopStore, requestId: string): Promise<void> {
   throw new OperatorRefusal("request_not_found", `${message} Nothing has changed.`);
 }
 
-/** Five looks of a process. */
-const stopTimes = { everyMs: 200, waitMsMax: 10_000 };
+/** `waitMsMax`: about two looks of a process. */
+const stopTimes = { everyMs: 200, waitMsMax: 5000 };
 
 /** Stops a request that another process answers, and waits until its hold has ended. */
 export async function stopElsewhere(
-  store: StopStore,
+  dependencies: StopDependencies,
+  requestId: string,
+  times = stopTimes,
+): Promise<StoppedRequest> {
+  await recordStop(dependencies, requestId);
+  return await endOf(dependencies, requestId, times);
+}
+
+/**
+ * Waits until the hold of a stopped request has ended. If its process does not end it, it ends
+ * here, at its last checkpoint. A process that is only slow adds the rest when it settles.
+ */
+async function endOf(
+  { store, ledger, by }: StopDependencies,
   requestId: string,
   { everyMs, waitMsMax } = stopTimes,
 ): Promise<StoppedRequest> {
-  await recordStop(store, requestId);
   const startMs = performance.now();
   for (;;) {
-    const expiresMs = await store.stopRequests.openUntil(requestId);
-    if (expiresMs === null) {
-      const receipt = await receiptOf(store, requestId);
-      const isStopped = receipt === null || receipt.ending === "client_gone";
-      return { requestId, outcome: isStopped ? "stopped" : "ended", receipt };
+    const open = await store.stopRequests.holdOf(requestId);
+    if (open === null) break;
+    if (performance.now() - startMs >= waitMsMax) {
+      await ledger.apply({ kind: "stop", account: open.account, hold: requestId, by });
+      break;
     }
-    if (performance.now() - startMs >= waitMsMax) return { requestId, outcome: "unanswered", expiresMs };
     await sleep(everyMs);
   }
+  const receipt = await receiptOf(store, requestId);
+  const isStopped = receipt === null || receipt.by !== null;
+  return { requestId, outcome: isStopped ? "stopped" : "ended", receipt };
 }
 
 /** Returns the newest receipt of a request. Running and uncharged requests have no receipt. */

@@ -53,12 +53,12 @@ export function startAudits(
 }
 
 export function startRequestStops(
-  store: Store,
+  dependencies: { store: Store; ledger: Ledger },
   requests: RequestsHere,
   times: ServiceTimes,
   logger: Pick<Logger, "warn">,
 ): RequestStops {
-  return new RequestStops(store, requests, {
+  return new RequestStops({ ...dependencies, by: "operator" }, requests, {
     everyMs: times.stopsEveryMs,
     onError: (err) => logger.warn({ err }, "the stops of requests could not be read; trying again"),
   });

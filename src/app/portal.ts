@@ -27,10 +27,12 @@ export class Portal {
   readonly #connections: Connections;
   readonly #config: PortalConfig;
   #publicUrl: string | null;
+  #timezone: string;
 
-  constructor({ listen, portal, limits }: Config, { token, ...parts }: PortalParts) {
+  constructor({ listen, portal, limits, timezone }: Config, { token, ...parts }: PortalParts) {
     invariant(portal !== null, "the portal is configured");
     this.#config = portal;
+    this.#timezone = timezone;
     this.#publicUrl = listen.url;
     this.#connections = new Connections(portalConnectionLimits(limits));
     const sessions = new KeySessions(parts.store, token, (err) =>
@@ -43,6 +45,7 @@ export class Portal {
       allowedHosts: new AllowedHosts(portalNames(portal), portalRemedy),
       connections: this.#connections,
       publicUrl: () => this.#publicUrl,
+      timezone: () => this.#timezone,
       readPages: webFiles("portal"),
     });
   }
@@ -55,8 +58,9 @@ export class Portal {
   }
 
   /** Applies a reload. */
-  configure({ listen, limits }: Config): void {
+  configure({ listen, limits, timezone }: Config): void {
     this.#publicUrl = listen.url;
+    this.#timezone = timezone;
     this.#connections.configure(portalConnectionLimits(limits));
   }
 

@@ -14,7 +14,7 @@
  * | client left the queue                | client_gone             | nothing                     |
  * | client left before the first token   | client_gone             | prompt                      |
  * | client left during a stream          | client_gone             | prompt and generated tokens |
- * | operator stopped the request         | client_gone             | as if the client had left   |
+ * | operator stopped the request         | stopped                 | as if the client had left   |
  * | hold may have expired: store away    | engine_failed           | as if the engine had failed |
  * | engine failed during a stream        | engine_failed           | prompt and generated tokens |
  * | service stopped during a stream      | shutdown                | prompt and generated tokens |
@@ -23,7 +23,7 @@
  */
 
 import type { Caller } from "../accounts/keys.ts";
-import { Refusal, StoreUnavailableError } from "../errors.ts";
+import { Refusal, RequestStopped, StoreUnavailableError } from "../errors.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import type { OutcomeOf, Rates, SettleOperation } from "../ledger/operations.ts";
 import { costAtMost } from "../ledger/pricing.ts";
@@ -242,16 +242,20 @@ export async function* generate(
     const made = { started: generation?.started ?? false, stream: request.stream };
     const usage = chargedUsage(ending, made, generation?.usage ?? nothingMade);
     charged = await holdExtender.cover(usage);
-    isCharged = await settle(ledger, accountId, record, {
-      model: model.id,
-      ending,
-      usage: charged,
-      uncharged: {
-        promptTokens: usage.promptTokens - charged.promptTokens,
-        completionTokens: usage.completionTokens - charged.completionTokens,
+    isCharged = await settle(
+      ledger,
+      { accountId, record, signal },
+      {
+        model: model.id,
+        ending,
+        usage: charged,
+        uncharged: {
+          promptTokens: usage.promptTokens - charged.promptTokens,
+          completionTokens: usage.completionTokens - charged.completionTokens,
+        },
+        times: { preparedMs, heldMs, generatedMs: performance.now() },
       },
-      times: { preparedMs, heldMs, generatedMs: performance.now() },
-    });
+    );
   }
   if (!isCharged) throw notSettled();
   yield [{ type: "end", finishReason, usage: charged }];
@@ -263,9 +267,12 @@ function endingOf({ generation, completedBy, failure, signal }: Ended): Ending {
   if (completedBy !== null) return completedBy;
   if (failure instanceof EngineError && failure.isCallers) return "refused";
   if (failure !== null && failure !== signal.reason) return "engine_failed";
-  // A request that an operator stops costs what it would cost if its client had left.
-  const isShutdown = signal.reason instanceof Refusal && signal.reason.code !== "request_stopped";
-  return isShutdown ? "shutdown" : "client_gone";
+  if (signal.reason instanceof RequestStopped) return "stopped";
+  return signal.reason instanceof Refusal ? "shutdown" : "client_gone";
+}
+
+function stoppedBy(ending: Ending, { reason }: AbortSignal): string | null {
+  return ending === "stopped" && reason instanceof RequestStopped ? reason.by : null;
 }
 
 interface Ended {
@@ -359,8 +366,7 @@ function notSettled(): Refusal {
  */
 async function settle(
   ledger: Ledger,
-  accountId: string,
-  record: ChatRecord,
+  { accountId, record, signal }: { accountId: string; record: ChatRecord; signal: AbortSignal },
   made: Pick<Charge, "model" | "ending" | "usage" | "uncharged"> & { times: Omit<StageTimes, "settledMs"> },
 ): Promise<boolean> {
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens, estimated } = made.usage;
@@ -370,6 +376,7 @@ async function settle(
     hold: record.requestId,
     used: { promptTokens, cachedTokens, completionTokens, reasoningTokens },
     ending: made.ending,
+    by: stoppedBy(made.ending, signal),
     estimated,
   };
   const settled = (outcome: OutcomeOf<SettleOperation>): boolean => {

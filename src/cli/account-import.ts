@@ -7,7 +7,7 @@ import { rmSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Command } from "commander";
 import type { ImportLine } from "../accounts/account-import.ts";
-import { type IssuedKey, newKey } from "../accounts/keys.ts";
+import { type MintedKey, newKey } from "../accounts/keys.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { importObject } from "../accounts/operator-objects.ts";
 import { codeOf, invariant, messageOf, OperatorError, StoreUnavailableError } from "../errors.ts";
@@ -53,8 +53,7 @@ async function importFile(
       report(cli, await run(actions, file, dryRun), dryRun);
       return;
     }
-    const { trustedMs } = await actions.clock();
-    const keys = keysFor(await run(actions, file, true), trustedMs);
+    const keys = keysFor(await run(actions, file, true));
     const importing = () => run(actions, withKeys(file, keys), false);
     if (keys.length === 0) {
       report(cli, await importing(), dryRun);
@@ -77,13 +76,11 @@ async function run(actions: OperatorActions, file: AccountsFile, dryRun: boolean
   return result.lines;
 }
 
-function keysFor(lines: readonly ImportLine[], nowMs: number): IssuedKey[] {
-  return lines
-    .filter(({ result }) => result === "opened")
-    .map(({ id }) => newKey(id, { name: "first" }, nowMs));
+function keysFor(lines: readonly ImportLine[]): MintedKey[] {
+  return lines.filter(({ result }) => result === "opened").map(({ id }) => newKey(id, { name: "first" }));
 }
 
-function withKeys(file: AccountsFile, keys: readonly IssuedKey[]): AccountsFile {
+function withKeys(file: AccountsFile, keys: readonly MintedKey[]): AccountsFile {
   const byAccount = new Map(keys.map(({ row }) => [row.account, row]));
   const withKey = (draft: AccountDraft) => ({ ...draft, key: byAccount.get(draft.id) ?? null });
   return { ...file, drafts: file.drafts.map(withKey) };
@@ -92,7 +89,7 @@ function withKeys(file: AccountsFile, keys: readonly IssuedKey[]): AccountsFile 
 /** Writes the keys, imports, and keeps only the keys of accounts that were opened. */
 async function withKeysFile(
   path: string,
-  keys: readonly IssuedKey[],
+  keys: readonly MintedKey[],
   importing: () => Promise<ImportLine[]>,
 ): Promise<ImportLine[]> {
   try {
@@ -120,7 +117,7 @@ async function withKeysFile(
 }
 
 /** Account names and keys need no quotes. */
-function keysCsv(keys: readonly IssuedKey[]): string {
+function keysCsv(keys: readonly MintedKey[]): string {
   return ["account,key_id,key", ...keys.map(({ key, row }) => `${row.account},${row.id},${key}`), ""].join(
     "\r\n",
   );

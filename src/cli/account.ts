@@ -39,7 +39,8 @@ interface ListOptions {
 
 interface SetOptions extends ContactOptions {
   plan?: string;
-  at?: PlanOperation["at"];
+  at?: "refresh" | "now";
+  newWindow?: boolean;
   dryRun?: boolean;
   ends?: End;
 }
@@ -108,10 +109,11 @@ export function accountCommand(cli: Cli): Command {
     .argument("<name>", "as account list shows it")
     .option("--plan <plan>", "a plan that plans list shows as offered")
     .addOption(
-      new Option("--at <time>", "when the plan changes: now, or at the next refresh of the base credits")
-        .choices(["now", "refresh"])
-        .default("now"),
+      new Option("--at <time>", "when the plan changes: at the next refresh of the base credits, or now")
+        .choices(["refresh", "now"])
+        .default("refresh"),
     )
+    .option("--new-window", "change the plan now, and begin a window where the plan has another one")
     .option("--dry-run", "show what the change of the plan would do, and change nothing")
     .option("--ends <time>", 'close the account at this time: ISO 8601, or "never"', endTime);
   withContact(setting)
@@ -119,7 +121,7 @@ export function accountCommand(cli: Cli): Command {
       "after",
       examples(
         inkwell("account set ada --plan pro"),
-        inkwell("account set ada --plan starter --at refresh --dry-run"),
+        inkwell("account set ada --plan starter --at now --dry-run"),
         inkwell("account set ada --ends 2027-12-31"),
         inkwell('account set ada --external-id crm-17 --note ""'),
       ),
@@ -210,9 +212,9 @@ function stateText({ state, endsMs }: AccountRow): string {
 }
 
 function headOf(account: AccountRow): string {
-  const { id, plan, nextPlan, baseEndsMs, state, endsMs, createdMs } = account;
+  const { id, plan, nextPlan, base, state, endsMs, createdMs } = account;
   const facts = [`Account ${id}`, `plan ${plan}`, `opened ${shortTime(createdMs)}`];
-  if (nextPlan !== null) facts.push(`plan ${nextPlan} from ${shortTime(baseEndsMs)}`);
+  if (nextPlan !== null) facts.push(`plan ${nextPlan} from ${shortTime(base?.untilMs ?? null)}`);
   if (state !== "active" || endsMs !== null) facts.push(stateText(account));
   return facts.join(", ");
 }
@@ -220,16 +222,21 @@ function headOf(account: AccountRow): string {
 async function set(
   cli: Cli,
   name: string,
-  { plan, at = "now", dryRun = false, ends, ...texts }: SetOptions,
+  { plan, at: time = "refresh", newWindow = false, dryRun = false, ends, ...texts }: SetOptions,
   command: Command,
 ): Promise<void> {
   const contact = contactOf(texts);
+  const isTimeGiven = command.getOptionValueSource("at") === "cli";
+  const at: PlanOperation["at"] = newWindow ? "new_window" : time;
   const changes = [plan !== undefined, ends !== undefined, Object.keys(contact).length > 0];
   if (changes.filter(Boolean).length !== 1) {
     command.error("error: give --plan, --ends or the contact, one of them at a time");
   }
-  if (plan === undefined && (dryRun || command.getOptionValueSource("at") === "cli")) {
-    command.error("error: --at and --dry-run belong to --plan");
+  if (plan === undefined && (dryRun || newWindow || isTimeGiven)) {
+    command.error("error: --at, --new-window and --dry-run belong to --plan");
+  }
+  if (newWindow && isTimeGiven && time === "refresh") {
+    command.error("error: --new-window begins a window now, so --at refresh cannot be given with it");
   }
   await cli.withActions(cli.config(), async (actions) => {
     if (Object.keys(contact).length > 0) {
@@ -254,9 +261,9 @@ async function set(
 }
 
 function planRemark({ account: before, problem }: AccountWithBalance, after: AccountRow): string {
-  const { id, plan, nextPlan, baseEndsMs } = after;
+  const { id, plan, nextPlan, base } = after;
   if (nextPlan !== null) {
-    return `Account ${id} stays on plan ${plan} until ${shortTime(baseEndsMs)}, and is on plan ${nextPlan} from then on.`;
+    return `Account ${id} stays on plan ${plan} until ${shortTime(base?.untilMs ?? null)}, and is on plan ${nextPlan} from then on.`;
   }
   if (before.plan !== plan || problem !== null) {
     return `Account ${id} is on plan ${plan}. Its credits count from now on.`;

@@ -2,7 +2,13 @@
 import { InvalidArgumentError } from "commander";
 import * as fields from "../accounts/fields.ts";
 import { httpUrl } from "../config/kinds.ts";
-import { isRefillPeriod, parsePeriod, refillPeriodRule } from "../ledger/windows.ts";
+import {
+  isRefillPeriod,
+  isTimezone,
+  parsePeriod,
+  refillPeriodRule,
+  timezoneRule,
+} from "../ledger/windows.ts";
 import { graphHoursMax } from "../store/usage-hours.ts";
 import { type EpochMs, momentOf, momentRule } from "../units.ts";
 
@@ -42,6 +48,11 @@ export function refillPeriod(value: string): string {
   throw new InvalidArgumentError(`It is ${refillPeriodRule}.`);
 }
 
+export function timezone(value: string): string {
+  if (isTimezone(value)) return value;
+  throw new InvalidArgumentError(`It is ${timezoneRule}.`);
+}
+
 export function period(value: string): string {
   try {
     parsePeriod(value);
@@ -56,6 +67,12 @@ export function moment(value: string): EpochMs {
   const ms = momentOf(value);
   if (ms !== null) return ms;
   throw new InvalidArgumentError(`A time is ${momentRule}.`);
+}
+
+/** Checks a day or a moment, and leaves it as it is: what a day means depends on its use. */
+export function dayOrMoment(value: string): string {
+  moment(value);
+  return value;
 }
 
 function text({ pattern, rule }: fields.TextField, subject: string): (value: string) => string {

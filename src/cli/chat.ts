@@ -68,7 +68,7 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
   await cli.withActions(config, async (actions) => {
     const { trustedMs: nowMs } = await actions.clock();
     const properties = { name: "chat", expiresMs: nowMs + temporaryKeyTtlMs };
-    const issued = await actions.keys.issue(options.account, properties, nowMs);
+    const issued = await actions.keys.issue(options.account, properties);
     try {
       await talk(issued.key);
     } finally {

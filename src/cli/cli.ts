@@ -65,7 +65,9 @@ export class Cli {
     const modelIds = () => config.models.map(({ id }) => id);
     try {
       if (warnsOfClock) await this.#warnOfClock(store);
-      return await use(new OperatorActions({ store, ledger, modelIds }));
+      return await use(
+        new OperatorActions({ store, ledger, modelIds, by: "command line", timezone: () => config.timezone }),
+      );
     } catch (error) {
       throw await withUnappliedPlans(error, store, config);
     } finally {

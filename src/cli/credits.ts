@@ -2,18 +2,34 @@
  * `inkwell credits`: top-ups, refunds and adjustments of additional credits. Each id takes effect
  * once.
  */
+import { randomUUID } from "node:crypto";
 import { Command } from "commander";
-import type { CreditsRefund, OperatorActions } from "../accounts/operator-actions.ts";
+import type { CreditsChange, CreditsRefund, OperatorActions } from "../accounts/operator-actions.ts";
 import { adjustmentObject, paymentObject, refundObject, topupObject } from "../accounts/operator-objects.ts";
 import { inkwell } from "../invocation.ts";
 import type { ListedPayment } from "../store/store.ts";
 import { exactCredits } from "../units.ts";
-import { creditsToAdd, creditsToAdjust, limit, note } from "./arguments.ts";
+import { creditsToAdd, creditsToAdjust, dayOrMoment, limit, note } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { type Column, count, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
 
 const pageRows = 500;
+
+interface AddOptions {
+  payment?: string;
+  promotional?: boolean;
+  expires?: string;
+  reason?: string;
+  id?: string;
+}
+
+interface AdjustOptions {
+  reason: string;
+  id?: string;
+  request?: string;
+  grant?: number;
+}
 
 type Change<Ids> = (actions: OperatorActions, account: string, amount: number, ids: Ids) => Promise<void>;
 
@@ -34,22 +50,58 @@ export function creditsCommand(cli: Cli): Command {
         cli.withActions(cli.config(), (actions) => change(actions, account, credits, ids)),
       );
 
-  command<{ payment: string }>(
+  const adding = command<AddOptions>(
     "add",
-    "add credits that were paid for; each payment id counts once, for all accounts",
+    "add credits that were paid for, or promotional credits; each payment counts once, for all accounts",
     { about: "whole credits", parse: creditsToAdd },
-    async (actions, account, amount, { payment }) => {
-      const change = await actions.addCredits(account, payment, amount);
-      cli.print(topupObject.of({ account, id: payment, credits: amount, change }), "");
+    async (actions, account, amount, options) => {
+      if (options.promotional !== true)
+        return await addPayment(actions, account, amount, options.payment ?? "");
+      const { id = `promotion-${randomUUID()}`, reason = "promotion", expires } = options;
+      const change = await actions.adjustCredits(account, { op: id, credits: amount, reason, expires });
+      cli.print(adjustmentObject.of({ account, id, credits: amount, change }), "");
+      const end = expires === undefined ? "" : ` until ${expires}`;
       cli.remark(
         change.replayed
-          ? `Payment ${payment} was counted before. Nothing has changed.`
-          : `${count(amount, "credit")} added to ${account}. It has ${exactCredits(change.additional)} additional credits now.`,
+          ? `Promotion ${id} was added before. Nothing has changed.`
+          : `${count(amount, "promotional credit")} added to ${account}${end}. ${leftText(change)}`,
       );
     },
   )
-    .requiredOption("--payment <id>", "your id of the payment; a repetition changes nothing", note)
-    .addHelpText("after", examples(inkwell("credits add ada 50000 --payment inv-2041")));
+    .option("--payment <id>", "your id of the payment; a repetition changes nothing", note)
+    .option("--promotional", "credits that nobody has paid for: they are spent first, and cannot be refunded")
+    .option("--expires <time>", "of promotional credits: when they end; a day ends at its end", dayOrMoment)
+    .option("--reason <text>", "of promotional credits: the reason, for the journal", note)
+    .option("--id <id>", "of promotional credits: your id; a repetition changes nothing", note)
+    .addHelpText(
+      "after",
+      examples(
+        inkwell("credits add ada 50000 --payment inv-2041"),
+        inkwell("credits add ada 500 --promotional --expires 2027-01-31"),
+      ),
+    )
+    .hook("preAction", (_, command) => {
+      const { payment, promotional = false, expires, reason, id } = command.opts<AddOptions>();
+      if ((payment !== undefined) === promotional)
+        adding.error("error: give either --payment ID or --promotional");
+      if (!promotional && [expires, reason, id].some((option) => option !== undefined))
+        adding.error("error: --expires, --reason and --id belong to --promotional");
+    });
+
+  const addPayment = async (
+    actions: OperatorActions,
+    account: string,
+    amount: number,
+    payment: string,
+  ): Promise<void> => {
+    const change = await actions.addCredits(account, payment, amount);
+    cli.print(topupObject.of({ account, id: payment, credits: amount, change }), "");
+    cli.remark(
+      change.replayed
+        ? `Payment ${payment} was counted before. Nothing has changed.`
+        : `${count(amount, "credit")} added to ${account}. ${leftText(change)}`,
+    );
+  };
 
   command<{ payment: string; id: string }>(
     "refund",
@@ -65,23 +117,41 @@ export function creditsCommand(cli: Cli): Command {
     .requiredOption("--id <id>", "your id of this refund; a repetition changes nothing", note)
     .addHelpText("after", examples(inkwell("credits refund ada 50000 --payment inv-2041 --id refund-17")));
 
-  command<{ reason: string; id: string }>(
+  const adjusting = command<AdjustOptions>(
     "adjust",
-    "correct the additional credits, up or down; each id of an account counts once",
+    "give or take away promotional credits; each id counts once, for all accounts",
     { about: "whole credits; a negative number takes away", parse: creditsToAdjust },
-    async (actions, account, amount, { reason, id }) => {
-      const change = await actions.adjustCredits(account, id, amount, reason);
+    async (actions, account, amount, { reason, id = `adjust-${randomUUID()}`, request, grant }) => {
+      const change = await actions.adjustCredits(account, {
+        op: id,
+        credits: amount,
+        reason,
+        request,
+        grant,
+      });
       cli.print(adjustmentObject.of({ account, id, credits: amount, change }), "");
       cli.remark(
-        change.replayed
-          ? `Adjustment ${id} was made before. Nothing has changed.`
-          : `Account ${account} has ${exactCredits(change.additional)} additional credits now.`,
+        change.replayed ? `Adjustment ${id} was made before. Nothing has changed.` : leftText(change),
       );
     },
   )
     .requiredOption("--reason <text>", "the reason, for the journal", note)
-    .requiredOption("--id <id>", "your id of this correction; a repetition changes nothing", note)
-    .addHelpText("after", examples(inkwell('credits adjust ada -2000 --reason "counted twice" --id fix-17')));
+    .option("--id <id>", "your id of this correction; a repetition changes nothing", note)
+    .option("--request <id>", "the request that the credits make up for, at most what was paid for it", note)
+    .option("--grant <number>", "take from this grant, by its number in the journal", limit)
+    .addHelpText(
+      "after",
+      examples(
+        inkwell('credits adjust ada 12 --request 019a0c3e-5d1f-7a52-9c3e-8d1f5a529c3e --reason "cut off"'),
+        inkwell('credits adjust ada -2000 --reason "counted twice" --id fix-17'),
+      ),
+    )
+    .hook("preAction", (_, command) => {
+      const { request, grant } = command.opts<AdjustOptions>();
+      const isGiven = Number(command.args[1]) > 0;
+      if (request !== undefined && !isGiven) adjusting.error("error: --request belongs to a positive number");
+      if (grant !== undefined && isGiven) adjusting.error("error: --grant belongs to a negative number");
+    });
 
   credits
     .command("payments")
@@ -121,6 +191,10 @@ const paymentColumns: readonly Column<ListedPayment>[] = [
   { head: "PAYMENT", cell: ({ id }) => id },
 ];
 
+function leftText({ additional }: CreditsChange): string {
+  return `It has ${exactCredits(additional)} additional credits now.`;
+}
+
 function refundRemark(
   account: string,
   id: string,
@@ -130,5 +204,5 @@ function refundRemark(
   if (replayed)
     return `Refund ${id} was made before, of ${exactCredits(amount)} credits. Nothing has changed.`;
   if (rest === 0) return `${exactCredits(amount)} credits refunded from ${account}. ${left}`;
-  return `${exactCredits(amount)} credits refunded from ${account}. The other ${exactCredits(rest)} are spent or held, and are not refunded. ${left}`;
+  return `${exactCredits(amount)} credits refunded from ${account}. The other ${exactCredits(rest)} are held by running requests, and can be refunded when these have ended. ${left}`;
 }

@@ -7,7 +7,7 @@ import { journalKindsIn } from "../accounts/fields.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { journalObject } from "../accounts/operator-objects.ts";
 import { inkwell } from "../invocation.ts";
-import type { JournalRow } from "../ledger/rows.ts";
+import type { ListedEntry } from "../store/store.ts";
 import { exactCredits } from "../units.ts";
 import { journalKinds, limit } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
@@ -33,7 +33,7 @@ export function journalCommand(cli: Cli, account: Command): void {
     .addHelpText(
       "after",
       examples(
-        inkwell("account journal ada --kind topup,refund,adjust"),
+        inkwell("account journal ada --kind payment,refund,promotion"),
         inkwell("account journal ada --oldest --limit 1000000 --json > journal.json"),
       ),
     )
@@ -52,9 +52,9 @@ async function entries(
   actions: OperatorActions,
   account: string,
   { kind, oldest = false, limit }: Options,
-): Promise<{ rows: JournalRow[]; isCut: boolean }> {
+): Promise<{ rows: ListedEntry[]; isCut: boolean }> {
   const kinds = kind === undefined ? undefined : journalKindsIn(kind);
-  const rows: JournalRow[] = [];
+  const rows: ListedEntry[] = [];
   for (let afterSeq: number | undefined; ; afterSeq = rows.at(-1)?.seq) {
     // One more than is shown, to know whether another one follows.
     const wanted = Math.min(pageRows, limit + 1 - rows.length);
@@ -65,22 +65,19 @@ async function entries(
   }
 }
 
-const columns: readonly Column<JournalRow>[] = [
+const columns: readonly Column<ListedEntry>[] = [
   { head: "NUMBER", right: true, cell: ({ seq }) => String(seq) },
   { head: "TIME", cell: ({ atMs }) => shortTime(atMs) },
   { head: "KIND", cell: ({ kind }) => kind },
-  { head: "BASE", right: true, cell: (row) => change(row.baseDelta) },
-  { head: "OVERAGE", right: true, cell: (row) => change(row.overageDelta) },
-  { head: "ADDITIONAL", right: true, cell: (row) => change(row.additionalDelta) },
-  {
-    ...{ head: "LEFT", right: true },
-    cell: (row) => exactCredits(row.baseAfter + row.overageAfter + row.additionalAfter),
-  },
-  { head: "ID", cell: ({ op }) => op },
+  { head: "BUCKET", cell: ({ bucket }) => bucket ?? "-" },
+  { head: "CREDITS", right: true, cell: ({ amount }) => change(amount) },
+  { head: "GRANT", right: true, cell: ({ grantSeq }) => (grantSeq === null ? "-" : String(grantSeq)) },
+  { head: "BY", cell: ({ by }) => by },
+  { head: "ID", cell: ({ op }) => op ?? "-" },
   { head: "NOTE", cell: ({ note }) => note ?? "-" },
 ];
 
-function change(micro: number): string {
-  if (micro === 0) return "-";
+function change(micro: number | null): string {
+  if (micro === null || micro === 0) return "-";
   return `${micro > 0 ? "+" : ""}${exactCredits(micro)}`;
 }

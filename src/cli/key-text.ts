@@ -35,9 +35,9 @@ export function keyDetails(row: KeyRow, nowMs: EpochMs): string {
     ...(budget === null
       ? []
       : ([
-          ["  spent", `${exactCredits(row.budgetSpent ?? 0)} since ${shortTime(budget.startsMs)}`],
+          ["  spent", `${exactCredits(row.budgetSpent ?? 0)} since ${shortTime(budget.fromMs)}`],
           ["  held", `${exactCredits(row.held)} by running requests`],
-          ["  refreshes", shortTime(budget.endsMs)],
+          ["  refreshes", shortTime(budget.untilMs)],
         ] satisfies typeof lines)),
     ["portal", row.portal === "own" ? "sees itself" : "manages all keys of the account"],
     ["created", shortTime(row.createdMs)],
@@ -56,7 +56,7 @@ export function stateOf(row: KeyRow, nowMs: EpochMs): "active" | "revoked" | "ex
 function budgetText(row: KeyRow): string | null {
   const state = budgetOf(row);
   if (state === null) return null;
-  return `${grouped(creditsIn(state.left))} of ${grouped(creditsIn(row.budget ?? 0))} (${row.budgetEvery})`;
+  return `${grouped(creditsIn(state.left))} of ${grouped(creditsIn(row.budget ?? 0))} (${row.budgetEvery}${row.budgetAlign === "calendar" ? `, ${row.budgetTimezone}` : ""})`;
 }
 
 function limitsOf({ requestsPerMinute: rpm, tokensPerMinute: tpm, concurrent }: KeyRow): string {

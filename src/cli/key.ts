@@ -9,8 +9,18 @@ import type { KeyOptions } from "../accounts/keys.ts";
 import { keyObject, keyOfSecretObject, newKeyObject } from "../accounts/operator-objects.ts";
 import { inkwell } from "../invocation.ts";
 import { type PortalRights, portalRights } from "../ledger/rows.ts";
+import { type Alignment, alignments } from "../ledger/windows.ts";
 import type { EpochMs } from "../units.ts";
-import { budgetCredits, label, limit, modelIds, moment, period, refillPeriod } from "./arguments.ts";
+import {
+  budgetCredits,
+  label,
+  limit,
+  modelIds,
+  moment,
+  period,
+  refillPeriod,
+  timezone,
+} from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { shortTime } from "./format.ts";
 import { examples } from "./help.ts";
@@ -23,6 +33,8 @@ interface CreateOptions extends Pick<KeyOptions, "name" | "models" | "concurrent
   tpm?: number;
   budget?: number;
   every?: string;
+  align?: Alignment;
+  timezone?: string;
   portal?: PortalRights;
 }
 
@@ -36,8 +48,21 @@ interface SetOptions {
   concurrent?: number | false;
   budget?: number | false;
   every?: string;
+  align?: Alignment;
+  timezone?: string;
   portal?: PortalRights;
 }
+
+function alignOption(): Option {
+  const about = "windows of the budget: from its beginning on (opening), or days, weeks or months (calendar)";
+  return new Option("--align <alignment>", about).choices(alignments);
+}
+
+const timezoneOption = [
+  "--timezone <zone>",
+  "zone of a calendar, such as Europe/Berlin (default: that of the plan)",
+  timezone,
+] as const;
 
 const asListed = "as key list shows it";
 
@@ -68,21 +93,29 @@ export function keyCommand(cli: Cli): Command {
       "period of the budget, ISO 8601: PT5H, P1D, P1M; needs --budget",
       refillPeriod,
     )
+    .addOption(alignOption())
+    .option(...timezoneOption)
     .addOption(portalOption())
     .addHelpText(
       "after",
       examples(
         inkwell("key create ada --name laptop"),
         inkwell("key create ada --name trial --expires 2027-01-31 --rpm 20 --models smollm2-135m-instruct"),
-        inkwell("key create ada --name research --budget 500 --every P1M"),
+        inkwell("key create ada --name research --budget 500 --every P1M --align calendar"),
         `KEY=$(${inkwell("key create ada")})`,
       ),
     )
     .action(
-      async (account: string, { expires, rpm, tpm, budget: credits, every, ...options }: CreateOptions) => {
+      async (
+        account: string,
+        { expires, rpm, tpm, budget: credits, every, align, timezone, ...options }: CreateOptions,
+      ) => {
         if ((credits === undefined) !== (every === undefined))
           creating.error("error: a budget needs both options: --budget CREDITS --every PERIOD");
-        const budget = credits === undefined || every === undefined ? undefined : { credits, every };
+        if (every === undefined && (align !== undefined || timezone !== undefined))
+          creating.error("error: --align and --timezone belong to a budget");
+        const budget =
+          credits === undefined || every === undefined ? undefined : { credits, every, align, timezone };
         const limits = { expiresMs: expires, requestsPerMinute: rpm, tokensPerMinute: tpm };
         await create(cli, account, { ...options, ...limits, budget });
       },
@@ -124,9 +157,11 @@ export function keyCommand(cli: Cli): Command {
     .option("--budget <credits>", "another amount of the budget keeps its window", budgetCredits)
     .option(
       "--every <period>",
-      "another period of the budget starts a window with nothing spent",
+      "another period of the budget begins a window, in which what was spent counts",
       refillPeriod,
     )
+    .addOption(alignOption())
+    .option(...timezoneOption)
     .option("--no-budget", "remove the budget")
     .addOption(portalOption())
     .addHelpText(
@@ -140,8 +175,9 @@ export function keyCommand(cli: Cli): Command {
     .action(async (id: string, options: SetOptions) => {
       if (Object.keys(options).length === 0)
         setting.error("error: nothing to change: name at least one setting");
-      if (options.budget === false && options.every !== undefined)
-        setting.error("error: --no-budget and --every exclude each other");
+      const { budget, every, align, timezone } = options;
+      if (budget === false && [every, align, timezone].some((option) => option !== undefined))
+        setting.error("error: --no-budget excludes --every, --align and --timezone");
       await set(cli, id, changeOf(options));
     });
 
@@ -204,9 +240,12 @@ function changeOf({
   concurrent,
   budget,
   every,
+  align,
+  timezone,
   portal,
 }: SetOptions): KeyChange {
-  const hasBudget = budget !== undefined || every !== undefined;
+  const parts = [budget, every, align, timezone];
+  const hasBudget = parts.some((part) => part !== undefined);
   return {
     name: name === false ? null : name,
     models,
@@ -215,7 +254,7 @@ function changeOf({
     tokensPerMinute: tpm === false ? null : tpm,
     concurrent: concurrent === false ? null : concurrent,
     portal,
-    budget: budget === false ? null : hasBudget ? { credits: budget, every } : undefined,
+    budget: budget === false ? null : hasBudget ? { credits: budget, every, align, timezone } : undefined,
   };
 }
 

@@ -76,24 +76,6 @@ export async function post<S extends TSchema>(url: string, token: string, schema
   throw new OperatorError(refusalIn(answer));
 }
 
-/** Longest wait for the answer to a health check. */
-const healthMs = 3_000;
-
-/**
- * Returns the URL of the operator listener if no service responds there. Null if one does, or if
- * the URL is unknown.
- */
-export async function silentUrl(config: Config): Promise<string | null> {
-  if (config.operator.port === 0) return null;
-  const url = operatorUrl(config);
-  try {
-    await fetch(`${url}/healthz`, { signal: AbortSignal.timeout(healthMs) });
-    return null;
-  } catch {
-    return url;
-  }
-}
-
 async function send(url: string, token: string): Promise<unknown> {
   const { request } = url.startsWith("https:") ? https : http;
   const options = { method: "POST", headers: { authorization: `Bearer ${token}` } };

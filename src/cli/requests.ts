@@ -8,17 +8,14 @@
 import { Command } from "commander";
 import { holdObject, usageObject } from "../accounts/operator-objects.ts";
 import type { StoppedRequest } from "../accounts/request-stops.ts";
-import type { Config } from "../config/load.ts";
-import { OperatorError } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
-import { heldBy, sumOf } from "../ledger/pricing.ts";
+import { heldBy } from "../ledger/grants.ts";
 import type { HoldRow } from "../ledger/rows.ts";
 import { pageRowsMax } from "../store/store.ts";
-import { type EpochMs, exactCredits, grouped } from "../units.ts";
+import { exactCredits, grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
 import { type Column, count, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
-import { silentUrl } from "./operator-client.ts";
 
 export function requestsCommand(cli: Cli): Command {
   const requests = new Command("requests").description("list the running requests of all nodes, or stop one");
@@ -47,13 +44,9 @@ const columns: readonly Column<HoldRow>[] = [
   { head: "MODEL", cell: (row) => row.model },
   { head: "PROMPT", right: true, cell: (row) => grouped(row.promptTokens) },
   { head: "COMPLETION", right: true, cell: (row) => grouped(row.completionTokens) },
-  { head: "HELD", right: true, cell: (row) => exactCredits(heldMicro(row)) },
+  { head: "HELD", right: true, cell: (row) => exactCredits(heldBy(row)) },
   { head: "REQUEST", cell: (row) => row.id },
 ];
-
-function heldMicro(row: HoldRow): number {
-  return sumOf(heldBy(row));
-}
 
 async function list(cli: Cli, account: string | undefined): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
@@ -65,7 +58,7 @@ async function list(cli: Cli, account: string | undefined): Promise<void> {
     rows.sort((one, other) => one.createdMs - other.createdMs);
     cli.print(rows.map(holdObject.of), rows.length === 0 ? "" : table(rows, columns));
     if (rows.length === 0) return cli.remark("No request is running.");
-    const credits = exactCredits(rows.reduce((sum, row) => sum + heldMicro(row), 0));
+    const credits = exactCredits(rows.reduce((sum, row) => sum + heldBy(row), 0));
     cli.remark(
       `${count(rows.length, "request")}, ${credits} credits held. Tokens are those of the last checkpoint.`,
     );
@@ -81,7 +74,6 @@ async function stop(cli: Cli, id: string): Promise<void> {
   const config = cli.config();
   await cli.withActions(config, async (actions) => {
     const stopped = await actions.stopRequest(id);
-    if (stopped.outcome === "unanswered") throw await unanswered(config, id, stopped.expiresMs);
     const { outcome, receipt } = stopped;
     cli.print(
       {
@@ -95,27 +87,11 @@ async function stop(cli: Cli, id: string): Promise<void> {
   });
 }
 
-function endedText({
-  requestId,
-  outcome,
-  receipt,
-}: Exclude<StoppedRequest, { outcome: "unanswered" }>): string {
+function endedText({ requestId, outcome, receipt }: StoppedRequest): string {
   const end =
     outcome === "stopped" ? "is stopped" : `ended by itself (${receipt?.ending}) before it was stopped`;
   if (receipt === null) return `Request ${requestId} ${end}. Nothing was charged.`;
   const { promptTokens, completionTokens, cost, shortfall } = receipt;
   const tokens = `${grouped(promptTokens)} + ${count(completionTokens, "token")}`;
   return `Request ${requestId} ${end}. It is charged ${exactCredits(cost - shortfall)} credits for ${tokens}.`;
-}
-
-/** Explains why no process has stopped the request. */
-async function unanswered(config: Config, id: string, expiresMs: EpochMs): Promise<OperatorError> {
-  const url = await silentUrl(config);
-  const reason =
-    url === null
-      ? "Its node may be frozen, or cannot reach the database; it stops the request if it recovers within a minute."
-      : `No service responds at ${url}, so the process of the request may have ended.`;
-  return new OperatorError(
-    `Request ${id} has not been stopped within 10 s. ${reason} Otherwise its hold expires at ${shortTime(expiresMs)}, and is extended while its node works. ${afterExpiry}`,
-  );
 }

@@ -5,9 +5,10 @@
  * A kind returns the value, or undefined if it is invalid. It never throws, and it converts only
  * text from the environment into numbers and flags.
  */
+
 import { isIP } from "node:net";
 import { domainToASCII } from "node:url";
-import { isRefillPeriod, isTimezone, refillPeriodRule } from "../ledger/windows.ts";
+import { isRefillPeriod, isTimezone, refillPeriodRule, timezoneRule } from "../ledger/windows.ts";
 import { creditsMax } from "../units.ts";
 
 export interface Kind<T> {
@@ -122,7 +123,7 @@ export const period: Kind<string> = {
 /** The first one is the default. */
 export const alignment = oneOf("opening", "calendar");
 
-export const timezone = text("the name of a time zone, such as Europe/Berlin or UTC", isTimezone, {
+export const timezone = text(timezoneRule, isTimezone, {
   standIn: "UTC",
 });
 

@@ -6,6 +6,7 @@
  */
 import { invariant } from "../errors.ts";
 import { changeBucket, keepsWindow } from "./entitlement.ts";
+import { addKey } from "./key-changes.ts";
 import type {
   OpenOperation,
   OpenOutcome,
@@ -20,12 +21,13 @@ import { type WindowBucket, windowBuckets } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import type { FoundAccount, UnitOfWork } from "./unit-of-work.ts";
 
-export function open(work: UnitOfWork, { account, plan, by }: OpenOperation): OpenOutcome {
+export function open(work: UnitOfWork, { account, plan, firstKey, by }: OpenOperation): OpenOutcome {
   const existing = work.planOf(account);
   if (existing !== undefined) return { kind: "exists", plan: existing };
   const refusal = planRefusal(work, plan);
   if (refusal !== null) return refusal;
-  work.open(account, { plan, by });
+  const found = work.open(account, { plan, by });
+  if (firstKey !== undefined) addKey(work, found, { row: firstKey, budget: null, by });
   return { kind: "opened" };
 }
 

@@ -88,7 +88,7 @@ export function adjust(work: UnitOfWork, found: FoundAccount, operation: AdjustO
   const { account, grants } = found;
   const { amount, grant: named, reason, by } = operation;
   assertAmount(amount);
-  const note = `${amount}${named === null ? "" : ` of ${named}`}: ${reason}`;
+  const note = `${0 - amount}${named === null ? "" : ` of ${named}`}: ${reason}`;
   const before = earlier(work, operation, note);
   if (before?.kind === "replayed") {
     return { kind: "adjusted", additional: additionalOf(account), replayed: true };

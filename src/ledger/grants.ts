@@ -50,6 +50,11 @@ export function byBucket(takings: readonly Taking[]): BucketAmounts {
   return amounts;
 }
 
+/** Returns everything that a hold holds, of closed grants too. */
+export function heldBy({ takings }: { takings: readonly Taking[] }): MicroCredits {
+  return sumOf(byBucket(takings));
+}
+
 /** Returns the takings with others added: each grant once. */
 export function joined(takings: readonly Taking[], more: readonly Taking[]): Taking[] {
   const all = [...takings];

@@ -13,16 +13,16 @@
  * What time and plans change (entitlement.ts) is applied before anything else is decided.
  */
 import { invariant } from "../errors.ts";
-import type { EpochMs, MicroCredits } from "../units.ts";
+import type { MicroCredits } from "../units.ts";
 import { changePlan, changeState, open } from "./account.ts";
 import { problemOfAmounts } from "./account-problems.ts";
 import { adjust, promote, refund, topup } from "./additional.ts";
 import { accountAt } from "./balance.ts";
 import { expire, expireOverdue, settle, stop } from "./ending.ts";
 import { ifAllReturns } from "./entitlement.ts";
-import { byBucket, joined, sumOf } from "./grants.ts";
+import { byBucket, heldBy, joined, sumOf } from "./grants.ts";
 import { rollBudget } from "./key-budget.ts";
-import { changeKey } from "./key-changes.ts";
+import { changeKey, issueKey, revokeKey } from "./key-changes.ts";
 import type {
   AccountError,
   Decision,
@@ -106,6 +106,10 @@ function outcomeOf(work: UnitOfWork, operation: Operation): Decision {
       return changeState(work, found, operation);
     case "key":
       return changeKey(work, found, operation);
+    case "issue":
+      return issueKey(work, found, operation);
+    case "revoke":
+      return revokeKey(work, found, operation);
   }
 }
 
@@ -191,11 +195,6 @@ function hold(
   work.put(row);
   const isReserved = amount < wantMicro && othersHold(work, found, row);
   return { kind: "held", amount, reserved: isReserved, rates: ratesOf(scopes, nowMs) };
-}
-
-/** Returns everything that a hold holds, of closed grants too. */
-function heldBy({ takings }: HoldRow): MicroCredits {
-  return sumOf(byBucket(takings));
 }
 
 type KeyRefusal = "account_suspended" | "account_closed" | "key_revoked" | "key_expired" | "key_unknown";

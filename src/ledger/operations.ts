@@ -22,6 +22,7 @@ export interface OpenOperation {
   kind: "open";
   account: string;
   plan: string;
+  firstKey?: NewKey;
   by: string;
 }
 
@@ -147,6 +148,39 @@ export interface StateOperation extends Recorded {
   to: { kind: "suspend" | "resume" | "close" } | { kind: "end"; endsMs: EpochMs | null };
 }
 
+/** Adds a key. Its id identifies it. */
+export interface IssueOperation extends Recorded {
+  kind: "issue";
+  key: string;
+  row: NewKey;
+  budget: BudgetSettings | null;
+  /** The account has fewer keys, ended ones included. Null: it may have any number. */
+  keysMax: number | null;
+  /** The key that creates it: nothing changes unless it is as the caller has seen it. */
+  creator: KeyAuthority | null;
+}
+
+/** What its creator chooses of a key. */
+export type NewKey = Pick<
+  KeyRow,
+  | ("id" | "account" | "hash" | "lastFour" | "name" | "models" | "expiresMs" | "portal")
+  | ("requestsPerMinute" | "tokensPerMinute" | "concurrent")
+>;
+
+/** Revokes a key for good. */
+export interface RevokeOperation extends Recorded {
+  kind: "revoke";
+  key: string;
+}
+
+/** Parts of a budget. Another amount keeps the window. Other windows begin now, and carry what was spent. */
+export interface BudgetSettings {
+  micro?: MicroCredits;
+  /** Without a zone, windows of the calendar have that of the account's plan. */
+  rule?: Partial<WindowRule>;
+  byOperator?: boolean;
+}
+
 /** Changes a key. Absent fields stay. */
 export interface KeyOperation extends Recorded {
   kind: "key";
@@ -165,11 +199,8 @@ export interface KeySettings {
   concurrent?: number | null;
   expiresMs?: EpochMs | null;
   portal?: PortalRights;
-  /**
-   * Another amount keeps the window. Other windows begin now, and carry what was spent. An absent
-   * part stays, and amount and period are needed if the key has no budget.
-   */
-  budget?: { micro?: MicroCredits; rule?: WindowRule; byOperator?: boolean } | null;
+  /** An absent part stays. Amount and period are needed if the key has no budget. */
+  budget?: BudgetSettings | null;
   /**
    * A new secret. The present one stays valid for the period `overlap`, or ends if it is null.
    * Older ones end.
@@ -194,6 +225,8 @@ export type Operation =
   | SettleOperation
   | ExpireOperation
   | StopOperation
+  | IssueOperation
+  | RevokeOperation
   | PostedOperation;
 
 /** State of a limit per minute after the decision, for `x-ratelimit-*`. */
@@ -369,14 +402,30 @@ export type StateOutcome =
   | UsedElsewhere
   | { kind: "closed" };
 
+/** `no_budget`: there is none of which a part can change. */
+type BudgetError =
+  | { kind: "no_budget" }
+  /** Windows of the calendar cannot have this period. */
+  | { kind: "no_calendar_period"; every: string };
+
+export type IssueOutcome =
+  | { kind: "issued"; key: KeyRow }
+  /** A key with this id was issued before, with another secret. */
+  | { kind: "key_exists"; key: KeyRow }
+  | { kind: "too_many_keys" }
+  /** The creator is not as the caller has seen it. */
+  | { kind: "key_changed" }
+  | BudgetError;
+
+export type RevokeOutcome = { kind: "revoked"; key: KeyRow; replayed: boolean } | { kind: "key_unknown" };
+
 export type KeyOutcome =
   | { kind: "changed"; key: KeyRow; replayed: boolean }
   /** The operation was executed before with this other change. */
   | { kind: "conflict"; note: string }
   | UsedElsewhere
   | { kind: "key_unknown" }
-  /** The key has no budget of which a part can change. */
-  | { kind: "no_budget" }
+  | BudgetError
   /** An expired key gets no new secret. */
   | { kind: "key_expired"; expiresMs: EpochMs }
   /** A revoked key does not change. */
@@ -407,6 +456,8 @@ interface Outcomes {
   plan: PlanOutcome;
   state: StateOutcome;
   key: KeyOutcome;
+  issue: IssueOutcome;
+  revoke: RevokeOutcome;
 }
 
 /**

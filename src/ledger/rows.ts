@@ -175,7 +175,7 @@ export const journalKinds = [
   /** The time at which the account closes was set. */
   "end",
   "close",
-  /** A key was created or changed. */
+  /** A key was created, changed or revoked. */
   "key",
 ] as const;
 export type JournalKind = (typeof journalKinds)[number];
@@ -330,6 +330,7 @@ const authority = [
     "budgetEvery",
     "budgetAlign",
     "budgetTimezone",
+    "budgetByOperator",
     "portal",
   ] as const),
 ] satisfies (keyof KeyRow)[];

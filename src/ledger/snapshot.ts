@@ -35,6 +35,11 @@ export interface Times {
   latestMs: EpochMs;
 }
 
+/** The times of a clock that is believed, and that nobody has set back. */
+export function timesAt(ms: EpochMs): Times {
+  return { nowMs: ms, atMs: ms, latestMs: ms };
+}
+
 /** A grant with a payment id, of any account. */
 export interface PaymentFact {
   account: string;
@@ -80,6 +85,8 @@ export interface Snapshot {
   ended: ReadonlyMap<string, EndedRequest>;
   /** By key id: the keys that operations name, and those of the holds and charges above. */
   keys: ReadonlyMap<string, KeyRow>;
+  /** By account: the number of its keys, if it is limited. */
+  keyCounts: ReadonlyMap<string, number>;
   /** By payment id. */
   payments: ReadonlyMap<string, PaymentFact>;
 }
@@ -101,6 +108,8 @@ export interface Changes {
   keys: KeyRow[];
   /** Keys of which any field may have changed. They are not in `keys`. */
   keysSet: KeyRow[];
+  /** Keys to add. They are not in the other lists. */
+  keysNew: KeyRow[];
 }
 
 export function rowKey(account: string, id: string): string {
@@ -121,6 +130,7 @@ export function opOf(operation: Operation): string | null {
       return `refund:${operation.refund}`;
     case "promote":
     case "adjust":
+      return `adjust:${operation.op}`;
     case "plan":
     case "state":
     case "key":
@@ -131,6 +141,8 @@ export function opOf(operation: Operation): string | null {
     case "settle":
     case "expire":
     case "stop":
+    case "issue":
+    case "revoke":
       return null;
   }
 }
@@ -148,6 +160,8 @@ export interface Reads {
   keys: Map<string, { account: string; id: string }>;
   /** Operation ids. */
   ops: Set<string>;
+  /** Accounts of which the keys are counted. */
+  keyCounts: Set<string>;
   payments: Set<string>;
 }
 
@@ -160,6 +174,7 @@ export function readsOf(operations: readonly Operation[]): Reads {
     ended: new Map(),
     keys: new Map(),
     ops: new Set(),
+    keyCounts: new Set(),
     payments: new Set(),
   };
   for (const operation of operations) {
@@ -168,6 +183,11 @@ export function readsOf(operations: readonly Operation[]): Reads {
     const op = opOf(operation);
     if (op !== null) reads.ops.add(op);
     if ("key" in operation) reads.keys.set(rowKey(account, operation.key), { account, id: operation.key });
+    if (operation.kind === "issue") {
+      if (operation.keysMax !== null) reads.keyCounts.add(account);
+      const { creator } = operation;
+      if (creator !== null) reads.keys.set(rowKey(account, creator.id), { account, id: creator.id });
+    }
     if (operation.kind === "topup" || operation.kind === "refund") reads.payments.add(operation.payment);
     if (operation.kind === "promote" && operation.request !== null) {
       const named = { account, id: operation.request };

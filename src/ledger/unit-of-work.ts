@@ -3,7 +3,6 @@
  * facts that it adds. Pure.
  */
 import { invariant } from "../errors.ts";
-import type { EpochMs } from "../units.ts";
 import { problemOf } from "./account-problems.ts";
 import { type Entitlement, openWindows, passBoundaries } from "./entitlement.ts";
 import { noLater, OpenGrants } from "./grants.ts";
@@ -56,6 +55,7 @@ export class UnitOfWork {
   readonly #payments = new Map<string, PaymentFact>();
   readonly #keys = new Map<string, KeyRow>();
   readonly #keysSet = new Set<KeyRow>();
+  readonly #keysNew = new Set<KeyRow>();
   readonly #expired: ChargeRow[] = [];
 
   constructor(snapshot: Snapshot) {
@@ -99,14 +99,18 @@ export class UnitOfWork {
       grants: this.#grants,
       charges: [...this.#charges.values()].flat(),
       keys: [...this.#keys.values()].filter(
-        (key) => !this.#keysSet.has(key) && isChanged(key, this.#snapshot.keys.get(key.id)),
+        (key) =>
+          !this.#keysSet.has(key) &&
+          !this.#keysNew.has(key) &&
+          isChanged(key, this.#snapshot.keys.get(key.id)),
       ),
-      keysSet: [...this.#keysSet],
+      keysSet: [...this.#keysSet].filter((key) => !this.#keysNew.has(key)),
+      keysNew: [...this.#keysNew],
     };
   }
 
   /** Opens an account with two windows that start now. The plan has a version. */
-  open(id: string, { plan, by }: { plan: string; by: string }): void {
+  open(id: string, { plan, by }: { plan: string; by: string }): FoundAccount {
     invariant(this.planOf(id) === undefined, () => `account ${id} is opened once`);
     const { atMs } = this.#snapshot.times;
     const version = newestVersion(this.plans, plan);
@@ -115,6 +119,7 @@ export class UnitOfWork {
     const found = this.#add(account);
     this.post(found, { kind: "open", by, note: plan });
     openWindows(version, atMs, (fact) => this.#entitle(found, fact));
+    return found;
   }
 
   planOf(id: string): string | undefined {
@@ -315,6 +320,17 @@ export class UnitOfWork {
       charges: [...charges, ...(this.#charges.get(key) ?? [])],
       memos: memos + (this.#memos.get(key) ?? 0),
     };
+  }
+
+  addKey(key: KeyRow): void {
+    this.#keys.set(key.id, key);
+    this.#keysNew.add(key);
+  }
+
+  /** Returns the number of keys of an account of which they were counted. */
+  keyCount(account: string): number {
+    const before = this.#snapshot.keyCounts.get(account) ?? 0;
+    return before + [...this.#keysNew].filter((key) => key.account === account).length;
   }
 
   /** Returns the row of the key, to change any field, or null if it does not exist. */

@@ -5,8 +5,8 @@
  * Guarantees that an external id belongs to one account, and that a list with one refused draft
  * changes nothing.
  */
-import type { Decision, OpenOperation } from "../ledger/operations.ts";
-import type { AccountRow, KeyRow } from "../ledger/rows.ts";
+import type { Decision, NewKey, OpenOperation } from "../ledger/operations.ts";
+import type { AccountRow } from "../ledger/rows.ts";
 
 /** Texts for people and other systems. The ledger does not use them. */
 export interface Contact {
@@ -43,7 +43,7 @@ export interface AccountDraft {
   /** Absent fields stay. */
   contact: Partial<Contact>;
   /** The first key of a new account. */
-  key: KeyRow | null;
+  key: NewKey | null;
 }
 
 export interface DraftOptions {
@@ -69,7 +69,10 @@ export function operationsOf(
   drafts: readonly AccountDraft[],
   { by }: Pick<DraftOptions, "by">,
 ): OpenOperation[] {
-  return drafts.map(({ id, plan }) => ({ kind: "open", account: id, plan: plan ?? "", by }));
+  return drafts.map(({ id, plan, key }) => ({
+    ...{ kind: "open", account: id, plan: plan ?? "", by },
+    ...(key === null ? {} : { firstKey: key }),
+  }));
 }
 
 /** The rows to read: the contacts of these accounts, and those with these external ids. */
@@ -89,7 +92,6 @@ export interface DraftChanges {
   isWritten: boolean;
   /** Contacts to write in place of the contacts of the same accounts. */
   contacts: ContactRow[];
-  keys: KeyRow[];
 }
 
 /** `decisions` are those of `operationsOf`, and `known` the rows of `contactsNamedBy`. */
@@ -121,7 +123,6 @@ export function planDrafts(
     outcomes: checked,
     isWritten: !dryRun && checked.every(isWritable),
     contacts: [...after.values()].filter((row) => row !== before.get(row.account)),
-    keys: drafts.flatMap(({ key }, n) => (key !== null && checked[n]?.kind === "opened" ? [key] : [])),
   };
 }
 

@@ -7,7 +7,7 @@
  */
 import { messageOf } from "../errors.ts";
 import { newestVersion, type PlanCatalog, planProblem } from "../ledger/plan.ts";
-import { type ChargeRow, keyAuthority } from "../ledger/rows.ts";
+import type { ChargeRow } from "../ledger/rows.ts";
 import type { PaymentFact } from "../ledger/snapshot.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
 import { Conditions } from "./conditions.ts";
@@ -16,17 +16,16 @@ import { accountsOnPlansOf, countAccounts, type Find, readCatalog, readEpoch } f
 import { hasSpans, type Span, spansSql, spansToRead } from "./receipt-spans.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import type { FoundKey, Store, UsageQuery } from "./store.ts";
-import type { Value } from "./table.ts";
 import { accountEndTable, accountTable, chargeTable, contactTable, holdTable, keyTable } from "./tables.ts";
 import { usageHourOf, usageHoursSql } from "./usage-hours.ts";
 import { readUsageState, usageStateOf, usageSumsOf, usageSumsSql } from "./usage-sums.ts";
 
 /**
  * The purpose of a statement. Slow purposes have their own connections, so that others do not wait
- * for them: `lookups` of a request, single rows for the `service` and its operators, `lists`, the
- * `history` of receipts and journal entries, and `keyChanges`.
+ * for them: `lookups` of a request, single rows for the `service` and its operators, `lists`, and
+ * the `history` of receipts and journal entries.
  */
-export type Purpose = "lookups" | "service" | "lists" | "history" | "keyChanges";
+export type Purpose = "lookups" | "service" | "lists" | "history";
 
 export interface SqlConnections {
   /** Finds rows. Returns none if a value is text that the database cannot contain. */
@@ -56,10 +55,8 @@ type Queries = Pick<
   | "accountsOnPlans"
   | "findKey"
   | "findKeys"
-  | "addKey"
   | "keyById"
   | "keys"
-  | "revokeKey"
   | "accountMarks"
   | "accounts"
   | "contact"
@@ -150,23 +147,6 @@ export function queriesOn(
       return accountsOnPlansOf(await find("lists", { text: countAccounts, values: [] }));
     },
 
-    async addKey(key, conditions) {
-      const values = keyTable.valuesOf(key, dialect.listOf);
-      const value = (given: Value) => p(values.push(given));
-      const cells = keyTable.columns.map((_, index) => p(index + 1)).join(", ");
-      let where = `exists (select 1 from account where id = ${p(1)})`;
-      if (conditions !== undefined) {
-        const creator = keyTable.valuesOf(conditions.creator, dialect.listOf);
-        const same = keyTable.columns.flatMap(({ field, name }, n) =>
-          keyAuthority.has(field) ? [`c.${name} is not distinct from ${value(creator[n] ?? null)}`] : [],
-        );
-        where += ` and exists (select 1 from api_key c where ${same.join(" and ")})
-          and (select count(*) from api_key where account = ${p(1)}) < ${value(conditions.keysMax)}`;
-      }
-      const text = `insert into api_key (${keyTable.list()}) select ${cells} where ${where} returning id`;
-      return (await write({ text, values })).length === 1;
-    },
-
     async keyById(id) {
       const text = `select ${keyTable.list()} from api_key where id = ${p(1)}`;
       const [cells] = await find("service", { text, values: [id] });
@@ -177,11 +157,6 @@ export function queriesOn(
       const { sql, values } = conditions().and("account = ?", account);
       const text = `select ${keyTable.list()} from api_key${sql} order by created_ms, id`;
       return (await find("lists", { text, values })).map((cells) => keyTable.rowOf(cells));
-    },
-
-    async revokeKey(id, atMs) {
-      const [cells] = await find("keyChanges", { text: dialect.revokeKey, values: [atMs, id] });
-      return cells === undefined ? null : keyTable.rowOf(cells);
     },
 
     async accounts(query) {

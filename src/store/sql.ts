@@ -22,6 +22,4 @@ export interface SqlDialect {
   bytewise(column: string): string;
   /** A cell with a list of texts. */
   listOf(texts: readonly string[]): string;
-  /** Revokes key 2 at time 1, in order with the commits of its account. */
-  revokeKey: string;
 }

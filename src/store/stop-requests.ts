@@ -8,21 +8,22 @@ const keptMs = 600_000;
 
 export function stopRequestsOn({ find, write }: SqlConnections, { parameter: p }: SqlDialect): StopRequests {
   const remove = `delete from stop_request where at_ms < ${p(1)}`;
-  const add = `insert into stop_request (id, at_ms) select id, ${p(2)} from hold where id = ${p(1)}
+  const add = `insert into stop_request (id, by, at_ms) select id, ${p(3)}, ${p(2)} from hold where id = ${p(1)}
     on conflict (id) do update set at_ms = excluded.at_ms returning id`;
-  const since = `select id from stop_request where at_ms >= ${p(1)}`;
-  const openUntil = `select expires_ms from hold where id = ${p(1)}`;
+  const since = `select id, by from stop_request where at_ms >= ${p(1)}`;
+  const holdOf = `select account from hold where id = ${p(1)}`;
   return {
-    async add(requestId, nowMs) {
+    async add({ id, by }, nowMs) {
       await write({ text: remove, values: [nowMs - keptMs] });
-      return (await write({ text: add, values: [requestId, nowMs] })).length > 0;
+      return (await write({ text: add, values: [id, nowMs, by] })).length > 0;
     },
     async since(sinceMs) {
-      return (await find("service", { text: since, values: [sinceMs] })).map(([id]) => String(id));
+      const rows = await find("service", { text: since, values: [sinceMs] });
+      return rows.map(([id, by]) => ({ id: String(id), by: String(by) }));
     },
-    async openUntil(requestId) {
-      const [cells] = await find("service", { text: openUntil, values: [requestId] });
-      return cells === undefined ? null : Number(cells[0]);
+    async holdOf(requestId) {
+      const [cells] = await find("service", { text: holdOf, values: [requestId] });
+      return cells === undefined ? null : { account: String(cells[0]) };
     },
   };
 }

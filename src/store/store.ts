@@ -17,6 +17,7 @@ import {
   journalKinds,
   type KeyRow,
 } from "../ledger/rows.ts";
+import type { Times } from "../ledger/snapshot.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AuditReport } from "./audit.ts";
 import type { AuditJobs } from "./audit-job.ts";
@@ -153,22 +154,21 @@ export class ListTooSlowError extends OperatorError {
   }
 }
 
-/** Checked by the statement that adds a key. */
-export interface AddKeyConditions {
-  /** This key has the same authority as here. */
-  creator: KeyRow;
-  /** The account has fewer keys, ended keys included. */
-  keysMax: number;
+/** A request that an operator has stopped. */
+interface StopRequestRow {
+  /** The request id. */
+  id: string;
+  by: string;
 }
 
 /** Requests that operators have stopped, for the process that answers them. */
 export interface StopRequests {
   /** Returns false if no open hold has this request id. */
-  add(requestId: string, nowMs: EpochMs): Promise<boolean>;
-  /** Lists the ids that were added since `sinceMs`. */
-  since(sinceMs: EpochMs): Promise<string[]>;
-  /** Returns when the open hold of a request expires, or null if the request has none. */
-  openUntil(requestId: string): Promise<EpochMs | null>;
+  add(request: StopRequestRow, nowMs: EpochMs): Promise<boolean>;
+  /** Lists those that were added since `sinceMs`. */
+  since(sinceMs: EpochMs): Promise<StopRequestRow[]>;
+  /** Returns the account of the open hold of a request, or null if the request has none. */
+  holdOf(requestId: string): Promise<{ account: string } | null>;
 }
 
 export interface Store extends LedgerStore, SessionStore {
@@ -181,8 +181,9 @@ export interface Store extends LedgerStore, SessionStore {
   applyPlans(section: Plans, force: boolean): Promise<PlanChanges>;
   accountsOnPlans(): Promise<AccountsOnPlans>;
 
-  /** The trusted time of commits, without a reading of the clock. */
+  /** The time of commits, without a reading of the clock. */
   nowMs(): EpochMs;
+  times(): Times;
   /** Reads the clock, and follows an acceptance by an operator in another process. */
   clock(): Promise<ClockState>;
   /**
@@ -195,16 +196,9 @@ export interface Store extends LedgerStore, SessionStore {
   findKey(hash: string): Promise<FoundKey | null>;
   /** Finds keys by the SHA-256 of their present secrets, in any order. */
   findKeys(hashes: readonly string[]): Promise<FoundKey[]>;
-  /** Returns false if the account does not exist, or if a condition does not hold. */
-  addKey(key: KeyRow, conditions?: AddKeyConditions): Promise<boolean>;
   keyById(id: string): Promise<KeyRow | null>;
   /** Lists the keys of one account, or all keys, in the order of their creation. */
   keys(account?: string): Promise<KeyRow[]>;
-  /**
-   * Sets `revokedMs` unless it is set. Returns the row as it is then, or null if the key does not
-   * exist.
-   */
-  revokeKey(id: string, atMs: EpochMs): Promise<KeyRow | null>;
 
   /** Reads an account and its overdue holds in one state. Null if the account does not exist. */
   accountSnapshot(account: string): Promise<AccountSnapshot | null>;

@@ -27,7 +27,9 @@ import { type ApiApp, route } from "../api/app.ts";
 import { momentNamed, pageOf, placeCursor, placeIn, seqIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 
-const changeTime = Type.Optional(Type.Enum(["now", "refresh"], { description: '"now" or "refresh"' }));
+const changeTime = Type.Optional(
+  Type.Enum(["refresh", "now", "new_window"], { description: '"refresh" (default), "now" or "new_window"' }),
+);
 /** 10,000 accounts with ordinary texts have about 2 MiB. */
 const importBodyBytesMax = 4 * 1024 * 1024;
 const toState = { active: "resume", suspended: "suspend", closed: "close" } as const;
@@ -129,10 +131,10 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
     route("changePlan", {
       summary: "Change the plan of an account",
       description:
-        "`at` is `now` (the default) or `refresh`: at the end of the base window, shown as `next_plan`. A change to the present plan cancels a scheduled change. Each operation id takes effect once.",
+        "`at` is `refresh` (the default): at the end of the base window, shown as `next_plan`. Or it is `now`, which is refused if the plan has other windows, or `new_window`: now, with a new window for each bucket that has another one. A change to the present plan cancels a scheduled change. Each operation id takes effect once.",
       body: closed({ operation_id: schema.operationId, plan: schema.planName, at: changeTime }),
       response: { 200: accountObject.schema },
-      ...schema.ofAccount("account_closed", "operation_differs"),
+      ...schema.ofAccount("account_closed", "operation_differs", "window_differs"),
     }),
     async ({ params: { account }, body: { operation_id, plan, at } }) =>
       accountObject.of(await actions.changePlan(account, operation_id, plan, at)),
@@ -190,7 +192,7 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
         "Changes nothing. `after` is the balance at `effective_at`, if nothing is spent until then. For `refresh` that is the end of the base window.",
       body: closed({ plan: schema.planName, at: changeTime }),
       response: { 200: previewObject.schema },
-      ...schema.ofAccount("account_closed"),
+      ...schema.ofAccount("account_closed", "window_differs"),
     }),
     async ({ params: { account }, body: { plan, at } }) =>
       previewObject.of(await actions.previewPlan(account, plan, at)),

@@ -38,20 +38,44 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
   app.post(
     "/admin/accounts/:account/adjustments",
     route("adjustCredits", {
-      summary: "Correct the additional credits, up or down",
+      summary: "Give promotional credits, or take them away",
       description:
-        "Each operation id takes effect once. A repetition changes nothing and has `again: true`; with another amount or reason it is refused.",
+        "A positive number gives credits: until `expires_at`, if it is set, or to make up for the request `request_id`, at most what was paid for it. A negative number takes promotional credits that no request holds: those of the entry `grant` of the journal, or the newest first. It never takes what was paid for. Each operation id takes effect once. A repetition changes nothing and has `again: true`; with other values it is refused.",
       body: closed({
         operation_id: schema.operationId,
         credits: schema.signedCredits,
         reason: schema.note,
+        expires_at: Type.Optional(schema.lastDay),
+        request_id: Type.Optional(schema.noteThatIs("the id of a request")),
+        grant: Type.Optional(schema.limit),
       }),
       response: { 200: adjustmentObject.schema },
-      ...schema.ofAccount("account_closed", "operation_differs", "too_few_credits", "too_many_credits"),
+      ...schema.ofAccount(
+        "account_closed",
+        "operation_differs",
+        "too_few_credits",
+        "too_many_credits",
+        "grant_not_found",
+        "request_not_found",
+        "request_running",
+        "memo_too_large",
+      ),
     }),
-    async ({ params: { account }, body: { operation_id: operation, credits, reason } }) => {
+    async ({ params: { account }, body }) => {
+      const {
+        operation_id: operation,
+        credits,
+        reason,
+        expires_at: expires,
+        request_id: request,
+        grant,
+      } = body;
       if (credits === 0) throw invalidValue("credits", "credits must not be 0, which changes nothing.");
-      const change = await actions.adjustCredits(account, operation, credits, reason);
+      requireSign("expires_at", expires, credits > 0);
+      requireSign("request_id", request, credits > 0);
+      requireSign("grant", grant, credits < 0);
+      const adjustment = { op: operation, credits, reason, expires, request, grant };
+      const change = await actions.adjustCredits(account, adjustment);
       return adjustmentObject.of({ account, id: operation, credits, change });
     },
   );
@@ -61,7 +85,7 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
     route("refundCredits", {
       summary: "Take back the credits of a payment that was returned",
       description:
-        "Takes what the additional credits have free, at most what is left of the payment. `rest_micro` was spent or is held, and is not taken. Each refund id takes effect once, also if it could take nothing.",
+        "Takes what is neither spent nor held of this payment. `rest_micro` is held by running requests, and can be refunded when these have ended. Each refund id takes effect once, also if it could take nothing.",
       body: closed({ refund_id: schema.note, payment_id: schema.note, credits: schema.credits }),
       response: { 200: refundObject.schema },
       ...schema.ofAccount("payment_not_found", "refund_differs", "refund_used", "refund_too_large"),
@@ -87,7 +111,7 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
     route("listJournal", {
       summary: "List the changes of an account's buckets",
       description:
-        "All of them, oldest first, unless `kind` and `order` say otherwise. `kind=topup,refund,adjust` lists the changes of purchased credits.",
+        "All of them, oldest first, unless `kind` and `order` say otherwise. `kind=payment,refund` lists the changes of purchased credits.",
       querystring: closed({
         ...schema.pageQuery,
         kind: Type.Optional(schema.journalKinds),
@@ -127,4 +151,11 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
       );
     },
   );
+}
+
+/** Refuses a field that belongs to credits of the other sign. */
+function requireSign(field: string, value: unknown, hasSign: boolean): void {
+  if (value === undefined || hasSign) return;
+  const sign = field === "grant" ? "taken away: credits must be negative" : "given: credits must be positive";
+  throw invalidValue(field, `${field} belongs to credits that are ${sign}.`);
 }

@@ -30,6 +30,8 @@ export interface AdminDependencies {
   nodes(): readonly NodeView[];
   /** Reloads the configuration. Throws an `OperatorRefusal` if it cannot be used. */
   reload(): Promise<ReloadReport>;
+  /** The zone of the configuration, for local days. */
+  timezone(): string;
   /** The plans of this node's configuration, as the node last read it. */
   configuredPlans(): Plans;
   /**

@@ -3,7 +3,7 @@ import Type, { type Static } from "typebox";
 import { closed, count, isoTime, micro, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import type { RequestStop } from "../../accounts/request-stops.ts";
-import { heldBy, sumOf } from "../../ledger/pricing.ts";
+import { heldBy } from "../../ledger/grants.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
 import { type ApiApp, route } from "../api/app.ts";
@@ -50,7 +50,7 @@ function objectOfHold(hold: HoldRow): Static<typeof requestObject.schema> {
     // A hold has none before its first checkpoint.
     prompt_tokens: hold.promptTokens || null,
     completion_tokens: hold.completionTokens,
-    held_micro: sumOf(heldBy(hold)),
+    held_micro: heldBy(hold),
     here: false,
   };
 }

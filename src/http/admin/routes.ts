@@ -51,7 +51,7 @@ export function adminRoutes(app: ApiApp, dependencies: AdminDependencies, versio
     refusedBeforeRouting,
   });
   const modelIds = () => dependencies.catalog.all().map(({ id }) => id);
-  const actions = new OperatorActions({ ...dependencies, modelIds });
+  const actions = new OperatorActions({ ...dependencies, modelIds, by: "operator" });
   for (const [tag, routes] of Object.entries(groups)) {
     app.register(async (group) => {
       group.addHook("onRoute", ({ schema = {} }) => {

@@ -5,6 +5,13 @@ import { defaultOverlap, noOverlap } from "../../accounts/key-actions.ts";
 import { momentNamed } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
+const budgetFields = {
+  credits: schema.budgetCredits,
+  every: schema.period,
+  align: Type.Optional(schema.alignment),
+  timezone: Type.Optional(schema.timezone),
+};
+
 /** Settings of a new key. */
 const newFields = {
   operation_id: schema.operationId,
@@ -14,7 +21,7 @@ const newFields = {
   requests_per_minute: Type.Optional(schema.limit),
   tokens_per_minute: Type.Optional(schema.limit),
   concurrent: Type.Optional(schema.limit),
-  budget: Type.Optional(closed({ credits: schema.budgetCredits, every: schema.period })),
+  budget: Type.Optional(closed(budgetFields)),
 };
 
 /** Settings that a change can have. */
@@ -27,7 +34,13 @@ const changedFields = {
   tokens_per_minute: Type.Optional(orNull(schema.limit)),
   concurrent: Type.Optional(orNull(schema.limit)),
   budget: Type.Optional(
-    orNull(closed({ credits: Type.Optional(schema.budgetCredits), every: Type.Optional(schema.period) })),
+    orNull(
+      closed({
+        ...budgetFields,
+        credits: Type.Optional(schema.budgetCredits),
+        every: Type.Optional(schema.period),
+      }),
+    ),
   ),
 };
 

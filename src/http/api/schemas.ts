@@ -9,6 +9,7 @@ import { closed, orNull } from "../../accounts/json-objects.ts";
 import type { OperatorCode } from "../../accounts/refusals.ts";
 import type { ErrorCode } from "../../errors.ts";
 import { portalRights } from "../../ledger/rows.ts";
+import { alignments, timezoneRule } from "../../ledger/windows.ts";
 import { momentRule } from "../../units.ts";
 
 export const accountName = textOf(fields.name);
@@ -43,7 +44,16 @@ export const operationId = textOf(
   `an id of your own for this change, ${fields.note.rule}; a repetition changes nothing`,
 );
 export const moment = Type.String({ description: momentRule });
+export const lastDay = Type.String({
+  description: `the last day, in the time zone of the configuration, or a time: ${momentRule}`,
+});
 export const period = Type.String({ description: "an ISO 8601 period such as PT5H, P1D or P1M" });
+export const alignment = Type.Enum([...alignments], {
+  description: '"opening" (the default: windows begin when the first one began) or "calendar"',
+});
+export const timezone = Type.String({
+  description: `${timezoneRule}, for windows of the calendar; by default that of the plan`,
+});
 export const budgetCredits = wholeNumber(fields.budget, "whole credits");
 export const limit = wholeNumber(fields.limit, "a whole number");
 export const credits = wholeNumber(fields.topup, "whole credits");

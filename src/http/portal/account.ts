@@ -83,7 +83,7 @@ export function accountRoutes(app: ApiApp, { store, publicUrl, localUrl }: Porta
       const session = sessionOf(request);
       const snapshot = await store.accountSnapshot(session.key.account);
       return ownAccountObject.of({
-        session: { ...session, key: keyAt(session.key, store.nowMs()) },
+        session: { ...session, key: keyAt(session.key, store.times()) },
         balance: balanceOf(snapshot),
         // Somebody on this machine can use the local URL, and nobody else.
         publicUrl: publicUrl() ?? (isOnLoopback(`http://${request.raw.headers.host}`) ? localUrl : null),

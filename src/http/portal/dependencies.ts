@@ -19,6 +19,8 @@ export interface PortalDependencies {
   actions: PortalActions;
   /** `listen.url`: the URL of the public API for callers. */
   publicUrl(): string | null;
+  /** The zone of the configuration, for local days. */
+  timezone(): string;
   /** The URL for callers on this machine. */
   localUrl: string;
 }
@@ -32,11 +34,12 @@ export function portalActions({
   store,
   ledger,
   catalog,
-}: Pick<PortalDependencies, "store" | "ledger" | "catalog">): PortalActions {
+  timezone,
+}: Pick<PortalDependencies, "store" | "ledger" | "catalog" | "timezone">): PortalActions {
   const modelIds = () => catalog.all().map(({ id }) => id);
   return new PortalActions({
     store,
     usableModels: (viewer) => usableModels(catalog, viewer).map(({ id }) => id),
-    operator: new OperatorActions({ store, ledger, modelIds }),
+    operator: new OperatorActions({ store, ledger, modelIds, by: "portal", timezone }),
   });
 }

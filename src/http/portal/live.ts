@@ -5,7 +5,7 @@ import { closed, count, isoTime, micro, objectFor, text, time } from "../../acco
 import { type LiveAccount, LiveAccounts } from "../../accounts/live-accounts.ts";
 import { balance } from "../../accounts/operator-objects.ts";
 import { Refusal } from "../../errors.ts";
-import { heldBy, sumOf } from "../../ledger/pricing.ts";
+import { heldBy } from "../../ledger/grants.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import { type ApiApp, route } from "../api/app.ts";
 import { EventStream } from "../api/event-stream.ts";
@@ -27,7 +27,7 @@ const runningRequestObject = objectFor<HoldRow>("OwnRunningRequest")({
     Type.Integer({ minimum: 0, description: "as of the last checkpoint" }),
     (hold) => hold.completionTokens,
   ],
-  held_micro: [micro, (hold) => sumOf(heldBy(hold))],
+  held_micro: [micro, (hold) => heldBy(hold)],
 });
 
 export const runningRequests = closed({

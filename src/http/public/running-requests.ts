@@ -13,7 +13,7 @@ import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Caller } from "../../accounts/keys.ts";
 import { BusySet } from "../../collections.ts";
-import { catalogue, type ErrorCode, invariant, Refusal } from "../../errors.ts";
+import { catalogue, type ErrorCode, invariant, Refusal, RequestStopped } from "../../errors.ts";
 import type { RequestRecord, Work } from "../../telemetry/request-record.ts";
 import type { Upload } from "./uploads.ts";
 
@@ -134,13 +134,13 @@ export class RunningRequests {
   }
 
   /**
-   * Stops one chat request for an operator. Its client gets `request_stopped`. Returns false if
-   * it is not being answered here.
+   * Stops one chat request for an operator, whom its receipt names. Its client gets
+   * `request_stopped`. Returns false if it is not being answered here.
    */
-  stopOne(requestId: string): boolean {
+  stopOne(requestId: string, by: string): boolean {
     for (const running of this.#running) {
       if (running.record.requestId !== requestId || running.isWritten) continue;
-      running.end(stoppedByOperator());
+      running.end(new RequestStopped(by));
       return true;
     }
     return false;
@@ -248,13 +248,6 @@ function shuttingDown(): Refusal {
   return new Refusal("shutting_down", "This service is stopping. Send the request again in a moment.", {
     retryAfterSeconds: 2,
   });
-}
-
-function stoppedByOperator(): Refusal {
-  return new Refusal(
-    "request_stopped",
-    "An operator stopped this request. The tokens so far are charged. If it still waited, it costs nothing.",
-  );
 }
 
 const decorator = "requestContext";

@@ -252,6 +252,7 @@ const insertGrants = insertInto(grantTable);
 const insertCharges = insertInto(chargeTable);
 const updateKeys = update(keyStateTable, ["account", "id"]);
 const setKeys = update(keyTable, ["account", "id"], "all of api_key");
+const insertKeys = insertInto(keyTable);
 
 /** `further` statements are written in the same transaction. */
 async function write(
@@ -283,6 +284,7 @@ async function write(
     charges: insertCharges(changes.charges),
     keys: updateKeys(changes.keys),
     keysSet: setKeys(changes.keysSet),
+    keysNew: insertKeys(changes.keysNew),
     ...further,
     commit: { name: "commit", text: "commit" },
   });

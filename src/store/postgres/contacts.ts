@@ -1,13 +1,12 @@
-/** Reads and writes contacts and first keys, in the transaction of `putAccounts`. */
+/** Reads and writes contacts, in the transaction of `putAccounts`. */
 import { type AccountDraft, type ContactRow, contactsNamedBy, type DraftChanges } from "../contacts.ts";
-import { contactTable, keyTable } from "../tables.ts";
+import { contactTable } from "../tables.ts";
 import type { Connection } from "./connection.ts";
 import type { Statement } from "./exchange.ts";
 import { arrayLiteral } from "./rows.ts";
 import { insertInto } from "./writing.ts";
 
 const insertContacts = insertInto(contactTable);
-const insertKeys = insertInto(keyTable);
 
 export async function readContacts(
   connection: Connection,
@@ -22,7 +21,7 @@ export async function readContacts(
   return rows.map((cells) => contactTable.rowOf(cells));
 }
 
-export function contactStatements({ contacts, keys }: DraftChanges): Record<string, Statement | null> {
+export function contactStatements({ contacts }: DraftChanges): Record<string, Statement | null> {
   const accounts = arrayLiteral(contacts.map(({ account }) => account));
   return {
     // Two accounts may exchange their external ids.
@@ -31,6 +30,5 @@ export function contactStatements({ contacts, keys }: DraftChanges): Record<stri
       values: [accounts],
     },
     contacts: insertContacts(contacts),
-    firstKeys: insertKeys(keys),
   };
 }

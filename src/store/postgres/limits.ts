@@ -46,6 +46,6 @@ export const connectionsMax = {
   service: 2,
   /** Pages of receipts, journals, holds and keys, which may take seconds. */
   lists: 2,
-  /** New and revoked keys. They wait for the commits of their account. */
-  keyChanges: 1,
+  /** Single rows without credits: sessions, plans, stopped requests. */
+  writes: 1,
 } as const;

@@ -10,7 +10,7 @@ import { invariant } from "../../errors.ts";
 import type { Operation } from "../../ledger/operations.ts";
 import type { PlanCatalog } from "../../ledger/plan.ts";
 import type { AdditionalGrant, ChargeRow, HoldRow, KeyRow } from "../../ledger/rows.ts";
-import { readsOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
+import { readsOf, rowKey, type Snapshot, timesAt } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import { accountOf } from "../account-rows.ts";
 import { readEpoch } from "../plans.ts";
@@ -89,6 +89,9 @@ const readMemos = `
   join credit_grant g on g.request = n.id and g.account = n.account group by 1, 2`;
 
 const readLater = `select ${laterGrantTable.list()} from later_grant where account = $1`;
+
+const countKeys = `select n.account, (select count(*) from api_key k where k.account = n.account)
+  from unnest($1::text[]) as n(account)`;
 
 const forKeys = "for no key update of k skip locked";
 
@@ -188,6 +191,10 @@ export async function readUnderLock(
       reads.payments.size === 0
         ? null
         : { name: "payments", text: readPayments, values: [arrayLiteral([...reads.payments])] },
+    keyCounts:
+      reads.keyCounts.size === 0
+        ? null
+        : { name: "key counts", text: countKeys, values: [arrayLiteral([...reads.keyCounts])] },
     charges: ended.size === 0 ? null : { name: "charges", text: readCharges, values: ended.arrays() },
     memos: operations.some(({ kind }) => kind === "promote")
       ? { name: "memos", text: readMemos, values: ended.arrays() }
@@ -228,7 +235,7 @@ export async function readUnderLock(
   const keys = read.flatMap(({ keys = [] }) => keys).map((cells) => keyTable.rowOf(cells));
   const freeKeys = read.flatMap(({ freeKeys = [] }) => freeKeys);
   const snapshot: Omit<Snapshot, "later"> = {
-    times: { nowMs: now, atMs: now, latestMs: now },
+    times: timesAt(now),
     plans: await plansAt(epoch),
     accounts: new Map(accounts.map(({ row }) => [row.id, row])),
     problems: new Map(
@@ -243,6 +250,7 @@ export async function readUnderLock(
     ),
     payments: new Map((rows.payments ?? []).map(([id, ...cells]) => [String(id), paymentOf(cells)])),
     keys: new Map(keys.map((row: KeyRow) => [row.id, row])),
+    keyCounts: new Map((rows.keyCounts ?? []).map(([id, count]) => [String(id), Number(count)])),
   };
   if (skips === "nothing") return { snapshot, locked: new Set(), clockMs };
   const isThere = new Set((rows.found ?? []).map(([id]) => String(id)));

@@ -6,20 +6,20 @@
 import { invariant } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import type { AdditionalGrant } from "../../ledger/rows.ts";
-import { overdueMax } from "../../ledger/snapshot.ts";
+import { overdueMax, timesAt } from "../../ledger/snapshot.ts";
 import { accountOf } from "../account-rows.ts";
 import { readEpoch } from "../plans.ts";
 import type { Purpose, SqlConnections } from "../queries.ts";
 import type { SqlDialect } from "../sql.ts";
 import { ListTooSlowError } from "../store.ts";
-import { accountTable, holdTable, keyTable, laterGrantTable } from "../tables.ts";
+import { accountTable, holdTable, laterGrantTable } from "../tables.ts";
 import { fixedTime, reading, type TimeParameter, trustedMs } from "./clock.ts";
 import type { ConnectionPool } from "./connection.ts";
 import { isStatementTimeout } from "./errors.ts";
 import { limits } from "./limits.ts";
 import { arrayLiteral } from "./rows.ts";
 
-type ReadPools = Readonly<Record<Purpose, ConnectionPool>>;
+type ReadPools = Readonly<Record<Purpose | "writes", ConnectionPool>>;
 
 export function postgresDialect(time: () => TimeParameter): SqlDialect {
   return {
@@ -30,14 +30,6 @@ export function postgresDialect(time: () => TimeParameter): SqlDialect {
     items: (array) => `json_array_elements(${array}) e(value)`,
     bytewise: (column) => `${column} collate "C"`,
     listOf: arrayLiteral,
-    // Waits for the commit under way on the account: a hold that is decided after the answer sees
-    // the key revoked.
-    revokeKey: `
-      with locked as (
-        select a.id from account a where a.id = (select account from api_key where id = $2) for no key update
-      )
-      update api_key k set revoked_ms = coalesce(k.revoked_ms, $1::bigint)
-      where k.id = $2 and exists (select from locked) returning ${keyTable.list("k")}`,
   };
 }
 
@@ -53,7 +45,7 @@ export function connectionsOn(pools: ReadPools, listMs: number = limits.listMs):
         throw error;
       }
     },
-    write: async (statement) => (await pools.keyChanges.query(statement)).rows,
+    write: async (statement) => (await pools.writes.query(statement)).rows,
   };
 }
 
@@ -107,7 +99,7 @@ export async function findSnapshot(
     problem,
     overdue: overdue.map((cells) => holdTable.rowOf(cells, holdsFrom)),
     later: laterGrantsOf(first[laterAt]),
-    times: { nowMs: readMs, atMs: readMs, latestMs: readMs },
+    times: timesAt(readMs),
     epoch,
   };
 }

@@ -10,8 +10,10 @@
  * connections are opened as they are needed. The two reads that requests wait for, of a key and of
  * a balance, are retried first, for as long as the ledger retries commits.
  */
+
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
+import { timesAt } from "../../ledger/snapshot.ts";
 import { retry } from "../../retry.ts";
 import { auditJobsOn } from "../audit-job-queries.ts";
 import type { NodeRegistry } from "../nodes.ts";
@@ -119,7 +121,7 @@ function postgresStoreOn({
     service,
     lists,
     history: lists,
-    keyChanges: readPool(url, "keyChanges", settings),
+    writes: readPool(url, "writes", settings),
   };
   const commits = commitPool(url, commitConnectionsMax, settings);
   const ledger = new PostgresCommits(commits, clock);
@@ -180,6 +182,7 @@ function postgresStoreOn({
     ...sessionQueriesOn(reads, dialect),
     nodes: postgresNodes(pools.service),
     nowMs: () => clock.nowMs(),
+    times: () => timesAt(clock.nowMs()),
     clock: () => during(() => clock.look()),
     acceptClock: (by) => during(() => clock.accept(by)),
     sumUsage: () => during(() => sums.step()),
@@ -190,7 +193,7 @@ function postgresStoreOn({
         return await ledger.putAccounts(drafts, options);
       }),
     applyPlans: (section, force) =>
-      during(() => applyPlans(pools.keyChanges, section, { force, time: clock.ask().parameter })),
+      during(() => applyPlans(pools.writes, section, { force, time: clock.ask().parameter })),
     async accountSnapshot(account) {
       const found = await lookUp(() => findSnapshot(pools.lookups, account, clock.ask().parameter));
       if (found === null) return null;

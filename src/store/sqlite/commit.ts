@@ -61,6 +61,7 @@ function statementsOf(db: DatabaseSync) {
     memos: db.prepare(
       "select coalesce(sum(amount), 0) as memos from credit_grant where request = ? and account = ?",
     ),
+    keyCount: db.prepare("select count(*) as keys from api_key where account = ?"),
     insertAccount: insertInto(db, accountTable),
     updateAccount: update(db, accountTable, ["id"]),
     insertLater: insertInto(db, laterGrantTable),
@@ -74,6 +75,7 @@ function statementsOf(db: DatabaseSync) {
     insertCharge: insertInto(db, chargeTable),
     updateKey: update(db, keyStateTable, ["account", "id"]),
     setKey: update(db, keyTable, ["account", "id"]),
+    insertKey: insertInto(db, keyTable),
   };
 }
 
@@ -211,6 +213,9 @@ export class SqliteCommits {
       const entry = this.#sql.entry.get(op);
       if (entry !== undefined) journal.set(op, entry);
     }
+    const keyCounts = new Map(
+      [...reads.keyCounts].map((id) => [id, Number(this.#sql.keyCount.get(id)?.keys)] as const),
+    );
     for (const id of reads.payments) {
       const [cells] = this.#sql.others.rows({ name: "payment", text: payments("?1"), values: [id] });
       if (cells !== undefined) paid.set(id, paymentOf(cells));
@@ -226,6 +231,7 @@ export class SqliteCommits {
       journal,
       ended,
       keys,
+      keyCounts,
       payments: paid,
     };
   }
@@ -271,6 +277,7 @@ export class SqliteCommits {
     for (const row of changes.charges) sql.insertCharge(row);
     for (const row of changes.keys) requireWritten(sql.updateKey(row), "api_key");
     for (const row of changes.keysSet) requireWritten(sql.setKey(row), "api_key");
+    for (const row of changes.keysNew) sql.insertKey(row);
   }
 }
 
@@ -352,9 +359,9 @@ export class RowCache {
   }
 
   /** Keeps the rows that the ledger has committed. */
-  end({ accounts, keys, keysSet, holdsPut, holdsEnded }: Changes): void {
+  end({ accounts, keys, keysSet, keysNew, holdsPut, holdsEnded }: Changes): void {
     for (const row of accounts) this.accounts.set(row.id, row);
-    for (const row of [...keys, ...keysSet]) this.keys.set(rowKey(row.account, row.id), row);
+    for (const row of [...keys, ...keysSet, ...keysNew]) this.keys.set(rowKey(row.account, row.id), row);
     for (const row of holdsPut) this.holds.set(rowKey(row.account, row.id), row);
     for (const { account, id } of holdsEnded) this.holds.delete(rowKey(account, id));
     this.#changesAtEnd = numberOf(this.#ownChanges);

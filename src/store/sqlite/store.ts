@@ -23,7 +23,7 @@ import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { HoldRow, LaterGrantRow } from "../../ledger/rows.ts";
-import { overdueMax } from "../../ledger/snapshot.ts";
+import { overdueMax, timesAt } from "../../ledger/snapshot.ts";
 import { startThread } from "../../threads/start.ts";
 import type { EpochMs } from "../../units.ts";
 import type { AuditReport } from "../audit.ts";
@@ -35,7 +35,7 @@ import { sessionQueriesOn } from "../session-queries.ts";
 import type { SqlDialect, SqlStatement } from "../sql.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
-import { holdTable, keyTable, laterGrantTable } from "../tables.ts";
+import { holdTable, laterGrantTable } from "../tables.ts";
 import { openToRead, type SqliteFile, sqliteError } from "./file.ts";
 import { AccountQuery, type Cells, Query, Statements } from "./query.ts";
 import { type Calls, type Fault, openedId, type SqliteThreadData, type ThreadReply } from "./thread.ts";
@@ -83,7 +83,7 @@ function sqliteStoreOn(
   // Readers start with their first call. Readiness and metrics never wait for the history.
   const lists = threadOf("reader");
   const history = threadOf("reader");
-  const threads = { service: lists, lists, history, keyChanges: writer };
+  const threads = { service: lists, lists, history };
   const audits = new Set<Remote>();
 
   function lookUp<T>(read: () => T): T {
@@ -126,6 +126,7 @@ function sqliteStoreOn(
       return { ...snapshot, plans: await plans.at(epoch) };
     },
     nowMs: now,
+    times: () => timesAt(now()),
     clock: () => writer.call("clock"),
     acceptClock: (by) => writer.call("acceptClock", by),
     sumUsage: () => writer.call("sumUsage"),
@@ -166,7 +167,6 @@ export function sqliteDialect(now: () => EpochMs): SqlDialect {
     items: (array) => `json_each(${array}) e`,
     bytewise: (column) => column,
     listOf: JSON.stringify,
-    revokeKey: `update api_key set revoked_ms = coalesce(revoked_ms, ?1) where id = ?2 returning ${keyTable.list()}`,
   };
 }
 
@@ -202,7 +202,7 @@ export class SqliteSnapshots {
       const [cells] = this.#statements.rows({ name: "epoch", text: readEpoch, values: [] });
       const overdue = this.#overdue.all(account, nowMs, overdueMax);
       const { row, problem } = read;
-      const times = { nowMs, atMs: nowMs, latestMs: nowMs };
+      const times = timesAt(nowMs);
       return { account: row, problem, overdue, later, times, epoch: Number(cells?.[0]) };
     } finally {
       // A failing disk ends the transaction by itself.

@@ -2,6 +2,7 @@
  * The calls of the thread that writes (worker.ts). It waits for the disk, so that the main thread
  * never does.
  */
+import { timesAt } from "../../ledger/snapshot.ts";
 import { machineOf } from "../clock.ts";
 import { SqliteClock } from "./clock.ts";
 import { SqliteCommits } from "./commit.ts";
@@ -15,7 +16,7 @@ export function openWriter({ file, plans, upgrade, clock }: SqliteThreadData): H
   const time = new SqliteClock(db, clock);
   const ledger = new SqliteCommits(db, () => {
     const nowMs = time.read();
-    return { nowMs, atMs: nowMs, latestMs: nowMs };
+    return timesAt(nowMs);
   });
   const sums = new SqliteUsageSums(db, () => time.read());
   const statements = new Statements(db);

@@ -471,6 +471,7 @@ create index session_by_idle_end on session (used_ms + idle_ms);
 -- Requests that an operator has stopped. The process that answers a request looks for it here. Rows are deleted later.
 create table stop_request (
   id text not null primary key check (id <> ''),
+  by text not null check (by <> ''),
   at_ms integer not null
 ) strict, without rowid;
 
