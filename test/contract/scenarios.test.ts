@@ -54,7 +54,6 @@ function memoryStage(): Stage {
         nowMs = ms;
       },
     },
-    grants: async (account) => store.grants(account),
   };
 }
 
@@ -78,12 +77,6 @@ for (const backend of backends) {
       stage = {
         store,
         clock: database.clock,
-        grants: async (account) => {
-          const rows = await database.sql(
-            `select bucket, cause from credit_grant where account = '${account}'`,
-          );
-          return rows.map(({ bucket, cause }) => ({ bucket: String(bucket), cause: String(cause) }));
-        },
       };
     });
     after(async () => {
