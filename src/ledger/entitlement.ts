@@ -10,7 +10,7 @@ import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import { remainingOf } from "./grants.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion, ruleOf, versionAt, versionOf } from "./plan.ts";
 import { type AccountRow, type WindowBucket, type WindowGrant, windowBuckets } from "./rows.ts";
-import { isOnGrid, isSameRule, type Window, windowAfter, windowFrom } from "./windows.ts";
+import { grantWindowFrom, isOnGrid, isSameRule, type Window, windowAfter } from "./windows.ts";
 
 /** A fact that time or a change of the plan makes, in the order of its journal entry. */
 export type Entitlement =
@@ -27,7 +27,7 @@ export function openWindows(version: PlanVersion, atMs: EpochMs, post: Post): vo
     post({
       kind: "window",
       bucket,
-      grant: freshGrant(version, bucket, windowFrom(ruleOf(version, bucket), atMs)),
+      grant: freshGrant(version, bucket, grantWindowFrom(ruleOf(version, bucket), atMs)),
     });
   }
 }
@@ -87,7 +87,7 @@ function refresh(
     const changesMs = versions.find(({ createdMs }) => createdMs >= startMs)?.createdMs ?? Infinity;
     const grid = isSameRule(rule, ruleOf(before, bucket)) && isOnGrid(rule, last) ? last : null;
     const at = (ms: EpochMs): Window => {
-      const first = grid === null ? windowFrom(rule, startMs) : windowAfter(rule, grid, startMs);
+      const first = grid === null ? grantWindowFrom(rule, startMs) : windowAfter(rule, grid, startMs);
       return first.untilMs > ms ? first : windowAfter(rule, first, ms);
     };
     let next = at(limitMs);
@@ -126,7 +126,7 @@ export function changeBucket(
     if (by !== 0) post({ kind: "change", bucket, grant: open.seq, by, plan: version.id });
     return;
   }
-  const window = windowFrom(ruleOf(version, bucket), atMs);
+  const window = grantWindowFrom(ruleOf(version, bucket), atMs);
   post({ kind: "window", bucket, grant: { ...freshGrant(version, bucket, window), spent: open.spent } });
 }
 

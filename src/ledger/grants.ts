@@ -77,7 +77,8 @@ export class OpenGrants {
 
   constructor(account: AccountRow, later: readonly AdditionalGrant[] | null) {
     this.#account = account;
-    this.#later = account.later.count === 0 ? [] : later;
+    // Databases return rows in any order.
+    this.#later = account.later.count === 0 ? [] : (later?.toSorted(inSpendingOrder) ?? null);
   }
 
   /** Null: nothing of them was needed. */

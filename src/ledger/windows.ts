@@ -204,17 +204,24 @@ function calendarWindow({ every, timezone }: WindowRule, atMs: EpochMs): Window 
   return { fromMs, untilMs, anchorMs: fromMs };
 }
 
-/**
- * Returns the first window of a rule, which begins at `fromMs`. A window that begins in the second
- * half of its calendar window ends with the next one, so that nobody gets two grants within
- * minutes.
- */
+/** Returns the first window of a rule, which begins at `fromMs` and ends at the next boundary. */
 export function windowFrom(rule: WindowRule, fromMs: EpochMs): Window {
   if (rule.align === "opening") return gridWindow(fromMs, rule.every, fromMs);
+  const { untilMs } = calendarWindow(rule, fromMs);
+  return { fromMs, untilMs, anchorMs: fromMs };
+}
+
+/**
+ * Returns the first window of a bucket. If it begins in the second half of its calendar window, it
+ * ends with the next one, so that nobody gets two grants within minutes.
+ */
+export function grantWindowFrom(rule: WindowRule, fromMs: EpochMs): Window {
+  const first = windowFrom(rule, fromMs);
+  if (rule.align === "opening") return first;
   const present = calendarWindow(rule, fromMs);
   const isLate = fromMs - present.fromMs >= present.untilMs - fromMs;
-  const { untilMs } = isLate && fromMs > present.fromMs ? calendarWindow(rule, present.untilMs) : present;
-  return { fromMs, untilMs, anchorMs: fromMs };
+  if (!isLate || fromMs === present.fromMs) return first;
+  return { ...first, untilMs: calendarWindow(rule, present.untilMs).untilMs };
 }
 
 /** Returns the window that contains `atMs`, which is not before the end of `last`. */
