@@ -9,10 +9,11 @@ import { accountTable } from "../src/store/tables.ts";
 /** Enough credits for every benchmark. */
 const plan: Plan = {
   id: "bench",
-  base: { credits: 9_000_000, every: "P1D" },
-  overage: { credits: 0, every: "P1D" },
+  base: { credits: 9_000_000, every: "P1D", align: "opening" },
+  overage: { credits: 0, every: "P1D", align: "opening" },
   limits: {},
   models: ["*"],
+  timezone: "UTC",
 };
 
 export const plans: Plans = new Map([[plan.id, plan]]);

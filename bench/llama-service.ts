@@ -43,7 +43,9 @@ export async function startLlamaService(options: LlamaServiceOptions): Promise<L
     listen: { port: 0 },
     operator: { port: 0, token: "bench-operator-token" },
     log: { level: "warn" },
-    plans: { bench: { base: { credits: 9_000_000, every: "P1D" }, overage: none, models: ["*"] } },
+    plans: {
+      bench: { base: { credits: 9_000_000, every: "P1D", align: "opening" }, overage: none, models: ["*"] },
+    },
     models: { bench: engine },
   };
   // JSON is YAML too.

@@ -6,7 +6,7 @@
 import type { Ledger } from "../src/ledger/batcher.ts";
 import type { Store } from "../src/store/store.ts";
 import { newRequestId } from "../src/telemetry/request-record.ts";
-import { keyOf } from "../test/fixtures/ledger-rows.ts";
+import { addKey, keyOf } from "../test/fixtures/ledger-rows.ts";
 import { accountId, keyId, price, used } from "./ledger-file.ts";
 
 /** An account without limits, with a key. */
@@ -17,8 +17,8 @@ export async function openAccount(
   { key = keyId(n), hash = String(n).padStart(64, "0"), lastFour = "abcd" } = {},
 ): Promise<void> {
   const account = accountId(n);
-  await ledger.apply({ kind: "open", account, plan: "bench" });
-  await store.addKey(keyOf(key, account, { hash, lastFour, createdMs: Date.now() }));
+  await ledger.apply({ kind: "open", account, plan: "bench", by: "test" });
+  await addKey(store, keyOf(key, account, { hash, lastFour, createdMs: Date.now() }));
 }
 
 /** `generate` runs while the hold is open. */
@@ -55,6 +55,7 @@ export async function holdAndSettle(
     used,
     ending: "stop",
     estimated: false,
+    by: null,
   });
   if (settled.kind !== "settled") throw new Error(`a settlement was answered with ${settled.kind}`);
 }

@@ -214,7 +214,7 @@ export class OpenGrants {
 
   /** Adds an additional grant. */
   add(grant: AdditionalGrant): void {
-    const { additional, later } = this.#account;
+    const { later } = this.#account;
     if (later.count === 0 || this.#later !== null) {
       this.#set([...this.#all(), grant]);
       return;

@@ -99,7 +99,7 @@ export async function foundKeyOf(cells: readonly unknown[], plans: KeptPlans): P
 }
 
 export function queriesOn(
-  { find, findPage, write }: SqlConnections,
+  { find, findPage }: SqlConnections,
   dialect: SqlDialect,
   plans: KeptPlans,
 ): Queries {

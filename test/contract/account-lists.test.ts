@@ -8,7 +8,7 @@ import type { Operation } from "../../src/ledger/operations.ts";
 import { type AccountsQuery, accountOrders, type Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { day, hour, minute } from "../fixtures/times.ts";
 
@@ -38,28 +38,29 @@ for (const backend of backends) {
       store = await database.open();
       memory = new MemoryStore(plans, () => database.clock.get());
       for (const [n, account] of accounts.entries()) {
-        await apply({ kind: "open", account, plan: planIds[n % 3] ?? "" });
+        await apply({ kind: "open", account, plan: planIds[n % 3] ?? "", by: "test" });
         if (n % 4 === 0) database.clock.advance(minute);
         const key = keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") });
-        for (const each of [store, memory]) await each.addKey(key);
+        for (const each of [store, memory]) await addKey(each, key);
       }
       for (const [n, account] of accounts.entries()) {
         // From next to nothing to more than all windows have.
         const bought = credits([0, 0, 3, 11, 400][n % 5] ?? 0);
-        if (bought > 0) await apply({ kind: "topup", account, payment: `p-${account}`, amount: bought });
+        if (bought > 0)
+          await apply({ kind: "topup", account, payment: `p-${account}`, amount: bought, by: "test" });
         const spent = credits(n % 4 === 0 ? 4990 : (n * 7) % 121);
         const change = { account, key: `key-${account}`, minMicro: 0, wantMicro: spent };
         await apply(hold(`h-${account}`, spent, change));
         if (n % 6 !== 0) await apply(settle(`h-${account}`, spent, { account }));
         const set = (to: Extract<Operation, { kind: "state" }>["to"]) =>
-          apply({ kind: "state", account, op: `s-${account}`, to });
+          apply({ kind: "state", account, op: `s-${account}`, to, by: "test" });
         if (n % 11 === 3) await set({ kind: "suspend" });
         if (n % 11 === 5) await set({ kind: "close" });
         if (n % 11 === 7) await set({ kind: "end", endsMs: database.clock.get() + 3 * hour });
       }
       const drafts = contacts.map((contact, n) => ({ id: `a0${n}`, plan: null, contact, key: null }));
       for (const each of [store, memory]) {
-        await each.putAccounts(drafts, { dryRun: false, updatesExisting: true });
+        await each.putAccounts(drafts, { dryRun: false, updatesExisting: true, by: "test" });
       }
     });
     after(() => database.remove());
@@ -139,7 +140,7 @@ for (const backend of backends) {
       for (const each of [store, memory]) {
         await each.applyPlans(plansOf(planOf("starter", 7, 1), planOf("big", 50, 0)), false);
       }
-      await apply({ kind: "plan", account: "a06", op: "up", plan: "big", at: "refresh" });
+      await apply({ kind: "plan", account: "a06", op: "up", plan: "big", at: "refresh", by: "test" });
       // Until the next windows begin, the order counts the new versions.
       database.clock.advance(40 * day);
       await assertLists();

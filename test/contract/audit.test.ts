@@ -20,23 +20,26 @@ import { auditFile } from "../../src/store/sqlite/audit.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 import { day, minute } from "../fixtures/times.ts";
 import { until } from "../fixtures/until.ts";
 
-const monthly = { base: { credits: 300, every: "P1M" }, overage: { credits: 20, every: "P7D" } };
+const monthly = {
+  base: { credits: 300, every: "P1M", align: "opening" },
+  overage: { credits: 20, every: "P7D", align: "opening" },
+};
 const plans = plansOf(planOf("starter", 100, 10), planOf("pro", 300, 20, monthly));
 const folder = mkdtempSync(join(tmpdir(), "inkwell-audit-"));
 after(() => rmSync(folder, { recursive: true }));
 const sound = join(folder, "sound.db");
 
 async function fill(store: Store): Promise<void> {
-  await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
-  await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
+  await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
+  await addKey(store, keyOf("key", "ada", { hash: "0".repeat(64) }));
   await store.commit([
-    { kind: "topup", account: "ada", payment: "p1", amount: credits(5) },
+    { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" },
     hold("running", credits(1), { ttlMs: minute }),
     extend("running", 1, credits(2)),
     hold("done", credits(109)),
@@ -54,23 +57,23 @@ async function fill(store: Store): Promise<void> {
 /** Bob changes the plan twice, has a key with a budget, and settles a hold after its expiry. */
 async function fillBob(store: Store): Promise<void> {
   const ofBob = { account: "bob", key: "team" } as const;
-  await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
-  await store.addKey(keyOf("team", "bob", { hash: "1".repeat(64) }));
+  await store.commit([{ kind: "open", account: "bob", plan: "starter", by: "test" }]);
+  await addKey(store, keyOf("team", "bob", { hash: "1".repeat(64) }));
   const budget = { micro: credits(500), every: "P1M" };
   await store.commit([
     { kind: "key", op: "budget", ...ofBob, set: { budget } },
-    { kind: "topup", account: "bob", payment: "p2", amount: credits(5) },
-    { kind: "refund", account: "bob", refund: "r1", payment: "p2", amount: credits(2) },
+    { kind: "topup", account: "bob", payment: "p2", amount: credits(5), by: "test" },
+    { kind: "refund", account: "bob", refund: "r1", payment: "p2", amount: credits(2), by: "test" },
     hold("late", credits(2), { ...ofBob, ttlMs: 0 }),
     { kind: "expire", account: "bob", hold: "late" },
     settle("late", 30, ofBob),
     hold("over", credits(10), ofBob),
-    { kind: "plan", account: "bob", op: "up", plan: "pro", at: "now" },
+    { kind: "plan", account: "bob", op: "up", plan: "pro", at: "now", by: "test" },
     extend("over", 1, credits(5), ofBob),
     settle("over", credits(12), ofBob),
-    { kind: "plan", account: "bob", op: "down", plan: "starter", at: "now" },
+    { kind: "plan", account: "bob", op: "down", plan: "starter", at: "now", by: "test" },
     hold("open", credits(4), ofBob),
-    { kind: "plan", account: "bob", op: "later", plan: "pro", at: "refresh" },
+    { kind: "plan", account: "bob", op: "later", plan: "pro", at: "refresh", by: "test" },
   ]);
 }
 
@@ -270,7 +273,10 @@ const corruptions: Record<string, readonly Corruption[]> = {
     [{ what: "journal", account: "ada" }, "delete from account where id = 'ada'"],
   ],
   "every change of a window and every purchase has its grant": [
-    [{ account: "ada", kind: "open", base: null }, "delete from credit_grant where bucket = 'base'"],
+    [
+      { account: "ada", kind: "open", base: null, by: "test" },
+      "delete from credit_grant where bucket = 'base'",
+    ],
     [{ account: "ada", op: "payment:p1" }, "delete from credit_grant where bucket = 'additional'"],
   ],
   "every grant has the journal entry that made it, and its credits": [
@@ -557,7 +563,7 @@ describe("the audit finds", () => {
 test("finds overspent accounts among sound ones and shows at most twenty rows", async () => {
   const store = new MemoryStore(plans, () => 0);
   for (let n = 0; n < 30; n += 1) {
-    await store.commit([{ kind: "open", account: `account-${n}`, plan: "starter" }]);
+    await store.commit([{ kind: "open", account: `account-${n}`, plan: "starter", by: "test" }]);
   }
   assert.deepEqual((await store.audit()).broken, []);
   for (let n = 0; n < 25; n += 1) store.damage(`account-${n}`, { base: 0 - n - 1 });
@@ -574,8 +580,8 @@ test("finds overspent accounts among sound ones and shows at most twenty rows", 
 test("accepts credits that ended with their window, and late settlements", async () => {
   let nowMs = Date.UTC(2026, 0, 15);
   const store = new MemoryStore(plans, () => nowMs);
-  await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
-  await store.addKey(keyOf("key", "ada"));
+  await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
+  await addKey(store, keyOf("key", "ada"));
   await store.commit([hold("over", credits(105), { ttlMs: 3 * day }), hold("late", credits(2))]);
   nowMs += 2 * day;
   await store.commit([
@@ -596,11 +602,11 @@ test("accepts credits that ended with their window, and late settlements", async
 test("accepts windows that were carried, resumed and missed, and holds that they outlive", async () => {
   let nowMs = Date.UTC(2026, 0, 31, 12);
   const store = new MemoryStore(plans, () => nowMs);
-  await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
-  await store.addKey(keyOf("key", "ada"));
+  await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
+  await addKey(store, keyOf("key", "ada"));
   let n = 0;
   const change = (plan: string, at: "now" | "refresh") =>
-    ({ kind: "plan", account: "ada", op: `change-${n++}`, plan, at }) as const;
+    ({ kind: "plan", account: "ada", op: `change-${n++}`, plan, at, by: "test" }) as const;
   const long = { ttlMs: 90 * day };
   const steps = [
     {
@@ -626,7 +632,10 @@ test("accepts windows that were carried, resumed and missed, and holds that they
       operations: [change("starter", "now"), settle("d", credits(20)), change("pro", "refresh")],
     },
     { waitMs: 70 * day, operations: [hold("e", credits(1)), change("starter", "now")] },
-    { waitMs: day, operations: [{ kind: "state", account: "ada", op: "close", to: { kind: "close" } }] },
+    {
+      waitMs: day,
+      operations: [{ kind: "state", account: "ada", op: "close", to: { kind: "close" }, by: "test" }],
+    },
   ] as const;
   for (const { waitMs, operations } of steps) {
     nowMs += waitMs;
@@ -655,13 +664,13 @@ for (const [name, openBusy, skip] of [
   }, async () => {
     const store = await openBusy();
     const ledger = new Ledger(store);
-    await ledger.apply({ kind: "open", account: "ada", plan: "starter" });
-    await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
+    await ledger.apply({ kind: "open", account: "ada", plan: "starter", by: "test" });
+    await addKey(store, keyOf("key", "ada", { hash: "0".repeat(64) }));
     let auditing = true;
     let during = 0;
     const busy = (async () => {
       for (let n = 0; auditing; n += 1) {
-        await ledger.apply({ kind: "topup", account: "ada", payment: `p${n}`, amount: 1 });
+        await ledger.apply({ kind: "topup", account: "ada", payment: `p${n}`, amount: 1, by: "test" });
         during += 1;
       }
     })();

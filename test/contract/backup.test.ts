@@ -21,7 +21,7 @@ import { auditFile } from "../../src/store/sqlite/audit.ts";
 import { backUpSqlite } from "../../src/store/sqlite/backup.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf } from "../fixtures/ledger-rows.ts";
 import { paidEach, childPlans as plans, startStoreChild } from "../fixtures/store-child.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "inkwell-backup-"));
@@ -35,10 +35,10 @@ beforeEach(async () => {
   path = join(folder, `${count}.db`);
   copy = join(folder, `${count}.backup`);
   const store = await openSqliteStore({ path, plans });
-  await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
-  await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
+  await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
+  await addKey(store, keyOf("key", "ada", { hash: "0".repeat(64) }));
   await store.commit([
-    { kind: "topup", account: "ada", payment: "p1", amount: credits(5) },
+    { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" },
     hold("running", credits(1)),
     hold("done", credits(1)),
     settle("done", 100),
@@ -117,8 +117,8 @@ test("a restore after a crash that left a log has the sound state of the backup 
   );
   // Payments since the backup are sent again, and payments in the backup do not count twice.
   const [again, sent] = await store.commit([
-    { kind: "topup", account: "ada", payment: "p1", amount: credits(5) },
-    { kind: "topup", account: "ada", payment: "lost-a-0", amount: paidEach },
+    { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" },
+    { kind: "topup", account: "ada", payment: "lost-a-0", amount: paidEach, by: "test" },
     settle("running", 7),
   ]);
   assert.deepEqual(

@@ -10,7 +10,7 @@ import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 import { day, hour, minute, second, start } from "../fixtures/times.ts";
@@ -105,8 +105,8 @@ async function postgresMachine(): Promise<Machine> {
 
 async function withAda(machine: Machine): Promise<Store> {
   const store = await machine.open();
-  await store.commit([{ kind: "open", account: "ada", plan: "small" }]);
-  await store.addKey(keyOf("key", "ada", { hash: "1".repeat(64) }));
+  await store.commit([{ kind: "open", account: "ada", plan: "small", by: "test" }]);
+  await addKey(store, keyOf("key", "ada", { hash: "1".repeat(64) }));
   return store;
 }
 

@@ -8,7 +8,7 @@ import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 
 const plans = plansOf(planOf("starter", 100, 10), planOf("big", 500, 10));
-const write = { dryRun: false, updatesExisting: true };
+const write = { dryRun: false, updatesExisting: true, by: "test" };
 
 function draft(id: string, plan: string | null, contact: Partial<Contact> = {}): AccountDraft {
   return { id, plan, contact, key: null };

@@ -15,7 +15,7 @@ import type { Store } from "../../src/store/store.ts";
 import { accountDamages, bypassChecks } from "../fixtures/account-damage.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 
 const plans = plansOf(planOf("test", 100, 10), planOf("other", 50, 5));
 
@@ -58,8 +58,8 @@ for (const { name, skip = false, create } of backends) {
         ["bob", "test"],
         ["cy", "other"],
       ] as const) {
-        await store.commit([{ kind: "open", account, plan }]);
-        await store.addKey(keyOf(`key-${account}`, account, { hash: account.padStart(64, "0") }));
+        await store.commit([{ kind: "open", account, plan, by: "test" }]);
+        await addKey(store, keyOf(`key-${account}`, account, { hash: account.padStart(64, "0") }));
         const own = { account, key: `key-${account}` };
         await store.commit([hold(`h-${account}`, credits(5), own), settle(`h-${account}`, credits(2), own)]);
       }
@@ -92,7 +92,7 @@ for (const { name, skip = false, create } of backends) {
           assert.match(await beside(`damaged-${n}`), says);
           if (column !== "plan" && column !== "next_plan") {
             const [paid] = await store.commit([
-              { kind: "topup", account: "ada", payment: `p${n}`, amount: 1 },
+              { kind: "topup", account: "ada", payment: `p${n}`, amount: 1, by: "test" },
             ]);
             assert.equal(paid?.kind, "balance_invalid");
           }

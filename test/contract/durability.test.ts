@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
-import { credits, keyOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf } from "../fixtures/ledger-rows.ts";
 import { childPlans, paidEach, spentEach, startStoreChild } from "../fixtures/store-child.ts";
 
 const crashes = 3;
@@ -15,8 +15,8 @@ for (const backend of backends) {
       // The children use the machine's clock, and no window may end in between.
       database.clock.set(Date.now());
       const store = await database.open();
-      await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
-      await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
+      await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
+      await addKey(store, keyOf("key", "ada", { hash: "0".repeat(64) }));
       await store.close();
     });
     afterEach(() => database.remove());

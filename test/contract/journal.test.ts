@@ -12,7 +12,7 @@ import type { JournalQuery, ListedPayment, Store } from "../../src/store/store.t
 import { journalTable } from "../../src/store/tables.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { day, minute } from "../fixtures/times.ts";
 
@@ -40,29 +40,45 @@ for (const backend of backends) {
       store = await database.open();
       memory = new MemoryStore(plans, () => database.clock.get());
       for (const account of ["ada", "bob"]) {
-        await apply({ kind: "open", account, plan: "starter" });
+        await apply({ kind: "open", account, plan: "starter", by: "test" });
         for (const each of [store, memory]) {
-          await each.addKey(keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") }));
+          await addKey(each, keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") }));
         }
       }
       for (let n = 0; n < 12; n++) {
         const [payment, name] = [`pay-${n}`, { account: "ada", key: "key-ada" }];
-        await apply({ kind: "topup", account: "ada", payment, amount: credits(n + 1) });
-        await apply({ kind: "topup", account: "bob", payment: `of-bob-${n}`, amount: credits(1) });
+        await apply({ kind: "topup", account: "ada", payment, amount: credits(n + 1), by: "test" });
+        await apply({
+          kind: "topup",
+          account: "bob",
+          payment: `of-bob-${n}`,
+          amount: credits(1),
+          by: "test",
+        });
         if (n % 3 === 0) {
           const refunds = ["a", "b"].map((part) => ({
             refund: `${payment}${part}`,
             amount: credits(n / 4 + 0.1),
           }));
-          for (const each of refunds) await apply({ kind: "refund", account: "ada", payment, ...each });
+          for (const each of refunds)
+            await apply({ kind: "refund", account: "ada", payment, ...each, by: "test" });
         }
-        await apply({ kind: "adjust", account: "ada", op: `adjust-${n}`, amount: 5, reason: "why" });
+        await apply({
+          kind: "promote",
+          account: "ada",
+          op: `adjust-${n}`,
+          amount: 5,
+          reason: "why",
+          untilMs: null,
+          request: null,
+          by: "test",
+        });
         await apply(hold(`h-${n}`, 40, name), extend(`h-${n}`, 1, 20, { account: "ada" }));
         if (n % 4 !== 0) await apply(settle(`h-${n}`, 30, { account: "ada" }));
         database.clock.advance(n % 5 === 0 ? day : minute);
       }
-      await apply({ kind: "plan", account: "ada", op: "up", plan: "big", at: "now" });
-      await apply({ kind: "state", account: "ada", op: "stop", to: { kind: "suspend" } });
+      await apply({ kind: "plan", account: "ada", op: "up", plan: "big", at: "now", by: "test" });
+      await apply({ kind: "state", account: "ada", op: "stop", to: { kind: "suspend" }, by: "test" });
     });
     after(() => database.remove());
 

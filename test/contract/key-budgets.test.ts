@@ -7,7 +7,7 @@ import type { HoldOperation, KeySettings, OutcomeOf } from "../../src/ledger/ope
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { day, minute } from "../fixtures/times.ts";
 
 /** One credit is a million micro-credits, and the price of a million tokens. */
@@ -22,11 +22,12 @@ for (const backend of backends) {
       database = backend.create(plansOf(plan));
       stores = [await database.open(), await database.open()];
       ledgers = stores.map((store) => new Ledger(store));
-      await stores[0]?.commit([{ kind: "open", account: "ada", plan: plan.id }]);
-      await stores[0]?.addKey(keyOf("key", "ada", { hash: "1".repeat(64) }));
-      await stores[0]?.addKey(keyOf("other", "ada", { hash: "2".repeat(64) }));
+      await stores[0]?.commit([{ kind: "open", account: "ada", plan: plan.id, by: "test" }]);
+      await addKey(stores[0], keyOf("key", "ada", { hash: "1".repeat(64) }));
+      await addKey(stores[0], keyOf("other", "ada", { hash: "2".repeat(64) }));
       // Charges within a minute of the start of a window are not audited exactly.
-      for (const key of ["key", "other"]) await set(key, { budget: { micro: 100_000, every: "P1D" } });
+      for (const key of ["key", "other"])
+        await set(key, { budget: { micro: 100_000, rule: { every: "P1D" } } });
       database.clock.advance(2 * minute);
     });
     afterEach(async () => {
@@ -36,7 +37,14 @@ for (const backend of backends) {
     let changes = 0;
     async function set(key: string, settings: KeySettings, node = 0) {
       changes += 1;
-      const operation = { kind: "key", account: "ada", key, op: `c${changes}`, set: settings } as const;
+      const operation = {
+        kind: "key",
+        account: "ada",
+        key,
+        op: `c${changes}`,
+        set: settings,
+        by: "test",
+      } as const;
       return await ledgers[node]?.apply(operation);
     }
 
@@ -72,7 +80,7 @@ for (const backend of backends) {
     });
 
     test("are exact for two keys that share a pool", async () => {
-      await stores[0]?.addKey(keyOf("third", "ada", { hash: "3".repeat(64) }));
+      await addKey(stores[0], keyOf("third", "ada", { hash: "3".repeat(64) }));
       await ledgers[0]?.apply(hold("r", 850_000, { key: "third" }));
       await ledgers[0]?.apply(settle("r", 850_000));
       const outcomes = await Promise.all(
@@ -138,7 +146,7 @@ for (const backend of backends) {
       assert.deepEqual([await isValid(old, 0), await isValid(present, 0)], [false, true]);
       const next = mintKey();
       await set("key", { rotation: { hash: hashKey(next), lastFour: next.slice(-4), overlap: "P1D" } });
-      await Promise.all([stores[1]?.revokeKey("key", database.clock.get()), set("key", { name: "x" })]);
+      await Promise.all([revokeKey(stores[1], "key"), set("key", { name: "x" })]);
       for (const secret of [present, next]) assert.ok(!(await isValid(secret, 0)));
       assert.ok((await stores[0]?.keyById("key"))?.revokedMs);
       await assertSound(database);

@@ -7,7 +7,7 @@ import { hashKey, mintKey } from "../../src/accounts/keys.ts";
 import type { Operation } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
-import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { start } from "../fixtures/times.ts";
 
 const token = "a-token-of-operators";
@@ -30,9 +30,9 @@ for (const backend of backends) {
       const other = await database.open();
       here = new KeySessions(store, token, fail);
       there = new KeySessions(other, token, fail);
-      await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
-      await store.addKey(keyOf("key", "ada", { hash: hashKey(secret) }));
-      await store.addKey(keyOf("other", "ada", { hash: hash("sha256", "other") }));
+      await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
+      await addKey(store, keyOf("key", "ada", { hash: hashKey(secret) }));
+      await addKey(store, keyOf("other", "ada", { hash: hash("sha256", "other") }));
     });
     afterEach(() => database.remove());
 
@@ -54,11 +54,11 @@ for (const backend of backends) {
       [
         "a rotation with an overlap",
         {
-          ...{ kind: "key", account: "ada", key: "key", op: "1" },
+          ...{ kind: "key", account: "ada", key: "key", op: "1", by: "test" },
           set: { rotation: { hash: hash("sha256", "next"), lastFour: "next", overlap: "P1D" } },
         },
       ],
-      ["closing the account", { kind: "state", account: "ada", op: "1", to: { kind: "close" } }],
+      ["closing the account", { kind: "state", account: "ada", op: "1", to: { kind: "close" }, by: "test" }],
     ];
     for (const [what, operation] of operations) {
       test(`end with ${what}`, async () => {
@@ -67,7 +67,7 @@ for (const backend of backends) {
     }
 
     test("end with the revocation of the key", async () => {
-      await assertEnds(() => store.revokeKey("key", start));
+      await assertEnds(() => revokeKey(store, "key"));
     });
 
     test("end by signing out on another node", async () => {
@@ -78,8 +78,8 @@ for (const backend of backends) {
 
     test("end at the expiry of the key and at the end of the account", async () => {
       for (const set of [
-        { kind: "key", account: "ada", key: "key", op: "2", set: { expiresMs: start + 1_000 } },
-        { kind: "state", account: "ada", op: "3", to: { kind: "end", endsMs: start + 3_000 } },
+        { kind: "key", account: "ada", key: "key", op: "2", set: { expiresMs: start + 1_000 }, by: "test" },
+        { kind: "state", account: "ada", op: "3", to: { kind: "end", endsMs: start + 3_000 }, by: "test" },
       ] as const) {
         const { cookie } = await here.startByKey(secret, page);
         await store.commit([set]);
@@ -87,14 +87,21 @@ for (const backend of backends) {
         database.clock.advance(1_500);
         assert.equal(await there.find({ cookie, page }), null);
         await store.commit([
-          { kind: "key", account: "ada", key: "key", op: `back ${set.op}`, set: { expiresMs: null } },
+          {
+            kind: "key",
+            account: "ada",
+            key: "key",
+            op: `back ${set.op}`,
+            set: { expiresMs: null },
+            by: "test",
+          },
         ]);
       }
     });
 
     test("stay while the account is suspended", async () => {
       const { cookie, session } = await here.startByKey(secret, page);
-      await store.commit([{ kind: "state", account: "ada", op: "1", to: { kind: "suspend" } }]);
+      await store.commit([{ kind: "state", account: "ada", op: "1", to: { kind: "suspend" }, by: "test" }]);
       assert.equal((await there.find({ cookie, page }))?.account.state, "suspended");
       assert.deepEqual(await there.valid([session.hash]), new Set([session.hash]));
     });

@@ -7,14 +7,14 @@ import type { Operation, Outcome } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle, settledBy } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { day, hour, minute, second } from "../fixtures/times.ts";
 
 const plans = plansOf(
   planOf("starter", 1, 0),
   planOf("small", 20, 10, { limits: { requestsPerMinute: 12, tokensPerMinute: 600, concurrent: 6 } }),
-  planOf("large", 60, 5, { base: { credits: 60, every: "PT5H" } }),
+  planOf("large", 60, 5, { base: { credits: 60, every: "PT5H", align: "opening" } }),
 );
 
 function hashOf(n: number): string {
@@ -22,8 +22,8 @@ function hashOf(n: number): string {
 }
 
 async function prepare(store: Store, plan: string): Promise<void> {
-  await store.commit([{ kind: "open", account: "ada", plan }]);
-  await store.addKey(keyOf("key", "ada", { hash: hashOf(1) }));
+  await store.commit([{ kind: "open", account: "ada", plan, by: "test" }]);
+  await addKey(store, keyOf("key", "ada", { hash: hashOf(1) }));
 }
 
 /** 200 requests at once. Each holds a fiftieth of the account's credits. */
@@ -102,8 +102,8 @@ for (const backend of backends) {
           for (const [n, account] of accounts.entries()) {
             const key = keyOf(`key-of-${account}`, account, { hash: hashOf(n), tokensPerMinute: 70 });
             for (const each of [store, memory]) {
-              await each.commit([{ kind: "open", account, plan: "small" }]);
-              await each.addKey(key);
+              await each.commit([{ kind: "open", account, plan: "small", by: "test" }]);
+              await addKey(each, key);
             }
           }
           const sent: Operation[] = [];
@@ -214,6 +214,6 @@ function operationOf(draft: Draft, sent: readonly Operation[], serial: number): 
     case "plan":
       return { kind, account, op: `c${which % 9}`, plan: which % 2 === 0 ? "large" : "small", at: "now" };
     case "again":
-      return sent[which % sent.length] ?? { kind: "open", account, plan: "small" };
+      return sent[which % sent.length] ?? { kind: "open", account, plan: "small", by: "test" };
   }
 }

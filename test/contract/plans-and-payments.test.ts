@@ -6,11 +6,11 @@ import type { Operation } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { day, minute, start } from "../fixtures/times.ts";
 
 const daily = planOf("daily", 100, 10);
-const monthly = planOf("monthly", 300, 10, { base: { credits: 300, every: "P1M" } });
+const monthly = planOf("monthly", 300, 10, { base: { credits: 300, every: "P1M", align: "opening" } });
 const plans = plansOf(daily, monthly);
 const larger = plansOf(planOf("daily", 200, 10), monthly);
 
@@ -24,10 +24,10 @@ for (const backend of backends) {
       one = await database.open();
       two = await database.open();
       await one.commit([
-        { kind: "open", account: "ada", plan: "daily" },
-        { kind: "open", account: "bob", plan: "daily" },
+        { kind: "open", account: "ada", plan: "daily", by: "test" },
+        { kind: "open", account: "bob", plan: "daily", by: "test" },
       ]);
-      await one.addKey(keyOf("key", "ada", { hash: "1".repeat(64) }));
+      await addKey(one, keyOf("key", "ada", { hash: "1".repeat(64) }));
     });
     afterEach(async () => {
       await assertSound(database);
@@ -35,7 +35,7 @@ for (const backend of backends) {
     });
 
     function topups(account: string, ids: readonly string[]): Operation[] {
-      return ids.map((payment) => ({ kind: "topup", account, payment, amount: 1 }));
+      return ids.map((payment) => ({ kind: "topup", account, payment, amount: 1, by: "test" }));
     }
 
     test("credit a payment once, to one account, whichever of them is first", async () => {
@@ -60,20 +60,21 @@ for (const backend of backends) {
     });
 
     test("credit a payment once, also in the commit that opens the other account", async () => {
-      await one.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 10 }]);
+      await one.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 10, by: "test" }]);
       const outcomes = await one.commit([
-        { kind: "open", account: "eve", plan: "daily" },
-        { kind: "topup", account: "eve", payment: "p1", amount: 10 },
+        { kind: "open", account: "eve", plan: "daily", by: "test" },
+        { kind: "topup", account: "eve", payment: "p1", amount: 10, by: "test" },
       ]);
       assert.deepEqual(outcomes[1], { kind: "payment_used", account: "ada" });
     });
 
     test("name the account that a payment was credited to, and count all refunds of it", async () => {
-      await one.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 10 }]);
-      const refund = { kind: "refund", account: "ada", payment: "p1" } as const;
-      assert.deepEqual(await two.commit([{ kind: "topup", account: "bob", payment: "p1", amount: 10 }]), [
-        { kind: "payment_used", account: "ada" },
-      ]);
+      await one.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 10, by: "test" }]);
+      const refund = { kind: "refund", account: "ada", payment: "p1", by: "test" } as const;
+      assert.deepEqual(
+        await two.commit([{ kind: "topup", account: "bob", payment: "p1", amount: 10, by: "test" }]),
+        [{ kind: "payment_used", account: "ada" }],
+      );
       const [first] = await one.commit([{ ...refund, refund: "r1", amount: 3 }]);
       assert.partialDeepStrictEqual(first, { kind: "refunded", amount: 3, additional: 7 });
       const [second] = await two.commit([{ ...refund, refund: "r2", amount: 4 }]);
@@ -85,7 +86,7 @@ for (const backend of backends) {
         kind: "refunded",
         replayed: true,
       });
-      await two.commit([{ kind: "topup", account: "bob", payment: "p2", amount: 10 }]);
+      await two.commit([{ kind: "topup", account: "bob", payment: "p2", amount: 10, by: "test" }]);
       const elsewhere = { ...refund, account: "bob", payment: "p2", refund: "r1", amount: 3 };
       assert.deepEqual(await two.commit([elsewhere]), [{ kind: "refund_used", account: "ada" }]);
     });
@@ -113,8 +114,8 @@ for (const backend of backends) {
       await two.commit([]);
       await one.applyPlans(plansOf(planOf("daily", 200, 10, { limits: { concurrent: 1 } })), false);
       const outcomes = await two.commit([
-        { kind: "open", account: "cy", plan: "daily" },
-        { kind: "open", account: "dan", plan: "monthly" },
+        { kind: "open", account: "cy", plan: "daily", by: "test" },
+        { kind: "open", account: "dan", plan: "monthly", by: "test" },
         hold("h1", credits(1)),
         hold("h2", credits(1)),
       ]);
@@ -138,10 +139,11 @@ for (const backend of backends) {
 
     test("have plan versions with everything that the section says", async () => {
       const full = planOf("full", 1, 2, {
-        base: { credits: 1, every: "PT5H" },
-        overage: { credits: 2, every: "P1W" },
+        base: { credits: 1, every: "PT5H", align: "opening" },
+        overage: { credits: 2, every: "P1W", align: "opening" },
         limits: { requestsPerMinute: 3, tokensPerMinute: 4, concurrent: 5 },
         models: ["small", 'qu"ote', "größer, {}"],
+        timezone: "UTC",
       });
       database.clock.advance(minute);
       await one.applyPlans(plansOf(daily, full), false);
@@ -158,6 +160,7 @@ for (const backend of backends) {
         op,
         plan,
         at: "now",
+        by: "test",
       });
       await one.commit([change("1", "monthly"), extend("h1", 1, credits(5), { ttlMs: 3 * day })]);
       const { account } = (await two.accountSnapshot("ada")) ?? {};
@@ -186,7 +189,7 @@ for (const backend of backends) {
       const rotation = { hash: "2".repeat(64), lastFour: "wxyz", overlap: "P1D" };
       const set = { name: 'la"ptop', models: ["small", "b"], concurrent: 2, budget, rotation } as const;
       const [changed, held] = await one.commit([
-        { kind: "key", account: "ada", key: "key", op: "change", set },
+        { kind: "key", account: "ada", key: "key", op: "change", set, by: "test" },
         hold("h1", 60),
       ]);
       assert.equal(changed?.kind, "changed");

@@ -8,7 +8,7 @@ import type { Operation } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { day, minute } from "../fixtures/times.ts";
 
 const limits = { requestsPerMinute: 100, tokensPerMinute: 1_000_000_000, concurrent: 9 };
@@ -24,8 +24,8 @@ for (const backend of backends) {
       database = backend.create(old);
       one = await database.open();
       two = await database.open();
-      await one.commit([{ kind: "open", account: "ada", plan: "trial" }]);
-      await one.addKey(keyOf("key", "ada", { hash: "1".repeat(64) }));
+      await one.commit([{ kind: "open", account: "ada", plan: "trial", by: "test" }]);
+      await addKey(one, keyOf("key", "ada", { hash: "1".repeat(64) }));
     });
     afterEach(async () => {
       await assertSound(database);
@@ -79,10 +79,10 @@ for (const backend of backends) {
     test("count the accounts on each plan, without closed ones", async () => {
       await one.applyPlans(plansOf(...old.values(), ...next.values()), false);
       await one.commit([
-        { kind: "open", account: "bob", plan: "pro" },
-        { kind: "open", account: "cy", plan: "pro" },
-        { kind: "open", account: "dan", plan: "pro" },
-        { kind: "state", account: "dan", op: "1", to: { kind: "close" } },
+        { kind: "open", account: "bob", plan: "pro", by: "test" },
+        { kind: "open", account: "cy", plan: "pro", by: "test" },
+        { kind: "open", account: "dan", plan: "pro", by: "test" },
+        { kind: "state", account: "dan", op: "1", to: { kind: "close" }, by: "test" },
       ]);
       assert.deepEqual([...(await two.accountsOnPlans())].sort(), [
         ["pro", 2],

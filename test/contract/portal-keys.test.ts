@@ -9,7 +9,7 @@ import type { KeyRow } from "../../src/ledger/rows.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { hour, start } from "../fixtures/times.ts";
 
 const creator = keyOf("creator", "ada", {
@@ -24,8 +24,8 @@ for (const backend of backends) {
     beforeEach(async () => {
       database = backend.create(plansOf(planOf("daily", 1000, 1000)));
       store = await database.open();
-      await store.commit([{ kind: "open", account: "ada", plan: "daily" }]);
-      await store.addKey(creator);
+      await store.commit([{ kind: "open", account: "ada", plan: "daily", by: "test" }]);
+      await addKey(store, creator);
     });
     afterEach(async () => {
       await assertSound(database);
@@ -36,7 +36,7 @@ for (const backend of backends) {
       store.addKey(keyOf(`key-${n}`, "ada", { hash: String(n).repeat(64) }), conditions);
 
     async function set(change: KeyOperation["set"], op: string, seen?: KeyRow) {
-      const operation = { kind: "key", account: "ada", key: "creator", op, set: change } as const;
+      const operation = { kind: "key", account: "ada", key: "creator", op, set: change, by: "test" } as const;
       const [outcome] = await store.commit([seen === undefined ? operation : { ...operation, seen }]);
       return outcome?.kind;
     }
@@ -52,7 +52,7 @@ for (const backend of backends) {
     });
 
     test("adds no key after its creator was revoked", async () => {
-      await store.revokeKey("creator", start);
+      await revokeKey(store, "creator");
       assert.ok(!(await added(2, { creator, keysMax: 10 })));
     });
 
@@ -62,7 +62,7 @@ for (const backend of backends) {
       "a limit of tokens": { tokensPerMinute: 5 },
       "a limit of requests at a time": { concurrent: 5 },
       "an earlier expiry": { expiresMs: start + hour },
-      "a budget": { budget: { micro: 5, every: "P1D" } },
+      "a budget": { budget: { micro: 5, rule: { every: "P1D" } } },
       "the right `own`": { portal: "own" },
       "another secret": { rotation: { hash: "9".repeat(64), lastFour: "9999", overlap: "P1D" } },
     } satisfies Record<string, KeyOperation["set"]>)) {

@@ -15,7 +15,7 @@ import { commitQueuesFor, openPostgresStore } from "../../src/store/postgres/sto
 import type { Store } from "../../src/store/store.ts";
 import { serverClock } from "../fixtures/clocks.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
 import { startStoreChild } from "../fixtures/store-child.ts";
 import { minute } from "../fixtures/times.ts";
@@ -117,8 +117,8 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     database = await server.create();
     url = server.url(database);
     const store = await open();
-    await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
-    await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
+    await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
+    await addKey(store, keyOf("key", "ada", { hash: "0".repeat(64) }));
   });
   afterEach(async () => {
     for (const store of opened.splice(0)) await store.close();
@@ -133,7 +133,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
   }
 
   function topup(payment: string, account = "ada") {
-    return { kind: "topup", account, payment, amount: 1 } as const;
+    return { kind: "topup", account, payment, amount: 1, by: "test" } as const;
   }
 
   /** Closes every open connection, as in a failover. */
@@ -188,7 +188,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
         for (let n = 0; n < 20; n += 1) await store.commit([topup(`${node}-${n}`)]);
       }),
     );
-    await stores[0]?.addKey(keyOf("limited", "ada", { hash: "1".repeat(64), requestsPerMinute: 7 }));
+    await addKey(stores[0], keyOf("limited", "ada", { hash: "1".repeat(64), requestsPerMinute: 7 }));
     await stores[0]?.commit([hold("h1", credits(1), { key: "limited" })]);
     const { requestsTatMs = 0, lastUsedMs } = (await stores[1]?.keyById("limited")) ?? {};
     assert.equal(requestsTatMs, (lastUsedMs ?? 0) + minute / 7);
@@ -203,7 +203,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
         stores.map((store, n) =>
           store.commit(
             (n === 0 ? accounts : accounts.toReversed()).map(
-              (account) => ({ kind: "open", account, plan: "starter" }) as const,
+              (account) => ({ kind: "open", account, plan: "starter", by: "test" }) as const,
             ),
           ),
         ),
@@ -228,7 +228,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     };
     const ledger = new PostgresCommits(slipping, serverClock);
     await ledger.commit([hold("h1", credits(1), { ttlMs: 0 })]);
-    await opened[0]?.addKey(keyOf("other", "ada", { hash: "1".repeat(64) }));
+    await addKey(opened[0], keyOf("other", "ada", { hash: "1".repeat(64) }));
     // The hold is overdue at the first read of the clock in the next commit, but not at the
     // second.
     await server.sql("select setval('inkwell.looks', 1, false)", database);

@@ -13,7 +13,7 @@ import type { Store } from "../../src/store/store.ts";
 import { accountTable } from "../../src/store/tables.ts";
 import { serverClock } from "../fixtures/clocks.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { patience } from "../fixtures/patience.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
 import { type OpenTransaction, openTransaction } from "../fixtures/postgres-session.ts";
@@ -39,8 +39,8 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
     url = server.url(database);
     store = await openPostgresStore({ url, plans });
     for (const [n, account] of ["ada", ...others].entries()) {
-      await store.commit([{ kind: "open", account, plan: "starter" }]);
-      await store.addKey(keyOf(keyIdOf(account), account, { hash: n.toString(16).padStart(64, "0") }));
+      await store.commit([{ kind: "open", account, plan: "starter", by: "test" }]);
+      await addKey(store, keyOf(keyIdOf(account), account, { hash: n.toString(16).padStart(64, "0") }));
     }
   });
   afterEach(async () => {
@@ -124,10 +124,12 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
       );
       const by = ledger();
       let isOpen = false;
-      const opened = by.apply({ kind: "open", account: "new", plan: "starter" }).then(({ kind }) => {
-        isOpen = true;
-        return kind;
-      });
+      const opened = by
+        .apply({ kind: "open", account: "new", plan: "starter", by: "test" })
+        .then(({ kind }) => {
+          isOpen = true;
+          return kind;
+        });
       if (isAlone) await until("it waits for the other session", isWaiting);
       for (let round = 0; round < 5; round += 1) await useOthers(by, round);
       assert.equal(isOpen, false);
@@ -143,10 +145,12 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
     );
     const by = ledger();
     let isAdded = false;
-    const added = by.apply({ kind: "topup", account: "ada", payment: "p1", amount: 5 }).then((outcome) => {
-      isAdded = true;
-      return outcome;
-    });
+    const added = by
+      .apply({ kind: "topup", account: "ada", payment: "p1", amount: 5, by: "test" })
+      .then((outcome) => {
+        isAdded = true;
+        return outcome;
+      });
     for (let round = 0; round < 5; round += 1) await useOthers(by, round);
     assert.equal(isAdded, false);
     await release();
@@ -172,7 +176,9 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
     const commits = new PostgresCommits(pool, serverClock, { skipsForMs });
     const timed = async (account: string) => {
       const beganMs = performance.now();
-      const [outcome] = await commits.commit([{ kind: "topup", account, payment: "1", amount: 1 }]);
+      const [outcome] = await commits.commit([
+        { kind: "topup", account, payment: "1", amount: 1, by: "test" },
+      ]);
       assert.equal(outcome?.kind, "locked");
       return performance.now() - beganMs;
     };
@@ -203,13 +209,13 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
   test("commits wait for a stuck row only once", async () => {
     const release = await lock("select from account where id = 'ada' for update");
     const by = ledger({ giveUpMs: 300 });
-    await assert.rejects(by.apply({ kind: "topup", account: "ada", payment: "1", amount: 1 }));
+    await assert.rejects(by.apply({ kind: "topup", account: "ada", payment: "1", amount: 1, by: "test" }));
     const tookMs: number[] = [];
     for (let n = 0; n < 20; n += 1) {
       const beganMs = performance.now();
       const outcomes = await store.commit([
-        { kind: "topup", account: "ada", payment: "2", amount: 1 },
-        { kind: "topup", account: "other-0", payment: `${n}`, amount: 1 },
+        { kind: "topup", account: "ada", payment: "2", amount: 1, by: "test" },
+        { kind: "topup", account: "other-0", payment: `${n}`, amount: 1, by: "test" },
       ]);
       assert.deepEqual(
         outcomes.map(({ kind }) => kind),
@@ -226,7 +232,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
     const release = await lock("select from account where id = 'ada' for update");
     let isRevoked = false;
     const revoked = Array.from({ length: 8 }, () =>
-      store.revokeKey("key", 5).then(() => {
+      revokeKey(store, "key").then(() => {
         isRevoked = true;
       }),
     );
@@ -269,7 +275,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
       } while (!(await isInside()) || !(await hasLocked()));
       let isAnswered = false;
       const payment = `${attempts}`;
-      const adas = by.apply({ kind: "topup", account: "ada", payment, amount: 1 }).then(() => {
+      const adas = by.apply({ kind: "topup", account: "ada", payment, amount: 1, by: "test" }).then(() => {
         isAnswered = true;
       });
       for (let round = 0; round < 3; round += 1) await useOthers(by, 10 * attempts + round);

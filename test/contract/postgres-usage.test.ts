@@ -10,7 +10,7 @@ import { ListTooSlowError, type Store } from "../../src/store/store.ts";
 import { chargeTable, holdTable } from "../../src/store/tables.ts";
 import type { SqlRow } from "../fixtures/backends.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
-import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 import { type OpenTransaction, openTransaction } from "../fixtures/postgres-session.ts";
 
@@ -27,8 +27,8 @@ async function databaseWith(...accounts: readonly string[]) {
   const open = () => openPostgresStore({ url: server.url(name), plans });
   const store = await open();
   for (const [n, account] of accounts.entries()) {
-    await store.commit([{ kind: "open", account, plan: "starter" }]);
-    await store.addKey(keyOf(`key-of-${account}`, account, { hash: `${n}`.repeat(64) }));
+    await store.commit([{ kind: "open", account, plan: "starter", by: "test" }]);
+    await addKey(store, keyOf(`key-of-${account}`, account, { hash: `${n}`.repeat(64) }));
   }
   await store.close();
   return { sql: (text: string) => server.sql(text, name), open };
@@ -111,8 +111,8 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
     const name = await server.create();
     url = server.url(name);
     store = await openPostgresStore({ url, plans });
-    await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
-    await store.addKey(keyOf("key", "ada", { hash: "1".repeat(64) }));
+    await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
+    await addKey(store, keyOf("key", "ada", { hash: "1".repeat(64) }));
     await server.sql(
       `alter table charge rename to quick;
        create view charge as select * from quick where (select pg_advisory_xact_lock_shared(1)) is not null`,
@@ -136,7 +136,7 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
     assert.equal((await store.accountSnapshot("ada"))?.account.id, "ada");
     assert.deepEqual(await store.overdueHolds(null, 1), []);
     assert.equal((await store.accounts({ limit: 1 })).length, 1);
-    assert.equal((await store.revokeKey("key", 5))?.revokedMs, 5);
+    assert.equal((await revokeKey(store, "key"))?.revokedMs, 5);
     assert.equal(isListed, false);
     await busy.rollback();
     await Promise.all(lists);

@@ -12,7 +12,7 @@ import { requireVersion } from "../../src/store/postgres/schema.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { credits, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { patience, patientSettings } from "../fixtures/patience.ts";
 import { noPostgres, type Postgres, postgres, start } from "../fixtures/postgres.ts";
 import { cuts, type ProxiedServer, startProxy } from "../fixtures/postgres-proxy.ts";
@@ -189,9 +189,9 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
         const ledger = new Ledger(store);
         const cutBefore = proxy.cutCount;
         const operations = [
-          { kind: "topup", account: "ada", payment: "p2", amount: credits(7) },
+          { kind: "topup", account: "ada", payment: "p2", amount: credits(7), by: "test" },
           hold("h1", credits(3)),
-          { kind: "open", account: "bob", plan: "starter" },
+          { kind: "open", account: "bob", plan: "starter", by: "test" },
           settle("h1", 700),
         ] as const;
         for (const operation of operations) {
@@ -267,8 +267,8 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       );
       const answers = [];
       for (const operation of [
-        { kind: "topup", account: "ada", payment: "p2", amount: credits(7) },
-        { kind: "open", account: "bob", plan: "starter" },
+        { kind: "topup", account: "ada", payment: "p2", amount: credits(7), by: "test" },
+        { kind: "open", account: "bob", plan: "starter", by: "test" },
         hold("h1", credits(3)),
         settle("h1", 700),
       ] as const) {
@@ -336,7 +336,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     const store = await open(url);
     const other = await open(url);
     await using locker = await openTransaction(url, "select from account for update");
-    const topup = { kind: "topup", account: "ada", payment: "p2", amount: 1 } as const;
+    const topup = { kind: "topup", account: "ada", payment: "p2", amount: 1, by: "test" } as const;
     const stopped = assert.rejects(store.commit([topup]), StoreUnavailableError);
     await isWaiting();
     const [row] = await server.sql(
@@ -363,7 +363,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     await make(url);
     const store = await open(url);
     await using locker = await openTransaction(url, "select from account for update");
-    const revoked = store.revokeKey("key", 5);
+    const revoked = revokeKey(store, "key");
     await isWaiting();
     await locker.rollback();
     assert.equal((await revoked)?.revokedMs, 5);
@@ -379,7 +379,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       stores.map(async (store, node) => {
         for (let n = 0; n < 40; n += 1) {
           const payment = `${node}-${n}`;
-          await store.commit([{ kind: "topup", account: "ada", payment, amount: 1 }]);
+          await store.commit([{ kind: "topup", account: "ada", payment, amount: 1, by: "test" }]);
         }
       }),
     );
@@ -395,7 +395,9 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
         // In a different order on each node.
         const order = n % 2 === 0 ? accounts : accounts.toReversed();
         const ledger = new Ledger(store, { batchMax: 1 + n });
-        return Promise.all(order.map((account) => ledger.apply({ kind: "open", account, plan: "starter" })));
+        return Promise.all(
+          order.map((account) => ledger.apply({ kind: "open", account, plan: "starter", by: "test" })),
+        );
       }),
     );
     const opened = outcomes.flat().filter(({ kind }) => kind === "opened");
@@ -425,11 +427,11 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       await overlapOn("credit_grant");
       const [one, two] = stores;
       assert.ok(one !== undefined && two !== undefined);
-      await one.commit([{ kind: "open", account: "bob", plan: "starter" }]);
+      await one.commit([{ kind: "open", account: "bob", plan: "starter", by: "test" }]);
       await server.sql("select setval('writes', 1, false)", database);
       const ids = ["x", "y", "z"];
       const topups = (account: string, payments: readonly string[]) =>
-        payments.map((payment) => ({ kind: "topup", account, payment, amount: 1 }) as const);
+        payments.map((payment) => ({ kind: "topup", account, payment, amount: 1, by: "test" }) as const);
       // Without retries by a ledger, so no commit may fail.
       const outcomes = await Promise.all([
         one.commit(topups("ada", ids)),
@@ -466,7 +468,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       const done: string[] = [];
       for (let round = 0; !stopped; round += 1) {
         const id = `${caller}-${round}`;
-        await ledger.apply({ kind: "topup", account: "ada", payment: id, amount: 1 });
+        await ledger.apply({ kind: "topup", account: "ada", payment: id, amount: 1, by: "test" });
         await ledger.apply(hold(id, 2000));
         await ledger.apply(settle(id, 1000));
         done.push(id);

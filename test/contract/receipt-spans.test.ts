@@ -8,7 +8,7 @@ import type { ChargeRow } from "../../src/ledger/rows.ts";
 import type { Store, UsageQuery } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { day, hour } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("daily", 1000, 1000));
@@ -24,10 +24,10 @@ for (const backend of backends) {
       database = backend.create(plans);
       store = await database.open();
       for (const account of ["ada", "bob"]) {
-        await store.commit([{ kind: "open", account, plan: "daily" }]);
+        await store.commit([{ kind: "open", account, plan: "daily", by: "test" }]);
         for (const key of ["often", "rare"]) {
           const hash = `${account}${key}`.padEnd(64, "0");
-          await store.addKey(keyOf(`${account}-${key}`, account, { hash }));
+          await addKey(store, keyOf(`${account}-${key}`, account, { hash }));
         }
       }
     });

@@ -7,11 +7,11 @@ import type { Operation } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { day, minute, start } from "../fixtures/times.ts";
 
-const monthly = planOf("monthly", 300, 10, { base: { credits: 300, every: "P1M" } });
-const weekly = planOf("weekly", 50, 10, { base: { credits: 50, every: "P7D" } });
+const monthly = planOf("monthly", 300, 10, { base: { credits: 300, every: "P1M", align: "opening" } });
+const weekly = planOf("weekly", 50, 10, { base: { credits: 50, every: "P7D", align: "opening" } });
 const plans = plansOf(monthly, weekly);
 
 for (const backend of backends) {
@@ -22,9 +22,9 @@ for (const backend of backends) {
       database = backend.create(plans);
       database.clock.set(start);
       store = await database.open();
-      await commit({ kind: "open", account: "ada", plan: "monthly" });
-      await commit({ kind: "open", account: "bob", plan: "monthly" });
-      await store.addKey(keyOf("key", "ada", { hash: "1".repeat(64) }));
+      await commit({ kind: "open", account: "ada", plan: "monthly", by: "test" });
+      await commit({ kind: "open", account: "bob", plan: "monthly", by: "test" });
+      await addKey(store, keyOf("key", "ada", { hash: "1".repeat(64) }));
       await commit(hold("before", credits(40)), settle("before", credits(30)));
     });
     afterEach(async () => {
@@ -64,7 +64,7 @@ for (const backend of backends) {
     });
 
     test("go back to a plan whose change was not due, and it stays scheduled", async () => {
-      await commit({ kind: "plan", account: "ada", op: "p", plan: "weekly", at: "refresh" });
+      await commit({ kind: "plan", account: "ada", op: "p", plan: "weekly", at: "refresh", by: "test" });
       database.clock.set(start + 180 * day);
       await commit(hold("ahead", credits(10)), settle("ahead", credits(10)));
       assert.equal((await base()).credits, 40);
@@ -83,8 +83,8 @@ for (const backend of backends) {
       };
       const began = start + minute;
       database.clock.set(began);
-      const set = { budget: { micro: credits(100), every: "P1D" } };
-      await commit({ kind: "key", account: "ada", key: "key", op: "budget", set });
+      const set = { budget: { micro: credits(100), rule: { every: "P1D" } } };
+      await commit({ kind: "key", account: "ada", key: "key", op: "budget", set, by: "test" });
       await commit(hold("today", credits(10)), settle("today", credits(10)));
       assert.deepEqual(await keyState(), [began, began + day, credits(10)]);
       // The windows of the account last for a month, so only the key's is of the future.

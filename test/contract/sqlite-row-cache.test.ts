@@ -12,7 +12,7 @@ import { openToWrite } from "../../src/store/sqlite/open-to-write.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
 const folder = mkdtempSync(join(tmpdir(), "inkwell-row-cache-"));
@@ -39,8 +39,8 @@ async function open(): Promise<Store> {
 /** A store whose writer keeps an account, its key and an open hold of 10 credits. */
 async function warmStore(): Promise<Store> {
   const store = await open();
-  await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
-  await store.addKey(keyOf("key", "ada", { hash: "0".repeat(64) }));
+  await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
+  await addKey(store, keyOf("key", "ada", { hash: "0".repeat(64) }));
   const [held] = await store.commit([hold("h1", credits(10))]);
   assert.equal(held?.kind, "held");
   return store;
@@ -53,8 +53,10 @@ async function isSound(store: Store): Promise<void> {
 test("a commit sees credits that another process has added", async () => {
   const store = await warmStore();
   const other = await open();
-  await other.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(5) }]);
-  const outcomes = await store.commit([{ kind: "topup", account: "ada", payment: "p2", amount: credits(7) }]);
+  await other.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" }]);
+  const outcomes = await store.commit([
+    { kind: "topup", account: "ada", payment: "p2", amount: credits(7), by: "test" },
+  ]);
   assert.deepEqual(outcomes, [{ kind: "added", additional: credits(12), replayed: false }]);
   await isSound(store);
 });
@@ -91,7 +93,7 @@ test("a commit sees a key that another connection has revoked", async () => {
 
 test("a commit sees a key that the same store has revoked", async () => {
   const store = await warmStore();
-  await store.revokeKey("key", 1);
+  await revokeKey(store, "key");
   assert.deepEqual(await store.commit([hold("h2", 1)]), [{ kind: "refused", reason: "key_revoked" }]);
   await isSound(store);
 });

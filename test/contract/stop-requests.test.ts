@@ -5,7 +5,7 @@ import { RequestStops } from "../../src/accounts/request-stops.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { minute } from "../fixtures/times.ts";
 
 const plan = planOf("one", 1, 0);
@@ -19,8 +19,8 @@ for (const backend of backends) {
       database = backend.create(plansOf(plan));
       one = await database.open();
       two = await database.open();
-      await one.commit([{ kind: "open", account: "ada", plan: plan.id }]);
-      await one.addKey(keyOf("key", "ada", { hash: "1".repeat(64) }));
+      await one.commit([{ kind: "open", account: "ada", plan: plan.id, by: "test" }]);
+      await addKey(one, keyOf("key", "ada", { hash: "1".repeat(64) }));
       await one.commit([hold("r1", 10), hold("r2", 10)]);
     });
     afterEach(async () => {

@@ -6,7 +6,7 @@ import { overdueMax } from "../../src/ledger/snapshot.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { extend, hold, settle, settledBy, tokens } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { day, minute, start } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 10), planOf("bought", 0, 0));
@@ -28,8 +28,8 @@ for (const backend of backends) {
       database = backend.create(plans);
       databases.push(database);
       store = await database.open();
-      await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
-      await store.addKey(keyOf("key", "ada", { hash: hashOf(1) }));
+      await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
+      await addKey(store, keyOf("key", "ada", { hash: hashOf(1) }));
     });
     afterEach(async () => {
       await store.close();
@@ -40,8 +40,8 @@ for (const backend of backends) {
       assert.deepEqual(
         await store.commit([
           hold("h1", credits(3)),
-          { kind: "topup", account: "ada", payment: "p1", amount: credits(5) },
-          { kind: "topup", account: "nobody", payment: "p1", amount: 1 },
+          { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" },
+          { kind: "topup", account: "nobody", payment: "p1", amount: 1, by: "test" },
           hold("h2", credits(2), { price: { prompt: 7, completion: 9, cachedPrompt: 2 }, promptTokens: 4 }),
         ]),
         [
@@ -153,13 +153,14 @@ for (const backend of backends) {
         baseAfter: credits(97) - 58,
         overageAfter: credits(10),
         additionalAfter: credits(5),
+        by: null,
       });
     });
 
     test("repeated operations get the same answers and change nothing", async () => {
       const operations: Operation[] = [
-        { kind: "open", account: "bob", plan: "bought" },
-        { kind: "topup", account: "ada", payment: "p1", amount: credits(5) },
+        { kind: "open", account: "bob", plan: "bought", by: "test" },
+        { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" },
         hold("h1", credits(3)),
         settle("h1", 100),
       ];
@@ -179,7 +180,7 @@ for (const backend of backends) {
     });
 
     test("an operation sent twice in one batch is done once (aws-samples/sample-agentic-ai-acceleration-kr#79)", async () => {
-      const topup = { kind: "topup", account: "ada", payment: "p1", amount: credits(5) } as const;
+      const topup = { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" } as const;
       const outcomes = await store.commit([topup, topup, hold("h1", credits(3)), hold("h1", credits(3))]);
       assert.deepEqual(outcomes.slice(0, 2), [
         { kind: "added", additional: credits(5), replayed: false },
@@ -189,11 +190,13 @@ for (const backend of backends) {
     });
 
     test("rejects a payment id with another amount, also after a restart (getlago/lago-api#3618)", async () => {
-      await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(5) }]);
+      await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" }]);
       await store.close();
       store = await database.open();
       assert.deepEqual(
-        await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(6) }]),
+        await store.commit([
+          { kind: "topup", account: "ada", payment: "p1", amount: credits(6), by: "test" },
+        ]),
         [{ kind: "conflict", amount: credits(5) }],
       );
     });
@@ -203,7 +206,7 @@ for (const backend of backends) {
       const broken = settle("h1", 0, {
         used: { promptTokens: 0, cachedTokens: 0, completionTokens: 0.5, reasoningTokens: 0 },
       });
-      const topup = { kind: "topup", account: "ada", payment: "p1", amount: credits(5) } as const;
+      const topup = { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" } as const;
       await assert.rejects(store.commit([topup, hold("h1", credits(3)), broken]), /whole/);
       assert.deepEqual(await store.accountSnapshot("ada"), before);
       assert.deepEqual(await store.journal("ada", { afterSeq: 1, limit: 10 }), []);
@@ -225,7 +228,7 @@ for (const backend of backends) {
 
     test("decides batches in the order in which they were sent", async () => {
       const sent = Array.from({ length: 50 }, (_, n) =>
-        store.commit([{ kind: "topup", account: "ada", payment: `p${n}`, amount: 1 }]),
+        store.commit([{ kind: "topup", account: "ada", payment: `p${n}`, amount: 1, by: "test" }]),
       );
       const outcomes = (await Promise.all(sent)).flat();
       assert.deepEqual(
@@ -268,8 +271,8 @@ for (const backend of backends) {
     });
 
     test("an overdue hold is in the snapshot, and the next hold of the account ends it (tigerbeetle#2118)", async () => {
-      await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
-      await store.addKey(keyOf("bobs", "bob", { hash: hashOf(2) }));
+      await store.commit([{ kind: "open", account: "bob", plan: "starter", by: "test" }]);
+      await addKey(store, keyOf("bobs", "bob", { hash: hashOf(2) }));
       await store.commit([
         hold("h1", credits(110), { ttlMs: minute }),
         hold("b1", credits(1), { account: "bob", key: "bobs", ttlMs: minute }),
@@ -289,14 +292,14 @@ for (const backend of backends) {
     });
 
     test("ends a limited number of overdue holds in a commit, soonest first, and puts off only their account", async () => {
-      await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
-      await store.addKey(keyOf("bobs", "bob", { hash: hashOf(2) }));
+      await store.commit([{ kind: "open", account: "bob", plan: "starter", by: "test" }]);
+      await addKey(store, keyOf("bobs", "bob", { hash: hashOf(2) }));
       const left = overdueMax + 5;
       const ids = Array.from({ length: left }, (_, n) => `left-${n}`);
       // The last hold is the first to expire.
       await store.commit(ids.map((id, n) => hold(id, credits(1), { ttlMs: minute - n })));
       database.clock.advance(minute);
-      const later = { kind: "topup", account: "ada", payment: "p1", amount: 1 } as const;
+      const later = { kind: "topup", account: "ada", payment: "p1", amount: 1, by: "test" } as const;
       const asked = [
         hold("h1", credits(100)),
         hold("b1", credits(1), { account: "bob", key: "bobs" }),
@@ -390,24 +393,25 @@ for (const backend of backends) {
         concurrent: 5,
         expiresMs: start + day,
       });
-      assert.equal(await store.addKey(key), true);
+      assert.equal(await addKey(store, key), true);
       const found = await store.findKey(hashOf(2));
       assert.deepEqual(found?.key, key);
       assert.deepEqual([found.plan?.id, found.plan?.version], ["starter", 1]);
       assert.equal(await store.findKey(hashOf(3)), null);
       assert.deepEqual(await store.keyById("full"), key);
       assert.equal(await store.keyById("none"), null);
-      await store.commit([{ kind: "plan", account: "ada", op: "1", plan: "bought", at: "now" }]);
+      await store.commit([{ kind: "plan", account: "ada", op: "1", plan: "bought", at: "now", by: "test" }]);
       assert.equal((await store.findKey(hashOf(2)))?.plan?.id, "bought");
     });
 
     test("keys are found with the state of their account, several at once by their present secrets", async () => {
-      await store.commit([{ kind: "open", account: "eve", plan: "starter" }]);
+      await store.commit([{ kind: "open", account: "eve", plan: "starter", by: "test" }]);
       for (const [id, account, n] of [
         ["k2", "ada", 2],
         ["k3", "eve", 3],
       ] as const) {
-        await store.addKey(
+        await addKey(
+          store,
           keyOf(id, account, { hash: hashOf(n), oldHash: hashOf(n + 10), oldUntilMs: start }),
         );
       }
@@ -423,8 +427,8 @@ for (const backend of backends) {
         ["k3", active, "starter"],
       ]);
       const end = { kind: "end", endsMs: start + day } as const;
-      await store.commit([{ kind: "state", account: "ada", op: "1", to: end }]);
-      await store.commit([{ kind: "state", account: "eve", op: "1", to: { kind: "close" } }]);
+      await store.commit([{ kind: "state", account: "ada", op: "1", to: end, by: "test" }]);
+      await store.commit([{ kind: "state", account: "eve", op: "1", to: { kind: "close" }, by: "test" }]);
       assert.deepEqual(await found(), [
         ["k2", { state: "active", endsMs: start + day }, "starter"],
         ["k3", { state: "closed", endsMs: null }, "starter"],
@@ -448,21 +452,22 @@ for (const backend of backends) {
       };
       assert.ok(await changes());
       assert.ok(!(await changes()), "nothing has changed");
-      await store.commit([{ kind: "open", account: "eve", plan: "starter" }]);
+      await store.commit([{ kind: "open", account: "eve", plan: "starter", by: "test" }]);
       assert.ok(!(await changes()), "another account has changed");
       await store.commit([hold("h1", credits(1))]);
       assert.ok(await changes(), "a hold");
       await store.commit([extend("h1", 1, 0, { used: tokens(0, 5) })]);
       assert.ok(await changes(), "a checkpoint");
-      await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(3) }]);
+      await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(3), by: "test" }]);
       assert.ok(await changes(), "a payment");
-      await store.commit([{ kind: "plan", account: "ada", op: "1", plan: "bought", at: "now" }]);
+      await store.commit([{ kind: "plan", account: "ada", op: "1", plan: "bought", at: "now", by: "test" }]);
       assert.ok(await changes(), "another plan");
       assert.deepEqual(await store.accountMarks([]), new Map());
     });
 
     test("the limits that a hold counts on its key are read with the key", async () => {
-      await store.addKey(
+      await addKey(
+        store,
         keyOf("limited", "ada", { hash: hashOf(2), requestsPerMinute: 7, tokensPerMinute: 11 }),
       );
       database.clock.advance(5);
@@ -481,29 +486,29 @@ for (const backend of backends) {
     });
 
     test("does not add a key for an account that does not exist", async () => {
-      assert.equal(await store.addKey(keyOf("key2", "nobody", { hash: hashOf(2) })), false);
+      assert.equal(await addKey(store, keyOf("key2", "nobody", { hash: hashOf(2) })), false);
       assert.equal(await store.findKey(hashOf(2)), null);
     });
 
     test("rejects a second key with the same hash or id", async () => {
-      await assert.rejects(store.addKey(keyOf("key2", "ada", { hash: hashOf(1) })), /UNIQUE/i);
-      await assert.rejects(store.addKey(keyOf("key", "ada", { hash: hashOf(2) })), /UNIQUE/i);
+      await assert.rejects(addKey(store, keyOf("key2", "ada", { hash: hashOf(1) })), /UNIQUE/i);
+      await assert.rejects(addKey(store, keyOf("key", "ada", { hash: hashOf(2) })), /UNIQUE/i);
     });
 
     test("revokes a key once, and refuses the next hold with it", async () => {
-      assert.equal((await store.revokeKey("key", start + 5))?.revokedMs, start + 5);
-      assert.equal((await store.revokeKey("key", start + 9))?.revokedMs, start + 5);
+      assert.equal((await revokeKey(store, "key"))?.revokedMs, start + 5);
+      assert.equal((await revokeKey(store, "key"))?.revokedMs, start + 5);
       assert.equal((await store.findKey(hashOf(1)))?.key.revokedMs, start + 5);
-      assert.equal(await store.revokeKey("nothing", start), null);
+      assert.equal(await revokeKey(store, "nothing"), null);
       assert.deepEqual(await store.commit([hold("h1", credits(1))]), [
         { kind: "refused", reason: "key_revoked" },
       ]);
     });
 
     test("lists keys in the order of creation, of one account or of all", async () => {
-      await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
-      await store.addKey(keyOf("b", "bob", { hash: hashOf(2), createdMs: start + 1 }));
-      await store.addKey(keyOf("a", "ada", { hash: hashOf(3), createdMs: start + 2 }));
+      await store.commit([{ kind: "open", account: "bob", plan: "starter", by: "test" }]);
+      await addKey(store, keyOf("b", "bob", { hash: hashOf(2), createdMs: start + 1 }));
+      await addKey(store, keyOf("a", "ada", { hash: hashOf(3), createdMs: start + 2 }));
       const ids = async (account?: string) => (await store.keys(account)).map((key) => key.id);
       assert.deepEqual(await ids(), ["key", "b", "a"]);
       assert.deepEqual(await ids("ada"), ["key", "a"]);
@@ -512,7 +517,9 @@ for (const backend of backends) {
 
     test("lists accounts by page, in the order of their ids", async () => {
       await store.commit(
-        ["cy", "bob", "dan"].map((account) => ({ kind: "open", account, plan: "bought" }) as const),
+        ["cy", "bob", "dan"].map(
+          (account) => ({ kind: "open", account, plan: "bought", by: "test" }) as const,
+        ),
       );
       const ids = async (query: { after?: string; limit: number }) =>
         (await store.accounts(query)).map((account) => account.id);
@@ -523,8 +530,8 @@ for (const backend of backends) {
     });
 
     test("lists usage by page, account, request, key, model and time", async () => {
-      await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
-      await store.addKey(keyOf("bobs", "bob", { hash: hashOf(2) }));
+      await store.commit([{ kind: "open", account: "bob", plan: "starter", by: "test" }]);
+      await addKey(store, keyOf("bobs", "bob", { hash: hashOf(2) }));
       for (const [account, key, id] of [
         ["bob", "bobs", "h1"],
         ["ada", "key", "h2"],
@@ -562,8 +569,8 @@ for (const backend of backends) {
     });
 
     test("lists open holds by page, of one account or of all, and adds them up", async () => {
-      await store.commit([{ kind: "open", account: "bob", plan: "starter" }]);
-      await store.addKey(keyOf("bobs", "bob", { hash: hashOf(2) }));
+      await store.commit([{ kind: "open", account: "bob", plan: "starter", by: "test" }]);
+      await addKey(store, keyOf("bobs", "bob", { hash: hashOf(2) }));
       assert.deepEqual(await store.holdTotals(), { holds: 0, micro: 0 });
       await store.commit([
         hold("h2", credits(108)),
@@ -595,7 +602,7 @@ for (const backend of backends) {
 
     test("lists the journal by page, in order", async () => {
       for (const n of [1, 2, 3]) {
-        await store.commit([{ kind: "topup", account: "ada", payment: `p${n}`, amount: n }]);
+        await store.commit([{ kind: "topup", account: "ada", payment: `p${n}`, amount: n, by: "test" }]);
       }
       const seqs = async (query: { afterSeq?: number; limit: number }) =>
         (await store.journal("ada", query)).map((row) => row.seq);
@@ -606,11 +613,33 @@ for (const backend of backends) {
 
     test("keeps text of any kind unchanged", async () => {
       const odd = `'";-- \\ \n\t ${String.fromCodePoint(0x1f58b)} größer`;
-      await store.commit([{ kind: "adjust", account: "ada", op: odd, amount: 5, reason: odd }]);
+      await store.commit([
+        {
+          kind: "promote",
+          account: "ada",
+          op: odd,
+          amount: 5,
+          reason: odd,
+          untilMs: null,
+          request: null,
+          by: "test",
+        },
+      ]);
       const [, entry] = await store.journal("ada", { limit: 10 });
       assert.deepEqual([entry?.op, entry?.note], [`adjust:${odd}`, odd]);
       assert.deepEqual(
-        await store.commit([{ kind: "adjust", account: "ada", op: odd, amount: 5, reason: odd }]),
+        await store.commit([
+          {
+            kind: "promote",
+            account: "ada",
+            op: odd,
+            amount: 5,
+            reason: odd,
+            untilMs: null,
+            request: null,
+            by: "test",
+          },
+        ]),
         [{ kind: "adjusted", additional: 5, replayed: true }],
       );
     });
@@ -622,18 +651,20 @@ for (const backend of backends) {
       assert.deepEqual(await store.keys(odd), []);
       assert.equal(await store.findKey(odd), null);
       assert.equal(await store.keyById(odd), null);
-      assert.equal(await store.revokeKey(odd, start), null);
+      assert.equal(await revokeKey(store, odd), null);
       assert.equal(await store.accountSnapshot(odd), null);
     });
 
     test("keeps the largest amounts exactly", async () => {
       const most = Number.MAX_SAFE_INTEGER;
-      assert.deepEqual(await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: most }]), [
-        { kind: "added", additional: most, replayed: false },
-      ]);
-      assert.deepEqual(await store.commit([{ kind: "topup", account: "ada", payment: "p2", amount: 1 }]), [
-        { kind: "too_much" },
-      ]);
+      assert.deepEqual(
+        await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: most, by: "test" }]),
+        [{ kind: "added", additional: most, replayed: false }],
+      );
+      assert.deepEqual(
+        await store.commit([{ kind: "topup", account: "ada", payment: "p2", amount: 1, by: "test" }]),
+        [{ kind: "too_much" }],
+      );
       assert.equal((await store.accountSnapshot("ada"))?.account.additional, most);
     });
 
@@ -645,7 +676,7 @@ for (const backend of backends) {
     });
 
     test("close waits for earlier calls and is idempotent, and later calls are rejected", async () => {
-      const answer = store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 7 }]);
+      const answer = store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 7, by: "test" }]);
       await Promise.all([store.close(), store.close()]);
       await store.close();
       assert.deepEqual(await answer, [{ kind: "added", additional: 7, replayed: false }]);

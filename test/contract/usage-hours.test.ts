@@ -8,7 +8,7 @@ import type { Store } from "../../src/store/store.ts";
 import { graphHoursMax, type UsageHoursQuery } from "../../src/store/usage-hours.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { hoursOf } from "../fixtures/memory-usage.ts";
 import { day, hour, minute, start } from "../fixtures/times.ts";
 
@@ -23,10 +23,10 @@ for (const backend of backends) {
       database = backend.create(plans);
       store = await database.open();
       for (const account of ["ada", "bob"]) {
-        await store.commit([{ kind: "open", account, plan: "daily" }]);
-        await store.addKey(keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") }));
+        await store.commit([{ kind: "open", account, plan: "daily", by: "test" }]);
+        await addKey(store, keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") }));
       }
-      await store.addKey(keyOf("key-second", "ada", { hash: "1".repeat(64) }));
+      await addKey(store, keyOf("key-second", "ada", { hash: "1".repeat(64) }));
     });
     afterEach(async () => {
       await assertSound(database);

@@ -8,7 +8,7 @@ import { chargeTable } from "../../src/store/tables.ts";
 import { dayMs, type UsageSumsQuery } from "../../src/store/usage-sums.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
-import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { minute, second } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("daily", 1000, 1000));
@@ -27,8 +27,8 @@ for (const backend of backends) {
       database.clock.set(utc("2026-01-31T23:00:00"));
       store = await database.open();
       for (const account of ["ada", "bob"]) {
-        await store.commit([{ kind: "open", account, plan: "daily" }]);
-        await store.addKey(keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") }));
+        await store.commit([{ kind: "open", account, plan: "daily", by: "test" }]);
+        await addKey(store, keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") }));
       }
     });
     afterEach(async () => {

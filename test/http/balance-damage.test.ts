@@ -3,9 +3,11 @@
  * credits move until the balance is repaired, and other accounts are not affected.
  * test/contract/damaged-accounts.test.ts damages every field on every store.
  */
+
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
+import { addKey } from "../fixtures/ledger-rows.ts";
 import { errorOf, startService, type TestService } from "../fixtures/service.ts";
 
 /** Damage that an SQL statement does without any checks, and the statement that repairs it. */
@@ -54,8 +56,8 @@ async function assertUnavailable(response: Response): Promise<void> {
 for (const [what, [damage, mend]] of Object.entries(damages)) {
   test(`${what}: balance and chat answer 500 balance_unavailable until the balance is repaired`, async () => {
     await using service = await startService();
-    await service.ledger.apply({ kind: "open", account: "other", plan: "test" });
-    const other = await service.addKey({ account: "other", id: "other-key" });
+    await service.ledger.apply({ kind: "open", account: "other", plan: "test", by: "test" });
+    const other = await addKey(service, { account: "other", id: "other-key" });
     const before = (await service.store.journal("test", { limit: 10 })).length;
     write(service, damage);
 
@@ -73,7 +75,13 @@ for (const [what, [damage, mend]] of Object.entries(damages)) {
     for (const detail of reasons)
       assert.match(String(detail), /^account test: .*(negative|cap|grant|journal|period|plan|state)/);
     assert.equal((await service.store.journal("test", { limit: 10 })).length, before, "nothing has moved");
-    const outcome = await service.ledger.apply({ kind: "topup", account: "test", payment: "p", amount: 1 });
+    const outcome = await service.ledger.apply({
+      kind: "topup",
+      account: "test",
+      payment: "p",
+      amount: 1,
+      by: "test",
+    });
     // Only requests need the plans. A payment counts without them.
     assert.equal(outcome.kind, /^(next_)?plan =/.test(damage) ? "added" : "balance_invalid");
 
@@ -85,9 +93,9 @@ for (const [what, [damage, mend]] of Object.entries(damages)) {
 
 test("the key of a deleted account gets 500 balance_unavailable, and other keys are served", async () => {
   await using service = await startService();
-  await service.ledger.apply({ kind: "open", account: "other", plan: "test" });
+  await service.ledger.apply({ kind: "open", account: "other", plan: "test", by: "test" });
   const other = {
-    headers: { authorization: `Bearer ${await service.addKey({ account: "other", id: "k" })}` },
+    headers: { authorization: `Bearer ${await addKey(service, { account: "other", id: "k" })}` },
   };
   const db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
   db.exec("pragma foreign_keys = off; create table kept as select * from account where id = 'test'");

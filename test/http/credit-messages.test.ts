@@ -119,8 +119,8 @@ const cases: Case[] = [
 
 function optionsOf({ base, overage = 0, counted }: Case): FrontOptions {
   const plan: Partial<Plan> = {
-    base: { credits: base, every: "P1D" },
-    overage: { credits: overage, every: "P1M" },
+    base: { credits: base, every: "P1D", align: "opening" },
+    overage: { credits: overage, every: "P1M", align: "opening" },
   };
   return { dialect: counted === undefined ? "compatible" : "vllm", service: { price, plan } };
 }
@@ -130,8 +130,8 @@ async function prepare({ service, upstream }: Front, each: Case): Promise<void> 
   const { additional, budget, spent = 0, counted } = each;
   upstream.playOther = (call) => call.answer(200, JSON.stringify({ count: counted }));
   if (budget !== undefined) {
-    const set = { budget: { micro: credits(budget), every: "PT5H" } };
-    await ledger.apply({ kind: "key", account, key: "key1", op: "budget", set });
+    const set = { budget: { micro: credits(budget), rule: { every: "PT5H" } } };
+    await ledger.apply({ kind: "key", account, key: "key1", op: "budget", set, by: "test" });
   }
   if (spent > 0) {
     const held = { account, hold: "earlier", key: "key1", model: "small", ttlMs: 60_000 };
@@ -139,11 +139,11 @@ async function prepare({ service, upstream }: Front, each: Case): Promise<void> 
     assert.equal((await ledger.apply({ kind: "hold", ...held, ...amount })).kind, "held");
     const used = { promptTokens: spent, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
     await ledger.apply({
-      ...{ kind: "settle", account, hold: "earlier", used, ending: "stop", estimated: false },
+      ...{ kind: "settle", account, hold: "earlier", used, ending: "stop", estimated: false, by: null },
     });
   }
   if (additional !== undefined) {
-    await ledger.apply({ kind: "topup", account, payment: "p", amount: credits(additional) });
+    await ledger.apply({ kind: "topup", account, payment: "p", amount: credits(additional), by: "test" });
   }
 }
 

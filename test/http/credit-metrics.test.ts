@@ -173,7 +173,10 @@ test("counts an expiry once if the acknowledgement of its commit is lost", async
 
 test("counts and logs the tokens that a hold does not pay for, and charges none of them", async () => {
   const { service, engine } = await startPuppet({
-    plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1M" } },
+    plan: {
+      base: { credits: 1, every: "P1D", align: "opening" },
+      overage: { credits: 0, every: "P1M", align: "opening" },
+    },
     price: { prompt: 10_000, completion: 300_000 },
   });
   await using _ = service;
@@ -200,7 +203,10 @@ test("counts and logs the tokens that a hold does not pay for, and charges none 
 for (const isLost of [false, true]) {
   test(`counts the shortfall of a late settlement once${isLost ? ", even if its acknowledgement is lost" : ""}`, async () => {
     const { service, engine } = await startPuppet({
-      plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1M" } },
+      plan: {
+        base: { credits: 1, every: "P1D", align: "opening" },
+        overage: { credits: 0, every: "P1M", align: "opening" },
+      },
       price: { prompt: 10_000, completion: 300_000 },
       ledger: { retriesMs: [0, 0] },
     });

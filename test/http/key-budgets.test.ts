@@ -19,8 +19,8 @@ const options = {
 const leastMicro = 4 * price.prompt;
 
 function setBudget({ ledger, account }: TestService, key: string, micro: number, every = "P1D") {
-  const set = { budget: { micro, every } };
-  return ledger.apply({ kind: "key", account, key, op: `${key} ${micro}/${every}`, set });
+  const set = { budget: { micro, rule: { every: every } } };
+  return ledger.apply({ kind: "key", account, key, op: `${key} ${micro}/${every}`, set, by: "test" });
 }
 
 /** Sends a request again until it is answered or refused for good. Returns the last code. */
@@ -63,7 +63,7 @@ test("50 concurrent requests of two keys share the pool of their account, each w
   const base = { credits: 12, every: "P1D" };
   await using service = await startService({
     ...options,
-    plan: { base, overage: { credits: 0, every: "P1M" } },
+    plan: { base, overage: { credits: 0, every: "P1M", align: "opening" } },
   });
   const other = await service.addKey();
   await setBudget(service, "key1", credits(9));
@@ -117,6 +117,6 @@ test("the message of a 429 names the key if its own requests hold the rest of it
   );
   const used = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
   const end = { hold: "running", used, ending: "refused", estimated: false } as const;
-  await ledger.apply({ kind: "settle", account, ...end });
+  await ledger.apply({ kind: "settle", account, ...end, by: null });
   assert.equal((await service.chat()).status, 200);
 });

@@ -27,7 +27,12 @@ async function tokenLimit(service: TestService, asked: number | undefined, promp
 }
 
 const endless = { script: babble("word "), engine: { contextWindow: 100 } };
-const poor = { plan: { base: { credits: 2, every: "P1D" }, overage: { credits: 0, every: "P1D" } } };
+const poor = {
+  plan: {
+    base: { credits: 2, every: "P1D", align: "opening" },
+    overage: { credits: 0, every: "P1D", align: "opening" },
+  },
+};
 /** Two credits pay for the greeting and some 20 tokens. */
 const dear = { price: { prompt: 20_000, completion: 100_000 } };
 

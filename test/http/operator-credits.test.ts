@@ -57,6 +57,7 @@ operatorTest("refuses more credits than can be counted exactly", async (operator
     account: "test",
     payment: "all",
     amount: Number.MAX_SAFE_INTEGER - 5,
+    by: "test",
   });
   refused(await operator.post(topups, { payment_id: "p", credits: 1 }), 409, "too_many_credits");
   const body = { operation_id: "o", credits: 1, reason: "r" };

@@ -82,7 +82,10 @@ operatorTest(
     );
   },
   {
-    plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 200, every: "P1M" } },
+    plan: {
+      base: { credits: 1, every: "P1D", align: "opening" },
+      overage: { credits: 200, every: "P1M", align: "opening" },
+    },
     price: { prompt: 10_000, completion: 30_000 },
     script: babble("word ", { reasoningTokens: 2, cachedTokens: 1 }),
   },

@@ -117,7 +117,12 @@ operatorTest(
     const [near] = listOf(fieldsOf(body.near_exhaustion).accounts);
     assert.deepEqual([near?.id, near?.plan, near?.credits], ["test", "test", 0]);
   },
-  { plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1M" } } },
+  {
+    plan: {
+      base: { credits: 1, every: "P1D", align: "opening" },
+      overage: { credits: 0, every: "P1M", align: "opening" },
+    },
+  },
 );
 
 operatorTest(

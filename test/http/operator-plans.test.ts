@@ -40,10 +40,11 @@ operatorTest(
       {
         version: 1,
         created_at: "",
-        base: { credits: 5, every: "P1D" },
-        overage: { credits: 0, every: "P1M" },
+        base: { credits: 5, every: "P1D", align: "opening" },
+        overage: { credits: 0, every: "P1M", align: "opening" },
         limits: { requests_per_minute: null, tokens_per_minute: null, concurrent: 2 },
         models: ["small"],
+        timezone: "UTC",
       },
     );
     refused(await operator.get("/admin/plans?after=none"), 400, "invalid_value");

@@ -1,10 +1,12 @@
 /** Paths, methods, keys, headers, the order of refusals, and invalid HTTP. */
+
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { after, before, describe, test } from "node:test";
 import { EngineError } from "../../src/chat/engine.ts";
 import { catalogue, type ErrorCode } from "../../src/errors.ts";
+import { addKey } from "../fixtures/ledger-rows.ts";
 import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import { errorOf, jsonOf, type RequestOptions, startService, type TestService } from "../fixtures/service.ts";
 
@@ -528,7 +530,7 @@ test("lists the models that both key and plan allow, in the order of the configu
     defaults: {},
     pricing: { prompt: 10, completion: 30, cached_prompt: 10 },
   });
-  const narrow = await service.addKey({ models: ["large", "other"] });
+  const narrow = await addKey(service, { models: ["large", "other"] });
   const narrowed = await service.request("GET", "/v1/models", {
     headers: { authorization: `Bearer ${narrow}` },
   });
@@ -584,7 +586,10 @@ test("answers 402 without retry if the credits are spent, and 429 if they are he
     for (;;) yield "a";
   }
   await using poor = await startService({
-    plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1D" } },
+    plan: {
+      base: { credits: 1, every: "P1D", align: "opening" },
+      overage: { credits: 0, every: "P1D", align: "opening" },
+    },
     price: { prompt: 1, completion: 300_000 },
   });
   poor.engine.script = () => ({ tokens: heldBack() });

@@ -1,7 +1,9 @@
 /** A holder of one key cannot use the portal to harm or read the other keys of its account. */
+
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import type { KeyRow } from "../../src/ledger/rows.ts";
+import { addKey } from "../fixtures/ledger-rows.ts";
 import { refused } from "../fixtures/operator.ts";
 import { pageSecret } from "../fixtures/page-header.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
@@ -15,13 +17,13 @@ async function session(
   service: TestService,
   key: Partial<KeyRow> & { id: string },
 ): Promise<(method: string, path: string, body?: object) => ReturnType<TestPortal["as"]>> {
-  const cookie = await portal.signIn(await service.addKey(key));
+  const cookie = await portal.signIn(await addKey(service, key));
   return (method, path, body) => portal.as(cookie, method, path, body);
 }
 
 portalTest("a key that rotates again and again keeps nobody from revoking it", async (portal, service) => {
   const boss = await session(portal, service, { id: "boss", portal: "account" });
-  const key = await service.addKey({ id: "thief" });
+  const key = await addKey(service, { id: "thief" });
   let cookie = await portal.signIn(key);
   for (let n = 0; ; n += 1) {
     const body = { operation_id: `rotation ${n}` };
@@ -57,7 +59,13 @@ portalTest(
 
 portalTest("a suspended account gets no new keys, and its keys can be revoked", async (portal, service) => {
   const boss = await session(portal, service, { id: "boss", portal: "account" });
-  await service.ledger.apply({ kind: "state", account: "test", op: "stop", to: { kind: "suspend" } });
+  await service.ledger.apply({
+    kind: "state",
+    account: "test",
+    op: "stop",
+    to: { kind: "suspend" },
+    by: "test",
+  });
   refused(await boss("POST", "/api/keys", { operation_id: "new" }), 403, "not_permitted");
   const { rights } = (await boss("GET", "/api/account")).body;
   assert.deepEqual(rights, { keys: "account", can_create_keys: false, why_not: "The account is suspended." });
@@ -65,7 +73,7 @@ portalTest("a suspended account gets no new keys, and its keys can be revoked", 
 });
 
 portalTest("successful sign-ins of a key are limited too", async (portal, service) => {
-  const key = await service.addKey({ id: "busy" });
+  const key = await addKey(service, { id: "busy" });
   const signIn = () => portal.ask("POST", "/api/session", { body: JSON.stringify({ key }) });
   let answer = await signIn();
   for (let n = 0; answer.status === 200; n += 1) {

@@ -2,7 +2,9 @@
  * The chat of the portal: the path, limits and charges of the public API, with the key of the
  * session, and answers that show what they cost.
  */
+
 import assert from "node:assert/strict";
+import { revokeKey } from "../fixtures/ledger-rows.ts";
 import { refused } from "../fixtures/operator.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
@@ -159,7 +161,13 @@ portalTest(
 
 portalTest("a suspended account may look, but not generate", async (portal, service) => {
   const cookie = await portal.signIn(service.key);
-  await service.ledger.apply({ kind: "state", account: "test", op: "s", to: { kind: "suspend" } });
+  await service.ledger.apply({
+    kind: "state",
+    account: "test",
+    op: "s",
+    to: { kind: "suspend" },
+    by: "test",
+  });
   refused(await chat(portal, cookie), 403, "account_suspended");
   assert.equal((await portal.as(cookie, "GET", "/api/account")).body.state, "suspended");
 });
@@ -171,7 +179,12 @@ portalTest(
     refused(await chat(portal, cookie), 402, "insufficient_credits");
     assert.equal(service.engine.tokensMade, 0);
   },
-  { plan: { base: { credits: 0, every: "P1D" }, overage: { credits: 0, every: "P1D" } } },
+  {
+    plan: {
+      base: { credits: 0, every: "P1D", align: "opening" },
+      overage: { credits: 0, every: "P1D", align: "opening" },
+    },
+  },
 );
 
 portalTest(
@@ -189,7 +202,10 @@ portalTest(
   {
     script: babble("word "),
     price: { prompt: 1000, completion: 30_000 },
-    plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1D" } },
+    plan: {
+      base: { credits: 1, every: "P1D", align: "opening" },
+      overage: { credits: 0, every: "P1D", align: "opening" },
+    },
   },
 );
 
@@ -236,7 +252,7 @@ portalTest(
 );
 
 for (const [what, end] of [
-  ["its key is revoked", (service: TestService) => service.store.revokeKey("key1", Date.now())],
+  ["its key is revoked", (service: TestService) => revokeKey(service.store, "key1")],
   [
     "its session signs out",
     (_service: TestService, portal: TestPortal, cookie: string) =>

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { parseKey } from "../../src/accounts/keys.ts";
 import { accountKeysMax } from "../../src/accounts/portal-actions.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
-import { keyOf } from "../fixtures/ledger-rows.ts";
+import { addKey, keyOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { type Fields, listOf, type OperatorAnswer, refused, startOperator } from "../fixtures/operator.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
 import type { TestService } from "../fixtures/service.ts";
@@ -50,7 +50,7 @@ let people = 0;
 async function person(portal: TestPortal, service: TestService, change: Partial<KeyRow> = {}) {
   people += 1;
   const id = change.id ?? `person-${people}`;
-  const secret = await service.addKey({ ...change, id });
+  const secret = await addKey(service, { ...change, id });
   return new Person(portal, id, secret, await portal.signIn(secret));
 }
 
@@ -59,8 +59,8 @@ const manager = (portal: TestPortal, service: TestService, change: Partial<KeyRo
 
 /** A key of another account. */
 async function foreignKey(service: TestService): Promise<string> {
-  await service.ledger.apply({ kind: "open", account: "other", plan: "test" });
-  await service.addKey({ id: "foreign", account: "other", portal: "account" });
+  await service.ledger.apply({ kind: "open", account: "other", plan: "test", by: "test" });
+  await addKey(service, { id: "foreign", account: "other", portal: "account" });
   return "foreign";
 }
 
@@ -214,8 +214,8 @@ portalTest(
 portalTest("a key with a budget manages names and revocations only", async (portal, service) => {
   const boss = await manager(portal, service, { id: "budgeted" });
   await service.ledger.apply({
-    ...{ kind: "key", account: "test", key: boss.id, op: "budget" },
-    set: { budget: { micro: 5_000_000, every: "P1D" } },
+    ...{ kind: "key", account: "test", key: boss.id, op: "budget", by: "test" },
+    set: { budget: { micro: 5_000_000, rule: { every: "P1D" } } },
   });
   const rights = (await boss.ask("GET", "/api/account")).body.rights;
   assert.deepEqual(rights, {
@@ -304,9 +304,9 @@ portalTest("an old secret never outlives the expiry of its key", async (portal, 
 
 portalTest("nobody gets the secret of a key that may do more", async (portal, service) => {
   const boss = await manager(portal, service, { models: ["small"], requestsPerMinute: 10 });
-  await service.addKey({ id: "wider" });
-  await service.addKey({ id: "faster", models: ["small"], requestsPerMinute: 11 });
-  await service.addKey({ id: "equal", models: ["small"], requestsPerMinute: 10 });
+  await addKey(service, { id: "wider" });
+  await addKey(service, { id: "faster", models: ["small"], requestsPerMinute: 11 });
+  await addKey(service, { id: "equal", models: ["small"], requestsPerMinute: 10 });
   await unchanged(service, async () => {
     refused(await boss.rotate("wider"), 403, "not_permitted");
     refused(await boss.rotate("faster"), 403, "not_permitted");
@@ -345,7 +345,7 @@ portalTest(
 portalTest(
   "a key that was revoked a moment ago creates nothing and gets no secret",
   async (portal, service) => {
-    await service.addKey({ id: "target" });
+    await addKey(service, { id: "target" });
     for (const [name, act] of [
       ["addKey", (boss: Person) => boss.create()],
       ["commit", (boss: Person) => boss.rotate("target", {}, boss.id)],
@@ -358,7 +358,7 @@ portalTest(
       Object.assign(store, {
         [name]: async (...args: Parameters<typeof given>) => {
           Object.assign(store, { [name]: given });
-          await store.revokeKey(boss.id, Date.now());
+          await revokeKey(store, boss.id);
           return await Reflect.apply(given, store, args);
         },
       });
@@ -381,7 +381,7 @@ portalTest(
     const addKey = store.addKey.bind(store);
     store.addKey = async (row, conditions) => {
       const isAdded = await addKey(row, conditions);
-      await store.revokeKey(boss.id, Date.now());
+      await revokeKey(store, boss.id);
       return isAdded;
     };
     const answer = await boss.create();
@@ -402,7 +402,7 @@ portalTest(
       const row = await keyById(id);
       store.keyById = keyById;
       const set = { requestsPerMinute: 10 };
-      await ledger.apply({ kind: "key", account: "test", key: boss.id, op: "lower", set });
+      await ledger.apply({ kind: "key", account: "test", key: boss.id, op: "lower", set, by: "test" });
       return row;
     };
     refused(await boss.change(boss.id, { requests_per_minute: 50 }), 409, "key_changed");
@@ -416,7 +416,7 @@ portalTest(
     const boss = await manager(portal, service);
     for (let n = (await service.store.keys("test")).length; n < accountKeysMax - 1; n += 1) {
       const row = keyOf(`filled-${n}`, "test", { hash: String(n).padStart(64, "f"), revokedMs: 1 });
-      assert.ok(await service.store.addKey(row));
+      assert.ok(await addKey(service.store, row));
     }
     assert.equal((await boss.create({}, "last")).status, 201);
     refused(await boss.create({}, "one more"), 409, "too_many_keys");

@@ -1,8 +1,10 @@
 /** The live state of the portal: what it shows to whom, what it costs, and when it ends. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import type { Operation } from "../../src/ledger/operations.ts";
+import { addKey } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, listOf, refused } from "../fixtures/operator.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
@@ -136,7 +138,7 @@ liveTest("a suspension and an end date of the account are events", async (portal
   const { refills, plan } = body;
   assert.deepEqual(before, { state: "active", ends_at: null, refills, plan });
   const change = (op: string, to: Extract<Operation, { kind: "state" }>["to"]) =>
-    service.ledger.apply({ kind: "state", account: "test", op, to });
+    service.ledger.apply({ kind: "state", account: "test", op, to, by: "test" });
   await change("pause", { kind: "suspend" });
   await until("the suspension", () => stream.last("account")?.state === "suspended");
   const endsMs = Date.now() + 60_000;
@@ -151,9 +153,9 @@ liveTest("a suspension and an end date of the account are events", async (portal
 liveTest(
   "shows a key its own requests, and all of the account only with the right to",
   async (portal, service) => {
-    const other = await service.addKey({ portal: "account" });
-    await service.ledger.apply({ kind: "open", account: "eve", plan: "test" });
-    const foreign = await service.addKey({ account: "eve", portal: "account" });
+    const other = await addKey(service, { portal: "account" });
+    await service.ledger.apply({ kind: "open", account: "eve", plan: "test", by: "test" });
+    const foreign = await addKey(service, { account: "eve", portal: "account" });
     await using own = await follow(portal, await portal.signIn(service.key));
     await using all = await follow(portal, await portal.signIn(other));
     await using eve = await follow(portal, await portal.signIn(foreign));
@@ -176,6 +178,7 @@ liveTest(
       key: "key2",
       op: "lower",
       set: { portal: "own" },
+      by: "test",
     });
     await until("the lowered rights", () => running(all).length === 1);
     assert.deepEqual(running(all), ["key2"]);
@@ -270,8 +273,8 @@ liveTest(
     const cookie = await portal.signIn(service.key);
     const streams = await Promise.all(Array.from({ length: 32 }, () => follow(portal, cookie)));
     refused(await portal.as(cookie, "GET", "/api/live"), 429, "concurrency_limit_exceeded");
-    await service.ledger.apply({ kind: "open", account: "eve", plan: "test" });
-    await using _eve = await follow(portal, await portal.signIn(await service.addKey({ account: "eve" })));
+    await service.ledger.apply({ kind: "open", account: "eve", plan: "test", by: "test" });
+    await using _eve = await follow(portal, await portal.signIn(await addKey(service, { account: "eve" })));
     await streams.pop()?.[Symbol.asyncDispose]();
     await until("a free place", async () => {
       const answer = await fetch(`${portal.url}/api/live`, { headers: { cookie, ...pageHeader } });
@@ -283,7 +286,7 @@ liveTest(
 );
 
 liveTest("a damaged account keeps no other from being shown", async (portal, service) => {
-  await service.ledger.apply({ kind: "open", account: "eve", plan: "test" });
+  await service.ledger.apply({ kind: "open", account: "eve", plan: "test", by: "test" });
   const { store } = service;
   const { accountSnapshot } = store;
   store.accountSnapshot = async (account) => {
@@ -292,10 +295,16 @@ liveTest("a damaged account keeps no other from being shown", async (portal, ser
       ? { ...found, account: { ...found.account, base: Number.NaN } }
       : found;
   };
-  await using eve = await follow(portal, await portal.signIn(await service.addKey({ account: "eve" })));
+  await using eve = await follow(portal, await portal.signIn(await addKey(service, { account: "eve" })));
   await using stream = await follow(portal, await portal.signIn(service.key));
   await until("the first state", () => stream.last("balance") !== undefined);
-  await service.ledger.apply({ kind: "topup", account: "test", payment: "p1", amount: 5_000_000 });
+  await service.ledger.apply({
+    kind: "topup",
+    account: "test",
+    payment: "p1",
+    amount: 5_000_000,
+    by: "test",
+  });
   await until("the top-up", () =>
     JSON.stringify(stream.last("balance")).includes('"additional":{"credits":5}'),
   );

@@ -7,7 +7,7 @@ import { SignInAttempts } from "../../src/http/sign-in-attempts.ts";
 import type { KeySettings, StateOperation } from "../../src/ledger/operations.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
 import { configWith } from "../fixtures/deploy-settings.ts";
-import { planOf } from "../fixtures/ledger-rows.ts";
+import { addKey, planOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import {
   fieldsOf,
   type OperatorAnswer,
@@ -49,7 +49,14 @@ async function routesOf({ document }: TestPortal): Promise<[method: string, path
 
 /** Changes the first key. */
 async function change(service: TestService, set: KeySettings): Promise<void> {
-  const outcome = await service.ledger.apply({ kind: "key", account: "test", key: "key1", op: "c", set });
+  const outcome = await service.ledger.apply({
+    kind: "key",
+    account: "test",
+    key: "key1",
+    op: "c",
+    set,
+    by: "test",
+  });
   assert.equal(outcome.kind, "changed");
 }
 
@@ -58,7 +65,7 @@ async function rotate(service: TestService, overlap: string | null): Promise<voi
 }
 
 async function setState({ ledger }: TestService, kind: "suspend" | "close"): Promise<void> {
-  const state: StateOperation = { kind: "state", account: "test", op: kind, to: { kind } };
+  const state: StateOperation = { kind: "state", account: "test", op: kind, to: { kind }, by: "test" };
   assert.equal((await ledger.apply(state)).kind, "changed");
 }
 
@@ -87,7 +94,7 @@ portalTest(
     const student = { requests_per_minute: 30, tokens_per_minute: 9000, concurrent: 2 };
     assert.deepEqual(await limits(), [none, { id: "test", limits: student }]);
     const { ledger } = service;
-    const moved = { kind: "plan", account: "test", op: "move", plan: "team", at: "now" } as const;
+    const moved = { kind: "plan", account: "test", op: "move", plan: "team", at: "now", by: "test" } as const;
     assert.equal((await ledger.apply(moved)).kind, "changed");
     assert.deepEqual(await limits(), [none, { id: "team", limits: none }]);
   },
@@ -104,10 +111,10 @@ portalTest("the rights of the key are read again with each request", async (port
   assert.match(String(fieldsOf(await rights()).why_not), own);
   assert.partialDeepStrictEqual(await rights(), { keys: "own", can_create_keys: false });
   const set = async (op: string, settings: KeySettings) =>
-    service.ledger.apply({ kind: "key", account: "test", key: "key1", op, set: settings });
+    service.ledger.apply({ kind: "key", account: "test", key: "key1", op, set: settings, by: "test" });
   await set("raise", { portal: "account" });
   assert.deepEqual(await rights(), { keys: "account", can_create_keys: true, why_not: null });
-  await set("budget", { budget: { micro: 5, every: "P1D" } });
+  await set("budget", { budget: { micro: 5, rule: { every: "P1D" } } });
   assert.partialDeepStrictEqual(await rights(), { keys: "account", can_create_keys: false });
   assert.match(String(fieldsOf(await rights()).why_not), /has a budget/);
 });
@@ -241,7 +248,7 @@ const unusable: [what: string, change: Partial<KeyRow>, message: RegExp][] = [
 ];
 for (const [what, change, message] of unusable) {
   portalTest(`a key that is ${what} does not sign in`, async (portal, service) => {
-    const answer = await tryKey(portal, await service.addKey(change));
+    const answer = await tryKey(portal, await addKey(service, change));
     assert.match(refused(answer, 401, "invalid_api_key"), message);
     assert.equal(answer.headers.get("set-cookie"), null);
   });
@@ -295,7 +302,7 @@ portalTest(
     const cookie = await portal.signIn(service.key);
     const { nowMs } = service.store;
     const expiresMs = nowMs() + 3 * hourMs;
-    const short = await portal.signIn(await service.addKey({ expiresMs }));
+    const short = await portal.signIn(await addKey(service, { expiresMs }));
     const shown = await portal.as(short, "GET", "/api/session");
     assert.equal(shown.body.expires_at, new Date(expiresMs).toISOString());
     let aheadMs = 0;
@@ -480,7 +487,7 @@ const ends: [
   end: (service: TestService, there: TestPortal, cookie: string) => Promise<unknown>,
 ][] = [
   ["signing out on another node", (_service, there, cookie) => there.as(cookie, "DELETE", "/api/session")],
-  ["revoking the key", ({ store }) => store.revokeKey("key1", store.nowMs())],
+  ["revoking the key", ({ store }) => revokeKey(store, "key1")],
   ["rotating the key", (service) => rotate(service, "P1D")],
   ["the expiry of the key", (service) => change(service, { expiresMs: service.store.nowMs() + 1 })],
   ["closing the account", (service) => setState(service, "close")],
@@ -491,7 +498,7 @@ for (const [what, end] of ends) {
     await using here = await startPortal(service);
     await using there = await startPortal(service);
     const cookie = await here.signIn(service.key);
-    const other = await here.signIn(await service.addKey({}));
+    const other = await here.signIn(await addKey(service, {}));
     const open = (session: string) =>
       fetch(`${here.url}/api/live`, { headers: { cookie: session, ...pageHeader } });
     const [mine, theirs] = [await open(cookie), await open(other)];
@@ -526,7 +533,7 @@ portalTest(
   async (portal, service) => {
     const contact = { owner: "Owner-x", email: "mail-x@example.org", note: "Note-x", externalId: "ext-x" };
     const draft = { id: "test", plan: "test", contact, key: null };
-    await service.store.putAccounts([draft], { dryRun: false, updatesExisting: true });
+    await service.store.putAccounts([draft], { dryRun: false, updatesExisting: true, by: "test" });
     const cookie = await portal.signIn(service.key);
     const { text } = await portal.as(cookie, "GET", "/api/account");
     for (const value of Object.values(contact)) assert.ok(!text.includes(value), value);

@@ -1,5 +1,7 @@
 /** Receipts, sums, hours and models in the portal: those of the session's key or account only. */
+
 import assert from "node:assert/strict";
+import { addKey } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, listOf, type OperatorAnswer, refused, startOperator } from "../fixtures/operator.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
 import type { TestService } from "../fixtures/service.ts";
@@ -11,9 +13,9 @@ const portalTest = portalTests({ otherModels: ["large"] });
  * request ids, oldest first, and the cookies of the sessions.
  */
 async function requests(portal: TestPortal, service: TestService) {
-  await service.ledger.apply({ kind: "open", account: "other", plan: "test" });
-  const boss = await service.addKey({ id: "boss", portal: "account" });
-  const foreign = await service.addKey({ id: "foreign", account: "other", portal: "account" });
+  await service.ledger.apply({ kind: "open", account: "other", plan: "test", by: "test" });
+  const boss = await addKey(service, { id: "boss", portal: "account" });
+  const foreign = await addKey(service, { id: "foreign", account: "other", portal: "account" });
   const ids: string[] = [];
   for (const [key, model] of [
     [service.key, "small"],
@@ -161,7 +163,7 @@ portalTest(
   async (portal, service) => {
     const { boss, bossFirst, bossLast } = await requests(portal, service);
     const set = { portal: "own" } as const;
-    await service.ledger.apply({ kind: "key", account: "test", key: "boss", op: "own", set });
+    await service.ledger.apply({ kind: "key", account: "test", key: "boss", op: "own", set, by: "test" });
     assert.deepEqual(idsIn(await portal.as(boss, "GET", "/api/requests")), [bossLast, bossFirst]);
     refused(await portal.as(boss, "GET", "/api/requests?key=key1"), 404, "key_not_found");
   },
@@ -212,7 +214,7 @@ portalTest(
       pricing: { prompt: 10, completion: 30, cached_prompt: 10 },
     });
     assert.deepEqual(
-      (await models(await service.addKey({ models: ["large", "hidden"] }))).map(({ id }) => id),
+      (await models(await addKey(service, { models: ["large", "hidden"] }))).map(({ id }) => id),
       ["large"],
     );
   },

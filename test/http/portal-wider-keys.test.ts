@@ -3,9 +3,11 @@
  * and above the session's key, against every action. After each action, the target either is
  * within the session's key, or has nothing more than it had before.
  */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { KeyRow } from "../../src/ledger/rows.ts";
+import { addKey } from "../fixtures/ledger-rows.ts";
 import { type Fields, fieldsOf, type OperatorAnswer } from "../fixtures/operator.ts";
 import { startPortal, type TestPortal } from "../fixtures/portal.ts";
 import { startService, type TestService } from "../fixtures/service.ts";
@@ -114,8 +116,8 @@ let count = 0;
 async function party(portal: TestPortal, service: TestService, change: Partial<KeyRow>): Promise<Party> {
   count += 1;
   const [account, id] = [`account-${count}`, `session-${count}`];
-  await service.ledger.apply({ kind: "open", account, plan: "test" });
-  const secret = await service.addKey({ portal: "account", ...change, account, id });
+  await service.ledger.apply({ kind: "open", account, plan: "test", by: "test" });
+  const secret = await addKey(service, { portal: "account", ...change, account, id });
   const cookie = await portal.signIn(secret);
   const own = await service.store.keyById(id);
   assert.ok(own !== null);
@@ -125,7 +127,7 @@ async function party(portal: TestPortal, service: TestService, change: Partial<K
 async function newTarget({ service, account }: Party, change: Partial<KeyRow>): Promise<KeyRow> {
   count += 1;
   const id = `target-${count}`;
-  await service.addKey({ ...change, account, id });
+  await addKey(service, { ...change, account, id });
   return await rowOf(service, id);
 }
 
@@ -255,7 +257,13 @@ for (const [who, change, isSuspended] of [
       const someone = await party(portal, service, change);
       if (isSuspended) {
         const { account } = someone;
-        await service.ledger.apply({ kind: "state", account, op: "stop", to: { kind: "suspend" } });
+        await service.ledger.apply({
+          kind: "state",
+          account,
+          op: "stop",
+          to: { kind: "suspend" },
+          by: "test",
+        });
       }
       const made = await someone.ask("POST", "/api/keys", { operation_id: "new" });
       assert.equal(made.status, 403, made.text);

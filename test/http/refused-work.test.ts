@@ -1,8 +1,10 @@
 /** The limit on work for requests that are refused. */
+
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { describe, test } from "node:test";
+import { addKey } from "../fixtures/ledger-rows.ts";
 import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
 import { babble, errorOf, startService, type TestService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
@@ -40,8 +42,8 @@ test("refuses a key beyond its allowance before its body is read, with the time 
 
 test("refuses other keys only when their account has used four times as much, and no other account", async () => {
   await using service = await startService({ refusedBytesPerMinute: 5_000 });
-  await service.ledger.apply({ kind: "open", account: "ben", plan: "test" });
-  const ben = await service.addKey({ account: "ben" });
+  await service.ledger.apply({ kind: "open", account: "ben", plan: "test", by: "test" });
+  const ben = await addKey(service, { account: "ben" });
   const keys = [service.key];
   while (keys.length < 5) keys.push(await service.addKey());
   const codes: string[] = [];
@@ -53,7 +55,10 @@ test("refuses other keys only when their account has used four times as much, an
 
 describe("counts the work on a request that ends", () => {
   const good = `${large}"n":1}`;
-  const broke = { base: { credits: 0, every: "P1D" }, overage: { credits: 0, every: "P1D" } };
+  const broke = {
+    base: { credits: 0, every: "P1D", align: "opening" },
+    overage: { credits: 0, every: "P1D", align: "opening" },
+  };
   const rows: [how: string, options: Parameters<typeof startService>[0], body: string, status: number][] = [
     ["with 400, for its JSON", {}, large, 400],
     ["with 400, for its fields", {}, `${large}"n":2}`, 400],

@@ -1,11 +1,13 @@
 /**
  * Limits on request bodies: their number, bytes and speed; and refusals that leave a body unread.
  */
+
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { describe, test } from "node:test";
 import { spareUploads } from "../../src/http/public/uploads.ts";
+import { addKey } from "../fixtures/ledger-rows.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
 import { parseAnswer, type RawAnswer, readAll } from "../fixtures/raw-http.ts";
 import { babble, startService, type TestService } from "../fixtures/service.ts";
@@ -134,8 +136,8 @@ describe("bytes of bodies in flight", () => {
     await using service = await startService({ uploadBytesMax: 2 * mib, bodyBytesMax: mib });
     const keys: string[] = [];
     for (const account of ["ada", "ben", "cy"]) {
-      await service.ledger.apply({ kind: "open", account, plan: "test" });
-      keys.push(await service.addKey({ account }));
+      await service.ledger.apply({ kind: "open", account, plan: "test", by: "test" });
+      keys.push(await addKey(service, { account }));
     }
     const [ada = "", ben = "", cy = ""] = keys;
     const admitted = [begin(service, announced(mib), "", ada), begin(service, announced(mib), "", ben)];
@@ -176,7 +178,10 @@ describe("bytes of bodies in flight", () => {
 
   test("ends a reservation with every refusal", async () => {
     await using service = await startService({
-      plan: { base: { credits: 0, every: "P1D" }, overage: { credits: 0, every: "P1D" } },
+      plan: {
+        base: { credits: 0, every: "P1D", align: "opening" },
+        overage: { credits: 0, every: "P1D", align: "opening" },
+      },
     });
     for (const body of ["{", "{}", goodBody, goodBody.replace("small", "none")]) {
       await (await service.request("POST", chat, { body })).text();

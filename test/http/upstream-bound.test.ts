@@ -17,7 +17,10 @@ function balanceOf(credits: number): FrontOptions {
     templateTokens: 0,
     service: {
       price: { prompt: 1_000_000, completion: 1_000_000 },
-      plan: { base: { credits, every: "P1D" }, overage: { credits: 0, every: "P1M" } },
+      plan: {
+        base: { credits, every: "P1D", align: "opening" },
+        overage: { credits: 0, every: "P1M", align: "opening" },
+      },
     },
   };
 }

@@ -8,7 +8,10 @@ import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts
 const narrow: FrontOptions = {
   contextWindow: 100_000,
   service: {
-    plan: { base: { credits: 1, every: "P1D" }, overage: { credits: 0, every: "P1M" } },
+    plan: {
+      base: { credits: 1, every: "P1D", align: "opening" },
+      overage: { credits: 0, every: "P1M", align: "opening" },
+    },
   },
 };
 const boughtTokens = 33_000;

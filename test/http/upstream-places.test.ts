@@ -1,14 +1,16 @@
 /** Accounts that share the places of an upstream. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { addKey } from "../fixtures/ledger-rows.ts";
 import { until } from "../fixtures/until.ts";
 import { type Call, type Front, startFront, type Upstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 /** Opens the account `other`, and returns the headers of its requests. */
 async function headersOfOther({ service }: Front): Promise<Record<string, string>> {
-  await service.ledger.apply({ kind: "open", account: "other", plan: "test" });
-  return { authorization: `Bearer ${await service.addKey({ account: "other" })}` };
+  await service.ledger.apply({ kind: "open", account: "other", plan: "test", by: "test" });
+  return { authorization: `Bearer ${await addKey(service, { account: "other" })}` };
 }
 
 /** Begins each answer with this text. Returns the calls whose answers have begun. */

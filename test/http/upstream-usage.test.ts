@@ -310,7 +310,10 @@ test("ends the answer at the last paid token, and closes the upstream connection
   await using front = await startFront({
     service: {
       price: dear,
-      plan: { base: { credits: 300, every: "P1D" }, overage: { credits: 0, every: "P1D" } },
+      plan: {
+        base: { credits: 300, every: "P1D", align: "opening" },
+        overage: { credits: 0, every: "P1D", align: "opening" },
+      },
     },
   });
   front.upstream.play = async (call) => {
@@ -329,7 +332,10 @@ test("asks the upstream for no more tokens than the balance pays", async () => {
   await using front = await startFront({
     service: {
       price: dear,
-      plan: { base: { credits: 20, every: "P1D" }, overage: { credits: 0, every: "P1D" } },
+      plan: {
+        base: { credits: 20, every: "P1D", align: "opening" },
+        overage: { credits: 0, every: "P1D", align: "opening" },
+      },
     },
   });
   await front.chat({ max_tokens: 4000 });
@@ -340,7 +346,10 @@ test("delivers an event with more tokens than a slice once it is paid", async ()
   await using front = await startFront({
     service: {
       price: dear,
-      plan: { base: { credits: 5000, every: "P1D" }, overage: { credits: 0, every: "P1D" } },
+      plan: {
+        base: { credits: 5000, every: "P1D", align: "opening" },
+        overage: { credits: 0, every: "P1D", align: "opening" },
+      },
     },
   });
   const tokens = 4 * sliceTokens;
@@ -355,7 +364,10 @@ test("does not deliver an event with more tokens than the balance pays", async (
   await using front = await startFront({
     service: {
       price: dear,
-      plan: { base: { credits: 300, every: "P1D" }, overage: { credits: 0, every: "P1D" } },
+      plan: {
+        base: { credits: 300, every: "P1D", align: "opening" },
+        overage: { credits: 0, every: "P1D", align: "opening" },
+      },
     },
   });
   front.upstream.play = (call) => call.send(text("a"), text("x".repeat(8 * 1000)));

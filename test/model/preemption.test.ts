@@ -3,6 +3,7 @@
  * continues without a difference. Tests the order of events. npm run bench -- fairness measures
  * times.
  */
+
 import assert from "node:assert/strict";
 import { after, type TestContext, test } from "node:test";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
@@ -10,6 +11,7 @@ import { EngineError, type EngineLoad, type Generation } from "../../src/chat/en
 import type { LlamaEngine } from "../../src/engines/llama/process/engine.ts";
 import type { PlacesLimits } from "../../src/engines/llama/process/places.ts";
 import { readEvents } from "../fixtures/events.ts";
+import { addKey } from "../fixtures/ledger-rows.ts";
 import {
   type Answer,
   ask,
@@ -269,8 +271,8 @@ const unread: Response[] = [];
  * not read the answer, so it fills the connection and does not end by itself.
  */
 async function startPausedRequest(engine: LlamaEngine, service: TestService) {
-  await service.ledger.apply({ kind: "open", account: "boris", plan: "test" });
-  const borisKey = await service.addKey({ account: "boris" });
+  await service.ledger.apply({ kind: "open", account: "boris", plan: "test", by: "test" });
+  const borisKey = await addKey(service, { account: "boris" });
   const chat = (key: string, body: object, signal: AbortSignal) => {
     const messages = [{ role: "user", content: endless }];
     const headers = { authorization: `Bearer ${key}` };

@@ -47,7 +47,7 @@ test("a new account has full buckets and windows that start with it", async () =
 
 test("the balance includes credits that running requests hold", async () => {
   const made = await bench(small);
-  await made.apply({ kind: "topup", account: "ada", payment: "p", amount: credits(2) });
+  await made.apply({ kind: "topup", account: "ada", payment: "p", amount: credits(2), by: "test" });
   await made.apply(hold("h", credits(16)));
   assert.deepEqual(await remaining(made), [credits(10), credits(5), credits(2)]);
   assert.equal((await viewOf(made)).heldMicro, credits(16));
@@ -108,7 +108,7 @@ test("shows nothing left, and the new cap, after a downgrade below what was spen
   const made = await bench(planOf("large", 30, 5), small);
   await made.apply(hold("h", credits(14)));
   await made.apply(settle("h", credits(12)));
-  await made.apply({ kind: "plan", account: "ada", op: "c", plan: "small", at: "now" });
+  await made.apply({ kind: "plan", account: "ada", op: "c", plan: "small", at: "now", by: "test" });
   const view = await viewOf(made);
   assert.equal(view.plan, "small");
   assert.deepEqual([view.base.micro, view.base.capMicro], [0, credits(10)]);
@@ -118,7 +118,7 @@ test("shows nothing left, and the new cap, after a downgrade below what was spen
 
 test("shows a plan that takes effect at the refresh", async () => {
   const made = await bench(planOf("large", 30, 5), small);
-  await made.apply({ kind: "plan", account: "ada", op: "c", plan: "small", at: "refresh" });
+  await made.apply({ kind: "plan", account: "ada", op: "c", plan: "small", at: "refresh", by: "test" });
   const before = await viewOf(made);
   assert.deepEqual([before.plan, before.nextPlan, before.base.capMicro], ["large", "small", credits(30)]);
   made.clock.nowMs += day;
@@ -142,7 +142,14 @@ test("promises the refills that will come, and no others", async () => {
   };
   const bought = await bench(planOf("bought", 0, 0), planOf("large", 30, 5));
   assert.deepEqual(await refills(bought), [0, 0]);
-  const toLarge = { kind: "plan", account: "ada", op: "up", plan: "large", at: "refresh" } as const;
+  const toLarge = {
+    kind: "plan",
+    account: "ada",
+    op: "up",
+    plan: "large",
+    at: "refresh",
+    by: "test",
+  } as const;
   await bought.apply(toLarge);
   assert.deepEqual(await refills(bought), [credits(30), credits(5)]);
 
@@ -151,15 +158,15 @@ test("promises the refills that will come, and no others", async () => {
   await made.store.applyPlans(plansOf(planOf("small", 4, 5)), false);
   assert.deepEqual(await refills(made), [credits(4), credits(5)]);
   const end = (op: string, endsMs: number | null) =>
-    made.apply({ kind: "state", account: "ada", op, to: { kind: "end", endsMs } });
+    made.apply({ kind: "state", account: "ada", op, to: { kind: "end", endsMs }, by: "test" });
   await end("between", start + 2 * day);
   assert.deepEqual(await refills(made), [credits(4), 0]);
   await end("with the window", start + day);
   assert.deepEqual(await refills(made), [0, 0]);
   await end("never", null);
-  await made.apply({ kind: "state", account: "ada", op: "pause", to: { kind: "suspend" } });
+  await made.apply({ kind: "state", account: "ada", op: "pause", to: { kind: "suspend" }, by: "test" });
   assert.deepEqual(await refills(made), [credits(4), credits(5)]);
-  await made.apply({ kind: "state", account: "ada", op: "close", to: { kind: "close" } });
+  await made.apply({ kind: "state", account: "ada", op: "close", to: { kind: "close" }, by: "test" });
   assert.deepEqual(await refills(made), [0, 0]);
 });
 

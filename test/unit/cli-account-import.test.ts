@@ -118,7 +118,8 @@ for (const [what, error, stays] of [
 test("--keys keeps only the keys of accounts that this import opened", async () => {
   const { putAccounts } = ledger.store;
   ledger.store.putAccounts = async (drafts, options) => {
-    if (!options.dryRun) await ledger.store.commit([{ kind: "open", account: "bob", plan: "big" }]);
+    if (!options.dryRun)
+      await ledger.store.commit([{ kind: "open", account: "bob", plan: "big", by: "test" }]);
     return await putAccounts.call(ledger.store, drafts, options);
   };
   await load(three, "--keys", "keys.csv");

@@ -53,7 +53,7 @@ for (const name of ["Alice", "a b", "-a", ".a", "a/b", "a".repeat(65), "ä"]) {
 
 test("list shows all accounts over several pages of the store", async () => {
   for (let i = 0; i < 101; i++) {
-    await new Ledger(ledger.store).apply({ kind: "open", account: `a${i}`, plan: "big" });
+    await new Ledger(ledger.store).apply({ kind: "open", account: `a${i}`, plan: "big", by: "test" });
   }
   const ran = await ledger.inkwell("account", "list");
   const lines = ran.stdout.trimEnd().split("\n");

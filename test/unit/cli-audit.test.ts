@@ -93,7 +93,7 @@ describe("the audit of a file", () => {
     rmSync(path.dirname(databaseFile), { recursive: true, force: true });
     mkdirSync(path.dirname(file));
     const store = await openSqliteStore({ path: databaseFile, plans });
-    await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
+    await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
     await store.close();
     assert.equal((await inkwell("backup", file)).code, 0);
   });
@@ -146,9 +146,9 @@ describe("the audit of a file", () => {
   test("checks a file that a service uses, up to the last commit", async () => {
     rmSync(file);
     const store = await openSqliteStore({ path: file, plans });
-    await store.commit([{ kind: "open", account: "ada", plan: "starter" }]);
+    await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
     assert.match((await audit()).stderr, sound);
-    await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 1 }]);
+    await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 1, by: "test" }]);
     assert.match((await audit()).stderr, /^The ledger is sound: 2 journal entries checked/);
     await store.close();
     assert.deepEqual(left().names, ["inkwell.db"]);

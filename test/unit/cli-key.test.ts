@@ -1,8 +1,10 @@
 /** `inkwell key`: issuing, listing and revoking keys. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hashKey } from "../../src/accounts/keys.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
+import { revokeKey } from "../fixtures/ledger-rows.ts";
 
 const ledger = cliLedger();
 
@@ -104,7 +106,7 @@ test("revoke ends a key once and can be repeated", async () => {
   );
   assert.ok(ledger.store.key(id).revokedMs !== null);
   const earlier = await ledger.makeKey();
-  await ledger.store.revokeKey(earlier.id, Date.UTC(2026, 0, 1));
+  await revokeKey(ledger.store, earlier.id);
   assert.match(
     (await ledger.inkwell("key", "revoke", earlier.id)).stderr,
     /was revoked before, at 2026-01-01 00:00Z/,

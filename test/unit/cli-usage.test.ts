@@ -4,7 +4,7 @@ import { beforeEach, test } from "node:test";
 import type { Ran } from "../fixtures/cli-host.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf } from "../fixtures/ledger-rows.ts";
 import { day } from "../fixtures/times.ts";
 
 const ledger = cliLedger(`plans:
@@ -19,8 +19,8 @@ models:
 beforeEach(async () => {
   const { store } = ledger;
   for (const account of ["ada", "bob"]) {
-    await store.commit([{ kind: "open", account, plan: "starter" }]);
-    await store.addKey(keyOf(`key of ${account}`, account));
+    await store.commit([{ kind: "open", account, plan: "starter", by: "test" }]);
+    await addKey(store, keyOf(`key of ${account}`, account));
   }
   const ada = { account: "ada", key: "key of ada" };
   const bob = { account: "bob", key: "key of bob" };

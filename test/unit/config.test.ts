@@ -171,10 +171,11 @@ describe("the environment", () => {
     });
     assert.deepEqual(config.plans.get("big-spender"), {
       id: "big-spender",
-      base: { credits: 5, every: "PT5H" },
-      overage: { credits: 0, every: "P1M" },
+      base: { credits: 5, every: "PT5H", align: "opening" },
+      overage: { credits: 0, every: "P1M", align: "opening" },
       limits: {},
       models: ["*"],
+      timezone: "UTC",
     });
   });
 

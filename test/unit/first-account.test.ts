@@ -18,7 +18,7 @@ import { keyFileLeft, openFirstAccount } from "../../src/accounts/first-account.
 import { hashKey, mintKey } from "../../src/accounts/keys.ts";
 import { OperatorError } from "../../src/errors.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
-import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { start } from "../fixtures/times.ts";
 
@@ -44,7 +44,7 @@ test("issues one key if another node opens the account and issues the key in bet
 
 test("completes a start that ended before the key was issued", async () => {
   const { store, ledger } = newStore();
-  await ledger.apply({ kind: "open", account: "default", plan: "starter" });
+  await ledger.apply({ kind: "open", account: "default", plan: "starter", by: "test" });
   const first = await openFirstAccount(store, ledger, null);
   assert.match(first?.key ?? "", /^ink_/);
   assert.equal(await openFirstAccount(store, ledger, null), null);
@@ -145,7 +145,7 @@ test("reports whether the key of a file that is still there works", async () => 
   assert.equal(await keyFileLeft(store, data.file), null);
   await openFirstAccount(store, ledger, data.file);
   assert.deepEqual(await keyFileLeft(store, data.file), { works: true });
-  await store.revokeKey("key_0000000000000001", start);
+  await revokeKey(store, "key_0000000000000001");
   assert.deepEqual(await keyFileLeft(store, data.file), { works: false });
 });
 

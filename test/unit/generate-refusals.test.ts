@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { EngineError } from "../../src/chat/engine.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { planOf } from "../fixtures/ledger-rows.ts";
+import { planOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { accepted, queued, setup, test } from "../fixtures/pipeline.ts";
 import { assertRefusal, assertUntouched, rest } from "../fixtures/pipeline-results.ts";
 import { day, start } from "../fixtures/times.ts";
@@ -121,7 +121,7 @@ test("has a message for each refusal of the ledger", async () => {
   await other.return();
 
   const byKey = await setup();
-  await byKey.store.revokeKey("key", start);
+  await revokeKey(byKey.store, "key");
   assertRefusal((await rest(byKey.run())).error, "invalid_api_key");
 
   const byRow = await setup();

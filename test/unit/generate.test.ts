@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { EngineError } from "../../src/chat/engine.ts";
 import { Refusal } from "../../src/errors.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
-import { credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import { begun, price, promptCost, queued, setup, test, turn } from "../fixtures/pipeline.ts";
 import { assertEnded, rest } from "../fixtures/pipeline-results.ts";
 
@@ -250,7 +250,7 @@ test("property: every request is charged as the table says, and its hold ends", 
 
 test("ends every hold of concurrent requests with different endings, and the journal matches the balance", async () => {
   const made = await setup(planOf("plenty", 1, 0));
-  await made.store.addKey(keyOf("other", "ada"));
+  await addKey(made.store, keyOf("other", "ada"));
   await Promise.all(
     Array.from({ length: 60 }, async (_, n) => {
       const events = made.run({ maxTokens: 20 });

@@ -158,7 +158,16 @@ async function runHostile(
     const bytes = messages.reduce((sum, { content }) => sum + Buffer.byteLength(content), 600);
     // Balances around the price of the prompt, so that every edge of a hold is met.
     const amount = random(price.prompt * (2 * bytes + 100)) - made.buckets()[2];
-    await made.apply({ kind: "adjust", account: "ada", op: `a${n}`, amount, reason: "next prompt" });
+    await made.apply({
+      kind: "promote",
+      account: "ada",
+      op: `a${n}`,
+      amount,
+      reason: "next prompt",
+      untilMs: null,
+      request: null,
+      by: "test",
+    });
     const charges: Charge[] = [];
     const record = {
       requestId: `r${n}`,

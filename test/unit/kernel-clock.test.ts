@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { example, expire, journalOf, small } from "../fixtures/kernel-examples.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, limited, planOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, limited, planOf } from "../fixtures/ledger-rows.ts";
 import { day, hour, minute, start } from "../fixtures/times.ts";
 
 /**
@@ -90,7 +90,7 @@ test("any operation expires overdue holds if the windows start in the future", a
 test("expiry and last use of a key follow the clock if the windows start in the future", async () => {
   const made = await openedAhead();
   const nowMs = made.clock.nowMs;
-  await made.store.addKey(keyOf("short", "ada", { expiresMs: nowMs + 1000 }));
+  await addKey(made.store, keyOf("short", "ada", { expiresMs: nowMs + 1000 }));
   assert.equal((await made.apply(hold("h", 1, { key: "short" }))).kind, "held");
   assert.equal(made.store.key("short").lastUsedMs, nowMs);
   made.clock.nowMs += 1000;
@@ -172,7 +172,7 @@ example(
   "what a running request makes after the clock was set back is a debt like any other",
   planOf("counted", 100, 0, { limits: { requestsPerMinute: 6 } }),
   async (made) => {
-    await made.store.addKey(keyOf("counted", "ada", { requestsPerMinute: 6, tokensPerMinute: 100 }));
+    await addKey(made.store, keyOf("counted", "ada", { requestsPerMinute: 6, tokensPerMinute: 100 }));
     await made.apply(hold("h", 1000, { key: "counted", promptTokens: 0 }));
     made.clock.nowMs -= hour;
     await made.apply(settle("h", 0, { used: tokens(0, 600) }));

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { example, expire, journalOf, planTo, small, topup } from "../fixtures/kernel-examples.ts";
 import { extend, hold, settle, settledBy, tokens } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, limited, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, limited, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { day, minute, start } from "../fixtures/times.ts";
 
 // Holds
@@ -149,19 +149,19 @@ example(
       { atMs: start + 2 * day, micro: credits(40 + 50) },
     ]);
     const to = { kind: "end", endsMs: start + 2 * day } as const;
-    await made.apply({ kind: "state", account: "ada", op: "end", to });
+    await made.apply({ kind: "state", account: "ada", op: "end", to, by: "test" });
     const ending = await made.apply(hold("h", credits(100)));
     assert.ok(ending.kind === "refused" && ending.reason === "insufficient_credits");
     assert.deepEqual(ending.refreshes, [{ atMs: start + day, micro: credits(40 + 50 - 5) }]);
   },
-  planOf("large", 40, 50, { overage: { credits: 50, every: "P1D" } }),
+  planOf("large", 40, 50, { overage: { credits: 50, every: "P1D", align: "opening" } }),
 );
 
 const yearly = { credits: 0, every: "P1Y" };
 
 example(
   "a scheduled return to a plan names the refresh of the window that it continues",
-  planOf("monthly", 10, 0, { base: { credits: 10, every: "P1M" }, overage: yearly }),
+  planOf("monthly", 10, 0, { base: { credits: 10, every: "P1M", align: "opening" }, overage: yearly }),
   async (made) => {
     await made.apply(hold("spent", credits(10)));
     await made.apply(settle("spent", credits(10)));
@@ -226,8 +226,8 @@ example("the same hold twice in a batch is taken once", small, async (made) => {
 });
 
 example("the same hold id in two accounts is two holds", small, async (made) => {
-  await made.store.commit([{ kind: "open", account: "bob", plan: "small" }]);
-  await made.store.addKey(keyOf("bob-key", "bob"));
+  await made.store.commit([{ kind: "open", account: "bob", plan: "small", by: "test" }]);
+  await addKey(made.store, keyOf("bob-key", "bob"));
   await made.apply(hold("h", 10));
   await made.apply(hold("h", 20, { account: "bob", key: "bob-key" }));
   await made.apply(settle("h", 7, { account: "bob" }));
@@ -246,8 +246,8 @@ example("rejects a hold of a negative amount", small, async (made) => {
 // Keys
 
 example("refuses a hold with an unknown key or the key of another account", small, async (made) => {
-  await made.store.commit([{ kind: "open", account: "bob", plan: "small" }]);
-  await made.store.addKey(keyOf("bob-key", "bob"));
+  await made.store.commit([{ kind: "open", account: "bob", plan: "small", by: "test" }]);
+  await addKey(made.store, keyOf("bob-key", "bob"));
   const unknown = { kind: "refused", reason: "key_unknown" };
   assert.deepEqual(await made.apply(hold("h", 1, { key: "nobody" })), unknown);
   assert.deepEqual(await made.apply(hold("h", 1, { key: "bob-key" })), unknown);
@@ -255,14 +255,14 @@ example("refuses a hold with an unknown key or the key of another account", smal
 
 example("refuses holds of a revoked key from the next request on", small, async (made) => {
   await made.apply(hold("h", 10));
-  await made.store.revokeKey("key", start);
+  await revokeKey(made.store, "key");
   assert.deepEqual(await made.apply(hold("h2", 1)), { kind: "refused", reason: "key_revoked" });
   const running = await made.apply(settle("h", 4));
   assert.equal(running.kind, "settled", "what is running ends as it would have");
 });
 
 example("refuses a key from the moment of its expiry", small, async (made) => {
-  await made.store.addKey(keyOf("short", "ada", { expiresMs: start + 1000 }));
+  await addKey(made.store, keyOf("short", "ada", { expiresMs: start + 1000 }));
   made.clock.nowMs = start + 999;
   assert.equal((await made.apply(hold("h", 1, { key: "short" }))).kind, "held");
   made.clock.nowMs = start + 1000;
@@ -299,7 +299,7 @@ example(
   "a batch admits no more than the limit, however many keys the account has",
   limited({ requestsPerMinute: 3 }),
   async (made) => {
-    for (const id of ["k1", "k2", "k3"]) await made.store.addKey(keyOf(id, "ada"));
+    for (const id of ["k1", "k2", "k3"]) await addKey(made.store, keyOf(id, "ada"));
     const holds = Array.from({ length: 9 }, (_, n) => hold(`h${n}`, 1, { key: `k${1 + (n % 3)}` }));
     const outcomes = await made.store.commit(holds);
     assert.equal(outcomes.filter((outcome) => outcome.kind === "held").length, 3);
@@ -321,7 +321,7 @@ example(
   "running requests are counted for the account and the key, and no longer when they end",
   limited({ concurrent: 2 }),
   async (made) => {
-    await made.store.addKey(keyOf("one", "ada", { concurrent: 1 }));
+    await addKey(made.store, keyOf("one", "ada", { concurrent: 1 }));
     await made.apply(hold("h1", 1, { key: "one" }));
     const key = await made.apply(hold("h2", 1, { key: "one" }));
     assert.deepEqual(key, {

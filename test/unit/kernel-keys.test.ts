@@ -5,11 +5,11 @@ import type { KeyOperation, KeySettings } from "../../src/ledger/operations.ts";
 import { example, journalOf, planTo, small } from "../fixtures/kernel-examples.ts";
 import type { Bench } from "../fixtures/ledger-bench.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, limited } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, limited, revokeKey } from "../fixtures/ledger-rows.ts";
 import { day, minute, start } from "../fixtures/times.ts";
 
 function set(op: string, settings: KeySettings, key = "key"): KeyOperation {
-  return { kind: "key", account: "ada", key, op, set: settings };
+  return { kind: "key", account: "ada", key, op, set: settings, by: "test" };
 }
 
 function rotation(digit: string, overlap: string | null): KeySettings {
@@ -32,7 +32,7 @@ example(
   async (made) => {
     const change = set("a", {
       name: "laptop",
-      budget: { micro: 500, every: "P1M" },
+      budget: { micro: 500, rule: { every: "P1M" } },
       ...rotation("2", "P1D"),
     });
     const first = await made.apply(change);
@@ -53,7 +53,7 @@ example(
 );
 
 example("another change with the same id is a conflict", small, async (made) => {
-  await made.store.addKey(keyOf("other", "ada"));
+  await addKey(made.store, keyOf("other", "ada"));
   await made.apply(set("a", { name: "laptop" }));
   assert.equal((await made.apply(set("a", { name: "desk" }))).kind, "conflict");
   assert.equal((await made.apply(set("a", { name: "laptop" }, "other"))).kind, "conflict");
@@ -87,11 +87,11 @@ example(
 );
 
 example("a revoked key does not change, and neither does one of another account", small, async (made) => {
-  await made.store.commit([{ kind: "open", account: "bob", plan: "small" }]);
+  await made.store.commit([{ kind: "open", account: "bob", plan: "small", by: "test" }]);
   assert.equal((await made.apply({ ...set("a", { name: "x" }), account: "bob" })).kind, "key_unknown");
   assert.equal((await made.apply(set("a", { name: "x" }, "none"))).kind, "key_unknown");
   await made.apply(set("before", { name: "y" }));
-  await made.store.revokeKey("key", start);
+  await revokeKey(made.store, "key");
   assert.equal((await made.apply(set("a", rotation("2", null)))).kind, "key_revoked");
   // A change from before the revocation is reported as done.
   assert.equal((await made.apply(set("before", { name: "y" }))).kind, "changed");
@@ -102,7 +102,7 @@ example("a part of a budget changes alone, but not if there is no budget", small
   assert.equal((await made.apply(set("1", { name: "n", budget: { micro: 5 } }))).kind, "no_budget");
   assert.equal((await made.apply(set("1", { budget: { every: "P1D" } }))).kind, "no_budget");
   assert.deepEqual([made.store.key("key").name, made.store.key("key").budget], [null, null]);
-  await made.apply(set("1", { budget: { micro: 100, every: "P1M" } }));
+  await made.apply(set("1", { budget: { micro: 100, rule: { every: "P1M" } } }));
   assert.equal(await spend(made, "h1", 60), "held");
   await made.apply(set("2", { budget: { micro: 70 } }));
   assert.partialDeepStrictEqual(made.store.key("key"), { budget: 70, budgetEvery: "P1M", budgetSpent: 60 });
@@ -121,7 +121,7 @@ example("a part of a budget changes alone, but not if there is no budget", small
 });
 
 example("the refusal names the key if its own requests hold the rest of its budget", small, async (made) => {
-  await made.apply(set("1", { budget: { micro: 100, every: "P1M" } }));
+  await made.apply(set("1", { budget: { micro: 100, rule: { every: "P1M" } } }));
   await made.apply(hold("h", 80));
   assert.partialDeepStrictEqual(await made.apply(hold("h2", 30)), {
     reason: "credits_reserved",
@@ -135,7 +135,7 @@ example("the refusal names the key if its own requests hold the rest of its budg
 });
 
 example("an extension after the end of the budget's window takes from the next one", small, async (made) => {
-  await made.apply(set("1", { budget: { micro: 100, every: "PT1H" } }));
+  await made.apply(set("1", { budget: { micro: 100, rule: { every: "PT1H" } } }));
   await spend(made, "h0", 70);
   await made.apply(hold("h", 30, { ttlMs: day }));
   assert.partialDeepStrictEqual(await made.apply(extend("h", 1, 50)), { amount: 0, reserved: false });
@@ -148,7 +148,7 @@ example("an extension after the end of the budget's window takes from the next o
 });
 
 example("a budget does not change with the plan, and counts whatever bucket pays", small, async (made) => {
-  await made.apply(set("1", { budget: { micro: credits(14), every: "P1M" } }));
+  await made.apply(set("1", { budget: { micro: credits(14), rule: { every: "P1M" } } }));
   assert.equal(await spend(made, "h1", credits(12)), "held");
   await made.apply(planTo("small", "p"));
   assert.equal(await spend(made, "h2", credits(3)), "key_budget_exceeded");

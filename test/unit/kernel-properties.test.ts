@@ -12,7 +12,7 @@ import {
   stepArb,
   type Told,
 } from "../fixtures/ledger-drafts.ts";
-import { plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { start } from "../fixtures/times.ts";
 
@@ -25,7 +25,7 @@ const bounded = { interruptAfterTimeLimit: 60_000, markInterruptAsFailure: true 
 async function prepared(nowMs: () => number): Promise<MemoryStore> {
   const store = new MemoryStore(configurations[0] ?? plansOf(), nowMs);
   await store.commit(openings);
-  for (const key of openingKeys) await store.addKey(key);
+  for (const key of openingKeys) await addKey(store, key);
   return store;
 }
 

@@ -233,7 +233,7 @@ example(
   small,
   async (made) => {
     await made.apply(hold("h", credits(5), { ttlMs: 40 * day }));
-    const monthly = planOf("small", 10, 5, { base: { credits: 10, every: "P1M" } });
+    const monthly = planOf("small", 10, 5, { base: { credits: 10, every: "P1M", align: "opening" } });
     await made.store.applyPlans(plansOf(monthly), false);
     made.clock.nowMs += day;
     await made.apply(settle("h", 0));
@@ -245,7 +245,7 @@ example(
 
 example("a hold returns no credits to a window of a shortened period", small, async (made) => {
   await made.apply(hold("h", credits(5), { ttlMs: 40 * day }));
-  const short = planOf("small", 10, 5, { base: { credits: 10, every: "PT1M" } });
+  const short = planOf("small", 10, 5, { base: { credits: 10, every: "PT1M", align: "opening" } });
   await made.store.applyPlans(plansOf(short), false);
   made.clock.nowMs += day + 30_000;
   await made.apply(hold("h2", credits(3)));

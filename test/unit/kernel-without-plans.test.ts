@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { day, minute, start } from "../fixtures/times.ts";
 
@@ -12,10 +12,10 @@ async function begin() {
   const limits = { requestsPerMinute: 10, tokensPerMinute: 1_000_000 };
   const store = new MemoryStore(plansOf(planOf("small", 100, 0, { limits })), () => nowMs);
   await store.commit([
-    { kind: "open", account: "ada", plan: "small" },
-    { kind: "topup", account: "ada", payment: "p", amount: credits(50) },
+    { kind: "open", account: "ada", plan: "small", by: "test" },
+    { kind: "topup", account: "ada", payment: "p", amount: credits(50), by: "test" },
   ]);
-  await store.addKey(keyOf("key", "ada"));
+  await addKey(store, keyOf("key", "ada"));
   await store.commit([hold("h1", credits(5), { ttlMs: 2 * day }), hold("h2", credits(5), { ttlMs: minute })]);
   await store.commit([extend("h2", 1, 0, { used: tokens(0, 30), ttlMs: minute })]);
   store.losePlans();

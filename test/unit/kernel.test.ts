@@ -34,13 +34,13 @@ example(
 example("opening an account again changes nothing and returns its plan", small, async (made) => {
   await made.apply(settle("none", 0));
   const before = made.store.account("ada");
-  const outcome = await made.apply({ kind: "open", account: "ada", plan: "large" });
+  const outcome = await made.apply({ kind: "open", account: "ada", plan: "large", by: "test" });
   assert.deepEqual(outcome, { kind: "exists", plan: "small" });
   assert.equal(made.store.account("ada"), before);
 });
 
 example("rejects an account on an unknown plan", small, async (made) => {
-  const outcome = await made.apply({ kind: "open", account: "bob", plan: "gold" });
+  const outcome = await made.apply({ kind: "open", account: "bob", plan: "gold", by: "test" });
   assert.deepEqual(outcome, { kind: "unknown_plan", plans: ["small"] });
   assert.throws(() => made.store.account("bob"));
 });
@@ -50,7 +50,7 @@ example(
   small,
   async (made) => {
     await made.store.applyPlans(plansOf(small), false);
-    const outcome = await made.apply({ kind: "open", account: "bob", plan: "large" });
+    const outcome = await made.apply({ kind: "open", account: "bob", plan: "large", by: "test" });
     assert.deepEqual(outcome, { kind: "retired_plan" });
     assert.throws(() => made.store.account("bob"));
   },
@@ -59,8 +59,8 @@ example(
 
 example("opens and uses an account in the same batch", small, async (made) => {
   const outcomes = await made.store.commit([
-    { kind: "open", account: "bob", plan: "small" },
-    { kind: "topup", account: "bob", payment: "p", amount: 5 },
+    { kind: "open", account: "bob", plan: "small", by: "test" },
+    { kind: "topup", account: "bob", payment: "p", amount: 5, by: "test" },
   ]);
   assert.deepEqual(outcomes, [{ kind: "opened" }, { kind: "added", additional: 5, replayed: false }]);
 });
@@ -72,12 +72,12 @@ example("every operation reports an unknown account", small, async ({ store }) =
     extend("h", 1, 1, { account }),
     settle("h", 1, { account }),
     { kind: "expire", account, hold: "h" },
-    { kind: "topup", account, payment: "p", amount: 1 },
-    { kind: "adjust", account, op: "a", amount: 1, reason: "" },
-    { kind: "plan", account, op: "c", plan: "small", at: "now" },
-    { kind: "refund", account, refund: "r", payment: "p", amount: 1 },
-    { kind: "state", account, op: "s", to: { kind: "suspend" } },
-    { kind: "key", account, key: "key", op: "k", set: {} },
+    { kind: "topup", account, payment: "p", amount: 1, by: "test" },
+    { kind: "promote", account, op: "a", amount: 1, reason: "", untilMs: null, request: null, by: "test" },
+    { kind: "plan", account, op: "c", plan: "small", at: "now", by: "test" },
+    { kind: "refund", account, refund: "r", payment: "p", amount: 1, by: "test" },
+    { kind: "state", account, op: "s", to: { kind: "suspend" }, by: "test" },
+    { kind: "key", account, key: "key", op: "k", set: {}, by: "test" },
   ]);
   assert.deepEqual(
     outcomes,
@@ -103,7 +103,7 @@ example("a repeated payment with another amount is a conflict and adds nothing",
 });
 
 example("a payment counts for one account of the installation", small, async (made) => {
-  await made.store.commit([{ kind: "open", account: "bob", plan: "small" }]);
+  await made.store.commit([{ kind: "open", account: "bob", plan: "small", by: "test" }]);
   const bob = { ...topup("p", 500), account: "bob" } as const;
   const outcomes = await made.store.commit([topup("p", 500), bob]);
   assert.deepEqual(outcomes[1], { kind: "payment_used", account: "ada" });
@@ -215,7 +215,7 @@ test("an account with a missing plan takes no holds until its plan is changed", 
 
 test("an invalid account does not affect other accounts", async () => {
   const { store } = await bench(small);
-  await store.commit([{ kind: "open", account: "bob", plan: "small" }]);
+  await store.commit([{ kind: "open", account: "bob", plan: "small", by: "test" }]);
   store.damage("ada", { base: 0.5 });
   const outcomes = await store.commit([topup("p", 1), { ...topup("q", 1), account: "bob" }]);
   assert.deepEqual(

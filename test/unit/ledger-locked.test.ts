@@ -11,7 +11,7 @@ import type { Decision, Operation, TopupOperation } from "../../src/ledger/opera
 import { startOwnTime } from "../fixtures/own-time.ts";
 
 function topup(account: string, payment: number): TopupOperation {
-  return { kind: "topup", account, payment: `${payment}`, amount: 1 };
+  return { kind: "topup", account, payment: `${payment}`, amount: 1, by: "test" };
 }
 
 /** Answers each top-up, except those on accounts that the test has locked. */

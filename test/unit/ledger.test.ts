@@ -11,7 +11,7 @@ import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits, planOf } from "../fixtures/ledger-rows.ts";
 
 function topup(payment: string, account = "ada"): TopupOperation {
-  return { kind: "topup", account, payment, amount: 1 };
+  return { kind: "topup", account, payment, amount: 1, by: "test" };
 }
 
 const unavailable = () => new StoreUnavailableError("the disk is full");

@@ -9,7 +9,7 @@ import { overdueMax } from "../../src/ledger/snapshot.ts";
 import { audit } from "../fixtures/ledger-audit.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import { minute } from "../fixtures/times.ts";
 
 const limited = planOf("small", 10, 5, { limits: { concurrent: 700 } });
@@ -43,7 +43,7 @@ test("a hold waits for the commits that release the credits of overdue holds", a
 
 test("a hold is not refused because of overdue holds that count as running", async () => {
   const { made, ledger } = await leftBehind();
-  await made.store.addKey(keyOf("narrow", "ada", { concurrent: 1 }));
+  await addKey(made.store, keyOf("narrow", "ada", { concurrent: 1 }));
   const answers = [1, 2].map((n) => ledger.apply(hold(`h${n}`, credits(1), { key: "narrow" })));
   const [first, second] = await Promise.all(answers);
   assert.equal(first?.kind, "held");
@@ -52,7 +52,7 @@ test("a hold is not refused because of overdue holds that count as running", asy
 
 test("operations of the account keep their order, and other accounts do not wait", async () => {
   const { made, ledger } = await leftBehind();
-  await made.store.commit([{ kind: "open", account: "bob", plan: "small" }]);
+  await made.store.commit([{ kind: "open", account: "bob", plan: "small", by: "test" }]);
   const answered: string[] = [];
   await Promise.all([
     ledger.apply(hold("h1", credits(15))).then(() => answered.push("h1")),
@@ -60,7 +60,9 @@ test("operations of the account keep their order, and other accounts do not wait
     ledger.apply(hold("h2", 1)).then((outcome) => {
       answered.push(outcome.kind === "refused" ? outcome.reason : outcome.kind);
     }),
-    ledger.apply({ kind: "topup", account: "bob", payment: "p", amount: 1 }).then(() => answered.push("bob")),
+    ledger
+      .apply({ kind: "topup", account: "bob", payment: "p", amount: 1, by: "test" })
+      .then(() => answered.push("bob")),
   ]);
   assert.deepEqual(answered, ["bob", "h1", "settled", "insufficient_credits"]);
 });

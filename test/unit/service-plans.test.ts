@@ -31,8 +31,8 @@ test("an equal section changes nothing and logs nothing", async () => {
 
 test("names retired plans and counts their accounts, without closed ones", async () => {
   const { store, plans, log } = begin();
-  await store.commit(["x", "y", "z"].map((account) => ({ kind: "open", account, plan: "a" })));
-  await store.commit([{ kind: "state", account: "z", op: "1", to: { kind: "close" } }]);
+  await store.commit(["x", "y", "z"].map((account) => ({ kind: "open", account, plan: "a", by: "test" })));
+  await store.commit([{ kind: "state", account: "z", op: "1", to: { kind: "close" }, by: "test" }]);
   const { added, changed, retired, warnings } = await plans.apply(two);
   assert.deepEqual([added, changed, retired], [["c"], ["b"], ["a"]]);
   assert.deepEqual(warnings, ["Retired plans that accounts still have, and keep: a (2 accounts)."]);
@@ -131,12 +131,12 @@ test("a look that began before the section was applied changes nothing", async (
 test("a section is current if the database offers the same, whatever its order and spelling", async () => {
   const { store } = begin();
   const catalog = await store.plans();
-  const yearly = planOf("a", 1, 1, { base: { credits: 1, every: "P1Y" } });
+  const yearly = planOf("a", 1, 1, { base: { credits: 1, every: "P1Y", align: "opening" } });
   assert.ok(isCurrent(catalog, plansOf(planOf("b", 1, 1), planOf("a", 1, 1))));
   assert.ok(!isCurrent(catalog, plansOf(planOf("a", 1, 1))));
   assert.ok(!isCurrent(catalog, two));
   await store.applyPlans(plansOf(yearly), false);
-  const inMonths = { ...yearly, base: { credits: 1, every: "P12M" } };
+  const inMonths = { ...yearly, base: { credits: 1, every: "P12M", align: "opening" } };
   assert.ok(isCurrent(await store.plans(), plansOf(inMonths)));
 });
 

@@ -27,7 +27,7 @@ interface Setup extends Bench {
 /** An account with `micro` bought micro-credits and nothing else. */
 async function setup(micro: number): Promise<Setup> {
   const made = await bench(broke);
-  await made.apply({ kind: "topup", account: "ada", payment: "p", amount: micro });
+  await made.apply({ kind: "topup", account: "ada", payment: "p", amount: micro, by: "test" });
   const engine = new PuppetEngine();
   engine.contextWindow = 5000;
   const receipts: Charge[] = [];

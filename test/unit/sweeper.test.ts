@@ -8,7 +8,7 @@ import { Ledger } from "../../src/ledger/batcher.ts";
 import { startSweeper } from "../../src/store/sweeper.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
-import { credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import { minute } from "../fixtures/times.ts";
 
 const small = planOf("small", 10, 5);
@@ -35,8 +35,8 @@ async function sweep({ store }: Bench, holds: number): Promise<void> {
 /** A bench on which `bobHolds` holds of Bob are overdue, and after them hold `a` of Ada. */
 async function benchWithOverdue(bobHolds: number): Promise<Bench> {
   const made = await bench(small, gone);
-  await made.store.commit([{ kind: "open", account: "bob", plan: "gone" }]);
-  await made.store.addKey(keyOf("bobs", "bob"));
+  await made.store.commit([{ kind: "open", account: "bob", plan: "gone", by: "test" }]);
+  await addKey(made.store, keyOf("bobs", "bob"));
   for (let n = 0; n < bobHolds; n += 1) {
     await made.apply(hold(`b${n}`, credits(1), { account: "bob", key: "bobs", ttlMs: 1000 }));
   }
