@@ -7,7 +7,6 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import { addKey } from "../fixtures/ledger-rows.ts";
 import { errorOf, startService, type TestService } from "../fixtures/service.ts";
 
 /** Damage that an SQL statement does without any checks, and the statement that repairs it. */
@@ -57,7 +56,7 @@ for (const [what, [damage, mend]] of Object.entries(damages)) {
   test(`${what}: balance and chat answer 500 balance_unavailable until the balance is repaired`, async () => {
     await using service = await startService();
     await service.ledger.apply({ kind: "open", account: "other", plan: "test", by: "test" });
-    const other = await addKey(service, { account: "other", id: "other-key" });
+    const other = await service.addKey({ account: "other", id: "other-key" });
     const before = (await service.store.journal("test", { limit: 10 })).length;
     write(service, damage);
 
@@ -95,7 +94,7 @@ test("the key of a deleted account gets 500 balance_unavailable, and other keys 
   await using service = await startService();
   await service.ledger.apply({ kind: "open", account: "other", plan: "test", by: "test" });
   const other = {
-    headers: { authorization: `Bearer ${await addKey(service, { account: "other", id: "k" })}` },
+    headers: { authorization: `Bearer ${await service.addKey({ account: "other", id: "k" })}` },
   };
   const db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
   db.exec("pragma foreign_keys = off; create table kept as select * from account where id = 'test'");

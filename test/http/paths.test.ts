@@ -6,7 +6,6 @@ import { connect } from "node:net";
 import { after, before, describe, test } from "node:test";
 import { EngineError } from "../../src/chat/engine.ts";
 import { catalogue, type ErrorCode } from "../../src/errors.ts";
-import { addKey } from "../fixtures/ledger-rows.ts";
 import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import { errorOf, jsonOf, type RequestOptions, startService, type TestService } from "../fixtures/service.ts";
 
@@ -530,7 +529,7 @@ test("lists the models that both key and plan allow, in the order of the configu
     defaults: {},
     pricing: { prompt: 10, completion: 30, cached_prompt: 10 },
   });
-  const narrow = await addKey(service, { models: ["large", "other"] });
+  const narrow = await service.addKey({ models: ["large", "other"] });
   const narrowed = await service.request("GET", "/v1/models", {
     headers: { authorization: `Bearer ${narrow}` },
   });

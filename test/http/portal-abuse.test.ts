@@ -3,7 +3,6 @@
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import type { KeyRow } from "../../src/ledger/rows.ts";
-import { addKey } from "../fixtures/ledger-rows.ts";
 import { refused } from "../fixtures/operator.ts";
 import { pageSecret } from "../fixtures/page-header.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
@@ -17,13 +16,13 @@ async function session(
   service: TestService,
   key: Partial<KeyRow> & { id: string },
 ): Promise<(method: string, path: string, body?: object) => ReturnType<TestPortal["as"]>> {
-  const cookie = await portal.signIn(await addKey(service, key));
+  const cookie = await portal.signIn(await service.addKey(key));
   return (method, path, body) => portal.as(cookie, method, path, body);
 }
 
 portalTest("a key that rotates again and again keeps nobody from revoking it", async (portal, service) => {
   const boss = await session(portal, service, { id: "boss", portal: "account" });
-  const key = await addKey(service, { id: "thief" });
+  const key = await service.addKey({ id: "thief" });
   let cookie = await portal.signIn(key);
   for (let n = 0; ; n += 1) {
     const body = { operation_id: `rotation ${n}` };
@@ -73,7 +72,7 @@ portalTest("a suspended account gets no new keys, and its keys can be revoked", 
 });
 
 portalTest("successful sign-ins of a key are limited too", async (portal, service) => {
-  const key = await addKey(service, { id: "busy" });
+  const key = await service.addKey({ id: "busy" });
   const signIn = () => portal.ask("POST", "/api/session", { body: JSON.stringify({ key }) });
   let answer = await signIn();
   for (let n = 0; answer.status === 200; n += 1) {

@@ -6,7 +6,6 @@
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import type { KeySettings } from "../../src/ledger/operations.ts";
-import { addKey } from "../fixtures/ledger-rows.ts";
 import { refused } from "../fixtures/operator.ts";
 import { pageSecret } from "../fixtures/page-header.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
@@ -68,7 +67,7 @@ async function set(service: TestService, key: string, settings: KeySettings): Pr
 }
 
 portalTest("a key that was rotated meanwhile is not rotated by its old session", async (portal, service) => {
-  const cookie = await portal.signIn(await addKey(service, { id: "stolen" }));
+  const cookie = await portal.signIn(await service.addKey({ id: "stolen" }));
   const held = await hold(portal, service, {
     ...{ cookie, method: "POST", path: "/api/keys/stolen/rotate", body: { operation_id: "mine" } },
   });
@@ -81,7 +80,7 @@ portalTest("a key that was rotated meanwhile is not rotated by its old session",
 });
 
 portalTest("a key that is rotated during the change is not rotated again", async (portal, service) => {
-  const cookie = await portal.signIn(await addKey(service, { id: "stolen" }));
+  const cookie = await portal.signIn(await service.addKey({ id: "stolen" }));
   const { store } = service;
   const keyById = store.keyById.bind(store);
   const hash = "ab".repeat(32);
@@ -97,8 +96,8 @@ portalTest("a key that is rotated during the change is not rotated again", async
 
 for (const key of ["boss", "sibling"]) {
   portalTest(`a limit that was lowered meanwhile cannot be exceeded by ${key}`, async (portal, service) => {
-    await addKey(service, { id: "sibling", requestsPerMinute: 1 });
-    const boss = await addKey(service, { id: "boss", portal: "account", requestsPerMinute: 100 });
+    await service.addKey({ id: "sibling", requestsPerMinute: 1 });
+    const boss = await service.addKey({ id: "boss", portal: "account", requestsPerMinute: 100 });
     const held = await hold(portal, service, {
       ...{ cookie: await portal.signIn(boss), method: "PATCH", path: `/api/keys/${key}` },
       body: { operation_id: "mine", requests_per_minute: 100 },
@@ -117,8 +116,8 @@ for (const [method, action, body] of [
   ["DELETE", "", {}],
 ] as const) {
   portalTest(`${method} of another key is refused without the right to it`, async (portal, service) => {
-    await addKey(service, { id: "sibling" });
-    const boss = await addKey(service, { id: "boss", portal: "account" });
+    await service.addKey({ id: "sibling" });
+    const boss = await service.addKey({ id: "boss", portal: "account" });
     const held = await hold(portal, service, {
       ...{ cookie: await portal.signIn(boss), method, path: `/api/keys/sibling${action}`, body },
     });

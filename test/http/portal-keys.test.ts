@@ -50,7 +50,7 @@ let people = 0;
 async function person(portal: TestPortal, service: TestService, change: Partial<KeyRow> = {}) {
   people += 1;
   const id = change.id ?? `person-${people}`;
-  const secret = await addKey(service, { ...change, id });
+  const secret = await service.addKey({ ...change, id });
   return new Person(portal, id, secret, await portal.signIn(secret));
 }
 
@@ -60,7 +60,7 @@ const manager = (portal: TestPortal, service: TestService, change: Partial<KeyRo
 /** A key of another account. */
 async function foreignKey(service: TestService): Promise<string> {
   await service.ledger.apply({ kind: "open", account: "other", plan: "test", by: "test" });
-  await addKey(service, { id: "foreign", account: "other", portal: "account" });
+  await service.addKey({ id: "foreign", account: "other", portal: "account" });
   return "foreign";
 }
 
@@ -304,9 +304,9 @@ portalTest("an old secret never outlives the expiry of its key", async (portal, 
 
 portalTest("nobody gets the secret of a key that may do more", async (portal, service) => {
   const boss = await manager(portal, service, { models: ["small"], requestsPerMinute: 10 });
-  await addKey(service, { id: "wider" });
-  await addKey(service, { id: "faster", models: ["small"], requestsPerMinute: 11 });
-  await addKey(service, { id: "equal", models: ["small"], requestsPerMinute: 10 });
+  await service.addKey({ id: "wider" });
+  await service.addKey({ id: "faster", models: ["small"], requestsPerMinute: 11 });
+  await service.addKey({ id: "equal", models: ["small"], requestsPerMinute: 10 });
   await unchanged(service, async () => {
     refused(await boss.rotate("wider"), 403, "not_permitted");
     refused(await boss.rotate("faster"), 403, "not_permitted");
@@ -345,7 +345,7 @@ portalTest(
 portalTest(
   "a key that was revoked a moment ago creates nothing and gets no secret",
   async (portal, service) => {
-    await addKey(service, { id: "target" });
+    await service.addKey({ id: "target" });
     for (const [name, act] of [
       ["addKey", (boss: Person) => boss.create()],
       ["commit", (boss: Person) => boss.rotate("target", {}, boss.id)],

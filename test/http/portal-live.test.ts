@@ -4,7 +4,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import type { Operation } from "../../src/ledger/operations.ts";
-import { addKey } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, listOf, refused } from "../fixtures/operator.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
@@ -153,9 +152,9 @@ liveTest("a suspension and an end date of the account are events", async (portal
 liveTest(
   "shows a key its own requests, and all of the account only with the right to",
   async (portal, service) => {
-    const other = await addKey(service, { portal: "account" });
+    const other = await service.addKey({ portal: "account" });
     await service.ledger.apply({ kind: "open", account: "eve", plan: "test", by: "test" });
-    const foreign = await addKey(service, { account: "eve", portal: "account" });
+    const foreign = await service.addKey({ account: "eve", portal: "account" });
     await using own = await follow(portal, await portal.signIn(service.key));
     await using all = await follow(portal, await portal.signIn(other));
     await using eve = await follow(portal, await portal.signIn(foreign));
@@ -274,7 +273,7 @@ liveTest(
     const streams = await Promise.all(Array.from({ length: 32 }, () => follow(portal, cookie)));
     refused(await portal.as(cookie, "GET", "/api/live"), 429, "concurrency_limit_exceeded");
     await service.ledger.apply({ kind: "open", account: "eve", plan: "test", by: "test" });
-    await using _eve = await follow(portal, await portal.signIn(await addKey(service, { account: "eve" })));
+    await using _eve = await follow(portal, await portal.signIn(await service.addKey({ account: "eve" })));
     await streams.pop()?.[Symbol.asyncDispose]();
     await until("a free place", async () => {
       const answer = await fetch(`${portal.url}/api/live`, { headers: { cookie, ...pageHeader } });
@@ -295,7 +294,7 @@ liveTest("a damaged account keeps no other from being shown", async (portal, ser
       ? { ...found, account: { ...found.account, base: Number.NaN } }
       : found;
   };
-  await using eve = await follow(portal, await portal.signIn(await addKey(service, { account: "eve" })));
+  await using eve = await follow(portal, await portal.signIn(await service.addKey({ account: "eve" })));
   await using stream = await follow(portal, await portal.signIn(service.key));
   await until("the first state", () => stream.last("balance") !== undefined);
   await service.ledger.apply({

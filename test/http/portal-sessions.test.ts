@@ -7,7 +7,7 @@ import { SignInAttempts } from "../../src/http/sign-in-attempts.ts";
 import type { KeySettings, StateOperation } from "../../src/ledger/operations.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
 import { configWith } from "../fixtures/deploy-settings.ts";
-import { addKey, planOf, revokeKey } from "../fixtures/ledger-rows.ts";
+import { planOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import {
   fieldsOf,
   type OperatorAnswer,
@@ -248,7 +248,7 @@ const unusable: [what: string, change: Partial<KeyRow>, message: RegExp][] = [
 ];
 for (const [what, change, message] of unusable) {
   portalTest(`a key that is ${what} does not sign in`, async (portal, service) => {
-    const answer = await tryKey(portal, await addKey(service, change));
+    const answer = await tryKey(portal, await service.addKey(change));
     assert.match(refused(answer, 401, "invalid_api_key"), message);
     assert.equal(answer.headers.get("set-cookie"), null);
   });
@@ -302,7 +302,7 @@ portalTest(
     const cookie = await portal.signIn(service.key);
     const { nowMs } = service.store;
     const expiresMs = nowMs() + 3 * hourMs;
-    const short = await portal.signIn(await addKey(service, { expiresMs }));
+    const short = await portal.signIn(await service.addKey({ expiresMs }));
     const shown = await portal.as(short, "GET", "/api/session");
     assert.equal(shown.body.expires_at, new Date(expiresMs).toISOString());
     let aheadMs = 0;
@@ -498,7 +498,7 @@ for (const [what, end] of ends) {
     await using here = await startPortal(service);
     await using there = await startPortal(service);
     const cookie = await here.signIn(service.key);
-    const other = await here.signIn(await addKey(service, {}));
+    const other = await here.signIn(await service.addKey({}));
     const open = (session: string) =>
       fetch(`${here.url}/api/live`, { headers: { cookie: session, ...pageHeader } });
     const [mine, theirs] = [await open(cookie), await open(other)];

@@ -1,7 +1,6 @@
 /** Receipts, sums, hours and models in the portal: those of the session's key or account only. */
 
 import assert from "node:assert/strict";
-import { addKey } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, listOf, type OperatorAnswer, refused, startOperator } from "../fixtures/operator.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
 import type { TestService } from "../fixtures/service.ts";
@@ -14,8 +13,8 @@ const portalTest = portalTests({ otherModels: ["large"] });
  */
 async function requests(portal: TestPortal, service: TestService) {
   await service.ledger.apply({ kind: "open", account: "other", plan: "test", by: "test" });
-  const boss = await addKey(service, { id: "boss", portal: "account" });
-  const foreign = await addKey(service, { id: "foreign", account: "other", portal: "account" });
+  const boss = await service.addKey({ id: "boss", portal: "account" });
+  const foreign = await service.addKey({ id: "foreign", account: "other", portal: "account" });
   const ids: string[] = [];
   for (const [key, model] of [
     [service.key, "small"],
@@ -214,7 +213,7 @@ portalTest(
       pricing: { prompt: 10, completion: 30, cached_prompt: 10 },
     });
     assert.deepEqual(
-      (await models(await addKey(service, { models: ["large", "hidden"] }))).map(({ id }) => id),
+      (await models(await service.addKey({ models: ["large", "hidden"] }))).map(({ id }) => id),
       ["large"],
     );
   },

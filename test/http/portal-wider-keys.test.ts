@@ -7,7 +7,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { KeyRow } from "../../src/ledger/rows.ts";
-import { addKey } from "../fixtures/ledger-rows.ts";
 import { type Fields, fieldsOf, type OperatorAnswer } from "../fixtures/operator.ts";
 import { startPortal, type TestPortal } from "../fixtures/portal.ts";
 import { startService, type TestService } from "../fixtures/service.ts";
@@ -117,7 +116,7 @@ async function party(portal: TestPortal, service: TestService, change: Partial<K
   count += 1;
   const [account, id] = [`account-${count}`, `session-${count}`];
   await service.ledger.apply({ kind: "open", account, plan: "test", by: "test" });
-  const secret = await addKey(service, { portal: "account", ...change, account, id });
+  const secret = await service.addKey({ portal: "account", ...change, account, id });
   const cookie = await portal.signIn(secret);
   const own = await service.store.keyById(id);
   assert.ok(own !== null);
@@ -127,7 +126,7 @@ async function party(portal: TestPortal, service: TestService, change: Partial<K
 async function newTarget({ service, account }: Party, change: Partial<KeyRow>): Promise<KeyRow> {
   count += 1;
   const id = `target-${count}`;
-  await addKey(service, { ...change, account, id });
+  await service.addKey({ ...change, account, id });
   return await rowOf(service, id);
 }
 

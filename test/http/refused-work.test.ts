@@ -4,7 +4,6 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { describe, test } from "node:test";
-import { addKey } from "../fixtures/ledger-rows.ts";
 import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
 import { babble, errorOf, startService, type TestService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
@@ -43,7 +42,7 @@ test("refuses a key beyond its allowance before its body is read, with the time 
 test("refuses other keys only when their account has used four times as much, and no other account", async () => {
   await using service = await startService({ refusedBytesPerMinute: 5_000 });
   await service.ledger.apply({ kind: "open", account: "ben", plan: "test", by: "test" });
-  const ben = await addKey(service, { account: "ben" });
+  const ben = await service.addKey({ account: "ben" });
   const keys = [service.key];
   while (keys.length < 5) keys.push(await service.addKey());
   const codes: string[] = [];

@@ -7,7 +7,6 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { describe, test } from "node:test";
 import { spareUploads } from "../../src/http/public/uploads.ts";
-import { addKey } from "../fixtures/ledger-rows.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
 import { parseAnswer, type RawAnswer, readAll } from "../fixtures/raw-http.ts";
 import { babble, startService, type TestService } from "../fixtures/service.ts";
@@ -137,7 +136,7 @@ describe("bytes of bodies in flight", () => {
     const keys: string[] = [];
     for (const account of ["ada", "ben", "cy"]) {
       await service.ledger.apply({ kind: "open", account, plan: "test", by: "test" });
-      keys.push(await addKey(service, { account }));
+      keys.push(await service.addKey({ account }));
     }
     const [ada = "", ben = "", cy = ""] = keys;
     const admitted = [begin(service, announced(mib), "", ada), begin(service, announced(mib), "", ben)];

@@ -2,7 +2,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { addKey } from "../fixtures/ledger-rows.ts";
 import { until } from "../fixtures/until.ts";
 import { type Call, type Front, startFront, type Upstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
@@ -10,7 +9,7 @@ import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts
 /** Opens the account `other`, and returns the headers of its requests. */
 async function headersOfOther({ service }: Front): Promise<Record<string, string>> {
   await service.ledger.apply({ kind: "open", account: "other", plan: "test", by: "test" });
-  return { authorization: `Bearer ${await addKey(service, { account: "other" })}` };
+  return { authorization: `Bearer ${await service.addKey({ account: "other" })}` };
 }
 
 /** Begins each answer with this text. Returns the calls whose answers have begun. */

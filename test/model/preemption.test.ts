@@ -11,7 +11,6 @@ import { EngineError, type EngineLoad, type Generation } from "../../src/chat/en
 import type { LlamaEngine } from "../../src/engines/llama/process/engine.ts";
 import type { PlacesLimits } from "../../src/engines/llama/process/places.ts";
 import { readEvents } from "../fixtures/events.ts";
-import { addKey } from "../fixtures/ledger-rows.ts";
 import {
   type Answer,
   ask,
@@ -272,7 +271,7 @@ const unread: Response[] = [];
  */
 async function startPausedRequest(engine: LlamaEngine, service: TestService) {
   await service.ledger.apply({ kind: "open", account: "boris", plan: "test", by: "test" });
-  const borisKey = await addKey(service, { account: "boris" });
+  const borisKey = await service.addKey({ account: "boris" });
   const chat = (key: string, body: object, signal: AbortSignal) => {
     const messages = [{ role: "user", content: endless }];
     const headers = { authorization: `Bearer ${key}` };
