@@ -1,12 +1,27 @@
 /**
- * The audit of a ledger: its report, and the queries that every store runs. Each query selects the
- * rows at fault, so it finds nothing in a sound ledger. The audit does not use the kernel: it adds
- * up the rows.
+ * The audit of a ledger: it computes each account again from its facts (ledger/fold.ts), and
+ * compares sums over whole tables.
+ *
+ * Guarantees that every account is checked in one state of the database, in memory that does not
+ * grow with the ledger. The steps are the same on both stores, which read what a step asks for.
  */
+import { messageOf } from "../errors.ts";
+import { AccountFold, type FoldedInvariant, foldedInvariants } from "../ledger/fold.ts";
+import type { PlanCatalog } from "../ledger/plan.ts";
 import type { EpochMs } from "../units.ts";
-import { entitlementRules } from "./audit-entitlement.ts";
-import { journalRules } from "./audit-journal.ts";
+import { accountOf } from "./account-rows.ts";
 import { usageRules } from "./audit-usage.ts";
+import type { SqlStatement } from "./sql.ts";
+import type { Table } from "./table.ts";
+import {
+  accountTable,
+  chargeTable,
+  grantTable,
+  holdTable,
+  journalTable,
+  keyTable,
+  laterGrantTable,
+} from "./tables.ts";
 
 /** A row at fault, by column. Amounts beyond 2^53 are text. */
 export type FaultyRow = Record<string, string | number | null>;
@@ -37,20 +52,202 @@ export interface AuditReport {
 /** Rows shown for each broken invariant. */
 export const faultyRowsMax = 20;
 
-/**
- * Returns one query for each invariant. Each query must see one state of the database, but not all
- * the same state.
- */
-export function auditQueries(): { invariant: string; sql: string }[] {
-  return Object.entries(invariants).map(([invariant, sql]) => ({
-    invariant,
-    sql: `${sql} limit ${faultyRowsMax}`,
-  }));
-}
+/** Facts that are read at a time. */
+const chunkFacts = 20_000;
+const chunkAccounts = 1000;
 
-/** The queries by the names of their invariants. docs/ledger.md lists the names. */
-export const invariants: Readonly<Record<string, string>> = {
-  ...journalRules,
-  ...entitlementRules,
+const readable = "every row can be read";
+
+/** Sums over whole tables. Each selects the rows at fault. */
+const rules: Readonly<Record<string, string>> = {
+  "every row is of an account": ["journal", "credit_grant", "charge", "hold", "api_key", "later_grant"]
+    .map(
+      (table) => `select '${table}' as found_in, account from ${table} r
+        where not exists (select 1 from account a where a.id = r.account)`,
+    )
+    .join(" union all "),
+  "every grant has its entry": `select g.account, g.seq from credit_grant g
+    where not exists (select 1 from journal j where j.account = g.account and j.seq = g.seq)`,
+  "memos of a request are at most what was paid for it": `select m.account, m.request, m.memos, p.paid from (
+      select account, request, sum(amount) as memos from credit_grant where request is not null group by 1, 2
+    ) m left join (
+      select account, id, sum(base + overage + additional) as paid from charge
+      where id in (select request from credit_grant where request is not null) group by 1, 2
+    ) p on p.account = m.account and p.id = m.request
+    where p.paid is null or m.memos > p.paid`,
+  "a request has one charge, and a late one only after its hold expired": `
+    select account, id, count(*) as charges from charge group by account, id
+    having count(*) > 1 and (count(*) > 2 or sum(case when late then 1 else 0 end) <> 1
+      or sum(case when ending = 'expired' then 1 else 0 end) < 1)`,
+  "a request is open or has a charge, and not both": `select h.account, h.id from hold h
+    join charge c on c.id = h.id and c.account = h.account`,
   ...usageRules,
 };
+
+/** What a step of the audit reads. */
+export type AuditStep =
+  | { kind: "rows"; statement: SqlStatement }
+  /** Rows at fault, by column. */
+  | { kind: "rule"; invariant: string; sql: string }
+  /** The rows after it are of one state, which is newer. Its answer has the plans. */
+  | { kind: "snapshot" };
+
+export type AuditAnswer =
+  | { kind: "rows"; rows: readonly (readonly unknown[])[] }
+  | { kind: "rule"; rows: FaultyRow[] }
+  | { kind: "snapshot"; plans: PlanCatalog };
+
+/** Yields what to read, and returns what is broken. */
+export function* auditSteps(
+  p: (n: number) => string,
+  checkedMs: EpochMs,
+): Generator<AuditStep, Broken[], AuditAnswer> {
+  const faults = new Map<string, FaultyRow[]>();
+  const report = (invariant: string, row: FaultyRow) => {
+    const rows = faults.get(invariant) ?? [];
+    if (rows.length < faultyRowsMax) rows.push(row);
+    faults.set(invariant, rows);
+  };
+  const read = function* (
+    text: string,
+    values: SqlStatement["values"],
+  ): Generator<AuditStep, unknown[][], AuditAnswer> {
+    const answer = yield { kind: "rows", statement: { text, values } };
+    return answer.kind === "rows" ? answer.rows.map((cells) => cells.map(numberIn)) : [];
+  };
+  const rowsOf = <R>(table: Table<R>, rows: readonly unknown[][], from = 0): R[] =>
+    rows.flatMap((cells) => {
+      try {
+        return [table.rowOf(cells, from)];
+      } catch (error) {
+        report(readable, { table: table.name, account: String(cells[from]), problem: messageOf(error) });
+        return [];
+      }
+    });
+
+  const [clock] = yield* read("select trusted_ms from clock", []);
+  const nowMs = Math.max(checkedMs, Number(clock?.[0] ?? 0));
+  for (let after = ""; ; ) {
+    const listed = yield* read(
+      `select id, seq from account where id > ${p(1)} order by id limit ${chunkAccounts}`,
+      [after],
+    );
+    let [count, facts] = [0, 0];
+    for (const [, seq] of listed) {
+      if (count > 0 && facts + Number(seq) > chunkFacts) break;
+      count += 1;
+      facts += Number(seq);
+    }
+    const last = listed[count - 1]?.[0];
+    if (last === undefined) break;
+    const range = [after, String(last)];
+    after = String(last);
+    const answer = yield { kind: "snapshot" };
+    const plans = answer.kind === "snapshot" ? answer.plans : null;
+    if (plans === null) break;
+    const within = (column: string) => `${column} > ${p(1)} and ${column} <= ${p(2)}`;
+    const of = <R extends { account: string }>(rows: readonly R[]) =>
+      Map.groupBy(rows, ({ account }) => account);
+    const accounts = (yield* read(
+      `select ${accountTable.list()} from account where ${within("id")} order by id`,
+      range,
+    )).map(accountOf);
+    const [highest] = yield* read(
+      `select max(seq) from (
+        select max(seq) as seq from journal where ${within("account")}
+        union all select max(seq) from charge where ${within("account")}) m`,
+      range,
+    );
+    const folds = new Map(
+      accounts.map(({ row }) => [
+        row.id,
+        new AccountFold(row.id, plans, (invariant: FoldedInvariant, fault) =>
+          report(foldedInvariants[invariant], fault),
+        ),
+      ]),
+    );
+    for (let from = 0; from <= Number(highest?.[0] ?? 0); from += chunkFacts) {
+      const part = [...range, from, from + chunkFacts];
+      const numbered = `and r.seq > ${p(3)} and r.seq <= ${p(4)} order by r.account, r.seq`;
+      const entryCells = yield* read(
+        `select ${journalTable.list("r")}, ${grantTable.list("g")} from journal r
+        left join credit_grant g on g.account = r.account and g.seq = r.seq
+        where ${within("r.account")} ${numbered}`,
+        part,
+      );
+      const chargeCells = yield* read(
+        `select ${chargeTable.list("r")} from charge r where ${within("r.account")} ${numbered}`,
+        part,
+      );
+      const grantAt = journalTable.columns.length;
+      const entries = of(
+        entryCells.flatMap((cells) => {
+          const [entry] = rowsOf(journalTable, [cells]);
+          const [grant = null] = cells[grantAt] === null ? [] : rowsOf(grantTable, [cells], grantAt);
+          return entry === undefined ? [] : [{ account: entry.account, seq: entry.seq, entry, grant }];
+        }),
+      );
+      const charges = of(rowsOf(chargeTable, chargeCells));
+      for (const [account, fold] of folds)
+        addInOrder(fold, entries.get(account) ?? [], charges.get(account) ?? []);
+    }
+    const readAll = function* <R extends { account: string }>(table: Table<R>) {
+      const text = `select ${table.list()} from ${table.name} where ${within("account")}`;
+      return of(rowsOf(table, yield* read(text, range)));
+    };
+    const holds = yield* readAll(holdTable);
+    const keys = yield* readAll(keyTable);
+    const later = yield* readAll(laterGrantTable);
+    for (const { row, problem } of accounts) {
+      if (problem !== null) {
+        report(readable, { table: "account", account: row.id, problem });
+        continue;
+      }
+      folds.get(row.id)?.finish(
+        {
+          account: row,
+          holds: holds.get(row.id) ?? [],
+          keys: keys.get(row.id) ?? [],
+          later: later.get(row.id) ?? [],
+        },
+        nowMs,
+      );
+    }
+  }
+  for (const [invariant, sql] of Object.entries(rules)) {
+    const answer = yield { kind: "rule", invariant, sql: `${sql} limit ${faultyRowsMax}` };
+    if (answer.kind === "rule") for (const row of answer.rows) report(invariant, row);
+  }
+  return [...faults].map(([invariant, rows]) => ({ invariant, rows }));
+}
+
+type Entry = Parameters<AccountFold["add"]>[0] & { seq: number };
+
+/** Adds entries and charges in the order of their numbers. */
+function addInOrder(
+  fold: AccountFold,
+  entries: readonly Entry[],
+  charges: readonly Parameters<AccountFold["charge"]>[0][],
+): void {
+  let n = 0;
+  for (const charge of charges) {
+    for (let entry = entries[n]; entry !== undefined && entry.seq <= charge.seq; entry = entries[n]) {
+      fold.add(entry);
+      n += 1;
+    }
+    fold.charge(charge);
+  }
+  for (const entry of entries.slice(n)) fold.add(entry);
+}
+
+/** Amounts beyond 2^53 are inexact then, and no check accepts them. */
+function numberIn(cell: unknown): unknown {
+  return typeof cell === "bigint" ? Number(cell) : cell;
+}
+
+/** The names of all invariants. docs/ledger.md lists them. */
+export const invariants: readonly string[] = [
+  ...Object.values(foldedInvariants),
+  readable,
+  ...Object.keys(rules),
+];

@@ -2,14 +2,22 @@
  * The audit of a PostgreSQL database, on its own read-only connection. Commits do not wait for it.
  * The invariants are those of every store (../audit.ts).
  *
- * Each invariant is checked in its own snapshot. While a snapshot lasts, PostgreSQL keeps every
+ * Each part of the accounts, and each sum, is checked in its own snapshot. While a snapshot lasts, PostgreSQL keeps every
  * old version of the rows that are written, and each commit on a hot account walks over all old
  * versions of its row. With one snapshot for the whole audit, a hold and settlement took 7 ms
  * instead of 3 ms at the end of an audit of 9 s.
  */
 import { messageOf, OperatorError } from "../../errors.ts";
 import type { EpochMs } from "../../units.ts";
-import { type AuditReport, auditQueries, type Broken, type FaultyRow, faultyCell } from "../audit.ts";
+import {
+  type AuditAnswer,
+  type AuditReport,
+  type AuditStep,
+  auditSteps,
+  type FaultyRow,
+  faultyCell,
+} from "../audit.ts";
+import { readCatalog } from "../plans.ts";
 import { serverMs } from "./clock.ts";
 import { type Connection, forAudit } from "./connection.ts";
 import { sqlState } from "./errors.ts";
@@ -33,16 +41,36 @@ export async function auditDatabase(
     await ask("set session characteristics as transaction read only");
     const journalRows = Number(onlyCell(await ask("select count(*) from journal")));
     const checkedMs = Number(onlyCell(await ask(`select coalesce($1::bigint, ${serverMs})`, [nowMs])));
-    const broken: Broken[] = [];
-    for (const { invariant, sql } of auditQueries()) {
-      const rows = await faultyRows(connection, sql);
-      if (rows.length > 0) broken.push({ invariant, rows });
-    }
-    return { checkedMs, journalRows, broken };
+    const steps = auditSteps((n) => `$${n}`, checkedMs);
+    let step = steps.next();
+    while (step.done !== true) step = steps.next(await answerOf(connection, step.value));
+    return { checkedMs, journalRows, broken: step.value };
   });
   return await report.catch((error: unknown) => {
     throw signal.aborted ? new Error("the audit was ended before it was through", { cause: error }) : error;
   });
+}
+
+async function answerOf(connection: Connection, step: AuditStep): Promise<AuditAnswer> {
+  try {
+    switch (step.kind) {
+      case "snapshot": {
+        await connection.query({ text: "commit; begin isolation level repeatable read" });
+        const plans = await readCatalog(async (text) => (await connection.query({ text })).rows);
+        return { kind: "snapshot", plans };
+      }
+      case "rows":
+        return { kind: "rows", rows: (await connection.query(step.statement)).rows };
+      case "rule":
+        return { kind: "rule", rows: await faultyRows(connection, step.sql) };
+    }
+  } catch (error) {
+    if (!otherSchema.has(sqlState(error) ?? "")) throw error;
+    throw new OperatorError(
+      `The ledger cannot be checked, because it has not the schema of this version (${messageOf(error)}). Nothing was changed. Check it with the version of Inkwell that made it, or restore a dump.`,
+      error,
+    );
+  }
 }
 
 async function faultyRows(connection: Connection, sql: string): Promise<FaultyRow[]> {
@@ -52,14 +80,7 @@ async function faultyRows(connection: Connection, sql: string): Promise<FaultyRo
       Object.fromEntries(cells.map((cell, index) => [columns[index] ?? "", faultyCell(cell)])),
     );
   } catch (error) {
-    const state = sqlState(error) ?? "";
-    if (otherSchema.has(state)) {
-      throw new OperatorError(
-        `The ledger cannot be checked, because it has not the schema of this version (${messageOf(error)}). Nothing was changed. Check it with the version of Inkwell that made it, or restore a dump.`,
-        error,
-      );
-    }
-    if (state !== outOfRange || !(error instanceof Error)) throw error;
+    if (sqlState(error) !== outOfRange || !(error instanceof Error)) throw error;
     return [{ problem: error.message }];
   }
 }

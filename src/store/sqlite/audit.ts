@@ -7,9 +7,19 @@
  * grows as long as the reader runs.
  */
 import type { DatabaseSync } from "node:sqlite";
+import type { PlanCatalog } from "../../ledger/plan.ts";
 import type { EpochMs } from "../../units.ts";
-import { type AuditReport, auditQueries, type FaultyRow, faultyCell, faultyRowsMax } from "../audit.ts";
+import {
+  type AuditAnswer,
+  type AuditReport,
+  type AuditStep,
+  auditSteps,
+  type FaultyRow,
+  faultyCell,
+  faultyRowsMax,
+} from "../audit.ts";
 import { readAsItIs, type SqliteFile } from "./file.ts";
+import { readCatalog } from "./plans.ts";
 
 /** An invariant of SQLite alone: its own check of the file, the indexes and the constraints. */
 const fileIsWhole = "the file is whole, and its indexes and checks agree with its tables";
@@ -42,10 +52,22 @@ export function auditFile({ file, nowMs }: AuditTask): AuditReport {
  */
 export function auditOf(db: DatabaseSync, nowMs: EpochMs): AuditReport {
   const [counted] = rowsOf(db, "select count(*) as entries from journal");
-  const broken = auditQueries()
-    .map(({ invariant, sql }) => ({ invariant, rows: rowsOf(db, sql) }))
-    .filter(({ rows }) => rows.length > 0);
-  return { checkedMs: nowMs, journalRows: Number(counted?.entries ?? 0), broken };
+  const plans = readCatalog(db);
+  const steps = auditSteps((n) => `?${n}`, nowMs);
+  let step = steps.next();
+  while (step.done !== true) step = steps.next(answerOf(db, step.value, plans));
+  return { checkedMs: nowMs, journalRows: Number(counted?.entries ?? 0), broken: step.value };
+}
+
+function answerOf(db: DatabaseSync, step: AuditStep, plans: PlanCatalog): AuditAnswer {
+  if (step.kind === "snapshot") return { kind: "snapshot", plans };
+  if (step.kind === "rule") return { kind: "rule", rows: rowsOf(db, step.sql) };
+  const { text, values } = step.statement;
+  const statement = db.prepare(text);
+  statement.setReadBigInts(true);
+  statement.setReturnArrays(true);
+  const rows: unknown = statement.all(...values);
+  return { kind: "rows", rows: rows as unknown[][] };
 }
 
 function rowsOf(db: DatabaseSync, sql: string): FaultyRow[] {

@@ -1,0 +1,437 @@
+/**
+ * Computes an account again from its facts, and compares it with its row, its holds and its keys.
+ *
+ * The fold decides nothing: it adds up what was recorded, and checks that each fact follows from
+ * what it names: a grant from its plan version, a charge from its tokens and prices. Pure.
+ */
+import type { EpochMs, MicroCredits } from "../units.ts";
+import { microOf } from "../units.ts";
+import { byBucket, freeOf, heldBy, inSpendingOrder, sumOf } from "./grants.ts";
+import { type PlanCatalog, ruleOf, versionOf } from "./plan.ts";
+import { costOf, priceOf } from "./pricing.ts";
+import {
+  type AccountRow,
+  type AccountState,
+  type AdditionalGrant,
+  type ChargeRow,
+  type GrantRow,
+  type HoldRow,
+  type JournalRow,
+  type KeyRow,
+  type Taking,
+  type WindowBucket,
+  type WindowGrant,
+  windowBuckets,
+} from "./rows.ts";
+import { grantWindowFrom, type Window, type WindowRule, windowAfter, windowFrom } from "./windows.ts";
+
+/** What the audit checks of each account. docs/ledger.md lists the sentences. */
+export const foldedInvariants = {
+  numbers: "the facts of an account are numbered without gaps, and their times do not go back",
+  journal: "each entry of the journal follows from those before it",
+  grants: "each grant follows from its cause: a plan version, a payment, an operation",
+  windows: "windows of a bucket do not overlap, and end as their plan version says",
+  charges: "a charge is tokens x prices, and what its grants paid and its shortfall add up to it",
+  account: "the row of an account is what its facts add up to",
+  additional: "the open additional grants of an account are what its facts add up to",
+  holds: "holds take from grants of their account, and accounts and keys have what their holds have",
+  keys: "the row of a key is what its facts add up to",
+} as const;
+
+export type FoldedInvariant = keyof typeof foldedInvariants;
+
+/** Reports a fault. `row` names the place, with what was found and what it should be. */
+export type Report = (invariant: FoldedInvariant, row: Record<string, string | number | null>) => void;
+
+/** An entry, with the beginning of its grant if it begins one. */
+export interface EntryFact {
+  entry: JournalRow;
+  grant: GrantRow | null;
+}
+
+/** A grant as its facts add up. */
+interface FoldedGrant extends Omit<GrantRow, "account" | "seq"> {
+  seq: number;
+  /** The most that its amount has been: a change can lower it below what was spent. */
+  most: MicroCredits;
+}
+
+/** The rows that the facts are compared with. */
+export interface PresentRows {
+  account: AccountRow;
+  later: readonly AdditionalGrant[];
+  holds: readonly HoldRow[];
+  keys: readonly KeyRow[];
+}
+
+export class AccountFold {
+  readonly #account: string;
+  readonly #plans: PlanCatalog;
+  readonly #report: Report;
+  readonly #grants = new Map<number, FoldedGrant>();
+  #seq = 0;
+  #atMs = Number.NEGATIVE_INFINITY;
+  #plan: string | null = null;
+  #nextPlan: string | null = null;
+  #state: AccountState = "active";
+  #endsMs: EpochMs | null = null;
+  #createdMs: EpochMs = 0;
+  readonly #open: Record<WindowBucket, FoldedGrant | null> = { base: null, overage: null };
+
+  constructor(account: string, plans: PlanCatalog, report: Report) {
+    this.#account = account;
+    this.#plans = plans;
+    this.#report = report;
+  }
+
+  #wrong(invariant: FoldedInvariant, seq: number, problem: string): void {
+    this.#report(invariant, { account: this.#account, seq, problem });
+  }
+
+  #number(seq: number, atMs: EpochMs): void {
+    if (seq !== this.#seq + 1) this.#wrong("numbers", seq, `follows number ${this.#seq}`);
+    if (atMs < this.#atMs) this.#wrong("numbers", seq, "is earlier than the fact before");
+    this.#seq = seq;
+    this.#atMs = Math.max(this.#atMs, atMs);
+  }
+
+  add({ entry, grant }: EntryFact): void {
+    const { seq, kind, atMs, note } = entry;
+    this.#number(seq, atMs);
+    const wrong = (problem: string) => this.#wrong("journal", seq, problem);
+    if (entry.by === "") wrong("names nobody");
+    if ((seq === 1) !== (kind === "open")) wrong("an account begins with its opening, and has one");
+    if (this.#state === "closed" && !["refund", "adjust", "key"].includes(kind))
+      wrong("the account was closed");
+    const begins = beginning.has(kind) && !(kind === "promotion" && entry.grantSeq !== null);
+    if (begins !== (grant !== null)) wrong(begins ? "has no grant" : "has a grant that it does not begin");
+    switch (kind) {
+      case "open":
+        this.#plan = note;
+        this.#createdMs = atMs;
+        return;
+      case "window":
+        if (grant !== null) this.#beginWindow(entry, grant);
+        return;
+      case "payment":
+      case "promotion":
+      case "memo":
+        if (grant !== null) this.#beginAdditional(entry, grant);
+        else this.#change(entry);
+        return;
+      case "change":
+      case "adjust":
+      case "refund":
+        this.#change(entry);
+        return;
+      case "plan":
+        this.#changePlan(note ?? "");
+        return;
+      case "suspend":
+      case "resume":
+        this.#state = kind === "suspend" ? "suspended" : "active";
+        return;
+      case "end":
+        this.#endsMs = note === "no end" ? null : Date.parse(note ?? "");
+        return;
+      case "close":
+        this.#state = "closed";
+        this.#nextPlan = null;
+        this.#open.base = null;
+        this.#open.overage = null;
+        return;
+      case "key":
+        return;
+    }
+  }
+
+  #changePlan(note: string): void {
+    const [plan = "", ...when] = note.split(" ");
+    if (!this.#plans.versions.has(plan) && !this.#plans.damaged.has(plan)) {
+      this.#wrong("journal", this.#seq, `there is no plan "${plan}"`);
+    }
+    if (when.join(" ") === "at refresh") {
+      this.#nextPlan = plan === this.#plan ? null : plan;
+      return;
+    }
+    this.#plan = plan;
+    this.#nextPlan = null;
+  }
+
+  #beginWindow(entry: JournalRow, grant: GrantRow): void {
+    const { seq, bucket } = grant;
+    const wrong = (problem: string) => this.#wrong("grants", seq, problem);
+    if (bucket === "additional") {
+      wrong("is a window of the additional bucket");
+      return;
+    }
+    if (bucket !== entry.bucket || grant.amount !== entry.amount) wrong("differs from its entry");
+    if (grant.payment !== null || grant.request !== null)
+      wrong("is a window, and names a payment or a request");
+    if (grant.plan !== this.#plan) wrong(`is of the plan ${grant.plan}, and the account is on ${this.#plan}`);
+    const before = this.#open[bucket];
+    this.#open[bucket] = { ...grant, most: grant.amount };
+    this.#grants.set(seq, this.#open[bucket]);
+    if (this.#plans.damaged.has(grant.plan ?? "")) return;
+    const version = versionOf(this.#plans, grant.plan ?? "", grant.version ?? 0);
+    if (version === undefined) {
+      wrong(`there is no version ${grant.version} of the plan ${grant.plan}`);
+      return;
+    }
+    if (grant.amount !== microOf(version[bucket].credits)) wrong("has other credits than its plan version");
+    this.#checkWindow(ruleOf(version, bucket), grant, { before, atMs: entry.atMs });
+  }
+
+  #checkWindow(
+    rule: WindowRule,
+    { seq, fromMs, untilMs, anchorMs, spent }: GrantRow,
+    { before, atMs }: { before: FoldedGrant | null; atMs: EpochMs },
+  ): void {
+    const wrong = (problem: string) => this.#wrong("windows", seq, problem);
+    if (untilMs === null || anchorMs === null) {
+      wrong("has no end");
+      return;
+    }
+    const window = { fromMs, untilMs, anchorMs };
+    if (fromMs > atMs) wrong("begins after its entry");
+    if (!isOfRule(rule, window)) wrong("ends at another time than its plan version says");
+    const lastMs = before?.untilMs ?? Number.NEGATIVE_INFINITY;
+    const replaces = before !== null && fromMs < lastMs;
+    if (replaces && fromMs < before.fromMs) wrong("begins before the window that it replaces");
+    const carried = replaces ? before.spent : 0;
+    if (spent !== carried) wrong(`begins with ${spent} spent, and the window before left ${carried}`);
+  }
+
+  #beginAdditional(entry: JournalRow, grant: GrantRow): void {
+    const { seq, amount, spent, untilMs, payment, request } = grant;
+    const wrong = (problem: string) => this.#wrong("grants", seq, problem);
+    if (grant.bucket !== "additional" || entry.bucket !== "additional")
+      wrong("is not of the additional bucket");
+    if (amount !== entry.amount || amount <= 0) wrong("differs from its entry");
+    if (spent !== 0) wrong("begins with credits spent");
+    if (grant.fromMs !== entry.atMs) wrong("begins at another time than its entry");
+    if ((payment !== null) !== (entry.kind === "payment")) wrong("is a payment without an id, or has one");
+    if (payment !== null && (entry.op !== `payment:${payment}` || untilMs !== null))
+      wrong("is another payment");
+    if ((request !== null) !== (entry.kind === "memo")) wrong("is a memo without a request, or has one");
+    if (grant.plan !== null || grant.version !== null || grant.anchorMs !== null) wrong("has a plan");
+    this.#grants.set(seq, { ...grant, most: amount });
+  }
+
+  /** A change of the amount of an open grant. */
+  #change({ seq, kind, bucket, amount, grantSeq, note }: JournalRow): void {
+    const wrong = (problem: string) => this.#wrong("grants", seq, problem);
+    const grant = this.#grants.get(grantSeq ?? 0);
+    if (grant === undefined || grant.bucket !== bucket) {
+      wrong(`changes a grant ${grantSeq} that is not there`);
+      return;
+    }
+    if (amount === null) {
+      wrong("has no amount");
+      return;
+    }
+    grant.amount += amount;
+    grant.most = Math.max(grant.most, grant.amount);
+    const isPayment = grant.payment !== null;
+    if (kind === "change") {
+      if (grant.bucket !== "additional" && this.#open[grant.bucket] !== grant)
+        wrong("changes a closed window");
+      if (grant.bucket !== "additional" && !this.#isAmountOf(note ?? "", grant.bucket, grant.amount))
+        wrong("is not to the credits of its plan");
+      return;
+    }
+    if (grant.bucket !== "additional") {
+      wrong("changes a window");
+      return;
+    }
+    if (isPayment !== (kind === "refund"))
+      wrong(isPayment ? "changes a payment" : "refunds what nobody has paid");
+    if (kind === "promotion" ? amount <= 0 : amount > 0) wrong("has the wrong sign");
+    if (grant.amount < grant.spent) wrong("takes credits that were spent");
+  }
+
+  #isAmountOf(plan: string, bucket: WindowBucket, amount: MicroCredits): boolean {
+    const versions = this.#plans.versions.get(plan);
+    if (versions === undefined) return this.#plans.damaged.has(plan);
+    return versions.some((version) => microOf(version[bucket].credits) === amount);
+  }
+
+  charge(charge: ChargeRow): void {
+    const { seq, paid, cost, shortfall } = charge;
+    this.#number(seq, charge.atMs);
+    const wrong = (problem: string) => this.#wrong("charges", seq, problem);
+    if (costOfCharge(charge) !== cost) wrong("its cost is not tokens x prices");
+    const sums = byBucket(paid);
+    for (const bucket of ["base", "overage", "additional"] as const)
+      if (sums[bucket] !== charge[bucket]) wrong(`its grants paid another amount from ${bucket}`);
+    if (sumOf(sums) + shortfall !== cost || shortfall < 0)
+      wrong("what was paid and the shortfall are not the cost");
+    for (const taking of paid) this.#spend(taking, seq);
+  }
+
+  #spend({ grant: of, bucket, amount }: Taking, seq: number): void {
+    const grant = this.#grants.get(of);
+    if (grant === undefined || grant.bucket !== bucket || amount <= 0) {
+      this.#wrong("charges", seq, `takes ${amount} from a grant ${of} of ${bucket} that is not there`);
+      return;
+    }
+    grant.spent += amount;
+    if (grant.spent > grant.most) this.#wrong("charges", seq, `takes more from grant ${of} than it had`);
+  }
+
+  /** Compares the present rows with the facts, at the latest time that the ledger may have used. */
+  finish({ account, later, holds, keys }: PresentRows, nowMs: EpochMs): void {
+    const different = (field: string, found: string | number | null, expected: string | number | null) => {
+      if (found !== expected) this.#report("account", { account: account.id, field, found, expected });
+    };
+    different("seq", account.seq, this.#seq);
+    different("plan", account.plan, this.#plan);
+    different("next_plan", account.nextPlan, this.#nextPlan);
+    different("state", account.state, this.#state);
+    different("ends_ms", account.endsMs, this.#endsMs);
+    different("created_ms", account.createdMs, this.#createdMs);
+    different("holds", account.holds, holds.length);
+    different("used", account.used, sum(holds.map(costOfHold)));
+    const held = this.#heldByHolds(holds);
+    for (const bucket of windowBuckets) this.#compareWindow(account[bucket], bucket, held);
+    this.#compareAdditional(account, { later, held, nowMs });
+    for (const key of keys) this.#compareHeld(key, holds);
+    const known = new Set(keys.map(({ id }) => id));
+    for (const { id, key } of holds)
+      if (!known.has(key))
+        this.#report("holds", { account: account.id, hold: id, problem: `there is no key ${key}` });
+  }
+
+  /** What the open holds have taken from each grant. */
+  #heldByHolds(holds: readonly HoldRow[]): Map<number, MicroCredits> {
+    const held = new Map<number, MicroCredits>();
+    for (const { id, takings } of holds) {
+      for (const { grant: of, bucket, amount } of takings) {
+        const grant = this.#grants.get(of);
+        if (grant === undefined || grant.bucket !== bucket || amount <= 0) {
+          this.#report("holds", {
+            account: this.#account,
+            hold: id,
+            grant: of,
+            problem: "takes from no grant",
+          });
+        } else if (new Set(takings.map((taking) => taking.grant)).size !== takings.length) {
+          this.#report("holds", {
+            account: this.#account,
+            hold: id,
+            grant: of,
+            problem: "takes from it twice",
+          });
+        }
+        held.set(of, (held.get(of) ?? 0) + amount);
+      }
+    }
+    return held;
+  }
+
+  #compareWindow(
+    row: WindowGrant | null,
+    bucket: WindowBucket,
+    held: ReadonlyMap<number, MicroCredits>,
+  ): void {
+    const expected = this.#open[bucket];
+    const found = row === null ? null : windowText(row, row.held);
+    const wanted = expected === null ? null : windowText(expected, held.get(expected.seq) ?? 0);
+    if (found !== wanted)
+      this.#report("account", { account: this.#account, field: bucket, found, expected: wanted });
+  }
+
+  #compareAdditional(
+    { additional, later: sums }: AccountRow,
+    {
+      later,
+      held,
+      nowMs,
+    }: { later: readonly AdditionalGrant[]; held: ReadonlyMap<number, MicroCredits>; nowMs: EpochMs },
+  ): void {
+    const wrong = (seq: number, problem: string) => this.#wrong("additional", seq, problem);
+    const rows = [...additional, ...later.toSorted(inSpendingOrder)];
+    const listed = new Set(rows.map(({ seq }) => seq));
+    if (listed.size < rows.length) wrong(0, "a grant is there twice");
+    for (const [n, row] of rows.entries()) {
+      const next = rows[n + 1];
+      if (next !== undefined && inSpendingOrder(row, next) > 0) wrong(row.seq, "is not in spending order");
+      const grant = this.#grants.get(row.seq);
+      if (grant === undefined || grant.bucket !== "additional") {
+        wrong(row.seq, "is no additional grant");
+        continue;
+      }
+      const { amount, spent, untilMs, payment } = grant;
+      const expected = additionalText({ amount, spent, untilMs }, held.get(row.seq) ?? 0, payment !== null);
+      const found = additionalText(row, row.held, row.isPayment);
+      if (found !== expected) wrong(row.seq, `is ${found}, and its facts say ${expected}`);
+    }
+    for (const grant of this.#grants.values()) {
+      if (grant.bucket !== "additional" || listed.has(grant.seq)) continue;
+      const isLeft = grant.amount > grant.spent || (held.get(grant.seq) ?? 0) > 0;
+      // What ends closes with the next commit, which may write no fact.
+      const hasEnded = grant.untilMs !== null && grant.untilMs <= Math.max(this.#atMs, nowMs);
+      if (isLeft && !hasEnded) wrong(grant.seq, "has credits left, and is not there");
+    }
+    const free = sum(later.map(freeOf));
+    const untilMs = later.reduce((first, each) => Math.min(first, each.untilMs ?? Infinity), Infinity);
+    const expected = [later.length, free, sum(later.map((each) => each.held)), untilMs].join(" ");
+    const found = [sums.count, sums.free, sums.held, sums.untilMs ?? Infinity].join(" ");
+    if (found !== expected) wrong(0, `the sums of later grants are ${found}, and they add up to ${expected}`);
+  }
+
+  #compareHeld(key: KeyRow, holds: readonly HoldRow[]): void {
+    const own = holds.filter((hold) => hold.key === key.id);
+    const found = [key.holds, key.held, key.used].join(" ");
+    const expected = [own.length, sum(own.map(heldBy)), sum(own.map(costOfHold))].join(" ");
+    if (found !== expected) this.#report("holds", { account: this.#account, key: key.id, found, expected });
+  }
+}
+
+const beginning: ReadonlySet<string> = new Set(["window", "payment", "promotion", "memo"]);
+
+/** Reports whether a window is one that the rule makes, wherever it begins. */
+function isOfRule(rule: WindowRule, { fromMs, untilMs, anchorMs }: Window): boolean {
+  if (fromMs >= untilMs) return false;
+  if (rule.align === "calendar") {
+    return [windowFrom(rule, fromMs), grantWindowFrom(rule, fromMs)].some((each) => each.untilMs === untilMs);
+  }
+  const onGrid = windowAfter(rule, { fromMs: anchorMs, untilMs: anchorMs, anchorMs }, fromMs);
+  return onGrid.fromMs === fromMs && onGrid.untilMs === untilMs;
+}
+
+interface Amounts {
+  amount: MicroCredits;
+  spent: MicroCredits;
+  untilMs: EpochMs | null;
+}
+
+function windowText(
+  grant: Amounts & Pick<GrantRow, "seq" | "fromMs" | "anchorMs" | "plan" | "version">,
+  held: MicroCredits,
+): string {
+  const { seq, amount, spent, fromMs, untilMs, anchorMs, plan, version } = grant;
+  return `${seq}: ${spent} spent and ${held} held of ${amount}, ${fromMs} to ${untilMs} from ${anchorMs}, ${plan} ${version}`;
+}
+
+function additionalText({ amount, spent, untilMs }: Amounts, held: MicroCredits, isPayment: boolean): string {
+  return `${spent} spent and ${held} held of ${amount} until ${untilMs}${isPayment ? ", paid" : ""}`;
+}
+
+function costOfHold(hold: HoldRow): MicroCredits {
+  return costOf(priceOf(hold), hold);
+}
+
+/** A late charge has differences, which can be negative. */
+function costOfCharge(charge: ChargeRow): MicroCredits {
+  const { promptTokens, cachedTokens, completionTokens } = charge;
+  return (
+    (promptTokens - cachedTokens) * charge.pricePrompt +
+    cachedTokens * charge.priceCachedPrompt +
+    completionTokens * charge.priceCompletion
+  );
+}
+
+function sum(amounts: readonly MicroCredits[]): MicroCredits {
+  return amounts.reduce((total, amount) => total + amount, 0);
+}
