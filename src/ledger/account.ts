@@ -7,6 +7,7 @@
 import { invariant } from "../errors.ts";
 import { changeBucket, keepsWindow } from "./entitlement.ts";
 import { addKey } from "./key-changes.ts";
+import { withoutSecret } from "./key-facts.ts";
 import type {
   OpenOperation,
   OpenOutcome,
@@ -49,7 +50,8 @@ export function earlier(
   const before = work.entry(opOf(operation));
   if (before === null) return null;
   if (before.account !== operation.account) return { kind: "id_used", account: before.account };
-  return before.note === note ? { kind: "replayed" } : { kind: "conflict", note: before.note ?? "" };
+  const recorded = withoutSecret(before.note ?? "");
+  return recorded === note ? { kind: "replayed" } : { kind: "conflict", note: recorded };
 }
 
 /** Remembers a change of the plan for the end of the base window, or changes it now. */

@@ -7,7 +7,9 @@
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { microOf } from "../units.ts";
 import { byBucket, freeOf, heldBy, inSpendingOrder, sumOf } from "./grants.ts";
-import { type PlanCatalog, ruleOf, versionOf } from "./plan.ts";
+import { chargeBudget } from "./key-budget.ts";
+import { applyKeyFact, keyFactsOf } from "./key-facts.ts";
+import { type PlanCatalog, type PlanVersion, ruleOf, versionOf } from "./plan.ts";
 import { costOf, priceOf } from "./pricing.ts";
 import {
   type AccountRow,
@@ -69,6 +71,7 @@ export class AccountFold {
   readonly #plans: PlanCatalog;
   readonly #report: Report;
   readonly #grants = new Map<number, FoldedGrant>();
+  readonly #keys = new Map<string, KeyRow>();
   #seq = 0;
   #atMs = Number.NEGATIVE_INFINITY;
   #plan: string | null = null;
@@ -140,9 +143,18 @@ export class AccountFold {
         this.#open.base = null;
         this.#open.overage = null;
         return;
-      case "key":
+      case "key": {
+        const problem = applyKeyFact(this.#keys, entry, this.#planAt(atMs));
+        if (problem !== null) this.#wrong("keys", seq, problem);
         return;
+      }
     }
+  }
+
+  /** The version of the plan that was the newest then. */
+  #planAt(atMs: EpochMs): PlanVersion | null {
+    const versions = this.#plans.versions.get(this.#plan ?? "") ?? [];
+    return versions.findLast(({ createdMs }) => createdMs <= atMs) ?? null;
   }
 
   #changePlan(note: string): void {
@@ -267,6 +279,9 @@ export class AccountFold {
     if (sumOf(sums) + shortfall !== cost || shortfall < 0)
       wrong("what was paid and the shortfall are not the cost");
     for (const taking of paid) this.#spend(taking, seq);
+    const key = this.#keys.get(charge.key);
+    if (key === undefined) wrong(`there is no key ${charge.key}`);
+    else chargeBudget(key, sumOf(sums), charge.atMs);
   }
 
   #spend({ grant: of, bucket, amount }: Taking, seq: number): void {
@@ -295,7 +310,13 @@ export class AccountFold {
     const held = this.#heldByHolds(holds);
     for (const bucket of windowBuckets) this.#compareWindow(account[bucket], bucket, held);
     this.#compareAdditional(account, { later, held, nowMs });
-    for (const key of keys) this.#compareHeld(key, holds);
+    for (const key of keys) {
+      this.#compareHeld(key, holds);
+      this.#compareKey(key);
+    }
+    for (const id of this.#keys.keys())
+      if (keys.every((key) => key.id !== id))
+        this.#report("keys", { account: account.id, key: id, problem: "is gone" });
     const known = new Set(keys.map(({ id }) => id));
     for (const { id, key } of holds)
       if (!known.has(key))
@@ -378,6 +399,21 @@ export class AccountFold {
     const expected = [later.length, free, sum(later.map((each) => each.held)), untilMs].join(" ");
     const found = [sums.count, sums.free, sums.held, sums.untilMs ?? Infinity].join(" ");
     if (found !== expected) wrong(0, `the sums of later grants are ${found}, and they add up to ${expected}`);
+  }
+
+  #compareKey(row: KeyRow): void {
+    const { account, id } = row;
+    const folded = this.#keys.get(id);
+    if (folded === undefined) {
+      this.#report("keys", { account, key: id, problem: "has no facts" });
+      return;
+    }
+    const atMs = Math.max(row.budgetFromMs ?? 0, folded.budgetFromMs ?? 0);
+    const expected = new Map(keyFactsOf(folded, atMs));
+    for (const [field, found] of keyFactsOf(row, atMs)) {
+      const wanted = expected.get(field) ?? "none";
+      if (found !== wanted) this.#report("keys", { account, key: id, field, found, expected: wanted });
+    }
   }
 
   #compareHeld(key: KeyRow, holds: readonly HoldRow[]): void {

@@ -7,7 +7,8 @@
  */
 import { invariant } from "../errors.ts";
 import { earlier } from "./account.ts";
-import { type BudgetChange, ruleOfBudget, setBudget, unusedKey } from "./key-budget.ts";
+import { setBudget, unusedKey } from "./key-budget.ts";
+import { budgetAfter, revokedNote, settingsNote, withSecret } from "./key-facts.ts";
 import type {
   IssueOperation,
   IssueOutcome,
@@ -21,14 +22,14 @@ import { followClock, scopesOf } from "./rates.ts";
 import { hasSameAuthority, type KeyRow } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import type { FoundAccount, UnitOfWork } from "./unit-of-work.ts";
-import { endOf, isCalendarPeriod } from "./windows.ts";
+import { endOf } from "./windows.ts";
 
 export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyOperation): KeyOutcome {
   const { account, times } = found;
   const { nowMs, atMs, latestMs } = times;
   const read = work.key(operation.key);
   if (read === null || read.account !== account.id) return { kind: "key_unknown" };
-  const note = noteOf(operation);
+  const note = settingsNote(operation);
   const before = earlier(work, operation, note);
   if (before?.kind === "replayed") return { kind: "changed", key: { ...read }, replayed: true };
   if (before !== null) return before;
@@ -39,7 +40,7 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   if (rotation !== undefined && read.expiresMs !== null && read.expiresMs <= latestMs) {
     return { kind: "key_expired", expiresMs: read.expiresMs };
   }
-  const next = budgetAfter(found, read, budget);
+  const next = budgetAfter(found.plan, read, budget);
   if (next !== null && next !== undefined && "kind" in next) return next;
   const key = work.keyToSet(operation.key);
   invariant(key !== null, "the key was read");
@@ -49,32 +50,10 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   followClock(scopesOf(account, null, key), nowMs);
   setBudget(key, next, atMs);
   if (rotation !== undefined) rotate(key, rotation, nowMs);
-  work.post(found, { kind: "key", op: opOf(operation), by: operation.by, note });
+  const fact = rotation === undefined ? note : withSecret(note, key);
+  work.post(found, { kind: "key", op: opOf(operation), by: operation.by, note: fact });
   // A copy, because later operations of the batch change the row.
   return { kind: "changed", key: { ...key }, replayed: false };
-}
-
-/** Completes a change of the budget by the parts that stay. */
-function budgetAfter(
-  { plan }: FoundAccount,
-  key: KeyRow | null,
-  budget: KeySettings["budget"],
-): BudgetChange | Extract<KeyOutcome, { kind: "no_budget" | "no_calendar_period" }> {
-  if (budget === undefined || budget === null) return budget;
-  const before = key === null ? null : ruleOfBudget(key);
-  const micro = budget.micro ?? key?.budget ?? null;
-  const every = budget.rule?.every ?? before?.every;
-  if (micro === null || every === undefined) return { kind: "no_budget" };
-  const align = budget.rule?.align ?? before?.align ?? "opening";
-  if (align === "calendar" && !isCalendarPeriod(every)) return { kind: "no_calendar_period", every };
-  const zoneBefore = before?.align === "calendar" ? before.timezone : undefined;
-  const timezone =
-    align === "opening" ? "UTC" : (budget.rule?.timezone ?? zoneBefore ?? plan?.timezone ?? "UTC");
-  return {
-    micro,
-    rule: { every, align, timezone },
-    byOperator: budget.byOperator ?? key?.budgetByOperator ?? true,
-  };
 }
 
 function rotate(
@@ -86,21 +65,6 @@ function rotate(
   key.oldUntilMs = overlap === null ? nowMs : endOf(overlap, nowMs);
   key.hash = hash;
   key.lastFour = lastFour;
-}
-
-/** Returns what the journal says: the key and its new settings, without the secret. */
-function noteOf({ key, set }: Pick<KeyOperation, "key" | "set">): string {
-  const { name, models, requestsPerMinute, tokensPerMinute, concurrent, expiresMs } = set;
-  const { budget, rotation, portal } = set;
-  const expires =
-    expiresMs === undefined || expiresMs === null ? expiresMs : new Date(expiresMs).toISOString();
-  const settings = {
-    ...{ name, models, requestsPerMinute, tokensPerMinute, concurrent, expires },
-    budget: budget && { micro: budget.micro, ...budget.rule, byOperator: budget.byOperator },
-    rotation: rotation && { overlap: rotation.overlap },
-    portal,
-  };
-  return `${key} ${JSON.stringify(settings)}`;
 }
 
 /** Adds a key. A repetition after a lost answer finds it by its id and its secret. */
@@ -128,7 +92,7 @@ export function addKey(
   { row, budget: settings, by }: Pick<IssueOperation, "row" | "budget" | "by">,
 ): IssueOutcome {
   const { atMs } = found.times;
-  const budget = budgetAfter(found, null, settings);
+  const budget = budgetAfter(found.plan, null, settings);
   if (budget !== null && budget !== undefined && "kind" in budget) return budget;
   const key: KeyRow = { ...row, createdMs: atMs, ...unusedKey };
   setBudget(key, budget, atMs);
@@ -143,7 +107,8 @@ export function addKey(
     portal,
     ...(settings === null ? {} : { budget: settings }),
   };
-  work.post(found, { kind: "key", by, note: noteOf({ key: row.id, set }) });
+  const note = withSecret(settingsNote({ key: row.id, set }), key);
+  work.post(found, { kind: "key", by, note });
   return { kind: "issued", key: { ...key } };
 }
 
@@ -154,6 +119,6 @@ export function revokeKey(work: UnitOfWork, found: FoundAccount, operation: Revo
   const key = work.keyToSet(operation.key);
   invariant(key !== null, "the key was read");
   key.revokedMs = found.times.atMs;
-  work.post(found, { kind: "key", by: operation.by, note: `${key.id} revoked` });
+  work.post(found, { kind: "key", by: operation.by, note: revokedNote(key.id) });
   return { kind: "revoked", key: { ...key }, replayed: false };
 }

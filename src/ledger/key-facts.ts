@@ -1,0 +1,172 @@
+/**
+ * What the journal says about keys, in a form from which the audit computes them again: settings
+ * as JSON, and of secrets the beginning of their SHA-256. Pure.
+ */
+import type { EpochMs } from "../units.ts";
+import { type BudgetChange, rollBudget, ruleOfBudget, setBudget, unusedKey } from "./key-budget.ts";
+import type { BudgetSettings, KeyOperation, KeyOutcome } from "./operations.ts";
+import type { PlanVersion } from "./plan.ts";
+import type { JournalRow, KeyRow } from "./rows.ts";
+import { isCalendarPeriod } from "./windows.ts";
+
+/** Hexadecimal digits of the SHA-256 of a secret that the journal has. */
+const digits = 32;
+
+export function secretFact(hash: string): string {
+  return hash.slice(0, digits);
+}
+
+const revoked = "revoked";
+
+export function revokedNote(key: string): string {
+  return `${key} ${revoked}`;
+}
+
+/** Returns what an operation changes, without the secret. A repetition has the same text. */
+export function settingsNote({ key, set }: Pick<KeyOperation, "key" | "set">): string {
+  const { name, models, requestsPerMinute, tokensPerMinute, concurrent, expiresMs } = set;
+  const { budget, rotation, portal } = set;
+  const expires =
+    expiresMs === undefined || expiresMs === null ? expiresMs : new Date(expiresMs).toISOString();
+  const settings = {
+    ...{ name, models, requestsPerMinute, tokensPerMinute, concurrent, expires },
+    budget: budget && { micro: budget.micro, ...budget.rule, byOperator: budget.byOperator },
+    rotation: rotation && { overlap: rotation.overlap },
+    portal,
+  };
+  return `${key} ${JSON.stringify(settings)}`;
+}
+
+/** Adds the secrets that a key has after the operation. */
+export function withSecret(note: string, { hash, oldUntilMs }: KeyRow): string {
+  const old = oldUntilMs === null ? "" : `, old until ${new Date(oldUntilMs).toISOString()}`;
+  return `${note} secret ${secretFact(hash)}${old}`;
+}
+
+const secretPattern = / secret ([0-9a-f]{32})(?:, old until (\S+))?$/;
+
+export function withoutSecret(note: string): string {
+  return note.replace(secretPattern, "");
+}
+
+/** Completes a change of the budget by the parts that stay. The plan has the zone if none is given. */
+export function budgetAfter(
+  plan: Pick<PlanVersion, "timezone"> | null,
+  key: KeyRow | null,
+  budget: BudgetSettings | null | undefined,
+): BudgetChange | Extract<KeyOutcome, { kind: "no_budget" | "no_calendar_period" }> {
+  if (budget === undefined || budget === null) return budget;
+  const before = key === null ? null : ruleOfBudget(key);
+  const micro = budget.micro ?? key?.budget ?? null;
+  const every = budget.rule?.every ?? before?.every;
+  if (micro === null || every === undefined) return { kind: "no_budget" };
+  const align = budget.rule?.align ?? before?.align ?? "opening";
+  if (align === "calendar" && !isCalendarPeriod(every)) return { kind: "no_calendar_period", every };
+  const zoneBefore = before?.align === "calendar" ? before.timezone : undefined;
+  const zone = budget.rule?.timezone ?? zoneBefore ?? plan?.timezone ?? "UTC";
+  const rule = { every, align, timezone: align === "opening" ? "UTC" : zone };
+  return { micro, rule, byOperator: budget.byOperator ?? key?.budgetByOperator ?? true };
+}
+
+/** The settings of a note. */
+interface NotedSettings {
+  name?: string | null;
+  models?: readonly string[];
+  requestsPerMinute?: number | null;
+  tokensPerMinute?: number | null;
+  concurrent?: number | null;
+  expires?: string | null;
+  portal?: KeyRow["portal"];
+  budget?: ({ micro?: number; byOperator?: boolean } & NonNullable<BudgetSettings["rule"]>) | null;
+}
+
+/**
+ * Applies an entry to the keys of its account, of which the hashes are those of the journal.
+ * Returns what is wrong with it, or null.
+ */
+export function applyKeyFact(
+  keys: Map<string, KeyRow>,
+  { account, atMs, note }: JournalRow,
+  plan: PlanVersion | null,
+): string | null {
+  const [id = "", ...rest] = (note ?? "").split(" ");
+  const known = keys.get(id);
+  const text = rest.join(" ");
+  if (text === revoked) {
+    if (known === undefined || known.revokedMs !== null) return "revokes a key that is not there";
+    known.revokedMs = atMs;
+    return null;
+  }
+  const [, secret, oldUntil] = secretPattern.exec(note ?? "") ?? [];
+  const settings = settingsIn(withoutSecret(text));
+  if (settings === null) return "is no change of a key";
+  if (known === undefined && secret === undefined) return "changes a key that is not there";
+  const key: KeyRow = known ?? { ...blankKey, id, account, createdMs: atMs };
+  keys.set(id, key);
+  const { expires, budget, ...set } = settings;
+  Object.assign(key, set);
+  if (expires !== undefined) key.expiresMs = expires === null ? null : Date.parse(expires);
+  if (budget !== undefined) {
+    const { micro, byOperator, ...rule } = budget ?? {};
+    const change = budget === null ? null : budgetAfter(plan, key, { ...parts({ micro, byOperator }), rule });
+    if (change !== null && change !== undefined && "kind" in change) return "sets a budget without a period";
+    setBudget(key, change, atMs);
+  }
+  if (secret !== undefined) {
+    key.oldHash = known === undefined ? null : key.hash;
+    key.oldUntilMs = oldUntil === undefined ? null : Date.parse(oldUntil);
+    key.hash = secret;
+  }
+  return null;
+}
+
+function parts({ micro, byOperator }: { micro?: number | undefined; byOperator?: boolean | undefined }) {
+  return { ...(micro === undefined ? {} : { micro }), ...(byOperator === undefined ? {} : { byOperator }) };
+}
+
+function settingsIn(text: string): NotedSettings | null {
+  try {
+    const { rotation: _, ...settings } = JSON.parse(text);
+    return settings;
+  } catch {
+    return null;
+  }
+}
+
+const blankKey: Omit<KeyRow, "id" | "account" | "createdMs"> = {
+  ...unusedKey,
+  hash: "",
+  lastFour: "",
+  name: null,
+  models: [],
+  requestsPerMinute: null,
+  tokensPerMinute: null,
+  concurrent: null,
+  expiresMs: null,
+  portal: "own",
+};
+
+/** The fields of a key that its facts determine, as texts. Both rows are in one window. */
+export function keyFactsOf(key: KeyRow, atMs: EpochMs): (readonly [field: string, value: string])[] {
+  const row = { ...key };
+  rollBudget(row, atMs);
+  const { name, models, requestsPerMinute, tokensPerMinute, concurrent, expiresMs, portal } = row;
+  const { createdMs, revokedMs, hash, oldHash, oldUntilMs } = row;
+  const { budget, budgetEvery, budgetAlign, budgetTimezone, budgetAnchorMs, budgetFromMs } = row;
+  const { budgetUntilMs, budgetSpent, budgetByOperator } = row;
+  const facts = {
+    ...{ name, models: models.join(" "), requestsPerMinute, tokensPerMinute, concurrent, expiresMs, portal },
+    ...{
+      createdMs,
+      revokedMs,
+      secret: secretFact(hash),
+      oldSecret: oldHash && secretFact(oldHash),
+      oldUntilMs,
+    },
+    ...{ budget, budgetEvery, budgetAlign, budgetTimezone, budgetAnchorMs, budgetFromMs, budgetUntilMs },
+    ...{ budgetSpent, budgetByOperator },
+  };
+  return Object.entries(facts).map(
+    ([field, value]) => [field, value === null ? "none" : String(value)] as const,
+  );
+}
