@@ -2,7 +2,7 @@
 import { existsSync, rmSync } from "node:fs";
 import type { Config } from "../config/load.ts";
 import { Ledger, type LedgerOptions } from "../ledger/batcher.ts";
-import type { AuditReport } from "../store/audit.ts";
+import type { SealedReport } from "../store/audit.ts";
 import { type NodeRegistry, soleNode } from "../store/nodes.ts";
 import type { PlansInUse } from "../store/plans.ts";
 import { auditDatabase } from "../store/postgres/audit.ts";
@@ -10,6 +10,7 @@ import { pgDumpInstead } from "../store/postgres/connection.ts";
 import { plansInUseAt } from "../store/postgres/plans.ts";
 import { requireSchema } from "../store/postgres/schema.ts";
 import { commitGiveUpMs, commitRetriesMs, openPostgresStore } from "../store/postgres/store.ts";
+import type { Seal } from "../store/seal.ts";
 import { auditFile } from "../store/sqlite/audit.ts";
 import { type Backup, backUpSqlite } from "../store/sqlite/backup.ts";
 import { needsUpgrade } from "../store/sqlite/file.ts";
@@ -119,12 +120,12 @@ export async function backup(config: Config, file: string): Promise<Backup> {
 }
 
 /** Checks the present ledger without changing it. The service may be running. */
-export async function audit(config: Config): Promise<AuditReport> {
+export async function audit(config: Config, against: Seal | null = null): Promise<SealedReport> {
   const { database } = config;
   if (database.kind === "sqlite") {
-    return auditFile({ file: { path: database.path, busyMs: readBusyMs }, nowMs: Date.now() });
+    return auditFile({ file: { path: database.path, busyMs: readBusyMs }, nowMs: Date.now(), against });
   }
   const { signal } = new AbortController();
   await requireSchema(database.url, signal);
-  return await auditDatabase(database.url, null, signal);
+  return await auditDatabase(database.url, null, signal, against);
 }

@@ -1,11 +1,14 @@
 /**
  * `inkwell audit` and `inkwell backup`: check and copy the ledger, also while the service runs.
  */
+import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { Command } from "commander";
 import { auditObject } from "../accounts/operator-objects.ts";
+import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { inkwell, shipped } from "../invocation.ts";
 import { type AuditReport, type Broken, faultyRowsMax } from "../store/audit.ts";
+import { readSeal, type Seal, sealText } from "../store/seal.ts";
 import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
 import { count, table } from "./format.ts";
@@ -16,8 +19,28 @@ export function auditCommand(cli: Cli): Command {
     .description(
       "check the ledger, also while the service runs; exit 1 with the faulty rows if it is damaged",
     )
-    .action(async () => {
-      const report = await cli.host.services.audit(cli.config());
+    .option("--seal <file>", "write down all facts, as digests, into this new file; keep it elsewhere")
+    .option("--against <file>", "prove that everything in this seal is still there, unchanged")
+    .addHelpText(
+      "after",
+      examples(
+        inkwell("audit"),
+        inkwell("audit --seal /media/seals/$(date +%F).seal"),
+        inkwell("audit --against /media/seals/2027-01-31.seal"),
+      ),
+    )
+    .action(async ({ seal, against }: { seal?: string; against?: string }) => {
+      const { cwd, services } = cli.host;
+      const config = cli.config();
+      const known = against === undefined ? null : readSealFile(path.resolve(cwd, against));
+      const report = await services.audit(config, known);
+      if (seal !== undefined) {
+        const file = path.resolve(cwd, seal);
+        writeSealFile(file, sealText(report.checkedMs, report.lists));
+        cli.remark(
+          `The facts are sealed in ${file}. Keep it where nobody who can write to the database can change it.`,
+        );
+      }
       cli.print(auditObject.of(report), report.broken.map(brokenText).join("\n\n"));
       cli.remark(verdict(report));
       if (report.broken.length > 0) cli.exitCode = 1;
@@ -38,6 +61,24 @@ export function backupCommand(cli: Cli): Command {
         `The ledger is copied to ${file} (${grouped(bytes)} bytes). To restore it: ${shipped("docs/operating/backup.md")}.`,
       );
     });
+}
+
+function readSealFile(file: string): Seal {
+  try {
+    return readSeal(readFileSync(file, "utf8"), file);
+  } catch (error) {
+    if (error instanceof OperatorError) throw error;
+    throw new OperatorError(`${file} cannot be read: ${messageOf(error)}. Nothing was checked.`, error);
+  }
+}
+
+function writeSealFile(file: string, text: string): void {
+  try {
+    writeFileSync(file, text, { flag: "wx", mode: 0o600, flush: true });
+  } catch (error) {
+    const why = codeOf(error) === "EEXIST" ? "it exists already. Name a new file" : messageOf(error);
+    throw new OperatorError(`The seal cannot be written to ${file}: ${why}.`, error);
+  }
 }
 
 function verdict({ broken, journalRows }: AuditReport): string {

@@ -131,7 +131,9 @@ export function creditsCommand(cli: Cli): Command {
       });
       cli.print(adjustmentObject.of({ account, id, credits: amount, change }), "");
       cli.remark(
-        change.replayed ? `Adjustment ${id} was made before. Nothing has changed.` : leftText(change),
+        change.replayed
+          ? `Adjustment ${id} was made before. Nothing has changed.`
+          : `Account ${account} has ${exactCredits(change.additional)} additional credits now.`,
       );
     },
   )

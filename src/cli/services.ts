@@ -11,8 +11,9 @@ import type { startService } from "../app.ts";
 import type { Config } from "../config/load.ts";
 import { OperatorError } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
-import type { AuditReport } from "../store/audit.ts";
+import type { SealedReport } from "../store/audit.ts";
 import type { PlansInUse } from "../store/plans.ts";
+import type { Seal } from "../store/seal.ts";
 import { version } from "../version.ts";
 
 export type Services = typeof services;
@@ -38,10 +39,10 @@ export const services = {
     return await pullModel(...given);
   },
   /** Throws if no ledger exists. */
-  async audit(config: Config): Promise<AuditReport> {
+  async audit(config: Config, against: Seal | null = null): Promise<SealedReport> {
     requireLedger(config);
     const { audit } = await import("../app/database.ts");
-    return await audit(config);
+    return await audit(config, against);
   },
   async backup(...given: Parameters<typeof backup>): ReturnType<typeof backup> {
     const { backup } = await import("../app/database.ts");

@@ -7,10 +7,12 @@
  */
 import { messageOf } from "../errors.ts";
 import { AccountFold, type FoldedInvariant, foldedInvariants } from "../ledger/fold.ts";
-import type { PlanCatalog } from "../ledger/plan.ts";
+import { fingerprintOf, offeredPlans, type PlanCatalog } from "../ledger/plan.ts";
 import type { EpochMs } from "../units.ts";
 import { accountOf } from "./account-rows.ts";
 import { usageRules } from "./audit-usage.ts";
+import { readFiles, readVersions } from "./plans.ts";
+import { type Seal, type SealedList, Sealing } from "./seal.ts";
 import type { SqlStatement } from "./sql.ts";
 import type { Table } from "./table.ts";
 import {
@@ -21,6 +23,8 @@ import {
   journalTable,
   keyTable,
   laterGrantTable,
+  planFileTable,
+  planVersionTable,
 } from "./tables.ts";
 
 /** A row at fault, by column. Amounts beyond 2^53 are text. */
@@ -49,6 +53,11 @@ export interface AuditReport {
   broken: Broken[];
 }
 
+/** A report with the lists of facts, for a seal. */
+export interface SealedReport extends AuditReport {
+  lists: readonly SealedList[];
+}
+
 /** Rows shown for each broken invariant. */
 export const faultyRowsMax = 20;
 
@@ -57,6 +66,8 @@ const chunkFacts = 20_000;
 const chunkAccounts = 1000;
 
 const readable = "every row can be read";
+const asApplied = "the current plans are those that were applied";
+const unchanged = "everything that was sealed is still there, unchanged";
 
 /** Sums over whole tables. Each selects the rows at fault. */
 const rules: Readonly<Record<string, string>> = {
@@ -100,8 +111,8 @@ export type AuditAnswer =
 /** Yields what to read, and returns what is broken. */
 export function* auditSteps(
   p: (n: number) => string,
-  checkedMs: EpochMs,
-): Generator<AuditStep, Broken[], AuditAnswer> {
+  { checkedMs, against }: { checkedMs: EpochMs; against: Seal | null },
+): Generator<AuditStep, Pick<SealedReport, "broken" | "lists">, AuditAnswer> {
   const faults = new Map<string, FaultyRow[]>();
   const report = (invariant: string, row: FaultyRow) => {
     const rows = faults.get(invariant) ?? [];
@@ -125,6 +136,17 @@ export function* auditSteps(
       }
     });
 
+  const sealing = new Sealing(against, (row) => report(unchanged, row));
+  const sections = rowsOf(planFileTable, yield* read(readFiles, []));
+  sealing.begin("sections");
+  for (const section of sections) sealing.add(section.epoch, section);
+  const current = sections.at(-1);
+  let plan = "";
+  for (const version of rowsOf(planVersionTable, yield* read(readVersions, []))) {
+    if (version.plan !== plan) sealing.begin(`plan ${version.plan}`);
+    plan = version.plan;
+    sealing.add(version.version, version);
+  }
   const [clock] = yield* read("select trusted_ms from clock", []);
   const nowMs = Math.max(checkedMs, Number(clock?.[0] ?? 0));
   for (let after = ""; ; ) {
@@ -145,6 +167,13 @@ export function* auditSteps(
     const answer = yield { kind: "snapshot" };
     const plans = answer.kind === "snapshot" ? answer.plans : null;
     if (plans === null) break;
+    if (
+      plans.epoch === current?.epoch &&
+      plans.damaged.size === 0 &&
+      !isPrinted(plans, current.fingerprint)
+    ) {
+      report(asApplied, { epoch: current.epoch, fingerprint: current.fingerprint });
+    }
     const within = (column: string) => `${column} > ${p(1)} and ${column} <= ${p(2)}`;
     const of = <R extends { account: string }>(rows: readonly R[]) =>
       Map.groupBy(rows, ({ account }) => account);
@@ -188,8 +217,11 @@ export function* auditSteps(
         }),
       );
       const charges = of(rowsOf(chargeTable, chargeCells));
-      for (const [account, fold] of folds)
-        addInOrder(fold, entries.get(account) ?? [], charges.get(account) ?? []);
+      for (const [account, fold] of folds) {
+        if (from === 0) sealing.begin(`account ${account}`);
+
+        addInOrder({ fold, sealing }, entries.get(account) ?? [], charges.get(account) ?? []);
+      }
     }
     const readAll = function* <R extends { account: string }>(table: Table<R>) {
       const text = `select ${table.list()} from ${table.name} where ${within("account")}`;
@@ -218,26 +250,36 @@ export function* auditSteps(
     const answer = yield { kind: "rule", invariant, sql: `${sql} limit ${faultyRowsMax}` };
     if (answer.kind === "rule") for (const row of answer.rows) report(invariant, row);
   }
-  return [...faults].map(([invariant, rows]) => ({ invariant, rows }));
+  sealing.finish();
+  return { broken: [...faults].map(([invariant, rows]) => ({ invariant, rows })), lists: sealing.lists };
+}
+
+function isPrinted(plans: PlanCatalog, fingerprint: string): boolean {
+  return fingerprintOf(offeredPlans(plans)) === fingerprint;
 }
 
 type Entry = Parameters<AccountFold["add"]>[0] & { seq: number };
 
 /** Adds entries and charges in the order of their numbers. */
 function addInOrder(
-  fold: AccountFold,
+  { fold, sealing }: { fold: AccountFold; sealing: Sealing },
   entries: readonly Entry[],
   charges: readonly Parameters<AccountFold["charge"]>[0][],
 ): void {
+  const add = ({ seq, entry, grant }: Entry) => {
+    fold.add({ entry, grant });
+    sealing.add(seq, [entry, grant]);
+  };
   let n = 0;
   for (const charge of charges) {
     for (let entry = entries[n]; entry !== undefined && entry.seq <= charge.seq; entry = entries[n]) {
-      fold.add(entry);
+      add(entry);
       n += 1;
     }
     fold.charge(charge);
+    sealing.add(charge.seq, charge);
   }
-  for (const entry of entries.slice(n)) fold.add(entry);
+  for (const entry of entries.slice(n)) add(entry);
 }
 
 /** Amounts beyond 2^53 are inexact then, and no check accepts them. */
@@ -249,5 +291,7 @@ function numberIn(cell: unknown): unknown {
 export const invariants: readonly string[] = [
   ...Object.values(foldedInvariants),
   readable,
+  asApplied,
+  unchanged,
   ...Object.keys(rules),
 ];

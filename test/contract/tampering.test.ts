@@ -10,6 +10,8 @@ import type { DatabaseSync } from "node:sqlite";
 import { after, before, describe, test } from "node:test";
 import type { Operation } from "../../src/ledger/operations.ts";
 import { timesAt } from "../../src/ledger/snapshot.ts";
+import type { Broken, FaultyRow } from "../../src/store/audit.ts";
+import { readSeal, type Seal, sealText } from "../../src/store/seal.ts";
 import { auditOf } from "../../src/store/sqlite/audit.ts";
 import { SqliteCommits } from "../../src/store/sqlite/commit.ts";
 import { openToWrite } from "../../src/store/sqlite/open-to-write.ts";
@@ -107,6 +109,102 @@ describe("a single change in the database", () => {
     });
   }
 });
+
+describe("a seal", () => {
+  const folder = mkdtempSync(join(tmpdir(), "inkwell-seal-"));
+  let db: DatabaseSync;
+  let endMs = start;
+  let seal: Seal;
+
+  before(() => {
+    const plans = plansOf(planOf("small", 100, 50), planOf("big", 1000, 50));
+    db = openToWrite({ path: join(folder, "inkwell.db"), busyMs: 0 }, { nowMs: start, plans });
+    endMs = fill(db);
+    const { broken, lists } = auditOf(db, endMs);
+    assert.deepEqual(broken, []);
+    seal = readSeal(sealText(endMs, lists), "seal");
+    assert.equal(seal.lists.size, lists.length);
+    for (const { name } of db.prepare("select name from sqlite_master where type = 'trigger'").all())
+      db.exec(`drop trigger ${name}`);
+    db.exec("pragma foreign_keys = off; pragma ignore_check_constraints = on");
+  });
+  after(() => {
+    db.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  const changed = (...statements: string[]) => {
+    db.exec("begin");
+    try {
+      for (const text of statements) db.exec(text);
+      return namedBySeal(auditOf(db, endMs, seal).broken);
+    } finally {
+      db.exec("rollback");
+    }
+  };
+
+  test("agrees with the ledger that it was made of, and with what came after", () => {
+    assert.deepEqual(changed(), []);
+    const commits = new SqliteCommits(db, () => timesAt(endMs + day));
+    commits.commit([{ kind: "topup", account: "ada", payment: "later", amount: credits(1), by: "operator" }]);
+    assert.deepEqual(changed(), []);
+  });
+
+  test("names an account that was erased with everything of it", () => {
+    const tables = ["journal", "credit_grant", "charge", "hold", "api_key", "later_grant", "account_contact"];
+    const erased = tables.map((table) => `delete from ${table} where account = 'bob'`);
+    assert.deepEqual(changed(...erased, "delete from account where id = 'bob'"), [
+      { list: "account bob", problem: "was sealed, and is gone" },
+    ]);
+  });
+
+  test("names a payment that was forged in place of another, with row and fact alike", () => {
+    assert.equal(
+      changed(
+        "update journal set op = 'payment:forged', note = 'forged' where op = 'payment:pi-bob-3'",
+        "update credit_grant set payment = 'forged' where payment = 'pi-bob-3'",
+      )[0]?.list,
+      "account bob",
+    );
+  });
+
+  for (const [table, columns] of Object.entries(sealed)) {
+    test(`names a change of ${table} that the audit cannot know`, () => {
+      const missed = columns.filter((column) => {
+        const cellOf = (where: string) =>
+          db.prepare(`select "${column}" as c from ${table} where ${where}`).get()?.c;
+        const where = rowsOf(db, table).find((row) => (cellOf(row) ?? null) !== null);
+        assert.ok(where !== undefined, `a row has ${column}`);
+        const [value] = others(cellOf(where));
+        return changed(`update ${table} set "${column}" = ${value} where ${where}`).length === 0;
+      });
+      assert.deepEqual(missed, []);
+    });
+  }
+
+  test("names a plan version and a section that were changed", () => {
+    assert.deepEqual(
+      changed("update plan_version set concurrent = 77 where plan = 'big'").map(({ list }) => list),
+      ["plan big"],
+    );
+    assert.deepEqual(
+      changed("update plan_file set applied_ms = applied_ms - 1").map(({ list }) => list),
+      ["sections"],
+    );
+  });
+
+  test("that was changed or cut off is refused", () => {
+    const text = sealText(start, [{ name: "account ada", last: 3, sha256: "0".repeat(64) }]);
+    assert.throws(() => readSeal(text.replace("ada 3", "ada 4"), "f.seal"), /f\.seal is damaged/);
+    assert.throws(() => readSeal(text.slice(0, 100), "f.seal"), /f\.seal is damaged/);
+    assert.throws(() => readSeal("hello\n", "f.seal"), /f\.seal is no seal: its first line must be/);
+  });
+});
+
+function namedBySeal(broken: readonly Broken[]): FaultyRow[] {
+  const sealedRule = "everything that was sealed is still there, unchanged";
+  return broken.flatMap(({ invariant, rows }) => (invariant === sealedRule ? rows : []));
+}
 
 /** The price of no token counts nothing, so only a seal knows what it was. */
 function counts(
@@ -212,6 +310,8 @@ function fill(db: DatabaseSync): number {
     apply({ ...refund, amount: credits(1) });
     apply(hold(`late-${account}`, credits(4), { ...of, ttlMs: hour }));
     nowMs += 2 * hour;
+    apply(hold(`stop-${account}`, 5, of));
+    apply(settle(`stop-${account}`, 3, { account, ending: "stopped", by }));
     apply({ kind: "expire", account, hold: `late-${account}` });
     apply(settle(`late-${account}`, 7, { account }));
     apply({ kind: "plan", account, op: `p-${account}`, plan: "big", at: "now", by });

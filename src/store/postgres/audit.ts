@@ -11,13 +11,14 @@ import { messageOf, OperatorError } from "../../errors.ts";
 import type { EpochMs } from "../../units.ts";
 import {
   type AuditAnswer,
-  type AuditReport,
   type AuditStep,
   auditSteps,
   type FaultyRow,
   faultyCell,
+  type SealedReport,
 } from "../audit.ts";
 import { readCatalog } from "../plans.ts";
+import type { Seal } from "../seal.ts";
 import { serverMs } from "./clock.ts";
 import { type Connection, forAudit } from "./connection.ts";
 import { sqlState } from "./errors.ts";
@@ -34,17 +35,18 @@ export async function auditDatabase(
   url: string,
   nowMs: EpochMs | null,
   signal: AbortSignal,
-): Promise<AuditReport> {
+  against: Seal | null = null,
+): Promise<SealedReport> {
   const report = forAudit(url, signal, async (connection) => {
     const ask = async (text: string, values: readonly Cell[] = []) =>
       (await connection.query({ text, values })).rows;
     await ask("set session characteristics as transaction read only");
     const journalRows = Number(onlyCell(await ask("select count(*) from journal")));
     const checkedMs = Number(onlyCell(await ask(`select coalesce($1::bigint, ${serverMs})`, [nowMs])));
-    const steps = auditSteps((n) => `$${n}`, checkedMs);
+    const steps = auditSteps((n) => `$${n}`, { checkedMs, against });
     let step = steps.next();
     while (step.done !== true) step = steps.next(await answerOf(connection, step.value));
-    return { checkedMs, journalRows, broken: step.value };
+    return { checkedMs, journalRows, ...step.value };
   });
   return await report.catch((error: unknown) => {
     throw signal.aborted ? new Error("the audit was ended before it was through", { cause: error }) : error;

@@ -11,13 +11,14 @@ import type { PlanCatalog } from "../../ledger/plan.ts";
 import type { EpochMs } from "../../units.ts";
 import {
   type AuditAnswer,
-  type AuditReport,
   type AuditStep,
   auditSteps,
   type FaultyRow,
   faultyCell,
   faultyRowsMax,
+  type SealedReport,
 } from "../audit.ts";
+import type { Seal } from "../seal.ts";
 import { readAsItIs, type SqliteFile } from "./file.ts";
 import { readCatalog } from "./plans.ts";
 
@@ -27,18 +28,20 @@ const fileIsWhole = "the file is whole, and its indexes and checks agree with it
 interface AuditTask {
   file: SqliteFile;
   nowMs: EpochMs;
+  /** Compared with the facts. */
+  against?: Seal | null;
 }
 
 /**
  * Audits a file within one transaction. Throws an OperatorError if the file has no ledger of this
  * version, and a StoreUnavailableError if the file cannot be read at present.
  */
-export function auditFile({ file, nowMs }: AuditTask): AuditReport {
+export function auditFile({ file, nowMs, against = null }: AuditTask): SealedReport {
   return readAsItIs(file, (db) => {
     // Memory-mapped pages are not copied, which halves the time on a large file. 4 GiB, or the
     // limit of the build.
     db.exec("pragma cache_size = -65536; pragma mmap_size = 4294967296; pragma temp_store = memory; begin");
-    const report = auditOf(db, nowMs);
+    const report = auditOf(db, nowMs, against);
     const rows = rowsOf(db, `pragma integrity_check(${faultyRowsMax})`);
     const problems = rows.filter((row) => row.integrity_check !== "ok");
     if (problems.length > 0) report.broken.push({ invariant: fileIsWhole, rows: problems });
@@ -50,13 +53,13 @@ export function auditFile({ file, nowMs }: AuditTask): AuditReport {
  * Checks the invariants of every store. The caller has begun a transaction, or is the only user of
  * the database.
  */
-export function auditOf(db: DatabaseSync, nowMs: EpochMs): AuditReport {
+export function auditOf(db: DatabaseSync, nowMs: EpochMs, against: Seal | null = null): SealedReport {
   const [counted] = rowsOf(db, "select count(*) as entries from journal");
   const plans = readCatalog(db);
-  const steps = auditSteps((n) => `?${n}`, nowMs);
+  const steps = auditSteps((n) => `?${n}`, { checkedMs: nowMs, against });
   let step = steps.next();
   while (step.done !== true) step = steps.next(answerOf(db, step.value, plans));
-  return { checkedMs: nowMs, journalRows: Number(counted?.entries ?? 0), broken: step.value };
+  return { checkedMs: nowMs, journalRows: Number(counted?.entries ?? 0), ...step.value };
 }
 
 function answerOf(db: DatabaseSync, step: AuditStep, plans: PlanCatalog): AuditAnswer {
