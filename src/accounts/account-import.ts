@@ -95,7 +95,11 @@ function faultsOf({ id, plan, contact }: AccountDraft, index: number): ImportPro
   return importFields.flatMap((field) => {
     const value = values[field];
     const { pattern, rule } = rules[field];
-    if (value === null || value === undefined || pattern.test(value)) return [];
+    if (value === null || value === undefined) return [];
+    const problem = field === "external_id" ? fields.idProblem(value) : null;
+    if (problem !== null)
+      return [{ index, field, message: `${JSON.stringify(shortened(value))} ${problem}.` }];
+    if (pattern.test(value)) return [];
     return [{ index, field, message: `${JSON.stringify(shortened(value))} must be ${rule}.` }];
   });
 }

@@ -3,7 +3,7 @@
  * in the journal, limits and credits. The command line, the operator API and the configuration
  * share them.
  */
-import { type JournalKind, journalKinds } from "../ledger/rows.ts";
+import { type ListedKind, listedKinds } from "../store/store.ts";
 import { creditsMax } from "../units.ts";
 
 export interface TextField {
@@ -34,6 +34,32 @@ export const name: TextField = {
 /** For payment ids, operation ids and reasons, which the journal keeps. */
 export const note = plainText(200);
 
+/**
+ * Describes why a text cannot be an id: of two texts that look the same, each would take effect.
+ * Null: it can.
+ */
+export function idProblem(text: string): string | null {
+  const outer = /^\s|\s$/u.exec(text)?.[0];
+  if (outer !== undefined) return `begins or ends with white space, ${codeOf(outer)}`;
+  const hidden = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{DI}]|[^\S ]/u.exec(text)?.[0];
+  if (hidden !== undefined) return `has ${codeOf(hidden)}, which cannot be told from other characters`;
+  const normal = [...text.normalize("NFC")];
+  const at = [...text].findIndex((character, n) => character !== normal[n]);
+  if (at === -1) return null;
+  const [found = "", wanted = ""] = [
+    [...text]
+      .slice(at, at + 2)
+      .map(codeOf)
+      .join(" "),
+    codeOf(normal[at] ?? ""),
+  ];
+  return `is not in the normal form NFC: it has ${found} in place of ${wanted}`;
+}
+
+function codeOf(character: string): string {
+  return `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
+}
+
 /** For the owner and the external id of an account. */
 export const contact = plainText(200);
 
@@ -47,14 +73,14 @@ export const email: TextField = {
 
 /** For filters of the journal. */
 export const kinds: TextField = {
-  pattern: new RegExp(`^(?:${journalKinds.join("|")})(?:,(?:${journalKinds.join("|")}))*$`),
-  rule: `one or more kinds of entries with commas between them: ${journalKinds.join(", ")}`,
+  pattern: new RegExp(`^(?:${listedKinds.join("|")})(?:,(?:${listedKinds.join("|")}))*$`),
+  rule: `one or more kinds of entries with commas between them: ${listedKinds.join(", ")}`,
 };
 
 /** Returns the kinds that a text of `kinds` names. */
-export function journalKindsIn(text: string): JournalKind[] {
+export function journalKindsIn(text: string): ListedKind[] {
   const names = text.split(",");
-  return journalKinds.filter((kind) => names.includes(kind));
+  return listedKinds.filter((kind) => names.includes(kind));
 }
 
 /** For labels of keys. */

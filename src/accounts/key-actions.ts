@@ -46,6 +46,7 @@ import {
   keyRevoked,
   newIdNeeded,
   OperatorRefusal,
+  requireId,
   requireUsableKey,
   secretNotFound,
   tooManyKeys,
@@ -154,6 +155,7 @@ export class KeyActions {
     options: KeyOptions,
     conditions?: IssueConditions,
   ): Promise<ShownKey> {
+    requireId("operation_id", operation);
     const id = keyIdOf(account, operation);
     let known = await this.#deps.store.keyById(id);
     if (known === null) {
@@ -257,6 +259,7 @@ export class KeyActions {
   }
 
   async #apply(id: string, operation: string, set: KeySettings, seen?: KeyAuthority): Promise<KeyRow> {
+    requireId("operation_id", operation);
     const { account } = await this.find(id);
     const change: KeyOperation = {
       ...{ kind: "key", account, key: id, op: operation, set, by: this.#deps.by },

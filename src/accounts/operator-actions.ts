@@ -61,6 +61,7 @@ import {
   invalidValue,
   OperatorRefusal,
   planRefusal,
+  requireId,
 } from "./refusals.ts";
 import { type StoppedRequest, stopElsewhere } from "./request-stops.ts";
 import { type UsageReport, usageReport } from "./usage-sums.ts";
@@ -164,6 +165,7 @@ export class OperatorActions {
     plan: string,
     contact: Partial<Contact>,
   ): Promise<{ kind: "opened" } | { kind: "exists" }> {
+    requireId("external_id", contact.externalId);
     const { by } = this.#deps;
     // Only the ledger repeats an operation while the database is away.
     if (Object.keys(contact).length === 0) {
@@ -234,6 +236,7 @@ export class OperatorActions {
 
   /** Sets the given fields of the contact. The others stay. */
   async setContact(id: string, contact: Partial<Contact>): Promise<ListedAccount> {
+    requireId("external_id", contact.externalId);
     const drafts = [{ id, plan: null, contact, key: null }];
     const options = { by: this.#deps.by, dryRun: false, updatesExisting: true };
     const [outcome] = await this.#deps.store.putAccounts(drafts, options);
@@ -256,6 +259,7 @@ export class OperatorActions {
     plan: string,
     at: PlanOperation["at"] = "refresh",
   ): Promise<ListedAccount> {
+    requireId("operation_id", op);
     const { ledger, by } = this.#deps;
     const outcome = await ledger.apply({ kind: "plan", account, op, plan, at, by });
     if (outcome.kind === "changed") return await this.account(account);
@@ -275,6 +279,7 @@ export class OperatorActions {
 
   /** Suspends, resumes or closes the account, or sets the time at which it closes. */
   async changeState(account: string, op: string, to: StateOperation["to"]): Promise<ListedAccount> {
+    requireId("operation_id", op);
     const operation: StateOperation = { kind: "state", account, op, to, by: this.#deps.by };
     const outcome = await this.#deps.ledger.apply(operation);
     if (outcome.kind === "changed") return await this.account(account);
@@ -283,6 +288,7 @@ export class OperatorActions {
 
   /** Adds credits that were paid for. */
   async addCredits(account: string, payment: string, credits: Credits): Promise<CreditsChange> {
+    requireId("payment_id", payment);
     const { by } = this.#deps;
     const operation: TopupOperation = { kind: "topup", account, payment, amount: microOf(credits), by };
     const outcome = await this.#deps.ledger.apply(operation);
@@ -294,6 +300,7 @@ export class OperatorActions {
   async adjustCredits(account: string, adjustment: Adjustment): Promise<CreditsChange> {
     const { ledger, by } = this.#deps;
     const { op, credits, reason, expires, request = null, grant = null } = adjustment;
+    requireId("operation_id", op);
     if (credits < 0) {
       const amount = microOf(0 - credits);
       const operation: AdjustOperation = { kind: "adjust", account, op, amount, grant, reason, by };
@@ -326,6 +333,8 @@ export class OperatorActions {
     { refund, payment, credits }: { refund: string; payment: string; credits: Credits },
   ): Promise<CreditsRefund> {
     const amount = microOf(credits);
+    requireId("refund_id", refund);
+    requireId("payment_id", payment);
     const { by } = this.#deps;
     const operation: RefundOperation = { kind: "refund", account, refund, payment, amount, by };
     const outcome = await this.#deps.ledger.apply(operation);

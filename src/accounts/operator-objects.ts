@@ -253,6 +253,13 @@ export const previewObject = objectFor<PlanPreviewOf>("PlanPreview")({
   effective_at: [time, (preview) => isoTime(preview.effectiveMs)],
   before: [previewed, (preview) => previewedOf(preview.before)],
   after: [previewed, (preview) => previewedOf(preview.after)],
+  early_micro: [
+    Type.Integer({
+      description:
+        "micro-credits that come with the change, or go if negative, before the present windows would have ended",
+    }),
+    (preview) => preview.earlyMicro,
+  ],
 });
 
 export const journalObject = objectFor<ListedEntry>("JournalEntry")({

@@ -1,6 +1,7 @@
 /** The JSON object of a plan, for the operator API and the command line. */
 import Type from "typebox";
 import type { Plan, PlanChanges, Plans, PlanVersion } from "../ledger/plan.ts";
+import { alignments } from "../ledger/windows.ts";
 import { closed, component, count, isoTime, objectFor, text, time } from "./json-objects.ts";
 import { limitsObject, limitsSchema } from "./limits-object.ts";
 
@@ -14,11 +15,12 @@ export interface PlanState {
   versions: readonly PlanVersion[];
 }
 
-const bucket = closed({ credits: count, every: text });
+const bucket = closed({ credits: count, every: text, align: Type.Enum([...alignments]) });
 
 const granted = {
   base: bucket,
   overage: bucket,
+  timezone: text,
   limits: limitsSchema,
   models: Type.Array(text),
 };
@@ -68,10 +70,11 @@ function versionFields(of: PlanVersion) {
   return { version: of.version, created_at: isoTime(of.createdMs), ...grantedBy(of) };
 }
 
-function grantedBy({ base, overage, limits, models }: Plan) {
+function grantedBy({ base, overage, timezone, limits, models }: Plan) {
   return {
     base,
     overage,
+    timezone,
     limits: limitsObject(limits),
     models: [...models],
   };

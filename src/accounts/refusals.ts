@@ -9,6 +9,7 @@ import { balanceUnavailable } from "../ledger/balance.ts";
 import type { AccountError } from "../ledger/operations.ts";
 import { unknownName } from "../spelling.ts";
 import type { EpochMs } from "../units.ts";
+import { idProblem } from "./fields.ts";
 
 const notSignedIn = { status: 401, type: "authentication_error" } as const;
 const forbidden = { status: 403, type: "permission_error" } as const;
@@ -145,6 +146,13 @@ export function accountRefusal(account: string, error: AccountError): Error {
 /** Returns the refusal of a value that is well-formed but cannot be used. */
 export function invalidValue(param: string, message: string): Refusal {
   return new Refusal("invalid_value", message, { param });
+}
+
+/** Refuses an id that looks like another one. `param` is its field in the API. */
+export function requireId(param: string, id: string | null | undefined): void {
+  const problem = id === null || id === undefined ? null : idProblem(id);
+  if (problem === null) return;
+  throw invalidValue(param, `${param} ${problem}. Nothing has changed. Send the id in its plain form.`);
 }
 
 /** Throws the refusal of a plan that is not in the configuration. */

@@ -13,7 +13,7 @@ import { type AccountRow, accountStates } from "../ledger/rows.ts";
 import { defined } from "../objects.ts";
 import type { Contact } from "../store/contacts.ts";
 import { type AccountOrder, accountOrders } from "../store/store.ts";
-import { creditsIn, type EpochMs, grouped, type MicroCredits } from "../units.ts";
+import { creditsIn, type EpochMs, exactCredits, grouped, type MicroCredits } from "../units.ts";
 import { type ContactOptions, contactLines, contactOf, contactText, withContact } from "./account-contact.ts";
 import { importCommand } from "./account-import.ts";
 import { stateCommands } from "./account-state.ts";
@@ -296,8 +296,16 @@ function endTime(value: string): End {
   return { endsMs: value === "never" ? null : moment(value) };
 }
 
+/** A change within a window is a gift or a cut. */
+function earlyText({ earlyMicro }: PlanPreviewOf): string {
+  if (earlyMicro === 0) return "";
+  const what = earlyMicro > 0 ? "come" : "go";
+  return `\n\n${exactCredits(Math.abs(earlyMicro))} credits ${what} before the present windows would have ended.`;
+}
+
 /** Shows both balances side by side. */
-function previewTable({ account, effectiveMs, before, after }: PlanPreviewOf): string {
+function previewTable(preview: PlanPreviewOf): string {
+  const { account, effectiveMs, before, after } = preview;
   const rows = (["base", "overage"] as const).map((name) => ({ name, was: before[name], is: after[name] }));
   const text = table(rows, [
     { head: "BUCKET", cell: ({ name }) => name },
@@ -309,5 +317,5 @@ function previewTable({ account, effectiveMs, before, after }: PlanPreviewOf): s
     { head: "REFRESHES", cell: ({ is }) => shortTime(is.endsMs) },
   ]);
   const from = `Account ${account}: plan ${before.plan} until ${shortTime(effectiveMs)}, then plan ${after.plan}`;
-  return `${from}\n\n${text}`;
+  return `${from}\n\n${text}${earlyText(preview)}`;
 }

@@ -5,7 +5,9 @@
  * account stays closed.
  */
 import { invariant } from "../errors.ts";
+import { microOf } from "../units.ts";
 import { changeBucket, keepsWindow } from "./entitlement.ts";
+import { remainingOf } from "./grants.ts";
 import { addKey } from "./key-changes.ts";
 import { withoutSecret } from "./key-facts.ts";
 import type {
@@ -18,7 +20,7 @@ import type {
   StateOutcome,
 } from "./operations.ts";
 import { newestVersion, type PlanVersion } from "./plan.ts";
-import { type WindowBucket, windowBuckets } from "./rows.ts";
+import { type AccountRow, type WindowBucket, windowBuckets } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import type { FoundAccount, UnitOfWork } from "./unit-of-work.ts";
 
@@ -81,11 +83,20 @@ export function changePlan(work: UnitOfWork, found: FoundAccount, operation: Pla
   account.plan = plan;
   account.nextPlan = null;
   found.plan = version;
-  work.post(found, { kind: "plan", op, by, note });
+  work.post(found, { kind: "plan", op, by, note, amount: earlyOf(account, version) });
   for (const bucket of windowBuckets) {
     changeBucket(account, work.plans, { bucket, version, atMs: times.atMs }, work.entitle(found, by));
   }
   return { kind: "changed", replayed: false };
+}
+
+/** What comes, or goes, before the open windows would have ended: a gift or a cut. */
+function earlyOf(account: AccountRow, version: PlanVersion): number {
+  return windowBuckets.reduce((sum, bucket) => {
+    const grant = account[bucket];
+    if (grant === null) return sum;
+    return sum + remainingOf({ ...grant, amount: microOf(version[bucket].credits) }) - remainingOf(grant);
+  }, 0);
 }
 
 /** The buckets whose open windows are not those of the plan. */

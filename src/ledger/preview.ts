@@ -6,6 +6,7 @@ import type { EpochMs } from "../units.ts";
 import { changePlan } from "./account.ts";
 import { type AccountSnapshot, type BalanceView, readBalance, workOn } from "./balance.ts";
 import type { AccountError, PlanOperation, PlanOutcome } from "./operations.ts";
+import { windowBuckets } from "./rows.ts";
 
 export type PlanPreview =
   | {
@@ -15,6 +16,11 @@ export type PlanPreview =
       before: BalanceView;
       /** The balance at `effectiveMs`. */
       after: BalanceView;
+      /**
+       * Credits that come then, or go if it is negative, before the present windows would have
+       * ended. The windows that end then count nothing.
+       */
+      earlyMicro: number;
     }
   | Exclude<PlanOutcome, { kind: "changed" | "conflict" | "id_used" }>
   | AccountError;
@@ -37,7 +43,12 @@ export function previewPlan(
     const later = found.grants.later ?? [];
     const after = readBalance({ ...snapshot, account, overdue: [], later, times: then });
     if ("problem" in after) return { kind: "balance_invalid", problem: after.problem };
-    return { kind: "preview", effectiveMs, before, after };
+    const unchanged = readBalance({ ...snapshot, overdue: [], times: then });
+    if ("problem" in unchanged) return { kind: "balance_invalid", problem: unchanged.problem };
+    const earlyMicro = windowBuckets
+      .filter((bucket) => unchanged[bucket].startsMs < effectiveMs)
+      .reduce((sum, bucket) => sum + after[bucket].micro - unchanged[bucket].micro, 0);
+    return { kind: "preview", effectiveMs, before, after, earlyMicro };
   }
   return outcome;
 }

@@ -1,9 +1,7 @@
 /** Kinds of journal entries in the groups that the console offers. */
 
-/** The kinds that requests cause. */
-const requests = ["hold", "extend", "settle", "void", "expire"];
-const purchases = ["topup", "refund", "adjust"];
-const windows = ["open", "refresh", "plan", "reverse"];
+const credits = ["payment", "promotion", "memo", "adjust", "refund"];
+const windows = ["open", "window", "plan", "change"];
 const states = ["suspend", "resume", "end", "close"];
 const keys = ["key"];
 
@@ -15,11 +13,11 @@ interface KindGroup {
 
 /** By their names in the path of the page. The first one is the default. */
 export const kindGroups: ReadonlyMap<string, KindGroup> = new Map([
-  ["", { title: "without requests", kinds: [...purchases, ...windows, ...states, ...keys] }],
+  ["", { title: "without requests", kinds: [...credits, ...windows, ...states, ...keys] }],
   ["all", { title: "all entries", kinds: null }],
-  ["payments", { title: "payments, refunds and adjustments", kinds: purchases }],
+  ["payments", { title: "payments, refunds and promotional credits", kinds: credits }],
   ["windows", { title: "refills and plans", kinds: windows }],
   ["states", { title: "suspensions and closing", kinds: states }],
-  ["keys", { title: "budgets of keys", kinds: keys }],
-  ["requests", { title: "requests: holds and settlements", kinds: requests }],
+  ["keys", { title: "keys", kinds: keys }],
+  ["requests", { title: "charges of requests", kinds: ["charge"] }],
 ]);

@@ -7,6 +7,7 @@ const endings: Readonly<Record<string, readonly [state: string, tone: string, me
   length: ["finished", "good", "The answer ended at the limit of tokens or of the context."],
   credits: ["credits used up", "warn", "The answer ended because the credits or the budget were used up."],
   client_gone: ["aborted", "neutral", "The client ended the request. It paid for the tokens until then."],
+  stopped: ["stopped", "neutral", "The operator stopped the request. The tokens until then are paid."],
   engine_failed: ["failed", "bad", "The model failed. The tokens that were delivered are paid."],
   refused: ["failed", "bad", "The model refused the request."],
   shutdown: ["failed", "bad", "The service stopped during the answer. The tokens until then are paid."],

@@ -157,7 +157,8 @@ create table journal (
   grant_seq integer check (grant_seq < seq),
   note text,
   primary key (account, seq),
-  constraint amount_has_a_bucket check ((amount is null) = (bucket is null))
+  -- A change of the plan has what comes, or goes, before the open windows would have ended.
+  constraint amount_has_a_bucket check ((amount is null) = (bucket is null) or kind = 'plan')
 ) strict, without rowid;
 
 create trigger journal_is_never_changed before update on journal

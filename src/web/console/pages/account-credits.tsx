@@ -1,4 +1,4 @@
-/** Changes of additional credits: top-up, adjustment and refund. */
+/** Changes of additional credits: top-up, promotional credits and refund. */
 import { useState } from "preact/hooks";
 import { creditsIn, exactCredits } from "../../../units.ts";
 import { ActionDialog, FailedDialog } from "../../shared/action.tsx";
@@ -45,19 +45,39 @@ export function TopUp({ account: { id }, close }: Props) {
   );
 }
 
+/** Whether the credits of the form are given, and not taken away. */
+function isGiven(values: Values): boolean {
+  return typedCredits(values) >= 0;
+}
+
 export function AdjustCredits({ account: { id }, close }: Props) {
   return (
     <ActionDialog
       title={`Adjust the credits of ${id}`}
       kind="adjust"
       submit="Adjust the credits"
-      intro={<p>Corrects the additional credits. The journal keeps the reason.</p>}
+      intro={
+        <p>
+          Gives promotional credits, or takes them away. Credits that were paid for are taken back by a
+          refund. The journal keeps the reason.
+        </p>
+      }
       fields={[
         {
           ...{ name: "credits", label: "Credits", kind: "number", isRequired: true },
-          hint: "A negative number removes credits: -200.",
+          hint: "A negative number takes promotional credits away: -200.",
         },
         { name: "reason", label: "Reason", isRequired: true },
+        {
+          ...{ name: "expires_at", label: "Last day" },
+          hint: "The credits end with this day: 2027-01-31. Without one they never end.",
+          isShown: isGiven,
+        },
+        {
+          ...{ name: "request_id", label: "Request" },
+          hint: "The id of a request that the credits make up for, at most what was paid for it.",
+          isShown: isGiven,
+        },
       ]}
       preview={async (values) => {
         const { balances } = await get<Balance>(apiPath("accounts", id, "balance"));
@@ -67,7 +87,7 @@ export function AdjustCredits({ account: { id }, close }: Props) {
           <p>
             Additional credits change from {wholeNumber(before)} to {wholeNumber(before + change)} (whole
             credits, rounded down).
-            {before + change < 0 && " This is more than the account has, and will be refused."}
+            {change < 0 && " Only promotional credits that no request holds can be taken."}
           </p>
         );
       }}
@@ -76,6 +96,10 @@ export function AdjustCredits({ account: { id }, close }: Props) {
           operation_id: operationId,
           credits: typedCredits(values),
           reason: values.reason?.trim(),
+          ...(isGiven(values) && {
+            expires_at: values.expires_at?.trim() || undefined,
+            request_id: values.request_id?.trim() || undefined,
+          }),
         };
         await send("POST", apiPath("accounts", id, "adjustments"), body);
         return { done: `The credits of ${id} were adjusted by ${wholeNumber(body.credits)}.` };
@@ -152,15 +176,12 @@ function RefundForm(props: {
         },
         { name: "credits", label: "Credits", kind: "number", isRequired: true, min: 1 },
       ]}
-      preview={async (values) => {
-        const { balances } = await get<Balance>(apiPath("accounts", id, "balance"));
-        return (
-          <p>
-            {wholeNumber(typedCredits(values))} credits of {chosenIn(values)} are taken back, at most the{" "}
-            {wholeNumber(balances.additional.credits)} additional credits that are left.
-          </p>
-        );
-      }}
+      preview={async (values) => (
+        <p>
+          {wholeNumber(typedCredits(values))} credits of {chosenIn(values)} are taken back, if so many of it are
+          not spent.
+        </p>
+      )}
       send={async (values, operationId) => {
         const refund = await send<Refund>("POST", apiPath("accounts", id, "refunds"), {
           refund_id: operationId,
@@ -174,8 +195,8 @@ function RefundForm(props: {
               <ShortAmount micro={refund.refunded_micro} /> credits were taken back.{" "}
               {refund.rest_micro > 0 && (
                 <>
-                  <ShortAmount micro={refund.rest_micro} /> credits were spent or are held, and were not
-                  taken.
+                  <ShortAmount micro={refund.rest_micro} /> credits are held by running requests, and can be
+                  refunded when these have ended.
                 </>
               )}
             </p>

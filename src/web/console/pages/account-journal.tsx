@@ -1,4 +1,4 @@
-/** The journal of an account: changes of its credits by kind, with the balance after each. */
+/** The journal of an account: its facts by kind, with the grant that each one begins or changes. */
 import { apiPath, get } from "../../shared/api.ts";
 import { go, Link, withParameters } from "../../shared/router.tsx";
 import { Empty, ShownList } from "../../shared/states.tsx";
@@ -21,7 +21,7 @@ export function AccountJournal({ account: { id }, changes, place }: AccountTabPr
     get<Page<JournalEntry>>(apiPath("accounts", id, "journal"), { kind, order, after, limit: 100 }, signal),
   );
   const set = (name: string, value: string) => go(withParameters({ [name]: value, after: null }));
-  const signed = (micro: number) => (micro === 0 ? <span class="quiet">–</span> : <Amount micro={micro} />);
+  const none = <span class="quiet">–</span>;
   return (
     <>
       <div class="filters">
@@ -69,20 +69,17 @@ export function AccountJournal({ account: { id }, changes, place }: AccountTabPr
                 { title: "Number", isNumber: true, cell: ({ seq }) => seq },
                 { title: "Time", cell: ({ at }) => <Time at={at} /> },
                 { title: "Kind", cell: ({ kind }) => <Badge text={kind} /> },
-                { title: "Base", isNumber: true, cell: (row) => signed(row.base_delta_micro) },
-                { title: "Overage", isNumber: true, cell: (row) => signed(row.overage_delta_micro) },
-                { title: "Additional", isNumber: true, cell: (row) => signed(row.additional_delta_micro) },
+                { title: "Bucket", cell: ({ bucket }) => bucket ?? none },
                 {
-                  title: "Left after it",
+                  title: "Amount",
                   isNumber: true,
-                  cell: (row) => (
-                    <Amount
-                      micro={row.base_after_micro + row.overage_after_micro + row.additional_after_micro}
-                    />
-                  ),
+                  cell: ({ amount_micro }) =>
+                    amount_micro === null ? none : <Amount micro={amount_micro} />,
                 },
+                { title: "Grant", isNumber: true, cell: ({ grant }) => grant ?? none },
+                { title: "By", cell: ({ by }) => by },
                 { title: "Id", cell: ({ operation }) => <code>{operation}</code> },
-                { title: "Note", cell: ({ note }) => note ?? <span class="quiet">–</span> },
+                { title: "Note", cell: ({ note }) => note ?? none },
               ]}
             />
             <Pager next={next} isFirst={after === null} />

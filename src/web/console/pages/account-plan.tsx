@@ -39,10 +39,11 @@ export function ChangePlan({ account, close }: { account: Account; close(isDone:
           ]),
         },
         {
-          ...{ name: "at", label: "When", kind: "select", isRequired: true, initial: "now" },
+          ...{ name: "at", label: "When", kind: "select", isRequired: true, initial: "refresh" },
           options: [
-            ["now", "Now"],
             ["refresh", "At the next refresh of the base credits"],
+            ["now", "Now, if its windows are the same"],
+            ["new_window", "Now, with new windows where they differ"],
           ],
         },
       ]}

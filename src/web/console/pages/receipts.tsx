@@ -94,9 +94,11 @@ export function Receipts({ place, account }: { place: Place; account: string }) 
                 {
                   title: "Ending",
                   cell: (row) => (
-                    <Badge
-                      text={`${row.ending}${row.estimated ? " (estimated)" : ""}${row.late ? " (late)" : ""}`}
-                    />
+                    <span title={row.stopped_by === null ? undefined : `stopped by ${row.stopped_by}`}>
+                      <Badge
+                        text={`${row.ending}${row.estimated ? " (estimated)" : ""}${row.late ? " (late)" : ""}`}
+                      />
+                    </span>
                   ),
                 },
                 {
