@@ -5,7 +5,7 @@
  * left of its payment, and that memos never exceed what was paid for their request.
  */
 import { invariant } from "../errors.ts";
-import type { MicroCredits } from "../units.ts";
+import { exactCredits, type MicroCredits } from "../units.ts";
 import { earlier } from "./account.ts";
 import { freeOf, sumOf } from "./grants.ts";
 import type {
@@ -54,7 +54,7 @@ export function promote(work: UnitOfWork, found: FoundAccount, operation: Promot
   const { amount, untilMs, reason, request, by } = operation;
   assertAmount(amount);
   const until = untilMs === null ? "" : ` until ${new Date(untilMs).toISOString()}`;
-  const note = `${amount}${until}${request === null ? "" : ` for ${request}`}: ${reason}`;
+  const note = `${exactCredits(amount)}${until}${request === null ? "" : ` for ${request}`}: ${reason}`;
   const before = earlier(work, operation, note);
   if (before?.kind === "replayed") {
     return { kind: "added", additional: additionalOf(account), replayed: true };
@@ -88,7 +88,7 @@ export function adjust(work: UnitOfWork, found: FoundAccount, operation: AdjustO
   const { account, grants } = found;
   const { amount, grant: named, reason, by } = operation;
   assertAmount(amount);
-  const note = `${0 - amount}${named === null ? "" : ` of ${named}`}: ${reason}`;
+  const note = `-${exactCredits(amount)}${named === null ? "" : ` of ${named}`}: ${reason}`;
   const before = earlier(work, operation, note);
   if (before?.kind === "replayed") {
     return { kind: "adjusted", additional: additionalOf(account), replayed: true };
@@ -116,7 +116,7 @@ export function refund(work: UnitOfWork, found: FoundAccount, operation: RefundO
   const { account, grants } = found;
   const { payment: id, amount, by } = operation;
   assertAmount(amount);
-  const note = `${amount} of ${id}`;
+  const note = `${exactCredits(amount)} of ${id}`;
   const op = opOf(operation);
   const before = earlier(work, operation, note);
   if (before?.kind === "replayed") {

@@ -171,14 +171,14 @@ function hold(
   countRequest(scopes, operation.promptTokens, nowMs);
   key.holds += 1;
   key.held += amount;
-  key.lastUsedMs = nowMs;
+  key.lastUsedMs = atMs;
   account.holds += 1;
   const row: HoldRow = {
     account: account.id,
     id: operation.hold,
     key: key.id,
     model: operation.model,
-    createdMs: nowMs,
+    createdMs: atMs,
     expiresMs: nowMs + operation.ttlMs,
     takings,
     extension: 0,

@@ -74,7 +74,7 @@ test("a backup under load has one sound state, readable by its owner only", asyn
       const db = new DatabaseSync(to, { readOnly: true });
       const paid = new Set(
         db
-          .prepare("select note from journal where kind = 'topup'")
+          .prepare("select note from journal where kind = 'payment'")
           .all()
           .map(({ note }) => note),
       );

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
-import { addKey, credits, keyOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, freeIn, keyOf } from "../fixtures/ledger-rows.ts";
 import { childPlans, paidEach, spentEach, startStoreChild } from "../fixtures/store-child.ts";
 
 const crashes = 3;
@@ -21,9 +21,14 @@ for (const backend of backends) {
     });
     afterEach(() => database.remove());
 
-    async function idsOf(kind: "topup" | "settle"): Promise<Set<string>> {
-      const rows = await database.sql(`select op from journal where kind = '${kind}'`);
-      return new Set(rows.map(({ op }) => String(op).replace(/^payment:|\/end$/g, "")));
+    async function paidIds(): Promise<Set<string>> {
+      const rows = await database.sql("select note from journal where kind = 'payment'");
+      return new Set(rows.map(({ note }) => String(note)));
+    }
+
+    async function chargedIds(): Promise<Set<string>> {
+      const rows = await database.sql("select id from charge");
+      return new Set(rows.map(({ id }) => String(id)));
     }
 
     test("after kill -9 every acknowledged operation exists once (maximhq/bifrost#3548)", async () => {
@@ -38,8 +43,8 @@ for (const backend of backends) {
         // Opens the file like the next start, before anything else reads it.
         await (await database.open()).close();
         await assertSound(database);
-        const paid = await idsOf("topup");
-        const spent = await idsOf("settle");
+        const paid = await paidIds();
+        const spent = await chargedIds();
         for (const line of acknowledged) {
           const [kind, id = ""] = line.split(" ");
           assert.ok((kind === "payment" ? paid : spent).has(id), `${line} was acknowledged and is gone`);
@@ -60,13 +65,17 @@ for (const backend of backends) {
       }
       await assertSound(database);
       const done = names.length * 4 * rounds;
-      assert.equal((await idsOf("topup")).size, done);
-      assert.equal((await idsOf("settle")).size, done);
-      const [account] = await database.sql("select base, additional, seq, holds from account");
-      assert.deepEqual(
-        { ...account },
-        { base: credits(100) - done * spentEach, additional: done * paidEach, seq: 1 + 3 * done, holds: 0 },
-      );
+      assert.equal((await paidIds()).size, done);
+      assert.equal((await chargedIds()).size, done);
+      const { account } = (await (await database.open()).accountSnapshot("ada")) ?? {};
+      assert.ok(account !== undefined);
+      assert.deepEqual(freeIn(account), {
+        base: credits(100) - done * spentEach,
+        overage: credits(10),
+        additional: done * paidEach,
+      });
+      // The account was opened with two windows and a key. Then: payments and charges.
+      assert.deepEqual([account.seq, account.holds], [4 + 2 * done, 0]);
     });
   });
 }

@@ -5,11 +5,16 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Operation } from "../../src/ledger/operations.ts";
-import { type JournalKind, type JournalRow, journalKinds } from "../../src/ledger/rows.ts";
 import { journalSql } from "../../src/store/journal.ts";
 import type { SqlStatement } from "../../src/store/sql.ts";
-import type { JournalQuery, ListedPayment, Store } from "../../src/store/store.ts";
-import { journalTable } from "../../src/store/tables.ts";
+import {
+  type JournalQuery,
+  type ListedEntry,
+  type ListedKind,
+  type ListedPayment,
+  listedKinds,
+  type Store,
+} from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
@@ -17,12 +22,12 @@ import { MemoryStore } from "../fixtures/memory-store.ts";
 import { day, minute } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 20), planOf("big", 5000, 0));
-const filters: readonly (readonly JournalKind[])[] = [
-  ...journalKinds.map((kind) => [kind]),
-  ["topup", "refund", "adjust"],
-  ["hold", "topup"],
-  journalKinds.filter((kind) => kind !== "hold" && kind !== "settle"),
-  journalKinds,
+const filters: readonly (readonly ListedKind[])[] = [
+  ...listedKinds.map((kind) => [kind]),
+  ["payment", "refund", "adjust"],
+  ["charge", "payment"],
+  listedKinds.filter((kind) => kind !== "charge"),
+  listedKinds,
 ];
 
 for (const backend of backends) {
@@ -77,13 +82,13 @@ for (const backend of backends) {
         if (n % 4 !== 0) await apply(settle(`h-${n}`, 30, { account: "ada" }));
         database.clock.advance(n % 5 === 0 ? day : minute);
       }
-      await apply({ kind: "plan", account: "ada", op: "up", plan: "big", at: "now", by: "test" });
+      await apply({ kind: "plan", account: "ada", op: "up", plan: "big", at: "new_window", by: "test" });
       await apply({ kind: "state", account: "ada", op: "stop", to: { kind: "suspend" }, by: "test" });
     });
     after(() => database.remove());
 
     async function pagesOf(from: Store, query: Omit<JournalQuery, "limit">, limit: number) {
-      const rows: JournalRow[] = [];
+      const rows: ListedEntry[] = [];
       for (;;) {
         const afterSeq = rows.at(-1)?.seq;
         const page = await from.journal("ada", { ...query, afterSeq, limit });
@@ -131,10 +136,28 @@ for (const backend of backends) {
       assert.deepEqual(await store.payments("nobody", { limit: 10 }), []);
     });
 
-    test("are read by an index that holds and settlements are not in", async () => {
-      await database.sql(`insert into journal (${journalTable.list()})
+    test("number charges with the other facts, without gaps", async () => {
+      const all = await store.journal("ada", { limit: 1000 });
+      assert.deepEqual(
+        all.map(({ seq }) => seq),
+        all.map((_, n) => n + 1),
+      );
+      const charges = await store.usage({ account: "ada", limit: 1000 });
+      assert.ok(charges.length > 5);
+      assert.deepEqual(
+        all
+          .filter(({ kind }) => kind === "charge")
+          .map(({ seq, note, amount, by }) => [seq, note, amount, by]),
+        charges.map(({ seq, id, base, overage, additional }) => [
+          ...[seq, id, 0 - base - overage - additional, "service"],
+        ]),
+      );
+    });
+
+    test("read a page by the primary keys", async () => {
+      await database.sql(`insert into journal (account, seq, at_ms, kind, by)
         with recursive n(n) as (select 1000 union all select n + 1 from n where n < 20000)
-        select 'bob', n, 0, case when n % 2 = 0 then 'hold' else 'settle' end, 'op-' || n, null, 0, 0, 0, 0, 0, 0 from n`);
+        select 'bob', n, 0, 'suspend', 'test' from n`);
       await database.sql("analyze journal");
       const planOfStatement = async ({ text, values }: SqlStatement) => {
         const literal = (n: string) => {
@@ -146,11 +169,12 @@ for (const backend of backends) {
         return JSON.stringify(await database.sql(`${explain} ${statement}`));
       };
       const p = (n: number) => `?${n}`;
-      for (const kinds of filters) {
-        if (kinds.includes("hold") || kinds.includes("settle")) continue;
+      for (const kinds of [undefined, ...filters]) {
         const query = { kinds, newestFirst: true, afterSeq: 15_000, limit: 100 };
         const plan = await planOfStatement(journalSql("bob", query, p));
-        assert.equal(plan.match(/journal_by_kind/g)?.length, kinds.length, plan);
+        assert.doesNotMatch(plan, /Seq Scan on journal|SCAN journal/, plan);
+        if (kinds?.includes("charge") !== true || kinds.length > 1)
+          assert.match(plan, /journal_pkey|SEARCH journal USING PRIMARY KEY/, plan);
       }
     });
   });

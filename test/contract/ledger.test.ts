@@ -7,9 +7,9 @@ import type { Operation, Outcome } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle, settledBy } from "../fixtures/ledger-operations.ts";
-import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, freeIn, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
-import { day, hour, minute, second } from "../fixtures/times.ts";
+import { day, hour, minute, second, start } from "../fixtures/times.ts";
 
 const plans = plansOf(
   planOf("starter", 1, 0),
@@ -76,7 +76,9 @@ for (const backend of backends) {
             rates: {},
           });
         }
-        assert.equal((await store.accountSnapshot("ada"))?.account.base, 0);
+        const { account } = (await store.accountSnapshot("ada")) ?? {};
+        assert.ok(account !== undefined);
+        assert.equal(freeIn(account).base, 0);
         await assertSound(database);
 
         const settled = await Promise.all(held.map((id, n) => apply(settle(id, each), n)));
@@ -135,6 +137,7 @@ for (const backend of backends) {
 
 const page = { limit: 1000 };
 const accounts = ["ada", "bob"];
+const whens = ["refresh", "now", "new_window"] as const;
 
 const whenArb = fc.nat({ max: 1000 });
 const tokensArb = fc.nat({ max: 30 }).map((n) => ({
@@ -155,7 +158,10 @@ const draftArb = fc.record({
       "extend",
       "expire",
       "topup",
+      "promote",
       "adjust",
+      "refund",
+      "stop",
       "plan",
       "again",
     ] as const),
@@ -196,23 +202,41 @@ function operationOf(draft: Draft, sent: readonly Operation[], serial: number): 
       });
     }
     case "settle":
-      return { kind, ...target, used, ending: "stop", estimated: which % 2 === 0 };
+      return { kind, ...target, used, ending: "stop", by: null, estimated: which % 2 === 0 };
     case "extend":
       return { kind, ...target, n: 1 + (which % 3), moreMicro: amount, used, ttlMs: 0 - 99 * day };
     case "expire":
       return { kind, ...target };
     case "topup":
-      return { kind, account, payment: `p${which % 9}`, amount: amount + 1 };
+      return { kind, account, payment: `p${which % 9}`, amount: amount + 1, by: "test" };
     case "adjust":
+      return {
+        ...{ kind, account, op: `a${which % 9}`, amount: amount + 1, grant: null, reason: "why", by: "test" },
+      };
+    case "promote": {
+      const untilMs = which % 3 === 0 ? start + (1 + (which % 4)) * day : null;
+      const request = which % 5 === 0 ? target.hold : null;
+      return {
+        ...{ kind, account, op: `g${which % 9}`, amount: amount + 1, untilMs, request },
+        ...{ reason: "why", by: "test" },
+      };
+    }
+    case "refund":
+      return {
+        ...{ kind, account, refund: `r${which % 7}`, payment: `p${which % 9}`, amount: 1 + (amount >> 1) },
+        by: "test",
+      };
+    case "stop":
+      return { kind, ...target, by: "test" };
+    case "plan":
       return {
         kind,
         account,
-        op: `a${which % 9}`,
-        amount: which % 2 === 0 ? amount : 0 - amount,
-        reason: "why",
+        op: `c${which % 9}`,
+        plan: which % 2 === 0 ? "large" : "small",
+        at: whens[which % 3] ?? "now",
+        by: "test",
       };
-    case "plan":
-      return { kind, account, op: `c${which % 9}`, plan: which % 2 === 0 ? "large" : "small", at: "now" };
     case "again":
       return sent[which % sent.length] ?? { kind: "open", account, plan: "small", by: "test" };
   }

@@ -8,7 +8,7 @@ import type { Operation } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
-import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, freeIn, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { day, minute } from "../fixtures/times.ts";
 
 const limits = { requestsPerMinute: 100, tokensPerMinute: 1_000_000_000, concurrent: 9 };
@@ -61,8 +61,9 @@ for (const backend of backends) {
         [credits(8), 0, "stop"],
       ]);
       const { account } = (await one.accountSnapshot("ada")) ?? {};
+      assert.ok(account !== undefined);
       assert.deepEqual(
-        [account?.plan, account?.baseCap, account?.base],
+        [account.plan, account.base?.amount, freeIn(account).base],
         ["trial", credits(100), credits(100)],
       );
     });

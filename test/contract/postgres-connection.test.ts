@@ -228,7 +228,9 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     };
     const ledger = new PostgresCommits(slipping, serverClock);
     await ledger.commit([hold("h1", credits(1), { ttlMs: 0 })]);
-    await addKey(opened[0], keyOf("other", "ada", { hash: "1".repeat(64) }));
+    const [first] = opened;
+    assert.ok(first !== undefined);
+    await addKey(first, keyOf("other", "ada", { hash: "1".repeat(64) }));
     // The hold is overdue at the first read of the clock in the next commit, but not at the
     // second.
     await server.sql("select setval('inkwell.looks', 1, false)", database);

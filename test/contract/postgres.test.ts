@@ -366,7 +366,8 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     const revoked = revokeKey(store, "key");
     await isWaiting();
     await locker.rollback();
-    assert.equal((await revoked)?.revokedMs, 5);
+    await revoked;
+    assert.equal((await store.keyById("key"))?.revokedMs, 5);
     const [outcome] = await store.commit([hold("late", 1)]);
     assert.deepEqual(outcome, { kind: "refused", reason: "key_revoked" });
   });

@@ -1,10 +1,11 @@
 /** Stops of requests on another node, on every store. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { RequestStops } from "../../src/accounts/request-stops.ts";
+import { RequestStops, stopElsewhere } from "../../src/accounts/request-stops.ts";
+import { Ledger } from "../../src/ledger/batcher.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
-import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { addKey, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { minute } from "../fixtures/times.ts";
 
@@ -27,47 +28,68 @@ for (const backend of backends) {
       await database.remove();
     });
 
+    function depsOf(store: Store, by: string) {
+      return { store, ledger: new Ledger(store), by };
+    }
+
     test("reach the node that answers the request, and no other request", async () => {
-      const stopped = Promise.withResolvers<string>();
-      const stopOne = (id: string) => {
-        stopped.resolve(id);
+      const stopped = Promise.withResolvers<[string, string]>();
+      const stopOne = (id: string, by: string) => {
+        stopped.resolve([id, by]);
+        void one.commit([settle(id, 3, { ending: "stopped", by })]);
         return true;
       };
       const idle = { count: 0, stopOne: () => false };
       const options = { everyMs: 10, onError: assert.fail };
       const nodes = [
-        new RequestStops(one, idle, options),
-        new RequestStops(two, { count: 1, stopOne }, options),
+        new RequestStops(depsOf(one, "ann"), idle, options),
+        new RequestStops(depsOf(two, "bert"), { count: 1, stopOne }, options),
       ];
       assert.deepEqual(await nodes[0]?.stopRequest("r1"), { requestId: "r1", isStopped: false });
-      assert.equal(await stopped.promise, "r1");
+      assert.deepEqual(await stopped.promise, ["r1", "ann"]);
       for (const node of nodes) await node.stop();
     });
 
     test("name an open hold, and can be repeated", async () => {
       const nowMs = one.nowMs();
-      assert.equal(await one.stopRequests.add("r3", nowMs), false);
-      assert.equal(await one.stopRequests.add("r1", nowMs), true);
-      assert.equal(await two.stopRequests.add("r1", nowMs + 1), true);
-      assert.deepEqual(await two.stopRequests.since(nowMs), ["r1"]);
+      assert.equal(await one.stopRequests.add({ id: "r3", by: "ann" }, nowMs), false);
+      assert.equal(await one.stopRequests.add({ id: "r1", by: "ann" }, nowMs), true);
+      assert.equal(await two.stopRequests.add({ id: "r1", by: "ann" }, nowMs + 1), true);
+      assert.deepEqual(await two.stopRequests.since(nowMs), [{ id: "r1", by: "ann" }]);
     });
 
-    test("show until when a request is open, and when it has ended", async () => {
-      const [held] = await one.holds({ account: "ada", limit: 1 });
-      assert.deepEqual([held?.id, await two.stopRequests.openUntil("r1")], ["r1", held?.expiresMs]);
+    test("show whether a request is open, and of which account", async () => {
+      assert.deepEqual(await two.stopRequests.holdOf("r1"), { account: "ada" });
       await one.commit([settle("r1", 1)]);
-      for (const id of ["r1", "r3", "ada", "\0"])
-        assert.equal(await two.stopRequests.openUntil(id), null, id);
+      for (const id of ["r1", "r3", "ada", "\0"]) assert.equal(await two.stopRequests.holdOf(id), null, id);
+    });
+
+    test("end the hold of a process that is gone at its last checkpoint, at once", async () => {
+      await one.commit([extend("r1", 1, 0, { used: tokens(1, 4) })]);
+      const times = { everyMs: 5, waitMsMax: 50 };
+      const stop = await stopElsewhere(depsOf(two, "ann"), "r1", times);
+      assert.equal(stop.outcome, "stopped");
+      assert.partialDeepStrictEqual(stop.receipt, { id: "r1", cost: 5, ending: "stopped", by: "ann" });
+      assert.equal(await one.stopRequests.holdOf("r1"), null);
+      assert.deepEqual(await one.stopRequests.holdOf("r2"), { account: "ada" });
+      // A process that was only slow adds the rest.
+      await one.commit([settle("r1", 7, { used: tokens(1, 7) })]);
+      const costs = (await one.usage({ id: "r1", limit: 10 })).map(({ cost, late }) => [cost, late]);
+      assert.deepEqual(costs, [
+        [5, false],
+        [3, true],
+      ]);
+      await assert.rejects(stopElsewhere(depsOf(two, "ann"), "r1", times), { code: "request_not_found" });
     });
 
     test("are forgotten after ten minutes", async () => {
       const nowMs = one.nowMs();
-      await one.stopRequests.add("r1", nowMs);
+      await one.stopRequests.add({ id: "r1", by: "ann" }, nowMs);
       assert.deepEqual(await two.stopRequests.since(nowMs + 1), []);
-      await one.stopRequests.add("r2", nowMs + 10 * minute);
-      assert.deepEqual((await two.stopRequests.since(0)).toSorted(), ["r1", "r2"]);
-      await one.stopRequests.add("r2", nowMs + 10 * minute + 1);
-      assert.deepEqual(await two.stopRequests.since(0), ["r2"]);
+      await one.stopRequests.add({ id: "r2", by: "ann" }, nowMs + 10 * minute);
+      assert.deepEqual((await two.stopRequests.since(0)).map(({ id }) => id).toSorted(), ["r1", "r2"]);
+      await one.stopRequests.add({ id: "r2", by: "ann" }, nowMs + 10 * minute + 1);
+      assert.deepEqual(await two.stopRequests.since(0), [{ id: "r2", by: "ann" }]);
     });
   });
 }

@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { after, afterEach, beforeEach, describe, test } from "node:test";
 import type { Operation } from "../../src/ledger/operations.ts";
-import { overdueMax } from "../../src/ledger/snapshot.ts";
+import { overdueMax, timesAt } from "../../src/ledger/snapshot.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { extend, hold, settle, settledBy, tokens } from "../fixtures/ledger-operations.ts";
-import { addKey, credits, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, freeIn, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { day, minute, start } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 10), planOf("bought", 0, 0));
@@ -65,33 +65,32 @@ for (const backend of backends) {
           nextPlan: null,
           state: "active",
           endsMs: null,
-          seq: 5,
+          seq: 6,
           createdMs: start,
-          base: credits(97) - 58,
-          baseCap: credits(100),
-          baseHeld: credits(3),
-          basePlan: "starter",
-          baseVersion: 1,
-          baseEvery: "P1D",
-          baseAnchorMs: start,
-          baseStartsMs: start,
-          baseEndsMs: start + day,
-          baseGrant: 1,
-          baseSince: 1,
-          overage: credits(10),
-          overageCap: credits(10),
-          overageHeld: 0,
-          overagePlan: "starter",
-          overageVersion: 1,
-          overageEvery: "P1M",
-          overageAnchorMs: start,
-          overageStartsMs: start,
-          overageEndsMs: start + 31 * day,
-          overageGrant: 1,
-          overageSince: 1,
-          kept: [],
-          additional: credits(5),
-          additionalHeld: 0,
+          base: {
+            seq: 2,
+            amount: credits(100),
+            spent: 58,
+            held: credits(3),
+            fromMs: start,
+            untilMs: start + day,
+            anchorMs: start,
+            plan: "starter",
+            version: 1,
+          },
+          overage: {
+            seq: 3,
+            amount: credits(10),
+            spent: 0,
+            held: 0,
+            fromMs: start,
+            untilMs: start + 31 * day,
+            anchorMs: start,
+            plan: "starter",
+            version: 1,
+          },
+          additional: [{ seq: 5, amount: credits(5), spent: 0, held: 0, isPayment: true, untilMs: null }],
+          later: { count: 0, free: 0, held: 0, untilMs: null },
           holds: 1,
           used: 0,
           requestsTatMs: 0,
@@ -100,14 +99,15 @@ for (const backend of backends) {
         },
         problem: null,
         overdue: [],
-        nowMs: start + 250,
+        later: [],
+        times: timesAt(start + 250),
         plans: await store.plans(),
       });
       assert.deepEqual(await store.usage({ limit: 10 }), [
         {
           account: "ada",
           id: "h2",
-          seq: 5,
+          seq: 6,
           atMs: start + 250,
           key: "key",
           model: "model",
@@ -123,37 +123,45 @@ for (const backend of backends) {
           overage: 0,
           additional: 0,
           shortfall: 0,
-          baseGrant: 1,
-          overageGrant: 1,
-          basePast: 0,
-          overagePast: 0,
+          paid: [{ grant: 2, bucket: "base", amount: 58 }],
+          by: null,
         },
       ]);
       const journal = await store.journal("ada", { limit: 10 });
       assert.deepEqual(
         journal.map(({ seq, kind, op }) => [seq, kind, op]),
         [
-          [1, "open", "open"],
-          [2, "hold", "h1"],
-          [3, "topup", "payment:p1"],
-          [4, "hold", "h2"],
-          [5, "settle", "h2/end"],
+          [1, "open", null],
+          [2, "window", null],
+          [3, "window", null],
+          [4, "key", null],
+          [5, "payment", "payment:p1"],
+          [6, "charge", null],
         ],
       );
       assert.deepEqual(journal[4], {
         account: "ada",
         seq: 5,
+        atMs: start,
+        kind: "payment",
+        op: "payment:p1",
+        by: "test",
+        bucket: "additional",
+        amount: credits(5),
+        grantSeq: null,
+        note: "p1",
+      });
+      assert.deepEqual(journal[5], {
+        account: "ada",
+        seq: 6,
         atMs: start + 250,
-        kind: "settle",
-        op: "h2/end",
-        note: "length",
-        baseDelta: credits(2) - 58,
-        overageDelta: 0,
-        additionalDelta: 0,
-        baseAfter: credits(97) - 58,
-        overageAfter: credits(10),
-        additionalAfter: credits(5),
-        by: null,
+        kind: "charge",
+        op: null,
+        by: "service",
+        bucket: null,
+        amount: -58,
+        grantSeq: null,
+        note: "h2",
       });
     });
 
@@ -186,7 +194,9 @@ for (const backend of backends) {
         { kind: "added", additional: credits(5), replayed: false },
         { kind: "added", additional: credits(5), replayed: true },
       ]);
-      assert.equal((await store.accountSnapshot("ada"))?.account.base, credits(97));
+      const { account } = (await store.accountSnapshot("ada")) ?? {};
+      assert.ok(account !== undefined);
+      assert.equal(freeIn(account).base, credits(97));
     });
 
     test("rejects a payment id with another amount, also after a restart (getlago/lago-api#3618)", async () => {
@@ -209,7 +219,7 @@ for (const backend of backends) {
       const topup = { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" } as const;
       await assert.rejects(store.commit([topup, hold("h1", credits(3)), broken]), /whole/);
       assert.deepEqual(await store.accountSnapshot("ada"), before);
-      assert.deepEqual(await store.journal("ada", { afterSeq: 1, limit: 10 }), []);
+      assert.deepEqual(await store.journal("ada", { afterSeq: 4, limit: 10 }), []);
       assert.deepEqual(await store.commit([topup]), [
         { kind: "added", additional: credits(5), replayed: false },
       ]);
@@ -257,11 +267,9 @@ for (const backend of backends) {
         model: "model",
         createdMs: start,
         expiresMs: start + 1.5 * minute,
-        base: credits(5),
-        overage: 0,
-        additional: 0,
-        takenSeq: 2,
-        earlier: [],
+        takings: [{ grant: 2, bucket: "base", amount: credits(5) }],
+        extension: 1,
+        extended: credits(2),
         meteredTokens: 1,
         ...used,
         pricePrompt: 1,
@@ -393,7 +401,7 @@ for (const backend of backends) {
         concurrent: 5,
         expiresMs: start + day,
       });
-      assert.equal(await addKey(store, key), true);
+      assert.deepEqual(await addKey(store, key), { kind: "issued", key });
       const found = await store.findKey(hashOf(2));
       assert.deepEqual(found?.key, key);
       assert.deepEqual([found.plan?.id, found.plan?.version], ["starter", 1]);
@@ -428,7 +436,7 @@ for (const backend of backends) {
       ]);
       const end = { kind: "end", endsMs: start + day } as const;
       await store.commit([{ kind: "state", account: "ada", op: "1", to: end, by: "test" }]);
-      await store.commit([{ kind: "state", account: "eve", op: "1", to: { kind: "close" }, by: "test" }]);
+      await store.commit([{ kind: "state", account: "eve", op: "2", to: { kind: "close" }, by: "test" }]);
       assert.deepEqual(await found(), [
         ["k2", { state: "active", endsMs: start + day }, "starter"],
         ["k3", { state: "closed", endsMs: null }, "starter"],
@@ -486,20 +494,29 @@ for (const backend of backends) {
     });
 
     test("does not add a key for an account that does not exist", async () => {
-      assert.equal(await addKey(store, keyOf("key2", "nobody", { hash: hashOf(2) })), false);
+      assert.deepEqual(await addKey(store, keyOf("key2", "nobody", { hash: hashOf(2) })), {
+        kind: "no_account",
+      });
       assert.equal(await store.findKey(hashOf(2)), null);
     });
 
     test("rejects a second key with the same hash or id", async () => {
       await assert.rejects(addKey(store, keyOf("key2", "ada", { hash: hashOf(1) })), /UNIQUE/i);
-      await assert.rejects(addKey(store, keyOf("key", "ada", { hash: hashOf(2) })), /UNIQUE/i);
+      const issued = await addKey(store, keyOf("key", "ada", { hash: hashOf(2) }));
+      assert.equal(issued.kind, "key_exists");
+      assert.equal((await store.keyById("key"))?.hash, hashOf(1));
     });
 
     test("revokes a key once, and refuses the next hold with it", async () => {
-      assert.equal((await revokeKey(store, "key"))?.revokedMs, start + 5);
-      assert.equal((await revokeKey(store, "key"))?.revokedMs, start + 5);
+      database.clock.advance(5);
+      const revoke = { kind: "revoke", account: "ada", key: "key", by: "test" } as const;
+      for (const replayed of [false, true]) {
+        const [revoked] = await store.commit([revoke]);
+        assert.partialDeepStrictEqual(revoked, { kind: "revoked", key: { revokedMs: start + 5 }, replayed });
+        database.clock.advance(5);
+      }
       assert.equal((await store.findKey(hashOf(1)))?.key.revokedMs, start + 5);
-      assert.equal(await revokeKey(store, "nothing"), null);
+      assert.deepEqual(await store.commit([{ ...revoke, key: "nothing" }]), [{ kind: "key_unknown" }]);
       assert.deepEqual(await store.commit([hold("h1", credits(1))]), [
         { kind: "refused", reason: "key_revoked" },
       ]);
@@ -507,8 +524,10 @@ for (const backend of backends) {
 
     test("lists keys in the order of creation, of one account or of all", async () => {
       await store.commit([{ kind: "open", account: "bob", plan: "starter", by: "test" }]);
-      await addKey(store, keyOf("b", "bob", { hash: hashOf(2), createdMs: start + 1 }));
-      await addKey(store, keyOf("a", "ada", { hash: hashOf(3), createdMs: start + 2 }));
+      database.clock.advance(1);
+      await addKey(store, keyOf("b", "bob", { hash: hashOf(2) }));
+      database.clock.advance(1);
+      await addKey(store, keyOf("a", "ada", { hash: hashOf(3) }));
       const ids = async (account?: string) => (await store.keys(account)).map((key) => key.id);
       assert.deepEqual(await ids(), ["key", "b", "a"]);
       assert.deepEqual(await ids("ada"), ["key", "a"]);
@@ -607,8 +626,8 @@ for (const backend of backends) {
       const seqs = async (query: { afterSeq?: number; limit: number }) =>
         (await store.journal("ada", query)).map((row) => row.seq);
       assert.deepEqual(await seqs({ limit: 2 }), [1, 2]);
-      assert.deepEqual(await seqs({ afterSeq: 2, limit: 2 }), [3, 4]);
-      assert.deepEqual(await seqs({ afterSeq: 4, limit: 2 }), []);
+      assert.deepEqual(await seqs({ afterSeq: 4, limit: 2 }), [5, 6]);
+      assert.deepEqual(await seqs({ afterSeq: 7, limit: 2 }), []);
     });
 
     test("keeps text of any kind unchanged", async () => {
@@ -625,8 +644,8 @@ for (const backend of backends) {
           by: "test",
         },
       ]);
-      const [, entry] = await store.journal("ada", { limit: 10 });
-      assert.deepEqual([entry?.op, entry?.note], [`adjust:${odd}`, odd]);
+      const [entry] = await store.journal("ada", { afterSeq: 4, limit: 10 });
+      assert.deepEqual([entry?.op, entry?.note], [`adjust:${odd}`, `5: ${odd}`]);
       assert.deepEqual(
         await store.commit([
           {
@@ -640,7 +659,7 @@ for (const backend of backends) {
             by: "test",
           },
         ]),
-        [{ kind: "adjusted", additional: 5, replayed: true }],
+        [{ kind: "added", additional: 5, replayed: true }],
       );
     });
 
@@ -651,7 +670,6 @@ for (const backend of backends) {
       assert.deepEqual(await store.keys(odd), []);
       assert.equal(await store.findKey(odd), null);
       assert.equal(await store.keyById(odd), null);
-      assert.equal(await revokeKey(store, odd), null);
       assert.equal(await store.accountSnapshot(odd), null);
     });
 
@@ -665,7 +683,9 @@ for (const backend of backends) {
         await store.commit([{ kind: "topup", account: "ada", payment: "p2", amount: 1, by: "test" }]),
         [{ kind: "too_much" }],
       );
-      assert.equal((await store.accountSnapshot("ada"))?.account.additional, most);
+      const { account } = (await store.accountSnapshot("ada")) ?? {};
+      assert.ok(account !== undefined);
+      assert.equal(freeIn(account).additional, most);
     });
 
     test("throws if a page is longer than allowed", async () => {

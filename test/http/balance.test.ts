@@ -123,7 +123,7 @@ test("the balance shows a charge at once, and includes the credits of open holds
 });
 
 test("an empty balance is answered with 200", async () => {
-  const none = { credits: 0, every: "P1D" };
+  const none = { credits: 0, every: "P1D", align: "opening" } as const;
   await using service = await startService({ plan: { base: none, overage: none } });
   const response = await service.request("GET", "/v1/balance");
   assert.equal(response.status, 200);

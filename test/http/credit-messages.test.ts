@@ -150,7 +150,7 @@ async function prepare({ service, upstream }: Front, each: Case): Promise<void> 
 async function endOf(window: "base" | "overage" | "budget", service: TestService): Promise<string> {
   const balance = await service.balance();
   const key = await service.store.keyById("key1");
-  const endsMs = window === "budget" ? key?.budgetEndsMs : balance[window].endsMs;
+  const endsMs = window === "budget" ? key?.budgetUntilMs : balance[window].endsMs;
   assert.ok(endsMs != null);
   return new Date(endsMs).toISOString();
 }

@@ -251,14 +251,14 @@ test("counts a charge that the store never accepts as given up, and no credits f
     await until("the engine has the request", () => engine.generations.length === 1);
     using db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
     db.exec("pragma ignore_check_constraints = on");
-    const setAdditional = db.prepare("update account set additional = ? where id = ?");
-    setAdditional.run(-1, account);
+    const setSpent = db.prepare("update account set base_spent = ? where id = ?");
+    setSpent.run(-1, account);
     engine.last.begin();
     engine.last.end("stop");
     assert.equal((await answer).status, 500);
     assert.equal(await sampleOf(service, "inkwell_unsettled_requests_total"), 1);
     await assertCharged(service, {});
-    setAdditional.run(0, account);
+    setSpent.run(0, account);
     const [hold] = await service.store.holds({ limit: 1 });
     assert.ok(hold !== undefined, "it waits for its expiry");
     db.prepare("update hold set expires_ms = created_ms where id = ?").run(hold.id);

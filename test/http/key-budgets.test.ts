@@ -60,7 +60,7 @@ test("50 concurrent requests spend exactly what the budget of their key pays for
 });
 
 test("50 concurrent requests of two keys share the pool of their account, each within its budget", async () => {
-  const base = { credits: 12, every: "P1D" };
+  const base = { credits: 12, every: "P1D", align: "opening" } as const;
   await using service = await startService({
     ...options,
     plan: { base, overage: { credits: 0, every: "P1M", align: "opening" } },

@@ -1,16 +1,34 @@
 /** Accounts and keys in the operator API: created once, listed, changed, revoked. */
 import assert from "node:assert/strict";
 import { hashKey, parseKey } from "../../src/accounts/keys.ts";
-import { planOf } from "../fixtures/ledger-rows.ts";
+import { credits, planOf } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, operatorTests, refused } from "../fixtures/operator.ts";
 import { clientOf } from "../fixtures/sdk.ts";
 
 const operatorTest = operatorTests({
-  otherPlans: [planOf("big", 5000, 200), planOf("prepaid", 0, 0)],
+  otherPlans: [
+    planOf("big", 5000, 200),
+    planOf("hourly", 100, 200, { base: { credits: 100, every: "PT1H", align: "opening" } }),
+    planOf("prepaid", 0, 0),
+  ],
   otherModels: ["other"],
 });
 
 const keys = "/admin/accounts/test/keys";
+
+/** A request of the first account that costs so many credits. */
+function holdOf(amount: number) {
+  const want = { promptTokens: amount, minMicro: credits(amount), wantMicro: credits(amount) };
+  const price = { prompt: 1_000_000, completion: 1_000_000 };
+  const request = { account: "test", hold: "request", key: "key1", model: "small", ttlMs: 60_000 };
+  return { kind: "hold", ...request, price, ...want } as const;
+}
+
+function settlementOf(promptTokens: number) {
+  const used = { promptTokens, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+  const end = { ending: "stop", estimated: false, by: null } as const;
+  return { kind: "settle", account: "test", hold: "request", used, ...end } as const;
+}
 
 operatorTest("opens an account once; a repetition returns the same account", async (operator, service) => {
   const first = await operator.post("/admin/accounts", { id: "ada", plan: "big" });
@@ -30,7 +48,11 @@ operatorTest("opens an account once; a repetition returns the same account", asy
   const again = await operator.post("/admin/accounts", { id: "ada", plan: "big" });
   assert.deepEqual([again.status, again.body], [200, first.body]);
   assert.deepEqual((await operator.get("/admin/accounts/ada")).body, first.body);
-  assert.equal((await service.store.journal("ada", { limit: 10 })).length, 1);
+  const entries = await service.store.journal("ada", { limit: 10 });
+  assert.deepEqual(
+    entries.map(({ kind }) => kind),
+    ["open", "window", "window"],
+  );
 });
 
 operatorTest("refuses to open an account again on another plan", async (operator) => {
@@ -41,7 +63,7 @@ operatorTest("refuses to open an account again on another plan", async (operator
 
 operatorTest("accepts a repetition after the plan has changed", async (operator) => {
   await operator.post("/admin/accounts", { id: "ada", plan: "test" });
-  await operator.patch("/admin/accounts/ada", { operation_id: "up", plan: "big" });
+  await operator.patch("/admin/accounts/ada", { operation_id: "up", plan: "big", at: "now" });
   const again = await operator.post("/admin/accounts", { id: "ada", plan: "test" });
   assert.deepEqual([again.status, again.body.plan], [200, "big"]);
 });
@@ -66,7 +88,7 @@ operatorTest("lists accounts in pages, in the order of their ids", async (operat
 
 operatorTest("changes a plan once per operation id", async (operator, service) => {
   const change = (operation_id: string, plan: string) =>
-    operator.patch("/admin/accounts/test", { operation_id, plan });
+    operator.patch("/admin/accounts/test", { operation_id, plan, at: "now" });
   const first = await change("up", "big");
   assert.deepEqual([first.status, first.body.plan], [200, "big"]);
   assert.equal((await service.balance()).base.micro, 5000e6);
@@ -75,7 +97,7 @@ operatorTest("changes a plan once per operation id", async (operator, service) =
   assert.equal((await change("up", "big")).body.plan, "test");
   assert.match(
     refused(await change("up", "test"), 409, "operation_differs"),
-    /on the plan big before, not on test/,
+    /Operation "up" made another change before: big\./,
   );
   refused(await change("on", "none"), 400, "invalid_value");
   refused(await operator.patch("/admin/accounts/test", { plan: "big" }), 400, "missing_required_parameter");
@@ -89,11 +111,14 @@ operatorTest("changes a plan once per operation id", async (operator, service) =
 operatorTest("schedules a plan for the refresh, and cancels it", async (operator) => {
   const change = (operation_id: string, plan: string, at?: string) =>
     operator.patch("/admin/accounts/test", { operation_id, plan, at });
-  const scheduled = await change("up", "big", "refresh");
+  const scheduled = await change("up", "big");
   assert.deepEqual([scheduled.body.plan, scheduled.body.next_plan], ["test", "big"]);
   assert.equal((await operator.get("/admin/accounts/test")).body.next_plan, "big");
   assert.deepEqual((await operator.all("/admin/accounts", 5))[0]?.next_plan, "big");
-  assert.match(refused(await change("up", "big"), 409, "operation_differs"), /big at refresh before/);
+  assert.match(
+    refused(await change("up", "big", "now"), 409, "operation_differs"),
+    /before: big at refresh\./,
+  );
   assert.equal((await change("stay", "test", "refresh")).body.next_plan, null);
   refused(await change("x", "big", "noon"), 400, "invalid_value");
 });
@@ -102,16 +127,16 @@ operatorTest("previews a change of the plan without changing anything", async (o
   const preview = (plan: string, at?: string) =>
     operator.post("/admin/accounts/test/plan-preview", { plan, at });
   const balance = (await operator.get("/admin/accounts/test/balance")).body;
-  const { status, body } = await preview("big");
+  const { status, body } = await preview("big", "now");
   assert.equal(status, 200);
   assert.deepEqual(fieldsOf(body.before).balance, balance);
   const after = fieldsOf(body.after);
   assert.deepEqual([after.plan, after.next_plan, after.state], ["big", null, "active"]);
-  const later = (await preview("big", "refresh")).body;
+  const later = (await preview("big")).body;
   const ends = fieldsOf(fieldsOf(fieldsOf(later.before).balance).baseWindow).refreshesAt;
   assert.equal(later.effective_at, ends);
-  assert.equal((await service.store.journal("test", { limit: 9 })).length, 1, "nothing was written");
-  await operator.patch("/admin/accounts/test", { operation_id: "up", plan: "big" });
+  assert.equal((await service.store.journal("test", { limit: 9 })).length, 4, "nothing was written");
+  await operator.patch("/admin/accounts/test", { operation_id: "up", plan: "big", at: "now" });
   assert.deepEqual((await operator.get("/admin/accounts/test/balance")).body, after.balance);
 
   refused(await preview("none"), 400, "invalid_value");
@@ -120,6 +145,30 @@ operatorTest("previews a change of the plan without changing anything", async (o
     404,
     "account_not_found",
   );
+});
+
+operatorTest("begins other windows only if it is asked to", async (operator, service) => {
+  await service.ledger.apply(holdOf(30));
+  await service.ledger.apply(settlementOf(30));
+  const before = (await operator.get("/admin/accounts/test/balance")).body;
+  const change = (operation_id: string, at?: string) =>
+    operator.patch("/admin/accounts/test", { operation_id, plan: "hourly", at });
+  const refreshesAt = String(fieldsOf(before.baseWindow).refreshesAt);
+  const message = refused(await change("a", "now"), 409, "window_differs");
+  assert.ok(message.includes(refreshesAt) && message.includes("new_window"), message);
+  const preview = (at: string) => operator.post("/admin/accounts/test/plan-preview", { plan: "hourly", at });
+  refused(await preview("now"), 409, "window_differs");
+  assert.deepEqual((await operator.get("/admin/accounts/test/balance")).body, before, "nothing has changed");
+
+  const shown = fieldsOf(fieldsOf((await preview("new_window")).body.after).balance);
+  const { status, body } = await change("a", "new_window");
+  assert.deepEqual([status, body.plan], [200, "hourly"]);
+  const after = (await operator.get("/admin/accounts/test/balance")).body;
+  assert.deepEqual(shown.balances, after.balances);
+  const { startedAt, refreshesAt: ends } = fieldsOf(after.baseWindow);
+  assert.equal(Date.parse(String(ends)) - Date.parse(String(startedAt)), 3_600_000);
+  assert.deepEqual(after.overageWindow, before.overageWindow, "the same windows go on");
+  assert.equal((await service.balance()).base.micro, credits(100 - 30), "what was spent counts as spent");
 });
 
 operatorTest("suspends, resumes and closes an account once per operation id", async (operator, service) => {

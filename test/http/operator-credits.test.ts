@@ -1,6 +1,7 @@
 /** Credits in the operator API: each payment and correction counts once and is in the journal. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { credits } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, operatorTests, refused, startOperator } from "../fixtures/operator.ts";
 import { jsonOf, startService } from "../fixtures/service.ts";
 
@@ -64,32 +65,35 @@ operatorTest("refuses more credits than can be counted exactly", async (operator
   refused(await operator.post(adjustments, body), 409, "too_many_credits");
 });
 
-operatorTest("adjusts up or down, once, and never below zero", async (operator) => {
-  const adjust = (operation_id: string, credits: number, reason = "goodwill") =>
-    operator.post(adjustments, { operation_id, credits, reason });
-  const up = await adjust("a", 30);
-  const { balance, ...rest } = up.body;
-  assert.deepEqual(rest, { account: "test", operation_id: "a", credits: 30, again: false });
-  assert.equal(additionalIn(balance), 30);
-  const down = await adjust("b", -20);
-  assert.equal(additionalIn(down.body.balance), 10);
-  const again = await adjust("a", 30);
-  assert.deepEqual([again.body.again, additionalIn(again.body.balance)], [true, 10]);
-  assert.match(
-    refused(await adjust("a", -30), 409, "operation_differs"),
-    /with 30 credits and the reason "goodwill" instead of -30 and "goodwill"/,
-  );
-  const otherReason = await adjust("a", 30, "a refund");
-  assert.match(refused(otherReason, 409, "operation_differs"), /"goodwill" instead of 30 and "a refund"/);
-  assert.equal(fieldsOf(otherReason.body.error).param, "reason");
-  assert.match(refused(await adjust("c", -11), 409, "too_few_credits"), /has 10 additional credits/);
-  refused(await adjust("d", 0), 400, "invalid_value");
-  refused(
-    await operator.post(adjustments, { operation_id: "e", credits: 1 }),
-    400,
-    "missing_required_parameter",
-  );
-});
+operatorTest(
+  "gives promotional credits and takes them, once, and never more than are left",
+  async (operator) => {
+    const adjust = (operation_id: string, credits: number, reason = "goodwill") =>
+      operator.post(adjustments, { operation_id, credits, reason });
+    const up = await adjust("a", 30);
+    const { balance, ...rest } = up.body;
+    assert.deepEqual(rest, { account: "test", operation_id: "a", credits: 30, again: false });
+    assert.equal(additionalIn(balance), 30);
+    const down = await adjust("b", -20);
+    assert.equal(additionalIn(down.body.balance), 10);
+    const again = await adjust("a", 30);
+    assert.deepEqual([again.body.again, additionalIn(again.body.balance)], [true, 10]);
+    assert.match(
+      refused(await adjust("a", -30), 409, "operation_differs"),
+      /Operation "a" made another change before: .*30.*goodwill/,
+    );
+    const otherReason = await adjust("a", 30, "a refund");
+    assert.match(refused(otherReason, 409, "operation_differs"), /made another change before: .*goodwill/);
+    assert.equal(fieldsOf(otherReason.body.error).param, "operation_id");
+    assert.match(refused(await adjust("c", -11), 409, "too_few_credits"), /has 10 promotional credits/);
+    refused(await adjust("d", 0), 400, "invalid_value");
+    refused(
+      await operator.post(adjustments, { operation_id: "e", credits: 1 }),
+      400,
+      "missing_required_parameter",
+    );
+  },
+);
 
 operatorTest("returns the balance that clients see", async (operator, service) => {
   await (await service.chat()).text();
@@ -104,7 +108,8 @@ test("reports why a balance cannot be read", async () => {
   const { accountSnapshot } = service.store;
   service.store.accountSnapshot = async (account) => {
     const found = await accountSnapshot.call(service.store, account);
-    return found === null ? null : { ...found, account: { ...found.account, additional: -5 } };
+    if (found?.account.base == null) return found;
+    return { ...found, account: { ...found.account, base: { ...found.account.base, spent: -5 } } };
   };
   const answer = await operator.get("/admin/accounts/test/balance");
   assert.match(refused(answer, 500, "balance_unavailable"), /account test: a bucket is negative/);
@@ -112,19 +117,76 @@ test("reports why a balance cannot be read", async () => {
 });
 
 operatorTest(
-  "lists the journal in pages, oldest first, and its sum is the balance",
+  "lists the journal in pages, oldest first, and its amounts are the balance",
   async (operator, service) => {
+    const plain = { by: "test", operation: null, bucket: null, amount_micro: null, grant: null, note: null };
+    const given = { ...plain, by: "operator", bucket: "additional" };
     await operator.post(topups, { payment_id: "p", credits: 500 });
-    await operator.post(adjustments, { operation_id: "a", credits: -20, reason: "a typing error" });
-    await (await service.chat()).text();
+    await operator.post(adjustments, { operation_id: "up", credits: 30, reason: "goodwill" });
+    await operator.post(adjustments, { operation_id: "down", credits: -20, reason: "a typing error" });
+    const answer = await service.chat();
+    await answer.text();
+    const request = answer.headers.get("x-request-id");
+    const charged = Number((await service.receipt(String(request)))?.cost);
+    assert.ok(charged > 0);
     for (const limit of [1, 2, 5, 100]) {
       const rows = await operator.all("/admin/accounts/test/journal", limit);
       assert.deepEqual(
-        rows.map(({ seq, kind, note }) => `${seq} ${kind} ${note}`),
-        ["1 open test", "2 topup p", "3 adjust a typing error", "4 hold key1", "5 settle stop"],
+        rows.map(({ at: _at, note, ...row }) => {
+          // Where the amount of an operation is not that of its entry, the note has it too.
+          const shown = String(note).replace(/^-?\d+: /, "");
+          return { ...row, note: row.kind === "key" ? null : shown };
+        }),
+        [
+          { ...plain, seq: 1, kind: "open", note: "test" },
+          {
+            ...plain,
+            note: "test",
+            seq: 2,
+            kind: "window",
+            by: "service",
+            bucket: "base",
+            amount_micro: credits(1000),
+          },
+          {
+            ...plain,
+            note: "test",
+            seq: 3,
+            kind: "window",
+            by: "service",
+            bucket: "overage",
+            amount_micro: credits(200),
+          },
+          { ...plain, seq: 4, kind: "key" },
+          {
+            ...given,
+            seq: 5,
+            kind: "payment",
+            operation: "payment:p",
+            amount_micro: credits(500),
+            note: "p",
+          },
+          {
+            ...given,
+            seq: 6,
+            kind: "promotion",
+            operation: "adjust:up",
+            amount_micro: credits(30),
+            note: "goodwill",
+          },
+          {
+            ...given,
+            ...{ seq: 7, kind: "adjust", operation: "adjust:down", amount_micro: credits(-20), grant: 6 },
+            note: "a typing error",
+          },
+          { ...plain, seq: 8, kind: "charge", by: "service", amount_micro: -charged, note: request },
+        ],
       );
-      const sum = rows.reduce((total, row) => total + Number(row.base_delta_micro), 0);
-      assert.equal(sum, (await service.balance()).base.micro);
+      const sumOf = (name: string) =>
+        rows.reduce((sum, row) => sum + (row.bucket === name ? Number(row.amount_micro) : 0), 0);
+      const balance = await service.balance();
+      assert.equal(sumOf("base") - charged, balance.base.micro);
+      assert.equal(sumOf("additional"), balance.additionalMicro);
     }
     refused(await operator.get("/admin/accounts/test/journal?after=x"), 400, "invalid_value");
     refused(await operator.get("/admin/accounts/nobody/journal"), 404, "account_not_found");
@@ -133,24 +195,25 @@ operatorTest(
 
 operatorTest("filters the journal by kind, in both orders, in pages", async (operator, service) => {
   for (const id of ["p1", "p2", "p3"]) await operator.post(topups, { payment_id: id, credits: 10 });
-  await operator.post(adjustments, { operation_id: "a", credits: -5, reason: "why" });
+  await operator.post(adjustments, { operation_id: "a", credits: 5, reason: "goodwill" });
+  await operator.post(adjustments, { operation_id: "b", credits: -5, reason: "why" });
   await (await service.chat()).text();
   const path = "/admin/accounts/test/journal";
   const shown = async (query: string, limit: number) =>
     (await operator.all(`${path}?${query}`, limit)).map(({ seq, kind }) => `${seq} ${kind}`);
   for (const limit of [1, 2, 100]) {
-    const purchased = ["2 topup", "3 topup", "4 topup", "5 adjust"];
-    assert.deepEqual(await shown("kind=adjust,topup", limit), purchased);
-    assert.deepEqual(await shown("kind=topup,adjust&order=newest", limit), purchased.toReversed());
-    assert.deepEqual(await shown("kind=settle,open&order=newest", limit), ["7 settle", "1 open"]);
+    const purchased = ["5 payment", "6 payment", "7 payment", "9 adjust"];
+    assert.deepEqual(await shown("kind=adjust,payment", limit), purchased);
+    assert.deepEqual(await shown("kind=payment,adjust&order=newest", limit), purchased.toReversed());
+    assert.deepEqual(await shown("kind=charge,open&order=newest", limit), ["10 charge", "1 open"]);
     assert.deepEqual(await shown("kind=refund", limit), []);
   }
 });
 
 operatorTest("refuses an unknown kind of entry and lists the kinds", async (operator) => {
-  for (const kind of ["gift", "topup,gift", "", "topup,", " topup"]) {
+  for (const kind of ["gift", "payment,gift", "", "payment,", " payment"]) {
     const answer = await operator.get(`/admin/accounts/test/journal?kind=${kind}`);
-    assert.match(refused(answer, 400, "invalid_value"), /kind must be .*: open, refresh, .*, reverse/);
+    assert.match(refused(answer, 400, "invalid_value"), /kind must be .*: open, window, .*, charge/);
   }
 });
 
@@ -167,9 +230,9 @@ operatorTest("lists payments newest first, with what was refunded of each", asyn
     assert.deepEqual(
       rows.map(({ at: _at, ...row }) => row),
       [
-        { payment_id: "p3", amount_micro: 10_000_000, refunded_micro: 0, journal_seq: 4 },
-        { payment_id: "p2", amount_micro: 10_000_000, refunded_micro: 7_000_000, journal_seq: 3 },
-        { payment_id: "p1", amount_micro: 10_000_000, refunded_micro: 0, journal_seq: 2 },
+        { payment_id: "p3", amount_micro: 10_000_000, refunded_micro: 0, journal_seq: 7 },
+        { payment_id: "p2", amount_micro: 10_000_000, refunded_micro: 7_000_000, journal_seq: 6 },
+        { payment_id: "p1", amount_micro: 10_000_000, refunded_micro: 0, journal_seq: 5 },
       ],
     );
   }
@@ -177,21 +240,32 @@ operatorTest("lists payments newest first, with what was refunded of each", asyn
   refused(await operator.get("/admin/accounts/nobody/payments"), 404, "account_not_found");
 });
 
-operatorTest("refunds what is free of a payment, once per refund id", async (operator) => {
+operatorTest("refunds what is free of a payment, once per refund id", async (operator, service) => {
   const refunds = "/admin/accounts/test/refunds";
   await operator.post(topups, { payment_id: "p", credits: 50 });
-  await operator.post(adjustments, { operation_id: "a", credits: -20, reason: "spent" });
-  const asked = { refund_id: "r1", payment_id: "p", credits: 40 };
+  const held = { account: "test", hold: "running", key: "key1", model: "small", ttlMs: 60_000 };
+  const price = { prompt: 1, completion: 1 };
+  const wanted = credits(1000 + 200 + 10);
+  const hold = {
+    kind: "hold",
+    ...held,
+    price,
+    promptTokens: 1,
+    minMicro: wanted,
+    wantMicro: wanted,
+  } as const;
+  assert.equal((await service.ledger.apply(hold)).kind, "held");
+  const asked = { refund_id: "r1", payment_id: "p", credits: 45 };
   const { status, body } = await operator.post(refunds, asked);
   assert.equal(status, 200);
   const { balance, ...shown } = body;
   assert.deepEqual(shown, {
-    ...{ account: "test", ...asked, refunded_micro: 30_000_000, rest_micro: 10_000_000, again: false },
+    ...{ account: "test", ...asked, refunded_micro: 40_000_000, rest_micro: 5_000_000, again: false },
   });
-  assert.deepEqual(fieldsOf(fieldsOf(balance).balances).additional, { credits: 0 });
+  assert.deepEqual(fieldsOf(fieldsOf(balance).balances).additional, { credits: 10 });
   assert.deepEqual((await operator.post(refunds, asked)).body, { ...body, again: true });
-  refused(await operator.post(refunds, { ...asked, credits: 41 }), 409, "refund_differs");
-  refused(await operator.post(refunds, { ...asked, refund_id: "r2", credits: 21 }), 409, "refund_too_large");
+  refused(await operator.post(refunds, { ...asked, credits: 46 }), 409, "refund_differs");
+  refused(await operator.post(refunds, { ...asked, refund_id: "r2", credits: 11 }), 409, "refund_too_large");
   refused(
     await operator.post(refunds, { ...asked, refund_id: "r2", payment_id: "q" }),
     404,
@@ -203,4 +277,65 @@ operatorTest("refunds what is free of a payment, once per refund id", async (ope
   await operator.post("/admin/accounts/bob/topups", { payment_id: "b", credits: 50 });
   const elsewhere = { ...asked, payment_id: "b" };
   refused(await operator.post("/admin/accounts/bob/refunds", elsewhere), 409, "refund_used");
+  const used = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+  const end = { hold: "running", used, ending: "refused", estimated: false, by: null } as const;
+  await service.ledger.apply({ kind: "settle", account: "test", ...end });
+  const rest = await operator.post(refunds, { refund_id: "r3", payment_id: "p", credits: 10 });
+  assert.deepEqual([rest.body.refunded_micro, rest.body.rest_micro], [10_000_000, 0]);
+});
+
+operatorTest("promotional credits have a last day, and end with it", async (operator, service) => {
+  const give = (operation_id: string, expires_at: string) =>
+    operator.post(adjustments, { operation_id, credits: 30, reason: "spring", expires_at });
+  const given = await give("a", "2099-01-31");
+  assert.deepEqual([given.status, additionalIn(given.body.balance)], [200, 30]);
+  assert.equal(additionalIn((await give("b", "2099-02-01T00:00:00Z")).body.balance), 60);
+  const snapshot = await service.store.accountSnapshot("test");
+  assert.deepEqual(
+    snapshot?.account.additional.map(({ amount, untilMs, isPayment }) => ({ amount, untilMs, isPayment })),
+    [{ amount: credits(60), untilMs: Date.UTC(2099, 1, 1), isPayment: false }],
+    "the end of the last day and that time are the same",
+  );
+  for (const expires_at of ["2020-01-31", "tomorrow", "2099-02-30"]) {
+    refused(await give("c", expires_at), 400, "invalid_value");
+  }
+  refused(await give("a", "2099-03-31"), 409, "operation_differs");
+  assert.equal((await give("a", "2099-01-31")).body.again, true);
+});
+
+operatorTest(
+  "a memo makes up for a request, at most for what was paid",
+  async (operator, service) => {
+    const answer = await service.chat();
+    await answer.text();
+    const request_id = String(answer.headers.get("x-request-id"));
+    const paid = Number((await service.receipt(request_id))?.cost);
+    const whole = Math.floor(paid / 1_000_000);
+    assert.ok(whole >= 2, `${paid}`);
+    const memo = (operation_id: string, amount: number, request = request_id) =>
+      operator.post(adjustments, { operation_id, credits: amount, reason: "cut off", request_id: request });
+    refused(await memo("a", whole + 1), 409, "memo_too_large");
+    assert.equal((await memo("a", whole - 1)).status, 200);
+    refused(await memo("b", 2), 409, "memo_too_large");
+    assert.equal(additionalIn((await memo("b", 1)).body.balance), whole);
+    refused(await memo("c", 1, "nothing"), 404, "request_not_found");
+    const kinds = (await operator.all("/admin/accounts/test/journal?kind=memo", 10)).map(
+      (row) => row.operation,
+    );
+    assert.deepEqual(kinds, ["adjust:a", "adjust:b"]);
+  },
+  { price: { prompt: 1_000_000, completion: 1_000_000 } },
+);
+
+operatorTest("a correction never takes what was paid for", async (operator) => {
+  await operator.post(topups, { payment_id: "p", credits: 50 });
+  await operator.post(adjustments, { operation_id: "a", credits: 5, reason: "goodwill" });
+  const take = (amount: number, change: object = {}) =>
+    operator.post(adjustments, { operation_id: "b", credits: amount, reason: "back", ...change });
+  refused(await take(-6), 409, "too_few_credits");
+  const [payment, promotion] = await operator.all("/admin/accounts/test/journal?kind=payment,promotion", 10);
+  refused(await take(-1, { grant: payment?.seq }), 404, "grant_not_found");
+  refused(await take(-1, { expires_at: "2099-01-31" }), 400, "invalid_value");
+  refused(await take(1, { grant: promotion?.seq }), 400, "invalid_value");
+  assert.equal(additionalIn((await take(-5, { grant: promotion?.seq })).body.balance), 50);
 });

@@ -71,7 +71,7 @@ operatorTest(
     assert.equal(answer.status, 403);
     assert.equal((await errorOf(answer)).code, "request_stopped");
     const receipt = await service.receipt(String(row?.request_id));
-    assert.deepEqual([receipt?.ending, receipt?.cost], ["client_gone", 0]);
+    assert.deepEqual([receipt?.ending, receipt?.by, receipt?.cost], ["stopped", "operator", 0]);
     service.server.requests.stop();
     await textOf(reader);
   },
@@ -90,7 +90,7 @@ operatorTest(
     const { error } = JSON.parse(last.replace(/^data: /, ""));
     assert.deepEqual([fieldsOf(error).code, text.includes("[DONE]")], ["request_stopped", false]);
     const receipt = await service.receipt(id);
-    assert.equal(receipt?.ending, "client_gone");
+    assert.deepEqual([receipt?.ending, receipt?.by], ["stopped", "operator"]);
     assert.ok(receipt && receipt.completionTokens > 0 && receipt.cost > 0);
     refused(await operator.post(path, undefined), 404, "request_not_found");
     const line = service.log.find(({ requestId, code }) => requestId === id && code !== undefined);
@@ -106,7 +106,7 @@ operatorTest("a stopped answer that is not streamed is charged too", async (oper
   const answer = await waiting;
   assert.deepEqual([answer.status, (await errorOf(answer)).code], [403, "request_stopped"]);
   const receipt = await service.receipt(String(row?.request_id));
-  assert.equal(receipt?.ending, "client_gone");
+  assert.deepEqual([receipt?.ending, receipt?.by], ["stopped", "operator"]);
   assert.ok(receipt && receipt.completionTokens > 2 && receipt.cost > 0);
 });
 
@@ -114,7 +114,10 @@ operatorTest("stops a request that another process on the database answers", asy
   const { id, reader } = await startStream(service);
   const store = await openSqliteStore({ path: service.databaseFile, plans: service.plans });
   const idle = { count: 0, stopOne: () => false };
-  const stops = new RequestStops(store, idle, { everyMs: 1000, onError: assert.fail });
+  const stops = new RequestStops({ store, ledger: service.ledger, by: "operator" }, idle, {
+    everyMs: 1000,
+    onError: assert.fail,
+  });
   try {
     assert.deepEqual(await stops.stopRequest(id), { requestId: id, isStopped: false });
     assert.match(await textOf(reader), /request_stopped/);

@@ -165,7 +165,7 @@ operatorTest("returns all receipts as CSV, with the fields of the JSON", async (
   const [names = "", ...lines] = asked.text.trimEnd().split("\r\n");
   assert.deepEqual(
     lines.map((line) => line.split(",")),
-    rows.map((row) => names.split(",").map((name) => String(row[name]))),
+    rows.map((row) => names.split(",").map((name) => String(row[name] ?? ""))),
   );
   const json = await operator.ask("GET", "/admin/usage?format=json", { headers: { accept: "text/csv" } });
   assert.equal(listOf(json.body.data).length, 4);

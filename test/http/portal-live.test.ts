@@ -290,9 +290,8 @@ liveTest("a damaged account keeps no other from being shown", async (portal, ser
   const { accountSnapshot } = store;
   store.accountSnapshot = async (account) => {
     const found = await accountSnapshot.call(store, account);
-    return account === "eve" && found !== null
-      ? { ...found, account: { ...found.account, base: Number.NaN } }
-      : found;
+    if (account !== "eve" || found?.account.base == null) return found;
+    return { ...found, account: { ...found.account, base: { ...found.account.base, spent: Number.NaN } } };
   };
   await using eve = await follow(portal, await portal.signIn(await service.addKey({ account: "eve" })));
   await using stream = await follow(portal, await portal.signIn(service.key));

@@ -54,8 +54,8 @@ function bodyWith(setting: Setting, place: Place): Fields {
 
 const day = { every: "P1D" };
 const paused: Partial<KeyRow> = {
-  ...{ budget: 0, budgetEvery: "P1D", budgetAnchorMs: now, budgetStartsMs: now, budgetEndsMs: inADay },
-  budgetSpent: 0,
+  ...{ budget: 0, budgetEvery: "P1D", budgetAlign: "opening", budgetTimezone: "UTC" },
+  budgetByOperator: false,
 };
 const withBudget: Partial<KeyRow> = { ...paused, budget: 5_000_000 };
 
@@ -78,7 +78,11 @@ const others: Action[] = [
   { name: "gives it a budget", body: { budget: { credits: 9_000_000, ...day } } },
   { name: "lowers its budget", target: withBudget, body: { budget: { credits: 4 } } },
   { name: "raises its budget", target: withBudget, body: { budget: { credits: 6 } }, widens: true },
-  { name: "starts its budget anew", target: withBudget, body: { budget: { every: "P1W" } }, widens: true },
+  { name: "lengthens its budget's period", target: withBudget, body: { budget: { every: "P1W" } } },
+  {
+    ...{ name: "shortens its budget's period", target: withBudget },
+    ...{ body: { budget: { every: "PT1H" } }, widens: true },
+  },
   { name: "removes its budget of 0", target: paused, body: { budget: null }, widens: true },
   { name: "raises its budget of 0", target: paused, body: { budget: { credits: 1 } }, widens: true },
 ];
@@ -289,6 +293,24 @@ test("a session without rights over other keys does nothing with them", () =>
       const answer = await act(someone, before.id, action);
       assert.equal(answer.status, 404, `${action.name}: ${answer.text}`);
       assert.deepEqual(await rowOf(service, before.id), before);
+    }
+  }));
+
+test("a session only lowers a budget that an operator has set", () =>
+  scene(async (portal, service) => {
+    const someone = await party(portal, service, {});
+    const cases: [what: string, budget: Fields | null, expected: 200 | 403][] = [
+      ["lowers it", { credits: 4 }, 200],
+      ["raises it", { credits: 6 }, 403],
+      ["lengthens its period", { every: "P1M" }, 403],
+      ["lowers it with another period", { credits: 4, every: "P1M" }, 403],
+      ["lowers it in windows of the calendar", { credits: 4, align: "calendar" }, 403],
+      ["removes it", null, 403],
+    ];
+    for (const [name, budget, expected] of cases) {
+      const before = await newTarget(someone, { ...withBudget, budgetByOperator: true });
+      const answer = await act(someone, before.id, { name, body: { budget } });
+      await check(someone, before, answer, expected, name);
     }
   }));
 

@@ -54,10 +54,8 @@ test("refuses other keys only when their account has used four times as much, an
 
 describe("counts the work on a request that ends", () => {
   const good = `${large}"n":1}`;
-  const broke = {
-    base: { credits: 0, every: "P1D", align: "opening" },
-    overage: { credits: 0, every: "P1D", align: "opening" },
-  };
+  const none = { credits: 0, every: "P1D", align: "opening" } as const;
+  const broke = { base: none, overage: none };
   const rows: [how: string, options: Parameters<typeof startService>[0], body: string, status: number][] = [
     ["with 400, for its JSON", {}, large, 400],
     ["with 400, for its fields", {}, `${large}"n":2}`, 400],

@@ -159,7 +159,7 @@ describe("errors become the classes of the SDK", () => {
   }
 
   test("402 is not retried", async () => {
-    const none = { credits: 0, every: "P1D" };
+    const none = { credits: 0, every: "P1D", align: "opening" } as const;
     await using poor = await startService({ plan: { base: none, overage: none } });
     await assert.rejects(clientOf(poor, { maxRetries: 2 }).chat.completions.create(greeting), {
       status: 402,

@@ -191,9 +191,10 @@ test("missing or invalid rows are refused with balance_unavailable, and only the
   made.store.losePlans();
   const snapshot = await made.store.accountSnapshot("ada");
   assert.throws(() => balanceOf(snapshot), isUnavailable(/ada.*no version of its plan "small"/));
-  for (const change of [{ base: 0.5 }, { base: credits(11) }, { baseHeld: -1 }, { baseEndsMs: Number.NaN }]) {
+  for (const change of [{ amount: 0.5 }, { spent: -1 }, { held: 1 }, { untilMs: Number.NaN }]) {
     const damaged = await bench(small);
-    damaged.store.damage("ada", change);
+    const { base } = damaged.store.account("ada");
+    damaged.store.damage("ada", { base: base && { ...base, ...change } });
     const read = await damaged.store.accountSnapshot("ada");
     assert.throws(() => balanceOf(read), isUnavailable(/account ada: /));
   }

@@ -123,11 +123,11 @@ test("show refuses an unknown account", async () => {
   refused(await ledger.inkwell("account", "show", "bob"), /There is no account bob/);
 });
 
-test("set upgrades a plan at once", async () => {
+test("set --at now upgrades a plan at once", async () => {
   await ledger.openAccount();
-  const ran = await ledger.inkwell("account", "set", "alice", "--plan", "big");
+  const ran = await ledger.inkwell("account", "set", "alice", "--plan", "big", "--at", "now");
   assert.equal(ran.stderr, "Account alice is on plan big. Its credits count from now on.\n");
-  assert.equal(ledger.store.account("alice").base, 5_000_000_000);
+  assert.equal(ledger.store.account("alice").base?.amount, 5_000_000_000);
 });
 
 test("set cancels a scheduled change if the present plan is chosen", async () => {
@@ -152,15 +152,15 @@ test("set refuses an unknown account or plan", async () => {
   );
 });
 
-test("set to a smaller plan takes its credits at once", async () => {
+test("set --at now to a smaller plan takes its credits at once", async () => {
   await ledger.inkwell("account", "create", "alice", "--plan", "big");
-  assert.equal((await ledger.inkwell("account", "set", "alice", "--plan", "starter")).code, 0);
+  assert.equal((await ledger.inkwell("account", "set", "alice", "--plan", "starter", "--at", "now")).code, 0);
   assert.match((await ledger.inkwell("balance", "alice")).stdout, /^base +1,000 +1,000 /m);
 });
 
-test("set --at refresh schedules a plan, which show and list name until it takes effect", async () => {
+test("set schedules a plan for the refresh, which show and list name until it takes effect", async () => {
   await ledger.openAccount();
-  const ran = await ledger.inkwell("account", "set", "alice", "--plan", "big", "--at", "refresh");
+  const ran = await ledger.inkwell("account", "set", "alice", "--plan", "big");
   assert.equal(
     ran.stderr,
     "Account alice stays on plan starter until 2027-01-16 12:00Z, and is on plan big from then on.\n",
@@ -183,7 +183,7 @@ test("set --dry-run shows both balances and changes nothing", async () => {
   await ledger.openAccount();
   const before = ledger.store.account("alice");
   const set = ["account", "set", "alice", "--plan", "big", "--dry-run"];
-  const now = await ledger.inkwell(...set);
+  const now = await ledger.inkwell(...set, "--at", "now");
   assert.deepEqual(now.stdout.trimEnd().split("\n"), [
     "Account alice: plan starter until 2027-01-15 12:00Z, then plan big",
     "",
@@ -192,7 +192,7 @@ test("set --dry-run shows both balances and changes nothing", async () => {
     "overage      200    200  2027-02-15 12:00Z      0      0  2027-02-15 12:00Z",
   ]);
   assert.match(now.stderr, /^Nothing has changed\./);
-  const document = await ledger.documentOf(...set, "--at", "refresh");
+  const document = await ledger.documentOf(...set);
   assert.partialDeepStrictEqual(document, {
     account: "alice",
     effective_at: "2027-01-16T12:00:00.000Z",
@@ -208,10 +208,15 @@ test("set --dry-run shows both balances and changes nothing", async () => {
 
 test("the preview is what the change then does", async () => {
   await ledger.openAccount();
-  const preview = await ledger.documentOf("account", "set", "alice", "--plan", "big", "--dry-run");
-  await ledger.inkwell("account", "set", "alice", "--plan", "big");
+  const set = ["account", "set", "alice", "--plan", "big"];
+  const next = await ledger.documentOf(...set, "--dry-run");
+  const preview = await ledger.documentOf(...set, "--at", "now", "--dry-run");
+  await ledger.inkwell(...set, "--at", "now");
   const balance = await ledger.documentOf("balance", "alice");
   assert.partialDeepStrictEqual(preview, { after: { balance } });
+  ledger.nowMs += 24 * 60 * 60 * 1000;
+  const then = await ledger.documentOf("balance", "alice");
+  assert.partialDeepStrictEqual(next, { effective_at: "2027-01-16T12:00:00.000Z", after: { balance: then } });
 });
 
 test("set refuses options that do not belong together", async () => {
@@ -220,7 +225,7 @@ test("set refuses options that do not belong together", async () => {
   wrongUsage(await set("--plan", "big", "--ends", "never"), /one of them at a time/);
   wrongUsage(await set("--ends", "never", "--dry-run"), /belong to --plan/);
   wrongUsage(await set("--ends", "never", "--at", "now"), /belong to --plan/);
-  wrongUsage(await set("--plan", "big", "--at", "noon"), /Allowed choices are now, refresh/);
+  wrongUsage(await set("--plan", "big", "--at", "noon"), /Allowed choices are refresh, now/);
   wrongUsage(await set("--ends", "someday"), /A time is ISO 8601/);
 });
 
@@ -301,7 +306,7 @@ test("the contact is refused if it is malformed or belongs to another account", 
 
 test("list filters, orders and cuts off accounts", async () => {
   for (const name of ["alice", "bob", "cy"]) await ledger.openAccount(name);
-  await ledger.inkwell("account", "set", "bob", "--plan", "big");
+  await ledger.inkwell("account", "set", "bob", "--plan", "big", "--at", "now");
   await ledger.inkwell("account", "suspend", "cy");
   await ledger.inkwell("credits", "add", "alice", "10", "--payment", "p");
   const found = async (...options: string[]) => {

@@ -1,9 +1,10 @@
 /** `inkwell credits` and `inkwell balance`: each payment and correction counts once. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { additionalOf } from "../../src/ledger/additional.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
-import { hold } from "../fixtures/ledger-operations.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
 
 const ledger = cliLedger();
 
@@ -16,12 +17,12 @@ describe("credits", () => {
       "50 credits added to alice. It has 50 additional credits now.\n",
     );
     assert.match((await ledger.inkwell(...add)).stderr, /Payment p1 was counted before. Nothing has changed/);
-    assert.equal(ledger.store.account("alice").additional, 50_000_000);
+    assert.equal(additionalOf(ledger.store.account("alice")), 50_000_000);
     refused(
       await ledger.inkwell("credits", "add", "alice", "51", "--payment", "p1"),
       /with 50 credits instead of 51/,
     );
-    assert.equal(ledger.store.account("alice").additional, 50_000_000);
+    assert.equal(additionalOf(ledger.store.account("alice")), 50_000_000);
   });
 
   test("add prints the balance and whether the payment was known with --json", async () => {
@@ -37,22 +38,45 @@ describe("credits", () => {
   test("refund takes what is free of a payment once, and reports the rest", async () => {
     await ledger.openAccount();
     await ledger.inkwell("credits", "add", "alice", "50", "--payment", "p1");
-    await ledger.inkwell("credits", "adjust", "alice", "-20", "--reason", "spent", "--id", "a1");
+    const { id: key } = await ledger.makeKey();
+    // The base and the overage credits, 5 credits of the payment that are spent, and 10 that are held.
+    const hold1 = hold("r1", 1_205_000_000, { account: "alice", key });
+    await ledger.store.commit([hold1, settle("r1", 1_205_000_000, { account: "alice" })]);
+    await ledger.store.commit([hold("r2", 10_000_000, { account: "alice", key })]);
     const refund = ["credits", "refund", "alice", "40", "--payment", "p1", "--id", "r1"];
     const first = await ledger.inkwell(...refund);
     assert.equal(
       first.stderr,
-      "30 credits refunded from alice. The other 10 are spent or held, and are not refunded. It has 0 additional credits now.\n",
+      "35 credits refunded from alice. The other 5 are held by running requests, and can be refunded when these have ended. It has 10 additional credits now.\n",
     );
     assert.match(
       (await ledger.inkwell(...refund)).stderr,
-      /Refund r1 was made before, of 30 credits\. Nothing has changed\./,
+      /Refund r1 was made before, of 35 credits\. Nothing has changed\./,
     );
     const balance = await ledger.documentOf("balance", "alice");
     assert.deepEqual(await ledger.documentOf(...refund), {
       ...{ account: "alice", refund_id: "r1", payment_id: "p1", credits: 40 },
-      ...{ refunded_micro: 30_000_000, rest_micro: 10_000_000, again: true, balance },
+      ...{ refunded_micro: 35_000_000, rest_micro: 5_000_000, again: true, balance },
     });
+    await ledger.store.commit([settle("r2", 0, { account: "alice" })]);
+    const rest = await ledger.inkwell("credits", "refund", "alice", "5", "--payment", "p1", "--id", "r2");
+    assert.equal(rest.stderr, "5 credits refunded from alice. It has 5 additional credits now.\n");
+  });
+
+  test("refund never takes a promotion", async () => {
+    await ledger.openAccount();
+    await ledger.inkwell("credits", "add", "alice", "50", "--payment", "p1");
+    await ledger.inkwell("credits", "add", "alice", "100", "--promotional", "--id", "g1");
+    const { id: key } = await ledger.makeKey();
+    // The promotion is spent first.
+    await ledger.store.commit([hold("r1", 1_320_000_000, { account: "alice", key })]);
+    await ledger.store.commit([settle("r1", 1_320_000_000, { account: "alice" })]);
+    await ledger.inkwell("credits", "adjust", "alice", "100", "--reason", "goodwill", "--id", "g2");
+    const refund = (credits: string, id: string) =>
+      ledger.inkwell("credits", "refund", "alice", credits, "--payment", "p1", "--id", id);
+    refused(await refund("31", "r1"), /30 credits are neither spent nor refunded/);
+    assert.equal((await refund("30", "r1")).code, 0);
+    assert.equal(additionalOf(ledger.store.account("alice")), 100_000_000);
   });
 
   test("refund refuses what does not match, and changes nothing", async () => {
@@ -63,15 +87,18 @@ describe("credits", () => {
     const refund = (account: string, credits: string, payment: string, id: string) =>
       ledger.inkwell("credits", "refund", account, credits, "--payment", payment, "--id", id);
     refused(await refund("alice", "1", "p2", "r1"), /Account alice has no payment "p2"/);
-    refused(await refund("alice", "51", "p1", "r1"), /Of payment "p1", 50 credits are not refunded yet/);
+    refused(
+      await refund("alice", "51", "p1", "r1"),
+      /Of payment "p1", 50 credits are neither spent nor refunded/,
+    );
     assert.equal((await refund("alice", "10", "p1", "r1")).code, 0);
-    refused(await refund("alice", "41", "p1", "r2"), /40 credits are not refunded yet/);
+    refused(await refund("alice", "41", "p1", "r2"), /40 credits are neither spent nor refunded/);
     refused(await refund("alice", "11", "p1", "r1"), /of payment "p1" with 10 credits instead of .* 11/);
     refused(await refund("bob", "10", "p2", "r1"), /Refund "r1" was made on account alice before/);
     refused(await refund("carl", "10", "p2", "r3"), /There is no account carl/);
     wrongUsage(await refund("alice", "0", "p1", "r4"), /from 1 to/);
-    assert.equal(ledger.store.account("alice").additional, 40_000_000);
-    assert.equal(ledger.store.account("bob").additional, 50_000_000);
+    assert.equal(additionalOf(ledger.store.account("alice")), 40_000_000);
+    assert.equal(additionalOf(ledger.store.account("bob")), 50_000_000);
   });
 
   test("adjust prints the document of the operator API with --json", async () => {
@@ -81,7 +108,7 @@ describe("credits", () => {
     assert.deepEqual(document, { account: "alice", operation_id: "i", credits: 7, again: false, balance });
   });
 
-  test("adjust goes up and down, but not below zero", async () => {
+  test("adjust gives and takes promotional credits, and never more than there are", async () => {
     await ledger.openAccount();
     const adjust = (credits: string, id: string, reason = "a gift") =>
       ledger.inkwell("credits", "adjust", "alice", credits, "--reason", reason, "--id", id);
@@ -93,8 +120,11 @@ describe("credits", () => {
       /was made before, with -10 credits and the reason "a gift" instead of -9 and "a gift"/,
     );
     refused(await adjust("-10", "i2", "a slip"), /the reason "a gift" instead of -10 and "a slip"/);
-    refused(await adjust("-21", "i3"), /has 20 additional credits\. An adjustment cannot take away more/);
-    assert.equal(ledger.store.account("alice").additional, 20_000_000);
+    refused(
+      await adjust("-21", "i3"),
+      /has 20 promotional credits that no request holds\. An adjustment cannot take away more/,
+    );
+    assert.equal(additionalOf(ledger.store.account("alice")), 20_000_000);
   });
 
   test("refuse an unknown account", async () => {
@@ -111,11 +141,19 @@ describe("credits", () => {
   }
 
   test("require their ids", async () => {
-    wrongUsage(await ledger.inkwell("credits", "add", "alice", "5"), /required option '--payment <id>'/);
     wrongUsage(
-      await ledger.inkwell("credits", "adjust", "alice", "5", "--reason", "x"),
+      await ledger.inkwell("credits", "add", "alice", "5"),
+      /give either --payment ID or --promotional/,
+    );
+    wrongUsage(
+      await ledger.inkwell("credits", "add", "alice", "5", "--payment", "p", "--promotional"),
+      /give either --payment ID or --promotional/,
+    );
+    wrongUsage(
+      await ledger.inkwell("credits", "refund", "alice", "5", "--payment", "p"),
       /required option '--id <id>'/,
     );
+    wrongUsage(await ledger.inkwell("credits", "adjust", "alice", "5"), /required option '--reason <text>'/);
   });
 });
 

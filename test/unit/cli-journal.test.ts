@@ -21,14 +21,15 @@ function cellsOf(stdout: string): string[][] {
     .map((line) => line.trim().split(/ {2,}/));
 }
 
-test("the journal has the newest entries first, with signs and the credits that are left", async () => {
+test("the journal has the newest entries first, with signs, their grants and who made them", async () => {
   await fill();
-  const { stdout, stderr } = await ledger.inkwell("account", "journal", "alice", "--kind", "refund,topup");
+  const { stdout, stderr } = await ledger.inkwell("account", "journal", "alice", "--kind", "refund,payment");
   assert.equal(stderr, "");
+  const time = "2027-01-15 12:00Z";
   assert.deepEqual(cellsOf(stdout), [
-    ["4", "2027-01-15 12:00Z", "refund", "-", "-", "-20", "1,260", "refund:r1", "p1 20000000"],
-    ["3", "2027-01-15 12:00Z", "topup", "-", "-", "+30", "1,280", "payment:p2", "p2"],
-    ["2", "2027-01-15 12:00Z", "topup", "-", "-", "+50", "1,250", "payment:p1", "p1"],
+    ["6", time, "refund", "additional", "-20", "4", "command line", "refund:r1", "20000000 of p1"],
+    ["5", time, "payment", "additional", "+30", "-", "command line", "payment:p2", "p2"],
+    ["4", time, "payment", "additional", "+50", "-", "command line", "payment:p1", "p1"],
   ]);
 });
 
@@ -41,7 +42,7 @@ test("the journal reports that the limit leaves entries out", async () => {
     cellsOf(cut.stdout).map(([seq]) => seq),
     ["1", "2", "3"],
   );
-  assert.equal((await ledger.inkwell(...list, "4")).stderr, "");
+  assert.equal((await ledger.inkwell(...list, "6")).stderr, "");
 });
 
 test("the journal reads as many pages as it needs", async () => {
@@ -54,7 +55,7 @@ test("the journal reads as many pages as it needs", async () => {
   assert.ok(Array.isArray(document));
   assert.deepEqual(
     document.map(({ seq }) => seq),
-    Array.from({ length: 502 }, (_, n) => 502 - n),
+    Array.from({ length: 504 }, (_, n) => 504 - n),
   );
   const payments = await ledger.documentOf("credits", "payments", "alice", "--limit", "600");
   assert.ok(Array.isArray(payments));
@@ -65,7 +66,7 @@ test("the journal refuses an unknown kind and lists the kinds", async () => {
   await ledger.openAccount();
   for (const kind of ["gift", "topup,gift", ""]) {
     const ran = await ledger.inkwell("account", "journal", "alice", "--kind", kind);
-    wrongUsage(ran, /open, refresh, plan, topup, hold, .*reverse/);
+    wrongUsage(ran, /open, window, plan, change, payment, .*close, key/);
   }
   refused(await ledger.inkwell("account", "journal", "bob"), /no account bob/);
 });

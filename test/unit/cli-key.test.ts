@@ -107,11 +107,12 @@ test("revoke ends a key once and can be repeated", async () => {
   assert.ok(ledger.store.key(id).revokedMs !== null);
   const earlier = await ledger.makeKey();
   await revokeKey(ledger.store, earlier.id);
+  ledger.nowMs += 60 * 60 * 1000;
   assert.match(
     (await ledger.inkwell("key", "revoke", earlier.id)).stderr,
-    /was revoked before, at 2026-01-01 00:00Z/,
+    /was revoked before, at 2027-01-15 12:00Z/,
   );
-  assert.equal(ledger.store.key(earlier.id).revokedMs, Date.UTC(2026, 0, 1));
+  assert.equal(ledger.store.key(earlier.id).revokedMs, Date.UTC(2027, 0, 15, 12));
 });
 
 test("revoke refuses an unknown id", async () => {
@@ -132,7 +133,7 @@ test("create accepts a budget and refuses a half of one", async () => {
   const { id } = await ledger.makeKey("--budget", "500", "--every", "P1M");
   assert.partialDeepStrictEqual(ledger.store.key(id), {
     ...{ budget: 500_000_000, budgetEvery: "P1M", budgetSpent: 0 },
-    ...{ budgetAnchorMs: ledger.nowMs, budgetStartsMs: ledger.nowMs },
+    ...{ budgetAnchorMs: ledger.nowMs, budgetFromMs: ledger.nowMs },
   });
   for (const half of [
     ["--budget", "5"],
@@ -193,7 +194,7 @@ const badSettings: [options: string[], message: RegExp][] = [
   [["--budget", "1.5"], /Credits are a whole number from 0/],
   [["--budget", "5", "--every", "monthly"], /It is an ISO 8601 period of at most 10 years/],
   [["--every", "PT0S"], /It is an ISO 8601 period/],
-  [["--no-budget", "--every", "P1D"], /exclude each other/],
+  [["--no-budget", "--every", "P1D"], /--no-budget excludes --every/],
   [["--rpm", "0"], /A limit is a whole number from 1/],
   [["--concurrent", "none"], /A limit is a whole number/],
   [["--expires", "soon"], /ISO 8601 with its zone/],

@@ -125,7 +125,7 @@ test("no account can be put on a plan that only the configuration has, or that i
     refused(ran, unapplied);
   }
   await done("plans apply");
-  await done("account set ada --plan pro");
+  await done("account set ada --plan pro --at now");
   refused(await run("account set ada --plan trial"), /^The plan "trial" is retired: [^;]*\n$/);
   write({ starter, trial: starter, pro: starter });
   refused(

@@ -74,14 +74,14 @@ test("the key is in its file before it is in the ledger; the next start issues t
   using data = newKeyFile();
   const { store, ledger } = newStore();
   const crash = () => Promise.reject(new Error("the process ends here"));
-  const ending = new Ledger(store);
-  ending.apply = crash;
-  await assert.rejects(openFirstAccount(store, ending, data.file), /ends here/);
-  assert.deepEqual(await store.accounts({ limit: 1 }), []);
-  const addKey = store.addKey.bind(store);
-  store.addKey = crash;
-  await assert.rejects(openFirstAccount(store, ledger, data.file), /ends here/);
-  store.addKey = addKey;
+  for (const kind of ["open", "issue"]) {
+    store.hooks.before = ([operation]) => (operation?.kind === kind ? crash() : undefined);
+    const ending = new Ledger(store, { retriesMs: [] });
+    await assert.rejects(openFirstAccount(store, ending, data.file), /ends here/);
+    assert.equal((await store.accounts({ limit: 1 })).length, kind === "open" ? 0 : 1);
+    assert.deepEqual(await store.keys(), []);
+  }
+  store.hooks = {};
   const key = readFileSync(data.file, "utf8").trim();
   assert.equal((await openFirstAccount(store, ledger, data.file))?.keyFile, data.file);
   assert.equal(readFileSync(data.file, "utf8").trim(), key);

@@ -125,7 +125,7 @@ test("has a message for each refusal of the ledger", async () => {
   assertRefusal((await rest(byKey.run())).error, "invalid_api_key");
 
   const byRow = await setup();
-  byRow.store.damage("ada", { base: 0.5 });
+  byRow.store.damage("ada", { holds: 0.5 });
   assertRefusal((await rest(byRow.run())).error, "balance_unavailable");
 
   const byPlan = await setup();

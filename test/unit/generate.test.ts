@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import { EngineError } from "../../src/chat/engine.ts";
 import { Refusal } from "../../src/errors.ts";
-import { audit } from "../fixtures/ledger-audit.ts";
 import { addKey, credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import { begun, price, promptCost, queued, setup, test, turn } from "../fixtures/pipeline.ts";
 import { assertEnded, rest } from "../fixtures/pipeline-results.ts";
@@ -189,7 +188,6 @@ test("never takes the balance below zero if an engine exceeds its limit", async 
   assert.deepEqual([made.receipts[0]?.cost, made.receipts[0]?.shortfall], [900_000, 0]);
   assert.deepEqual(made.buckets(), [100_000, 0, 0]);
   assert.deepEqual(made.receipts[0]?.uncharged, { promptTokens: 0, completionTokens: 3 });
-  await audit(made.store);
 });
 
 // All of it at once
@@ -274,5 +272,4 @@ test("ends every hold of concurrent requests with different endings, and the jou
     made.receipts.reduce((sum, receipt) => sum + receipt.cost, 0),
   );
   assert.ok(made.spent() > 0 && made.spent() < credits(1));
-  await audit(made.store);
 });

@@ -1,7 +1,15 @@
 /** The kernel after a clock that was ahead is set back. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { example, expire, journalOf, small } from "../fixtures/kernel-examples.ts";
+import {
+  example,
+  expire,
+  journalOf,
+  openedJournal,
+  promote,
+  small,
+  topup,
+} from "../fixtures/kernel-examples.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, limited, planOf } from "../fixtures/ledger-rows.ts";
@@ -26,17 +34,23 @@ async function served(made: Bench, name: string): Promise<{ count: number; retry
 
 /**
  * An account that was opened while the clock was a year ahead, at the moment when it has been put
- * right.
+ * right. Ledger time is ahead from then on, at half the pace of real time.
  */
 async function openedAhead(plan = small): Promise<Bench> {
   const made = await bench(plan);
-  made.clock.nowMs = start - 365 * day;
+  const backMs = start - 365 * day;
+  made.clock.nowMs = backMs;
+  made.store.times = () => {
+    const { nowMs } = made.clock;
+    const atMs = start + Math.floor((nowMs - backMs) / 2);
+    return { nowMs, atMs, latestMs: atMs };
+  };
   return made;
 }
 
-// An account whose windows begin in the future
+// Ledger time is ahead of the clock
 
-test("rate limits follow the clock if the windows start in the future", async () => {
+test("rate limits follow the clock if ledger time is ahead", async () => {
   const made = await openedAhead(limited({ requestsPerMinute: 6 }));
   assert.deepEqual(await served(made, "a"), { count: 6, retryAfterMs: 10_000 });
   made.clock.nowMs += 10_000;
@@ -45,7 +59,7 @@ test("rate limits follow the clock if the windows start in the future", async ()
   assert.deepEqual(await served(made, "c"), { count: 6, retryAfterMs: 10_000 });
 });
 
-test("tokens are counted by the clock if the windows start in the future, late settlements included", async () => {
+test("tokens are counted by the clock if ledger time is ahead, late settlements included", async () => {
   const made = await openedAhead(limited({ tokensPerMinute: 100 }));
   await made.apply(hold("h", 300, { promptTokens: 10 }));
   await made.apply(settle("h", 0, { used: tokens(10, 90) }));
@@ -61,7 +75,7 @@ test("tokens are counted by the clock if the windows start in the future, late s
   assert.equal(refused.retryAfterMs, 90_000);
 });
 
-test("a hold has its normal lifetime if the windows start in the future", async () => {
+test("a hold has its normal lifetime if ledger time is ahead", async () => {
   const made = await openedAhead(limited({ concurrent: 1 }));
   const nowMs = made.clock.nowMs;
   await made.apply(hold("h", 10, { ttlMs: minute }));
@@ -80,36 +94,77 @@ test("a hold has its normal lifetime if the windows start in the future", async 
   assert.equal((await made.apply(hold("next", 10))).kind, "held");
 });
 
-test("any operation expires overdue holds if the windows start in the future", async () => {
+test("any operation expires overdue holds if ledger time is ahead", async () => {
   const made = await openedAhead(limited({ concurrent: 1 }));
   await made.apply(hold("h", credits(100), { ttlMs: minute }));
   made.clock.nowMs += minute;
   assert.equal((await made.apply(hold("next", credits(100)))).kind, "held");
 });
 
-test("expiry and last use of a key follow the clock if the windows start in the future", async () => {
+test("a key expires when ledger time has passed its expiry", async () => {
   const made = await openedAhead();
-  const nowMs = made.clock.nowMs;
-  await addKey(made.store, keyOf("short", "ada", { expiresMs: nowMs + 1000 }));
-  assert.equal((await made.apply(hold("h", 1, { key: "short" }))).kind, "held");
-  assert.equal(made.store.key("short").lastUsedMs, nowMs);
-  made.clock.nowMs += 1000;
+  await addKey(made.store, keyOf("past", "ada", { expiresMs: made.clock.nowMs + day }));
+  const past = await made.apply(hold("h", 1, { key: "past" }));
+  assert.deepEqual(past, { kind: "refused", reason: "key_expired" });
+  await addKey(made.store, keyOf("short", "ada", { expiresMs: start + 1000 }));
+  made.clock.nowMs += 1999;
+  assert.equal((await made.apply(hold("h1", 1, { key: "short" }))).kind, "held");
+  made.clock.nowMs += 1;
   const outcome = await made.apply(hold("h2", 1, { key: "short" }));
   assert.deepEqual(outcome, { kind: "refused", reason: "key_expired" });
 });
 
-test("entries and receipts are dated in their window, even if it starts in the future", async () => {
+test("facts are dated by ledger time", async () => {
   const made = await openedAhead();
   await made.apply(hold("h", 10));
+  made.clock.nowMs += 2000;
   await made.apply(settle("h", 4));
-  const { baseStartsMs } = made.store.account("ada");
-  assert.equal(baseStartsMs, start);
-  assert.equal(made.store.receipt("ada", "h")?.atMs, baseStartsMs);
-  const journal = await made.store.journal("ada", { limit: 10 });
+  await made.apply(topup("p", 1));
+  assert.equal(made.store.receipt("ada", "h")?.atMs, start + 1000);
+  const journal = await made.store.journal("ada", { limit: 10, afterSeq: openedJournal.length });
   assert.deepEqual(
-    journal.map(({ atMs }) => atMs),
-    [start, start, start],
+    journal.map(({ kind, atMs }) => [kind, atMs]),
+    [
+      ["charge", start + 1000],
+      ["payment", start + 1000],
+    ],
   );
+});
+
+test("a window ends when ledger time has reached its end", async () => {
+  const made = await openedAhead();
+  await made.apply(hold("h", credits(10)));
+  await made.apply(settle("h", credits(10)));
+  made.clock.nowMs += 2 * day - 2;
+  await made.apply(settle("none", 0));
+  assert.deepEqual(made.buckets(), [0, credits(5), 0]);
+  made.clock.nowMs += 2;
+  await made.apply(settle("none", 0));
+  assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
+  assert.equal(made.store.account("ada").base?.fromMs, start + day);
+});
+
+test("what has ended by a clock that is not believed is refused, and nothing is closed by it", async () => {
+  const made = await bench(small);
+  const nowMs = start + hour;
+  await addKey(made.store, keyOf("short", "ada", { expiresMs: start + 2 * day }));
+  await made.apply(topup("p", 7));
+  await made.apply(promote("soon", 9, { untilMs: start + 40 * day }));
+  made.store.times = () => ({ nowMs, atMs: nowMs, latestMs: start + 50 * day });
+  const expired = await made.apply(hold("h", 1, { key: "short" }));
+  assert.deepEqual(expired, { kind: "refused", reason: "key_expired" });
+  const everything = { minMicro: 0, wantMicro: credits(100) };
+  assert.partialDeepStrictEqual(await made.apply(hold("h", 0, everything)), { kind: "held", amount: 7 });
+  await made.apply(settle("h", 0));
+  made.store.times = () => ({ nowMs, atMs: nowMs, latestMs: nowMs });
+  assert.deepEqual(made.buckets(), [credits(10), credits(5), 16]);
+  assert.deepEqual((await journalOf(made)).slice(openedJournal.length), [
+    "key",
+    "payment payment:p",
+    "promotion adjust:soon",
+    "charge h",
+  ]);
+  assert.equal((await made.apply(hold("h2", 1, { key: "short" }))).kind, "held");
 });
 
 // Limits that were counted ahead of the clock
@@ -197,6 +252,6 @@ example(
     const requestsTatMs = made.clock.nowMs + minute;
     assert.deepEqual(made.store.account("ada"), { ...before, requestsTatMs });
     assert.deepEqual(made.store.key("key"), key);
-    assert.deepEqual(await journalOf(made), ["open open", "hold h"]);
+    assert.deepEqual(await journalOf(made), openedJournal);
   },
 );

@@ -1,6 +1,14 @@
 /** The kernel: holds, and refusals because of credits, keys and limits. */
 import assert from "node:assert/strict";
-import { example, expire, journalOf, planTo, small, topup } from "../fixtures/kernel-examples.ts";
+import {
+  example,
+  expire,
+  journalOf,
+  openedJournal,
+  planTo,
+  small,
+  topup,
+} from "../fixtures/kernel-examples.ts";
 import { extend, hold, settle, settledBy, tokens } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, limited, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { day, minute, start } from "../fixtures/times.ts";
@@ -38,7 +46,7 @@ example("a hold below its minimum is refused and takes nothing", small, async (m
     rates: {},
   });
   assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
-  assert.deepEqual(await journalOf(made), ["open open"]);
+  assert.deepEqual(await journalOf(made), openedJournal);
   assert.equal(made.store.key("key").lastUsedMs, null);
 });
 
@@ -155,24 +163,6 @@ example(
     assert.deepEqual(ending.refreshes, [{ atMs: start + day, micro: credits(40 + 50 - 5) }]);
   },
   planOf("large", 40, 50, { overage: { credits: 50, every: "P1D", align: "opening" } }),
-);
-
-const yearly = { credits: 0, every: "P1Y" };
-
-example(
-  "a scheduled return to a plan names the refresh of the window that it continues",
-  planOf("monthly", 10, 0, { base: { credits: 10, every: "P1M", align: "opening" }, overage: yearly }),
-  async (made) => {
-    await made.apply(hold("spent", credits(10)));
-    await made.apply(settle("spent", credits(10)));
-    await made.apply(planTo("daily", "down"));
-    await made.apply(planTo("monthly", "back", "refresh"));
-    const outcome = await made.apply(hold("h", credits(8)));
-    assert.ok(outcome.kind === "refused" && outcome.reason === "insufficient_credits");
-    const atMs = Date.UTC(2026, 1, 15, 12);
-    assert.deepEqual(outcome.refreshes, [{ atMs, micro: credits(10) }]);
-  },
-  planOf("daily", 5, 0, { overage: yearly }),
 );
 
 example(

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { keyAt } from "../../src/ledger/key-budget.ts";
 import type { KeyOperation, KeySettings } from "../../src/ledger/operations.ts";
-import { example, journalOf, planTo, small } from "../fixtures/kernel-examples.ts";
+import { example, journalOf, openedJournal, planTo, small } from "../fixtures/kernel-examples.ts";
 import type { Bench } from "../fixtures/ledger-bench.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, limited, revokeKey } from "../fixtures/ledger-rows.ts";
@@ -43,12 +43,14 @@ example(
     assert.partialDeepStrictEqual(again, { kind: "changed", replayed: true });
     const key = made.store.key("key");
     assert.deepEqual([key.name, key.hash, key.oldHash], ["desk", "3".repeat(64), "2".repeat(64)]);
-    const [, entry] = await made.store.journal("ada", { limit: 10 });
-    assert.equal(
-      entry?.note,
-      'key {"name":"laptop","budget":{"micro":500,"every":"P1M"},"rotation":{"overlap":"P1D"}}',
-    );
-    assert.deepEqual(await journalOf(made), ["open open", "key key:a", "key key:b"]);
+    const [entry] = await made.store.journal("ada", { limit: 1, afterSeq: openedJournal.length });
+    const [settings, secret] = (entry?.note ?? "").split("} secret ");
+    const budget = { micro: 500, every: "P1M" };
+    const said = { name: "laptop", budget, rotation: { overlap: "P1D" } };
+    assert.equal(settings, `key ${JSON.stringify(said).slice(0, -1)}`);
+    // The beginning of the hash, with which the audit compares the key.
+    assert.match(secret ?? "", /^2{32}, old until 2026-01-16T12:00:00\.000Z$/);
+    assert.deepEqual(await journalOf(made), [...openedJournal, "key key:a", "key key:b"]);
   },
 );
 
@@ -80,7 +82,7 @@ example(
       oldHash: "2".repeat(64),
       oldUntilMs: start + 60 * minute,
     });
-    assert.equal(keyAt(made.store.key("key"), start + 60 * minute).oldUntilMs, null);
+    assert.equal(keyAt(made.store.key("key"), { nowMs: start + 60 * minute, atMs: start }).oldUntilMs, null);
     await made.apply(set("3", rotation("4", null)));
     assert.partialDeepStrictEqual(made.store.key("key"), { oldHash: "3".repeat(64), oldUntilMs: start });
   },
@@ -100,18 +102,20 @@ example("a revoked key does not change, and neither does one of another account"
 
 example("a part of a budget changes alone, but not if there is no budget", small, async (made) => {
   assert.equal((await made.apply(set("1", { name: "n", budget: { micro: 5 } }))).kind, "no_budget");
-  assert.equal((await made.apply(set("1", { budget: { every: "P1D" } }))).kind, "no_budget");
+  assert.equal((await made.apply(set("1", { budget: { rule: { every: "P1D" } } }))).kind, "no_budget");
   assert.deepEqual([made.store.key("key").name, made.store.key("key").budget], [null, null]);
   await made.apply(set("1", { budget: { micro: 100, rule: { every: "P1M" } } }));
   assert.equal(await spend(made, "h1", 60), "held");
   await made.apply(set("2", { budget: { micro: 70 } }));
   assert.partialDeepStrictEqual(made.store.key("key"), { budget: 70, budgetEvery: "P1M", budgetSpent: 60 });
   made.clock.nowMs += minute;
-  await made.apply(set("3", { budget: { every: "P1D" } }));
+  await made.apply(set("3", { budget: { rule: { every: "P1D" } } }));
   assert.partialDeepStrictEqual(made.store.key("key"), {
-    ...{ budget: 70, budgetEvery: "P1D", budgetSpent: 0 },
-    budgetStartsMs: start + minute,
+    ...{ budget: 70, budgetEvery: "P1D", budgetSpent: 60 },
+    ...{ budgetFromMs: start + minute, budgetUntilMs: start + minute + day },
   });
+  assert.equal(await spend(made, "h2", 11), "key_budget_exceeded");
+  assert.equal(await spend(made, "h2", 10), "held");
   await made.apply(set("4", { budget: null }));
   assert.partialDeepStrictEqual(made.store.key("key"), {
     budget: null,

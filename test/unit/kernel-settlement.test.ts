@@ -1,6 +1,6 @@
 /** The kernel: settlements, extensions and expiries, once, late and repeated. */
 import assert from "node:assert/strict";
-import { example, expire, journalOf, small, topup } from "../fixtures/kernel-examples.ts";
+import { example, expire, journalOf, openedJournal, small, topup } from "../fixtures/kernel-examples.ts";
 import type { Bench } from "../fixtures/ledger-bench.ts";
 import { extend, hold, settle, settledBy, tokens } from "../fixtures/ledger-operations.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
@@ -37,11 +37,12 @@ example(
     assert.deepEqual(made.store.receipt("ada", "h"), {
       account: "ada",
       id: "h",
-      seq: 4,
+      seq: 6,
       atMs: start + 70,
       key: "key",
       model: "model",
       ending: "length",
+      by: null,
       estimated: true,
       ...used,
       pricePrompt: 10,
@@ -53,10 +54,7 @@ example(
       additional: 0,
       shortfall: 0,
       late: false,
-      baseGrant: 1,
-      overageGrant: 1,
-      basePast: 0,
-      overagePast: 0,
+      paid: [{ grant: 2, bucket: "base", amount: 1060 }],
     });
   },
 );
@@ -72,7 +70,7 @@ example("a repeated settlement charges nothing more and returns the same outcome
 
 example("the settlement of an unknown hold charges nothing", small, async (made) => {
   assert.deepEqual(await made.apply(settle("ghost", 5)), { kind: "unknown_hold" });
-  assert.deepEqual(await journalOf(made), ["open open"]);
+  assert.deepEqual(await journalOf(made), openedJournal);
 });
 
 example(
@@ -84,7 +82,7 @@ example(
     for (let n = 0; n < 2; n += 1) {
       await made.apply(settle("h", 0, { ending: "refused" }));
       assert.deepEqual(made.buckets(), [credits(10), credits(5), credits(3)]);
-      assert.deepEqual(await journalOf(made), ["open open", "topup payment:p", "hold h", "void h/end"]);
+      assert.deepEqual(await journalOf(made), [...openedJournal, "payment payment:p", "charge h"]);
     }
   },
 );

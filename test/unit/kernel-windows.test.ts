@@ -1,6 +1,14 @@
 /** The kernel: the end of windows, and plan changes. */
 import assert from "node:assert/strict";
-import { example, journalOf, large, planTo, small, topup } from "../fixtures/kernel-examples.ts";
+import {
+  example,
+  journalOf,
+  large,
+  openedJournal,
+  planTo,
+  small,
+  topup,
+} from "../fixtures/kernel-examples.ts";
 import { extend, hold, settle, settledBy } from "../fixtures/ledger-operations.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { day, hour, start } from "../fixtures/times.ts";
@@ -24,15 +32,16 @@ example("each bucket refills on its own grid (litellm#29576)", small, async (mad
   made.clock.nowMs = Date.UTC(2026, 1, 15, 12);
   await made.apply(settle("none", 0));
   assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
-  assert.deepEqual(await journalOf(made), ["open open", "hold h", "settle h/end", "refresh refresh/4"]);
+  assert.deepEqual(await journalOf(made), [...openedJournal, "charge h", "window base", "window overage"]);
 });
 
-example("rolls over missed windows in one step and one entry", small, async (made) => {
+example("rolls over missed windows in one step and one entry for each bucket", small, async (made) => {
   made.clock.nowMs = start + 400 * day + hour;
   await made.apply(settle("none", 0));
   const row = made.store.account("ada");
-  assert.equal(row.baseStartsMs, start + 400 * day);
-  assert.deepEqual(await journalOf(made), ["open open", "refresh refresh/2"]);
+  assert.equal(row.base?.fromMs, start + 400 * day);
+  assert.equal(row.overage?.fromMs, Date.UTC(2027, 1, 15, 12));
+  assert.deepEqual(await journalOf(made), [...openedJournal, "window base", "window overage"]);
 });
 
 example("additional credits do not change with windows", small, async (made) => {
@@ -84,7 +93,7 @@ example(
     made.clock.nowMs -= 5000;
     await made.apply(settle("h", credits(10)));
     assert.deepEqual(made.buckets(), [0, credits(5), 0]);
-    assert.ok(made.store.account("ada").baseStartsMs === start + day);
+    assert.equal(made.store.account("ada").base?.fromMs, start + day);
     made.clock.nowMs += 5000;
     await made.apply(settle("none", 0));
     assert.deepEqual(made.buckets(), [0, credits(5), 0]);
@@ -94,7 +103,7 @@ example(
 example("a refused operation still rolls the windows", small, async (made) => {
   made.clock.nowMs += day;
   await made.apply(hold("h", credits(100)));
-  assert.deepEqual(await journalOf(made), ["open open", "refresh refresh/2"]);
+  assert.deepEqual(await journalOf(made), [...openedJournal, "window base"]);
 });
 
 // Plans
@@ -106,7 +115,7 @@ example(
     await made.apply(hold("h", credits(4)));
     assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", replayed: false });
     assert.deepEqual(made.buckets(), [credits(26), credits(5), 0]);
-    assert.equal(made.store.account("ada").baseCap, credits(30));
+    assert.equal(made.store.account("ada").base?.amount, credits(30));
     await made.apply(settle("h", 0));
     assert.deepEqual(made.buckets(), [credits(30), credits(5), 0]);
   },
@@ -121,8 +130,8 @@ example(
     await made.apply(settle("h", credits(4)));
     await made.apply(planTo("small", "c1"));
     assert.deepEqual(made.buckets(), [credits(6), credits(5), 0]);
-    assert.equal(made.store.account("ada").baseCap, credits(10));
-    assert.equal(made.store.account("ada").baseEndsMs, start + day);
+    assert.equal(made.store.account("ada").base?.amount, credits(10));
+    assert.equal(made.store.account("ada").base?.untilMs, start + day);
     made.clock.nowMs += day;
     await made.apply(settle("none", 0));
     assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
@@ -185,7 +194,7 @@ example(
     await made.apply(planTo("large", "c1"));
     await made.apply(planTo("small", "c2"));
     assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", replayed: true });
-    assert.deepEqual(await made.apply(planTo("small", "c1")), { kind: "conflict", plan: "large" });
+    assert.deepEqual(await made.apply(planTo("small", "c1")), { kind: "conflict", note: "large" });
     assert.equal(made.store.account("ada").plan, "small");
   },
   large,
@@ -207,7 +216,7 @@ example(
 example("a change to an unknown plan changes nothing", small, async (made) => {
   assert.deepEqual(await made.apply(planTo("gold", "c1")), { kind: "unknown_plan", plans: ["small"] });
   assert.equal(made.store.account("ada").plan, "small");
-  assert.deepEqual(await journalOf(made), ["open open"]);
+  assert.deepEqual(await journalOf(made), openedJournal);
 });
 
 example(
@@ -237,8 +246,8 @@ example(
     await made.store.applyPlans(plansOf(monthly), false);
     made.clock.nowMs += day;
     await made.apply(settle("h", 0));
-    const { baseStartsMs, baseEndsMs } = made.store.account("ada");
-    assert.deepEqual([baseStartsMs, baseEndsMs], [start + day, Date.UTC(2026, 1, 16, 12)]);
+    const { base } = made.store.account("ada");
+    assert.deepEqual([base?.fromMs, base?.untilMs], [start + day, Date.UTC(2026, 1, 16, 12)]);
     assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
   },
 );
@@ -252,3 +261,172 @@ example("a hold returns no credits to a window of a shortened period", small, as
   await made.apply(settle("h", 0));
   assert.deepEqual(made.buckets(), [credits(7), credits(5), 0]);
 });
+
+// Changes at once, and at the refresh
+
+const monthly = planOf("monthly", 40, 5, { base: { credits: 40, every: "P1M", align: "opening" } });
+
+example(
+  "a change at once is refused if a bucket has other windows, and nothing changes",
+  small,
+  async (made) => {
+    const berlin = { align: "calendar", every: "P1M", credits: 5 } as const;
+    await made.store.applyPlans(
+      plansOf(
+        small,
+        monthly,
+        planOf("calendar", 10, 5, { overage: berlin, timezone: "Europe/Berlin" }),
+        planOf("both", 10, 5, { ...monthly, id: "both", overage: berlin }),
+        planOf("weekly", 70, 5, { base: { credits: 70, every: "P1W", align: "opening" } }),
+        planOf("hours", 10, 5, { base: { credits: 10, every: "PT24H", align: "opening" } }),
+      ),
+      false,
+    );
+    const refreshMs = start + day;
+    for (const [plan, buckets] of [
+      ["monthly", ["base"]],
+      ["calendar", ["overage"]],
+      ["both", ["base", "overage"]],
+      ["weekly", ["base"]],
+    ] as const) {
+      const outcome = await made.apply(planTo(plan, plan));
+      assert.deepEqual(outcome, { kind: "window_differs", buckets, refreshMs });
+    }
+    assert.equal(made.store.account("ada").plan, "small");
+    assert.deepEqual(await journalOf(made), openedJournal);
+    // The same windows, written in another way.
+    assert.equal((await made.apply(planTo("hours", "hours"))).kind, "changed");
+  },
+);
+
+example(
+  "a change of the zone is a change of the windows",
+  planOf("here", 10, 5, {
+    base: { credits: 10, every: "P1D", align: "calendar" },
+    timezone: "Europe/Berlin",
+  }),
+  async (made) => {
+    const refreshMs = made.store.account("ada").base?.untilMs;
+    assert.deepEqual(await made.apply(planTo("there", "a")), {
+      ...{ kind: "window_differs", buckets: ["base"], refreshMs },
+    });
+    // Windows that do not follow the calendar count in UTC in every zone.
+    assert.equal((await made.apply(planTo("opening", "b", "new_window"))).kind, "changed");
+    assert.equal((await made.apply(planTo("elsewhere", "c"))).kind, "changed");
+  },
+  planOf("there", 10, 5, { base: { credits: 10, every: "P1D", align: "calendar" }, timezone: "Asia/Tokyo" }),
+  planOf("opening", 10, 5, { timezone: "Asia/Tokyo" }),
+  planOf("elsewhere", 10, 5, { timezone: "Europe/Berlin" }),
+);
+
+example(
+  "in a new window what was spent counts as spent, and holds stay with the closed grant",
+  small,
+  async (made) => {
+    await made.apply(hold("spent", credits(3)));
+    await made.apply(settle("spent", credits(3)));
+    await made.apply(hold("h", credits(4)));
+    made.clock.nowMs += hour;
+    const at = made.clock.nowMs;
+    assert.equal((await made.apply(planTo("monthly", "a", "new_window"))).kind, "changed");
+    const { base, overage } = made.store.account("ada");
+    assert.partialDeepStrictEqual(base, {
+      ...{ amount: credits(40), spent: credits(3), held: 0, plan: "monthly" },
+      ...{ fromMs: at, untilMs: Date.UTC(2026, 1, 15, 13) },
+    });
+    assert.equal(overage?.fromMs, start, "the bucket with the same windows keeps its grant");
+    assert.deepEqual(made.buckets(), [credits(37), credits(5), 0]);
+    assert.equal((await made.apply(settle("h", credits(1)))).kind, "settled");
+    assert.deepEqual(made.store.charges("ada", "h")[0]?.paid, [
+      { grant: 2, bucket: "base", amount: credits(1) },
+    ]);
+    assert.deepEqual(made.buckets(), [credits(37), credits(5), 0], "the rest of the hold lapses");
+  },
+  monthly,
+);
+
+example(
+  "there and back with new windows brings nothing back",
+  small,
+  async (made) => {
+    await made.apply(hold("spent", credits(8)));
+    await made.apply(settle("spent", credits(8)));
+    await made.apply(planTo("monthly", "a", "new_window"));
+    assert.deepEqual(made.buckets(), [credits(32), credits(5), 0]);
+    await made.apply(hold("more", credits(20)));
+    await made.apply(settle("more", credits(20)));
+    await made.apply(planTo("small", "b", "new_window"));
+    assert.deepEqual(made.buckets(), [credits(-18), credits(5), 0]);
+    made.clock.nowMs += day;
+    await made.apply(settle("none", 0));
+    assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
+  },
+  monthly,
+);
+
+example(
+  "a change at the refresh changes both buckets when the base window ends",
+  small,
+  async (made) => {
+    await made.apply(hold("spent", credits(12)));
+    await made.apply(settle("spent", credits(12)));
+    await made.apply(planTo("larger", "a", "refresh"));
+    made.clock.nowMs = start + day - 1;
+    await made.apply(settle("none", 0));
+    const { plan, nextPlan } = made.store.account("ada");
+    assert.deepEqual([plan, nextPlan], ["small", "larger"]);
+    assert.deepEqual(made.buckets(), [0, credits(3), 0]);
+    made.clock.nowMs += 1;
+    await made.apply(settle("none", 0));
+    const then = made.store.account("ada");
+    assert.deepEqual([then.plan, then.nextPlan], ["larger", null]);
+    assert.deepEqual(made.buckets(), [credits(30), credits(48), 0]);
+    assert.equal(then.overage?.fromMs, start, "the overage window stays");
+    assert.deepEqual((await journalOf(made)).slice(openedJournal.length), [
+      "charge spent",
+      "plan plan:a",
+      "plan",
+      "change overage",
+      "window base",
+    ]);
+  },
+  planOf("larger", 30, 50),
+);
+
+example(
+  "a change at the refresh begins a window of overage if its windows differ, with what was spent",
+  small,
+  async (made) => {
+    await made.apply(hold("spent", credits(12)));
+    await made.apply(settle("spent", credits(12)));
+    await made.apply(planTo("other", "a", "refresh"));
+    // Nobody looks until long after.
+    made.clock.nowMs = start + day + hour;
+    await made.apply(settle("none", 0));
+    const { base, overage } = made.store.account("ada");
+    assert.partialDeepStrictEqual(base, { fromMs: start + day, untilMs: start + 8 * day, spent: 0 });
+    assert.partialDeepStrictEqual(overage, {
+      ...{ fromMs: start + day, untilMs: start + 3 * day },
+      ...{ amount: credits(50), spent: credits(2) },
+    });
+    assert.deepEqual(made.buckets(), [credits(30), credits(48), 0]);
+  },
+  planOf("other", 30, 50, {
+    base: { credits: 30, every: "P1W", align: "opening" },
+    overage: { credits: 50, every: "P2D", align: "opening" },
+  }),
+);
+
+example(
+  "a scheduled change to the present plan cancels the other",
+  small,
+  async (made) => {
+    await made.apply(planTo("large", "a", "refresh"));
+    await made.apply(planTo("small", "b", "refresh"));
+    assert.equal(made.store.account("ada").nextPlan, null);
+    made.clock.nowMs += day;
+    await made.apply(settle("none", 0));
+    assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
+  },
+  large,
+);

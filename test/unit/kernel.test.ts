@@ -1,19 +1,22 @@
 /** The kernel: new accounts, top-ups, adjustments and invalid rows. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { AccountRow } from "../../src/ledger/rows.ts";
 import {
   adjust,
   example,
   expire,
   journalOf,
   large,
+  openedJournal,
   planTo,
+  promote,
   small,
   topup,
 } from "../fixtures/kernel-examples.ts";
 import { bench } from "../fixtures/ledger-bench.ts";
 import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
-import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { day, start } from "../fixtures/times.ts";
 
 // Opening
@@ -24,10 +27,11 @@ example(
   async (made) => {
     const row = made.store.account("ada");
     assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
-    assert.equal(row.baseStartsMs, start);
-    assert.equal(row.baseEndsMs, start + day);
-    assert.equal(row.overageEndsMs, Date.UTC(2026, 1, 15, 12));
-    assert.deepEqual(await journalOf(made), ["open open"]);
+    const untilMs = { base: start + day, overage: Date.UTC(2026, 1, 15, 12) };
+    const grant = { spent: 0, held: 0, fromMs: start, anchorMs: start, plan: "small", version: 1 };
+    assert.deepEqual(row.base, { seq: 2, amount: credits(10), ...grant, untilMs: untilMs.base });
+    assert.deepEqual(row.overage, { seq: 3, amount: credits(5), ...grant, untilMs: untilMs.overage });
+    assert.deepEqual(await journalOf(made), openedJournal);
   },
 );
 
@@ -72,16 +76,20 @@ example("every operation reports an unknown account", small, async ({ store }) =
     extend("h", 1, 1, { account }),
     settle("h", 1, { account }),
     { kind: "expire", account, hold: "h" },
+    { kind: "stop", account, hold: "h", by: "test" },
     { kind: "topup", account, payment: "p", amount: 1, by: "test" },
-    { kind: "promote", account, op: "a", amount: 1, reason: "", untilMs: null, request: null, by: "test" },
+    promote("a", 1, { account }),
+    adjust("b", 1, { account }),
     { kind: "plan", account, op: "c", plan: "small", at: "now", by: "test" },
     { kind: "refund", account, refund: "r", payment: "p", amount: 1, by: "test" },
     { kind: "state", account, op: "s", to: { kind: "suspend" }, by: "test" },
     { kind: "key", account, key: "key", op: "k", set: {}, by: "test" },
+    { kind: "revoke", account, key: "key", by: "test" },
   ]);
+  assert.equal((await addKey(store, keyOf("new", account))).kind, "no_account");
   assert.deepEqual(
     outcomes,
-    Array.from({ length: 10 }, () => ({ kind: "no_account" })),
+    Array.from({ length: 13 }, () => ({ kind: "no_account" })),
   );
 });
 
@@ -106,47 +114,104 @@ example("a payment counts for one account of the installation", small, async (ma
   await made.store.commit([{ kind: "open", account: "bob", plan: "small", by: "test" }]);
   const bob = { ...topup("p", 500), account: "bob" } as const;
   const outcomes = await made.store.commit([topup("p", 500), bob]);
-  assert.deepEqual(outcomes[1], { kind: "payment_used", account: "ada" });
-  assert.deepEqual(await made.apply(bob), { kind: "payment_used", account: "ada" });
+  assert.deepEqual(outcomes[1], { kind: "id_used", account: "ada" });
+  assert.deepEqual(await made.apply(bob), { kind: "id_used", account: "ada" });
   assert.deepEqual([made.buckets()[2], made.buckets("bob")[2]], [500, 0]);
 });
 
-example("a payment and an adjustment may have the same id", small, async (made) => {
+example("a payment and a promotion may have the same id", small, async (made) => {
   await made.apply(topup("x", 500));
-  await made.apply(adjust("x", 20));
+  await made.apply(promote("x", 20));
   await made.apply(hold("x", 10));
   assert.equal(made.buckets()[2], 520);
 });
 
-example("an adjustment goes up or down, once per operation id", small, async (made) => {
-  await made.apply(adjust("up", 100));
-  assert.deepEqual(await made.apply(adjust("down", -30)), {
-    kind: "adjusted",
-    additional: 70,
-    replayed: false,
-  });
-  assert.deepEqual(await made.apply(adjust("down", -30)), {
-    kind: "adjusted",
-    additional: 70,
-    replayed: true,
-  });
-  const before = { kind: "conflict", amount: -30, reason: "a test" };
-  assert.deepEqual(await made.apply(adjust("down", -31)), before);
-  assert.deepEqual(await made.apply(adjust("down", -30, "another reason")), before);
+example("a promotion and an adjustment count once per operation id", small, async (made) => {
+  const added = { kind: "added", additional: 100 };
+  assert.deepEqual(await made.apply(promote("up", 100)), { ...added, replayed: false });
+  assert.deepEqual(await made.apply(promote("up", 100)), { ...added, replayed: true });
+  const upBefore = { kind: "conflict", note: "100: a test" };
+  assert.deepEqual(await made.apply(promote("up", 101)), upBefore);
+  assert.deepEqual(await made.apply(promote("up", 100, { untilMs: start + day })), upBefore);
+  assert.deepEqual(await made.apply(adjust("up", 100)), upBefore);
+
+  const taken = { kind: "adjusted", additional: 70 };
+  assert.deepEqual(await made.apply(adjust("down", 30)), { ...taken, replayed: false });
+  assert.deepEqual(await made.apply(adjust("down", 30)), { ...taken, replayed: true });
+  const downBefore = { kind: "conflict", note: "-30: a test" };
+  assert.deepEqual(await made.apply(adjust("down", 31)), downBefore);
+  assert.deepEqual(await made.apply(adjust("down", 30, { reason: "another reason" })), downBefore);
+
+  await made.store.commit([{ kind: "open", account: "bob", plan: "small", by: "test" }]);
+  const used = { kind: "id_used", account: "ada" };
+  assert.deepEqual(await made.apply(promote("up", 100, { account: "bob" })), used);
+  assert.deepEqual(await made.apply(adjust("down", 30, { account: "bob" })), used);
+  assert.deepEqual(made.buckets("bob"), [credits(10), credits(5), 0]);
 });
 
 example(
-  "an adjustment never takes more than there is, held credits left alone",
+  "an adjustment takes promotions that are not held, all of the amount or nothing",
   planOf("bought", 0, 0),
   async (made) => {
-    await made.apply(topup("p", 100));
+    await made.apply(promote("p", 100));
     await made.apply(hold("h", 60));
-    assert.deepEqual(await made.apply(adjust("a", -41)), { kind: "too_little", additional: 40 });
-    assert.equal((await made.apply(adjust("b", -40))).kind, "adjusted");
+    assert.deepEqual(await made.apply(adjust("a", 41)), { kind: "too_little", free: 40 });
+    assert.equal((await made.apply(adjust("b", 40))).kind, "adjusted");
     await made.apply(settle("h", 10));
     assert.equal(made.buckets()[2], 50);
   },
 );
+
+example("an adjustment never takes a payment", planOf("bought", 0, 0), async (made) => {
+  await made.apply(topup("p", 100));
+  assert.deepEqual(await made.apply(adjust("a", 1)), { kind: "too_little", free: 0 });
+  await made.apply(promote("b", 10));
+  assert.deepEqual(await made.apply(adjust("c", 11)), { kind: "too_little", free: 10 });
+  const payment = made.store.account("ada").additional.find(({ isPayment }) => isPayment);
+  const ofPayment = adjust("d", 1, { grant: payment?.seq ?? 0 });
+  assert.deepEqual(await made.apply(ofPayment), { kind: "unknown_grant" });
+  assert.equal(made.buckets()[2], 110);
+});
+
+example("an adjustment takes the newest promotions first, or the named one", small, async (made) => {
+  await made.apply(promote("old", 10));
+  await made.apply(promote("soon", 20, { untilMs: start + day }));
+  await made.apply(promote("new", 30, { untilMs: start + 2 * day }));
+  const left = () => made.store.account("ada").additional.map(({ amount, untilMs }) => [amount, untilMs]);
+  await made.apply(adjust("a", 35));
+  assert.deepEqual(left(), [
+    [15, start + day],
+    [10, null],
+  ]);
+  const [, oldest] = made.store.account("ada").additional;
+  const named = { grant: oldest?.seq ?? 0 };
+  assert.deepEqual(await made.apply(adjust("b", 11, named)), { kind: "too_little", free: 10 });
+  await made.apply(adjust("c", 4, named));
+  assert.deepEqual(left(), [
+    [15, start + day],
+    [6, null],
+  ]);
+});
+
+example("a promotion without an end, or with the end of an open one, adds to it", small, async (made) => {
+  for (const untilMs of [null, start + day]) {
+    await made.apply(promote(`first ${untilMs}`, 10, { untilMs }));
+    await made.apply(promote(`second ${untilMs}`, 20, { untilMs }));
+  }
+  await made.apply(topup("p", 40));
+  const grants = made.store.account("ada").additional;
+  assert.deepEqual(
+    grants.map(({ amount, untilMs, isPayment }) => [amount, untilMs, isPayment]),
+    [
+      [30, start + day, false],
+      [30, null, false],
+      [40, null, true],
+    ],
+  );
+  made.clock.nowMs += day;
+  assert.deepEqual(await made.apply(promote("late", 1, { untilMs: start + day })), { kind: "ended" });
+  assert.equal(made.buckets()[2], 70, "what has ended is gone");
+});
 
 example(
   "more credits than can be counted exactly are refused, with those that are held",
@@ -157,7 +222,7 @@ example(
     assert.deepEqual(await made.apply(topup("q", 1)), { kind: "too_much" });
     await made.apply(hold("h", 1000));
     assert.deepEqual(await made.apply(topup("r", 1)), { kind: "too_much" });
-    assert.deepEqual(await made.apply(adjust("s", 1000)), { kind: "too_much" });
+    assert.deepEqual(await made.apply(promote("s", 1000)), { kind: "too_much", left: null });
     await made.apply(settle("h", 1000));
     assert.equal((await made.apply(topup("q", 1000))).kind, "added", "a refused payment may be sent again");
     assert.equal(made.buckets()[2], most);
@@ -173,29 +238,50 @@ example("rejects a top-up that is not whole or not positive", small, async (made
 // Rows that contradict themselves
 
 test("no operation changes an account with an invalid row", async () => {
-  const contradictions = [
-    { base: credits(10) + 1 },
-    { base: 0.5 },
-    { baseHeld: -1 },
-    { overage: credits(5) + 1 },
-    { baseCap: -1 },
-    { baseHeld: 1 },
-    { additional: -1 },
-    { additionalHeld: -1 },
-    { additional: Number.MAX_SAFE_INTEGER, additionalHeld: 1 },
-    { baseStartsMs: Number.NaN },
-    { baseEndsMs: start },
-    { overageAnchorMs: 0.5 },
-    { holds: -1 },
+  const payment = { seq: 5, amount: 5, spent: 0, held: 0, isPayment: true, untilMs: null };
+  const noLater = { count: 0, free: 0, held: 0, untilMs: null };
+  const contradictions: ((row: AccountRow) => Partial<AccountRow>)[] = [
+    ...[{ amount: 0.5 }, { amount: -1 }, { spent: -1 }, { held: -1 }, { held: 2 ** 60 }].flatMap((change) => [
+      ({ base }: AccountRow) => ({ base: base && { ...base, ...change } }),
+      ({ overage }: AccountRow) => ({ overage: overage && { ...overage, ...change } }),
+    ]),
+    ...[
+      ...[{ fromMs: Number.NaN }, { untilMs: start }, { untilMs: 9e15 }, { anchorMs: 0.5 }],
+      ...[{ version: 2 }, { version: 0 }],
+    ].flatMap((change) => [
+      ({ base }: AccountRow) => ({ base: base && { ...base, ...change } }),
+      ({ overage }: AccountRow) => ({ overage: overage && { ...overage, ...change } }),
+    ]),
+    () => ({ base: null }),
+    () => ({ overage: null }),
+    () => ({ state: "closed" }),
+    () => ({ additional: [{ ...payment, amount: -1 }] }),
+    () => ({ additional: [{ ...payment, spent: 6 }] }),
+    () => ({ additional: [{ ...payment, held: -1 }] }),
+    () => ({ additional: [{ ...payment, spent: 3, held: 3 }] }),
+    () => ({ additional: [{ ...payment, amount: Number.MAX_SAFE_INTEGER }, payment] }),
+    () => ({ additional: [payment], later: { ...noLater, count: 1, free: Number.MAX_SAFE_INTEGER } }),
+    () => ({ later: { ...noLater, free: -1 } }),
+    () => ({ later: { ...noLater, held: 0.5 } }),
+    () => ({ later: { ...noLater, count: -1 } }),
+    ({ base }) => ({ base: base && { ...base, held: 1 }, holds: 0 }),
+    () => ({ holds: 0, used: 1 }),
+    () => ({ holds: -1 }),
+    () => ({ used: -1 }),
+    () => ({ seq: 0 }),
+    () => ({ endsMs: Number.NaN }),
+    () => ({ requestsTatMs: Number.NaN }),
+    () => ({ tokensTatMs: Number.POSITIVE_INFINITY }),
   ];
-  for (const change of contradictions) {
+  for (const [n, changeOf] of contradictions.entries()) {
     const { store } = await bench(small);
     await store.commit([hold("h", 0)]);
-    store.damage("ada", change);
+    store.damage("ada", changeOf(store.account("ada")));
     const damaged = store.account("ada");
     const operations = [hold("h2", 1), extend("h", 1, 1), settle("h", 1), expire("h"), topup("p", 1)];
-    const outcomes = await store.commit([...operations, adjust("a", 1), planTo("small", "c")]);
-    for (const outcome of outcomes) assert.equal(outcome.kind, "balance_invalid", JSON.stringify(change));
+    const others = [promote("a", 1), adjust("b", 1), planTo("small", "c")];
+    const outcomes = await store.commit([...operations, ...others]);
+    for (const outcome of outcomes) assert.equal(outcome.kind, "balance_invalid", `contradiction ${n}`);
     assert.equal(store.account("ada"), damaged);
   }
 });
@@ -216,7 +302,7 @@ test("an account with a missing plan takes no holds until its plan is changed", 
 test("an invalid account does not affect other accounts", async () => {
   const { store } = await bench(small);
   await store.commit([{ kind: "open", account: "bob", plan: "small", by: "test" }]);
-  store.damage("ada", { base: 0.5 });
+  store.damage("ada", { holds: 0.5 });
   const outcomes = await store.commit([topup("p", 1), { ...topup("q", 1), account: "bob" }]);
   assert.deepEqual(
     outcomes.map((outcome) => outcome.kind),

@@ -5,7 +5,6 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger, type LedgerStore } from "../../src/ledger/batcher.ts";
 import type { Operation, Outcome, TopupOperation } from "../../src/ledger/operations.ts";
-import { audit } from "../fixtures/ledger-audit.ts";
 import { bench } from "../fixtures/ledger-bench.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits, planOf } from "../fixtures/ledger-rows.ts";
@@ -263,7 +262,6 @@ test("a defect in one operation does not affect the others", async () => {
   assert.equal(second.status, "rejected");
   assert.equal(third.status, "fulfilled");
   assert.equal(made.buckets()[2], 2);
-  await audit(made.store);
 });
 
 test("waits once for a store that becomes unavailable while operations are committed one by one", async () => {
@@ -317,7 +315,6 @@ test("a lost acknowledgement does not charge twice (sample-agentic-ai-accelerati
     assert.ok(outcome.kind === "held" || outcome.kind === "added" || outcome.kind === "settled");
   }
   assert.deepEqual(made.buckets(), [credits(7), credits(5), 1]);
-  await audit(made.store);
 });
 
 test("admits 50 of 200 concurrent requests if the balance pays for 50 (new-api#6609, BerriAI/litellm#34732, #40095)", async () => {
@@ -354,5 +351,4 @@ test("admits 50 of 200 concurrent requests if the balance pays for 50 (new-api#6
   assert.equal(settled, 50);
   assert.ok(most <= 50);
   assert.deepEqual(made.buckets(), [0, 0, 0]);
-  await audit(made.store);
 });

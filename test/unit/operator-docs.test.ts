@@ -62,7 +62,15 @@ test("each route has one row", async () => {
     streams: { take: () => {} },
     logger: pino({ enabled: false }),
   };
-  const admin = { ...parts, ...live, audits, signIn, nodes: () => [], ...configuration };
+  const admin = {
+    ...parts,
+    ...live,
+    audits,
+    signIn,
+    nodes: () => [],
+    ...configuration,
+    timezone: () => "UTC",
+  };
   adminRoutes(app, admin, "0.0.0");
   await app.ready();
   const { paths } = app.swagger();

@@ -6,7 +6,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { overdueMax } from "../../src/ledger/snapshot.ts";
-import { audit } from "../fixtures/ledger-audit.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
@@ -38,7 +37,6 @@ test("a hold waits for the commits that release the credits of overdue holds", a
     made.store.openHolds("ada").map(({ id }) => id),
     ["h1"],
   );
-  await audit(made.store);
 });
 
 test("a hold is not refused because of overdue holds that count as running", async () => {

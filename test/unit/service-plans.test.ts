@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { fingerprintOf } from "../../src/app/config-fingerprint.ts";
 import { ServicePlans } from "../../src/app/plans.ts";
 import { loadConfig } from "../../src/config/load.ts";
-import { isCurrent, type PlanCatalog, type Plans } from "../../src/ledger/plan.ts";
+import { isCurrent, type Plan, type PlanCatalog, type Plans } from "../../src/ledger/plan.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { loggerTo } from "../fixtures/service.ts";
@@ -131,12 +131,12 @@ test("a look that began before the section was applied changes nothing", async (
 test("a section is current if the database offers the same, whatever its order and spelling", async () => {
   const { store } = begin();
   const catalog = await store.plans();
-  const yearly = planOf("a", 1, 1, { base: { credits: 1, every: "P1Y", align: "opening" } });
+  const yearly: Plan = planOf("a", 1, 1, { base: { credits: 1, every: "P1Y", align: "opening" } });
   assert.ok(isCurrent(catalog, plansOf(planOf("b", 1, 1), planOf("a", 1, 1))));
   assert.ok(!isCurrent(catalog, plansOf(planOf("a", 1, 1))));
   assert.ok(!isCurrent(catalog, two));
   await store.applyPlans(plansOf(yearly), false);
-  const inMonths = { ...yearly, base: { credits: 1, every: "P12M", align: "opening" } };
+  const inMonths: Plan = { ...yearly, base: { credits: 1, every: "P12M", align: "opening" } };
   assert.ok(isCurrent(await store.plans(), plansOf(inMonths)));
 });
 

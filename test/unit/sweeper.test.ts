@@ -47,7 +47,7 @@ async function benchWithOverdue(bobHolds: number): Promise<Bench> {
 
 test("ends holds that come after holds that cannot be ended", async () => {
   const made = await benchWithOverdue(300);
-  made.store.damage("bob", { base: 0.5 });
+  made.store.damage("bob", { holds: 0.5 });
   await sweep(made, 1);
   assert.equal(made.store.receipt("ada", "a")?.ending, "expired");
   assert.equal(made.store.openHolds("bob").length, 300);

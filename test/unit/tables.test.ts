@@ -2,6 +2,8 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
+import type { AccountRow, ChargeRow } from "../../src/ledger/rows.ts";
+import { emptyAccount } from "../../src/ledger/unit-of-work.ts";
 import { accountOf } from "../../src/store/account-rows.ts";
 import { readMigrations } from "../../src/store/migrations.ts";
 import {
@@ -14,6 +16,8 @@ import {
   journalTable,
   keyStateTable,
   keyTable,
+  laterGrantKeyTable,
+  laterGrantTable,
   planFileTable,
   planVersionTable,
 } from "../../src/store/tables.ts";
@@ -26,7 +30,8 @@ const receipt = {
   atMs: 3,
   key: "key",
   model: "small",
-  ending: "stop",
+  ending: "stopped",
+  by: "an operator",
   estimated: true,
   late: false,
   promptTokens: 4,
@@ -40,12 +45,16 @@ const receipt = {
   base: 12,
   overage: 13,
   additional: 14,
+  paid: [
+    { grant: 2, bucket: "base", amount: 12 },
+    { grant: 16, bucket: "overage", amount: 13 },
+    { grant: 17, bucket: "additional", amount: 14 },
+  ],
   shortfall: 15,
-  baseGrant: 16,
-  overageGrant: 17,
-  basePast: 18,
-  overagePast: 19,
-} as const;
+} as const satisfies ChargeRow;
+
+/** The cell of a field of a receipt. */
+const placeOf = (field: keyof ChargeRow) => chargeTable.columns.findIndex((column) => column.field === field);
 
 test("has the columns of the schema", () => {
   const db = new DatabaseSync(":memory:");
@@ -59,13 +68,13 @@ test("has the columns of the schema", () => {
       .map(({ name }) => String(name));
   for (const { name, columns } of [
     ...[accountTable, holdTable, journalTable, grantTable, chargeTable, keyTable],
-    ...[planVersionTable, planFileTable],
+    ...[laterGrantTable, planVersionTable, planFileTable],
   ]) {
     assert.deepEqual(columns.map((column) => column.name).sort(), inSchema(name).sort(), name);
   }
   const job = auditJobTable.columns.map((column) => column.name);
   assert.deepEqual(["id", ...job].sort(), inSchema("audit_job").sort());
-  for (const { name, columns } of [holdKeyTable, keyStateTable]) {
+  for (const { name, columns } of [holdKeyTable, keyStateTable, laterGrantKeyTable]) {
     const known = new Set(inSchema(name));
     assert.deepEqual(
       columns.filter((column) => !known.has(column.name)),
@@ -78,7 +87,7 @@ test("has the columns of the schema", () => {
 
 test("reads back the values that it writes", () => {
   const cells = chargeTable.valuesOf(receipt, JSON.stringify);
-  assert.equal(cells[7], 1);
+  assert.equal(cells[placeOf("estimated")], 1);
   assert.deepEqual(chargeTable.rowOf(cells), receipt);
   const key = keyOf("key", "ada", { models: ["small", 'with "quotes"'], revokedMs: 5 });
   assert.deepEqual(keyTable.rowOf(keyTable.valuesOf(key, JSON.stringify)), key);
@@ -95,8 +104,8 @@ test("refuses to write a row without one of its nullable fields", () => {
 });
 
 test("reads the booleans and lists of a database that has these types", () => {
-  const cells: unknown[] = chargeTable.valuesOf(receipt, JSON.stringify).with(7, 0);
-  assert.deepEqual(chargeTable.rowOf(cells.with(7, false)), chargeTable.rowOf(cells));
+  const cells: unknown[] = chargeTable.valuesOf(receipt, JSON.stringify).with(placeOf("estimated"), 0);
+  assert.deepEqual(chargeTable.rowOf(cells.with(placeOf("estimated"), false)), chargeTable.rowOf(cells));
   const key = keyOf("key", "ada", { models: ["small"] });
   const models = keyTable.columns.findIndex(({ field }) => field === "models");
   const keyCells: unknown[] = keyTable.valuesOf(key, JSON.stringify);
@@ -110,16 +119,16 @@ test("reads a row behind other cells", () => {
 
 test("throws for a cell of another type, with the field and the table", () => {
   const cells: unknown[] = chargeTable.valuesOf(receipt, JSON.stringify);
-  for (const [cell, value, field] of [
-    [0, 1, "account"],
-    [0, null, "account"],
-    [2, "2", "seq"],
-    [2, 2n, "seq"],
-    [6, "eaten", "ending"],
-    [7, 2, "estimated"],
-    [20, undefined, "shortfall"],
+  for (const [field, value] of [
+    ["account", 1],
+    ["account", null],
+    ["seq", "2"],
+    ["seq", 2n],
+    ["ending", "eaten"],
+    ["estimated", 2],
+    ["shortfall", undefined],
   ] as const) {
-    assert.throws(() => chargeTable.rowOf(cells.with(cell, value)), {
+    assert.throws(() => chargeTable.rowOf(cells.with(placeOf(field), value)), {
       message: `the database holds ${value} where ${field} of charge should be`,
     });
   }
@@ -129,13 +138,73 @@ test("throws for a cell of another type, with the field and the table", () => {
   assert.throws(() => keyTable.rowOf(keyCells.with(models, ["small", null])), /models of api_key/);
 });
 
+const account: AccountRow = {
+  ...emptyAccount,
+  ...{ id: "ada", plan: "small", nextPlan: "big", seq: 9, createdMs: 1, endsMs: 2, holds: 1, used: 3 },
+  base: {
+    ...{ seq: 2, amount: 10, spent: 4, held: 5, fromMs: 6, untilMs: 7, anchorMs: 8 },
+    ...{ plan: "small", version: 1 },
+  },
+  additional: [
+    { seq: 5, amount: 10, spent: 1, held: 2, isPayment: false, untilMs: 11 },
+    { seq: 4, amount: 20, spent: 3, held: 0, isPayment: true, untilMs: null },
+  ],
+  later: { count: 1, free: 12, held: 13, untilMs: 14 },
+  ...{ requestsTatMs: 0.5, tokensTatMs: 1.25, tokensLimit: 100 },
+};
+
+test("reads back an account with its grants", () => {
+  const cells = accountTable.valuesOf(account, JSON.stringify);
+  assert.deepEqual(accountTable.rowOf(cells), account);
+  assert.deepEqual(accountOf(cells), { row: account, problem: null });
+  const closed: AccountRow = { ...emptyAccount, state: "closed" };
+  assert.deepEqual(accountTable.rowOf(accountTable.valuesOf(closed, JSON.stringify)), closed);
+});
+
+/** The cells of the account, with another one in this column. */
+function damagedBy(column: string, value: unknown): unknown[] {
+  const place = accountTable.columns.findIndex(({ name }) => name === column);
+  assert.notEqual(place, -1, column);
+  const cells: unknown[] = accountTable.valuesOf(account, JSON.stringify);
+  return cells.with(place, value);
+}
+
 test("reads an account with an amount beyond 2^53 as an inexact number", () => {
-  const cells: unknown[] = accountTable.columns.map(({ type }) => {
-    if (typeof type !== "string") return type[0];
-    if (type === "windows") return null;
-    return type.startsWith("text") ? "x" : 1;
-  });
-  const base = accountTable.columns.findIndex(({ field }) => field === "base");
-  assert.throws(() => accountTable.rowOf(cells.with(base, 2n ** 60n)), /base of account/);
-  assert.equal(accountOf(cells.with(base, 2n ** 60n)).row.base, 2 ** 60);
+  const cells = damagedBy("base_amount", 2n ** 60n);
+  assert.throws(() => accountTable.rowOf(cells), /base of account/);
+  assert.equal(accountOf(cells).row.base?.amount, 2 ** 60);
+});
+
+test("an account that cannot be read has its id and a problem", () => {
+  for (const [column, value] of [
+    ["base_amount", "ten"],
+    ["base_until_ms", null],
+    ["state", "asleep"],
+    ["later_free", null],
+    ["additional", "[[5,10"],
+    ["additional", "5"],
+    ["additional", "[5]"],
+    ["additional", "[[5,10,1,2,0]]"],
+    ["additional", "[[5,10,1,2,0,null,1]]"],
+    ["additional", "[[5,10,1,2,2,null]]"],
+    ["additional", '[[5,"10",1,2,0,null]]'],
+  ] as const) {
+    const { row, problem } = accountOf(damagedBy(column, value));
+    assert.equal(row.id, "ada");
+    assert.ok(problem !== null, `${column} ${value}`);
+  }
+});
+
+test("refuses takings that it does not know", () => {
+  const cells: unknown[] = chargeTable.valuesOf(receipt, JSON.stringify);
+  for (const paid of [
+    "2",
+    "[2]",
+    '[[2,"gold",12]]',
+    '[["2","base",12]]',
+    '[[2,"base",12,1]]',
+    '[[2,"base"]]',
+  ]) {
+    assert.throws(() => chargeTable.rowOf(cells.with(placeOf("paid"), paid)), /paid of charge/, paid);
+  }
 });

@@ -4,15 +4,31 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { parsePeriod, windowAt } from "../../src/ledger/windows.ts";
+import {
+  type Alignment,
+  grantWindowFrom,
+  isSameRule,
+  isTimezone,
+  parsePeriod,
+  type Window,
+  type WindowRule,
+  windowAfter,
+  windowFrom,
+} from "../../src/ledger/windows.ts";
 import { point } from "../fixtures/naive-plans.ts";
 
 const at = (iso: string) => Date.parse(iso);
 
+/** The window of a grid that contains `nowMs`, which is not before the anchor. */
+function windowAt(anchorMs: number, every: string, nowMs: number): Window {
+  const rule = { every, align: "opening", timezone: "UTC" } as const;
+  return windowAfter(rule, windowFrom(rule, anchorMs), nowMs);
+}
+
 /** The window as two ISO strings, without the zero time of day. */
 function windowOf(anchor: string, every: string, now: string): [starts: string, ends: string] {
-  const { startsMs, endsMs } = windowAt(at(anchor), every, at(now));
-  return [isoOf(startsMs), isoOf(endsMs)];
+  const { fromMs, untilMs } = windowAt(at(anchor), every, at(now));
+  return [isoOf(fromMs), isoOf(untilMs)];
 }
 
 function isoOf(ms: number): string {
@@ -24,9 +40,9 @@ function gridOf(anchor: string, every: string, count: number): string[] {
   const points: string[] = [];
   let now = at(anchor);
   for (let n = 0; n < count; n += 1) {
-    const { startsMs, endsMs } = windowAt(at(anchor), every, now);
-    points.push(isoOf(startsMs));
-    now = endsMs;
+    const { fromMs, untilMs } = windowAt(at(anchor), every, now);
+    points.push(isoOf(fromMs));
+    now = untilMs;
   }
   return points;
 }
@@ -98,11 +114,6 @@ test("finds the present window at once after any number of missed windows", () =
   ]);
 });
 
-test("a time before the anchor is in the first window", () => {
-  assert.deepEqual(windowOf("2026-01-15", "P1D", "2026-01-14T23:59:50Z"), ["2026-01-15", "2026-01-16"]);
-  assert.deepEqual(windowOf("2026-01-31", "P1M", "2020-01-01"), ["2026-01-31", "2026-02-28"]);
-});
-
 test("the error for an invalid period quotes its text", () => {
   for (const [text, says] of [
     ["", /"" is not an ISO 8601 period/],
@@ -136,12 +147,12 @@ test("property: exactly one window contains any moment, and it starts on the gri
   fc.assert(
     fc.property(anchorArb, periodArb, fc.nat({ max: threeYears }), (anchorMs, every, laterMs) => {
       const nowMs = anchorMs + laterMs;
-      const { startsMs, endsMs } = windowAt(anchorMs, every, nowMs);
-      assert.ok(startsMs <= nowMs && nowMs < endsMs);
+      const { fromMs, untilMs } = windowAt(anchorMs, every, nowMs);
+      assert.ok(fromMs <= nowMs && nowMs < untilMs);
       // The same window on the grid of `Date`, walked to from the anchor.
       let n = 0;
       while (point(anchorMs, every, n + 1) <= nowMs) n += 1;
-      assert.deepEqual([startsMs, endsMs], [point(anchorMs, every, n), point(anchorMs, every, n + 1)]);
+      assert.deepEqual([fromMs, untilMs], [point(anchorMs, every, n), point(anchorMs, every, n + 1)]);
     }),
     { numRuns: 500 },
   );
@@ -151,11 +162,143 @@ test("property: consecutive windows tile time without gap or overlap", () => {
   fc.assert(
     fc.property(anchorArb, periodArb, fc.nat({ max: 4 * threeYears }), (anchorMs, every, laterMs) => {
       const window = windowAt(anchorMs, every, anchorMs + laterMs);
-      const next = windowAt(anchorMs, every, window.endsMs);
-      assert.equal(next.startsMs, window.endsMs);
-      assert.deepEqual(windowAt(anchorMs, every, window.endsMs - 1), window);
-      assert.deepEqual(windowAt(anchorMs, every, window.startsMs), window);
+      const next = windowAt(anchorMs, every, window.untilMs);
+      assert.equal(next.fromMs, window.untilMs);
+      assert.deepEqual(windowAt(anchorMs, every, window.untilMs - 1), window);
+      assert.deepEqual(windowAt(anchorMs, every, window.fromMs), window);
     }),
     { numRuns: 500 },
+  );
+});
+
+// Windows of the calendar
+
+function calendar(every: string, timezone: string): WindowRule {
+  return { every, align: "calendar", timezone };
+}
+
+/** A window as two moments. */
+function said({ fromMs, untilMs }: Window): [string, string] {
+  return [isoOf(fromMs), isoOf(untilMs)];
+}
+
+test("windows of the calendar end at local midnight, on Monday and on the 1st", () => {
+  const noon = at("2026-01-15T12:00Z");
+  for (const [every, timezone, until] of [
+    ["P1D", "UTC", "2026-01-16"],
+    ["P1W", "UTC", "2026-01-19"],
+    ["P1M", "UTC", "2026-02-01"],
+    ["P1D", "Europe/Berlin", "2026-01-15T23:00Z"],
+    ["P1W", "Europe/Berlin", "2026-01-18T23:00Z"],
+    ["P1M", "Europe/Berlin", "2026-01-31T23:00Z"],
+    ["P1D", "Asia/Kolkata", "2026-01-15T18:30Z"],
+    ["P1D", "Pacific/Auckland", "2026-01-16T11:00Z"],
+    ["P1M", "America/New_York", "2026-02-01T05:00Z"],
+  ] as const) {
+    const rule = calendar(every, timezone);
+    assert.deepEqual(said(windowFrom(rule, noon)), ["2026-01-15T12:00Z", until], `${every} ${timezone}`);
+  }
+});
+
+test("days of 23 and 25 hours are whole windows", () => {
+  const rule = calendar("P1D", "Europe/Berlin");
+  const spring = windowFrom(rule, at("2026-03-28T23:00Z"));
+  assert.deepEqual(said(spring), ["2026-03-28T23:00Z", "2026-03-29T22:00Z"]);
+  const autumn = windowFrom(rule, at("2026-10-24T22:00Z"));
+  assert.deepEqual(said(autumn), ["2026-10-24T22:00Z", "2026-10-25T23:00Z"]);
+  const following = windowAfter(rule, autumn, autumn.untilMs);
+  assert.deepEqual(said(following), ["2026-10-25T23:00Z", "2026-10-26T23:00Z"]);
+});
+
+test("a day without midnight begins with its first moment", () => {
+  // In Cairo, 24 April 2026 begins at 01:00.
+  const rule = calendar("P1D", "Africa/Cairo");
+  const before = windowFrom(rule, at("2026-04-23T12:00Z"));
+  assert.deepEqual(said(before), ["2026-04-23T12:00Z", "2026-04-23T22:00Z"]);
+  assert.deepEqual(said(windowAfter(rule, before, before.untilMs)), [
+    "2026-04-23T22:00Z",
+    "2026-04-24T21:00Z",
+  ]);
+});
+
+test("the first window of a bucket ends with the next one if it begins in the second half", () => {
+  for (const [every, from, until] of [
+    ["P1D", "2026-01-15", "2026-01-16"],
+    ["P1D", "2026-01-15T11:59:59.999Z", "2026-01-16"],
+    ["P1D", "2026-01-15T12:00Z", "2026-01-17"],
+    ["P1D", "2026-01-15T23:50Z", "2026-01-17"],
+    ["P1W", "2026-01-14", "2026-01-19"],
+    ["P1W", "2026-01-16", "2026-01-26"],
+    ["P1M", "2026-01-16", "2026-02-01"],
+    ["P1M", "2026-01-17", "2026-03-01"],
+    ["P1M", "2026-02-15", "2026-04-01"],
+  ] as const) {
+    const rule = calendar(every, "UTC");
+    assert.deepEqual(isoOf(grantWindowFrom(rule, at(from)).untilMs), until, `${every} ${from}`);
+    // The budget of a key ends at the next boundary.
+    assert.ok(windowFrom(rule, at(from)).untilMs <= at(until));
+  }
+  const opening = { every: "P1D", align: "opening", timezone: "UTC" } as const;
+  assert.deepEqual(said(grantWindowFrom(opening, at("2026-01-15T23:50Z"))), [
+    "2026-01-15T23:50Z",
+    "2026-01-16T23:50Z",
+  ]);
+});
+
+test("missed windows of the calendar are skipped in one step", () => {
+  const rule = calendar("P1M", "Europe/Berlin");
+  const last = windowFrom(rule, at("2026-01-20"));
+  assert.deepEqual(said(windowAfter(rule, last, last.untilMs)), ["2026-01-31T23:00Z", "2026-02-28T23:00Z"]);
+  assert.deepEqual(said(windowAfter(rule, last, at("2027-07-15"))), [
+    "2027-06-30T22:00Z",
+    "2027-07-31T22:00Z",
+  ]);
+});
+
+test("rules are the same if they make the same windows", () => {
+  const rule = (every: string, align: Alignment, timezone: string) => ({ every, align, timezone });
+  for (const [isSame, one, other] of [
+    [true, rule("P1W", "opening", "UTC"), rule("P7D", "opening", "Asia/Tokyo")],
+    [true, rule("P1Y", "opening", "UTC"), rule("P12M", "opening", "UTC")],
+    [false, rule("P1M", "opening", "UTC"), rule("P30D", "opening", "UTC")],
+    [false, rule("P1D", "opening", "UTC"), rule("P1D", "calendar", "UTC")],
+    [true, rule("P1D", "calendar", "UTC"), rule("P1D", "calendar", "UTC")],
+    [false, rule("P1D", "calendar", "UTC"), rule("P1D", "calendar", "Asia/Tokyo")],
+  ] as const) {
+    assert.equal(isSameRule(one, other), isSame, `${JSON.stringify([one, other])}`);
+  }
+});
+
+test("a time zone has a name", () => {
+  for (const name of ["UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires"])
+    assert.ok(isTimezone(name), name);
+  for (const name of ["", "+01:00", "Europe/Bonn", "2026-01-15T00:00Z", "Z[UTC]"])
+    assert.ok(!isTimezone(name), name);
+});
+
+test("property: windows of the calendar that follow one another tile time in every zone", () => {
+  const zones = fc.constantFrom("UTC", "Europe/Berlin", "America/St_Johns", "Pacific/Apia", "Africa/Cairo");
+  const everyArb = fc.constantFrom("P1D", "P1W", "P1M");
+  fc.assert(
+    fc.property(
+      anchorArb,
+      zones,
+      everyArb,
+      fc.nat({ max: threeYears }),
+      (fromMs, timezone, every, laterMs) => {
+        const rule = calendar(every, timezone);
+        const first = grantWindowFrom(rule, fromMs);
+        const nowMs = first.untilMs + laterMs;
+        const window = windowAfter(rule, first, nowMs);
+        assert.ok(window.fromMs <= nowMs && nowMs < window.untilMs);
+        const next = windowAfter(rule, window, window.untilMs);
+        assert.equal(next.fromMs, window.untilMs);
+        const begin = Temporal.Instant.fromEpochMilliseconds(next.fromMs).toZonedDateTimeISO(timezone);
+        assert.equal(begin.startOfDay().epochMilliseconds, next.fromMs);
+        if (every === "P1W") assert.equal(begin.dayOfWeek, 1);
+        if (every === "P1M") assert.equal(begin.day, 1);
+      },
+    ),
+    { numRuns: 300 },
   );
 });

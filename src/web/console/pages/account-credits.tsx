@@ -178,8 +178,8 @@ function RefundForm(props: {
       ]}
       preview={async (values) => (
         <p>
-          {wholeNumber(typedCredits(values))} credits of {chosenIn(values)} are taken back, if so many of it are
-          not spent.
+          {wholeNumber(typedCredits(values))} credits of {chosenIn(values)} are taken back, if so many of it
+          are not spent.
         </p>
       )}
       send={async (values, operationId) => {
