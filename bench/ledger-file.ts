@@ -3,8 +3,11 @@
  * written at once. They are sound: `inkwell audit` finds nothing.
  */
 import type { Plan, Plans } from "../src/ledger/plan.ts";
+import { timesAt } from "../src/ledger/snapshot.ts";
+import { SqliteCommits } from "../src/store/sqlite/commit.ts";
 import { openToWrite } from "../src/store/sqlite/open-to-write.ts";
-import { accountTable } from "../src/store/tables.ts";
+import { chargeTable } from "../src/store/tables.ts";
+import { keyOf } from "../test/fixtures/ledger-rows.ts";
 
 /** Enough credits for every benchmark. */
 const plan: Plan = {
@@ -38,49 +41,40 @@ export function nextAccount(turn: number, accounts: number): number {
 }
 
 /**
- * `journalRows` counts holds and settlements, spread evenly over the accounts, without the `open`
- * of each account.
+ * `charges` are spread evenly over the accounts. The ledger opens the accounts, and the history is
+ * written with one statement.
  */
-export function makeLedgerFile(path: string, accounts: number, journalRows: number): void {
-  const nowMs = Date.now();
-  const startsMs = nowMs - 3_600_000;
-  const endsMs = startsMs + 86_400_000;
-  const cap = plan.base.credits * 1_000_000;
-  const held = used.promptTokens + 100;
-  const cost = used.promptTokens + used.completionTokens;
+export function makeLedgerFile(path: string, accounts: number, charges: number): void {
+  const startMs = Date.now() - 3_600_000;
+  const db = openToWrite({ path, busyMs: 5000 }, { nowMs: startMs, plans });
+  db.exec("pragma synchronous = off");
+  const commits = new SqliteCommits(db, () => timesAt(startMs));
+  const by = "bench";
+  for (let n = 0; n < accounts; n += 1) {
+    const [account, key] = [accountId(n), keyId(n)];
+    const row = { ...keyOf(key, account), hash: String(n).padStart(64, "0") };
+    const { id, hash, lastFour, name, models, expiresMs, portal } = row;
+    const { requestsPerMinute, tokensPerMinute, concurrent } = row;
+    const limits = { requestsPerMinute, tokensPerMinute, concurrent };
+    const firstKey = { id, account, hash, lastFour, name, models, expiresMs, portal, ...limits };
+    commits.commit([{ kind: "open", account, plan: plan.id, firstKey, by }]);
+  }
   // Whole rounds over the accounts, so that all have equal histories.
-  const rounds = Math.ceil(journalRows / 2 / accounts);
-  const db = openToWrite({ path, busyMs: 5000 }, { nowMs, plans });
+  const rounds = Math.ceil(charges / accounts);
+  const cost = used.promptTokens + used.completionTokens;
   db.exec(`
-    pragma synchronous = off;
     begin;
-    create temp table a as with recursive n(n) as (select 0 union all select n + 1 from n where n < ${accounts - 1})
-      select n, printf('account-%05d', n) as id, printf('key_%016d', n) as key from n;
-    create temp table r as with recursive n(n) as (select 0 union all select n + 1 from n where n < ${rounds - 1})
-      select n from n where n < ${rounds};
-    insert into account (${accountTable.list()}) select id, 1 + 2 * ${rounds}, ${cap} - ${cost} * ${rounds}, 0, 0, 0, null,
-      0, 0, 0, 0, 0, 0, null, 'bench', null, 'active', null, ${startsMs},
-      ${cap}, 'bench', 1, 'P1D', ${startsMs}, ${startsMs}, ${endsMs}, 1, 1,
-      0, 'bench', 1, 'P1D', ${startsMs}, ${startsMs}, ${endsMs}, 1, 1 from a;
-    insert into api_key (account, id, hash, last_four, models, created_ms, requests_tat_ms, tokens_tat_ms, holds, held, used, budget_since)
-      select id, key, printf('%064d', n), 'abcd', '["*"]', ${startsMs}, 0, 0, 0, 0, 0, 0 from a;
-    insert into journal select id, 1, ${startsMs}, 'open', 'open', 'bench', ${cap}, 0, 0, ${cap}, 0, 0 from a;
-    insert into credit_grant (account, seq, bucket, cause, at_ms, amount, plan, version, anchor_ms, starts_ms, ends_ms,
-        since, spent, held)
-      select id, 1, bucket, 'open', ${startsMs}, amount, 'bench', 1, ${startsMs}, ${startsMs}, ${endsMs}, 1, 0, 0
-      from a cross join (select 'base' as bucket, ${cap} as amount union all select 'overage', 0);
-    create temp view past as select a.id, a.key, r.n,
-      ${startsMs} + (r.n * ${accounts} + a.n) / 200 as at_ms,
-      printf('%08x-%04x-7%03x-8000-%012x', ${startsMs} / 65536, ${startsMs} % 65536, r.n % 4096, r.n * ${accounts} + a.n) as op,
-      ${cap} - ${cost} * r.n as base from r cross join a;
-    insert into journal select id, 2 + 2 * n + part, at_ms, kind, op || suffix, note,
-      delta, 0, 0, base - ${held} + part * ${held - cost}, 0, 0
-    from past cross join (
-      select 0 as part, 'hold' as kind, '' as suffix, null as note, ${-held} as delta
-      union all select 1, 'settle', '/end', 'stop', ${held - cost}
-    );
-    insert into charge select id, op, 3 + 2 * n, at_ms, key, 'bench', 'stop', 0, 0,
-      ${used.promptTokens}, 0, ${used.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0, 0, 1, 1, 0, 0 from past;
+    create temp table r as with recursive n(n) as (select 1 union all select n + 1 from n where n < ${rounds})
+      select n from n where n <= ${rounds};
+    insert into charge (${chargeTable.list()})
+      select a.id, printf('%08x-%04x-7%03x-8000-%012x', ${startMs} / 65536, ${startMs} % 65536, r.n % 4096,
+          r.n * ${accounts} + a.rowid),
+        a.seq + r.n, ${startMs} + (r.n * ${accounts} + a.rowid) / 200, k.id, 'bench', 'stop', null, 0, 0,
+        ${used.promptTokens}, 0, ${used.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0,
+        json_array(json_array(a.base_seq, 'base', ${cost})), 0
+      from r cross join (select row_number() over (order by id) as rowid, id, seq, base_seq from account) a
+      join api_key k on k.account = a.id;
+    update account set seq = seq + ${rounds}, base_spent = base_spent + ${cost * rounds} where ${rounds} > 0;
     commit;
     pragma wal_checkpoint(truncate);
   `);
