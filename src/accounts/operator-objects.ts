@@ -278,7 +278,7 @@ export const journalObject = objectFor<ListedEntry>("JournalEntry")({
     orNull(
       Type.Integer({
         description:
-          "what a grant begins with, or by how much its amount changes; of a charge, what was paid",
+          "what a grant begins with, or by how much its amount changes; of a charge, what was paid, as a negative number",
       }),
     ),
     (row) => row.amount,

@@ -117,7 +117,15 @@ function requireNoWider(own: KeyAuthority, key: LimitedSettings & { id: string }
 function widens(target: KeyAuthority, { budget, ...settings }: OwnKeyChange): boolean {
   if (excessOf(target, settings) !== null) return true;
   if (budget === undefined || target.budget === null) return false;
-  return budget === null || isMore(microIn(budget), target.budget);
+  if (budget === null || isMore(microIn(budget), target.budget)) return true;
+  const { every, align, timezone } = budget;
+  const isOther = (part: string | undefined, now: string | null) => part !== undefined && part !== now;
+  // Shorter windows give more.
+  return (
+    isOther(every, target.budgetEvery) ||
+    isOther(align, target.budgetAlign) ||
+    isOther(timezone, target.budgetTimezone)
+  );
 }
 
 /** Holders may only lower the budget that an operator has set. */

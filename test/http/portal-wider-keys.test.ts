@@ -78,7 +78,12 @@ const others: Action[] = [
   { name: "gives it a budget", body: { budget: { credits: 9_000_000, ...day } } },
   { name: "lowers its budget", target: withBudget, body: { budget: { credits: 4 } } },
   { name: "raises its budget", target: withBudget, body: { budget: { credits: 6 } }, widens: true },
-  { name: "lengthens its budget's period", target: withBudget, body: { budget: { every: "P1W" } } },
+  {
+    name: "lengthens its budget's period",
+    target: withBudget,
+    body: { budget: { every: "P1W" } },
+    widens: true,
+  },
   {
     ...{ name: "shortens its budget's period", target: withBudget },
     ...{ body: { budget: { every: "PT1H" } }, widens: true },
