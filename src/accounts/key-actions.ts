@@ -193,9 +193,9 @@ export class KeyActions {
     const which = found && secretWith(hash, found.key);
     if (found === null || which === null) throw secretNotFound();
     const row = this.#present(found.key);
-    const nowMs = this.#deps.store.nowMs();
-    const hasEnded = row.revokedMs !== null || (row.expiresMs !== null && row.expiresMs <= nowMs);
-    const isCurrent = which === "present" || (row.oldUntilMs !== null && row.oldUntilMs > nowMs);
+    const { latestMs } = this.#deps.store.times();
+    const hasEnded = row.revokedMs !== null || (row.expiresMs !== null && row.expiresMs <= latestMs);
+    const isCurrent = which === "present" || (row.oldUntilMs !== null && row.oldUntilMs > latestMs);
     const isUsable = !hasEnded && isCurrent;
     return { row, secret: which, isUsable };
   }
@@ -235,7 +235,7 @@ export class KeyActions {
     overlap = defaultOverlap,
     seen?: KeyAuthority,
   ): Promise<ShownKey> {
-    if (overlap !== noOverlap) requireOverlap(overlap, this.#deps.store.nowMs());
+    if (overlap !== noOverlap) requireOverlap(overlap, this.#deps.store.times().atMs);
     const key = mintKey();
     const rotation = {
       hash: hashKey(key),

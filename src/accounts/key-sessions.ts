@@ -38,13 +38,13 @@ export class KeySessions {
    * again. An account that cannot be read is refused as in requests.
    */
   async startByKey(given: string, page: string): Promise<NewSession> {
-    const nowMs = this.#store.nowMs();
-    const found = await findUsableKey(this.#store, given, nowMs);
+    const { latestMs } = this.#store.times();
+    const found = await findUsableKey(this.#store, given, latestMs);
     if (secretWith(hashKey(given), found.key) !== "present") {
       throw invalidKey("This API key was replaced by a new one. Sign in with the new one.");
     }
     callerOf(found);
-    if (isClosed(found, nowMs)) {
+    if (isClosed(found, latestMs)) {
       throw new Refusal(
         "account_suspended",
         "The account of this API key is closed. Ask the operator of this service.",
@@ -72,7 +72,7 @@ export class KeySessions {
   async find(secrets: SessionSecrets): Promise<KeySession | null> {
     const row = await this.#sessions.find("portal", secrets);
     const found = row && (await this.#store.findKey(row.owner));
-    return found && isUsable(found, row.owner, this.#store.nowMs()) ? { ...row, ...found } : null;
+    return found && isUsable(found, row.owner, this.#store.times().latestMs) ? { ...row, ...found } : null;
   }
 
   /** Returns the session after a use. */
@@ -84,9 +84,9 @@ export class KeySessions {
   async valid(hashes: readonly string[]): Promise<ReadonlySet<string>> {
     const rows = await this.#sessions.current(hashes);
     const found = await this.#store.findKeys([...new Set(rows.map(({ owner }) => owner))]);
-    const nowMs = this.#store.nowMs();
+    const { latestMs } = this.#store.times();
     const usable = new Set(
-      found.filter((each) => isUsable(each, each.key.hash, nowMs)).map(({ key }) => key.hash),
+      found.filter((each) => isUsable(each, each.key.hash, latestMs)).map(({ key }) => key.hash),
     );
     return new Set(rows.filter(({ owner }) => usable.has(owner)).map(({ hash }) => hash));
   }
@@ -97,13 +97,13 @@ export class KeySessions {
   }
 }
 
-function isUsable(found: FoundKey, secretHash: string, nowMs: EpochMs): boolean {
+function isUsable(found: FoundKey, secretHash: string, latestMs: EpochMs): boolean {
   const { key } = found;
-  const hasExpired = key.expiresMs !== null && key.expiresMs <= nowMs;
+  const hasExpired = key.expiresMs !== null && key.expiresMs <= latestMs;
   const isPresent = secretWith(secretHash, key) === "present";
-  return isPresent && key.revokedMs === null && !hasExpired && !isClosed(found, nowMs);
+  return isPresent && key.revokedMs === null && !hasExpired && !isClosed(found, latestMs);
 }
 
-function isClosed({ account: { state, endsMs } }: FoundKey, nowMs: EpochMs): boolean {
-  return state === "closed" || (endsMs !== null && endsMs <= nowMs);
+function isClosed({ account: { state, endsMs } }: FoundKey, latestMs: EpochMs): boolean {
+  return state === "closed" || (endsMs !== null && endsMs <= latestMs);
 }

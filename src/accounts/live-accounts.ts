@@ -49,7 +49,7 @@ interface Watched {
 }
 
 interface LiveAccountsOptions {
-  store: Pick<Store, "accountMarks" | "findKeys" | "accountSnapshot" | "holds" | "nowMs">;
+  store: Pick<Store, "accountMarks" | "findKeys" | "accountSnapshot" | "holds" | "times">;
   /** Called once for each time in which the database cannot be read. */
   onError(error: unknown): void;
   everyMs?: number;
@@ -140,7 +140,7 @@ export class LiveAccounts {
     const results = await Promise.allSettled(
       accounts.map(async ([account, watched]) => {
         const mark = marks.get(account) ?? null;
-        const isSame = watched.mark === mark && store.nowMs() < watched.changesMs;
+        const isSame = watched.mark === mark && store.times().atMs < watched.changesMs;
         if (!isSame || watched.reading === null) {
           // The mark was read before, so a change in between is found at the next look.
           watched.reading = await this.#read(account);

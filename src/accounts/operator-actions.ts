@@ -7,6 +7,7 @@
  * takes effect once. A repetition with other values is refused and changes nothing. Actions throw
  * the errors of accounts/refusals.ts.
  */
+
 import { type AccountSnapshot, type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
@@ -43,6 +44,7 @@ import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
 import { type Credits, type EpochMs, endMomentOf, type MicroCredits, microOf, momentRule } from "../units.ts";
 import { type ImportResult, importAccounts } from "./account-import.ts";
+import { isoTime } from "./json-objects.ts";
 import { KeyActions } from "./key-actions.ts";
 import {
   adjustmentRefusal,
@@ -380,7 +382,7 @@ export class OperatorActions {
     hours: number,
   ): Promise<{ from: Hour; to: Hour; rows: UsageHour[] }> {
     await this.#requireAccount(query.account);
-    const to = Math.floor(this.#deps.store.nowMs() / hourMs) + 1;
+    const to = Math.floor(this.#deps.store.times().atMs / hourMs) + 1;
     const from = to - hours;
     return { from, to, rows: await this.#deps.store.usageHours({ ...query, from, to }) };
   }
@@ -414,7 +416,7 @@ export class OperatorActions {
     return planChanges(await store.plans(), section, {
       fingerprints: [],
       force: true,
-      nowMs: store.nowMs(),
+      nowMs: store.times().atMs,
     });
   }
 
@@ -423,16 +425,34 @@ export class OperatorActions {
     return await this.#deps.store.applyPlans(section, true);
   }
 
+  /** The time to which holds last. */
+  elapsedMs(): EpochMs {
+    return this.#deps.store.times().nowMs;
+  }
+
   /** Reads the clock of the ledger. */
   async clock(): Promise<ClockState> {
     return await this.#deps.store.clock();
   }
 
-  /** Believes the present reading of the clock. `by` names the operator in the ledger. */
-  async acceptClock(by: string): Promise<AcceptedClock> {
-    const accepted = await this.#deps.store.acceptClock(by);
-    if (accepted !== null) return accepted;
-    throw new OperatorRefusal("clock_trusted", "The clock is trusted already. Nothing has changed.");
+  /**
+   * Believes the present reading of the clock, if the operator knows the same time to within a
+   * minute. `by` names the operator in the ledger.
+   */
+  async acceptClock(by: string, timeMs: EpochMs): Promise<AcceptedClock> {
+    const acceptance = await this.#deps.store.acceptClock(by, timeMs);
+    switch (acceptance.kind) {
+      case "accepted":
+        return acceptance.accepted;
+      case "trusted":
+        throw new OperatorRefusal("clock_trusted", "The clock is trusted already. Nothing has changed.");
+      case "differs":
+        throw new OperatorRefusal(
+          "clock_differs",
+          `The clock shows ${isoTime(acceptance.clockMs)}, which is more than a minute from ${isoTime(timeMs)}. Correct the clock, or give the true time. Nothing has changed.`,
+          "time",
+        );
+    }
   }
 
   async #requireAccount(id: string | undefined): Promise<void> {

@@ -384,13 +384,13 @@ export const auditJobObject = objectFor<AuditJob>("AuditJob")({
 export const clockObject = objectFor<ClockState>("Clock")({
   trusted: [Type.Boolean(), (state) => state.isTrusted],
   clock_at: [time, (state) => isoTime(state.clockMs)],
-  trusted_at: [time, (state) => isoTime(state.trustedMs)],
+  ledger_at: [time, (state) => isoTime(state.ledgerMs)],
 });
 
 export const acceptedClockObject = objectFor<AcceptedClock>("AcceptedClock")({
   number: [count, (accepted) => accepted.number],
   by: [text, (accepted) => accepted.by],
-  trusted_at: [time, (accepted) => isoTime(accepted.trustedMs)],
+  ledger_at: [time, (accepted) => isoTime(accepted.ledgerMs)],
   clock_at: [time, (accepted) => isoTime(accepted.clockMs)],
 });
 

@@ -48,7 +48,7 @@ interface ShownKey {
 type NewKeyOptions = Omit<KeyOptions, "id" | "portal">;
 
 interface PortalActionDependencies {
-  store: Pick<Store, "keyById" | "nowMs">;
+  store: Pick<Store, "keyById" | "times">;
   /** Returns the ids of the models that a key may use. */
   usableModels(viewer: Viewer): readonly string[];
   operator: Pick<OperatorActions, "usage" | "usageReport" | "usageHours"> & {
@@ -208,7 +208,7 @@ export class PortalActions {
   async #now({ id, hash }: KeyRow): Promise<KeyRow | null> {
     const now = await this.#deps.store.keyById(id);
     if (now === null || now.hash !== hash || now.revokedMs !== null) return null;
-    return now.expiresMs !== null && now.expiresMs <= this.#deps.store.nowMs() ? null : now;
+    return now.expiresMs !== null && now.expiresMs <= this.#deps.store.times().latestMs ? null : now;
   }
 
   /**

@@ -54,6 +54,7 @@ export const operatorCatalogue = {
   not_permitted: forbidden,
   too_many_keys: conflict,
   too_many_changes: tooMany,
+  clock_differs: conflict,
   clock_trusted: conflict,
   cannot_reload_now: conflict,
   configuration_invalid: { status: 422, type: "invalid_request_error" },

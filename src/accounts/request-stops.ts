@@ -27,7 +27,7 @@ export interface RequestStop {
   isStopped: boolean;
 }
 
-type StopStore = Pick<Store, "stopRequests" | "usage" | "nowMs">;
+type StopStore = Pick<Store, "stopRequests" | "usage" | "times">;
 
 interface StopDependencies {
   store: StopStore;
@@ -85,14 +85,14 @@ export class RequestStops {
   async #look(): Promise<void> {
     if (this.#here.count === 0) return;
     const { store } = this.#deps;
-    const sinceMs: EpochMs = store.nowMs() - lookBackMs;
+    const sinceMs: EpochMs = store.times().nowMs - lookBackMs;
     for (const { id, by } of await store.stopRequests.since(sinceMs)) this.#here.stopOne(id, by);
   }
 }
 
 /** Records a stop. Throws `request_not_found` if the request has no open hold. */
 async function recordStop({ store, by }: StopDependencies, requestId: string): Promise<void> {
-  if (await store.stopRequests.add({ id: requestId, by }, store.nowMs())) return;
+  if (await store.stopRequests.add({ id: requestId, by }, store.times().nowMs)) return;
   const receipt = await receiptOf(store, requestId);
   const message =
     receipt === null

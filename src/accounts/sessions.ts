@@ -17,8 +17,6 @@ const sessionIdleMs = 2 * 3_600_000;
 export const sessionLifeMs = 12 * 3_600_000;
 /** A use of a session is recorded if the last record is older. */
 const usedEveryMs = 60_000;
-/** Nodes differ by less. A row from further ahead was made by a wrong clock. */
-const aheadMsMax = 60_000;
 
 const secretBytes = 32;
 
@@ -43,7 +41,7 @@ interface RowLimits {
   lifeMs: number;
 }
 
-export type SessionDatabase = Pick<Store, "addSession" | "sessions" | "useSession" | "endSession" | "nowMs">;
+export type SessionDatabase = Pick<Store, "addSession" | "sessions" | "useSession" | "endSession" | "times">;
 
 export class Sessions {
   readonly #store: SessionDatabase;
@@ -59,7 +57,7 @@ export class Sessions {
     this.#onError = onError;
   }
 
-  /** Starts a session of the page with this secret, which ends at `endsMs` at the latest. */
+  /** Starts a session of the page with this secret, which ends at that ledger time at the latest. */
   async start(
     kind: SessionKind,
     owner: string,
@@ -67,8 +65,8 @@ export class Sessions {
     endsMs: EpochMs = Number.POSITIVE_INFINITY,
   ): Promise<NewSession> {
     const cookie = randomBytes(secretBytes).toString("base64url");
-    const nowMs = this.#store.nowMs();
-    const lifeMs = Math.max(1, Math.min(endsMs - nowMs, sessionLifeMs));
+    const { nowMs, atMs } = this.#store.times();
+    const lifeMs = Math.max(1, Math.min(endsMs - atMs, sessionLifeMs));
     const limits = { idleMs: sessionIdleMs, lifeMs };
     const secret = oneOf({ cookie, page });
     return { cookie, session: await this.add(kind, owner, secret, limits, nowMs) };
@@ -80,7 +78,7 @@ export class Sessions {
     owner: string,
     secret: string,
     { idleMs, lifeMs }: RowLimits,
-    nowMs = this.#store.nowMs(),
+    nowMs = this.#store.times().nowMs,
   ): Promise<SessionRow> {
     const row = {
       ...{ hash: this.#hash(kind, secret), kind, owner, idleMs },
@@ -99,7 +97,7 @@ export class Sessions {
   /** Returns the rows with these hashes that have not ended. */
   async current(hashes: readonly string[]): Promise<SessionRow[]> {
     const rows = await this.#store.sessions(hashes);
-    const nowMs = this.#store.nowMs();
+    const { nowMs } = this.#store.times();
     return rows.filter((row) => isValid(row, nowMs));
   }
 
@@ -109,7 +107,7 @@ export class Sessions {
    */
   use<S extends SessionRow>(session: S): S {
     const { hash, usedMs } = session;
-    const nowMs = this.#store.nowMs();
+    const { nowMs } = this.#store.times();
     if (nowMs - usedMs < usedEveryMs) return session;
     if (!this.#recording.has(hash)) {
       this.#recording.add(hash);
@@ -123,12 +121,12 @@ export class Sessions {
 
   /** Ends a session on all nodes. */
   async end({ hash }: SessionRow): Promise<void> {
-    await this.#store.endSession(hash, this.#store.nowMs());
+    await this.#store.endSession(hash, this.#store.times().nowMs);
   }
 
   /** Ends the row with this secret. Returns false if it is unknown or has ended. */
   async useUp(kind: SessionKind, secret: string): Promise<boolean> {
-    return await this.#store.endSession(this.#hash(kind, secret), this.#store.nowMs());
+    return await this.#store.endSession(this.#hash(kind, secret), this.#store.times().nowMs);
   }
 
   /** The kind is part of the hash: a secret of another kind has another row. */
@@ -142,9 +140,8 @@ function oneOf({ cookie, page }: SessionSecrets): string {
   return `${cookie} ${page}`;
 }
 
-function isValid({ createdMs, usedMs, idleMs, endsMs, endedMs }: SessionRow, nowMs: EpochMs): boolean {
-  const isFromNow = createdMs <= nowMs + aheadMsMax;
-  return isFromNow && endedMs === null && nowMs < endsMs && nowMs < usedMs + idleMs;
+function isValid({ usedMs, idleMs, endsMs, endedMs }: SessionRow, nowMs: EpochMs): boolean {
+  return endedMs === null && nowMs < endsMs && nowMs < usedMs + idleMs;
 }
 
 /** The session ends then unless it is used before. */

@@ -30,7 +30,7 @@ export function startChores({ store, ledger, times, logger }: ChoresOptions): ()
     everyMs: times.sumUsageEveryMs,
     onError: (err) => logger.error({ err }, "usage could not be summed; trying again"),
   });
-  const sessions = startChore(() => store.removeSessions(store.nowMs()), {
+  const sessions = startChore(() => store.removeSessions(store.times().nowMs), {
     everyMs: times.removeSessionsEveryMs,
     onError: (err) => logger.error({ err }, "expired sessions could not be removed; trying again"),
   });

@@ -33,14 +33,14 @@ export async function logKeyFile(logger: Logger, store: Store, file: string): Pr
 
 export function logClock(
   logger: Logger,
-  { isTrusted, trustedMs, clockMs }: ClockState,
+  { isTrusted, ledgerMs, clockMs }: ClockState,
   readings: number,
 ): void {
   const clock = isoTime(clockMs);
   if (!isTrusted) {
     logger.error(
-      { clock, trusted: isoTime(trustedMs) },
-      `the clock is wrong or has stepped; the ledger continues at the trusted time. Correct the clock, or run: ${inkwell("clock accept")}`,
+      { clock, ledger: isoTime(ledgerMs) },
+      `the clock is wrong or has stepped; the ledger continues at its own time. Correct the clock, or run: ${inkwell("clock accept TIME")}`,
     );
   } else if (readings > 0) {
     logger.warn({ clock, readings }, "readings of the clock were not believed; it is right again");

@@ -66,7 +66,7 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
     throw new OperatorError("A service at another URL needs a key of its own: --key, or INKWELL_API_KEY.");
   }
   await cli.withActions(config, async (actions) => {
-    const { trustedMs: nowMs } = await actions.clock();
+    const { ledgerMs: nowMs } = await actions.clock();
     const properties = { name: "chat", expiresMs: nowMs + temporaryKeyTtlMs };
     const issued = await actions.keys.issue(options.account, properties);
     try {

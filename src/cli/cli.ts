@@ -77,10 +77,10 @@ export class Cli {
   }
 
   async #warnOfClock(store: Store): Promise<void> {
-    const { isTrusted, clockMs, trustedMs } = await store.clock();
+    const { isTrusted, clockMs, ledgerMs } = await store.clock();
     if (isTrusted) return;
     this.remark(
-      `The clock shows ${isoTime(clockMs)} and is not trusted. The ledger continues at ${isoTime(trustedMs)}. See: ${inkwell("clock --help")}`,
+      `The clock shows ${isoTime(clockMs)} and is not trusted. The ledger continues at ${isoTime(ledgerMs)}. See: ${inkwell("clock --help")}`,
     );
   }
 

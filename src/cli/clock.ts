@@ -4,7 +4,9 @@ import { Command } from "commander";
 import { isoTime } from "../accounts/json-objects.ts";
 import { acceptedClockObject, clockObject } from "../accounts/operator-objects.ts";
 import { inkwell } from "../invocation.ts";
-import { note } from "./arguments.ts";
+import type { AcceptedClock } from "../ledger/clock.ts";
+import { type EpochMs, momentRule } from "../units.ts";
+import { moment, note } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
 
@@ -19,12 +21,12 @@ export function clockCommand(cli: Cli): Command {
         cli.config(),
         async (actions) => {
           const state = await actions.clock();
-          const lines = [`clock   ${isoTime(state.clockMs)}`, `ledger  ${isoTime(state.trustedMs)}`];
+          const lines = [`clock   ${isoTime(state.clockMs)}`, `ledger  ${isoTime(state.ledgerMs)}`];
           cli.print(clockObject.of(state), lines.join("\n"));
           cli.remark(
             state.isTrusted
               ? "The clock is trusted."
-              : `The clock is not trusted. Correct it, or accept it: ${inkwell("clock accept")}`,
+              : `The clock is not trusted. Correct it, or accept it with the true time: ${inkwell("clock accept TIME")}`,
           );
         },
         { warnsOfClock: false },
@@ -33,24 +35,29 @@ export function clockCommand(cli: Cli): Command {
 
   clock
     .command("accept")
-    .description("make the present reading of the clock the time of the ledger; check the clock first")
+    .description("believe the clock: check first that it shows the true time")
+    .argument("<time>", `the true time, to within a minute, ${momentRule}`, moment)
     .option("--by <name>", "your name, for the record (default: the user of this process)", note)
-    .addHelpText("after", examples(inkwell("clock accept --by ada")))
-    .action(({ by = userName() }: { by?: string }) =>
+    .addHelpText("after", examples(inkwell("clock accept 2027-01-31T18:04Z --by ada")))
+    .action((timeMs: EpochMs, { by = userName() }: { by?: string }) =>
       cli.withActions(
         cli.config(),
         async (actions) => {
-          const accepted = await actions.acceptClock(by);
+          const accepted = await actions.acceptClock(by, timeMs);
           cli.print(acceptedClockObject.of(accepted), "");
-          cli.remark(
-            `The ledger continues at ${isoTime(accepted.clockMs)}, after ${isoTime(accepted.trustedMs)}. Running services follow within 5 s.`,
-          );
+          cli.remark(`${continued(accepted)} Running services follow within 5 s.`);
         },
         { warnsOfClock: false },
       ),
     );
 
   return clock;
+}
+
+function continued({ ledgerMs, clockMs }: AcceptedClock): string {
+  return ledgerMs <= clockMs
+    ? `The ledger continues at ${isoTime(clockMs)}, after ${isoTime(ledgerMs)}.`
+    : `The ledger continues at ${isoTime(ledgerMs)}, at half pace until the clock has caught up.`;
 }
 
 function userName(): string {

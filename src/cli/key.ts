@@ -271,7 +271,7 @@ async function create(cli: Cli, account: string, options: KeyOptions): Promise<v
 
 async function list(cli: Cli, account: string | undefined, all: boolean): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
-    const { trustedMs: nowMs } = await actions.clock();
+    const { ledgerMs: nowMs } = await actions.clock();
     const keys = await actions.keys.list(account);
     const shown = all ? keys : keys.filter((row) => stateOf(row, nowMs) === "active");
     cli.print(shown.map(keyObject.of), keyTable(shown, nowMs));
@@ -285,7 +285,7 @@ async function list(cli: Cli, account: string | undefined, all: boolean): Promis
 
 async function show(cli: Cli, id: string): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
-    const { trustedMs: nowMs } = await actions.clock();
+    const { ledgerMs: nowMs } = await actions.clock();
     const row = await actions.keys.find(id);
     cli.print(keyObject.of(row), keyDetails(row, nowMs));
   });
@@ -295,7 +295,7 @@ async function lookUp(cli: Cli): Promise<void> {
   if (cli.host.stdin.isTTY === true) cli.remark("Enter the key, and press Enter:");
   const secret = await firstLine(cli.host.stdin);
   await cli.withActions(cli.config(), async (actions) => {
-    const { trustedMs: nowMs } = await actions.clock();
+    const { ledgerMs: nowMs } = await actions.clock();
     const found = await actions.keys.lookUp(secret);
     const { row, secret: which, isUsable } = found;
     cli.print(keyOfSecretObject.of(found), keyDetails(row, nowMs));
@@ -306,7 +306,7 @@ async function lookUp(cli: Cli): Promise<void> {
 
 async function set(cli: Cli, id: string, change: KeyChange): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
-    const { trustedMs: nowMs } = await actions.clock();
+    const { ledgerMs: nowMs } = await actions.clock();
     const row = await actions.keys.change(id, `set-${randomUUID()}`, change);
     cli.print(keyObject.of(row), keyDetails(row, nowMs));
     cli.remark(`Key ${id} of ${row.account} is changed. Its next request uses these settings.`);

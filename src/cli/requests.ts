@@ -62,8 +62,8 @@ async function list(cli: Cli, account: string | undefined): Promise<void> {
     cli.remark(
       `${count(rows.length, "request")}, ${credits} credits held. Tokens are those of the last checkpoint.`,
     );
-    const { trustedMs } = await actions.clock();
-    const overdue = rows.filter(({ expiresMs }) => expiresMs <= trustedMs).length;
+    const nowMs = actions.elapsedMs();
+    const overdue = rows.filter(({ expiresMs }) => expiresMs <= nowMs).length;
     if (overdue > 0) cli.remark(`Requests whose process has died: ${overdue}. ${afterExpiry}`);
   });
 }

@@ -1,14 +1,19 @@
 /**
- * Decides which time the ledger uses: compares each reading of a clock with monotonic time.
+ * Decides which clock is believed, and which times the ledger uses.
  *
- * Pure: readings in, trusted time out. Guarantees that a clock that steps by more than
- * `toleranceMs`, forward or back, for one reading or for months, never changes the trusted time.
- * Trusted time then continues as monotonic time. A slewed clock is followed: readings are compared
- * over an hour at most, so drift does not add up. Sleep of the machine counts as monotonic time.
+ * Pure: readings in, times out. A running process compares each reading of the clock with
+ * monotonic time. A clock that steps by more than `toleranceMs`, forward or back, for one reading
+ * or for months, never changes trusted time, which then continues as monotonic time. A slewed clock
+ * is followed: readings are compared over an hour at most, so drift does not add up. Sleep of the
+ * machine counts as monotonic time.
+ *
+ * Trusted time can be set back, at a start or by an operator. The times of the ledger never are:
+ * elapsed time goes on at its pace, and ledger time at half of it until the clock has caught up.
  *
  * All times are whole milliseconds.
  */
 import type { EpochMs } from "../units.ts";
+import type { Times } from "./snapshot.ts";
 
 /** A clock may differ from monotonic time by this much. */
 const toleranceMs = 5000;
@@ -33,31 +38,36 @@ export interface Reading {
   answeredMs: number;
 }
 
-/** The state of the clock that the ledger has recorded last, by this or another process. */
-export interface RecordedClock {
-  /** Trusted time when it was recorded. No earlier time was used after it. */
-  trustedMs: EpochMs;
-  /** The clock at that moment. */
+/** Times of one moment. Those after it follow from the clock, until it is set. */
+export interface ClockPoint {
+  /** Trusted time. */
   clockMs: EpochMs;
-  isTrusted: boolean;
-  /** Time since this machine started, if it was recorded by this machine since then. */
-  boot: Boot | null;
+  /** Elapsed time. */
+  nowMs: EpochMs;
+  /** Ledger time. */
+  atMs: EpochMs;
 }
 
-/** Time since the machine started, sleep included. */
-export interface Boot {
-  /** Unique for each start of a machine. */
-  id: string;
-  ms: number;
-}
+/**
+ * - `trusted`: the clock agrees with monotonic time.
+ * - `stepped`: it does not.
+ * - `ahead`: it was more than `aheadMsMax` ahead of ledger time when the process started.
+ */
+export const trusts = ["trusted", "stepped", "ahead"] as const;
+export type Trust = (typeof trusts)[number];
 
 interface Start {
-  isTrusted: boolean;
-  trustedMs: EpochMs;
+  trust: Trust;
+  point: ClockPoint;
 }
 
-export interface ClockState extends Start {
+/** What the ledger has recorded last, by this or another process. Null: a new ledger. */
+export type RecordedClock = Start | null;
+
+export interface ClockState {
+  isTrusted: boolean;
   clockMs: EpochMs;
+  ledgerMs: EpochMs;
   /** Readings of this process that were not believed. */
   distrusted: number;
 }
@@ -68,38 +78,50 @@ export interface AcceptedClock {
   number: number;
   /** The operator. */
   by: string;
-  /** Trusted time before. */
-  trustedMs: EpochMs;
+  /** Ledger time before. */
+  ledgerMs: EpochMs;
   /** The accepted time. */
   clockMs: EpochMs;
 }
 
-/**
- * Returns the time at which a process begins. `boot` is the present time of this machine since its
- * start, or null if the clock belongs to another machine.
- */
-export function clockAtStart(recorded: RecordedClock, clockMs: EpochMs, boot: Boot | null): Start {
-  const { trustedMs } = recorded;
-  const elapsedMs = elapsedSince(recorded.boot, boot);
-  if (elapsedMs !== null) {
-    const expectedMs = trustedMs + elapsedMs;
-    const isTrusted = Math.abs(clockMs - expectedMs) <= toleranceAfter(elapsedMs);
-    return { isTrusted, trustedMs: isTrusted ? clockMs : expectedMs };
-  }
-  if (clockMs < trustedMs - toleranceMs) return { isTrusted: false, trustedMs };
-  // The clock was known to be ahead, and nobody has set it back since.
-  const aheadMs = recorded.clockMs - trustedMs;
-  if (!recorded.isTrusted && aheadMs > 0 && clockMs >= recorded.clockMs) {
-    return { isTrusted: false, trustedMs: clockMs - aheadMs };
-  }
-  // The machine may have been off for any time.
-  return { isTrusted: true, trustedMs: clockMs };
+/** A process that starts does not believe a clock that is further ahead of ledger time. */
+const aheadMsMax = 40 * 24 * 3_600_000;
+
+/** An operator who accepts a clock has to know the time to within a minute. */
+export const acceptedMsMax = 60_000;
+
+/** Returns the point at another reading of a clock that goes on. Only trusted time may go back. */
+export function pointAt(point: ClockPoint, clockMs: EpochMs): ClockPoint {
+  const passedMs = Math.max(0, clockMs - point.clockMs);
+  return {
+    clockMs,
+    nowMs: point.nowMs + passedMs,
+    atMs: Math.max(clockMs, point.atMs + Math.floor(passedMs / 2)),
+  };
 }
 
-/** Returns null if the machine was started in between. */
-function elapsedSince(recorded: Boot | null, boot: Boot | null): number | null {
-  if (recorded === null || boot === null || recorded.id !== boot.id || boot.ms < recorded.ms) return null;
-  return boot.ms - recorded.ms;
+/** Returns the point after the clock was set, forward or back. Ledger time never goes back. */
+export function pointAfterSet(point: ClockPoint, clockMs: EpochMs): ClockPoint {
+  const passedMs = Math.max(0, clockMs - point.clockMs);
+  return { clockMs, nowMs: point.nowMs + passedMs, atMs: Math.max(clockMs, point.atMs) };
+}
+
+/**
+ * Returns where a process begins. `elapsedMs`: time since the record, if the process can know that
+ * without the clock.
+ */
+export function clockAtStart(recorded: RecordedClock, clockMs: EpochMs, elapsedMs: number | null): Start {
+  if (recorded === null) return { trust: "trusted", point: { clockMs, nowMs: clockMs, atMs: clockMs } };
+  const { trust, point } = recorded;
+  if (elapsedMs !== null) {
+    const expectedMs = point.clockMs + elapsedMs;
+    if (Math.abs(clockMs - expectedMs) <= toleranceAfter(elapsedMs)) {
+      return { trust: "trusted", point: pointAt(point, clockMs) };
+    }
+    return { trust: trust === "trusted" ? "stepped" : trust, point: pointAt(point, expectedMs) };
+  }
+  if (clockMs > point.atMs + aheadMsMax) return { trust: "ahead", point };
+  return { trust: "trusted", point: pointAfterSet(point, clockMs) };
 }
 
 function toleranceAfter(elapsedMs: number): number {
@@ -116,23 +138,34 @@ export class TrustedClock {
   #offsetMs: number;
   /** The earlier reading with which each reading is compared. */
   #base: { offsetMs: number; atMs: number; sleptMs: number };
-  #isTrusted: boolean;
+  #trust: Trust;
+  #point: ClockPoint;
   /** The clock minus trusted time, at the last reading. */
   #aheadMs: number;
   #distrusted = 0;
 
-  constructor({ isTrusted, trustedMs }: Start, reading: Reading, sleptMs: () => number) {
+  constructor({ trust, point }: Start, reading: Reading, sleptMs: () => number) {
     this.#sleptMs = sleptMs;
     // Between both times, so that the next reading may come from either side.
     const atMs = Math.floor((reading.askedMs + reading.answeredMs) / 2);
-    this.#offsetMs = trustedMs - atMs;
+    this.#offsetMs = point.clockMs - atMs;
     this.#base = { offsetMs: this.#offsetMs, atMs, sleptMs: sleptMs() };
-    this.#isTrusted = isTrusted;
-    this.#aheadMs = reading.clockMs - trustedMs;
+    this.#trust = trust;
+    this.#point = point;
+    this.#aheadMs = reading.clockMs - point.clockMs;
+  }
+
+  get trust(): Trust {
+    return this.#trust;
   }
 
   get isTrusted(): boolean {
-    return this.#isTrusted;
+    return this.#trust === "trusted";
+  }
+
+  /** A point from which the times follow. */
+  get point(): ClockPoint {
+    return this.#point;
   }
 
   /** Trusted time minus monotonic time, until the next reading. */
@@ -140,17 +173,31 @@ export class TrustedClock {
     return this.#offsetMs;
   }
 
+  /** How far the clock is ahead of trusted time, if what has ended by the clock is refused. */
+  get refusedMs(): number {
+    return this.#trust === "ahead" ? Math.max(0, this.#aheadMs) : 0;
+  }
+
   /** Trusted time at a monotonic time. */
-  nowMs(monotonicMs: number): EpochMs {
+  clockMs(monotonicMs: number): EpochMs {
     return this.#offsetMs + monotonicMs;
   }
 
+  /** The times of the ledger at a trusted time. */
+  times(clockMs: EpochMs): Times {
+    return timesFrom(this.#point, this.refusedMs, clockMs);
+  }
+
+  pointNow(monotonicMs: number): ClockPoint {
+    return pointAt(this.#point, this.clockMs(monotonicMs));
+  }
+
   state(monotonicMs: number): ClockState {
-    const trustedMs = this.nowMs(monotonicMs);
+    const { clockMs, atMs } = this.pointNow(monotonicMs);
     return {
-      isTrusted: this.#isTrusted,
-      trustedMs,
-      clockMs: trustedMs + this.#aheadMs,
+      isTrusted: this.isTrusted,
+      clockMs: clockMs + this.#aheadMs,
+      ledgerMs: atMs,
       distrusted: this.#distrusted,
     };
   }
@@ -166,32 +213,41 @@ export class TrustedClock {
   read(reading: Reading): EpochMs {
     const { clockMs, answeredMs } = reading;
     const isBelieved = this.#agrees(reading) || (this.#addSleep() && this.#agrees(reading));
-    this.#isTrusted = isBelieved;
     if (isBelieved) {
+      this.#trust = "trusted";
       this.#offsetMs += differenceMs(this.#offsetMs, reading);
       if (answeredMs - this.#base.atMs >= comparedMsMax) this.#compareFrom(answeredMs);
-    } else this.#distrusted += 1;
-    this.#aheadMs = clockMs - this.nowMs(answeredMs);
-    return this.nowMs(answeredMs);
+    } else {
+      this.#distrusted += 1;
+      if (this.isTrusted) this.#trust = "stepped";
+    }
+    this.#aheadMs = clockMs - this.clockMs(answeredMs);
+    return this.clockMs(answeredMs);
   }
 
-  /** Believes the reading, because an operator says so. */
-  accept(reading: Reading): void {
+  /** Believes the reading, because an operator says so. The times continue from `point`. */
+  accept(point: ClockPoint, reading: Reading): void {
     this.#offsetMs = reading.clockMs - reading.answeredMs;
     this.#compareFrom(reading.answeredMs);
-    this.#isTrusted = true;
+    this.#trust = "trusted";
+    this.#point = point;
     this.#aheadMs = 0;
   }
 
   /**
-   * Continues from a time that another process has accepted, not before the monotonic time
-   * `sinceMs`. The present reading is believed if it can have followed that time.
+   * Continues from the record of another process that has accepted its clock, not before the
+   * monotonic time `sinceMs`. The present reading is believed if it can have followed that time.
    */
-  follow(acceptedMs: EpochMs, sinceMs: number, reading: Reading): void {
+  follow(point: ClockPoint, sinceMs: number, reading: Reading): void {
     const { clockMs, answeredMs } = reading;
-    this.accept({ clockMs: acceptedMs, askedMs: sinceMs, answeredMs });
-    const latestMs = acceptedMs + answeredMs - sinceMs;
-    if (clockMs >= acceptedMs - toleranceMs && clockMs <= latestMs + toleranceMs) this.accept(reading);
+    if (this.isTrusted) {
+      this.#point = point;
+      return;
+    }
+    this.accept(point, { clockMs: point.clockMs, askedMs: sinceMs, answeredMs });
+    const latestMs = point.clockMs + answeredMs - sinceMs;
+    if (clockMs >= point.clockMs - toleranceMs && clockMs <= latestMs + toleranceMs)
+      this.accept(point, reading);
     else this.read(reading);
   }
 
@@ -216,6 +272,12 @@ export class TrustedClock {
     this.#base = { offsetMs: this.#base.offsetMs + addedMs, atMs: this.#base.atMs - addedMs, sleptMs };
     return true;
   }
+}
+
+/** The times of the ledger at a trusted time. `refusedMs`: see `TrustedClock`. */
+export function timesFrom(point: ClockPoint, refusedMs: number, clockMs: EpochMs): Times {
+  const { nowMs, atMs } = pointAt(point, clockMs);
+  return { nowMs, atMs, latestMs: refusedMs === 0 ? atMs : Math.max(atMs, clockMs + refusedMs) };
 }
 
 /**

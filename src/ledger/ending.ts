@@ -21,7 +21,7 @@ import {
   type Taking,
   type TokenCounts,
 } from "./rows.ts";
-import type { FoundAccount, UnitOfWork } from "./unit-of-work.ts";
+import { type FoundAccount, nextFact, type UnitOfWork } from "./unit-of-work.ts";
 
 export function settle(work: UnitOfWork, found: FoundAccount, operation: SettleOperation): SettleOutcome {
   const { account } = found;
@@ -105,7 +105,7 @@ function end(work: UnitOfWork, found: FoundAccount, row: HoldRow, ended: Ended):
   account.used -= checkpoint;
   // The engine generated more than its limit. The account pays if it can, and the rest is recorded
   // as shortfall.
-  const extra = grants.spend(cost - sumOf(byBucket(fromHold)), times.latestMs);
+  const extra = grants.spend(cost - sumOf(byBucket(fromHold)), times);
   const paid = joined(fromHold, extra);
   const key = work.key(row.key);
   if (key !== null) {
@@ -135,7 +135,7 @@ function settleLate(
   const isMore = known >= expired.cost && used.completionTokens >= expired.completionTokens;
   const difference = isMore ? differenceOf(used, expired) : noTokens;
   const cost = isMore ? known - expired.cost : 0;
-  const paid = grants.spend(cost, times.latestMs);
+  const paid = grants.spend(cost, times);
   const key = work.key(expired.key);
   if (key !== null) chargeBudget(key, sumOf(byBucket(paid)), times.atMs);
   const scopes = scopesOf(account, found.plan, key);
@@ -167,11 +167,11 @@ interface Charge extends Ended {
 function chargeOf({ account, times }: FoundAccount, of: HoldRow | ChargeRow, charge: Charge): ChargeRow {
   const { used, cost, paid } = charge;
   const amounts = byBucket(paid);
-  account.seq += 1;
+  const seq = nextFact(account, times);
   return {
     account: account.id,
     id: of.id,
-    seq: account.seq,
+    seq,
     atMs: times.atMs,
     key: of.key,
     model: of.model,

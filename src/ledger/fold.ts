@@ -304,6 +304,7 @@ export class AccountFold {
     different("next_plan", account.nextPlan, this.#nextPlan);
     different("state", account.state, this.#state);
     different("ends_ms", account.endsMs, this.#endsMs);
+    different("at_ms", account.atMs, this.#atMs);
     different("created_ms", account.createdMs, this.#createdMs);
     different("holds", account.holds, holds.length);
     different("used", account.used, sum(holds.map(costOfHold)));

@@ -9,6 +9,7 @@
 import { invariant } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AccountRow, AdditionalGrant, BucketAmounts, LaterGrants, Taking } from "./rows.ts";
+import type { Times } from "./snapshot.ts";
 
 /** The additional grants that are in the row of an account. A commit writes all of them. */
 export const grantsInRow = 16;
@@ -109,11 +110,11 @@ export class OpenGrants {
     this.#set(grants.filter((grant) => !hasEnded(grant)));
   }
 
-  /** What can be taken. `atMs`: grants that have ended by then have nothing. */
-  free(atMs: EpochMs): BucketAmounts {
+  /** What can be taken. Nothing of windows of an unreadable plan that have ended. */
+  free({ atMs, latestMs }: Times): BucketAmounts {
     const { base, overage, additional, later } = this.#account;
-    const isOpen = ({ untilMs }: { untilMs: EpochMs | null }) => untilMs === null || untilMs > atMs;
-    const of = (grant: AccountRow["base"]) => (grant !== null && isOpen(grant) ? freeOf(grant) : 0);
+    const isOpen = ({ untilMs }: { untilMs: EpochMs | null }) => untilMs === null || untilMs > latestMs;
+    const of = (grant: AccountRow["base"]) => (grant !== null && grant.untilMs > atMs ? freeOf(grant) : 0);
     let sum = 0;
     if (isOpen(later)) {
       for (const grant of additional) if (isOpen(grant)) sum += freeOf(grant);
@@ -123,16 +124,16 @@ export class OpenGrants {
   }
 
   /** Holds up to an amount, in spending order. */
-  hold(amount: MicroCredits, atMs: EpochMs): Taking[] {
-    return this.#take(amount, atMs, "held");
+  hold(amount: MicroCredits, times: Times): Taking[] {
+    return this.#take(amount, times, "held");
   }
 
   /** Spends up to an amount that was not held, in spending order. */
-  spend(amount: MicroCredits, atMs: EpochMs): Taking[] {
-    return this.#take(amount, atMs, "spent");
+  spend(amount: MicroCredits, times: Times): Taking[] {
+    return this.#take(amount, times, "spent");
   }
 
-  #take(amount: MicroCredits, atMs: EpochMs, as: "held" | "spent"): Taking[] {
+  #take(amount: MicroCredits, { atMs, latestMs }: Times, as: "held" | "spent"): Taking[] {
     const account = this.#account;
     const takings: Taking[] = [];
     let rest = amount;
@@ -145,10 +146,10 @@ export class OpenGrants {
       takings.push({ grant: grant.seq, bucket, amount: part });
       rest -= part;
     }
-    const inRow = this.#takeFrom(account.additional, rest, { atMs, as, takings });
+    const inRow = this.#takeFrom(account.additional, rest, { latestMs, as, takings });
     account.additional = inRow.grants;
     if (inRow.rest > 0 && account.later.free > 0) {
-      const all = this.#takeFrom(this.#all(), inRow.rest, { atMs, as, takings });
+      const all = this.#takeFrom(this.#all(), inRow.rest, { latestMs, as, takings });
       this.#set(all.grants);
     }
     this.#closeUsedUp();
@@ -158,12 +159,12 @@ export class OpenGrants {
   #takeFrom(
     grants: readonly AdditionalGrant[],
     amount: MicroCredits,
-    { atMs, as, takings }: { atMs: EpochMs; as: "held" | "spent"; takings: Taking[] },
+    { latestMs, as, takings }: { latestMs: EpochMs; as: "held" | "spent"; takings: Taking[] },
   ): { grants: readonly AdditionalGrant[]; rest: MicroCredits } {
     let rest = amount;
     if (rest === 0 || grants.length === 0) return { grants, rest };
     const left = grants.map((grant) => {
-      const isOpen = grant.untilMs === null || grant.untilMs > atMs;
+      const isOpen = grant.untilMs === null || grant.untilMs > latestMs;
       const part = isOpen ? Math.min(rest, freeOf(grant)) : 0;
       if (part === 0) return grant;
       rest -= part;

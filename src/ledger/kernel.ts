@@ -119,7 +119,7 @@ function hold(
   operation: HoldOperation,
 ): HoldOutcome | PutOffOutcome | AccountError {
   const { account, grants, plan, times } = found;
-  const { nowMs, atMs, latestMs } = times;
+  const { nowMs, atMs } = times;
   const { minMicro, wantMicro } = operation;
   invariant(
     Number.isSafeInteger(minMicro) && minMicro >= 0 && wantMicro >= minMicro,
@@ -158,7 +158,7 @@ function hold(
     const refreshes = full > left ? [{ atMs: budget.untilMs, micro: full }] : [];
     return { kind: "refused", reason: "key_budget_exceeded", leftMicro: left, refreshes, rates };
   }
-  const leftMicro = sumOf(grants.free(latestMs));
+  const leftMicro = sumOf(grants.free(times));
   if (leftMicro < minMicro) {
     const rates = ratesOf(scopes, nowMs);
     if (ifAllReturns(account) >= minMicro) return reserved("account", rates);
@@ -166,7 +166,7 @@ function hold(
     return { kind: "refused", reason: "insufficient_credits", leftMicro, refreshes, rates };
   }
 
-  const takings = grants.hold(Math.min(wantMicro, left), latestMs);
+  const takings = grants.hold(Math.min(wantMicro, left), times);
   const amount = sumOf(byBucket(takings));
   countRequest(scopes, operation.promptTokens, nowMs);
   key.holds += 1;
@@ -268,7 +268,7 @@ function extend(
   // The new expiry and the checkpoint are still written.
   if (moreMicro > 0 && ended === "some") return { kind: "unfinished" };
   const budget = key === null ? null : rollBudget(key, times.atMs);
-  const takings = grants.hold(Math.min(moreMicro, budget?.left ?? moreMicro), times.latestMs);
+  const takings = grants.hold(Math.min(moreMicro, budget?.left ?? moreMicro), times);
   const amount = sumOf(byBucket(takings));
   // If nothing was taken, a repetition is decided anew.
   if (amount > 0) {
@@ -294,7 +294,7 @@ function othersHold(work: UnitOfWork, found: FoundAccount, row: HoldRow): boolea
     const own = heldBy(row);
     return Math.min(key.held - own - (key.used - used), budget.unspent - own) >= enough;
   }
-  const held = ifAllReturns(account) - sumOf(grants.free(times.latestMs)) - returnable(account, row);
+  const held = ifAllReturns(account) - sumOf(grants.free(times)) - returnable(account, row);
   return held - (account.used - used) >= enough;
 }
 

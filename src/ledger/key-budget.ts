@@ -7,6 +7,7 @@
 import { invariant } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { KeyRow } from "./rows.ts";
+import type { Times } from "./snapshot.ts";
 import { isSameRule, type Window, type WindowRule, windowAfter, windowFrom } from "./windows.ts";
 
 /** The state of a budget at one moment. */
@@ -64,10 +65,10 @@ export function budgetOf(key: KeyRow): BudgetState | null {
 /**
  * Returns the key as it is then: in the window of that time, without an ended old secret.
  */
-export function keyAt(read: KeyRow, { nowMs, atMs }: { nowMs: EpochMs; atMs: EpochMs }): KeyRow {
+export function keyAt(read: KeyRow, { atMs, latestMs }: Times): KeyRow {
   const key = { ...read };
   rollBudget(key, atMs);
-  const hasEnded = key.revokedMs !== null || (key.oldUntilMs !== null && key.oldUntilMs <= nowMs);
+  const hasEnded = key.revokedMs !== null || (key.oldUntilMs !== null && key.oldUntilMs <= latestMs);
   if (hasEnded) {
     key.oldHash = null;
     key.oldUntilMs = null;

@@ -6,6 +6,7 @@
  * revoked key does not change. At most one old secret is valid.
  */
 import { invariant } from "../errors.ts";
+import type { EpochMs } from "../units.ts";
 import { earlier } from "./account.ts";
 import { setBudget, unusedKey } from "./key-budget.ts";
 import { budgetAfter, revokedNote, settingsNote, withSecret } from "./key-facts.ts";
@@ -49,7 +50,7 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   Object.assign(key, set);
   followClock(scopesOf(account, null, key), nowMs);
   setBudget(key, next, atMs);
-  if (rotation !== undefined) rotate(key, rotation, nowMs);
+  if (rotation !== undefined) rotate(key, rotation, atMs);
   const fact = rotation === undefined ? note : withSecret(note, key);
   work.post(found, { kind: "key", op: opOf(operation), by: operation.by, note: fact });
   // A copy, because later operations of the batch change the row.
@@ -59,10 +60,10 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
 function rotate(
   key: KeyRow,
   { hash, lastFour, overlap }: NonNullable<KeySettings["rotation"]>,
-  nowMs: number,
+  atMs: EpochMs,
 ): void {
   key.oldHash = key.hash;
-  key.oldUntilMs = overlap === null ? nowMs : endOf(overlap, nowMs);
+  key.oldUntilMs = overlap === null ? atMs : endOf(overlap, atMs);
   key.hash = hash;
   key.lastFour = lastFour;
 }

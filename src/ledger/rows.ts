@@ -73,6 +73,8 @@ export interface AccountRow {
   endsMs: EpochMs | null;
   /** Number of the last fact. Numbers have no gaps and start at 1. */
   seq: number;
+  /** The time of the last fact. No fact is dated earlier than the one before it. */
+  atMs: EpochMs;
   createdMs: EpochMs;
 
   /** Null: the account is closed. */

@@ -24,13 +24,16 @@ export const overdueMax = 100;
 
 /** The times of a commit. */
 export interface Times {
-  /** Elapsed time, for holds, limits and old secrets. An operator can set it back. */
+  /**
+   * Elapsed time, for holds, limits and sessions. It goes on at the pace of real time, and is
+   * never set back, so it may be ahead of every clock.
+   */
   nowMs: EpochMs;
-  /** Ledger time, for windows and the dates of facts. It never goes back. */
+  /** Ledger time, for windows, ends and the dates of facts. It never goes back. */
   atMs: EpochMs;
   /**
-   * The latest of both and of a clock that is not believed yet. What has ended by then is refused,
-   * and nothing else follows from it.
+   * The latest of ledger time and a clock that is not believed yet. What has ended by then is
+   * refused, and nothing else follows from it.
    */
   latestMs: EpochMs;
 }

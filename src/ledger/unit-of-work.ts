@@ -115,7 +115,7 @@ export class UnitOfWork {
     const { atMs } = this.#snapshot.times;
     const version = newestVersion(this.plans, plan);
     invariant(version !== undefined, () => `the plan ${plan} has a version`);
-    const account: AccountRow = { ...emptyAccount, id, plan, createdMs: atMs };
+    const account: AccountRow = { ...emptyAccount, id, plan, atMs, createdMs: atMs };
     const found = this.#add(account);
     this.post(found, { kind: "open", by, note: plan });
     openWindows(version, atMs, (fact) => this.#entitle(found, fact));
@@ -128,12 +128,14 @@ export class UnitOfWork {
 
   #add(account: AccountRow): FoundAccount {
     const later = this.#snapshot.later.get(account.id) ?? null;
+    const { nowMs, atMs, latestMs } = this.#snapshot.times;
     const found: FoundAccount = {
       kind: "found",
       account,
       grants: new OpenGrants(account, later),
       plan: newestVersion(this.plans, account.plan) ?? null,
-      times: this.#snapshot.times,
+      // Nodes may differ, and a believed clock may go back by seconds.
+      times: { nowMs, atMs: Math.max(atMs, account.atMs), latestMs: Math.max(latestMs, account.atMs) },
     };
     this.#found.set(account.id, found);
     return found;
@@ -153,8 +155,8 @@ export class UnitOfWork {
   }
 
   #applyDue(found: FoundAccount): void {
-    const { account, grants } = found;
-    const { atMs } = this.#snapshot.times;
+    const { account, grants, times } = found;
+    const { atMs } = times;
     grants.closeEnded(atMs);
     if (account.state === "closed") return;
     const { endsMs } = account;
@@ -232,8 +234,7 @@ export class UnitOfWork {
 
   /** Posts a journal entry, and returns its number. */
   post({ account, times }: FoundAccount, posting: Posting): number {
-    account.seq += 1;
-    const { seq } = account;
+    const seq = nextFact(account, times);
     const { op = null, bucket = null, amount = null, grantSeq = null, note = null } = posting;
     const { kind, by, atMs = times.atMs } = posting;
     const entry: JournalRow = {
@@ -352,6 +353,13 @@ export class UnitOfWork {
   }
 }
 
+/** Returns the number of the next fact of the account, which has the present time. */
+export function nextFact(account: AccountRow, { atMs }: Times): number {
+  account.seq += 1;
+  account.atMs = atMs;
+  return account.seq;
+}
+
 /** The fields of an account that change without a new fact. */
 const state = [
   ...(["seq", "base", "overage", "additional", "later", "holds", "used"] as const),
@@ -379,6 +387,7 @@ export const emptyAccount: AccountRow = {
   state: "active",
   endsMs: null,
   seq: 0,
+  atMs: 0,
   createdMs: 0,
   base: null,
   overage: null,

@@ -82,8 +82,7 @@ export function accountsSql(query: AccountsQuery, dialect: SqlDialect): SqlState
   const { order = "id", descending = false, after, limit } = query;
   const { bytewise } = dialect;
   const conditions = new Conditions(dialect.parameter);
-  // The time must be the first parameter.
-  const clock = conditions.bind(dialect.time, dialect.timeOf(null));
+  const clock = conditions.bind("cast(? as bigint)", dialect.ledgerMs());
   const value = orderOf(order, dialect);
   const [beyond, direction] = descending ? ["<", "desc"] : [">", "asc"];
   if (order === "id") conditions.and(`a.id ${beyond} ?`, after);

@@ -31,7 +31,7 @@ interface AuditRunnerOptions {
 const reasonCharactersMax = 1000;
 
 export class AuditRunner {
-  readonly #store: Pick<Store, "audit" | "auditJobs" | "nowMs">;
+  readonly #store: Pick<Store, "audit" | "auditJobs" | "times">;
   readonly #options: AuditRunnerOptions;
   readonly #looks: Chore;
   #run: Run | null = null;
@@ -40,7 +40,7 @@ export class AuditRunner {
   #isStopped = false;
 
   /** Looks at the job at once, and then every `everyMs`. */
-  constructor(store: Pick<Store, "audit" | "auditJobs" | "nowMs">, options: AuditRunnerOptions) {
+  constructor(store: Pick<Store, "audit" | "auditJobs" | "times">, options: AuditRunnerOptions) {
     this.#store = store;
     this.#options = options;
     this.#looks = startChore(() => this.#look(), options);
@@ -48,7 +48,7 @@ export class AuditRunner {
 
   /** Starts an audit, unless one runs already in any process. */
   async start(): Promise<AuditJob> {
-    const run: Run = { id: randomUUID(), startedMs: this.#store.nowMs(), end: null };
+    const run: Run = { id: randomUUID(), startedMs: this.#store.times().nowMs, end: null };
     if (await this.#store.auditJobs.begin(run.id, run.startedMs)) {
       this.#run = run;
       void this.#audit(run);
@@ -57,7 +57,7 @@ export class AuditRunner {
   }
 
   async job(): Promise<AuditJob> {
-    return auditJobOf(await this.#store.auditJobs.read(), this.#store.nowMs());
+    return auditJobOf(await this.#store.auditJobs.read(), this.#store.times().nowMs);
   }
 
   /** Ends the audit of this process. Its rows are not read to the end. */
@@ -72,7 +72,7 @@ export class AuditRunner {
   async #audit(run: Run): Promise<void> {
     try {
       const report = await this.#store.audit();
-      run.end ??= { audit: { ...report, startedMs: run.startedMs, endedMs: this.#store.nowMs() } };
+      run.end ??= { audit: { ...report, startedMs: run.startedMs, endedMs: this.#store.times().nowMs } };
     } catch (error) {
       // The store ends its audits when it is closed.
       if (this.#isStopped) return;
@@ -87,7 +87,7 @@ export class AuditRunner {
   async #look(): Promise<void> {
     const { auditJobs } = this.#store;
     if (this.#run?.end) await this.#save(this.#run);
-    else if (this.#run) await auditJobs.refresh(this.#run.id, this.#store.nowMs());
+    else if (this.#run) await auditJobs.refresh(this.#run.id, this.#store.times().nowMs);
     const { lastEndedMs, problems } = await auditJobs.read();
     if (lastEndedMs === null || problems === null || lastEndedMs === this.#reportedMs) return;
     this.#reportedMs = lastEndedMs;
@@ -98,7 +98,7 @@ export class AuditRunner {
     const { auditJobs } = this.#store;
     if (run.end === null) return;
     if ("audit" in run.end) await auditJobs.finish(run.id, run.end.audit);
-    else await auditJobs.fail(run.id, this.#store.nowMs(), run.end.failure);
+    else await auditJobs.fail(run.id, this.#store.times().nowMs, run.end.failure);
     // Another audit may have begun meanwhile.
     if (this.#run === run) this.#run = null;
   }

@@ -147,7 +147,7 @@ export function* auditSteps(
     plan = version.plan;
     sealing.add(version.version, version);
   }
-  const [clock] = yield* read("select trusted_ms from clock", []);
+  const [clock] = yield* read("select ledger_ms from clock", []);
   const nowMs = Math.max(checkedMs, Number(clock?.[0] ?? 0));
   for (let after = ""; ; ) {
     const listed = yield* read(

@@ -1,5 +1,5 @@
 /**
- * The clocks of this machine, the trusted time that the threads of an SQLite store share, and the
+ * The clocks of this machine, the times that the threads of an SQLite store share, and the
  * row in which a ledger records its clock.
  *
  * Monotonic time is that of `process.hrtime`, which all threads share. On Linux it stops while the
@@ -7,7 +7,14 @@
  */
 import { readFileSync } from "node:fs";
 import { uptime } from "node:os";
-import { type Boot, clockAtStart, type Reading, type RecordedClock, TrustedClock } from "../ledger/clock.ts";
+import {
+  type ClockPoint,
+  type RecordedClock,
+  type Trust,
+  type TrustedClock,
+  timesFrom,
+} from "../ledger/clock.ts";
+import type { Times } from "../ledger/snapshot.ts";
 import type { EpochMs } from "../units.ts";
 
 /** A clock and the monotonic time to compare it with, in whole milliseconds. */
@@ -44,8 +51,11 @@ function bootIdOfLinux(): string | null {
 
 /** Shared by the threads of a store. */
 export interface SharedClock {
-  /** One cell: trusted time minus monotonic time. */
-  offset: BigInt64Array<SharedArrayBuffer>;
+  /**
+   * The number of times that the rest was written, and two places for it, which are written in
+   * turn: the cells of `shareClock`.
+   */
+  state: BigInt64Array<SharedArrayBuffer>;
   /**
    * For tests: the clock, monotonic time and the time slept, in place of the machine's. Monotonic
    * time follows the clock if there is only one cell.
@@ -53,8 +63,24 @@ export interface SharedClock {
   readings: BigInt64Array<SharedArrayBuffer> | null;
 }
 
+const stateCells = 5;
+
 export function sharedClock(readings: SharedClock["readings"]): SharedClock {
-  return { offset: new BigInt64Array(new SharedArrayBuffer(8)), readings };
+  return { state: new BigInt64Array(new SharedArrayBuffer(8 * (1 + 2 * stateCells))), readings };
+}
+
+/** Returns where the state is after it was written `writes` times. */
+function placeOf(writes: bigint): number {
+  return 1 + Number(writes % 2n) * stateCells;
+}
+
+/** Tells the other threads. Only one thread writes. */
+export function shareClock({ state }: SharedClock, { offsetMs, refusedMs, point }: TrustedClock): void {
+  const writes = Atomics.load(state, 0) + 1n;
+  const cells = [offsetMs, refusedMs, point.clockMs, point.nowMs, point.atMs];
+  const place = placeOf(writes);
+  for (const [n, cell] of cells.entries()) Atomics.store(state, place + n, BigInt(cell));
+  Atomics.store(state, 0, writes);
 }
 
 export function machineOf({ readings }: SharedClock): MachineClock {
@@ -69,43 +95,44 @@ export function machineOf({ readings }: SharedClock): MachineClock {
   };
 }
 
-/** Returns trusted time without a reading of the clock, on any thread. */
-export function trustedTimeOf(clock: SharedClock): () => EpochMs {
+/** Returns the times of the ledger without a reading of the clock, on any thread. */
+export function timesOf(clock: SharedClock): () => Times {
   const machine = machineOf(clock);
-  return () => machine.monotonicMs() + Number(Atomics.load(clock.offset, 0));
-}
-
-export function bootOf(machine: MachineClock): Boot | null {
-  return machine.bootId === null
-    ? null
-    : { id: machine.bootId, ms: machine.monotonicMs() + machine.sleptMs() };
+  const { state } = clock;
+  return () => {
+    for (;;) {
+      const writes = Atomics.load(state, 0);
+      const place = placeOf(writes);
+      const cell = (n: number) => Number(Atomics.load(state, place + n));
+      const [offsetMs, refusedMs] = [cell(0), cell(1)];
+      const point = { clockMs: cell(2), nowMs: cell(3), atMs: cell(4) };
+      if (Atomics.load(state, 0) === writes) {
+        return timesFrom(point, refusedMs, machine.monotonicMs() + offsetMs);
+      }
+    }
+  };
 }
 
 /** The row of the table `clock`. */
 export interface ClockRow {
-  trustedMs: EpochMs;
+  trust: Trust;
+  /** Trusted time. 0 in a new ledger. */
   clockMs: EpochMs;
-  isTrusted: boolean;
+  elapsedMs: EpochMs;
+  ledgerMs: EpochMs;
+  /** The start of the machine that has recorded it, and the time since then, sleep included. */
   bootId: string | null;
   bootMs: number | null;
   /** Number of the last acceptance by an operator. */
   accepts: number;
 }
 
-/** Returns the clock that continues from the record. `boot`: of the machine that was read. */
-export function clockFrom(
-  row: ClockRow,
-  reading: Reading,
-  machine: Pick<MachineClock, "sleptMs">,
-  boot: Boot | null,
-): TrustedClock {
-  const start = clockAtStart(recordedIn(row), reading.clockMs, boot);
-  return new TrustedClock(start, reading, machine.sleptMs);
+export function pointOf({ clockMs, elapsedMs, ledgerMs }: ClockRow): ClockPoint {
+  return { clockMs, nowMs: elapsedMs, atMs: ledgerMs };
 }
 
-function recordedIn({ trustedMs, clockMs, isTrusted, bootId, bootMs }: ClockRow): RecordedClock {
-  const boot = bootId === null || bootMs === null ? null : { id: bootId, ms: bootMs };
-  return { trustedMs, clockMs, isTrusted, boot };
+export function recordedIn(row: ClockRow): RecordedClock {
+  return row.clockMs === 0 ? null : { trust: row.trust, point: pointOf(row) };
 }
 
 /** Commits record the clock if the last record is older. So the ledger is ahead of it by less. */

@@ -222,7 +222,7 @@ export function queriesOn(
 
     async overdueHolds(atMs, limit) {
       const { sql, values } = conditions()
-        .and(`expires_ms <= ${dialect.time}`, dialect.timeOf(atMs))
+        .and("expires_ms <= ?", atMs)
         .page("expires_ms, account, id", limit);
       const text = `select ${holdTable.list()} from hold${sql}`;
       return (await findPage("service", { text, values })).map((cells) => holdTable.rowOf(cells));

@@ -12,10 +12,8 @@ export interface SqlStatement {
 export interface SqlDialect {
   /** The parameter with this number, from 1. */
   parameter(n: number): string;
-  /** The time of the first parameter, which is `?`, a value of `timeOf`. */
-  time: string;
-  /** The parameter for this time, or for the present time of the commits' clock. */
-  timeOf(atMs: EpochMs | null): Value;
+  /** Ledger time. */
+  ledgerMs(): EpochMs;
   /** The items of a JSON array as rows: `e.value`. Nothing if the array is null. */
   items(array: string): string;
   /** A text column that is compared by its bytes, as indexes keep it. */

@@ -171,6 +171,11 @@ export interface StopRequests {
   holdOf(requestId: string): Promise<{ account: string } | null>;
 }
 
+export type ClockAcceptance =
+  | { kind: "accepted"; accepted: AcceptedClock }
+  | { kind: "trusted" }
+  | { kind: "differs"; clockMs: EpochMs };
+
 export interface Store extends LedgerStore, SessionStore {
   /** Reads all plans of the database. */
   plans(): Promise<PlanCatalog>;
@@ -181,16 +186,15 @@ export interface Store extends LedgerStore, SessionStore {
   applyPlans(section: Plans, force: boolean): Promise<PlanChanges>;
   accountsOnPlans(): Promise<AccountsOnPlans>;
 
-  /** The time of commits, without a reading of the clock. */
-  nowMs(): EpochMs;
+  /** The times of a commit, without a reading of the clock. */
   times(): Times;
   /** Reads the clock, and follows an acceptance by an operator in another process. */
   clock(): Promise<ClockState>;
   /**
-   * Believes the present reading of the clock and records that. Returns null if the clock is
-   * trusted already.
+   * Believes the present reading of the clock and records that, if it differs by less than
+   * `acceptedMsMax` from the time that the operator knows.
    */
-  acceptClock(by: string): Promise<AcceptedClock | null>;
+  acceptClock(by: string, timeMs: EpochMs): Promise<ClockAcceptance>;
 
   /** Finds a key by the SHA-256 of its present or its old secret, in lower-case hex. */
   findKey(hash: string): Promise<FoundKey | null>;
@@ -231,11 +235,8 @@ export interface Store extends LedgerStore, SessionStore {
   /** Lists open holds, including overdue holds that have not ended yet. */
   holds(query: HoldsQuery): Promise<HoldRow[]>;
   holdTotals(): Promise<HoldTotals>;
-  /**
-   * Lists holds that expire at `atMs` or before, soonest first. Null is the present time of the
-   * commits' clock.
-   */
-  overdueHolds(atMs: EpochMs | null, limit: number): Promise<HoldRow[]>;
+  /** Lists holds that expire at this elapsed time or before, soonest first. */
+  overdueHolds(nowMs: EpochMs, limit: number): Promise<HoldRow[]>;
 
   /**
    * Checks the invariants of the ledger over all rows, each in one state. Commits do not wait for

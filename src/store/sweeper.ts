@@ -26,7 +26,7 @@ export function startSweeper(
     let failures: unknown[] = [];
     for (let hasMore = true; hasMore && !isStopped(); ) {
       const limit = Math.min(stuck + sweepMax, pageRowsMax);
-      const overdue = await store.overdueHolds(null, limit);
+      const overdue = await store.overdueHolds(store.times().nowMs, limit);
       const outcomes = await Promise.allSettled(
         overdue.map(({ account, id }) => ledger.apply({ kind: "expire", account, hold: id })),
       );

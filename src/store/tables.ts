@@ -6,7 +6,7 @@
  * throws. Rows of accounts may be damaged, and are read by account-rows.ts.
  */
 
-import type { AcceptedClock } from "../ledger/clock.ts";
+import { type AcceptedClock, trusts } from "../ledger/clock.ts";
 import type { AppliedPlans } from "../ledger/plan.ts";
 import {
   type AccountRow,
@@ -55,6 +55,7 @@ export const accountTable = tableOf<AccountRow>("account", {
   state: accountStates,
   endsMs: "integer?",
   seq: "integer",
+  atMs: "integer",
   createdMs: "integer",
   base: windowGrant,
   overage: windowGrant,
@@ -260,9 +261,10 @@ export const planFileTable = tableOf<AppliedPlans>("plan_file", {
 });
 
 export const clockTable = tableOf<ClockRow>("clock", {
-  trustedMs: "integer",
+  trust: trusts,
   clockMs: "integer",
-  isTrusted: "boolean",
+  elapsedMs: "integer",
+  ledgerMs: "integer",
   bootId: "text?",
   bootMs: "integer?",
   accepts: "integer",
@@ -271,7 +273,7 @@ export const clockTable = tableOf<ClockRow>("clock", {
 export const clockAcceptTable = tableOf<AcceptedClock>("clock_accept", {
   number: "integer",
   by: "text",
-  trustedMs: "integer",
+  ledgerMs: "integer",
   clockMs: "integer",
 });
 

@@ -6,9 +6,7 @@
  * date, or on the first day that is not final if its own is. Days become final five minutes after
  * their end, once all charges before that moment are summed.
  *
- * Guarantees that every charge counts once, and that a final day never changes. The one exception
- * is a wrong clock: if an operator accepts an earlier time, days that have not begun by it are
- * open again.
+ * Guarantees that every charge counts once, and that a final day never changes.
  */
 import { invariant, OperatorError } from "../errors.ts";
 import { type Credits, creditsIn, type EpochMs, type MicroCredits } from "../units.ts";
@@ -96,14 +94,9 @@ export const measures = {
 export const measured = Object.keys(measures);
 const group = ["day", "account", "key", "model"];
 
-const lastClose = (column: string, none: number) =>
-  `coalesce((select ${column} from usage_close order by number desc limit 1), ${none})`;
-
 /** Cells: see `UsageState`. */
 export const readUsageState = `
-  select s.through, ${lastClose("day", -1)} as day,
-    (select min(clock_ms) / ${dayMs} from clock_accept where number > ${lastClose("accepts", 0)}) as accepted,
-    coalesce((select max(number) from clock_accept), 0) as accepts
+  select s.through, coalesce((select max(day) from usage_close), -1) as final_day
   from usage_summed s where s.id = 1`;
 
 interface UsageState {
@@ -111,22 +104,11 @@ interface UsageState {
   through: number;
   /** Days up to this one are final. */
   finalDay: Day;
-  /** A clock was accepted that reopens days: `finalDay` is not recorded yet. */
-  isReopened: boolean;
-  /** Number of the last accepted clock. */
-  accepts: number;
 }
 
 export function usageStateOf(cells: readonly unknown[] | undefined): UsageState {
   invariant(cells !== undefined, "the table usage_summed has its row");
-  const closedDay = Number(cells[1]);
-  const acceptedDay = cells[2] === null ? closedDay : Number(cells[2]);
-  return {
-    through: Number(cells[0]),
-    finalDay: Math.min(closedDay, acceptedDay),
-    isReopened: acceptedDay < closedDay,
-    accepts: Number(cells[3]),
-  };
+  return { through: Number(cells[0]), finalDay: Number(cells[1]) };
 }
 
 /** Returns the last day that ended five minutes ago. */
@@ -136,8 +118,8 @@ export function lastEndedDay(nowMs: EpochMs): Day {
 
 /** Whether there is anything to sum or to record. `last` is the number of the newest charge. */
 export function isSummingDue(state: UsageState, last: number, nowMs: EpochMs): boolean {
-  const { through, finalDay, isReopened } = state;
-  return isReopened || last - through >= unsummedMax || lastEndedDay(nowMs) > finalDay;
+  const { through, finalDay } = state;
+  return last - through >= unsummedMax || lastEndedDay(nowMs) > finalDay;
 }
 
 /** Parameters: charges after 1, up to 2, on the day after the final day 3 at the earliest. */
@@ -209,8 +191,7 @@ export function usageSumsSql(query: UsageSumsQuery, parameter: (n: number) => st
   // One more for the total.
   const page = limit === undefined ? "" : ` limit ${value(limit + 1)}`;
   const text = `
-    with recorded as (${readUsageState}),
-    state as (select through, case when accepted < day then accepted else day end as final_day from recorded),
+    with state as (${readUsageState}),
     unsummed as (
       select ${dayOfCharge("(select final_day from state)")} as day, c.account, c.key, c.model,
         ${Object.entries(measures)

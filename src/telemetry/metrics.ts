@@ -202,11 +202,11 @@ export class Metrics implements RequestObserver {
   );
   readonly #clockTrusted = this.#make.gauge(
     "inkwell_clock_trusted",
-    "1 if the clock agrees with monotonic time; 0 if the ledger continues at the trusted time.",
+    "1 if the ledger believes the clock; 0 if it continues at its own time.",
   );
   readonly #clockOffset = this.#make.gauge(
     "inkwell_clock_offset_seconds",
-    "The clock minus the trusted time of the ledger.",
+    "The clock minus ledger time. Below 0, ledger time runs at half pace.",
   );
   readonly #holds = this.#make.gauge("inkwell_open_holds", "Open holds.");
   readonly #held = this.#make.gauge("inkwell_held_credits", "Credits in open holds.");
@@ -397,9 +397,9 @@ export class Metrics implements RequestObserver {
     const nodes = sources.nodes();
     this.#nodes.set(nodes.length);
     this.#configDiffers.set(new Set(nodes.flatMap((node) => node.differs)).size);
-    const { isTrusted, trustedMs, clockMs } = sources.clock();
+    const { isTrusted, ledgerMs, clockMs } = sources.clock();
     this.#clockTrusted.set(isTrusted ? 1 : 0);
-    this.#clockOffset.set(isTrusted ? 0 : (clockMs - trustedMs) / 1000);
+    this.#clockOffset.set((clockMs - ledgerMs) / 1000);
     this.#lateCharges.set(sources.lateCharges());
     // The other metrics are useful even if the store does not respond. /readyz reports that.
     const totals = await sources.holdTotals().catch(() => ({ holds: Number.NaN, micro: Number.NaN }));

@@ -29,8 +29,17 @@ test("a clock that jumps is reported at once, and accepted with a name", async (
   await assertAccessible(page);
   const dialog = page.getByRole("dialog");
   await submit(page);
-  await assertRefused(dialog.getByLabel("Your name"), /Your name is missing/, {});
+  await assertRefused(dialog.getByLabel("The true time"), /The true time is missing/, {});
   await dialog.getByLabel("Your name").fill("<b>Grace</b>");
+  const time = dialog.getByLabel("The true time");
+  const trueTime = (aheadMs: number) => new Date(Date.now() + aheadMs).toISOString();
+  await time.fill(trueTime(0));
+  expects("409 POST /admin/clock/accept");
+  await submit(page);
+  await dialog
+    .getByRole("alert")
+    .filter({ hasText: /more than a minute/ })
+    .waitFor();
   // The clock is right again before it is accepted.
   setAhead(service.folder, 0);
   expects("409 POST /admin/clock/accept");
@@ -41,6 +50,7 @@ test("a clock that jumps is reported at once, and accepted with a name", async (
     .waitFor();
   assert.equal(await dialog.getByLabel("Your name").inputValue(), "<b>Grace</b>");
   setAhead(service.folder, hour);
+  await time.fill(trueTime(hour));
   await submit(page);
   await confirmed(page, "The clock is accepted.");
   await accept.waitFor({ state: "detached" });

@@ -9,7 +9,7 @@ import { plansOf } from "../fixtures/ledger-rows.ts";
 import { until } from "../fixtures/until.ts";
 
 async function jobOf(store: Store): Promise<AuditJob> {
-  return auditJobOf(await store.auditJobs.read(), store.nowMs());
+  return auditJobOf(await store.auditJobs.read(), store.times().nowMs);
 }
 
 for (const backend of backends) {
@@ -40,7 +40,7 @@ for (const backend of backends) {
 
     test("two claims at the same moment give one audit", async () => {
       await using at = await opened(backend);
-      const claims = at.stores.map((store, n) => store.auditJobs.begin(`run ${n}`, store.nowMs()));
+      const claims = at.stores.map((store, n) => store.auditJobs.begin(`run ${n}`, store.times().nowMs));
       assert.deepEqual((await Promise.all(claims)).toSorted(), [false, true]);
     });
 

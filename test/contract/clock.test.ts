@@ -119,8 +119,35 @@ async function lastEntryAt(store: Store): Promise<number> {
 
 /** A request that spends a credit. */
 async function spend(store: Store, id: string): Promise<void> {
-  const [held, settled] = await store.commit([hold(id, credits(1)), settle(id, credits(1))]);
-  assert.deepEqual([held?.kind, settled?.kind], ["held", "settled"]);
+  const outcomes = await store.commit([hold(id, credits(1)), settle(id, credits(1))]);
+  const kinds = outcomes.map(({ kind }) => kind);
+  assert.deepEqual(kinds, ["held", "settled"], JSON.stringify(outcomes));
+}
+
+const node = "insert into node values ('a', '0', 0, 0, '{}')";
+
+/** As if the machine had started again since the last record. */
+const otherBoot = "update clock set boot_id = 'before'";
+
+/** The living node records its clock once the starting node has looked at it for the first time. */
+async function recordUntilSeen(machine: Machine, living: Store): Promise<void> {
+  const text = `select count(*) as n from pg_stat_activity where datname = current_database()
+    and query like '%exists (select from node)%' and pid <> pg_backend_pid()`;
+  await until("the starting node has looked for the first time", async () => {
+    const [row] = await machine.sql(text);
+    return Number(Object.values(row ?? {})[0]) === 1;
+  });
+  machine.pass(1);
+  await living.clock();
+}
+
+async function trustIn(machine: Machine): Promise<unknown> {
+  const [row] = await machine.sql("select trust from clock");
+  return Object.values(row ?? {})[0];
+}
+
+async function overdue(store: Store): Promise<number> {
+  return (await store.overdueHolds(store.times().nowMs, 10)).length;
 }
 
 async function baseCredits(store: Store): Promise<number> {
@@ -167,13 +194,12 @@ for (const [name, make, skip] of machines) {
           await spend(store, `a${n}`);
         }
         assert.equal(await lastEntryAt(store), 5 * minute);
-        assert.deepEqual(await store.overdueHolds(null, 10), []);
-        assert.equal(store.nowMs(), start + 5 * minute);
+        assert.equal(await overdue(store), 0);
+        assert.equal(store.times().atMs, start + 5 * minute);
         assert.equal(await baseCredits(store), 5);
-        const { isTrusted, trustedMs, clockMs } = await store.clock();
-        assert.deepEqual([isTrusted, trustedMs, clockMs - trustedMs], [false, start + 5 * minute, jump]);
-        const [recorded] = await machine.sql("select is_trusted from clock");
-        assert.deepEqual(Object.values(recorded ?? {}).map(Number), [0]);
+        const { isTrusted, ledgerMs, clockMs } = await store.clock();
+        assert.deepEqual([isTrusted, ledgerMs, clockMs - ledgerMs], [false, start + 5 * minute, jump]);
+        assert.equal(await trustIn(machine), "stepped");
 
         machine.step(-jump);
         machine.pass(minute);
@@ -185,41 +211,55 @@ for (const [name, make, skip] of machines) {
       test(`an operator accepts a clock that is half a year ${where}, and a record is kept`, async () => {
         await using machine = await make();
         const store = await withAda(machine);
-        assert.equal(await store.acceptClock("ada"), null);
+        assert.deepEqual(await store.acceptClock("ada", machine.clockMs()), { kind: "trusted" });
         machine.step(jump);
         machine.pass(minute);
         await spend(store, "a");
-        const accepted = { number: 1, by: "ada", trustedMs: start + minute, clockMs: start + jump + minute };
-        assert.deepEqual(await store.acceptClock("ada"), accepted);
-        assert.equal(store.nowMs(), start + jump + minute);
+        const [hold0] = await store.commit([hold("running", credits(1), { ttlMs: hour })]);
+        assert.equal(hold0?.kind, "held");
+        const clockMs = start + jump + minute;
+        for (const wrong of [minute + 1, -minute - 1])
+          assert.deepEqual(await store.acceptClock("ada", clockMs + wrong), { kind: "differs", clockMs });
+        assert.equal((await store.clock()).isTrusted, false);
+        const accepted = { number: 1, by: "ada", ledgerMs: start + minute, clockMs };
+        assert.deepEqual(await store.acceptClock("ada", clockMs + minute), { kind: "accepted", accepted });
+        const ledgerMs = Math.max(clockMs, start + minute);
+        const { atMs, nowMs } = store.times();
+        assert.deepEqual([atMs, nowMs], [ledgerMs, ledgerMs]);
         assert.equal((await store.clock()).isTrusted, true);
-        assert.equal(await store.acceptClock("ada"), null);
+        assert.deepEqual(await store.acceptClock("ada", clockMs), { kind: "trusted" });
+        assert.equal(await overdue(store), jump > 0 ? 1 : 0);
+        machine.pass(10 * minute);
+        await spend(store, "b");
+        const paceMs = jump > 0 ? 10 * minute : 5 * minute;
+        assert.equal(await lastEntryAt(store), ledgerMs + paceMs - start);
+        assert.equal(store.times().nowMs, ledgerMs + 10 * minute);
+        machine.pass(50 * minute);
+        assert.equal(await overdue(store), jump > 0 ? 0 : 1);
         const [row] = await machine.sql("select * from clock_accept");
         assert.deepEqual(Object.values(row ?? {}).map(String), Object.values(accepted).map(String));
         for (const change of ["delete from clock_accept", "update clock_accept set by = 'bob'"])
           await assert.rejects(async () => await machine.sql(change), /never/);
       });
 
-      test(`a store that starts while the clock is half a year ${where} continues at the trusted time`, async () => {
+      test(`a store that starts while the clock is half a year ${where} beside another continues at the trusted time`, async () => {
         await using machine = await make();
         const first = await withAda(machine);
         machine.pass(minute);
         await spend(first, "a");
         machine.step(jump);
         await first.clock();
-        const [recorded] = await machine.sql("select is_trusted from clock");
-        assert.deepEqual(Object.values(recorded ?? {}).map(Number), [0]);
-        const second = await machine.open();
-        assert.ok(Math.abs(second.nowMs() - start - minute) <= 1000, `${second.nowMs() - start}`);
+        assert.equal(await trustIn(machine), "stepped");
+        if (name === "PostgreSQL") await machine.sql(node);
+        const starting = machine.open();
+        if (name === "PostgreSQL") await recordUntilSeen(machine, first);
+        const second = await starting;
+        assert.ok(Math.abs(second.times().atMs - start - minute) <= 1000, `${second.times().atMs - start}`);
         assert.equal((await second.clock()).isTrusted, false);
         await spend(second, "b");
         assert.equal(await baseCredits(second), 8);
-        await first.close();
-        await second.close();
-        const third = await machine.open();
-        assert.equal((await third.clock()).isTrusted, false);
         machine.step(-jump);
-        assert.equal((await third.clock()).isTrusted, true);
+        assert.deepEqual([(await first.clock()).isTrusted, (await second.clock()).isTrusted], [true, true]);
       });
     }
 
@@ -231,18 +271,18 @@ for (const [name, make, skip] of machines) {
         machine.step(halfYear);
         machine.pass(second);
         assert.deepEqual([(await first.clock()).isTrusted, (await other.clock()).isTrusted], [false, false]);
-        await first.acceptClock("ada");
+        await first.acceptClock("ada", machine.clockMs());
         machine.pass(second);
         await spend(first, "a");
         if (follows === "look") assert.equal((await other.clock()).isTrusted, true);
         await spend(other, "b");
-        assert.equal(other.nowMs(), start + halfYear + 2 * second);
+        assert.equal(other.times().atMs, start + halfYear + 2 * second);
         assert.equal(await lastEntryAt(other), halfYear + 2 * second);
         // Its records are taken again.
         machine.pass(minute);
         await other.clock();
         await spend(other, "c");
-        const [row] = await machine.sql("select trusted_ms from clock");
+        const [row] = await machine.sql("select clock_ms from clock");
         assert.deepEqual(Object.values(row ?? {}).map(Number), [start + halfYear + minute + 2 * second]);
       });
     }
@@ -258,39 +298,65 @@ for (const [name, make, skip] of machines) {
       assert.equal(await lastEntryAt(store), 8 * hour + minute);
     });
 
-    test("a start that finds the ledger ahead of the clock continues at the ledger's time", async () => {
+    test("a start that finds the ledger ahead of the clock continues at half pace", async () => {
       await using machine = await make();
       const before = await withAda(machine);
       machine.pass(minute);
       await spend(before, "a");
       await before.close();
-      // Another start of the machine, with a clock that is a day behind.
-      await machine.sql("update clock set boot_id = 'before'");
+      await machine.sql(otherBoot);
       machine.step(-day);
       const store = await machine.open();
-      assert.equal(store.nowMs(), start + minute);
-      machine.pass(second);
-      await spend(store, "b");
-      assert.equal(await lastEntryAt(store), minute + second);
-      machine.step(day);
+      const beganMs = store.times().atMs;
+      assert.ok(beganMs >= start + minute && beganMs <= start + 2 * minute, `${beganMs - start}`);
       assert.equal((await store.clock()).isTrusted, true);
+      machine.pass(hour);
+      await spend(store, "b");
+      assert.equal(await lastEntryAt(store), beganMs - start + hour / 2);
+      machine.pass(3 * day);
+      await spend(store, "c");
+      assert.equal(await lastEntryAt(store), machine.clockMs() - start);
+    });
+
+    test("a start with a clock 41 days ahead closes nothing, and refuses what has ended by it", async () => {
+      await using machine = await make();
+      const before = await withAda(machine);
+      await addKey(before, keyOf("short", "ada", { hash: "2".repeat(64), expiresMs: start + 30 * day }));
+      machine.pass(minute);
+      await before.clock();
+      await before.close();
+      await machine.sql(otherBoot);
+      machine.step(41 * day);
+      const store = await machine.open();
+      assert.equal((await store.clock()).isTrusted, false);
+      await spend(store, "a");
+      assert.equal(await lastEntryAt(store), minute);
+      assert.equal(store.times().latestMs, machine.clockMs());
+      const [refused] = await store.commit([hold("b", credits(1), { key: "short" })]);
+      assert.ok(refused?.kind === "refused" && refused.reason === "key_expired", JSON.stringify(refused));
+      assert.equal(await trustIn(machine), "ahead");
+      machine.step(-41 * day);
+      machine.pass(second);
+      const [held] = await store.commit([hold("c", credits(1), { key: "short" })]);
+      assert.equal(held?.kind, "held");
     });
 
     if (name === "SQLite") {
-      test("a store that only reads writes nothing if the clock agrees", async () => {
+      test("a store that is idle records the clock once a minute", async () => {
         await using machine = await make();
-        await withAda(machine);
+        const store = await withAda(machine);
+        await store.clock();
         const record = async () => await machine.sql("select * from clock");
         const before = await record();
-        machine.pass(second);
-        const reader = await machine.open();
-        assert.equal((await reader.clock()).isTrusted, true);
+        machine.pass(59 * second);
+        assert.equal((await store.clock()).isTrusted, true);
         assert.deepEqual(await record(), before);
+        machine.pass(second);
+        await store.clock();
+        assert.notDeepEqual(await record(), before);
       });
       return;
     }
-
-    const node = "insert into node values ('a', '0', 0, 0, '{}')";
 
     test("a node that starts just after a step waits for the record of a living node", async () => {
       await using machine = await make();
@@ -298,19 +364,13 @@ for (const [name, make, skip] of machines) {
       await machine.sql(node);
       machine.step(halfYear);
       machine.pass(second);
-      const text = `select count(*) as n from pg_stat_activity where datname = current_database()
-        and query like '%exists (select from node)%' and pid <> pg_backend_pid()`;
       const starting = machine.open();
-      await until("the starting node has looked for the first time", async () => {
-        const [row] = await machine.sql(text);
-        return Number(Object.values(row ?? {})[0]) === 1;
-      });
-      await living.clock();
+      await recordUntilSeen(machine, living);
       const passedMs = startOwnTime();
       const started = await starting;
       assert.ok(passedMs() < 3000, "it continues as soon as there is a record");
       assert.equal((await started.clock()).isTrusted, false);
-      assert.equal(started.nowMs(), start + second);
+      assert.equal(started.times().atMs, start + second + 1);
     });
 
     test("a node that starts after all others have died believes the clock", async () => {
@@ -320,7 +380,7 @@ for (const [name, make, skip] of machines) {
       machine.pass(day);
       const started = await machine.open();
       assert.equal((await started.clock()).isTrusted, true);
-      assert.equal(started.nowMs(), start + day);
+      assert.equal(started.times().atMs, start + day);
     });
   });
 }

@@ -1,7 +1,6 @@
 /** PostgreSQL reads only the rows that a query needs, whatever the size of the ledger. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { fixedTime } from "../../src/store/postgres/clock.ts";
 import { readPool } from "../../src/store/postgres/connection.ts";
 import { connectionsOn, postgresDialect } from "../../src/store/postgres/reads.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
@@ -134,7 +133,7 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
     );
     for (let n = 0; n < 10; n += 1) assert.notEqual(await store.findKey("1".repeat(64)), null);
     assert.equal((await store.accountSnapshot("ada"))?.account.id, "ada");
-    assert.deepEqual(await store.overdueHolds(null, 1), []);
+    assert.deepEqual(await store.overdueHolds(store.times().nowMs, 1), []);
     assert.equal((await store.accounts({ limit: 1 })).length, 1);
     await revokeKey(store, "key");
     assert.equal((await store.keyById("key"))?.revokedMs, 5);
@@ -148,7 +147,7 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
     const pools = { lookups: pool, service: pool, lists: pool, history: pool, writes: pool };
     const lists = queriesOn(
       connectionsOn(pools, 50),
-      postgresDialect(() => fixedTime(0)),
+      postgresDialect(() => 0),
       new KeptPlans(async () => []),
     );
     await assert.rejects(lists.usage({ limit: 1 }), ListTooSlowError);

@@ -73,6 +73,8 @@ for (const backend of backends) {
     let stage: Stage;
     before(async () => {
       database = backend.create(new Map());
+      // Scenarios follow one another, and each begins at a time of its own after this one.
+      database.clock.set(Date.UTC(2000, 0));
       const store = await database.open();
       stage = {
         store,

@@ -51,7 +51,7 @@ for (const backend of backends) {
     });
 
     test("name an open hold, and can be repeated", async () => {
-      const nowMs = one.nowMs();
+      const nowMs = one.times().nowMs;
       assert.equal(await one.stopRequests.add({ id: "r3", by: "ann" }, nowMs), false);
       assert.equal(await one.stopRequests.add({ id: "r1", by: "ann" }, nowMs), true);
       assert.equal(await two.stopRequests.add({ id: "r1", by: "ann" }, nowMs + 1), true);
@@ -83,7 +83,7 @@ for (const backend of backends) {
     });
 
     test("are forgotten after ten minutes", async () => {
-      const nowMs = one.nowMs();
+      const nowMs = one.times().nowMs;
       await one.stopRequests.add({ id: "r1", by: "ann" }, nowMs);
       assert.deepEqual(await two.stopRequests.since(nowMs + 1), []);
       await one.stopRequests.add({ id: "r2", by: "ann" }, nowMs + 10 * minute);

@@ -384,11 +384,6 @@ for (const backend of backends) {
       assert.deepEqual(await ids(start + 4 * minute, 10), ["h1", "h2", "h3", "h4"]);
       assert.deepEqual(await ids(start + 4 * minute, 2), ["h1", "h2"]);
       assert.deepEqual(await ids(start + minute - 1, 10), []);
-      database.clock.advance(2 * minute);
-      assert.deepEqual(
-        (await store.overdueHolds(null, 10)).map((row) => row.id),
-        ["h1", "h2"],
-      );
     });
 
     test("finds a key by its hash, with the plan of its account", async () => {

@@ -1,6 +1,7 @@
 /** Changes and rotations of keys in the operator API, and what their next request sees. */
 import assert from "node:assert/strict";
 import { mintKey } from "../../src/accounts/keys.ts";
+import { timesAt } from "../../src/ledger/snapshot.ts";
 import { type Fields, operatorTests, refused, type TestOperator } from "../fixtures/operator.ts";
 import { errorOf, say, type TestService } from "../fixtures/service.ts";
 
@@ -194,13 +195,14 @@ operatorTest("follows changed models and limits at once", async (operator, servi
   assert.equal((await errorOf(limited)).code, "rate_limit_exceeded");
   await change("3", { requests_per_minute: null });
   assert.equal(await statusOf(service.chat()), 200);
-  const { nowMs } = service.store;
+  const { times } = service.store;
+  const nowMs = () => times().nowMs;
   const expiresMs = nowMs() + 60_000;
   await change("4", { expires_at: new Date(expiresMs).toISOString() });
   assert.equal(await statusOf(service.chat()), 200);
-  service.store.nowMs = () => expiresMs;
+  service.store.times = () => timesAt(expiresMs);
   assert.equal(await statusOf(service.chat()), 401);
-  service.store.nowMs = nowMs;
+  service.store.times = times;
 });
 
 operatorTest(

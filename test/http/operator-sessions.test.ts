@@ -7,6 +7,7 @@ import crypto from "node:crypto";
 import { syncBuiltinESMExports } from "node:module";
 import { mock, test } from "node:test";
 import { SignInAttempts } from "../../src/http/sign-in-attempts.ts";
+import { timesAt } from "../../src/ledger/snapshot.ts";
 import {
   type OperatorAnswer,
   operatorTests,
@@ -219,14 +220,15 @@ sessionTest("a code signs in once, and only within five minutes", async (operato
   });
   refused(again, 401, "invalid_code");
   const late = await newCode(operator);
-  const { nowMs } = service.store;
-  service.store.nowMs = () => nowMs() + 5 * minuteMs;
+  const { times } = service.store;
+  const nowMs = () => times().nowMs;
+  service.store.times = () => timesAt(nowMs() + 5 * minuteMs);
   const answer = await operator.ask("POST", "/admin/session", {
     headers: page,
     body: JSON.stringify({ code: late }),
   });
   refused(answer, 401, "invalid_code");
-  service.store.nowMs = nowMs;
+  service.store.times = times;
   await signIn(operator, { code: late });
   const secrets = [code, late, operatorToken];
   for (const secret of secrets) assert.ok(!JSON.stringify(service.log).includes(secret), "not in the log");
@@ -269,33 +271,36 @@ sessionTest(
   "a session ends after two idle hours, and after twelve in any case",
   async (operator, service) => {
     const { cookie } = await signIn(operator);
-    const { nowMs } = service.store;
+    const { times } = service.store;
+    const nowMs = () => times().nowMs;
     let aheadMs = 0;
-    service.store.nowMs = () => nowMs() + aheadMs;
+    service.store.times = () => timesAt(nowMs() + aheadMs);
     const idle = await signIn(operator);
     for (aheadMs = hourMs; aheadMs < 12 * hourMs - minuteMs; aheadMs += hourMs) {
       assert.equal((await as(operator, cookie)).status, 200, `after ${aheadMs / hourMs} h`);
       // The use is recorded beside the request.
-      await service.store.removeSessions(service.store.nowMs());
+      await service.store.removeSessions(service.store.times().nowMs);
     }
     refused(await as(operator, idle.cookie), 401, "invalid_session");
     refused(await as(operator, cookie), 401, "invalid_session");
-    service.store.nowMs = nowMs;
+    service.store.times = times;
   },
 );
 
 sessionTest("an idle session is refused before its row is removed", async (operator, service) => {
   const { cookie } = await signIn(operator);
-  const { nowMs } = service.store;
-  service.store.nowMs = () => nowMs() + 2 * hourMs;
+  const { times } = service.store;
+  const nowMs = () => times().nowMs;
+  service.store.times = () => timesAt(nowMs() + 2 * hourMs);
   refused(await as(operator, cookie), 401, "invalid_session");
-  service.store.nowMs = nowMs;
+  service.store.times = times;
 });
 
 sessionTest("asking for the session does not prolong it", async (operator, service) => {
   const { cookie, idleExpires } = await signIn(operator);
-  const { nowMs } = service.store;
-  service.store.nowMs = () => nowMs() + hourMs;
+  const { times } = service.store;
+  const nowMs = () => times().nowMs;
+  service.store.times = () => timesAt(nowMs() + hourMs);
   assert.equal((await as(operator, cookie, "/admin/session")).body.idle_expires_at, idleExpires);
   // What pages ask by themselves does not, either.
   for (const path of ["/admin/overview", "/admin/accounts/test/live"]) await as(operator, cookie, path);
@@ -311,15 +316,16 @@ sessionTest("asking for the session does not prolong it", async (operator, servi
     const later = await as(operator, cookie, "/admin/session");
     return String(later.body.idle_expires_at) > idleExpires;
   });
-  service.store.nowMs = nowMs;
+  service.store.times = times;
 });
 
 sessionTest("a clock that was wrong in the future leaves no session behind", async (operator, service) => {
-  const { nowMs } = service.store;
-  service.store.nowMs = () => nowMs() + 365 * 24 * hourMs;
+  const { times } = service.store;
+  const nowMs = () => times().nowMs;
+  service.store.times = () => timesAt(nowMs() + 365 * 24 * hourMs);
   const { cookie } = await signIn(operator);
   assert.equal((await as(operator, cookie)).status, 200);
-  service.store.nowMs = nowMs;
+  service.store.times = times;
   refused(await as(operator, cookie), 401, "invalid_session");
 });
 

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { parseKey } from "../../src/accounts/keys.ts";
 import { accountKeysMax } from "../../src/accounts/portal-actions.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
+import { timesAt } from "../../src/ledger/snapshot.ts";
 import { addKey, keyOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { type Fields, listOf, type OperatorAnswer, refused, startOperator } from "../fixtures/operator.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
@@ -291,15 +292,16 @@ portalTest("a key that revokes itself gets its answer, and its session is over",
 });
 
 portalTest("an old secret never outlives the expiry of its key", async (portal, service) => {
-  const { nowMs } = service.store;
+  const { times } = service.store;
+  const nowMs = () => times().nowMs;
   const expiresMs = nowMs() + 60_000;
   const own = await person(portal, service, { expiresMs });
   const rotated = await own.rotate(own.id, { overlap: "P30D" });
   assert.equal(await works(service, own.secret), 200);
-  service.store.nowMs = () => expiresMs;
+  service.store.times = () => timesAt(expiresMs);
   for (const secret of [own.secret, String(rotated.body.key)])
     assert.equal(await works(service, secret), 401);
-  service.store.nowMs = nowMs;
+  service.store.times = times;
 });
 
 portalTest("nobody gets the secret of a key that may do more", async (portal, service) => {

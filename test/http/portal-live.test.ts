@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import type { Operation } from "../../src/ledger/operations.ts";
+import { timesAt } from "../../src/ledger/snapshot.ts";
 import { fieldsOf, listOf, refused } from "../fixtures/operator.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
@@ -241,19 +242,21 @@ liveTest("reads nothing for an account that does not change", async (portal, ser
 liveTest("a stream does not prolong the session", async (portal, service) => {
   const cookie = await portal.signIn(service.key);
   const before = await portal.as(cookie, "GET", "/api/session");
-  const { nowMs } = service.store;
-  service.store.nowMs = () => nowMs() + 3_600_000;
+  const { times } = service.store;
+  const nowMs = () => times().nowMs;
+  service.store.times = () => timesAt(nowMs() + 3_600_000);
   await using stream = await follow(portal, cookie);
   await until("the first state", () => stream.last("balance") !== undefined);
   assert.deepEqual((await portal.as(cookie, "GET", "/api/session")).body, before.body);
-  service.store.nowMs = nowMs;
+  service.store.times = times;
 });
 
 liveTest("what a page reads by itself does not prolong the session", async (portal, service) => {
   const cookie = await portal.signIn(service.key);
   const before = await portal.as(cookie, "GET", "/api/session");
-  const { nowMs } = service.store;
-  service.store.nowMs = () => nowMs() + 3_600_000;
+  const { times } = service.store;
+  const nowMs = () => times().nowMs;
+  service.store.times = () => timesAt(nowMs() + 3_600_000);
   const headers = { cookie, ...pageHeader };
   const unattended = { ...headers, "x-inkwell-unattended": "1" };
   assert.equal((await fetch(`${portal.url}/api/requests`, { headers: unattended })).status, 200);
@@ -263,7 +266,7 @@ liveTest("what a page reads by itself does not prolong the session", async (port
     const { body } = await portal.as(cookie, "GET", "/api/session");
     return body.idle_expires_at !== before.body.idle_expires_at;
   });
-  service.store.nowMs = nowMs;
+  service.store.times = times;
 });
 
 liveTest(

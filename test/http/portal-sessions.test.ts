@@ -6,6 +6,7 @@ import { mintKey } from "../../src/accounts/keys.ts";
 import { SignInAttempts } from "../../src/http/sign-in-attempts.ts";
 import type { KeySettings, StateOperation } from "../../src/ledger/operations.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
+import { timesAt } from "../../src/ledger/snapshot.ts";
 import { configWith } from "../fixtures/deploy-settings.ts";
 import { planOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import {
@@ -300,13 +301,14 @@ portalTest(
   "a session ends after two idle hours, after twelve in any case, and with its key",
   async (portal, service) => {
     const cookie = await portal.signIn(service.key);
-    const { nowMs } = service.store;
+    const { times } = service.store;
+    const nowMs = () => times().nowMs;
     const expiresMs = nowMs() + 3 * hourMs;
     const short = await portal.signIn(await service.addKey({ expiresMs }));
     const shown = await portal.as(short, "GET", "/api/session");
     assert.equal(shown.body.expires_at, new Date(expiresMs).toISOString());
     let aheadMs = 0;
-    service.store.nowMs = () => nowMs() + aheadMs;
+    service.store.times = () => timesAt(nowMs() + aheadMs);
     const idle = await portal.signIn(service.key);
     for (aheadMs = hourMs; aheadMs < 12 * hourMs - minuteMs; aheadMs += hourMs) {
       assert.equal(
@@ -317,19 +319,20 @@ portalTest(
       const status = (await portal.as(short, "GET", "/api/account")).status;
       assert.equal(status, aheadMs < 3 * hourMs ? 200 : 401, `after ${aheadMs / hourMs} h`);
       // The use is recorded beside the request.
-      await service.store.removeSessions(service.store.nowMs());
+      await service.store.removeSessions(service.store.times().nowMs);
     }
     refused(await portal.as(idle, "GET", "/api/account"), 401, "invalid_session");
     refused(await portal.as(cookie, "GET", "/api/account"), 401, "invalid_session");
-    service.store.nowMs = nowMs;
+    service.store.times = times;
   },
 );
 
 portalTest("asking for the session does not prolong it", async (portal, service) => {
   const cookie = await portal.signIn(service.key);
   const { body } = await portal.as(cookie, "GET", "/api/session");
-  const { nowMs } = service.store;
-  service.store.nowMs = () => nowMs() + hourMs;
+  const { times } = service.store;
+  const nowMs = () => times().nowMs;
+  service.store.times = () => timesAt(nowMs() + hourMs);
   assert.deepEqual((await portal.as(cookie, "GET", "/api/session")).body, body);
   await portal.as(cookie, "GET", "/api/account");
   // The use is recorded beside the request.
@@ -337,7 +340,7 @@ portalTest("asking for the session does not prolong it", async (portal, service)
     const later = await portal.as(cookie, "GET", "/api/session");
     return String(later.body.idle_expires_at) > String(body.idle_expires_at);
   });
-  service.store.nowMs = nowMs;
+  service.store.times = times;
 });
 
 void test("a session is valid on other nodes and after a restart, unless the operator token differs", async () => {
@@ -489,7 +492,7 @@ const ends: [
   ["signing out on another node", (_service, there, cookie) => there.as(cookie, "DELETE", "/api/session")],
   ["revoking the key", ({ store }) => revokeKey(store, "key1")],
   ["rotating the key", (service) => rotate(service, "P1D")],
-  ["the expiry of the key", (service) => change(service, { expiresMs: service.store.nowMs() + 1 })],
+  ["the expiry of the key", (service) => change(service, { expiresMs: service.store.times().nowMs + 1 })],
   ["closing the account", (service) => setState(service, "close")],
 ];
 for (const [what, end] of ends) {

@@ -1,7 +1,14 @@
 /** The trusted clock: tables of readings, and what the ledger makes of them. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Boot, clockAtStart, type RecordedClock, TrustedClock } from "../../src/ledger/clock.ts";
+import {
+  type ClockPoint,
+  clockAtStart,
+  pointAt,
+  type RecordedClock,
+  type Trust,
+  TrustedClock,
+} from "../../src/ledger/clock.ts";
 import { day, hour, minute, second, start } from "../fixtures/times.ts";
 
 const halfYear = 182 * day;
@@ -9,10 +16,12 @@ const halfYear = 182 * day;
 /** Monotonic time of the first reading. */
 const bootedMs = 7 * hour;
 
+const pointOf = (ms: number): ClockPoint => ({ clockMs: ms, nowMs: ms, atMs: ms });
+
 /** A clock whose first reading is `start`, believed. */
 function clockAt(slept: { ms: number } = { ms: 0 }): TrustedClock {
   const reading = { clockMs: start, askedMs: bootedMs, answeredMs: bootedMs };
-  return new TrustedClock({ isTrusted: true, trustedMs: start }, reading, () => slept.ms);
+  return new TrustedClock({ trust: "trusted", point: pointOf(start) }, reading, () => slept.ms);
 }
 
 /** The clock and monotonic time since the start, and the expected trusted time since the start. */
@@ -169,7 +178,7 @@ describe("a clock on the network", () => {
   test("does not move trusted time with every slow answer", () => {
     const clock = clockAt();
     for (let n = 1; n <= 100; n += 1) clock.read(asked(n * second, n * second, n * second + 900));
-    assert.equal(clock.nowMs(bootedMs + 101 * second), start + 101 * second);
+    assert.equal(clock.clockMs(bootedMs + 101 * second), start + 101 * second);
   });
 
   test("is believed between limits that follow monotonic time", () => {
@@ -192,7 +201,7 @@ describe("an acceptance", () => {
     for (const jump of [halfYear, -halfYear]) {
       const clock = clockAt();
       readAll(clock, [[jump, minute, minute, false]]);
-      clock.accept(readingAt(jump, minute));
+      clock.accept(pointOf(start + jump), readingAt(jump, minute));
       readAll(clock, [
         [jump + minute, 2 * minute, jump + minute, true],
         [3 * minute, 3 * minute, jump + 2 * minute, false],
@@ -203,7 +212,11 @@ describe("an acceptance", () => {
   test("by another process is followed", () => {
     const clock = clockAt();
     readAll(clock, [[halfYear, minute, minute, false]]);
-    clock.follow(start + halfYear + 3000, bootedMs + minute, readingAt(halfYear + 5000, minute + 5000));
+    clock.follow(
+      pointOf(start + halfYear + 3000),
+      bootedMs + minute,
+      readingAt(halfYear + 5000, minute + 5000),
+    );
     assert.equal(clock.isTrusted, true);
     readAll(clock, [[halfYear + hour, hour + minute, halfYear + hour, true]]);
   });
@@ -211,116 +224,148 @@ describe("an acceptance", () => {
   test("by another process is followed after a long wait", () => {
     const clock = clockAt();
     readAll(clock, [[halfYear, minute, minute, false]]);
-    clock.follow(start + halfYear, bootedMs + minute, readingAt(halfYear + 19_000, minute + 20_000));
-    assert.deepEqual([clock.isTrusted, clock.nowMs(bootedMs)], [true, start + halfYear - minute - 1000]);
+    clock.follow(pointOf(start + halfYear), bootedMs + minute, readingAt(halfYear + 19_000, minute + 20_000));
+    assert.deepEqual([clock.isTrusted, clock.clockMs(bootedMs)], [true, start + halfYear - minute - 1000]);
   });
 
   test("by another process does not make another wrong reading believed", () => {
     const clock = clockAt();
     readAll(clock, [[-day, minute, minute, false]]);
-    clock.follow(start - day, bootedMs + minute, readingAt(halfYear, minute + 5000));
+    clock.follow(pointOf(start - day), bootedMs + minute, readingAt(halfYear, minute + 5000));
     assert.equal(clock.isTrusted, false);
     readAll(clock, [[-day + 10_000, minute + 15_000, -day + 10_000, true]]);
   });
 });
 
 describe("a start", () => {
-  const boot: Boot = { id: "one", ms: hour };
-  const row = (change: Partial<RecordedClock> = {}): RecordedClock => ({
-    trustedMs: start,
-    clockMs: start,
-    isTrusted: true,
-    boot,
-    ...change,
+  const recorded = (trust: Trust = "trusted", change: Partial<ClockPoint> = {}): RecordedClock => ({
+    trust,
+    point: { ...pointOf(start), ...change },
   });
-  const later = (ms: number, id = "one"): Boot => ({ id, ms: hour + ms });
-  const wrong = row({ isTrusted: false, clockMs: start + halfYear });
-  const wrongBack = row({ isTrusted: false, clockMs: start - halfYear });
+  /** Ledger time was set ahead by 30 days, and elapsed time by 40. */
+  const ahead = { atMs: start + 30 * day, nowMs: start + 40 * day };
 
-  const starts: [string, RecordedClock, number, Boot | null, number, boolean][] = [
-    [
-      "believes the clock of an empty ledger",
-      row({ trustedMs: 0, clockMs: 0, boot: null }),
-      start,
-      null,
-      start,
-      true,
-    ],
-    ["believes a clock that agrees", row(), start + minute, later(minute), start + minute, true],
-    [
-      "does not believe a jump since the last record",
-      row(),
+  /** The record, the clock, the known time since the record; then what the process begins with. */
+  type Start = [RecordedClock, number, number | null, Trust, ClockPoint];
+  const at = (clock: number, ledger = clock, elapsed = ledger): ClockPoint => ({
+    clockMs: start + clock,
+    nowMs: start + elapsed,
+    atMs: start + ledger,
+  });
+  const starts: Record<string, Start> = {
+    "believes any clock of a new ledger": [null, start + halfYear, null, "trusted", at(halfYear)],
+    "believes a clock that agrees": [recorded(), start + minute, minute, "trusted", at(minute)],
+    "does not believe a jump since the record": [recorded(), start + day, minute, "stepped", at(minute)],
+    "does not believe a jump back either": [recorded(), start - day, minute, "stepped", at(minute)],
+    "goes on not to believe a clock that was ahead at another start": [
+      recorded("ahead"),
       start + halfYear,
-      later(minute),
-      start + minute,
-      false,
+      minute,
+      "ahead",
+      at(minute),
     ],
-    ["does not believe a jump back either", row(), start - day, later(minute), start + minute, false],
-    [
-      "believes a slewed clock after a month",
-      row(),
+    "believes a slewed clock after a month": [
+      recorded(),
       start + 30 * day + 20 * minute,
-      later(30 * day),
-      start + 30 * day + 20 * minute,
-      true,
+      30 * day,
+      "trusted",
+      at(30 * day + 20 * minute),
     ],
-    [
-      "believes any later time after the machine was off",
-      row(),
-      start + halfYear,
-      later(minute, "two"),
-      start + halfYear,
-      true,
-    ],
-    [
-      "believes any later time after the uptime began again",
-      row(),
-      start + halfYear,
-      { id: "one", ms: 5 },
-      start + halfYear,
-      true,
-    ],
-    [
-      "continues at the ledger's time if the ledger is ahead",
-      row(),
-      start - day,
-      later(minute, "two"),
-      start,
-      false,
-    ],
-    ["believes a clock that is 5 s behind the ledger", row(), start - 5000, null, start - 5000, true],
-    [
-      "continues at the trusted time if the clock is still wrong",
-      wrong,
-      start + halfYear + day,
+    "believes a clock that is 40 days ahead": [recorded(), start + 40 * day, null, "trusted", at(40 * day)],
+    "does not believe a clock that is further ahead": [
+      recorded(),
+      start + 40 * day + 1,
       null,
-      start + day,
-      false,
+      "ahead",
+      at(0),
     ],
-    ["believes a clock that was ahead and has been set back", wrong, start + day, null, start + day, true],
-    [
-      "believes a clock that was behind and has been corrected",
-      wrongBack,
+    "compares the clock with ledger time": [
+      recorded("trusted", ahead),
+      start + 70 * day,
+      null,
+      "trusted",
+      at(70 * day, 70 * day, 110 * day),
+    ],
+    "believes a clock that another process did not, if it is not too far ahead": [
+      recorded("stepped"),
       start + day,
       null,
-      start + day,
-      true,
+      "trusted",
+      at(day),
     ],
-    ["waits if the clock is still behind", wrongBack, start - halfYear + day, null, start, false],
+    "sets only trusted time back": [recorded(), start - day, null, "trusted", at(-day, 0)],
+    "keeps ledger time if the clock is behind it": [
+      recorded("trusted", ahead),
+      start + 10 * day,
+      null,
+      "trusted",
+      at(10 * day, 30 * day, 50 * day),
+    ],
+    "has caught up while it was off": [
+      recorded("trusted", ahead),
+      start + 61 * day,
+      null,
+      "trusted",
+      at(61 * day, 61 * day, 101 * day),
+    ],
+  };
+  for (const [name, [record, clockMs, elapsedMs, trust, point]] of Object.entries(starts)) {
+    test(name, () => assert.deepEqual(clockAtStart(record, clockMs, elapsedMs), { trust, point }));
+  }
+
+  test("that does not believe the clock refuses what has ended by it, until it agrees", () => {
+    const reading = { clockMs: start + halfYear, askedMs: bootedMs, answeredMs: bootedMs };
+    const clock = new TrustedClock(clockAtStart(recorded(), reading.clockMs, null), reading, () => 0);
+    const times = (ms: number) => clock.times(clock.clockMs(bootedMs + ms));
+    assert.deepEqual(times(second), {
+      nowMs: start + second,
+      atMs: start + second,
+      latestMs: start + halfYear + second,
+    });
+    readAll(clock, [[halfYear + minute, minute, minute, false]]);
+    assert.equal(times(minute).latestMs, start + halfYear + minute);
+    readAll(clock, [[2 * minute, 2 * minute, 2 * minute, true]]);
+    assert.equal(times(2 * minute).latestMs, start + 2 * minute);
+  });
+
+  test("that does not believe a clock far ahead does not move for one that is behind", () => {
+    const reading = { clockMs: start + halfYear, askedMs: bootedMs, answeredMs: bootedMs };
+    const clock = new TrustedClock(clockAtStart(recorded(), reading.clockMs, null), reading, () => 0);
+    readAll(clock, [[-day, minute, minute, false]]);
+    assert.equal(clock.times(start + minute).latestMs, start + minute);
+  });
+});
+
+describe("the times after the clock was set back", () => {
+  const clock = clockAt();
+  const point = { ...pointOf(start - 10 * day), nowMs: start, atMs: start };
+  clock.accept(point, { clockMs: point.clockMs, askedMs: bootedMs, answeredMs: bootedMs });
+  const rows: [passed: number, elapsed: number, ledger: number][] = [
+    [-second, 0, 0],
+    [0, 0, 0],
+    [1, 1, 0],
+    [day, day, day / 2],
+    [20 * day, 20 * day, 10 * day],
+    [20 * day + 2, 20 * day + 2, 10 * day + 2],
+    [30 * day, 30 * day, 20 * day],
   ];
-  for (const [name, recorded, clockMs, bootNow, trustedMs, isTrusted] of starts) {
-    test(name, () => {
-      const { trustedMs: atMs, isTrusted: believes } = clockAtStart(recorded, clockMs, bootNow);
-      assert.deepEqual([atMs - start, believes], [trustedMs - start, isTrusted]);
+  for (const [passedMs, elapsedMs, ledgerMs] of rows) {
+    test(`${passedMs / day} days`, () => {
+      const { nowMs, atMs, latestMs } = clock.times(point.clockMs + passedMs);
+      assert.deepEqual([nowMs - start, atMs - start], [elapsedMs, ledgerMs]);
+      assert.equal(latestMs, atMs);
     });
   }
 
-  test("that waits for the clock trusts it when it catches up", () => {
-    const reading = { clockMs: start - minute, askedMs: bootedMs, answeredMs: bootedMs };
-    const clock = new TrustedClock(clockAtStart(row(), start - minute, null), reading, () => 0);
-    readAll(clock, [
-      [-50_000, 10_000, 10_000, false],
-      [35_000, 40_000, 35_000, true],
-    ]);
+  test("do not depend on the point from which they are computed, but for rounding", () => {
+    const passed = rows.map(([passedMs]) => passedMs).filter((passedMs) => passedMs >= 0);
+    for (const first of passed) {
+      for (const second of passed.filter((passedMs) => passedMs >= first)) {
+        const between = pointAt(pointAt(point, point.clockMs + first), point.clockMs + second);
+        const direct = pointAt(point, point.clockMs + second);
+        assert.equal(between.nowMs, direct.nowMs);
+        assert.ok(Math.abs(between.atMs - direct.atMs) <= 1, `${between.atMs - direct.atMs}`);
+      }
+    }
   });
 });

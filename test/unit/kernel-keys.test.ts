@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { keyAt } from "../../src/ledger/key-budget.ts";
 import type { KeyOperation, KeySettings } from "../../src/ledger/operations.ts";
+import { timesAt } from "../../src/ledger/snapshot.ts";
 import { example, journalOf, openedJournal, planTo, small } from "../fixtures/kernel-examples.ts";
 import type { Bench } from "../fixtures/ledger-bench.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
@@ -82,7 +83,7 @@ example(
       oldHash: "2".repeat(64),
       oldUntilMs: start + 60 * minute,
     });
-    assert.equal(keyAt(made.store.key("key"), { nowMs: start + 60 * minute, atMs: start }).oldUntilMs, null);
+    assert.equal(keyAt(made.store.key("key"), timesAt(start + 60 * minute)).oldUntilMs, null);
     await made.apply(set("3", rotation("4", null)));
     assert.partialDeepStrictEqual(made.store.key("key"), { oldHash: "3".repeat(64), oldUntilMs: start });
   },

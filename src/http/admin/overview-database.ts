@@ -34,7 +34,7 @@ export interface NearExhaustion {
 }
 
 interface OverviewDatabaseDependencies {
-  store: Pick<Store, "usageHours" | "holds" | "nowMs">;
+  store: Pick<Store, "usageHours" | "holds" | "times">;
   actions: Pick<OperatorActions, "accounts">;
   requests: { list(): readonly RequestRecord[] };
   /** Called once for each time in which the database cannot be read. */
@@ -87,7 +87,7 @@ export class OverviewDatabase {
   async #read(): Promise<void> {
     const { store, requests, onError } = this.#deps;
     try {
-      const atMs = store.nowMs();
+      const { atMs } = store.times();
       const to = Math.floor(atMs / hourMs) + 1;
       const own = requests.list().map(({ requestId }) => requestId);
       const [hours, holds] = await Promise.all([
@@ -106,7 +106,7 @@ export class OverviewDatabase {
   async #readNear(): Promise<void> {
     const { store, actions, onError } = this.#deps;
     try {
-      const atMs = store.nowMs();
+      const { atMs } = store.times();
       const query = { isNearExhaustion: true, order: "remaining", limit: nearAccountsMax } as const;
       this.near = { atMs, accounts: await actions.accounts(query) };
     } catch (error) {

@@ -14,7 +14,7 @@ import {
 } from "../../accounts/operator-objects.ts";
 import type { ReloadReport } from "../../config/changes.ts";
 import { type ApiApp, route } from "../api/app.ts";
-import { pageIn, pageOf, placeCursor, placeIn } from "../api/paging.ts";
+import { momentNamed, pageIn, pageOf, placeCursor, placeIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 
@@ -97,7 +97,7 @@ export function serviceRoutes(
     route("showClock", {
       summary: "Show whether the clock of the ledger is trusted",
       description:
-        "`clock_at` is the clock, `trusted_at` the time that the ledger uses. They differ if the clock has stepped by more than 5 s.",
+        "`clock_at` is the clock, `ledger_at` the time that the ledger uses. They differ if the clock is not trusted. Ledger time is ahead of a trusted clock that was set back, and runs at half pace until the clock has caught up.",
       response: { 200: clockObject.schema },
     }),
     async () => clockObject.of(await actions.clock()),
@@ -108,12 +108,13 @@ export function serviceRoutes(
     route("acceptClock", {
       summary: "Accept the present reading of the clock",
       description:
-        "Ends the time in which the ledger does not believe its clock. `by` names the operator in the record. Other processes follow within 5 s.",
-      body: closed({ by: schema.note }),
+        "Ends the time in which the ledger does not believe its clock. `time` is the true time, which has to be within a minute of the clock. `by` names the operator in the record. Other processes follow within 5 s.",
+      body: closed({ by: schema.note, time: schema.moment }),
       response: { 200: acceptedClockObject.schema },
-      refusals: ["clock_trusted"],
+      refusals: ["clock_trusted", "clock_differs"],
     }),
-    async ({ body: { by } }) => acceptedClockObject.of(await actions.acceptClock(by)),
+    async ({ body: { by, time } }) =>
+      acceptedClockObject.of(await actions.acceptClock(by, momentNamed("time", time))),
   );
 
   app.post(

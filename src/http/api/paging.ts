@@ -50,6 +50,8 @@ export function seqIn(cursor: string): number {
 }
 
 /** Returns the time that a request's field names. */
+export function momentNamed(param: string, text: string): EpochMs;
+export function momentNamed(param: string, text: string | undefined): EpochMs | undefined;
 export function momentNamed(param: string, text: string | undefined): EpochMs | undefined {
   const ms = text === undefined ? undefined : momentOf(text);
   if (ms === null) throw invalidValue(param, `${param} must be ${momentRule}.`);

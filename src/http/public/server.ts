@@ -195,7 +195,11 @@ export class PublicServer {
     if (path === null) throw unknownPath(request.originalUrl);
     if (request.is404) return this.#refuseMethod(request, reply, path);
     const caller = await this.requests.waitUnlessGone(request.raw, reply.raw, () =>
-      authenticate(this.#dependencies.store, headers.authorization, this.#dependencies.store.nowMs()),
+      authenticate(
+        this.#dependencies.store,
+        headers.authorization,
+        this.#dependencies.store.times().latestMs,
+      ),
     );
     if (caller === null) {
       context.finishUnanswered(reply);

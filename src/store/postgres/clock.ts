@@ -8,40 +8,66 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { invariant } from "../../errors.ts";
-import type { AcceptedClock, ClockState, Reading, TrustedClock } from "../../ledger/clock.ts";
+import {
+  acceptedMsMax,
+  type ClockState,
+  clockAtStart,
+  type Reading,
+  TrustedClock,
+} from "../../ledger/clock.ts";
+import type { Times } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
-import { type ClockRow, clockFrom, type MachineClock, machineClock, recordEveryMs } from "../clock.ts";
-import { clockAcceptTable, clockTable } from "../tables.ts";
+import { requirePossibleClock } from "../../version.ts";
+import {
+  type ClockRow,
+  type MachineClock,
+  machineClock,
+  pointOf,
+  recordEveryMs,
+  recordedIn,
+} from "../clock.ts";
+import type { ClockAcceptance } from "../store.ts";
+import { clockTable } from "../tables.ts";
 import type { ConnectionPool } from "./connection.ts";
 import { onlyCell } from "./rows.ts";
 
 /** The clock of the server. */
 export const serverMs = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint";
 
+/** Element `n` of parameter 1 (`TimeParameter`). */
+const element = (n: number) => `($1::bigint[])[${n}]`;
+
 /**
- * The clock as read in `reading.ms`, if parameter 1 (`TimeParameter`) believes it, otherwise the
+ * Trusted time: the clock as read in `reading.ms`, if parameter 1 believes it, otherwise the
  * trusted time of the node.
  */
-export const trustedMs = `case when reading.ms between ($1::bigint[])[2] and ($1::bigint[])[3]
-  then reading.ms else ($1::bigint[])[1] end`;
+export const trustedMs = `case when reading.ms between ${element(2)} and ${element(3)} then reading.ms else ${element(1)} end`;
+
+/** Elapsed time, as of `pointAt` (src/ledger/clock.ts). */
+export const elapsedMs = `(${trustedMs}) + ${element(6)}`;
+
+/** Ledger time, as of `pointAt`. */
+export const ledgerMs = `greatest(${trustedMs}, ${element(7)} + ((${trustedMs}) - ${element(5)}) / 2)`;
 
 /** The reading for `trustedMs`. A test replaces the clock of the server by element 4. */
-export const reading = `select coalesce(($1::bigint[])[4], ${serverMs}) as ms`;
+export const reading = `select coalesce(${element(4)}, ${serverMs}) as ms`;
 
 /**
- * An array: trusted time now, the earliest and the latest believed time, and the clock of a test
- * or null.
+ * An array: trusted time now, the earliest and the latest believed time, the clock of a test or
+ * null, and the point from which the times of the ledger follow: trusted time, elapsed minus
+ * trusted time, and ledger time.
  */
 export type TimeParameter = string;
 
 /** Returns the parameter for a fixed time. */
 export function fixedTime(ms: EpochMs): TimeParameter {
-  return `{${ms},${ms},${ms},${ms}}`;
+  return `{${[ms, ms, ms, ms, ms, 0, ms].join()}}`;
 }
 
 /** Returns the parameter for the clock of the server, whatever it shows. */
 export function serverTime(test: TestClock | null): TimeParameter {
-  return `{0,${Number.MIN_SAFE_INTEGER},${Number.MAX_SAFE_INTEGER},${test?.clockMs() ?? "null"}}`;
+  const all = [0, Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER];
+  return `{${[...all, test?.clockMs() ?? "null", 0, 0, 0].join()}}`;
 }
 
 interface Asked {
@@ -53,8 +79,8 @@ interface Asked {
 /** The part of the clock that commits use. */
 export interface CommitClock {
   ask(): Asked;
-  /** Takes the server's clock from the answer. */
-  answered(asked: Asked, clockMs: EpochMs): void;
+  /** Takes the server's clock from the answer, and returns the times at this trusted time. */
+  answered(asked: Asked, answer: { clockMs: EpochMs; trustedMs: EpochMs }): Times;
 }
 
 /** Replaces the clock of the server and monotonic time in tests. */
@@ -62,26 +88,34 @@ export type TestClock = Pick<MachineClock, "clockMs" | "monotonicMs" | "sleptMs"
 
 const readClock = `
   with reading as materialized (select coalesce($1::bigint, ${serverMs}) as ms)
-  select reading.ms, exists (select from node), ${clockTable.list("c")}, ${clockAcceptTable.list("a")}
-  from reading cross join clock c left join clock_accept a on a.number = (select max(number) from clock_accept)`;
+  select reading.ms, exists (select from node), ${clockTable.list("c")} from reading cross join clock c`;
 
 /**
  * Never waits for another node, and never moves the record back: a node that lags behind the
  * others leaves it to them. An unknown acceptance keeps its record too.
  */
 const recordClock = `
-  update clock set trusted_ms = $1, clock_ms = $2, is_trusted = $3
-  where id in (select id from clock where accepts = $4 and trusted_ms <= $1 for update skip locked)`;
+  update clock set trust = $1, clock_ms = $2, elapsed_ms = $3, ledger_ms = $4
+  where id in (select id from clock where accepts = $5 and elapsed_ms <= $3 for update skip locked)`;
 
-/** The row of the clock orders operators who accept at the same time. */
+/**
+ * Parameters: the clock of a test or null, the operator, the time that the operator knows, and the
+ * three times of this node (\`pointAfterSet\`). The row of the clock orders operators who accept at the
+ * same time.
+ */
 const acceptClock = `
   with reading as materialized (select coalesce($1::bigint, ${serverMs}) as ms),
+  passed as materialized (select ms, greatest(0, ms - $4::bigint) as passed_ms from reading),
   accepted as (
-    update clock set accepts = accepts + 1, trusted_ms = reading.ms, clock_ms = reading.ms, is_trusted = true
-    from reading returning accepts, reading.ms
+    update clock set accepts = accepts + 1, trust = 'trusted', clock_ms = ms,
+      elapsed_ms = $5::bigint + passed_ms, ledger_ms = greatest(ms, $6::bigint)
+    from passed where abs(ms - $3::bigint) <= ${acceptedMsMax}
+    returning accepts, ms, elapsed_ms, ledger_ms
+  ),
+  written as (
+    insert into clock_accept (number, by, ledger_ms, clock_ms) select accepts, $2, $6, ms from accepted
   )
-  insert into clock_accept (number, by, trusted_ms, clock_ms) select accepts, $2, $3, ms from accepted
-  returning ${clockAcceptTable.list()}`;
+  select reading.ms, a.accepts, a.elapsed_ms, a.ledger_ms from reading left join accepted a on true`;
 
 /** A service looks every 5 s. */
 const oldMs = 3 * recordEveryMs;
@@ -91,7 +125,6 @@ interface Look {
   hasNodes: boolean;
   reading: Reading;
   row: ClockRow;
-  lastAccept: AcceptedClock | null;
 }
 
 export class PostgresClock implements CommitClock {
@@ -105,34 +138,45 @@ export class PostgresClock implements CommitClock {
   /** Monotonic time of the last record by this node. */
   #recordedMs = Number.NEGATIVE_INFINITY;
 
-  /** Reads the clock and its record. */
+  /** Reads the clock and its record. Throws an OperatorError if the clock is impossible. */
   static async open(pool: ConnectionPool, test: TestClock | null): Promise<PostgresClock> {
-    return new PostgresClock(pool, test, await firstLook(pool, test));
+    const look = await firstLook(pool, test);
+    if (test === null) requirePossibleClock(look.reading.clockMs);
+    return new PostgresClock(pool, test, look);
   }
 
-  private constructor(pool: ConnectionPool, test: TestClock | null, { reading, row }: Look) {
+  private constructor(
+    pool: ConnectionPool,
+    test: TestClock | null,
+    { reading, row, isRunning }: Look & { isRunning: boolean },
+  ) {
     this.#pool = pool;
     this.#test = test;
     this.#machine = test ?? machineClock;
-    // The server may have started again, or be another machine.
-    this.#clock = clockFrom(row, reading, this.#machine, null);
+    // The server may have started again, or be another machine. Only another node can tell.
+    const start = clockAtStart(recordedIn(row), reading.clockMs, isRunning ? 0 : null);
+    this.#clock = new TrustedClock(start, reading, this.#machine.sleptMs);
     this.#accepts = row.accepts;
     this.#lookedMs = reading.answeredMs;
   }
 
-  nowMs(): EpochMs {
-    return this.#clock.nowMs(this.#machine.monotonicMs());
+  /** The times now, or at this trusted time. */
+  times(clockMs = this.#clock.clockMs(this.#machine.monotonicMs())): Times {
+    return this.#clock.times(clockMs);
   }
 
   ask(): Asked {
     const askedMs = this.#machine.monotonicMs();
     const { fromMs, toMs } = this.#clock.believed(askedMs);
-    const times = [this.#clock.nowMs(askedMs), fromMs, toMs, this.#test?.clockMs() ?? "null"];
-    return { parameter: `{${times.join()}}`, askedMs };
+    const { clockMs, nowMs, atMs } = this.#clock.point;
+    const believed = [this.#clock.clockMs(askedMs), fromMs, toMs];
+    const cells = [...believed, this.#test?.clockMs() ?? "null", clockMs, nowMs - clockMs, atMs];
+    return { parameter: `{${cells.join()}}`, askedMs };
   }
 
-  answered({ askedMs }: Asked, clockMs: EpochMs): void {
+  answered({ askedMs }: Asked, { clockMs, trustedMs }: { clockMs: EpochMs; trustedMs: EpochMs }): Times {
     this.#clock.read({ clockMs, askedMs, answeredMs: this.#machine.monotonicMs() });
+    return this.#clock.times(trustedMs);
   }
 
   /**
@@ -146,40 +190,39 @@ export class PostgresClock implements CommitClock {
 
   /** Reads the clock, follows an acceptance of another process, and records the clock. */
   async look(pool = this.#pool): Promise<ClockState> {
-    const { reading, lastAccept } = await lookAt(pool, this.#test);
+    const { reading, row } = await lookAt(pool, this.#test);
     this.#clock.read(reading);
-    if (lastAccept !== null && lastAccept.number > this.#accepts) {
-      if (!this.#clock.isTrusted) this.#clock.follow(lastAccept.clockMs, this.#lookedMs, reading);
-      this.#accepts = lastAccept.number;
-    }
+    if (row.accepts > this.#accepts) this.#clock.follow(pointOf(row), this.#lookedMs, reading);
+    this.#accepts = row.accepts;
     this.#lookedMs = reading.answeredMs;
     await this.#record(pool);
-    return this.#state();
+    return this.#clock.state(this.#machine.monotonicMs());
   }
 
-  /** Believes the present reading of the clock. Returns null if it is trusted already. */
-  async accept(by: string): Promise<AcceptedClock | null> {
+  /** Believes the present reading of the clock, if the operator knows the same time. */
+  async accept(by: string, timeMs: EpochMs): Promise<ClockAcceptance> {
     await this.look();
-    if (this.#clock.isTrusted) return null;
+    if (this.#clock.isTrusted) return { kind: "trusted" };
     const askedMs = this.#machine.monotonicMs();
-    const values = [this.#test?.clockMs() ?? null, by, this.#clock.nowMs(askedMs)];
+    const before = this.#clock.pointNow(askedMs);
+    const values = [this.#test?.clockMs() ?? null, by, timeMs, before.clockMs, before.nowMs, before.atMs];
     const [cells] = (await this.#pool.query({ text: acceptClock, values })).rows;
     invariant(cells !== undefined, "the table clock has its row");
-    const accepted = clockAcceptTable.rowOf(cells);
-    this.#clock.accept({ clockMs: accepted.clockMs, askedMs, answeredMs: this.#machine.monotonicMs() });
-    this.#accepts = accepted.number;
-    return accepted;
+    const [clockMs, number, nowMs, atMs] = cells.map((cell) => (cell === null ? null : Number(cell)));
+    invariant(typeof clockMs === "number", "the server has a clock");
+    if (typeof number !== "number") return { kind: "differs", clockMs };
+    const point = { clockMs, nowMs: Number(nowMs), atMs: Number(atMs) };
+    this.#clock.accept(point, { clockMs, askedMs, answeredMs: this.#machine.monotonicMs() });
+    this.#accepts = number;
+    return { kind: "accepted", accepted: { number, by, ledgerMs: before.atMs, clockMs } };
   }
 
   async #record(pool: ConnectionPool): Promise<void> {
-    const { trustedMs, clockMs, isTrusted } = this.#state();
-    const values = [trustedMs, clockMs, isTrusted, this.#accepts];
+    const recordedMs = this.#machine.monotonicMs();
+    const { clockMs, nowMs, atMs } = this.#clock.pointNow(recordedMs);
+    const values = [this.#clock.trust, clockMs, nowMs, atMs, this.#accepts];
     await pool.query({ name: "record clock", text: recordClock, values });
-    this.#recordedMs = this.#machine.monotonicMs();
-  }
-
-  #state(): ClockState {
-    return this.#clock.state(this.#machine.monotonicMs());
+    this.#recordedMs = recordedMs;
   }
 }
 
@@ -188,18 +231,24 @@ const recordedWithinMs = recordEveryMs + 1000;
 const lookAgainMs = 250;
 
 /**
- * If nodes seem to run, but their last record is old, the clock may have stepped a moment ago.
- * Waits until a living node has recorded what it believes. No node is alive if that does not
- * happen.
+ * If nodes seem to run, but the clock does not follow from their record, it may have stepped a
+ * moment ago. Waits until a living node has recorded what it believes. No node is alive if that
+ * does not happen.
  */
-async function firstLook(pool: ConnectionPool, test: TestClock | null): Promise<Look> {
+async function firstLook(
+  pool: ConnectionPool,
+  test: TestClock | null,
+): Promise<Look & { isRunning: boolean }> {
   const first = await lookAt(pool, test);
   const beganMs = performance.now();
   for (let look = first; ; ) {
-    const { hasNodes, row } = look;
-    const isOld = row.isTrusted && look.reading.clockMs - row.trustedMs > oldMs;
-    const isNew = row.trustedMs !== first.row.trustedMs;
-    if (!hasNodes || !isOld || isNew || performance.now() - beganMs > recordedWithinMs) return look;
+    const { hasNodes, row, reading } = look;
+    const isNew = row.elapsedMs !== first.row.elapsedMs;
+    if (isNew) return { ...look, isRunning: true };
+    const passedMs = reading.clockMs - row.clockMs;
+    const follows = row.trust === "trusted" && passedMs >= -recordEveryMs && passedMs <= oldMs;
+    const isOver = performance.now() - beganMs > recordedWithinMs;
+    if (!hasNodes || follows || isOver) return { ...look, isRunning: false };
     await sleep(lookAgainMs);
     look = await lookAt(pool, test);
   }
@@ -217,11 +266,9 @@ async function lookAt(pool: ConnectionPool, test: TestClock | null): Promise<Loo
   invariant(cells !== undefined, "the table clock has its row");
   const clockMs = onlyCell(rows);
   invariant(typeof clockMs === "number", "the server has a clock");
-  const acceptFrom = 2 + clockTable.columns.length;
   return {
     reading: { clockMs, askedMs, answeredMs: monotonicMs() },
     hasNodes: cells[1] === true,
     row: clockTable.rowOf(cells, 2),
-    lastAccept: cells[acceptFrom] === null ? null : clockAcceptTable.rowOf(cells, acceptFrom),
   };
 }

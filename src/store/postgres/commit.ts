@@ -110,15 +110,13 @@ export class PostgresCommits {
     const connection = await this.#connections.connect();
     let broken = true;
     try {
-      const asked = this.#clock.ask();
       const operations = operationsOf(drafts, options);
-      const { snapshot, clockMs } = await readUnderLock(connection, operations, {
-        time: asked.parameter,
+      const { snapshot } = await readUnderLock(connection, operations, {
+        clock: this.#clock,
         skips: "nothing",
         overdueMax: this.#overdueMax,
         plansAt: (epoch) => this.#plansAt(connection, epoch),
       });
-      this.#clock.answered(asked, clockMs);
       const { outcomes, changes, later } = await decideOn(connection, snapshot, operations);
       const planned = planDrafts(drafts, outcomes, await readContacts(connection, drafts), options);
       if (!planned.isWritten) broken = await rollBack(connection);
@@ -170,14 +168,12 @@ export class PostgresCommits {
     let broken = true;
     let isWriting = false;
     try {
-      const asked = this.#clock.ask();
-      const { snapshot, locked, clockMs } = await readUnderLock(connection, operations, {
-        time: asked.parameter,
+      const { snapshot, locked } = await readUnderLock(connection, operations, {
+        clock: this.#clock,
         skips,
         overdueMax: this.#overdueMax,
         plansAt: (epoch) => this.#plansAt(connection, epoch),
       });
-      this.#clock.answered(asked, clockMs);
       const free = operations.filter(({ account }) => !locked.has(account));
       const { outcomes, changes, later } = await decideOn(connection, snapshot, free);
       isWriting = true;

@@ -14,7 +14,7 @@ import {
   readVersions,
 } from "../plans.ts";
 import { planFileTable, planVersionTable } from "../tables.ts";
-import { reading, type TimeParameter, trustedMs } from "./clock.ts";
+import { ledgerMs, reading, type TimeParameter } from "./clock.ts";
 import { type Connection, type Connections, forAudit, inTransaction } from "./connection.ts";
 import { onlyCell } from "./rows.ts";
 import { insertInto } from "./writing.ts";
@@ -22,7 +22,7 @@ import { insertInto } from "./writing.ts";
 const insertVersions = insertInto(planVersionTable);
 const insertFile = insertInto(planFileTable);
 
-const readClock = `with reading as materialized (${reading}) select ${trustedMs} from reading`;
+const readClock = `with reading as materialized (${reading}) select ${ledgerMs} from reading`;
 
 interface Applying {
   force: boolean;

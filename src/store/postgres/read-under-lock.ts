@@ -10,13 +10,12 @@ import { invariant } from "../../errors.ts";
 import type { Operation } from "../../ledger/operations.ts";
 import type { PlanCatalog } from "../../ledger/plan.ts";
 import type { AdditionalGrant, ChargeRow, HoldRow, KeyRow } from "../../ledger/rows.ts";
-import { readsOf, rowKey, type Snapshot, timesAt } from "../../ledger/snapshot.ts";
-import type { EpochMs } from "../../units.ts";
+import { readsOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import { accountOf } from "../account-rows.ts";
 import { readEpoch } from "../plans.ts";
 import { paymentOf, payments } from "../queries.ts";
 import { accountTable, chargeTable, holdTable, journalTable, keyTable, laterGrantTable } from "../tables.ts";
-import { reading, type TimeParameter, trustedMs } from "./clock.ts";
+import { type CommitClock, elapsedMs, reading, trustedMs } from "./clock.ts";
 import type { Connection } from "./connection.ts";
 import type { Statement } from "./exchange.ts";
 import { arrayLiteral, type Cell } from "./rows.ts";
@@ -51,7 +50,8 @@ const clockOfCommit = "current_setting('inkwell.now_ms')::bigint";
 const readHolds = `
   with reading as materialized (${reading}),
   clock as materialized (
-    select reading.ms as clock_ms, set_config('inkwell.now_ms', (${trustedMs})::text, true)::bigint as now_ms,
+    select reading.ms as clock_ms, ${trustedMs} as trusted_ms,
+      set_config('inkwell.now_ms', (${elapsedMs})::text, true)::bigint as now_ms,
       (${readEpoch}) as epoch
     from reading
   ),
@@ -67,7 +67,7 @@ const readHolds = `
     ) named
     group by account, id
   )
-  select clock.now_ms, clock.clock_ms, clock.epoch,
+  select clock.trusted_ms, clock.clock_ms, clock.epoch,
     (select array_agg(distinct account) from overdue where place > $5::bigint), f.place,
     ${holdTable.list("h")}
   from clock left join (found f join hold h on h.account = f.account and h.id = f.id) on true
@@ -141,12 +141,10 @@ interface ReadUnderLock {
   snapshot: Omit<Snapshot, "later">;
   /** Accounts with a row that another session has locked. They must not be decided. */
   locked: ReadonlySet<string>;
-  /** The clock of the server, which the node may not believe. */
-  clockMs: EpochMs;
 }
 
 interface ReadOptions {
-  time: TimeParameter;
+  clock: CommitClock;
   skips: Skips;
   overdueMax: number;
   /** Returns the plans of this epoch or of a newer one. */
@@ -157,8 +155,9 @@ interface ReadOptions {
 export async function readUnderLock(
   connection: Connection,
   operations: readonly Operation[],
-  { time, skips, overdueMax, plansAt }: ReadOptions,
+  { clock, skips, overdueMax, plansAt }: ReadOptions,
 ): Promise<ReadUnderLock> {
+  const asked = clock.ask();
   const reads = readsOf(operations);
   const ids = [...reads.accounts];
   const named = new Pairs(reads.holds.values());
@@ -181,7 +180,7 @@ export async function readUnderLock(
         ? { name: "free accounts", text: readFreeAccounts, values: [accountIds] }
         : { name: "accounts", text: readAccounts, values: [accountIds] },
     found: skips === "nothing" ? null : { name: "find accounts", text: findAccounts, values: [accountIds] },
-    holds: { name: "holds", text: readHolds, values: [time, ...named.arrays(), ...ending] },
+    holds: { name: "holds", text: readHolds, values: [asked.parameter, ...named.arrays(), ...ending] },
     freeHolds: locking("free holds", lockHolds, [...named.arrays(), ...ending]),
     journal:
       reads.ops.size === 0
@@ -202,11 +201,11 @@ export async function readUnderLock(
     ...keysNamedBy(new Pairs(reads.keys.values()), named),
   });
   const [first] = rows.holds ?? [];
-  const now = first?.[0];
+  const believedMs = first?.[0];
   const clockMs = first?.[clockAt];
   const epoch = first?.[epochAt];
   invariant(
-    typeof now === "number" && typeof clockMs === "number" && typeof epoch === "number",
+    typeof believedMs === "number" && typeof clockMs === "number" && typeof epoch === "number",
     "the clock and the epoch of the plans are read with the holds",
   );
   const accounts = (rows.accounts ?? []).map(accountOf);
@@ -235,7 +234,7 @@ export async function readUnderLock(
   const keys = read.flatMap(({ keys = [] }) => keys).map((cells) => keyTable.rowOf(cells));
   const freeKeys = read.flatMap(({ freeKeys = [] }) => freeKeys);
   const snapshot: Omit<Snapshot, "later"> = {
-    times: timesAt(now),
+    times: clock.answered(asked, { clockMs, trustedMs: believedMs }),
     plans: await plansAt(epoch),
     accounts: new Map(accounts.map(({ row }) => [row.id, row])),
     problems: new Map(
@@ -252,7 +251,7 @@ export async function readUnderLock(
     keys: new Map(keys.map((row: KeyRow) => [row.id, row])),
     keyCounts: new Map((rows.keyCounts ?? []).map(([id, count]) => [String(id), Number(count)])),
   };
-  if (skips === "nothing") return { snapshot, locked: new Set(), clockMs };
+  if (skips === "nothing") return { snapshot, locked: new Set() };
   const isThere = new Set((rows.found ?? []).map(([id]) => String(id)));
   const lockedRows =
     skips === "accounts" ? [] : [...notAmong(rows.freeHolds, holds), ...notAmong(freeKeys, keys)];
@@ -264,7 +263,7 @@ export async function readUnderLock(
     ...(ids.length === 1 ? [] : openedBy(operations).filter((id) => !isThere.has(id))),
     ...(ids.length === 1 || skips === "accounts" ? [] : paidTo(operations)),
   ]);
-  return { snapshot, locked, clockMs };
+  return { snapshot, locked };
 }
 
 /** Reads the additional grants that are not in the row of an account, under its lock. */

@@ -6,14 +6,15 @@
 import { invariant } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import type { AdditionalGrant } from "../../ledger/rows.ts";
-import { overdueMax, timesAt } from "../../ledger/snapshot.ts";
+import { overdueMax } from "../../ledger/snapshot.ts";
+import type { EpochMs } from "../../units.ts";
 import { accountOf } from "../account-rows.ts";
 import { readEpoch } from "../plans.ts";
 import type { Purpose, SqlConnections } from "../queries.ts";
 import type { SqlDialect } from "../sql.ts";
 import { ListTooSlowError } from "../store.ts";
 import { accountTable, holdTable, laterGrantTable } from "../tables.ts";
-import { fixedTime, reading, type TimeParameter, trustedMs } from "./clock.ts";
+import { elapsedMs, type PostgresClock, reading, trustedMs } from "./clock.ts";
 import type { ConnectionPool } from "./connection.ts";
 import { isStatementTimeout } from "./errors.ts";
 import { limits } from "./limits.ts";
@@ -21,12 +22,10 @@ import { arrayLiteral } from "./rows.ts";
 
 type ReadPools = Readonly<Record<Purpose | "writes", ConnectionPool>>;
 
-export function postgresDialect(time: () => TimeParameter): SqlDialect {
+export function postgresDialect(ledgerMs: () => EpochMs): SqlDialect {
   return {
     parameter: (n) => `$${n}`,
-    // As a subquery it is evaluated once, so the index on the time is used.
-    time: `(with reading as materialized (${reading}) select ${trustedMs} from reading)`,
-    timeOf: (atMs) => (atMs === null ? time() : fixedTime(atMs)),
+    ledgerMs,
     items: (array) => `json_array_elements(${array}) e(value)`,
     bytewise: (column) => `${column} collate "C"`,
     listOf: arrayLiteral,
@@ -66,8 +65,10 @@ function laterGrantsOf(cell: unknown): AdditionalGrant[] {
  */
 const readSnapshot = `
   with reading as materialized (${reading}),
-  clock as materialized (select ${trustedMs} as now_ms, (${readEpoch}) as epoch from reading)
-  select clock.now_ms, clock.epoch, ${accountTable.list("a")},
+  clock as materialized (
+    select ${trustedMs} as trusted_ms, ${elapsedMs} as now_ms, (${readEpoch}) as epoch from reading
+  )
+  select clock.trusted_ms, clock.epoch, ${accountTable.list("a")},
     (${laterOf}), ${holdTable.list("h")}
   from clock join account a on a.id = $2
   left join lateral (
@@ -82,13 +83,17 @@ type FoundSnapshot = Omit<AccountSnapshot, "plans"> & { epoch: number };
 export async function findSnapshot(
   pool: ConnectionPool,
   account: string,
-  time: TimeParameter,
+  clock: Pick<PostgresClock, "ask" | "times">,
 ): Promise<FoundSnapshot | null> {
-  const rows = await pool.find({ name: "snapshot", text: readSnapshot, values: [time, account] });
+  const rows = await pool.find({
+    name: "snapshot",
+    text: readSnapshot,
+    values: [clock.ask().parameter, account],
+  });
   const [first] = rows;
   if (first === undefined) return null;
-  const [readMs, epoch] = first;
-  invariant(typeof readMs === "number" && typeof epoch === "number", "clock and epoch are read");
+  const [trustedMs, epoch] = first;
+  invariant(typeof trustedMs === "number" && typeof epoch === "number", "clock and epoch are read");
   const accountFrom = 2;
   const laterAt = accountFrom + accountTable.columns.length;
   const holdsFrom = laterAt + 1;
@@ -99,7 +104,7 @@ export async function findSnapshot(
     problem,
     overdue: overdue.map((cells) => holdTable.rowOf(cells, holdsFrom)),
     later: laterGrantsOf(first[laterAt]),
-    times: timesAt(readMs),
+    times: clock.times(trustedMs),
     epoch,
   };
 }

@@ -13,7 +13,6 @@
 
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
-import { timesAt } from "../../ledger/snapshot.ts";
 import { retry } from "../../retry.ts";
 import { auditJobsOn } from "../audit-job-queries.ts";
 import type { NodeRegistry } from "../nodes.ts";
@@ -131,7 +130,7 @@ function postgresStoreOn({
   });
   const sums = new PostgresUsageSums(lists, async () => {
     await clock.look();
-    return clock.nowMs();
+    return clock.times().atMs;
   });
   const connections = connectionsOn(pools);
   const closing = new AbortController();
@@ -169,7 +168,7 @@ function postgresStoreOn({
     findPage: (purpose, statement) => during(() => connections.findPage(purpose, statement)),
     write: (statement) => during(() => connections.write(statement)),
   };
-  const dialect = postgresDialect(() => clock.ask().parameter);
+  const dialect = postgresDialect(() => clock.times().atMs);
 
   return {
     ...queriesOn(reads, dialect, plans),
@@ -181,10 +180,9 @@ function postgresStoreOn({
     stopRequests: stopRequestsOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
     nodes: postgresNodes(pools.service),
-    nowMs: () => clock.nowMs(),
-    times: () => timesAt(clock.nowMs()),
+    times: () => clock.times(),
     clock: () => during(() => clock.look()),
-    acceptClock: (by) => during(() => clock.accept(by)),
+    acceptClock: (by, timeMs) => during(() => clock.accept(by, timeMs)),
     sumUsage: () => during(() => sums.step()),
     commit: (operations) => during(() => inTurn.commit(operations)),
     putAccounts: (drafts, options) =>
@@ -195,12 +193,12 @@ function postgresStoreOn({
     applyPlans: (section, force) =>
       during(() => applyPlans(pools.writes, section, { force, time: clock.ask().parameter })),
     async accountSnapshot(account) {
-      const found = await lookUp(() => findSnapshot(pools.lookups, account, clock.ask().parameter));
+      const found = await lookUp(() => findSnapshot(pools.lookups, account, clock));
       if (found === null) return null;
       const { epoch, ...snapshot } = found;
       return { ...snapshot, plans: await plans.at(epoch) };
     },
-    audit: () => during(() => auditDatabase(url, clock.nowMs(), closing.signal)),
+    audit: () => during(() => auditDatabase(url, clock.times().atMs, closing.signal)),
     close() {
       closing.abort();
       closed ??= Promise.allSettled(underWay).then(async () => {

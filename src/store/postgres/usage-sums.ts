@@ -26,15 +26,13 @@ const addChargeSpans = addSpans((n) => `$${n}::bigint`);
 const addChargesByHour = addHours((n) => `$${n}::bigint`);
 const raiseHours = raiseHoursFrom("$1::bigint");
 const addClose =
-  "insert into usage_close (number, through, day, accepts) select count(*) + 1, $1, $2, $3 from usage_close";
+  "insert into usage_close (number, through, day) select count(*) + 1, $1, $2 from usage_close";
 
 interface Settled {
   /** All charges up to this one are committed, or never will be. */
   number: number;
   /** A time before that was so. */
   atMs: EpochMs;
-  /** Accepted clocks at that time. */
-  accepts: number;
 }
 
 export class PostgresUsageSums {
@@ -42,7 +40,6 @@ export class PostgresUsageSums {
   readonly #now: () => Promise<EpochMs>;
   #settled: Settled | null = null;
 
-  /** `now` knows of every accepted clock. */
   constructor(pool: ConnectionPool, now: () => Promise<EpochMs>) {
     this.#pool = pool;
     this.#now = now;
@@ -57,7 +54,7 @@ export class PostgresUsageSums {
       if (!isSummingDue(state, last, atMs)) return false;
       const number = await this.#settle();
       if (number === null) return false;
-      this.#settled = { number, atMs, accepts: state.accepts };
+      this.#settled = { number, atMs };
     }
     const settled = this.#settled;
     const isDone = await inTransaction(this.#pool, (connection) => sum(connection, settled));
@@ -84,9 +81,8 @@ export class PostgresUsageSums {
 async function sum(connection: Connection, settled: Settled): Promise<boolean> {
   await connection.query({ text: "select from usage_summed for update" });
   const state = usageStateOf((await connection.query({ text: readUsageState })).rows[0]);
-  const { through: before, finalDay, accepts } = state;
+  const { through: before, finalDay } = state;
   const through = Math.max(before, Math.min(settled.number, before + chargesMax));
-  if (state.isReopened) await connection.query({ text: addClose, values: [before, finalDay, accepts] });
   const firstHour = firstKeptHour(settled.atMs);
   if (through > before) {
     await connection.query({ text: addCharges, values: [before, through, finalDay] });
@@ -101,9 +97,6 @@ async function sum(connection: Connection, settled: Settled): Promise<boolean> {
   await connection.query({ text: raiseHours, values: [firstHour] });
   await connection.query({ text: "delete from usage_hour where hour < $1", values: [firstHour] });
   const endedDay = lastEndedDay(settled.atMs);
-  // If a clock was accepted meanwhile, that time may have been wrong.
-  if (endedDay > finalDay && accepts === settled.accepts) {
-    await connection.query({ text: addClose, values: [through, endedDay, accepts] });
-  }
+  if (endedDay > finalDay) await connection.query({ text: addClose, values: [through, endedDay] });
   return true;
 }

@@ -1,45 +1,56 @@
 /**
- * The trusted clock of an SQLite file. The thread that writes reads the clock of the machine, and
- * shares trusted time with the other threads of the process.
+ * The clock of an SQLite file. The thread that writes reads the clock of the machine, and shares
+ * the times of the ledger with the other threads of the process.
  *
- * Guarantees that all threads use the same time, and that a new process continues at the time that
- * the file has recorded if its clock disagrees. Other processes follow an acceptance by an
- * operator at their next commit or `look`.
+ * Guarantees that all threads use the same times, and that a new process continues from those that
+ * the file has recorded. Other processes follow an acceptance by an operator at their next commit
+ * or `look`.
  */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { invariant } from "../../errors.ts";
-import type { AcceptedClock, ClockState, Reading, TrustedClock } from "../../ledger/clock.ts";
+import {
+  type AcceptedClock,
+  acceptedMsMax,
+  type ClockPoint,
+  type ClockState,
+  clockAtStart,
+  pointAfterSet,
+  type Reading,
+  type Trust,
+  TrustedClock,
+} from "../../ledger/clock.ts";
+import type { Times } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import {
-  bootOf,
   type ClockRow,
-  clockFrom,
   type MachineClock,
   machineOf,
+  pointOf,
   recordEveryMs,
+  recordedIn,
   type SharedClock,
+  shareClock,
 } from "../clock.ts";
+import type { ClockAcceptance } from "../store.ts";
 import { clockAcceptTable, clockTable } from "../tables.ts";
 import { inTransaction } from "./file.ts";
 import { insertInto, Query, update } from "./query.ts";
 
-/** The clock is recorded without a commit if trusted time has moved by more against the record. */
-const movedMsMax = 1000;
-/** Even then it is recorded this often, so that slewing does not add up. */
-const recordIdleEveryMs = 3_600_000;
+/** The clock is recorded without a commit if the record is older. */
+const recordIdleEveryMs = 60_000;
 
 export class SqliteClock {
   readonly #db: DatabaseSync;
   readonly #machine: MachineClock;
-  readonly #offset: SharedClock["offset"];
+  readonly #shared: SharedClock;
   readonly #clock: TrustedClock;
-  readonly #lastAccept: Query<AcceptedClock>;
+  readonly #row: Query<ClockRow>;
   /** Changes nothing if an acceptance has followed that this process does not know. */
   readonly #update: (row: ClockRow) => boolean;
   readonly #countAccept: StatementSync;
   readonly #insertAccept: (accepted: AcceptedClock) => void;
   /** The last record of this process. */
-  #recorded = { offsetMs: Number.NaN, atMs: Number.NEGATIVE_INFINITY, isTrusted: true };
+  #recorded: { trust: Trust | null; atMs: number } = { trust: null, atMs: Number.NEGATIVE_INFINITY };
   /** Number of the last known acceptance. */
   #accepts: number;
   /** Monotonic time of the last check for a newer one. */
@@ -48,51 +59,40 @@ export class SqliteClock {
   constructor(db: DatabaseSync, shared: SharedClock) {
     this.#db = db;
     this.#machine = machineOf(shared);
-    this.#offset = shared.offset;
-    this.#lastAccept = new Query(db, clockAcceptTable, "order by number desc limit 1");
+    this.#shared = shared;
+    this.#row = new Query(db, clockTable, "where id = 1");
     this.#update = update(db, clockTable, ["accepts"]);
     this.#countAccept = db.prepare("update clock set accepts = accepts + 1");
     this.#insertAccept = insertInto(db, clockAcceptTable);
-    const row = new Query(db, clockTable, "where id = 1").get();
-    invariant(row !== undefined, "the table clock has its row");
+    const row = this.#readRow();
     const reading = this.#reading();
-    const boot = bootOf(this.#machine);
-    this.#clock = clockFrom(row, reading, this.#machine, boot);
+    const start = clockAtStart(recordedIn(row), reading.clockMs, this.#sinceRecord(row));
+    this.#clock = new TrustedClock(start, reading, this.#machine.sleptMs);
     this.#accepts = row.accepts;
     this.#lookedMs = reading.answeredMs;
     this.#share();
-    if (boot !== null && boot.id === row.bootId && row.bootMs !== null) {
-      // The record of another process of this boot is as good as one of this process.
-      const atMs = reading.answeredMs - (boot.ms - row.bootMs);
-      this.#recorded = { offsetMs: row.trustedMs - atMs, atMs, isTrusted: row.isTrusted };
-    }
   }
 
-  /**
-   * Reads the clock. Returns trusted time. Under the lock of a commit, no acceptance of another
-   * process is missed.
-   */
-  read(): EpochMs {
+  /** The times of a commit. Under its lock, no acceptance of another process is missed. */
+  read(): Times {
     const reading = this.#reading();
     this.#clock.read(reading);
     if (!this.#clock.isTrusted) this.#follow(reading);
     this.#share();
-    return this.#clock.nowMs(reading.answeredMs);
+    return this.#clock.times(this.#clock.clockMs(reading.answeredMs));
   }
 
   #follow(reading: Reading): void {
-    const accepted = this.#lastAccept.get();
-    if (accepted !== undefined && accepted.number > this.#accepts) {
-      if (!this.#clock.isTrusted) this.#clock.follow(accepted.clockMs, this.#lookedMs, reading);
-      this.#accepts = accepted.number;
-    }
+    const row = this.#readRow();
+    if (row.accepts > this.#accepts) this.#clock.follow(pointOf(row), this.#lookedMs, reading);
+    this.#accepts = row.accepts;
     this.#lookedMs = reading.answeredMs;
   }
 
   /** Reads the clock, and records it if the last record is old. Call it before each commit. */
   recordIfOld(): void {
     this.read();
-    if (this.#machine.monotonicMs() - this.#recorded.atMs >= recordEveryMs) this.#record();
+    if (this.#recordAgeMs() >= recordEveryMs) this.#record();
   }
 
   /** Reads the clock, follows an acceptance of another process, and records a change. */
@@ -101,52 +101,80 @@ export class SqliteClock {
     this.#clock.read(reading);
     this.#follow(reading);
     this.#share();
-    const { offsetMs, atMs, isTrusted } = this.#recorded;
-    const isMoved = !(Math.abs(this.#clock.offsetMs - offsetMs) <= movedMsMax);
-    const isOld = reading.answeredMs - atMs >= recordIdleEveryMs;
-    if (isMoved || isOld || isTrusted !== this.#clock.isTrusted) this.#record();
-    return this.#state();
+    const isOld = this.#recordAgeMs() >= recordIdleEveryMs;
+    if (isOld || this.#recorded.trust !== this.#clock.trust) this.#record();
+    return this.#clock.state(reading.answeredMs);
   }
 
-  /** Believes the present reading of the clock. Returns null if it is trusted already. */
-  accept(by: string): AcceptedClock | null {
-    const { reading, accepted } = inTransaction(this.#db, () => {
+  /** Believes the present reading of the clock, if the operator knows the same time. */
+  accept(by: string, timeMs: EpochMs): ClockAcceptance {
+    const { reading, point, acceptance } = inTransaction(this.#db, () => {
       const reading = this.#reading();
-      const trustedMs = this.#clock.read(reading);
-      return { reading, accepted: this.#clock.isTrusted ? null : this.#writeAccept(by, trustedMs, reading) };
+      this.#clock.read(reading);
+      this.#follow(reading);
+      const { clockMs, answeredMs } = reading;
+      const before = this.#clock.pointNow(answeredMs);
+      const point = pointAfterSet(before, clockMs);
+      const acceptance = this.#acceptance(by, timeMs, { before, clockMs });
+      if (acceptance.kind === "accepted") this.#writeAccept(acceptance.accepted, point);
+      return { reading, point, acceptance };
     });
-    if (accepted !== null) {
-      this.#clock.accept(reading);
-      this.#accepts = accepted.number;
+    if (acceptance.kind === "accepted") {
+      this.#clock.accept(point, reading);
+      this.#accepts = acceptance.accepted.number;
     }
     this.#share();
-    return accepted;
+    return acceptance;
   }
 
-  #writeAccept(by: string, trustedMs: EpochMs, { clockMs }: Reading): AcceptedClock {
-    const number = (this.#lastAccept.get()?.number ?? 0) + 1;
-    const accepted = { number, by, trustedMs, clockMs };
+  #acceptance(
+    by: string,
+    timeMs: EpochMs,
+    { before, clockMs }: { before: ClockPoint; clockMs: EpochMs },
+  ): ClockAcceptance {
+    if (this.#clock.isTrusted) return { kind: "trusted" };
+    if (Math.abs(timeMs - clockMs) > acceptedMsMax) return { kind: "differs", clockMs };
+    const number = this.#accepts + 1;
+    return { kind: "accepted", accepted: { number, by, ledgerMs: before.atMs, clockMs } };
+  }
+
+  #writeAccept(accepted: AcceptedClock, point: ClockPoint): void {
     this.#insertAccept(accepted);
     this.#countAccept.run();
-    this.#write({ trustedMs: clockMs, clockMs, isTrusted: true }, number);
-    return accepted;
+    this.#write("trusted", point, accepted.number);
   }
 
   #record(): void {
-    const state = this.#state();
-    this.#write(state, this.#accepts);
-    const { isTrusted } = state;
-    this.#recorded = { offsetMs: this.#clock.offsetMs, atMs: this.#machine.monotonicMs(), isTrusted };
+    const monotonicMs = this.#machine.monotonicMs();
+    this.#write(this.#clock.trust, this.#clock.pointNow(monotonicMs), this.#accepts);
+    this.#recorded = { trust: this.#clock.trust, atMs: monotonicMs };
   }
 
-  #write({ trustedMs, clockMs, isTrusted }: Omit<ClockState, "distrusted">, accepts: number): void {
-    const boot = bootOf(this.#machine);
-    const bootFields = { bootId: boot?.id ?? null, bootMs: boot?.ms ?? null };
-    this.#update({ trustedMs, clockMs, isTrusted, ...bootFields, accepts });
+  #write(trust: Trust, { clockMs, nowMs, atMs }: ClockPoint, accepts: number): void {
+    const { bootId } = this.#machine;
+    const bootMs = bootId === null ? null : this.#sinceBoot();
+    this.#update({ trust, clockMs, elapsedMs: nowMs, ledgerMs: atMs, bootId, bootMs, accepts });
   }
 
-  #state(): ClockState {
-    return this.#clock.state(this.#machine.monotonicMs());
+  #recordAgeMs(): number {
+    return this.#machine.monotonicMs() - this.#recorded.atMs;
+  }
+
+  /** Null if this machine was started since then, or if it does not know. */
+  #sinceRecord({ bootId, bootMs }: ClockRow): number | null {
+    const sinceBoot = this.#sinceBoot();
+    const isThisBoot = bootId !== null && bootId === this.#machine.bootId;
+    return isThisBoot && bootMs !== null && bootMs <= sinceBoot ? sinceBoot - bootMs : null;
+  }
+
+  #sinceBoot(): number {
+    return this.#machine.monotonicMs() + this.#machine.sleptMs();
+  }
+
+  #readRow(): ClockRow {
+    const row = this.#row.get();
+    invariant(row !== undefined, "the table clock has its row");
+    return row;
   }
 
   #reading(): Reading {
@@ -155,6 +183,6 @@ export class SqliteClock {
   }
 
   #share(): void {
-    Atomics.store(this.#offset, 0, BigInt(this.#clock.offsetMs));
+    shareClock(this.#shared, this.#clock);
   }
 }

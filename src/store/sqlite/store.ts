@@ -23,12 +23,13 @@ import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import type { AccountSnapshot } from "../../ledger/balance.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { HoldRow, LaterGrantRow } from "../../ledger/rows.ts";
-import { overdueMax, timesAt } from "../../ledger/snapshot.ts";
+import { overdueMax, type Times } from "../../ledger/snapshot.ts";
 import { startThread } from "../../threads/start.ts";
 import type { EpochMs } from "../../units.ts";
+import { requirePossibleClock } from "../../version.ts";
 import type { AuditReport } from "../audit.ts";
 import { auditJobsOn } from "../audit-job-queries.ts";
-import { type SharedClock, sharedClock, trustedTimeOf } from "../clock.ts";
+import { type SharedClock, sharedClock, timesOf } from "../clock.ts";
 import { readEpoch } from "../plans.ts";
 import { KeptPlans, type Purpose, queriesOn } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
@@ -55,16 +56,17 @@ interface SqliteStoreOptions {
   clock?: NonNullable<SharedClock["readings"]>;
 }
 
-/** Throws an OperatorError if the file or its folder cannot be used. */
+/** Throws an OperatorError if the file, its folder or the clock cannot be used. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
   const { path, plans, upgrade = true, busyMs = defaultBusyMs } = options;
+  if (options.clock === undefined) requirePossibleClock(Date.now());
   const clock = sharedClock(options.clock ?? null);
   const threadOf = (role: SqliteThreadData["role"]) =>
     new Remote({ role, file: { path, busyMs }, plans, upgrade, clock });
   const writer = threadOf("writer");
   await writer.open();
   try {
-    return sqliteStoreOn({ path, busyMs }, writer, threadOf, trustedTimeOf(clock));
+    return sqliteStoreOn({ path, busyMs }, writer, threadOf, timesOf(clock));
   } catch (error) {
     await writer.close();
     throw error;
@@ -75,11 +77,11 @@ function sqliteStoreOn(
   file: SqliteFile,
   writer: Remote,
   threadOf: (role: SqliteThreadData["role"]) => Remote,
-  now: () => EpochMs,
+  times: () => Times,
 ): Store {
   const db = openToRead(file);
   const statements = new Statements(db);
-  const snapshots = new SqliteSnapshots(db, now);
+  const snapshots = new SqliteSnapshots(db, times);
   // Readers start with their first call. Readiness and metrics never wait for the history.
   const lists = threadOf("reader");
   const history = threadOf("reader");
@@ -105,7 +107,7 @@ function sqliteStoreOn(
   const plans = new KeptPlans((text) => find("lookups", { name: text, text, values: [] }));
 
   const reads = { find, findPage: find, write };
-  const dialect = sqliteDialect(now);
+  const dialect = sqliteDialect(() => times().atMs);
 
   return {
     ...queriesOn(reads, dialect, plans),
@@ -125,10 +127,9 @@ function sqliteStoreOn(
       const { epoch, ...snapshot } = found;
       return { ...snapshot, plans: await plans.at(epoch) };
     },
-    nowMs: now,
-    times: () => timesAt(now()),
+    times,
     clock: () => writer.call("clock"),
-    acceptClock: (by) => writer.call("acceptClock", by),
+    acceptClock: (by, timeMs) => writer.call("acceptClock", by, timeMs),
     sumUsage: () => writer.call("sumUsage"),
 
     async audit(): Promise<AuditReport> {
@@ -136,7 +137,7 @@ function sqliteStoreOn(
       const auditor = threadOf("auditor");
       audits.add(auditor);
       try {
-        return await auditor.call("audit", now());
+        return await auditor.call("audit", times().atMs);
       } catch (error) {
         throw audits.has(auditor)
           ? error
@@ -159,11 +160,10 @@ function sqliteStoreOn(
   };
 }
 
-export function sqliteDialect(now: () => EpochMs): SqlDialect {
+export function sqliteDialect(ledgerMs: () => EpochMs): SqlDialect {
   return {
     parameter: (n) => `?${n}`,
-    time: "?",
-    timeOf: (atMs) => atMs ?? now(),
+    ledgerMs,
     items: (array) => `json_each(${array}) e`,
     bytewise: (column) => column,
     listOf: JSON.stringify,
@@ -172,17 +172,17 @@ export function sqliteDialect(now: () => EpochMs): SqlDialect {
 
 export class SqliteSnapshots {
   readonly #db: DatabaseSync;
-  readonly #now: () => EpochMs;
+  readonly #times: () => Times;
   readonly #account: AccountQuery;
   readonly #overdue: Query<HoldRow>;
   readonly #statements: Statements;
   readonly #later: Query<LaterGrantRow>;
 
-  constructor(db: DatabaseSync, now: () => EpochMs) {
+  constructor(db: DatabaseSync, times: () => Times) {
     this.#db = db;
     this.#later = new Query(db, laterGrantTable, "where account = ?");
     this.#statements = new Statements(db);
-    this.#now = now;
+    this.#times = times;
     this.#account = new AccountQuery(db);
     this.#overdue = new Query(
       db,
@@ -197,12 +197,11 @@ export class SqliteSnapshots {
     try {
       const read = this.#account.get(account);
       if (read === undefined) return null;
-      const nowMs = this.#now();
+      const times = this.#times();
       const later = read.row.later.count === 0 ? [] : this.#later.all(account);
       const [cells] = this.#statements.rows({ name: "epoch", text: readEpoch, values: [] });
-      const overdue = this.#overdue.all(account, nowMs, overdueMax);
+      const overdue = this.#overdue.all(account, times.nowMs, overdueMax);
       const { row, problem } = read;
-      const times = timesAt(nowMs);
       return { account: row, problem, overdue, later, times, epoch: Number(cells?.[0]) };
     } finally {
       // A failing disk ends the transaction by itself.

@@ -2,7 +2,7 @@
  * The protocol between the SQLite store and its threads: store.ts sends calls, worker.ts answers
  * them.
  */
-import type { AcceptedClock, ClockState } from "../../ledger/clock.ts";
+import type { ClockState } from "../../ledger/clock.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { PlanChanges, Plans } from "../../ledger/plan.ts";
 import type { EpochMs } from "../../units.ts";
@@ -10,6 +10,7 @@ import type { AuditReport } from "../audit.ts";
 import type { SharedClock } from "../clock.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
 import type { SqlStatement } from "../sql.ts";
+import type { ClockAcceptance } from "../store.ts";
 import type { SqliteFile } from "./file.ts";
 import type { Cells } from "./query.ts";
 
@@ -29,7 +30,7 @@ export interface Calls {
   putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): DraftOutcome[];
   applyPlans(section: Plans, force: boolean): PlanChanges;
   clock(): ClockState;
-  acceptClock(by: string): AcceptedClock | null;
+  acceptClock(by: string, timeMs: EpochMs): ClockAcceptance;
   rows(statement: SqlStatement): Cells[];
   /** Sums charges. Returns whether there is more to do. */
   sumUsage(): boolean;

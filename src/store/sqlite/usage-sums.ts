@@ -12,9 +12,8 @@ import { addSums, isSummingDue, lastEndedDay, readUsageState, usageStateOf } fro
 import { inTransaction } from "./file.ts";
 import { Statements } from "./query.ts";
 
-/** Parameters: the last summed charge, the last final day, the last accepted clock. */
-const addClose =
-  "insert into usage_close (number, through, day, accepts) select count(*) + 1, ?, ?, ? from usage_close";
+/** Parameters: the last summed charge, the last final day. */
+const addClose = "insert into usage_close (number, through, day) select count(*) + 1, ?, ? from usage_close";
 
 /** Deletes hours before the first one, as many rows as fit into a step. */
 const deleteHours = `delete from usage_hour where (account, key, hour, model) in (
@@ -62,9 +61,8 @@ export class SqliteUsageSums {
     const state = usageStateOf(this.#row(readUsageState));
     const last = Number(this.#row("select coalesce(max(rowid), 0) from charge")?.[0]);
     if (!isSummingDue(state, last, nowMs)) return false;
-    const { finalDay, accepts } = state;
+    const { finalDay } = state;
     const through = Math.min(last, state.through + chargesMax);
-    if (state.isReopened) this.#close.run(state.through, finalDay, accepts);
     if (through > state.through) {
       this.#add.run(state.through, through, finalDay);
       for (const add of this.#addSpans) add.run(through);
@@ -74,7 +72,7 @@ export class SqliteUsageSums {
     }
     if (through < last) return true;
     const endedDay = lastEndedDay(nowMs);
-    if (endedDay > finalDay) this.#close.run(through, endedDay, accepts);
+    if (endedDay > finalDay) this.#close.run(through, endedDay);
     return false;
   }
 

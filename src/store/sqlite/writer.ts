@@ -2,7 +2,6 @@
  * The calls of the thread that writes (worker.ts). It waits for the disk, so that the main thread
  * never does.
  */
-import { timesAt } from "../../ledger/snapshot.ts";
 import { machineOf } from "../clock.ts";
 import { SqliteClock } from "./clock.ts";
 import { SqliteCommits } from "./commit.ts";
@@ -14,11 +13,8 @@ import { SqliteUsageSums } from "./usage-sums.ts";
 export function openWriter({ file, plans, upgrade, clock }: SqliteThreadData): Handlers {
   const db = openToWrite(file, { nowMs: machineOf(clock).clockMs(), plans, upgrade });
   const time = new SqliteClock(db, clock);
-  const ledger = new SqliteCommits(db, () => {
-    const nowMs = time.read();
-    return timesAt(nowMs);
-  });
-  const sums = new SqliteUsageSums(db, () => time.read());
+  const ledger = new SqliteCommits(db, () => time.read());
+  const sums = new SqliteUsageSums(db, () => time.read().atMs);
   const statements = new Statements(db);
   return {
     commit(operations) {
@@ -31,7 +27,7 @@ export function openWriter({ file, plans, upgrade, clock }: SqliteThreadData): H
     },
     applyPlans: (section, force) => ledger.applyPlans(section, force),
     clock: () => time.look(),
-    acceptClock: (by) => time.accept(by),
+    acceptClock: (by, timeMs) => time.accept(by, timeMs),
     rows: (statement) => statements.rows(statement),
     sumUsage: () => sums.step(),
     close: () => db.close(),

@@ -34,6 +34,7 @@ create table account (
   state text not null check (state in ('active', 'suspended', 'closed')),
   ends_ms bigint,
   seq bigint not null check (seq >= 1),
+  at_ms bigint not null,
   created_ms bigint not null,
 
   -- The open grant of base, or nulls if the account is closed.
@@ -333,25 +334,26 @@ create trigger plan_file_is_never_deleted before delete on plan_file
 create trigger plan_file_is_never_emptied before truncate on plan_file
   for each statement execute function refuse('applied plans sections are never deleted');
 
--- The clock of the ledger (docs/operating/clock.md). One row: trusted time as it was recorded last, the clock at that
--- moment, and the time since the machine started. A new process compares its clock with it.
+-- The clock of the ledger (docs/operating/clock.md). One row: trusted, elapsed and ledger time as they were recorded last,
+-- and the time since the machine started. A new process compares its clock with it.
 create table clock (
   id bigint primary key check (id = 1),
-  trusted_ms bigint not null,
+  trust text not null check (trust in ('trusted', 'stepped', 'ahead')),
   clock_ms bigint not null,
-  is_trusted boolean not null,
+  elapsed_ms bigint not null,
+  ledger_ms bigint not null,
   boot_id text,
   boot_ms bigint,
   accepts bigint not null
 ) with (fillfactor = 50);
 
-insert into clock values (1, 0, 0, true, null, null, 0);
+insert into clock values (1, 'trusted', 0, 0, 0, null, null, 0);
 
--- Clocks that an operator has accepted: who, the trusted time before, and the accepted time.
+-- Clocks that an operator has accepted: who, ledger time before, and the accepted time.
 create table clock_accept (
   number bigint primary key check (number >= 1),
   by text not null check (by <> ''),
-  trusted_ms bigint not null,
+  ledger_ms bigint not null,
   clock_ms bigint not null
 );
 
@@ -430,13 +432,12 @@ create table usage_summed (
 
 insert into usage_summed (id, through, hours_from, spanned) values (1, 0, 0, 0);
 
--- Each time that days became final: the last of them, the last charge that was summed before, and the last acceptance
--- of a clock. Charges after that number count in later days.
+-- Each time that days became final: the last of them, and the last charge that was summed before. Charges after that
+-- number count in later days.
 create table usage_close (
   number bigint primary key check (number >= 1),
   through bigint not null check (through >= 0),
-  day bigint not null,
-  accepts bigint not null
+  day bigint not null
 );
 
 create index usage_close_by_charge on usage_close (through, number, day);

@@ -9,6 +9,7 @@ create table account (
   state text not null check (state in ('active', 'suspended', 'closed')),
   ends_ms integer,
   seq integer not null check (seq >= 1),
+  at_ms integer not null,
   created_ms integer not null,
 
   -- The open grant of base, or nulls if the account is closed.
@@ -303,25 +304,26 @@ begin select raise(abort, 'applied plans sections are never changed'); end;
 create trigger plan_file_is_never_deleted before delete on plan_file
 begin select raise(abort, 'applied plans sections are never deleted'); end;
 
--- The clock of the ledger (docs/operating/clock.md). One row: trusted time as it was recorded last, the clock at that
--- moment, and the time since the machine started. A new process compares its clock with it.
+-- The clock of the ledger (docs/operating/clock.md). One row: trusted, elapsed and ledger time as they were recorded last,
+-- and the time since the machine started. A new process compares its clock with it.
 create table clock (
   id integer primary key check (id = 1),
-  trusted_ms integer not null,
+  trust text not null check (trust in ('trusted', 'stepped', 'ahead')),
   clock_ms integer not null,
-  is_trusted integer not null check (is_trusted in (0, 1)),
+  elapsed_ms integer not null,
+  ledger_ms integer not null,
   boot_id text,
   boot_ms integer,
   accepts integer not null
 ) strict;
 
-insert into clock values (1, 0, 0, 1, null, null, 0);
+insert into clock values (1, 'trusted', 0, 0, 0, null, null, 0);
 
--- Clocks that an operator has accepted: who, the trusted time before, and the accepted time.
+-- Clocks that an operator has accepted: who, ledger time before, and the accepted time.
 create table clock_accept (
   number integer primary key check (number >= 1),
   by text not null check (by <> ''),
-  trusted_ms integer not null,
+  ledger_ms integer not null,
   clock_ms integer not null
 ) strict;
 
@@ -403,13 +405,12 @@ create table usage_summed (
 
 insert into usage_summed (id, through, hours_from, spanned) values (1, 0, 0, 0);
 
--- Each time that days became final: the last of them, the last charge that was summed before, and the last acceptance
--- of a clock. Charges after that number count in later days.
+-- Each time that days became final: the last of them, and the last charge that was summed before. Charges after that
+-- number count in later days.
 create table usage_close (
   number integer primary key check (number >= 1),
   through integer not null check (through >= 0),
-  day integer not null,
-  accepts integer not null
+  day integer not null
 ) strict;
 
 create index usage_close_by_charge on usage_close (through, number, day);

@@ -108,7 +108,7 @@ function ClockCard() {
   return (
     <Card title="Clock">
       <Shown of={clock}>
-        {({ trusted, clock_at, trusted_at }) => (
+        {({ trusted, clock_at, ledger_at }) => (
           <>
             <Facts
               rows={[
@@ -117,7 +117,7 @@ function ClockCard() {
                   <Badge key="trusted" text={trusted ? "yes" : "no"} tone={trusted ? "good" : "bad"} />,
                 ],
                 ["Clock", exactTime(Date.parse(clock_at))],
-                ["Time of the ledger", exactTime(Date.parse(trusted_at))],
+                ["Time of the ledger", exactTime(Date.parse(ledger_at))],
               ]}
             />
             {!trusted && (
@@ -140,12 +140,22 @@ function ClockCard() {
           isDangerous
           intro={
             <p>
-              The present reading becomes the time of the ledger. Windows that began after it are taken back.
+              Look at another clock first. If the clock is ahead of the ledger, windows end and begin up to
+              it, and nothing takes that back. If it is behind, the ledger runs at half pace until it has
+              caught up.
             </p>
           }
-          fields={[{ name: "by", label: "Your name", isRequired: true, hint: "For the record." }]}
-          send={async ({ by }) => {
-            await send("POST", "/admin/clock/accept", { by });
+          fields={[
+            {
+              name: "time",
+              label: "The true time",
+              isRequired: true,
+              hint: "From another clock, with its zone: 2027-01-31T18:04Z. It has to be within a minute of the clock.",
+            },
+            { name: "by", label: "Your name", isRequired: true, hint: "For the record." },
+          ]}
+          send={async ({ by, time }) => {
+            await send("POST", "/admin/clock/accept", { by, time });
             return { done: "The clock is accepted." };
           }}
           close={close}
