@@ -1,6 +1,6 @@
 /** The program while the clock of its machine is wrong. */
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -28,12 +28,22 @@ async function trustedMetric(operatorUrl: string): Promise<string | undefined> {
 test("a wrong clock changes no window, is reported, and is accepted by a command beside the service", async () => {
   await using folder = await newFolder();
   const setAhead = (ms: number) => writeFileSync(path.join(folder.path, "clock-ahead"), String(ms));
-  const newest = () => query(folder.path, "select at_ms, kind from journal order by rowid desc limit 1")[0];
+  const newest = () =>
+    query(
+      folder.path,
+      "select max(at_ms) as at_ms from (select at_ms from journal union all select at_ms from charge)",
+    )[0];
   const inkwell = async (...args: string[]) => {
     await using command = startProgram(folder.path, { args, preload });
     const { code } = await command.ended;
     return { code, stdout: command.stdout, stderr: command.stderr };
   };
+  const timeIn = (ms: number) => new Date(Date.now() + ms).toISOString();
+  setAhead(-20 * 365 * day);
+  const impossible = await inkwell("serve");
+  assert.equal(impossible.code, 1);
+  assert.match(impossible.stderr, /The clock shows 20.* but Inkwell .* was released on .* Set the clock/);
+  assert.ok(!existsSync(path.join(folder.path, "data", "inkwell.db")), "nothing is written");
   setAhead(0);
   const beganMs = Date.now();
   {
@@ -46,41 +56,44 @@ test("a wrong clock changes no window, is reported, and is accepted by a command
 
     setAhead(halfYear);
     await request();
-    assert.ok(Number(newest()?.at_ms) - beganMs < hour, "the entry has the trusted time");
+    assert.ok(Number(newest()?.at_ms) - beganMs < hour, "the entry has ledger time");
     await until("the clock is reported as wrong", async () => (await clockIn(operatorUrl)) === "wrong");
     assert.equal(await trustedMetric(operatorUrl), "0");
     const reports = () => service.stderr.match(/the clock is wrong or has stepped/g)?.length;
     assert.equal(reports(), 1);
     const shown = await inkwell("clock", "show", "--json");
     assert.equal(shown.code, 0, shown.stderr);
-    const { trusted, clock_at, trusted_at } = JSON.parse(shown.stdout);
+    const { trusted, clock_at, ledger_at } = JSON.parse(shown.stdout);
     assert.equal(trusted, false);
-    assert.ok(Math.abs(Date.parse(clock_at) - Date.parse(trusted_at) - halfYear) < 1000);
+    assert.ok(Math.abs(Date.parse(clock_at) - Date.parse(ledger_at) - halfYear) < 1000);
     assert.match((await inkwell("credits", "add", "default", "5", "--payment", "p1")).stderr, /not trusted/);
-    assert.ok(Number(newest()?.at_ms) - beganMs < hour, "a command uses the trusted time too");
+    assert.ok(Number(newest()?.at_ms) - beganMs < hour, "a command uses ledger time too");
 
     setAhead(0);
     await service.shows("the clock is trusted again");
     assert.equal(await clockIn(operatorUrl), "ok");
     assert.equal(reports(), 1);
-    const refused = await inkwell("clock", "accept");
+    const refused = await inkwell("clock", "accept", timeIn(halfYear));
     assert.deepEqual([refused.code, refused.stdout], [1, ""]);
     assert.match(refused.stderr, /The clock is trusted already/);
     setAhead(halfYear);
     await until("the clock is wrong again", async () => (await clockIn(operatorUrl)) === "wrong");
     await service.stop();
   }
-  assert.equal(query(folder.path, "select count(*) as n from journal where kind = 'refresh'")[0]?.n, 0);
+  assert.equal(query(folder.path, "select count(*) as n from journal where kind = 'window'")[0]?.n, 2);
 
   await using service = startProgram(folder.path, { entry: quickEntry, preload });
   const { operatorUrl } = await service.up();
   assert.equal(await clockIn(operatorUrl), "wrong", "a start does not believe the clock either");
-  const accepted = await inkwell("clock", "accept", "--by", "ada", "--json");
+  const doubted = await inkwell("clock", "accept", timeIn(0), "--by", "ada");
+  assert.deepEqual([doubted.code, doubted.stdout], [1, ""]);
+  assert.match(doubted.stderr, /more than a minute from .* Nothing has changed/);
+  const accepted = await inkwell("clock", "accept", timeIn(halfYear), "--by", "ada", "--json");
   assert.equal(accepted.code, 0, accepted.stderr);
   await until("the service follows", async () => (await clockIn(operatorUrl)) === "ok");
   const [record] = query(folder.path, "select * from clock_accept");
   assert.deepEqual([record?.number, record?.by], [1, "ada"]);
-  assert.ok(Math.abs(Number(record?.clock_ms) - Number(record?.trusted_ms) - halfYear) < 1000);
+  assert.ok(Math.abs(Number(record?.clock_ms) - Number(record?.ledger_ms) - halfYear) < 1000);
   assert.equal((await inkwell("credits", "add", "default", "5", "--payment", "p2")).code, 0);
   assert.ok(Number(newest()?.at_ms) - beganMs > halfYear - hour);
   await service.stop();
