@@ -21,6 +21,7 @@ function isTime(ms: EpochMs): boolean {
 export function problemOf(account: AccountRow, plans: PlanCatalog): string | null {
   const { seq, state, endsMs, holds, used, base, overage, additional, later } = account;
   if (!isAmount(seq - 1)) return "the number of its last fact is not 1 or more";
+  if (!isTime(account.atMs)) return "its last fact has no time";
   if (endsMs !== null && !isTime(endsMs)) return "its end is not a time";
   if (!Number.isFinite(account.requestsTatMs) || !Number.isFinite(account.tokensTatMs))
     return "the state of its limits per minute is not a time";

@@ -149,6 +149,7 @@ export function* auditSteps(
   }
   const [clock] = yield* read("select ledger_ms from clock", []);
   const nowMs = Math.max(checkedMs, Number(clock?.[0] ?? 0));
+  let arePlansChecked = false;
   for (let after = ""; ; ) {
     const listed = yield* read(
       `select id, seq from account where id > ${p(1)} order by id limit ${chunkAccounts}`,
@@ -167,12 +168,14 @@ export function* auditSteps(
     const answer = yield { kind: "snapshot" };
     const plans = answer.kind === "snapshot" ? answer.plans : null;
     if (plans === null) break;
-    if (
-      plans.epoch === current?.epoch &&
-      plans.damaged.size === 0 &&
-      !isPrinted(plans, current.fingerprint)
-    ) {
-      report(asApplied, { epoch: current.epoch, fingerprint: current.fingerprint });
+    if (!arePlansChecked && plans.epoch === current?.epoch) {
+      for (const [plan, problem] of plans.damaged) {
+        report(readable, { table: planVersionTable.name, plan, problem });
+      }
+      if (plans.damaged.size === 0 && !isPrinted(plans, current.fingerprint)) {
+        report(asApplied, { epoch: current.epoch, fingerprint: current.fingerprint });
+      }
+      arePlansChecked = true;
     }
     const within = (column: string) => `${column} > ${p(1)} and ${column} <= ${p(2)}`;
     const of = <R extends { account: string }>(rows: readonly R[]) =>

@@ -157,7 +157,10 @@ for (const backend of backends) {
     test("read a page by the primary keys", async () => {
       await database.sql(`insert into journal (account, seq, at_ms, kind, by)
         with recursive n(n) as (select 1000 union all select n + 1 from n where n < 20000)
-        select 'bob', n, 0, 'suspend', 'test' from n`);
+        select 'bob', n, 0, 'suspend', 'test' from n
+        union all select 'ada', n, 0, 'suspend', 'test' from n
+        union all select 'ada', n + 20000, 0, 'suspend', 'test' from n
+        union all select 'ada', n + 40000, 0, 'suspend', 'test' from n`);
       await database.sql("analyze journal");
       const planOfStatement = async ({ text, values }: SqlStatement) => {
         const literal = (n: string) => {
