@@ -134,20 +134,20 @@ describe("suggestions for misspelled words", () => {
       /required option '--plan <plan>' not specified\n\(Unknown option '--paln'\. Did you mean --plan\?\)\n/,
     ],
     [
-      ["credits", "add", "ada", "5", "--paymnet=x"],
+      ["credits", "refund", "ada", "5", "--paymnet=x"],
       /\(Unknown option '--paymnet'\. Did you mean --payment\?\)/,
     ],
-    [["credits", "add", "ada", "5", "--elephant"], /\(Unknown option '--elephant'\.\)\n/],
+    [["credits", "refund", "ada", "5", "--elephant"], /\(Unknown option '--elephant'\.\)\n/],
   ];
   for (const [argv, suggestion] of cases) {
     test(`inkwell ${argv.join(" ")}`, async () => wrongUsage(await ledger.inkwell(...argv), suggestion));
   }
 
   test("suggests nothing for a missing option", async () => {
-    const ran = await ledger.inkwell("credits", "add", "ada", "5", "--json");
+    const ran = await ledger.inkwell("credits", "refund", "ada", "5", "--json");
     assert.equal(
       errorIn(ran).message,
-      "required option '--payment <id>' not specified\nFor help: npm run -s inkwell -- credits add --help",
+      "required option '--payment <id>' not specified\nFor help: npm run -s inkwell -- credits refund --help",
     );
   });
 });

@@ -27,7 +27,7 @@ test("the journal has the newest entries first, with signs, their grants and who
   assert.equal(stderr, "");
   const time = "2027-01-15 12:00Z";
   assert.deepEqual(cellsOf(stdout), [
-    ["6", time, "refund", "additional", "-20", "4", "command line", "refund:r1", "20000000 of p1"],
+    ["6", time, "refund", "additional", "-20", "4", "command line", "refund:r1", "20 of p1"],
     ["5", time, "payment", "additional", "+30", "-", "command line", "payment:p2", "p2"],
     ["4", time, "payment", "additional", "+50", "-", "command line", "payment:p1", "p1"],
   ]);

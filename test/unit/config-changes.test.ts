@@ -35,7 +35,7 @@ test("knows every section of the configuration", () => {
   // Add a new setting to src/config/changes.ts, and then here.
   assert.deepEqual(
     Object.keys({ operator, ...sections }).toSorted(),
-    [...compared, "limits", "cors", "log", "tracing", ...fromEnvironment].toSorted(),
+    [...compared, "limits", "cors", "log", "timezone", "tracing", ...fromEnvironment].toSorted(),
   );
   assert.deepEqual(Object.keys(operator).toSorted(), ["host", "hosts", "port", "token", "url"]);
 });
@@ -104,6 +104,7 @@ describe("names the setting", () => {
     ["limits: { unready_seconds: 7 }", "limits.unready_seconds"],
     ["limits: { drain_seconds: 7 }", "limits.drain_seconds"],
     ["limits: { stream_idle_seconds: 7 }", "limits.stream_idle_seconds"],
+    ["timezone: Europe/Berlin", "timezone"],
     ['cors: { origins: ["https://a.example"] }', "cors.origins"],
     ["log: { level: warn }", "log.level"],
     ['listen: { url: "https://api.example" }', "listen.url"],

@@ -217,7 +217,7 @@ limits:
       "reports a number in place of a bucket, but not its missing keys",
       plan("    base: { credits: 1, every: P1D }\n    overage: 5"),
       {},
-      /^inkwell\.yaml:4: plans\.p\.overage: found 5, expected a map with the keys credits, every$/,
+      /^inkwell\.yaml:4: plans\.p\.overage: found 5, expected a map with the keys credits, every, align$/,
     ],
     [
       "requires whole credits",

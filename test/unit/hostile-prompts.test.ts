@@ -28,6 +28,7 @@ import { Refusal } from "../../src/errors.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { findTokenizerFiles } from "../../src/model-files/tokenizer-files.ts";
 import { hostilePrompt, randomOf } from "../fixtures/hostile-prompts.ts";
+import { adjust, promote } from "../fixtures/kernel-examples.ts";
 import { bench } from "../fixtures/ledger-bench.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
 import {
@@ -158,16 +159,8 @@ async function runHostile(
     const bytes = messages.reduce((sum, { content }) => sum + Buffer.byteLength(content), 600);
     // Balances around the price of the prompt, so that every edge of a hold is met.
     const amount = random(price.prompt * (2 * bytes + 100)) - made.buckets()[2];
-    await made.apply({
-      kind: "promote",
-      account: "ada",
-      op: `a${n}`,
-      amount,
-      reason: "next prompt",
-      untilMs: null,
-      request: null,
-      by: "test",
-    });
+    if (amount > 0) await made.apply(promote(`a${n}`, amount));
+    if (amount < 0) await made.apply(adjust(`a${n}`, -amount));
     const charges: Charge[] = [];
     const record = {
       requestId: `r${n}`,

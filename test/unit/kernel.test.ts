@@ -130,7 +130,7 @@ example("a promotion and an adjustment count once per operation id", small, asyn
   const added = { kind: "added", additional: 100 };
   assert.deepEqual(await made.apply(promote("up", 100)), { ...added, replayed: false });
   assert.deepEqual(await made.apply(promote("up", 100)), { ...added, replayed: true });
-  const upBefore = { kind: "conflict", note: "100: a test" };
+  const upBefore = { kind: "conflict", note: "0.0001: a test" };
   assert.deepEqual(await made.apply(promote("up", 101)), upBefore);
   assert.deepEqual(await made.apply(promote("up", 100, { untilMs: start + day })), upBefore);
   assert.deepEqual(await made.apply(adjust("up", 100)), upBefore);
@@ -138,7 +138,7 @@ example("a promotion and an adjustment count once per operation id", small, asyn
   const taken = { kind: "adjusted", additional: 70 };
   assert.deepEqual(await made.apply(adjust("down", 30)), { ...taken, replayed: false });
   assert.deepEqual(await made.apply(adjust("down", 30)), { ...taken, replayed: true });
-  const downBefore = { kind: "conflict", note: "-30: a test" };
+  const downBefore = { kind: "conflict", note: "-0.00003: a test" };
   assert.deepEqual(await made.apply(adjust("down", 31)), downBefore);
   assert.deepEqual(await made.apply(adjust("down", 30, { reason: "another reason" })), downBefore);
 
