@@ -17,12 +17,13 @@ import { DatabaseSync } from "node:sqlite";
 import { after, beforeEach, describe, test } from "node:test";
 import type { Worker } from "node:worker_threads";
 import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
+import { balanceOf } from "../../src/ledger/balance.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { sqliteError } from "../../src/store/sqlite/file.ts";
 import { openToWrite } from "../../src/store/sqlite/open-to-write.ts";
 import { openSqliteStore, SqliteSnapshots } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
-import { hold } from "../fixtures/ledger-operations.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { patience } from "../fixtures/patience.ts";
 import { type RejectedWrite, writesRejectedBy } from "../fixtures/rejected-writes.ts";
@@ -234,8 +235,8 @@ describe("opening an SQLite file", () => {
 
 const rejectedWrites: readonly RejectedWrite[] = [
   ...writesRejectedBy("sqlite"),
-  ["a fraction of a micro-credit", "update account set base = 0.5", /REAL value in INTEGER/],
-  ["text for an amount", "update account set base = 'many'", /TEXT value in INTEGER/],
+  ["a fraction of a micro-credit", "update account set base_spent = 0.5", /REAL value in INTEGER/],
+  ["text for an amount", "update account set base_spent = 'many'", /TEXT value in INTEGER/],
   ["an overwritten journal entry", "insert or replace into journal select * from journal", /never deleted/],
   ["a key whose models are not a list", `update api_key set models = '"small"'`, /models/],
 ];
@@ -265,10 +266,9 @@ describe("threads", () => {
     await make(path);
     write(
       path,
-      `insert into charge select account, 'past-' || n, 1000 + n, at_ms, key, model, ending, estimated, late,
+      `insert into charge select account, 'past-' || n, 1000 + n, at_ms, key, model, ending, by, estimated, late,
          prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, price_prompt, price_completion,
-         price_cached_prompt, cost, base, overage, additional, shortfall, base_grant, overage_grant, base_past,
-         overage_past
+         price_cached_prompt, cost, base, overage, additional, shortfall, paid
        from charge, (with recursive c(n) as (select 1 union all select n + 1 from c where n < 20000) select n from c)
        where id = 'done'`,
     );
@@ -287,10 +287,13 @@ describe("threads", () => {
   test("a list contains every write that was answered before", async () => {
     await make(path);
     await using store = await opened(path);
+    const [newest] = await store.journal("ada", { newestFirst: true, limit: 1 });
+    assert.ok(newest !== undefined);
     for (let n = 0; n < 50; n += 1) {
-      await store.commit([hold(`h${n}`, credits(0.1))]);
-      const [row] = await store.journal("ada", { afterSeq: 5 + n, limit: 10 });
-      assert.equal(row?.op, `h${n}`);
+      const request = `h${n}`;
+      await store.commit([hold(request, credits(0.1)), settle(request, 1)]);
+      const [row] = await store.journal("ada", { afterSeq: newest.seq + n, limit: 10 });
+      assert.equal(row?.note, request);
     }
   });
 
@@ -310,8 +313,8 @@ describe("threads", () => {
       for (const answer of await Promise.all(answers)) assert.equal(answer.kind, "added");
     }
     assert.equal(threads.length, 6, "one at the start and one after each death");
-    const account = await store.accountSnapshot("ada");
-    assert.equal(account?.account.additional, credits(5) + 5 * 40 * 10);
+    const { additionalMicro } = balanceOf(await store.accountSnapshot("ada"));
+    assert.equal(additionalMicro, credits(5) + 5 * 40 * 10);
     assert.deepEqual((await store.audit()).broken, []);
   });
 

@@ -413,10 +413,10 @@ for (const backend of backends) {
         ["k2", "ada", 2],
         ["k3", "eve", 3],
       ] as const) {
-        await addKey(
-          store,
-          keyOf(id, account, { hash: hashOf(n), oldHash: hashOf(n + 10), oldUntilMs: start }),
-        );
+        await addKey(store, keyOf(id, account, { hash: hashOf(n + 10) }));
+        const rotation = { hash: hashOf(n), lastFour: "efgh", overlap: "P1D" };
+        const rotated = { kind: "key", account, key: id, op: id, set: { rotation }, by: "test" } as const;
+        assert.equal((await store.commit([rotated]))[0]?.kind, "changed");
       }
       const found = async () => {
         const keys = await store.findKeys([hashOf(2), hashOf(3), hashOf(12), hashOf(9)]);
@@ -640,7 +640,7 @@ for (const backend of backends) {
         },
       ]);
       const [entry] = await store.journal("ada", { afterSeq: 4, limit: 10 });
-      assert.deepEqual([entry?.op, entry?.note], [`adjust:${odd}`, `5: ${odd}`]);
+      assert.deepEqual([entry?.op, entry?.note], [`adjust:${odd}`, `0.000005: ${odd}`]);
       assert.deepEqual(
         await store.commit([
           {
