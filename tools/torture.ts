@@ -71,7 +71,7 @@ async function byOperations(): Promise<void> {
     console.log(`${name}, seed ${values.seed}`);
     const startedMs = performance.now();
     const result = await torture({
-      subject: subject.create,
+      subject,
       operationsMin: whole("ops"),
       seed: whole("seed"),
       onProgress: ({ operations }) => process.stderr.write(`\r${operations.toLocaleString("en")} operations`),

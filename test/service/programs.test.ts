@@ -155,7 +155,7 @@ describe("programs of the checkout", { concurrency: 2 }, () => {
   }
 
   test("npm run torture", async () => {
-    const text = await shown("tools/torture.ts", "--store", "memory", "--ops", "500", "--seed", "1");
+    const text = await shown("tools/torture.ts", "--store", "sqlite", "--ops", "500", "--seed", "1");
     assert.match(
       text,
       /^[\d,]+ operations in [\d,]+ commits, .* no difference and nothing for the audit\.$/m,

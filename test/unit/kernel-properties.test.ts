@@ -14,7 +14,7 @@ import {
 } from "../fixtures/ledger-drafts.ts";
 import { addKey, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
-import { start } from "../fixtures/times.ts";
+import { minute, start } from "../fixtures/times.ts";
 
 /**
  * A failure is shrunk for at most so long; a slow machine that does not get through all runs fails
@@ -34,10 +34,12 @@ test("a batch gives the same rows and outcomes as its operations one by one", as
     let nowMs = start;
     const together = await prepared(() => nowMs);
     const apart = await prepared(() => nowMs);
-    const told: Told = { operations: [], holds: [], latestMs: start };
+    const told: Told = {
+      ...{ operations: [], holds: [], payments: [] },
+      grantsOf: (account) => together.grants(account).map(({ seq }) => seq),
+    };
     for (const step of steps) {
-      nowMs += step.waitMs;
-      told.latestMs = Math.max(told.latestMs, nowMs);
+      nowMs += typeof step.wait === "number" ? step.wait : step.wait.moment * minute;
       const batch = step.drafts.map((draft) => operationOf(draft, told, nowMs));
       told.operations.push(...batch);
       const outcomes: Decision[] = [];

@@ -15,7 +15,7 @@ import {
   windowAfter,
   windowFrom,
 } from "../../src/ledger/windows.ts";
-import { point } from "../fixtures/naive-plans.ts";
+import { point } from "../fixtures/naive-windows.ts";
 
 const at = (iso: string) => Date.parse(iso);
 
