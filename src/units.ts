@@ -45,9 +45,12 @@ export function exactCredits(micro: MicroCredits): string {
   return `${sign}${wholePart}${fraction === "" ? "" : `.${fraction}`}`;
 }
 
+// `toLocaleString` makes a format each time.
+const separated = new Intl.NumberFormat("en-US");
+
 /** Returns a whole number with separators: 1,234,567. */
 export function grouped(whole: number): string {
-  return whole.toLocaleString("en-US");
+  return separated.format(whole);
 }
 
 export const momentRule = "ISO 8601 with its zone: 2027-01-31, or 2027-01-31T18:00:00Z";

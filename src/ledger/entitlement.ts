@@ -7,7 +7,6 @@
  * except for the amount of its grant. Pure.
  */
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
-import { remainingOf } from "./grants.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion, ruleOf, versionAt, versionOf } from "./plan.ts";
 import { type AccountRow, type WindowBucket, type WindowGrant, windowBuckets } from "./rows.ts";
 import { grantWindowFrom, isOnGrid, isSameRule, type Window, windowAfter } from "./windows.ts";
@@ -141,11 +140,4 @@ export function refillOf(account: AccountRow, catalog: PlanCatalog, bucket: Wind
   if (endsMs !== null && endsMs <= grant.untilMs) return 0;
   const next = base.untilMs <= grant.untilMs ? (nextPlan ?? plan) : plan;
   return microOf(newestVersion(catalog, next)?.[bucket].credits ?? 0);
-}
-
-/** What an account could spend if all running requests ended and used nothing. */
-export function ifAllReturns({ base, overage, additional, later }: AccountRow): MicroCredits {
-  let sum = later.free + later.held;
-  for (const grant of [base, overage, ...additional]) if (grant !== null) sum += remainingOf(grant);
-  return sum;
 }

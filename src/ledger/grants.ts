@@ -111,16 +111,31 @@ export class OpenGrants {
   }
 
   /** What can be taken. Nothing of windows of an unreadable plan that have ended. */
-  free({ atMs, latestMs }: Times): BucketAmounts {
+  free(times: Times): BucketAmounts {
+    return this.#amounts(times, freeOf, this.#account.later.free);
+  }
+
+  /** What could be taken if all running requests ended and used nothing. */
+  ifAllReturns(times: Times): MicroCredits {
+    const { later } = this.#account;
+    return sumOf(this.#amounts(times, remainingOf, later.free + later.held));
+  }
+
+  /** `ofLater`: the sum of the later grants. */
+  #amounts(
+    { atMs, latestMs }: Times,
+    of: (grant: Amounts) => MicroCredits,
+    ofLater: MicroCredits,
+  ): BucketAmounts {
     const { base, overage, additional, later } = this.#account;
     const isOpen = ({ untilMs }: { untilMs: EpochMs | null }) => untilMs === null || untilMs > latestMs;
-    const of = (grant: AccountRow["base"]) => (grant !== null && grant.untilMs > atMs ? freeOf(grant) : 0);
+    const ofWindow = (grant: AccountRow["base"]) => (grant !== null && grant.untilMs > atMs ? of(grant) : 0);
     let sum = 0;
     if (isOpen(later)) {
-      for (const grant of additional) if (isOpen(grant)) sum += freeOf(grant);
-      sum += later.free;
-    } else for (const grant of this.#all()) if (isOpen(grant)) sum += freeOf(grant);
-    return { base: of(base), overage: of(overage), additional: sum };
+      for (const grant of additional) if (isOpen(grant)) sum += of(grant);
+      sum += ofLater;
+    } else for (const grant of this.#all()) if (isOpen(grant)) sum += of(grant);
+    return { base: ofWindow(base), overage: ofWindow(overage), additional: sum };
   }
 
   /** Holds up to an amount, in spending order. */

@@ -19,8 +19,7 @@ import { problemOfAmounts } from "./account-problems.ts";
 import { adjust, promote, refund, topup } from "./additional.ts";
 import { accountAt } from "./balance.ts";
 import { expire, expireOverdue, settle, stop } from "./ending.ts";
-import { ifAllReturns } from "./entitlement.ts";
-import { byBucket, heldBy, joined, sumOf } from "./grants.ts";
+import { byBucket, heldBy, joined, OpenGrants, sumOf } from "./grants.ts";
 import { rollBudget } from "./key-budget.ts";
 import { changeKey, issueKey, revokeKey } from "./key-changes.ts";
 import type {
@@ -161,7 +160,7 @@ function hold(
   const leftMicro = sumOf(grants.free(times));
   if (leftMicro < minMicro) {
     const rates = ratesOf(scopes, nowMs);
-    if (ifAllReturns(account) >= minMicro) return reserved("account", rates);
+    if (grants.ifAllReturns(times) >= minMicro) return reserved("account", rates);
     const refreshes = refreshesOf(work, found, leftMicro);
     return { kind: "refused", reason: "insufficient_credits", leftMicro, refreshes, rates };
   }
@@ -213,7 +212,11 @@ function reserved(scope: "account" | "key", rates: Rates): HoldOutcome {
 }
 
 /** Returns the refreshes after which more can be spent than before, soonest first. */
-function refreshesOf(work: UnitOfWork, { account }: FoundAccount, leftMicro: MicroCredits): Refresh[] {
+function refreshesOf(
+  work: UnitOfWork,
+  { account, grants, times }: FoundAccount,
+  leftMicro: MicroCredits,
+): Refresh[] {
   const { base, overage } = account;
   if (base === null || overage === null) return [];
   // A scheduled plan begins then, and can begin other windows.
@@ -224,7 +227,11 @@ function refreshesOf(work: UnitOfWork, { account }: FoundAccount, leftMicro: Mic
     .toSorted((one, other) => one - other)
     .flatMap((atMs) => {
       const then = accountAt(account, work.plans, atMs);
-      const micro = then.state === "closed" ? 0 : ifAllReturns(then);
+      const open = new OpenGrants(then, grants.later);
+      const micro =
+        then.state === "closed"
+          ? 0
+          : open.ifAllReturns({ ...times, atMs, latestMs: Math.max(atMs, times.latestMs) });
       if (micro <= most) return [];
       most = micro;
       return [{ atMs, micro }];
@@ -294,7 +301,7 @@ function othersHold(work: UnitOfWork, found: FoundAccount, row: HoldRow): boolea
     const own = heldBy(row);
     return Math.min(key.held - own - (key.used - used), budget.unspent - own) >= enough;
   }
-  const held = ifAllReturns(account) - sumOf(grants.free(times)) - returnable(account, row);
+  const held = grants.ifAllReturns(times) - sumOf(grants.free(times)) - returnable(account, row);
   return held - (account.used - used) >= enough;
 }
 

@@ -6,12 +6,13 @@ import {
   journalOf,
   openedJournal,
   planTo,
+  promote,
   small,
   topup,
 } from "../fixtures/kernel-examples.ts";
 import { extend, hold, settle, settledBy, tokens } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, limited, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
-import { day, minute, start } from "../fixtures/times.ts";
+import { day, hour, minute, start } from "../fixtures/times.ts";
 
 // Holds
 
@@ -104,6 +105,20 @@ example(
     assert.ok(outcome.kind === "refused" && outcome.reason === "insufficient_credits");
     const atMs = Date.UTC(2026, 1, 15, 12);
     assert.deepEqual(outcome.refreshes, [{ atMs, micro: credits(5) }]);
+  },
+);
+
+example(
+  "what is named of a refresh has no promotion that ends before it",
+  planOf("o", 5, 0),
+  async (made) => {
+    await made.apply(promote("gift", credits(3), { untilMs: start + hour }));
+    await made.apply(hold("all", credits(5)));
+    await made.apply(settle("all", credits(5)));
+    const outcome = await made.apply(hold("h", credits(9)));
+    assert.ok(outcome.kind === "refused" && outcome.reason === "insufficient_credits");
+    assert.equal(outcome.leftMicro, credits(3));
+    assert.deepEqual(outcome.refreshes, [{ atMs: start + day, micro: credits(5) }]);
   },
 );
 
