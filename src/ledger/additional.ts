@@ -24,7 +24,7 @@ import type { FoundAccount, UnitOfWork } from "./unit-of-work.ts";
 
 /** What is left of all additional grants, with what running requests hold. */
 export function additionalOf({ additional, later }: AccountRow): MicroCredits {
-  return additional.reduce((sum, { amount, spent }) => sum + amount - spent, later.free + later.held);
+  return additional.reduce((sum, { amount, spent }) => sum + (amount - spent), later.free + later.held);
 }
 
 function assertAmount(amount: MicroCredits): void {

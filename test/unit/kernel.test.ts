@@ -229,6 +229,15 @@ example(
   },
 );
 
+example("amounts near the limit are counted exactly", planOf("bought", 0, 0), async (made) => {
+  const most = Number.MAX_SAFE_INTEGER;
+  await made.apply(topup("p", most));
+  await made.apply(hold("h", 6));
+  await made.apply(settle("h", 6));
+  const added = { kind: "added", additional: most - 1, replayed: false };
+  assert.deepEqual(await made.apply(topup("q", 5)), added);
+});
+
 example("rejects a top-up that is not whole or not positive", small, async (made) => {
   for (const amount of [0, -5, 0.5, Number.NaN, Number.MAX_SAFE_INTEGER + 1]) {
     await assert.rejects(made.apply(topup("p", amount)), /invariant/);
