@@ -17,7 +17,7 @@ const receiptsOutsideSpans = `
   from charge c
   left join receipt_span s
     on s.account = c.account and s.key = c.key and s.model = c.model and s.day = c.at_ms / ${dayMs}
-  where c.rowid <= (select spanned from usage_summed)
+  where c.rowid <= (select through from usage_summed)
     and (s.day is null or c.seq < s.first_seq or c.seq > s.last_seq)`;
 
 export const usageRules: Readonly<Record<string, string>> = {

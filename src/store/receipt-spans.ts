@@ -21,22 +21,19 @@ const gapMax = 200;
 
 const dayOfReceipt = `c.at_ms / ${dayMs}`;
 
-/** Parameters: charges up to 1. */
-export function addSpans(parameter: (n: number) => string): string[] {
-  const through = parameter(1);
-  return [
-    `
+/** Parameters: charges after 1, up to 2. */
+export function addSpans(parameter: (n: number) => string): string {
+  const [after, through] = [1, 2].map(parameter);
+  return `
     insert into receipt_span (account, key, model, day, first_seq, last_seq)
     select c.account, c.key, c.model, ${dayOfReceipt}, min(c.seq), max(c.seq)
-    from charge c where c.rowid > (select spanned from usage_summed) and c.rowid <= ${through}
+    from charge c where c.rowid > ${after} and c.rowid <= ${through}
     group by 1, 2, 3, 4
     on conflict (account, key, model, day) do update set
       first_seq = case when excluded.first_seq < receipt_span.first_seq
         then excluded.first_seq else receipt_span.first_seq end,
       last_seq = case when excluded.last_seq > receipt_span.last_seq
-        then excluded.last_seq else receipt_span.last_seq end`,
-    `update usage_summed set spanned = ${through}`,
-  ];
+        then excluded.last_seq else receipt_span.last_seq end`;
 }
 
 /** Reports whether a list has one account and a filter that spans know. */
@@ -61,7 +58,7 @@ export function spansSql(query: UsageQuery, parameter: (n: number) => string) {
       .and("model = ?", model)
       .and(`${day} >= ?`, dayAt(fromMs))
       .and(`${day} <= ?`, dayAt(toMs));
-    if (before !== undefined) conditions.always("rowid > (select spanned from usage_summed)");
+    if (before !== undefined) conditions.always("rowid > (select through from usage_summed)");
     return { conditions, text: `select ${select} from ${from}${conditions.sql}` };
   };
   const summed = part("receipt_span", "min(first_seq), max(last_seq)", "day");

@@ -40,7 +40,7 @@ for (const backend of backends) {
       for (const [n, account] of accounts.entries()) {
         await apply({ kind: "open", account, plan: planIds[n % 3] ?? "", by: "test" });
         if (n % 4 === 0) database.clock.advance(minute);
-        const key = keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") });
+        const key = keyOf(`key-${account}`, account);
         for (const each of [store, memory]) await addKey(each, key);
       }
       for (const [n, account] of accounts.entries()) {

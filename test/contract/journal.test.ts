@@ -47,7 +47,7 @@ for (const backend of backends) {
       for (const account of ["ada", "bob"]) {
         await apply({ kind: "open", account, plan: "starter", by: "test" });
         for (const each of [store, memory]) {
-          await addKey(each, keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") }));
+          await addKey(each, keyOf(`key-${account}`, account));
         }
       }
       for (let n = 0; n < 12; n++) {

@@ -67,6 +67,7 @@ for (const backend of backends) {
           endsMs: null,
           seq: 6,
           createdMs: start,
+          atMs: start + 250,
           base: {
             seq: 2,
             amount: credits(100),

@@ -28,7 +28,7 @@ for (const backend of backends) {
       store = await database.open();
       for (const account of ["ada", "bob"]) {
         await store.commit([{ kind: "open", account, plan: "daily", by: "test" }]);
-        await addKey(store, keyOf(`key-${account}`, account, { hash: account.padEnd(64, "0") }));
+        await addKey(store, keyOf(`key-${account}`, account));
       }
     });
     afterEach(async () => {
@@ -190,7 +190,7 @@ for (const backend of backends) {
       const right = utc("2026-02-01T09:00:00");
       database.clock.set(right);
       await database.sql(
-        `insert into clock_accept (number, by, trusted_ms, clock_ms) values (1, 'root', ${utc("2030-06-01T12:01:00")}, ${right})`,
+        `insert into clock_accept (number, by, ledger_ms, clock_ms) values (1, 'root', ${utc("2030-06-01T12:01:00")}, ${right})`,
       );
       const finalDay = dayOf("2026-02-01");
       // The other account has windows of the wrong time, and dates its charges in them.

@@ -86,7 +86,7 @@ async function sum(connection: Connection, settled: Settled): Promise<boolean> {
   const firstHour = firstKeptHour(settled.atMs);
   if (through > before) {
     await connection.query({ text: addCharges, values: [before, through, finalDay] });
-    for (const text of addChargeSpans) await connection.query({ text, values: [through] });
+    await connection.query({ text: addChargeSpans, values: [before, through] });
     for (const text of addChargesByHour) {
       await connection.query({ text, values: [before, through, firstHour] });
     }

@@ -28,7 +28,7 @@ export class SqliteUsageSums {
   readonly #statements: Statements;
   readonly #add: StatementSync;
   readonly #setThrough: StatementSync;
-  readonly #addSpans: readonly StatementSync[];
+  readonly #addSpans: StatementSync;
   readonly #addHours: readonly StatementSync[];
   readonly #deleteHours: StatementSync;
   readonly #raiseHoursFrom: StatementSync;
@@ -40,7 +40,7 @@ export class SqliteUsageSums {
     this.#statements = new Statements(db);
     this.#add = db.prepare(addSums((n) => `?${n}`));
     this.#setThrough = db.prepare("update usage_summed set through = ?");
-    this.#addSpans = addSpans((n) => `?${n}`).map((text) => db.prepare(text));
+    this.#addSpans = db.prepare(addSpans((n) => `?${n}`));
     this.#addHours = addHours((n) => `?${n}`).map((text) => db.prepare(text));
     this.#deleteHours = db.prepare(deleteHours);
     this.#raiseHoursFrom = db.prepare(raiseHoursFrom("?1"));
@@ -65,7 +65,7 @@ export class SqliteUsageSums {
     const through = Math.min(last, state.through + chargesMax);
     if (through > state.through) {
       this.#add.run(state.through, through, finalDay);
-      for (const add of this.#addSpans) add.run(through);
+      this.#addSpans.run(state.through, through);
       for (const add of this.#addHours) add.run(state.through, through, firstHour);
       this.#raiseHoursFrom.run(firstHour);
       this.#setThrough.run(through);

@@ -395,15 +395,14 @@ create table usage_hour (
 create index usage_hour_by_hour on usage_hour (hour);
 
 -- One row. `through`: the last charge that was summed. `hours_from`: from this hour on, sums by hour have all charges
--- up to there; earlier hours are deleted, or lack charges. `spanned`: the last charge that is in its span.
+-- up to there; earlier hours are deleted, or lack charges.
 create table usage_summed (
   id integer primary key check (id = 1),
   through integer not null check (through >= 0),
-  hours_from integer not null,
-  spanned integer not null
+  hours_from integer not null
 ) strict;
 
-insert into usage_summed (id, through, hours_from, spanned) values (1, 0, 0, 0);
+insert into usage_summed (id, through, hours_from) values (1, 0, 0);
 
 -- Each time that days became final: the last of them, and the last charge that was summed before. Charges after that
 -- number count in later days.
