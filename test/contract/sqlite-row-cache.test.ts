@@ -87,9 +87,7 @@ test("a commit sees a hold and a checkpoint of another process", async () => {
 
 test("a commit sees a key that another connection has revoked", async () => {
   const store = await warmStore();
-  const other = new DatabaseSync(path);
-  other.exec("update api_key set revoked_ms = 1");
-  other.close();
+  await revokeKey(await open(), "key");
   assert.deepEqual(await store.commit([hold("h2", 1)]), [{ kind: "refused", reason: "key_revoked" }]);
   await isSound(store);
 });

@@ -36,7 +36,7 @@ for (const backend of backends) {
       const stopped = Promise.withResolvers<[string, string]>();
       const stopOne = (id: string, by: string) => {
         stopped.resolve([id, by]);
-        void one.commit([settle(id, 3, { ending: "expired", by })]);
+        void one.commit([settle(id, 3, { ending: "stopped", by })]);
         return true;
       };
       const idle = { count: 0, stopOne: () => false };

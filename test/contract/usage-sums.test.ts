@@ -181,31 +181,6 @@ for (const backend of backends) {
       await assert.rejects(database.sql("update usage_close set day = day - 1"), /never changed/);
     });
 
-    test("days that a wrong clock ended are open again when an earlier clock is accepted", async () => {
-      await request(10);
-      database.clock.set(utc("2030-06-01T12:00:00"));
-      await request(3);
-      await sumAll();
-      assert.equal((await costs({})).finalDay, dayOf("2030-05-31"));
-      const right = utc("2026-02-01T09:00:00");
-      database.clock.set(right);
-      await database.sql(
-        `insert into clock_accept (number, by, ledger_ms, clock_ms) values (1, 'root', ${utc("2030-06-01T12:01:00")}, ${right})`,
-      );
-      const finalDay = dayOf("2026-02-01");
-      // The other account has windows of the wrong time, and dates its charges in them.
-      await request(5, { account: "bob" });
-      const wrong = dayOf("2030-06-01");
-      const days = { [dayOf("2026-01-31")]: 10, [finalDay + 1]: 5, [wrong]: 3 };
-      assert.deepEqual(await costs({ by: "day" }), { ...days, finalDay }, "before the next step");
-      await sumAll();
-      assert.deepEqual(await costs({ by: "day" }), { ...days, finalDay });
-      database.clock.set(utc("2026-02-03T09:00:00"));
-      await request(6, { account: "bob" });
-      await sumAll();
-      assert.deepEqual(await costs({ by: "day" }), { ...days, [finalDay + 2]: 6, finalDay: finalDay + 1 });
-    });
-
     if (backend.name === "PostgreSQL") {
       test("a charge that is committed after one with a larger number is counted", async () => {
         await request(10);
