@@ -12,6 +12,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { hashKey, mintKey } from "../src/accounts/keys.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
+import { chargeTable } from "../src/store/tables.ts";
 import { dayMs } from "../src/store/usage-sums.ts";
 import { startConsoleService } from "../test/fixtures/browser.ts";
 import { accountId, makeLedgerFile, plans, used } from "./ledger-file.ts";
@@ -130,8 +131,8 @@ async function makeFile(path: string, charges: number, days: number): Promise<vo
   const cost = used.promptTokens + used.completionTokens;
   const startMs = Date.now() - days * dayMs;
   const addKey = db.prepare(
-    `insert into api_key (account, id, hash, last_four, models, created_ms, requests_tat_ms, tokens_tat_ms, holds, held, used, budget_since, portal)
-      values (?, ?, ?, 'abcd', '["*"]', ?, 0, 0, 0, 0, 0, 0, ?)`,
+    `insert into api_key (account, id, hash, last_four, models, created_ms, requests_tat_ms, tokens_tat_ms, holds, held, used, portal)
+      values (?, ?, ?, 'abcd', '["*"]', ?, 0, 0, 0, 0, 0, ?)`,
   );
   for (const [n, { id, secret }] of keys.entries()) {
     addKey.run(account, id, hashKey(secret), startMs, n === 0 ? "account" : "own");
@@ -140,7 +141,7 @@ async function makeFile(path: string, charges: number, days: number): Promise<vo
   db.exec(`
     pragma synchronous = off; pragma foreign_keys = off; pragma wal_autocheckpoint = 100000;
     begin;
-    insert into charge
+    insert into charge (${chargeTable.list()})
     with recursive n(n) as (select 0 union all select n + 1 from n where n < ${charges - 1})
     select case n % 2 when 0 then '${account}' else printf('account-%05d', n * 7919 % ${accounts}) end,
       printf('charge-%09d', n), 2 + n,
@@ -148,10 +149,9 @@ async function makeFile(path: string, charges: number, days: number): Promise<vo
       case when n % 2 = 1 then printf('key_%016d', n * 7919 % ${accounts})
         when n < ${2 * rare.charges} then '${rare.key}' else 'key_large_' || (n / 2 % 19) end,
       case when n < ${2 * rare.charges} then '${rare.model}' when n % 3 = 0 then 'small' else 'large' end,
-      'stop', 0, 0, ${used.promptTokens}, 0, ${used.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0, 0, 1, 1, 0, 0
+      'stop', null, 0, 0, ${used.promptTokens}, 0, ${used.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0,
+      json_array(json_array(1, 'base', ${cost})), 0
     from n;
-    insert into journal
-    select account, seq, at_ms, 'settle', id || '/end', 'stop', 0, 0, 0, 0, 0, 0 from charge order by rowid;
     commit;
     pragma wal_checkpoint(truncate)`);
   db.close();

@@ -30,27 +30,27 @@ export function rawLoop(
   ms: number,
 ): RawResult {
   const updateAccount = db.prepare(
-    "update account set seq = ?, base = ?, base_held = ?, holds = ?, requests_tat_ms = 0, tokens_tat_ms = 0 where id = ?",
+    "update account set seq = ?, base_spent = ?, base_held = ?, holds = ?, requests_tat_ms = 0, tokens_tat_ms = 0 where id = ?",
   );
   const insertHold = db.prepare(
-    "insert into hold values (?, ?, ?, 'bench', ?, ?, ?, 0, 0, ?, null, ?, 0, 0, 0, 0, 1, 1, 1)",
+    "insert into hold values (?, ?, ?, 'bench', ?, ?, ?, 0, 0, 0, ?, 0, 0, 0, 1, 1, 1)",
   );
   const deleteHold = db.prepare("delete from hold where account = ? and id = ?");
-  const insertEntry = db.prepare("insert into journal values (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, 0, 0)");
   const insertCharge = db.prepare(
-    "insert into charge values (?, ?, ?, ?, ?, 'bench', 'stop', 0, 0, ?, 0, ?, 0, 1, 1, 1, ?, ?, 0, 0, 0, 1, 1, 0, 0)",
+    "insert into charge values (?, ?, ?, ?, ?, 'bench', 'stop', null, 0, 0, ?, 0, ?, 0, 1, 1, 1, ?, ?, 0, 0, 0, ?)",
   );
   const updateKey = db.prepare(
     "update api_key set requests_tat_ms = 0, tokens_tat_ms = 0, holds = ?, held = ?, last_used_ms = ? where account = ? and id = ?",
   );
   const states = Array.from({ length: accounts }, (_, n) => {
-    const row = db.prepare("select seq, base from account where id = ?").get(accountId(n));
+    const row = db.prepare("select seq, base_seq, base_spent from account where id = ?").get(accountId(n));
     const id = accountId(n);
     return {
       id,
       key: keyId(n),
       seq: Number(row?.seq),
-      base: Number(row?.base),
+      spent: Number(row?.base_spent),
+      taken: JSON.stringify([[Number(row?.base_seq), "base", held]]),
       holds: 0,
     };
   });
@@ -64,8 +64,6 @@ export function rawLoop(
     const account = states[nextAccount(turn++, accounts)];
     if (account === undefined) throw new Error("there is at least one account");
     const id = newRequestId();
-    account.seq += 1;
-    account.base -= held;
     account.holds += 1;
     insertHold.run(
       account.id,
@@ -73,11 +71,9 @@ export function rawLoop(
       account.key,
       nowMs,
       nowMs + openedMs,
-      held,
-      account.seq,
+      account.taken,
       used.promptTokens,
     );
-    insertEntry.run(account.id, account.seq, nowMs, "hold", id, account.key, -held, account.base);
     changed.add(account);
     open.push({ account, id });
   };
@@ -86,9 +82,9 @@ export function rawLoop(
     if (ended === undefined) throw new Error("no more is settled than was held");
     const { account, id } = ended;
     account.seq += 1;
+    account.spent += held;
     account.holds -= 1;
     deleteHold.run(account.id, id);
-    insertEntry.run(account.id, account.seq, nowMs, "settle", `${id}/end`, "stop", 0, account.base);
     insertCharge.run(
       account.id,
       id,
@@ -99,6 +95,7 @@ export function rawLoop(
       used.completionTokens,
       held,
       held,
+      account.taken,
     );
     changed.add(account);
     pairs += 1;
@@ -113,8 +110,8 @@ export function rawLoop(
       for (let n = 0; n < settlements; n += 1) settle(n);
       open.splice(0, settlements);
       for (let n = 0; n < batch.holds; n += 1) hold();
-      for (const { id, key, seq, base, holds } of changed) {
-        updateAccount.run(seq, base, holds * held, holds, id);
+      for (const { id, key, seq, spent, holds } of changed) {
+        updateAccount.run(seq, spent, holds * held, holds, id);
         updateKey.run(holds, holds * held, nowMs, id, key);
       }
       db.exec("commit");
@@ -125,8 +122,8 @@ export function rawLoop(
   db.exec("begin");
   nowMs = Date.now();
   for (let n = 0; n < open.length; n += 1) settle(n);
-  for (const { id, key, seq, base, holds } of changed) {
-    updateAccount.run(seq, base, holds * held, holds, id);
+  for (const { id, key, seq, spent, holds } of changed) {
+    updateAccount.run(seq, spent, holds * held, holds, id);
     updateKey.run(holds, holds * held, nowMs, id, key);
   }
   db.exec("commit");

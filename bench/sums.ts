@@ -14,6 +14,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Ledger } from "../src/ledger/batcher.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import type { Store } from "../src/store/store.ts";
+import { chargeTable } from "../src/store/tables.ts";
 import { dayMs, type UsageSumsQuery } from "../src/store/usage-sums.ts";
 import { accountId, makeLedgerFile, plans, used } from "./ledger-file.ts";
 import { optionsOf } from "./options.ts";
@@ -116,12 +117,12 @@ function addCharges(
   db.exec(`
     pragma synchronous = off; pragma foreign_keys = off; pragma wal_autocheckpoint = 100000;
     begin;
-    insert into charge
+    insert into charge (${chargeTable.list()})
     with recursive n(n) as (select 0 union all select n + 1 from n where n < ${charges - 1})
     select printf('account-%05d', n * 7919 % ${accounts}), printf('charge-%09d', n), 2 + n / ${accounts},
       ${startMs} + cast(n * 1.0 / ${charges} * ${days * dayMs} as integer), printf('key_%016d', n * 7919 % ${accounts}),
-      case n / ${accounts} % 2 when 0 then 'small' else 'large' end, 'stop', 0, 0,
-      ${used.promptTokens}, 0, ${used.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0, 0, 1, 1, 0, 0
+      case n / ${accounts} % 2 when 0 then 'small' else 'large' end, 'stop', null, 0, 0,
+      ${used.promptTokens}, 0, ${used.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0, json_array(json_array(1, 'base', ${cost})), 0
     from n;
     commit;
     pragma wal_checkpoint(truncate)`);

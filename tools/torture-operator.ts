@@ -219,8 +219,8 @@ export class Operator {
 
   async #changePlan(at: "now" | "refresh", plan = this.#pick(this.#offered())): Promise<void> {
     if (Date.now() < this.#keepsPlanUntilMs) return;
-    const [account] = await this.#ledger.query("select base_ends_ms from account");
-    const endsMs = Number(account?.base_ends_ms);
+    const [account] = await this.#ledger.query("select base_until_ms from account");
+    const endsMs = Number(account?.base_until_ms);
     if (at === "refresh" && endsMs < Date.now() + 10_000) this.#keepsPlanUntilMs = endsMs;
     await this.#make("plan", "PATCH", `/admin/accounts/${this.#account}`, { plan, at });
   }

@@ -51,7 +51,7 @@ for (const { name, create, skip } of databases) {
     const stop = await inkwell("requests", "stop", stopped.requestId);
     assert.equal(stop.code, 0, stop.remarks);
     const { request_id, stopped: isStopped, receipt } = stop.document;
-    assert.deepEqual([request_id, isStopped, receipt.ending], [stopped.requestId, true, "client_gone"]);
+    assert.deepEqual([request_id, isStopped, receipt.ending], [stopped.requestId, true, "stopped"]);
     const last = (await stopped.rest()).at(-1);
     assert.ok(typeof last === "object" && last.error?.code === "request_stopped", JSON.stringify(last));
     assert.ok(receipt.completion_tokens >= stopped.texts && stopped.texts > 0, `${stopped.texts} texts`);
