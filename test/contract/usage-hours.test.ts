@@ -126,36 +126,5 @@ for (const backend of backends) {
       await sumAll();
       assert.equal(await count(), 0);
     });
-
-    test("counts every hour after a clock that was days ahead, and the audit knows which are complete", async () => {
-      await someHours();
-      database.clock.advance(day);
-      await sumAll();
-      const right = database.clock.get();
-      database.clock.advance(20 * day);
-      // Its windows are those of the wrong time from now on, and date its charges.
-      await request("bob", "small", 7);
-      await sumAll();
-      assert.deepEqual((await store.audit()).broken, []);
-      const wrong = database.clock.get();
-      database.clock.set(right);
-      await database.sql(
-        `insert into clock_accept (number, by, trusted_ms, clock_ms) values (1, 'root', ${wrong}, ${right})`,
-      );
-      await request("ada", "large", 8);
-      await sumAll();
-      database.clock.advance(day);
-      await sumAll();
-      const to = present();
-      const now = await store.usageHours({ from: to - 48, to, key: "key-ada", byModel: false });
-      assert.deepEqual(
-        now.map(({ completionTokens, promptTokens }) => completionTokens + promptTokens),
-        [8],
-        "hours from before were deleted by the wrong clock",
-      );
-      const [{ n } = {}] = await database.sql("select count(*) as n from usage_hour where key = 'key-ada'");
-      assert.equal(Number(n), 1, "the charge is summed");
-      assert.deepEqual((await store.audit()).broken, []);
-    });
   });
 }

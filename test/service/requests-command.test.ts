@@ -67,7 +67,7 @@ for (const { name, create, skip } of databases) {
 
     const again = await inkwell("requests", "stop", stopped.requestId);
     assert.equal(again.code, 1);
-    assert.match(again.document.error.message, /ended at .* \(client_gone\)\. Nothing has changed/);
+    assert.match(again.document.error.message, /ended at .* \(stopped\)\. Nothing has changed/);
     const rest = (await inkwell("requests", "list")).document;
     assert.deepEqual(
       rest.map((row: { request_id: string }) => row.request_id),
