@@ -46,7 +46,8 @@ async function askStatus(service: ConsoleService, key: string): Promise<number> 
 test("adjusts credits after a preview, with a reason in the journal", async (visit) => {
   const { page, service } = visit;
   await openAccount(service, "adjusted");
-  await service.call("POST", "/admin/accounts/adjusted/topups", { payment_id: "pay-adjusted", credits: 300 });
+  const promotion = { operation_id: "welcome", credits: 300, reason: "welcome" };
+  await service.call("POST", "/admin/accounts/adjusted/adjustments", promotion);
   await open(visit, "/accounts/adjusted");
   await page.getByText("300", { exact: true }).waitFor();
   await choose(page, "Adjust credits");
@@ -77,29 +78,38 @@ test("refuses an adjustment below zero at the field, and keeps the form", async 
   await credits.fill(typed.Credits);
   await page.getByRole("dialog").getByLabel("Reason").fill(typed.Reason);
   await submit(page);
-  await page.getByText("This is more than the account has, and will be refused.").waitFor();
+  await page.getByText("Only promotional credits that no request holds can be taken.").waitFor();
   expects("409 POST /admin/accounts/overdrawn/adjustments");
   await submit(page);
-  await assertRefused(credits, /0|additional credits|below/i, typed);
+  await assertRefused(credits, /0 promotional credits|promotional/i, typed);
   assert.deepEqual(await journal(service, "overdrawn", "adjust"), []);
 });
 
 test("refunds a payment as far as its credits are left, once", async (visit) => {
-  const { page, service } = visit;
-  await openAccount(service, "refunded");
+  const { page, service, expects } = visit;
+  const key = await openAccount(service, "refunded");
   await service.call("POST", "/admin/accounts/refunded/topups", { payment_id: "invoice-9", credits: 400 });
-  const correction = { operation_id: "spent", credits: -150, reason: "spent" };
-  await service.call("POST", "/admin/accounts/refunded/adjustments", correction);
+  // The plan pays for 550 of them.
+  const request = { url: service.apiUrl, key, model: "tutor", content: "An endless story, please." };
+  assert.equal((await (await ask({ ...request, max_tokens: 700 })).text()).length > 0, true);
+  const left = Number(await additional(service, "refunded"));
+  assert.ok(left > 0 && left < 400, `${left} credits are left`);
   await open(visit, "/accounts/refunded");
   await choose(page, "Refund a payment");
   await typePayment(page);
   await page.getByRole("dialog").getByLabel("Payment id").fill("invoice-9");
-  await page.getByRole("dialog").getByLabel("Credits").fill("400");
+  const credits = page.getByRole("dialog").getByLabel("Credits");
+  await credits.fill("400");
   await submit(page);
-  await page.getByText(/at most the 250 additional credits/).waitFor();
+  await page.getByText("400 credits of invoice-9 are taken back, if so many of it are not spent.").waitFor();
+  expects("409 POST /admin/accounts/refunded/refunds");
+  await submit(page);
+  await assertRefused(credits, new RegExp(`${left}`), { Credits: "400" });
   assert.deepEqual(await journal(service, "refunded", "refund"), []);
+  await credits.fill(String(left));
+  await submit(page);
   await page.getByRole("button", { name: "Take the credits back" }).dblclick();
-  await page.getByText(/250 credits were taken back\. 150 credits were spent/).waitFor();
+  await page.getByText(`${left} credits were taken back.`).waitFor();
   await page.getByRole("button", { name: "Done" }).click();
   await dialogClosed(page);
   const entries = await journal(service, "refunded", "refund");
@@ -195,7 +205,7 @@ test("filters the journal by kind, keeps the choice in the path, and reads newes
   const { page, service } = visit;
   const key = await openAccount(service, "listed");
   await service.call("POST", "/admin/accounts/listed/topups", { payment_id: "listed-1", credits: 30 });
-  const correction = { operation_id: "a1", credits: -5, reason: "why" };
+  const correction = { operation_id: "a1", credits: 5, reason: "why" };
   await service.call("POST", "/admin/accounts/listed/adjustments", correction);
   assert.equal(await askStatus(service, key), 200);
   await open(visit, "/accounts/listed/journal");
@@ -203,25 +213,25 @@ test("filters the journal by kind, keeps the choice in the path, and reads newes
     await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
     return await page.locator("tbody td:nth-child(3)").allTextContents();
   };
-  assert.deepEqual(await kinds(), ["adjust", "topup", "open"]);
+  assert.deepEqual(await kinds(), ["promotion", "payment", "open"]);
   const show = page.getByLabel("Show");
   await show.selectOption("all");
   await page.waitForURL(/kind=all/);
-  await page.getByRole("cell", { name: "settle", exact: true }).waitFor();
-  assert.deepEqual(await kinds(), ["settle", "hold", "adjust", "topup", "open"]);
+  await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
+  assert.deepEqual(await kinds(), ["charge", "promotion", "payment", "open"]);
   await page.getByLabel("Order").selectOption("oldest");
   await page.getByRole("row", { name: /^1 / }).first().waitFor();
   await page.reload();
-  await page.getByRole("cell", { name: "settle", exact: true }).waitFor();
-  assert.deepEqual(await kinds(), ["open", "topup", "adjust", "hold", "settle"]);
+  await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
+  assert.deepEqual(await kinds(), ["open", "payment", "promotion", "charge"]);
   await show.selectOption("requests");
-  await page.getByRole("cell", { name: "topup", exact: true }).waitFor({ state: "detached" });
-  assert.deepEqual(await kinds(), ["hold", "settle"]);
+  await page.getByRole("cell", { name: "payment", exact: true }).waitFor({ state: "detached" });
+  assert.deepEqual(await kinds(), ["charge"]);
   await show.selectOption("states");
   await page.getByText("The journal has no entries of this kind.").waitFor();
   await assertAccessible(page);
   await page.getByRole("link", { name: "Show all entries" }).click();
-  await page.getByRole("cell", { name: "settle", exact: true }).waitFor();
+  await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
 });
 
 test("refuses the refund of an unknown payment at the field of its id", async (visit) => {
@@ -436,5 +446,5 @@ test("continues after a restart of the service between two changes", async (visi
   await service.start();
   await topUp("2");
   await page.getByText("42", { exact: true }).waitFor();
-  assert.equal((await journal(service, "across", "topup")).length, 2);
+  assert.equal((await journal(service, "across", "payment")).length, 2);
 });

@@ -77,7 +77,7 @@ test("tops up an account once, even if the button is clicked twice", async (visi
   await page.getByText("500 credits were added to topped.").waitFor();
   const { data } = await service.call("GET", "/admin/accounts/topped/journal");
   assert.ok(Array.isArray(data));
-  assert.equal(data.filter(({ kind }) => kind === "topup").length, 1);
+  assert.equal(data.filter(({ kind }) => kind === "payment").length, 1);
 });
 
 test("changes a plan only after its preview", async (visit) => {

@@ -57,6 +57,6 @@ test("open pages delay no stop, say that the service is away, and go on by thems
   await portalForm.getByRole("button", { name: "Done" }).click();
   await keys.getByRole("row").filter({ hasText: "typed before the stop" }).waitFor();
   const { data } = await service.call("GET", "/admin/accounts/default/journal?limit=500");
-  const topups = Object(data).filter(({ kind }: { kind: string }) => kind === "topup");
+  const topups = Object(data).filter(({ kind }: { kind: string }) => kind === "payment");
   assert.equal(topups.length, 1);
 });

@@ -37,7 +37,7 @@ test("stops a runaway request: its client gets an error, and pays for the tokens
   });
   await page.goto(`${service.url}/console/accounts/default/receipts?request_id=${stream.requestId}`);
   const receipt = page.getByRole("region", { name: "Receipts" }).getByRole("row").nth(1);
-  await receipt.getByText("client_gone").waitFor();
+  await receipt.getByText("stopped").waitFor();
   const { data } = await service.call("GET", `/admin/usage?request_id=${stream.requestId}`);
   const [charged] = Object(data);
   assert.ok(charged.completion_tokens >= stream.texts && charged.cost_micro > 0, JSON.stringify(charged));

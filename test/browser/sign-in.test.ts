@@ -271,7 +271,7 @@ for (const limit of ["idle", "absolute"] as const) {
     await page.getByRole("button", { name: "Add the credits" }).click();
     await confirmed(page, `33 credits were added to ${id}.`);
     const { data } = await service.call("GET", `/admin/accounts/${id}/journal`);
-    assert.equal(Object(data).filter((entry: { kind: string }) => entry.kind === "topup").length, 1);
+    assert.equal(Object(data).filter((entry: { kind: string }) => entry.kind === "payment").length, 1);
   });
 }
 
