@@ -213,17 +213,17 @@ test("filters the journal by kind, keeps the choice in the path, and reads newes
     await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
     return await page.locator("tbody td:nth-child(3)").allTextContents();
   };
-  assert.deepEqual(await kinds(), ["promotion", "payment", "open"]);
+  assert.deepEqual(await kinds(), ["promotion", "payment", "key", "window", "window", "open"]);
   const show = page.getByLabel("Show");
   await show.selectOption("all");
   await page.waitForURL(/kind=all/);
   await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
-  assert.deepEqual(await kinds(), ["charge", "promotion", "payment", "open"]);
+  assert.deepEqual(await kinds(), ["charge", "promotion", "payment", "key", "window", "window", "open"]);
   await page.getByLabel("Order").selectOption("oldest");
   await page.getByRole("row", { name: /^1 / }).first().waitFor();
   await page.reload();
   await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
-  assert.deepEqual(await kinds(), ["open", "payment", "promotion", "charge"]);
+  assert.deepEqual(await kinds(), ["open", "window", "window", "key", "payment", "promotion", "charge"]);
   await show.selectOption("requests");
   await page.getByRole("cell", { name: "payment", exact: true }).waitFor({ state: "detached" });
   assert.deepEqual(await kinds(), ["charge"]);
@@ -324,11 +324,12 @@ test("changes a plan at the next refresh, shows it, and cancels it", async (visi
 test("shows what the change to a smaller plan takes, and changes the plan now", async (visit) => {
   const { page, service } = visit;
   const key = await openAccount(service, "shrinking");
-  await service.call("PATCH", "/admin/accounts/shrinking", { operation_id: "up", plan: "team" });
+  await service.call("PATCH", "/admin/accounts/shrinking", { operation_id: "up", plan: "team", at: "now" });
   assert.equal(await askStatus(service, key), 200);
   await open(visit, "/accounts/shrinking");
   await choose(page, "Change the plan");
   await page.getByRole("dialog").getByLabel("New plan").selectOption("student");
+  await page.getByRole("dialog").getByLabel("When").selectOption("now");
   await submit(page);
   await page.getByText("Nothing has changed yet.").waitFor();
   const base = page.getByRole("dialog").getByRole("row").filter({ hasText: "base" });

@@ -37,7 +37,7 @@ async function askWith(service: ConsoleService, key: string, modelId = "tutor"):
 }
 
 test("changes the settings of a key, which its next request uses", async (visit) => {
-  const { page, service } = visit;
+  const { page, service, expects } = visit;
   const { id, secret } = await openKey(service, "set");
   assert.equal(await askWith(service, secret, "writer"), "200");
   await open(visit, "/accounts/set/keys");
@@ -46,7 +46,18 @@ test("changes the settings of a key, which its next request uses", async (visit)
   assert.equal(await dialog.getByLabel("Name").inputValue(), "notebook");
   await dialog.getByLabel("Name").fill("<b>exercises</b>");
   await dialog.getByLabel("Budget in credits").fill("1,500");
+  const begin = dialog.getByLabel("Refill of the budget");
+  assert.equal(await begin.count(), 0, "a budget that is not there has no periods");
+  await dialog.getByLabel("Budget period").selectOption("PT5H");
+  assert.equal(await begin.count(), 0, "no calendar has periods of 5 hours");
   await dialog.getByLabel("Budget period").selectOption("P1W");
+  await begin.selectOption("calendar");
+  const zone = dialog.getByLabel("Time zone of the budget");
+  await zone.fill("Berlin");
+  expects(`400 PATCH /admin/keys/${id}`);
+  await submit(page);
+  await assertRefused(zone, /Europe\/Berlin|time zone/, { "Budget in credits": "1,500" });
+  await zone.fill("Europe/Berlin");
   await dialog.getByLabel("Models").fill("tutor");
   await dialog.getByLabel("Expires at (UTC)").fill("2098-02-28T12:30");
   await dialog.getByLabel("Requests per minute").fill("90");
@@ -68,7 +79,8 @@ test("changes the settings of a key, which its next request uses", async (visit)
       limits: { requests_per_minute: 90, tokens_per_minute: 50_000, concurrent: 3 },
     },
   );
-  assert.equal(Object(key.budget).every, "P1W");
+  const { every, align, timezone } = Object(key.budget);
+  assert.deepEqual([every, align, timezone], ["P1W", "calendar", "Europe/Berlin"]);
   assert.equal(await askWith(service, secret, "tutor"), "200");
   assert.match(await askWith(service, secret, "writer"), /^404|^403/);
   // Empty fields remove the settings again.

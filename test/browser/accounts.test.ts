@@ -86,6 +86,7 @@ test("changes a plan only after its preview", async (visit) => {
   await open(visit, "/accounts/moving");
   await choose(page, "Change the plan");
   await page.getByRole("dialog").getByLabel("New plan").selectOption("researcher");
+  await page.getByRole("dialog").getByLabel("When").selectOption("new_window");
   await page.getByRole("button", { name: "Preview" }).click();
   await page.getByText("Nothing has changed yet.").waitFor();
   await page.getByRole("dialog").getByText("150,000 of 150,000").waitFor();
@@ -297,7 +298,7 @@ test("a whole task by keyboard alone: find an account and top it up", async (vis
   await page.getByText("75 credits were added to lin.").waitFor();
   const { data } = await service.call("GET", "/admin/accounts/lin/journal?limit=500");
   assert.ok(Array.isArray(data));
-  assert.equal(data.at(-1)?.additional_delta_micro, 75_000_000);
+  assert.equal(data.at(-1)?.amount_micro, 75_000_000);
 });
 
 const longest = "a-department-with-a-very-long-identifier-and-no-spaces";

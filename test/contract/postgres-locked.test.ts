@@ -141,8 +141,8 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
 
   test("a payment that another session is crediting delays no other account, and counts once", async () => {
     const release = await lock(
-      `insert into credit_grant (account, seq, bucket, amount, from_ms, payment)
-       values ('other-0', 99, 'additional', 1, 0, 'p1')`,
+      `insert into credit_grant (account, seq, bucket, amount, spent, from_ms, payment)
+       values ('other-0', 99, 'additional', 1, 0, 0, 'p1')`,
     );
     const by = ledger();
     let isAdded = false;

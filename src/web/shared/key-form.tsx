@@ -48,6 +48,21 @@ export function keyFields({ key, creator }: { key?: Key; creator?: Key }): Field
       options: periodsWith(key?.budget?.every),
     },
     {
+      ...{ name: "budget.align", label: "Refill of the budget", kind: "select" },
+      initial: key?.budget?.align ?? "opening",
+      isShown: hasCalendarPeriod,
+      options: [
+        ["opening", "one period after it is set, and so on"],
+        ["calendar", "with the calendar day, week or month"],
+      ],
+    },
+    {
+      ...{ name: "budget.timezone", label: "Time zone of the budget" },
+      initial: key?.budget?.align === "calendar" ? key.budget.timezone : "",
+      isShown: isByCalendar,
+      hint: "A name such as Europe/Berlin. Without one, it is the time zone of the plan.",
+    },
+    {
       ...{ name: "models", label: "Models", initial: (key?.models ?? models).join(", "), isRequired: true },
       hint: models.includes("*")
         ? "Ids separated by commas, or * for all models of the plan."
@@ -99,11 +114,26 @@ function periodsWith(present: string | undefined): [string, string][] {
   return [["", "no budget"], ...options, ...(isOther ? [[present, present] satisfies [string, string]] : [])];
 }
 
+const calendarPeriods: readonly unknown[] = ["P1D", "P1W", "P1M"];
+
+function hasCalendarPeriod(values: Values): boolean {
+  return calendarPeriods.includes(values["budget.every"]);
+}
+
+function isByCalendar(values: Values): boolean {
+  return hasCalendarPeriod(values) && values["budget.align"] === "calendar";
+}
+
 /** The settings as the API takes them. An empty field is null. */
 function settingsIn(values: Values): Record<string, unknown> {
   const numberAt = (name: string) => wholeNumberIn(values[name] ?? "");
   const models = (values.models ?? "").split(",").map((id) => id.trim());
-  const budget = { credits: numberAt("budget.credits"), every: values["budget.every"] || null };
+  const every = values["budget.every"] || null;
+  const budget = {
+    ...{ credits: numberAt("budget.credits"), every },
+    align: every === null ? null : isByCalendar(values) ? "calendar" : "opening",
+    timezone: isByCalendar(values) ? values["budget.timezone"]?.trim() || null : null,
+  };
   const hasBudget = budget.credits !== null || budget.every !== null;
   return {
     name: values.name?.trim() || null,
