@@ -65,15 +65,7 @@ export function rawLoop(
     if (account === undefined) throw new Error("there is at least one account");
     const id = newRequestId();
     account.holds += 1;
-    insertHold.run(
-      account.id,
-      id,
-      account.key,
-      nowMs,
-      nowMs + openedMs,
-      account.taken,
-      used.promptTokens,
-    );
+    insertHold.run(account.id, id, account.key, nowMs, nowMs + openedMs, account.taken, used.promptTokens);
     changed.add(account);
     open.push({ account, id });
   };

@@ -223,7 +223,9 @@ async function pay(folder: string, ledger: TorturedLedger, id: string): Promise<
 
 /** Checks that every acknowledged payment exists and none exists twice. Returns all of them. */
 async function assertPayments(ledger: TorturedLedger, acknowledged: ReadonlySet<string>): Promise<string[]> {
-  const rows = await ledger.query("select payment as ref, amount from credit_grant where payment is not null");
+  const rows = await ledger.query(
+    "select payment as ref, amount from credit_grant where payment is not null",
+  );
   const counted = rows.map(({ ref }) => String(ref));
   assert.equal(new Set(counted).size, counted.length, "a payment was counted twice");
   for (const id of acknowledged) assert.ok(counted.includes(id), `${id} was acknowledged and is not there`);

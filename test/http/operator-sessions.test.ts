@@ -319,15 +319,18 @@ sessionTest("asking for the session does not prolong it", async (operator, servi
   service.store.times = times;
 });
 
-sessionTest("a clock that was wrong in the future gives a session no longer life", async (operator, service) => {
-  const { times } = service.store;
-  const wrongMs = times().atMs + 365 * 24 * hourMs;
-  service.store.times = () => ({ ...times(), atMs: wrongMs, latestMs: wrongMs });
-  const { cookie } = await signIn(operator);
-  assert.equal((await as(operator, cookie)).status, 200);
-  service.store.times = () => timesAt(times().nowMs + 24 * hourMs);
-  refused(await as(operator, cookie), 401, "invalid_session");
-});
+sessionTest(
+  "a clock that was wrong in the future gives a session no longer life",
+  async (operator, service) => {
+    const { times } = service.store;
+    const wrongMs = times().atMs + 365 * 24 * hourMs;
+    service.store.times = () => ({ ...times(), atMs: wrongMs, latestMs: wrongMs });
+    const { cookie } = await signIn(operator);
+    assert.equal((await as(operator, cookie)).status, 200);
+    service.store.times = () => timesAt(times().nowMs + 24 * hourMs);
+    refused(await as(operator, cookie), 401, "invalid_session");
+  },
+);
 
 void test("another token, after a restart, ends sessions and codes", async () => {
   await using service = await startService();
