@@ -9,7 +9,6 @@ import type { EpochMs } from "../units.ts";
 export const time = Type.String({ format: "date-time", description: "a time" });
 export const count = Type.Integer({ minimum: 0 });
 export const micro = Type.Integer({ minimum: 0, description: "micro-credits" });
-export const microDelta = Type.Integer({ description: "micro-credits" });
 export const text = Type.String();
 
 /** For each field, its schema and its value. */

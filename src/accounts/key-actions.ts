@@ -67,12 +67,12 @@ export interface KeyChange {
   tokensPerMinute?: number | null | undefined;
   concurrent?: number | null | undefined;
   portal?: PortalRights | undefined;
-  /** An absent part stays. `byOperator`: holders of keys may only lower the amount; absent: yes. */
+  /** An absent part stays. `byOperator` (default): holders of keys may only lower the amount. */
   budget?: (BudgetOptions & { byOperator?: boolean | undefined }) | null | undefined;
 }
 
 /** A key, and its secret: show it once. */
-export interface IssuedKey {
+interface IssuedKey {
   key: string;
   row: KeyRow;
 }

@@ -110,8 +110,8 @@ export interface Adjustment {
   credits: Credits;
   reason: string;
   /**
-   * Of credits that are given: the last day, in the zone of the configuration, or the time at which
-   * they end. Absent: never.
+   * Of credits that are given: the last day, in the zone of the configuration, or the time at
+   * which they end. Absent: never.
    */
   expires?: string | undefined;
   /** Of credits that are given: the request that they make up for. */

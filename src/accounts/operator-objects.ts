@@ -21,8 +21,8 @@ import {
   type TokenCounts,
 } from "../ledger/rows.ts";
 import { alignments } from "../ledger/windows.ts";
-import type { AuditReport } from "../store/audit.ts";
 import type { AuditJob, StoredAudit } from "../store/audit-job.ts";
+import type { AuditReport } from "../store/audit-report.ts";
 import type { ListedAccount } from "../store/contacts.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { ListedEntry, ListedPayment } from "../store/store.ts";

@@ -57,7 +57,7 @@ export class Sessions {
     this.#onError = onError;
   }
 
-  /** Starts a session of the page with this secret, which ends at that ledger time at the latest. */
+  /** Starts a session of the page with this secret. It ends at that ledger time at the latest. */
   async start(
     kind: SessionKind,
     owner: string,

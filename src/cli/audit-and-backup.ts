@@ -7,7 +7,7 @@ import { Command } from "commander";
 import { auditObject } from "../accounts/operator-objects.ts";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { inkwell, shipped } from "../invocation.ts";
-import { type AuditReport, type Broken, faultyRowsMax } from "../store/audit.ts";
+import { type AuditReport, type Broken, faultyRowsMax } from "../store/audit-report.ts";
 import { readSeal, type Seal, sealText } from "../store/seal.ts";
 import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";

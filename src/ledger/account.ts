@@ -9,20 +9,18 @@ import { microOf } from "../units.ts";
 import { changeBucket, keepsWindow } from "./entitlement.ts";
 import { remainingOf } from "./grants.ts";
 import { addKey } from "./key-changes.ts";
-import { withoutSecret } from "./key-facts.ts";
 import type {
   OpenOperation,
   OpenOutcome,
   PlanOperation,
   PlanOutcome,
-  PostedOperation,
   StateOperation,
   StateOutcome,
 } from "./operations.ts";
 import { newestVersion, type PlanVersion } from "./plan.ts";
 import { type AccountRow, type WindowBucket, windowBuckets } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
-import type { FoundAccount, UnitOfWork } from "./unit-of-work.ts";
+import { earlier, type FoundAccount, type UnitOfWork } from "./unit-of-work.ts";
 
 export function open(work: UnitOfWork, { account, plan, firstKey, by }: OpenOperation): OpenOutcome {
   const existing = work.planOf(account);
@@ -41,19 +39,6 @@ function planRefusal(
 ): Extract<OpenOutcome, { kind: "unknown_plan" | "retired_plan" }> | null {
   if (plans.offered.includes(plan)) return null;
   return plans.versions.has(plan) ? { kind: "retired_plan" } : { kind: "unknown_plan", plans: plans.offered };
-}
-
-/** What became of an earlier execution of an operation. Null: there was none. */
-export function earlier(
-  work: UnitOfWork,
-  operation: PostedOperation,
-  note: string,
-): { kind: "replayed" } | { kind: "conflict"; note: string } | { kind: "id_used"; account: string } | null {
-  const before = work.entry(opOf(operation));
-  if (before === null) return null;
-  if (before.account !== operation.account) return { kind: "id_used", account: before.account };
-  const recorded = withoutSecret(before.note ?? "");
-  return recorded === note ? { kind: "replayed" } : { kind: "conflict", note: recorded };
 }
 
 /** Remembers a change of the plan for the end of the base window, or changes it now. */

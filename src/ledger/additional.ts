@@ -6,7 +6,6 @@
  */
 import { invariant } from "../errors.ts";
 import { exactCredits, type MicroCredits } from "../units.ts";
-import { earlier } from "./account.ts";
 import { freeOf, sumOf } from "./grants.ts";
 import type {
   AdjustOperation,
@@ -20,7 +19,7 @@ import type {
 } from "./operations.ts";
 import type { AccountRow } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
-import type { FoundAccount, UnitOfWork } from "./unit-of-work.ts";
+import { earlier, type FoundAccount, type UnitOfWork } from "./unit-of-work.ts";
 
 /** What is left of all additional grants, with what running requests hold. */
 export function additionalOf({ additional, later }: AccountRow): MicroCredits {

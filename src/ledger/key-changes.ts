@@ -7,7 +7,6 @@
  */
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
-import { earlier } from "./account.ts";
 import { setBudget, unusedKey } from "./key-budget.ts";
 import { budgetAfter, revokedNote, settingsNote, withSecret } from "./key-facts.ts";
 import type {
@@ -22,7 +21,7 @@ import type {
 import { followClock, scopesOf } from "./rates.ts";
 import { hasSameAuthority, type KeyRow } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
-import type { FoundAccount, UnitOfWork } from "./unit-of-work.ts";
+import { earlier, type FoundAccount, type UnitOfWork } from "./unit-of-work.ts";
 import { endOf } from "./windows.ts";
 
 export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyOperation): KeyOutcome {

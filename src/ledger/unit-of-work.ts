@@ -6,7 +6,8 @@ import { invariant } from "../errors.ts";
 import { problemOf } from "./account-problems.ts";
 import { type Entitlement, openWindows, passBoundaries } from "./entitlement.ts";
 import { noLater, OpenGrants } from "./grants.ts";
-import type { AccountError } from "./operations.ts";
+import { withoutSecret } from "./key-facts.ts";
+import type { AccountError, PostedOperation } from "./operations.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
 import type {
   AccountRow,
@@ -21,6 +22,7 @@ import type {
 import {
   type Changes,
   type EndedRequest,
+  opOf,
   type PaymentFact,
   rowKey,
   type Snapshot,
@@ -399,3 +401,16 @@ export const emptyAccount: AccountRow = {
   tokensTatMs: 0,
   tokensLimit: null,
 };
+
+/** What became of an earlier execution of an operation. Null: there was none. */
+export function earlier(
+  work: UnitOfWork,
+  operation: PostedOperation,
+  note: string,
+): { kind: "replayed" } | { kind: "conflict"; note: string } | { kind: "id_used"; account: string } | null {
+  const before = work.entry(opOf(operation));
+  if (before === null) return null;
+  if (before.account !== operation.account) return { kind: "id_used", account: before.account };
+  const recorded = withoutSecret(before.note ?? "");
+  return recorded === note ? { kind: "replayed" } : { kind: "conflict", note: recorded };
+}

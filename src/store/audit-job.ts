@@ -9,7 +9,7 @@ import Type from "typebox";
 import { Check } from "typebox/value";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
-import type { AuditReport } from "./audit.ts";
+import type { AuditReport } from "./audit-report.ts";
 
 export const auditSilentMs = 20_000;
 

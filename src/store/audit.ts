@@ -10,6 +10,7 @@ import { AccountFold, type FoldedInvariant, foldedInvariants } from "../ledger/f
 import { fingerprintOf, offeredPlans, type PlanCatalog } from "../ledger/plan.ts";
 import type { EpochMs } from "../units.ts";
 import { accountOf } from "./account-rows.ts";
+import { type AuditReport, type FaultyRow, faultyRowsMax } from "./audit-report.ts";
 import { usageRules } from "./audit-usage.ts";
 import { readFiles, readVersions } from "./plans.ts";
 import { type Seal, type SealedList, Sealing } from "./seal.ts";
@@ -27,39 +28,10 @@ import {
   planVersionTable,
 } from "./tables.ts";
 
-/** A row at fault, by column. Amounts beyond 2^53 are text. */
-export type FaultyRow = Record<string, string | number | null>;
-
-/** Converts a cell of a faulty row. */
-export function faultyCell(cell: unknown): string | number | null {
-  if (cell === null || typeof cell === "number") return cell;
-  if (typeof cell === "bigint" && Number.isSafeInteger(Number(cell))) return Number(cell);
-  return cell instanceof Uint8Array ? Buffer.from(cell).toString("hex") : String(cell);
-}
-
-export interface Broken {
-  /** The name of the invariant: a sentence that should be true. */
-  invariant: string;
-  /** The first rows at fault, at most `faultyRowsMax`. */
-  rows: FaultyRow[];
-}
-
-export interface AuditReport {
-  /** The start of the audit. The state that it checks is not older. */
-  checkedMs: EpochMs;
-  /** The number of journal entries at that time. */
-  journalRows: number;
-  /** Empty if the ledger is sound. */
-  broken: Broken[];
-}
-
 /** A report with the lists of facts, for a seal. */
 export interface SealedReport extends AuditReport {
   lists: readonly SealedList[];
 }
-
-/** Rows shown for each broken invariant. */
-export const faultyRowsMax = 20;
 
 /** Facts that are read at a time. */
 const chunkFacts = 20_000;

@@ -10,7 +10,7 @@ import { createHash, type Hash, hash } from "node:crypto";
 import { OperatorError } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 
-const heading = "inkwell seal 1";
+const heading = "inkwell-seal 1";
 
 /** A list of facts: `sections`, `plan pro` or `account ada`. */
 export interface SealedList {

@@ -19,8 +19,8 @@ import {
 } from "../ledger/rows.ts";
 import type { Times } from "../ledger/snapshot.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
-import type { AuditReport } from "./audit.ts";
 import type { AuditJobs } from "./audit-job.ts";
+import type { AuditReport } from "./audit-report.ts";
 import type { AccountDraft, AccountInOrder, Contact, DraftOptions, DraftOutcome } from "./contacts.ts";
 import type { AccountsOnPlans } from "./plans.ts";
 import type { SessionStore } from "./sessions.ts";

@@ -269,7 +269,7 @@ test("names, notes, reasons and ids that are HTML are text on every page", async
   await submit(page);
   await dialogClosed(page);
   await choose(page, "Adjust credits");
-  await fill({ Credits: "-3", Reason: html });
+  await fill({ Credits: "3", Reason: html });
   await submit(page);
   await dialog.locator(".preview").waitFor();
   await submit(page);

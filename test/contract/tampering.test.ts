@@ -10,7 +10,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { after, before, describe, test } from "node:test";
 import type { Operation } from "../../src/ledger/operations.ts";
 import { timesAt } from "../../src/ledger/snapshot.ts";
-import type { Broken, FaultyRow } from "../../src/store/audit.ts";
+import type { Broken, FaultyRow } from "../../src/store/audit-report.ts";
 import { readSeal, type Seal, sealText } from "../../src/store/seal.ts";
 import { auditOf } from "../../src/store/sqlite/audit.ts";
 import { SqliteCommits } from "../../src/store/sqlite/commit.ts";

@@ -9,14 +9,8 @@
  */
 import { messageOf, OperatorError } from "../../errors.ts";
 import type { EpochMs } from "../../units.ts";
-import {
-  type AuditAnswer,
-  type AuditStep,
-  auditSteps,
-  type FaultyRow,
-  faultyCell,
-  type SealedReport,
-} from "../audit.ts";
+import { type AuditAnswer, type AuditStep, auditSteps, type SealedReport } from "../audit.ts";
+import { type FaultyRow, faultyCell } from "../audit-report.ts";
 import { readCatalog } from "../plans.ts";
 import type { Seal } from "../seal.ts";
 import { serverMs } from "./clock.ts";

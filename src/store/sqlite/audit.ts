@@ -9,15 +9,8 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { PlanCatalog } from "../../ledger/plan.ts";
 import type { EpochMs } from "../../units.ts";
-import {
-  type AuditAnswer,
-  type AuditStep,
-  auditSteps,
-  type FaultyRow,
-  faultyCell,
-  faultyRowsMax,
-  type SealedReport,
-} from "../audit.ts";
+import { type AuditAnswer, type AuditStep, auditSteps, type SealedReport } from "../audit.ts";
+import { type FaultyRow, faultyCell, faultyRowsMax } from "../audit-report.ts";
 import type { Seal } from "../seal.ts";
 import { readAsItIs, type SqliteFile } from "./file.ts";
 import { readCatalog } from "./plans.ts";

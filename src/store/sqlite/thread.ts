@@ -6,7 +6,7 @@ import type { ClockState } from "../../ledger/clock.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { PlanChanges, Plans } from "../../ledger/plan.ts";
 import type { EpochMs } from "../../units.ts";
-import type { AuditReport } from "../audit.ts";
+import type { AuditReport } from "../audit-report.ts";
 import type { SharedClock } from "../clock.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
 import type { SqlStatement } from "../sql.ts";
