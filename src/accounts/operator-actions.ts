@@ -104,7 +104,7 @@ export interface CreditsRefund extends CreditsChange {
 }
 
 /** Credits that are given, or promotional credits that are taken away. */
-export interface Adjustment {
+interface Adjustment {
   op: string;
   /** Negative: taken away. */
   credits: Credits;

@@ -108,7 +108,7 @@ function viewOf(account: AccountRow, { plans, times }: AccountSnapshot, bucket: 
 }
 
 /** What running requests hold of the open grants. */
-export function heldOf({ base, overage, additional, later }: AccountRow): MicroCredits {
+function heldOf({ base, overage, additional, later }: AccountRow): MicroCredits {
   let held = (base?.held ?? 0) + (overage?.held ?? 0) + later.held;
   for (const grant of additional) held += grant.held;
   return held;

@@ -3,9 +3,9 @@
  *
  * Pure: readings in, times out. A running process compares each reading of the clock with
  * monotonic time. A clock that steps by more than `toleranceMs`, forward or back, for one reading
- * or for months, never changes trusted time, which then continues as monotonic time. A slewed clock
- * is followed: readings are compared over an hour at most, so drift does not add up. Sleep of the
- * machine counts as monotonic time.
+ * or for months, never changes trusted time, which then continues as monotonic time. A slewed
+ * clock is followed: readings are compared over an hour at most, so drift does not add up. Sleep
+ * of the machine counts as monotonic time.
  *
  * Trusted time can be set back, at a start or by an operator. The times of the ledger never are:
  * elapsed time goes on at its pace, and ledger time at half of it until the clock has caught up.

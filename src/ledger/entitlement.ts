@@ -3,8 +3,8 @@
  * end.
  *
  * The state is always as if every boundary, plan version and scheduled change had been applied at
- * its own moment, in order, whether or not anyone looked. A window never changes once it has begun,
- * except for the amount of its grant. Pure.
+ * its own moment, in order, whether or not anyone looked. A window never changes once it has
+ * begun, except for the amount of its grant. Pure.
  */
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion, ruleOf, versionAt, versionOf } from "./plan.ts";
@@ -18,7 +18,7 @@ export type Entitlement =
   | { kind: "plan"; plan: string };
 
 /** Receives the facts, changes the account by them, and gives them their numbers. */
-export type Post = (fact: Entitlement) => void;
+type Post = (fact: Entitlement) => void;
 
 /** Opens both windows of a new account. */
 export function openWindows(version: PlanVersion, atMs: EpochMs, post: Post): void {
@@ -37,7 +37,7 @@ function freshGrant(version: PlanVersion, bucket: WindowBucket, window: Window):
 }
 
 /** Reports whether a boundary has passed at `atMs`. */
-export function isDue({ base, overage }: AccountRow, atMs: EpochMs): boolean {
+function isDue({ base, overage }: AccountRow, atMs: EpochMs): boolean {
   return (base !== null && base.untilMs <= atMs) || (overage !== null && overage.untilMs <= atMs);
 }
 
@@ -63,8 +63,8 @@ export function passBoundaries(account: AccountRow, catalog: PlanCatalog, atMs: 
 }
 
 /**
- * Moves a bucket to the window that contains `untilMs`. Any number of missed windows is one step: a
- * window uses the newest version at its start, and the next version takes effect at the first
+ * Moves a bucket to the window that contains `untilMs`. Any number of missed windows is one step:
+ * a window uses the newest version at its start, and the next version takes effect at the first
  * boundary after its creation.
  */
 function refresh(
@@ -107,9 +107,9 @@ export function keepsWindow(
 }
 
 /**
- * Gives a bucket the credits of another plan version at once. If the rules are the same, the window
- * stays and the amount of its grant changes. Otherwise a window begins, in which what was spent
- * counts as spent; what is held stays with the closed grant.
+ * Gives a bucket the credits of another plan version at once. If the rules are the same, the
+ * window stays and the amount of its grant changes. Otherwise a window begins, in which what was
+ * spent counts as spent; what is held stays with the closed grant.
  */
 export function changeBucket(
   account: AccountRow,

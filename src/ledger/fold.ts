@@ -43,10 +43,10 @@ export const foldedInvariants = {
 export type FoldedInvariant = keyof typeof foldedInvariants;
 
 /** Reports a fault. `row` names the place, with what was found and what it should be. */
-export type Report = (invariant: FoldedInvariant, row: Record<string, string | number | null>) => void;
+type Report = (invariant: FoldedInvariant, row: Record<string, string | number | null>) => void;
 
 /** An entry, with the beginning of its grant if it begins one. */
-export interface EntryFact {
+interface EntryFact {
   entry: JournalRow;
   grant: GrantRow | null;
 }
@@ -59,7 +59,7 @@ interface FoldedGrant extends Omit<GrantRow, "account" | "seq"> {
 }
 
 /** The rows that the facts are compared with. */
-export interface PresentRows {
+interface PresentRows {
   account: AccountRow;
   later: readonly AdditionalGrant[];
   holds: readonly HoldRow[];
@@ -294,7 +294,9 @@ export class AccountFold {
     if (grant.spent > grant.most) this.#wrong("charges", seq, `takes more from grant ${of} than it had`);
   }
 
-  /** Compares the present rows with the facts, at the latest time that the ledger may have used. */
+  /**
+   * Compares the present rows with the facts, at the latest time that the ledger may have used.
+   */
   finish({ account, later, holds, keys }: PresentRows, nowMs: EpochMs): void {
     const different = (field: string, found: string | number | null, expected: string | number | null) => {
       if (found !== expected) this.#report("account", { account: account.id, field, found, expected });

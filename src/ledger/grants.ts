@@ -12,7 +12,7 @@ import type { AccountRow, AdditionalGrant, BucketAmounts, LaterGrants, Taking } 
 import type { Times } from "./snapshot.ts";
 
 /** The additional grants that are in the row of an account. A commit writes all of them. */
-export const grantsInRow = 16;
+const grantsInRow = 16;
 
 export const noLater: LaterGrants = { count: 0, free: 0, held: 0, untilMs: null };
 

@@ -12,7 +12,7 @@ import { isCalendarPeriod } from "./windows.ts";
 /** Hexadecimal digits of the SHA-256 of a secret that the journal has. */
 const digits = 32;
 
-export function secretFact(hash: string): string {
+function secretFact(hash: string): string {
   return hash.slice(0, digits);
 }
 
@@ -49,7 +49,9 @@ export function withoutSecret(note: string): string {
   return note.replace(secretPattern, "");
 }
 
-/** Completes a change of the budget by the parts that stay. The plan has the zone if none is given. */
+/**
+ * Completes a change of the budget by the parts that stay. The plan has the zone if none is given.
+ */
 export function budgetAfter(
   plan: Pick<PlanVersion, "timezone"> | null,
   key: KeyRow | null,

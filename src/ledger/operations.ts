@@ -173,7 +173,10 @@ export interface RevokeOperation extends Recorded {
   key: string;
 }
 
-/** Parts of a budget. Another amount keeps the window. Other windows begin now, and carry what was spent. */
+/**
+ * Parts of a budget. Another amount keeps the window. Other windows begin now, and carry what was
+ * spent.
+ */
 export interface BudgetSettings {
   micro?: MicroCredits;
   /** Without a zone, windows of the calendar have that of the account's plan. */

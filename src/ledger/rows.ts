@@ -337,7 +337,6 @@ const authority = [
   ] as const),
 ] satisfies (keyof KeyRow)[];
 
-export const keyAuthority: ReadonlySet<string> = new Set(authority);
 export type KeyAuthority = Pick<KeyRow, (typeof authority)[number]>;
 
 export function hasSameAuthority(one: KeyAuthority, other: KeyAuthority): boolean {

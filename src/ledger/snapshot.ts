@@ -100,7 +100,10 @@ export interface Snapshot {
  */
 export interface Changes {
   accounts: AccountRow[];
-  /** The later grants of accounts, as they are now. The store writes what differs from the snapshot. */
+  /**
+   * The later grants of accounts, as they are now. The store writes what differs from the
+   * snapshot.
+   */
   later: Map<string, readonly LaterGrantRow[]>;
   holdsPut: HoldRow[];
   holdsEnded: { account: string; id: string }[];
@@ -151,7 +154,7 @@ export function opOf(operation: Operation): string | null {
 }
 
 /** What operations read and lock. */
-export interface Reads {
+interface Reads {
   accounts: Set<string>;
   /** Accounts of which overdue holds end first, because an operation needs their credits. */
   overdueOf: Set<string>;

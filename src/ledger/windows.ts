@@ -2,9 +2,9 @@
  * Computes the windows in which buckets and budgets refill.
  *
  * A window follows a rule. With the alignment `opening`, windows form the grid `anchor + n *
- * period` in UTC, and the anchor is the start of the first one. Month steps start at the anchor, so
- * a grid that starts on the 31st returns to the 31st after February. With `calendar`, windows begin
- * at midnight in the time zone, on Monday, or on the 1st.
+ * period` in UTC, and the anchor is the start of the first one. Month steps start at the anchor,
+ * so a grid that starts on the 31st returns to the 31st after February. With `calendar`, windows
+ * begin at midnight in the time zone, on Monday, or on the 1st.
  *
  * Guarantees that windows that follow one another neither overlap nor leave a gap, and that each
  * has a length. Pure.
@@ -113,7 +113,7 @@ export function isRefillPeriod(value: string): boolean {
 }
 
 /** Reports whether both texts are the same period: P1W is P7D, and P1M is not P30D. */
-export function isSamePeriod(one: string, other: string): boolean {
+function isSamePeriod(one: string, other: string): boolean {
   if (one === other) return true;
   const [a, b] = [parsePeriod(one), parsePeriod(other)];
   return a.months === b.months && a.fixedMs === b.fixedMs;

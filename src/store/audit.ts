@@ -261,12 +261,3 @@ function addInOrder(
 function numberIn(cell: unknown): unknown {
   return typeof cell === "bigint" ? Number(cell) : cell;
 }
-
-/** The names of all invariants. docs/ledger.md lists them. */
-export const invariants: readonly string[] = [
-  ...Object.values(foldedInvariants),
-  readable,
-  asApplied,
-  unchanged,
-  ...Object.keys(rules),
-];

@@ -2,8 +2,8 @@
  * The statements of journals and of an account's payments.
  *
  * A journal lists all facts of an account: its journal entries, and its charges as entries of the
- * kind `charge`. Guarantees that a page reads rows in proportion to its length, by the primary keys
- * of both tables. A page of rare kinds reads more.
+ * kind `charge`. Guarantees that a page reads rows in proportion to its length, by the primary
+ * keys of both tables. A page of rare kinds reads more.
  */
 import { invariant } from "../errors.ts";
 import { pageSize } from "./conditions.ts";

@@ -3,8 +3,9 @@
  * there, unchanged. A seal is kept where whoever can write to the database cannot change it.
  *
  * A seal is text with a line for each list of facts that only grows: the sections of plans, the
- * versions of each plan, the facts of each account (journal entries, grants, charges). The line has
- * the number of the last fact and the SHA-256 of all up to it. The last line has that of the lines.
+ * versions of each plan, the facts of each account (journal entries, grants, charges). The line
+ * has the number of the last fact and the SHA-256 of all up to it. The last line has that of the
+ * lines.
  */
 import { createHash, type Hash, hash } from "node:crypto";
 import { OperatorError } from "../errors.ts";

@@ -25,7 +25,7 @@ export type ColumnType =
   | readonly string[];
 
 /** The columns of a nested object, after the name of its field. */
-export interface Group {
+interface Group {
   /** All columns are null if the object is, and the first of them is not null otherwise. */
   readonly isNullable: boolean;
   readonly columns: Readonly<Record<string, ColumnType>>;

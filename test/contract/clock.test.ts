@@ -129,7 +129,9 @@ const node = "insert into node values ('a', '0', 0, 0, '{}')";
 /** As if the machine had started again since the last record. */
 const otherBoot = "update clock set boot_id = 'before'";
 
-/** The living node records its clock once the starting node has looked at it for the first time. */
+/**
+ * The living node records its clock once the starting node has looked at it for the first time.
+ */
 async function recordUntilSeen(machine: Machine, living: Store): Promise<void> {
   const text = `select count(*) as n from pg_stat_activity where datname = current_database()
     and query like '%exists (select from node)%' and pid <> pg_backend_pid()`;

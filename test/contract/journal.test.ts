@@ -173,7 +173,8 @@ for (const backend of backends) {
       };
       const p = (n: number) => `?${n}`;
       for (const kinds of [undefined, ...filters]) {
-        // All of an account's entries before that number are read for a page of kinds that it lacks.
+        // All of an account's entries before that number are read for a page of kinds that it
+        // lacks.
         const afterSeq = kinds?.includes("suspend") === false ? 1500 : 15_000;
         const query = { kinds, newestFirst: true, afterSeq, limit: 100 };
         const plan = await planOfStatement(journalSql("bob", query, p));

@@ -39,7 +39,8 @@ describe("credits", () => {
     await ledger.openAccount();
     await ledger.inkwell("credits", "add", "alice", "50", "--payment", "p1");
     const { id: key } = await ledger.makeKey();
-    // The base and the overage credits, 5 credits of the payment that are spent, and 10 that are held.
+    // The base and the overage credits, 5 credits of the payment that are spent, and 10 that are
+    // held.
     const hold1 = hold("r1", 1_205_000_000, { account: "alice", key });
     await ledger.store.commit([hold1, settle("r1", 1_205_000_000, { account: "alice" })]);
     await ledger.store.commit([hold("r2", 10_000_000, { account: "alice", key })]);

@@ -2,10 +2,10 @@
  * The audit of a PostgreSQL database, on its own read-only connection. Commits do not wait for it.
  * The invariants are those of every store (../audit.ts).
  *
- * Each part of the accounts, and each sum, is checked in its own snapshot. While a snapshot lasts, PostgreSQL keeps every
- * old version of the rows that are written, and each commit on a hot account walks over all old
- * versions of its row. With one snapshot for the whole audit, a hold and settlement took 7 ms
- * instead of 3 ms at the end of an audit of 9 s.
+ * Each part of the accounts, and each sum, is checked in its own snapshot. While a snapshot lasts,
+ * PostgreSQL keeps every old version of the rows that are written, and each commit on a hot
+ * account walks over all old versions of its row. With one snapshot for the whole audit, a hold
+ * and settlement took 7 ms instead of 3 ms at the end of an audit of 9 s.
  */
 import { messageOf, OperatorError } from "../../errors.ts";
 import type { EpochMs } from "../../units.ts";

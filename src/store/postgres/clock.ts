@@ -100,8 +100,8 @@ const recordClock = `
 
 /**
  * Parameters: the clock of a test or null, the operator, the time that the operator knows, and the
- * three times of this node (\`pointAfterSet\`). The row of the clock orders operators who accept at the
- * same time.
+ * three times of this node (\`pointAfterSet\`). The row of the clock orders operators who accept
+ * at the same time.
  */
 const acceptClock = `
   with reading as materialized (select coalesce($1::bigint, ${serverMs}) as ms),
