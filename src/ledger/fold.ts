@@ -9,7 +9,7 @@ import { microOf } from "../units.ts";
 import { byBucket, freeOf, heldBy, inSpendingOrder, sumOf } from "./grants.ts";
 import { chargeBudget } from "./key-budget.ts";
 import { applyKeyFact, keyFactsOf } from "./key-facts.ts";
-import { type PlanCatalog, type PlanVersion, ruleOf, versionOf } from "./plan.ts";
+import { type PlanCatalog, ruleOf, versionOf } from "./plan.ts";
 import { costOf, priceOf } from "./pricing.ts";
 import {
   type AccountRow,
@@ -144,17 +144,11 @@ export class AccountFold {
         this.#open.overage = null;
         return;
       case "key": {
-        const problem = applyKeyFact(this.#keys, entry, this.#planAt(atMs));
+        const problem = applyKeyFact(this.#keys, entry);
         if (problem !== null) this.#wrong("keys", seq, problem);
         return;
       }
     }
-  }
-
-  /** The version of the plan that was the newest then. */
-  #planAt(atMs: EpochMs): PlanVersion | null {
-    const versions = this.#plans.versions.get(this.#plan ?? "") ?? [];
-    return versions.findLast(({ createdMs }) => createdMs <= atMs) ?? null;
   }
 
   #changePlan(note: string): void {

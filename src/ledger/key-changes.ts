@@ -8,7 +8,7 @@
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import { setBudget, unusedKey } from "./key-budget.ts";
-import { budgetAfter, revokedNote, settingsNote, withSecret } from "./key-facts.ts";
+import { budgetAfter, revokedNote, settingsNote, withOutcome } from "./key-facts.ts";
 import type {
   IssueOperation,
   IssueOutcome,
@@ -40,7 +40,7 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   if (rotation !== undefined && read.expiresMs !== null && read.expiresMs <= latestMs) {
     return { kind: "key_expired", expiresMs: read.expiresMs };
   }
-  const next = budgetAfter(found.plan, read, budget);
+  const next = budgetAfter(found.plan?.timezone, read, budget);
   if (next !== null && next !== undefined && "kind" in next) return next;
   const key = work.keyToSet(operation.key);
   invariant(key !== null, "the key was read");
@@ -50,7 +50,7 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   followClock(scopesOf(account, null, key), nowMs);
   setBudget(key, next, atMs);
   if (rotation !== undefined) rotate(key, rotation, atMs);
-  const fact = rotation === undefined ? note : withSecret(note, key);
+  const fact = withOutcome(note, key, { budget: next, hasNewSecret: rotation !== undefined });
   work.post(found, { kind: "key", op: opOf(operation), by: operation.by, note: fact });
   // A copy, because later operations of the batch change the row.
   return { kind: "changed", key: { ...key }, replayed: false };
@@ -92,7 +92,7 @@ export function addKey(
   { row, budget: settings, by }: Pick<IssueOperation, "row" | "budget" | "by">,
 ): IssueOutcome {
   const { atMs } = found.times;
-  const budget = budgetAfter(found.plan, null, settings);
+  const budget = budgetAfter(found.plan?.timezone, null, settings);
   if (budget !== null && budget !== undefined && "kind" in budget) return budget;
   const key: KeyRow = { ...row, createdMs: atMs, ...unusedKey };
   setBudget(key, budget, atMs);
@@ -107,7 +107,7 @@ export function addKey(
     portal,
     ...(settings === null ? {} : { budget: settings }),
   };
-  const note = withSecret(settingsNote({ key: row.id, set }), key);
+  const note = withOutcome(settingsNote({ key: row.id, set }), key, { budget, hasNewSecret: true });
   work.post(found, { kind: "key", by, note });
   return { kind: "issued", key: { ...key } };
 }

@@ -5,7 +5,6 @@
 import type { EpochMs } from "../units.ts";
 import { type BudgetChange, rollBudget, ruleOfBudget, setBudget, unusedKey } from "./key-budget.ts";
 import type { BudgetSettings, KeyOperation, KeyOutcome } from "./operations.ts";
-import type { PlanVersion } from "./plan.ts";
 import type { JournalRow, KeyRow } from "./rows.ts";
 import { isCalendarPeriod } from "./windows.ts";
 
@@ -37,23 +36,34 @@ export function settingsNote({ key, set }: Pick<KeyOperation, "key" | "set">): s
   return `${key} ${JSON.stringify(settings)}`;
 }
 
-/** Adds the secrets that a key has after the operation. */
-export function withSecret(note: string, { hash, oldUntilMs }: KeyRow): string {
+/** Adds what the operation has led to: the zone of a budget by the calendar, and new secrets. */
+export function withOutcome(
+  note: string,
+  { hash, oldUntilMs }: KeyRow,
+  { budget, hasNewSecret }: { budget: BudgetChange; hasNewSecret: boolean },
+): string {
+  const zone = zoneOf(budget);
   const old = oldUntilMs === null ? "" : `, old until ${new Date(oldUntilMs).toISOString()}`;
-  return `${note} secret ${secretFact(hash)}${old}`;
+  const secret = hasNewSecret ? ` secret ${secretFact(hash)}${old}` : "";
+  return `${note}${zone === undefined ? "" : ` zone ${zone}`}${secret}`;
 }
 
-const secretPattern = / secret ([0-9a-f]{32})(?:, old until (\S+))?$/;
+function zoneOf(budget: BudgetChange): string | undefined {
+  return budget?.rule.align === "calendar" ? budget.rule.timezone : undefined;
+}
 
-export function withoutSecret(note: string): string {
-  return note.replace(secretPattern, "");
+const outcomePattern = /(?<=\})(?: zone ([\w+/-]+))?(?: secret ([0-9a-f]{32})(?:, old until (\S+))?)?$/;
+
+export function withoutOutcome(note: string): string {
+  return note.replace(outcomePattern, "");
 }
 
 /**
- * Completes a change of the budget by the parts that stay. The plan has the zone if none is given.
+ * Completes a change of the budget by the parts that stay. The zone is that of the plan if none is
+ * given.
  */
 export function budgetAfter(
-  plan: Pick<PlanVersion, "timezone"> | null,
+  planZone: string | undefined,
   key: KeyRow | null,
   budget: BudgetSettings | null | undefined,
 ): BudgetChange | Extract<KeyOutcome, { kind: "no_budget" | "no_calendar_period" }> {
@@ -65,7 +75,7 @@ export function budgetAfter(
   const align = budget.rule?.align ?? before?.align ?? "opening";
   if (align === "calendar" && !isCalendarPeriod(every)) return { kind: "no_calendar_period", every };
   const zoneBefore = before?.align === "calendar" ? before.timezone : undefined;
-  const zone = budget.rule?.timezone ?? zoneBefore ?? plan?.timezone ?? "UTC";
+  const zone = budget.rule?.timezone ?? zoneBefore ?? planZone ?? "UTC";
   const rule = { every, align, timezone: align === "opening" ? "UTC" : zone };
   return { micro, rule, byOperator: budget.byOperator ?? key?.budgetByOperator ?? true };
 }
@@ -86,11 +96,7 @@ interface NotedSettings {
  * Applies an entry to the keys of its account, of which the hashes are those of the journal.
  * Returns what is wrong with it, or null.
  */
-export function applyKeyFact(
-  keys: Map<string, KeyRow>,
-  { account, atMs, note }: JournalRow,
-  plan: PlanVersion | null,
-): string | null {
+export function applyKeyFact(keys: Map<string, KeyRow>, { account, atMs, note }: JournalRow): string | null {
   const [id = "", ...rest] = (note ?? "").split(" ");
   const known = keys.get(id);
   const text = rest.join(" ");
@@ -99,8 +105,8 @@ export function applyKeyFact(
     known.revokedMs = atMs;
     return null;
   }
-  const [, secret, oldUntil] = secretPattern.exec(note ?? "") ?? [];
-  const settings = settingsIn(withoutSecret(text));
+  const [, zone, secret, oldUntil] = outcomePattern.exec(note ?? "") ?? [];
+  const settings = settingsIn(withoutOutcome(text));
   if (settings === null) return "is no change of a key";
   if (known === undefined && secret === undefined) return "changes a key that is not there";
   const key: KeyRow = known ?? { ...blankKey, id, account, createdMs: atMs };
@@ -110,8 +116,9 @@ export function applyKeyFact(
   if (expires !== undefined) key.expiresMs = expires === null ? null : Date.parse(expires);
   if (budget !== undefined) {
     const { micro, byOperator, ...rule } = budget ?? {};
-    const change = budget === null ? null : budgetAfter(plan, key, { ...parts({ micro, byOperator }), rule });
+    const change = budget === null ? null : budgetAfter(zone, key, { ...parts({ micro, byOperator }), rule });
     if (change !== null && change !== undefined && "kind" in change) return "sets a budget without a period";
+    if (zoneOf(change) !== zone) return "has another zone than its budget";
     setBudget(key, change, atMs);
   }
   if (secret !== undefined) {

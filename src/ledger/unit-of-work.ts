@@ -6,7 +6,7 @@ import { invariant } from "../errors.ts";
 import { problemOf } from "./account-problems.ts";
 import { type Entitlement, openWindows, passBoundaries } from "./entitlement.ts";
 import { noLater, OpenGrants } from "./grants.ts";
-import { withoutSecret } from "./key-facts.ts";
+import { withoutOutcome } from "./key-facts.ts";
 import type { AccountError, PostedOperation } from "./operations.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
 import type {
@@ -411,6 +411,6 @@ export function earlier(
   const before = work.entry(opOf(operation));
   if (before === null) return null;
   if (before.account !== operation.account) return { kind: "id_used", account: before.account };
-  const recorded = withoutSecret(before.note ?? "");
+  const recorded = before.kind === "key" ? withoutOutcome(before.note ?? "") : (before.note ?? "");
   return recorded === note ? { kind: "replayed" } : { kind: "conflict", note: recorded };
 }
