@@ -69,7 +69,7 @@ async function ownDatabase(): Promise<string> {
   return server.url(await server.create());
 }
 
-async function prepare(url: string, keys: number): Promise<void> {
+export async function prepare(url: string, keys: number): Promise<void> {
   const store = await openPostgresStore({ url, plans });
   const ledger = new Ledger(store);
   await Promise.all(Array.from({ length: keys }, (_, n) => openAccount(store, ledger, n)));
@@ -86,7 +86,7 @@ interface Nodes extends AsyncDisposable {
 }
 
 /** `clients` is the total over all nodes. */
-async function startNodes(task: NodeTask, nodes: number): Promise<Nodes> {
+export async function startNodes(task: NodeTask, nodes: number): Promise<Nodes> {
   const children = Array.from({ length: nodes }, (_, node) => {
     const clients = Math.floor((task.clients + node) / nodes);
     const file = join(import.meta.dirname, "node-process.ts");
@@ -103,7 +103,7 @@ async function startNodes(task: NodeTask, nodes: number): Promise<Nodes> {
   return { children, [Symbol.asyncDispose]: stop };
 }
 
-async function measure(children: readonly ChildProcess[], seconds: number): Promise<Measured> {
+export async function measure(children: readonly ChildProcess[], seconds: number): Promise<Measured> {
   const all = Promise.all(children.map(answerOf));
   for (const child of children) child.send(seconds);
   const latenciesMs = (await all).flat().sort((a, b) => a - b);
@@ -112,11 +112,17 @@ async function measure(children: readonly ChildProcess[], seconds: number): Prom
 }
 
 async function answerOf(child: ChildProcess): Promise<number[]> {
-  const ended = once(child, "exit").then(() => {
+  const listening = new AbortController();
+  const { signal } = listening;
+  const ended = once(child, "exit", { signal }).then(() => {
     throw new Error("a node has ended; what it said is above");
   });
-  const [answer]: number[][] = await Promise.race([once(child, "message"), ended]);
-  return answer ?? [];
+  try {
+    const [answer]: number[][] = await Promise.race([once(child, "message", { signal }), ended]);
+    return answer ?? [];
+  } finally {
+    listening.abort();
+  }
 }
 
 function lineOf(

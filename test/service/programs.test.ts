@@ -96,6 +96,11 @@ const benches: Record<string, Bench> = {
     shows: new RegExp(` ratio .*${figure}`, "s"),
     skip: noPostgres,
   },
+  steady: {
+    args: ["--accounts", "1", "--clients", "1", "--seconds", "0.2", "--step", "0.1"],
+    shows: /row update.* ledger.* the last to the best: \d/s,
+    skip: noPostgres,
+  },
   portal: {
     args: ["--charges", "2000", "--days", "3", "--rounds", "1"],
     shows: new RegExp(`median ms .*'GET /api/requests\\?limit=50' .*${figure}`, "s"),

@@ -161,7 +161,7 @@ create table hold (
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 
 create index hold_by_expiry on hold (expires_ms);
-create index hold_by_account on hold (account, expires_ms, id);
+create index hold_by_account on hold (account, expires_ms);
 
 create table journal (
   account text collate "C" not null references account (id),
