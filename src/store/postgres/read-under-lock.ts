@@ -39,6 +39,17 @@ function overdueOf(accounts: string, max: string, nowMs: string): string {
     ) h`;
 }
 
+/**
+ * The hold with the account and the id of these rows. `limit` keeps it a lookup by the primary
+ * key: for a table that was empty when its statistics were made, PostgreSQL would read the whole
+ * index, with all holds that have ended.
+ */
+function holdOf(rows: string): string {
+  return `cross join lateral (
+    select * from hold where hold.account = ${rows}.account and hold.id = ${rows}.id limit 1
+  ) h`;
+}
+
 const clockOfCommit = "current_setting('inkwell.now_ms')::bigint";
 
 /**
@@ -70,7 +81,7 @@ const readHolds = `
   select clock.trusted_ms, clock.clock_ms, clock.epoch,
     (select array_agg(distinct account) from overdue where place > $5::bigint), f.place,
     ${holdTable.list("h")}
-  from clock left join (found f join hold h on h.account = f.account and h.id = f.id) on true
+  from clock left join (found f ${holdOf("f")}) on true
   order by f.place`;
 
 const readJournal = `select ${journalTable.list()} from journal where op = any($1::text[])`;
@@ -114,7 +125,7 @@ const readKeys = `
     select n.account, n.key from unnest($1::text[], $2::text[]) as n(account, key)
     union
     select h.account, h.key from unnest($3::text[], $4::text[]) as n(account, id)
-    join hold h on h.account = n.account and h.id = n.id
+    ${holdOf("n")}
   )
   select ${keyTable.list("k")} from named join api_key k on k.account = named.account and k.id = named.key`;
 

@@ -35,16 +35,22 @@ export function deletion<R>(table: Table<R>): Writing<R> {
 
 /**
  * The last parameter is the number of rows that must be written, in case they changed after they
- * were read.
+ * were read. The rows are found first, each by its key (`limit`, as in read-under-lock.ts), and
+ * written at the place where they were found: the lock of their account keeps them there.
  */
 function expecting<R>(
   name: string,
   table: Table<R>,
   { verb, key }: { verb: string; key: readonly string[] },
 ): Writing<R> {
-  const where = key.map((column) => `t.${column} = n.${column}`).join(" and ");
+  const where = key.map((column) => `k.${column} = n.${column}`).join(" and ");
   const textFrom = (rows: string) => `
-    with written as (${verb} ${rows} as n(${table.list()}) where ${where} returning 1)
+    with written as (
+      ${verb} (
+        select found.place, n.* from ${rows} as n(${table.list()})
+        cross join lateral (select k.ctid as place from ${table.name} k where ${where} limit 1) found
+      ) n where t.ctid = n.place returning 1
+    )
     select expect_rows(count(*), $${table.columns.length + 1}::bigint, '${table.name}') from written`;
   const valuesOf = (rows: readonly R[]) => [...arraysOf(table, rows), rows.length];
   return writing(name, table, textFrom, valuesOf);
