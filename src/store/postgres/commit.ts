@@ -235,19 +235,21 @@ async function decideOn(
   }
 }
 
+const idKey = { unique: ["id"], more: ["account"] };
+const laterKey = { unique: ["account", "seq"] };
 const insertAccounts = insertInto(accountTable);
-const updateAccounts = update(accountTable, ["id"]);
+const updateAccounts = update(accountTable, { unique: ["id"] });
 const insertLater = insertInto(laterGrantTable);
-const updateLater = update(laterGrantTable, ["account", "seq"]);
-const deleteLater = deletion(laterGrantKeyTable);
+const updateLater = update(laterGrantTable, laterKey);
+const deleteLater = deletion(laterGrantKeyTable, laterKey);
 const insertHolds = insertInto(holdTable);
-const updateHolds = update(holdTable, ["account", "id"]);
-const deleteHolds = deletion(holdKeyTable);
+const updateHolds = update(holdTable, idKey);
+const deleteHolds = deletion(holdKeyTable, idKey);
 const insertJournal = insertInto(journalTable);
 const insertGrants = insertInto(grantTable);
 const insertCharges = insertInto(chargeTable);
-const updateKeys = update(keyStateTable, ["account", "id"]);
-const setKeys = update(keyTable, ["account", "id"], "all of api_key");
+const updateKeys = update(keyStateTable, idKey);
+const setKeys = update(keyTable, idKey, "all of api_key");
 const insertKeys = insertInto(keyTable);
 
 /** `further` statements are written in the same transaction. */

@@ -40,14 +40,13 @@ function overdueOf(accounts: string, max: string, nowMs: string): string {
 }
 
 /**
- * The hold with the account and the id of these rows. `limit` keeps it a lookup by the primary
- * key: for a table that was empty when its statistics were made, PostgreSQL would read the whole
- * index, with all holds that have ended.
+ * The hold with the account and the id of these rows, found by its id alone. `offset 0` keeps it
+ * that lookup: if the table was empty when its statistics were made, PostgreSQL believes that to
+ * read a whole index costs as little, with all holds that have ended.
  */
 function holdOf(rows: string): string {
-  return `cross join lateral (
-    select * from hold where hold.account = ${rows}.account and hold.id = ${rows}.id limit 1
-  ) h`;
+  return `cross join lateral (select * from hold where hold.id = ${rows}.id offset 0) h
+    where h.account = ${rows}.account`;
 }
 
 const clockOfCommit = "current_setting('inkwell.now_ms')::bigint";
@@ -79,10 +78,10 @@ const readHolds = `
     group by account, id
   )
   select clock.trusted_ms, clock.clock_ms, clock.epoch,
-    (select array_agg(distinct account) from overdue where place > $5::bigint), f.place,
+    (select array_agg(distinct account) from overdue where place > $5::bigint), h.place,
     ${holdTable.list("h")}
-  from clock left join (found f ${holdOf("f")}) on true
-  order by f.place`;
+  from clock left join (select h.*, f.place from found f ${holdOf("f")}) h on true
+  order by h.place`;
 
 const readJournal = `select ${journalTable.list()} from journal where op = any($1::text[])`;
 

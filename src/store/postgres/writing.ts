@@ -10,6 +10,12 @@ import { arraysOf, onlyRow, readFrom, unnest } from "./rows.ts";
 /** Writes all rows with one statement. Null if the list is empty. */
 type Writing<R> = (rows: readonly R[]) => Statement | null;
 
+/** Columns of an index that finds a row, and those of its key that are compared then. */
+interface Key {
+  unique: readonly string[];
+  more?: readonly string[];
+}
+
 export function insertInto<R>(table: Table<R>): Writing<R> {
   const { name } = table;
   const cells = table.columns.map(readFrom).join(", ");
@@ -22,34 +28,34 @@ export function insertInto<R>(table: Table<R>): Writing<R> {
  * The key is not set, not even to its own value: no index changes, and sessions with rows that
  * refer to it do not wait. `name` tells updates of one table apart.
  */
-export function update<R>(table: Table<R>, key: readonly string[], name = table.name): Writing<R> {
-  const set = table.columns.filter((column) => !key.includes(column.name));
+export function update<R>(table: Table<R>, key: Key, name = table.name): Writing<R> {
+  const { unique, more = [] } = key;
+  const set = table.columns.filter(({ name }) => ![...unique, ...more].includes(name));
   const cells = set.map((column) => `${column.name} = ${readFrom(column)}`).join(", ");
   return expecting(`update ${name}`, table, { verb: `update ${table.name} t set ${cells} from`, key });
 }
 
-export function deletion<R>(table: Table<R>): Writing<R> {
-  const key = table.columns.map((column) => column.name);
+export function deletion<R>(table: Table<R>, key: Key): Writing<R> {
   return expecting(`delete ${table.name}`, table, { verb: `delete from ${table.name} t using`, key });
 }
 
 /**
  * The last parameter is the number of rows that must be written, in case they changed after they
- * were read. The rows are found first, each by its key (`limit`, as in read-under-lock.ts), and
- * written at the place where they were found: the lock of their account keeps them there.
+ * were read. The rows are found first, each by its key (`offset 0`, as in read-under-lock.ts), and
+ * written where they were found: the lock of their account keeps them there.
  */
 function expecting<R>(
   name: string,
   table: Table<R>,
-  { verb, key }: { verb: string; key: readonly string[] },
+  { verb, key: { unique, more = [] } }: { verb: string; key: Key },
 ): Writing<R> {
-  const where = key.map((column) => `k.${column} = n.${column}`).join(" and ");
+  const equal = (one: string, other: string) => (column: string) => `${one}.${column} = ${other}.${column}`;
+  const found = ["ctid as place", ...more].join(", ");
   const textFrom = (rows: string) => `
     with written as (
-      ${verb} (
-        select found.place, n.* from ${rows} as n(${table.list()})
-        cross join lateral (select k.ctid as place from ${table.name} k where ${where} limit 1) found
-      ) n where t.ctid = n.place returning 1
+      ${verb} ${rows} as n(${table.list()}) cross join lateral (
+        select ${found} from ${table.name} k where ${unique.map(equal("k", "n")).join(" and ")} offset 0
+      ) f where ${["t.ctid = f.place", ...more.map(equal("f", "n"))].join(" and ")} returning 1
     )
     select expect_rows(count(*), $${table.columns.length + 1}::bigint, '${table.name}') from written`;
   const valuesOf = (rows: readonly R[]) => [...arraysOf(table, rows), rows.length];

@@ -156,7 +156,8 @@ create table hold (
   price_prompt bigint not null check (price_prompt >= 0),
   price_completion bigint not null check (price_completion >= 0),
   price_cached_prompt bigint not null check (price_cached_prompt >= 0),
-  primary key (account, id)
+  -- By the id first: commits find holds by it alone, and no other index can take its place.
+  primary key (id, account)
   -- Rows come and go all the time: what is gone is cleared away by its number, however large the table is.
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 
