@@ -54,6 +54,7 @@ import {
   stateRefusal,
   topupRefusal,
 } from "./outcome-refusals.ts";
+import { type PaymentReport, paymentReport } from "./payment-report.ts";
 import type { PlanState } from "./plan-objects.ts";
 import {
   accountExists,
@@ -357,6 +358,11 @@ export class OperatorActions {
   async payments(account: string, query: PaymentsQuery): Promise<ListedPayment[]> {
     await this.#requireAccount(account);
     return await this.#deps.store.payments(account, query);
+  }
+
+  /** Returns what happened to each payment in a month of the configured zone. */
+  async paymentReport(month: string): Promise<PaymentReport> {
+    return await paymentReport(this.#deps.store, { month, timezone: this.#deps.timezone() });
   }
 
   async usage(query: UsageQuery): Promise<ChargeRow[]> {

@@ -6,6 +6,12 @@ import { randomUUID } from "node:crypto";
 import { Command } from "commander";
 import type { CreditsChange, CreditsRefund, OperatorActions } from "../accounts/operator-actions.ts";
 import { adjustmentObject, paymentObject, refundObject, topupObject } from "../accounts/operator-objects.ts";
+import {
+  type PaymentReport,
+  type PaymentReportRow,
+  paymentReportCsv,
+  paymentReportObject,
+} from "../accounts/payment-report.ts";
 import { inkwell } from "../invocation.ts";
 import type { ListedPayment } from "../store/store.ts";
 import { exactCredits } from "../units.ts";
@@ -169,8 +175,49 @@ export function creditsCommand(cli: Cli): Command {
       }),
     );
 
+  const report = credits
+    .command("report")
+    .description("show for a month what was added, spent and refunded of each payment, and what is left")
+    .requiredOption("--month <month>", "such as 2027-01, in the time zone of the configuration")
+    .option("--csv", "as CSV, with every field")
+    .addHelpText(
+      "after",
+      examples(
+        inkwell("credits report --month 2027-01"),
+        inkwell("credits report --month 2027-01 --csv > january.csv"),
+      ),
+    )
+    .action(({ month, csv }: { month: string; csv?: boolean }) => {
+      if (csv === true && cli.json) report.error("error: it is --csv or --json, not both");
+      return cli.withActions(cli.config(), async (actions) =>
+        printReport(cli, await actions.paymentReport(month), csv === true),
+      );
+    });
+
   return credits;
 }
+
+function printReport(cli: Cli, report: PaymentReport, csv: boolean): void {
+  const { rows, total, month, timezone, isOver } = report;
+  if (csv) cli.host.stdout.write(paymentReportCsv(report));
+  else cli.print(paymentReportObject(report), rows.length === 0 ? "" : table(rows, reportColumns));
+  if (rows.length === 0) cli.remark(`No payment had credits left in ${month}.`);
+  else
+    cli.remark(
+      `Total: ${exactCredits(total.leftBefore)} left before, ${exactCredits(total.added)} added, ${exactCredits(total.spent)} spent, ${exactCredits(total.refunded)} refunded, ${exactCredits(total.left)} left.`,
+    );
+  cli.remark(`Month in ${timezone}.${isOver ? "" : " It has not ended, so these figures will change."}`);
+}
+
+const reportColumns: readonly Column<PaymentReportRow>[] = [
+  { head: "PAYMENT", cell: ({ id }) => id },
+  { head: "ACCOUNT", cell: ({ account }) => account },
+  { head: "LEFT BEFORE", right: true, cell: ({ leftBefore }) => exactCredits(leftBefore) },
+  { head: "ADDED", right: true, cell: ({ added }) => exactCredits(added) },
+  { head: "SPENT", right: true, cell: ({ spent }) => exactCredits(spent) },
+  { head: "REFUNDED", right: true, cell: ({ refunded }) => exactCredits(refunded) },
+  { head: "LEFT", right: true, cell: ({ left }) => exactCredits(left) },
+];
 
 async function paymentsOf(
   actions: OperatorActions,

@@ -12,6 +12,7 @@ import type { PaymentFact } from "../ledger/snapshot.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
 import { Conditions } from "./conditions.ts";
 import { journalEntryOf, journalSql, listedPaymentOf, paymentsSql } from "./journal.ts";
+import { paymentPeriodOf, paymentPeriodsSql } from "./payment-report.ts";
 import { accountsOnPlansOf, countAccounts, type Find, readCatalog, readEpoch } from "./plans.ts";
 import { hasSpans, type Span, spansSql, spansToRead } from "./receipt-spans.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
@@ -62,6 +63,7 @@ type Queries = Pick<
   | "contact"
   | "journal"
   | "payments"
+  | "paymentPeriods"
   | "usage"
   | "usageSums"
   | "usageHours"
@@ -178,6 +180,10 @@ export function queriesOn(
 
     async payments(account, query) {
       return (await findPage("history", paymentsSql(account, query, p))).map(listedPaymentOf);
+    },
+
+    async paymentPeriods(query) {
+      return (await findPage("history", paymentPeriodsSql(query, dialect))).map(paymentPeriodOf);
     },
 
     async usage(query) {

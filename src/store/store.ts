@@ -22,6 +22,7 @@ import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AuditJobs } from "./audit-job.ts";
 import type { AuditReport } from "./audit-report.ts";
 import type { AccountDraft, AccountInOrder, Contact, DraftOptions, DraftOutcome } from "./contacts.ts";
+import type { PaymentPeriod, PaymentPeriodQuery } from "./payment-report.ts";
 import type { AccountsOnPlans } from "./plans.ts";
 import type { SessionStore } from "./sessions.ts";
 import type { UsageHour, UsageHoursQuery } from "./usage-hours.ts";
@@ -232,6 +233,8 @@ export interface Store extends LedgerStore, SessionStore {
   journal(account: string, query: JournalQuery): Promise<ListedEntry[]>;
   /** Lists payments with what was refunded of them, newest first. */
   payments(account: string, query: PaymentsQuery): Promise<ListedPayment[]>;
+  /** Lists what happened to payments of all accounts in a period, in the order of their ids. */
+  paymentPeriods(query: PaymentPeriodQuery): Promise<PaymentPeriod[]>;
   /** Lists open holds, including overdue holds that have not ended yet. */
   holds(query: HoldsQuery): Promise<HoldRow[]>;
   holdTotals(): Promise<HoldTotals>;
