@@ -162,7 +162,8 @@ create table hold (
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 
 create index hold_by_expiry on hold (expires_ms);
-create index hold_by_account on hold (account, expires_ms);
+-- The id is included, and no part of the key: a lookup by id must not use this index.
+create index hold_by_account on hold (account, expires_ms) include (id);
 
 create table journal (
   account text collate "C" not null references account (id),
