@@ -13,7 +13,7 @@ import { invalidValue } from "./refusals.ts";
 const pageRows = 500;
 
 /** What was left at the beginning, and added, spent and refunded, is what is left at the end. */
-export interface PaymentMonth {
+interface PaymentMonth {
   leftBefore: MicroCredits;
   added: MicroCredits;
   spent: MicroCredits;
