@@ -87,8 +87,8 @@ function parentOf(pid: number): number {
 }
 
 /**
- * Of the server and its processes, also of those that have ended. Clock ticks have 10 ms. NaN if
- * the server is on another machine.
+ * Returns the processor time of the server and its processes, also of those that have ended. Clock
+ * ticks have 10 ms. NaN if the server is on another machine.
  */
 function processorMs(postmaster: number): number {
   if (Number.isNaN(postmaster)) return Number.NaN;

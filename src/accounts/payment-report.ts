@@ -1,5 +1,5 @@
 /**
- * What happened to payments in a calendar month: the deferred revenue that an accountant asks for.
+ * The changes of payments in a calendar month: the deferred revenue that an accountant asks for.
  */
 import { windowFrom } from "../ledger/windows.ts";
 import type { PaymentPeriod } from "../store/payment-report.ts";
@@ -12,7 +12,7 @@ import { invalidValue } from "./refusals.ts";
 /** Payments that are read at a time. */
 const pageRows = 500;
 
-/** What was left at the beginning, and added, spent and refunded, is what is left at the end. */
+/** `left` is `leftBefore`, plus what was added, minus what was spent and refunded. */
 interface PaymentMonth {
   leftBefore: MicroCredits;
   added: MicroCredits;

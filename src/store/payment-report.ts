@@ -1,5 +1,5 @@
 /**
- * What happened to payments in a period, from their grants, charges and refunds alone.
+ * The changes of payments in a period, computed from their grants, charges and refunds alone.
  *
  * Guarantees that what was left at the beginning, and added, spent and refunded in the period, add
  * up to what was left at its end: every charge counts at its own time, and what was held then
