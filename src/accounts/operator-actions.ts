@@ -8,6 +8,7 @@
  * the errors of accounts/refusals.ts.
  */
 
+import { invariant } from "../errors.ts";
 import { type AccountSnapshot, type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
@@ -176,6 +177,7 @@ export class OperatorActions {
       if (outcome.kind === "opened" || outcome.kind === "exists") return outcome;
       if (outcome.kind === "unknown_plan" || outcome.kind === "retired_plan")
         throw planRefusal(plan, outcome);
+      invariant(outcome.kind !== "balances_refused", "nothing is brought along");
       throw accountRefusal(id, outcome);
     }
     const drafts = [{ id, plan, contact, key: null }];

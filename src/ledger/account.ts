@@ -6,10 +6,12 @@
  */
 import { invariant } from "../errors.ts";
 import { microOf } from "../units.ts";
-import { changeBucket, keepsWindow } from "./entitlement.ts";
+import { bringAdditional } from "./additional.ts";
+import { changeBucket, keepsWindow, windowFaults } from "./entitlement.ts";
 import { remainingOf } from "./grants.ts";
 import { addKey } from "./key-changes.ts";
 import type {
+  BalanceFault,
   OpenOperation,
   OpenOutcome,
   PlanOperation,
@@ -22,12 +24,24 @@ import { type AccountRow, type WindowBucket, windowBuckets } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import { earlier, type FoundAccount, type UnitOfWork } from "./unit-of-work.ts";
 
-export function open(work: UnitOfWork, { account, plan, firstKey, by }: OpenOperation): OpenOutcome {
+export function open(work: UnitOfWork, operation: OpenOperation): OpenOutcome {
+  const { account, plan, balances = {}, firstKey, by } = operation;
   const existing = work.planOf(account);
   if (existing !== undefined) return { kind: "exists", plan: existing };
   const refusal = planRefusal(work, plan);
   if (refusal !== null) return refusal;
-  const found = work.open(account, { plan, by });
+  const version = newestVersion(work.plans, plan);
+  invariant(version !== undefined, () => `the plan ${plan} has a version`);
+  const { atMs } = work;
+  const { additional } = balances;
+  const paid = work.payment(additional?.payment ?? "");
+  const faults: BalanceFault[] = [
+    ...windowFaults(version, { atMs, balances }),
+    ...(paid === null ? [] : [{ kind: "id_used", account: paid.account } as const]),
+  ];
+  if (faults.length > 0) return { kind: "balances_refused", faults };
+  const found = work.open(operation, { version, atMs });
+  if (additional !== undefined) bringAdditional(work, found, { ...additional, by });
   if (firstKey !== undefined) addKey(work, found, { row: firstKey, budget: null, by });
   return { kind: "opened" };
 }

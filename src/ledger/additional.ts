@@ -47,6 +47,23 @@ export function topup(work: UnitOfWork, found: FoundAccount, operation: TopupOpe
   return { kind: "added", additional: additionalOf(account), replayed: false };
 }
 
+/**
+ * Adds what a new account brings along. The opening is its operation, so it comes once. A payment
+ * is found again by its id.
+ */
+export function bringAdditional(
+  work: UnitOfWork,
+  found: FoundAccount,
+  { amount, payment, by }: { amount: MicroCredits; payment: string | null; by: string },
+): void {
+  assertAmount(amount);
+  const posting =
+    payment === null
+      ? ({ kind: "promotion", note: `${exactCredits(amount)}: brought along` } as const)
+      : ({ kind: "payment", op: `payment:${payment}`, note: payment } as const);
+  work.grantAdditional(found, { ...posting, by, amount }, { untilMs: null, payment, request: null });
+}
+
 /** Adds promotional credits: to an open grant with the same end, or as a new one. */
 export function promote(work: UnitOfWork, found: FoundAccount, operation: PromoteOperation): PromoteOutcome {
   const { account, grants, times } = found;

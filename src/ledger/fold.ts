@@ -6,6 +6,7 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { microOf } from "../units.ts";
+import { firstWindowNote } from "./entitlement.ts";
 import { byBucket, freeOf, heldBy, inSpendingOrder, sumOf } from "./grants.ts";
 import { chargeBudget } from "./key-budget.ts";
 import { applyKeyFact, keyFactsOf } from "./key-facts.ts";
@@ -176,6 +177,8 @@ export class AccountFold {
       wrong("is a window, and names a payment or a request");
     if (grant.plan !== this.#plan) wrong(`is of the plan ${grant.plan}, and the account is on ${this.#plan}`);
     const before = this.#open[bucket];
+    const note = before === null ? firstWindowNote(grant, entry.atMs) : grant.plan;
+    if (entry.note !== note) wrong(`is "${note}", and its entry says "${entry.note}"`);
     this.#open[bucket] = { ...grant, most: grant.amount };
     this.#grants.set(seq, this.#open[bucket]);
     if (this.#plans.damaged.has(grant.plan ?? "")) return;
@@ -190,7 +193,7 @@ export class AccountFold {
 
   #checkWindow(
     rule: WindowRule,
-    { seq, fromMs, untilMs, anchorMs, spent }: GrantRow,
+    { seq, fromMs, untilMs, anchorMs, amount, spent }: GrantRow,
     { before, atMs }: { before: FoldedGrant | null; atMs: EpochMs },
   ): void {
     const wrong = (problem: string) => this.#wrong("windows", seq, problem);
@@ -201,8 +204,14 @@ export class AccountFold {
     const window = { fromMs, untilMs, anchorMs };
     if (fromMs > atMs) wrong("begins after its entry");
     if (!isOfRule(rule, window)) wrong("ends at another time than its plan version says");
-    const lastMs = before?.untilMs ?? Number.NEGATIVE_INFINITY;
-    const replaces = before !== null && fromMs < lastMs;
+    if (before === null) {
+      // A new account brings along what its entry says.
+      if (atMs !== this.#createdMs) wrong("is the first one, and is not of the opening");
+      if (untilMs <= atMs) wrong("had ended at the opening");
+      if (spent > amount) wrong("begins with more spent than it has");
+      return;
+    }
+    const replaces = fromMs < (before.untilMs ?? Number.NEGATIVE_INFINITY);
     if (replaces && fromMs < before.fromMs) wrong("begins before the window that it replaces");
     const carried = replaces ? before.spent : 0;
     if (spent !== carried) wrong(`begins with ${spent} spent, and the window before left ${carried}`);

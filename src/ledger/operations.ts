@@ -22,8 +22,27 @@ export interface OpenOperation {
   kind: "open";
   account: string;
   plan: string;
+  /** Absent: nothing is brought along. */
+  balances?: OpeningBalances;
   firstKey?: NewKey;
   by: string;
+}
+
+/**
+ * What an account brings along from another system. An absent bucket is full, and its window
+ * begins now.
+ */
+export interface OpeningBalances {
+  base?: OpeningWindow;
+  overage?: OpeningWindow;
+  /** A payment, or a promotion if there is no payment id. */
+  additional?: { amount: MicroCredits; payment: string | null };
+}
+
+/** The present window: its beginning, and what is left in it. */
+export interface OpeningWindow {
+  fromMs: EpochMs;
+  left: MicroCredits;
 }
 
 /**
@@ -386,7 +405,20 @@ export type RefundOutcome =
 /** Accounts can only be put on a plan that the current plans section has. */
 type PlanRefusal = { kind: "unknown_plan"; plans: readonly string[] } | { kind: "retired_plan" };
 
-export type OpenOutcome = { kind: "opened" } | { kind: "exists"; plan: string } | PlanRefusal;
+export type OpenOutcome =
+  | { kind: "opened" }
+  | { kind: "exists"; plan: string }
+  | PlanRefusal
+  | { kind: "balances_refused"; faults: readonly BalanceFault[] };
+
+/** What a new account cannot bring along. */
+export type BalanceFault =
+  | { kind: "window_not_begun"; bucket: WindowBucket; atMs: EpochMs }
+  /** `presentMs`: the beginning of the window that follows it now. */
+  | { kind: "window_ended"; bucket: WindowBucket; untilMs: EpochMs; presentMs: EpochMs }
+  /** The bucket has only this amount in the plan. */
+  | { kind: "too_much_left"; bucket: WindowBucket; amount: MicroCredits }
+  | UsedElsewhere;
 
 export type PlanOutcome =
   | { kind: "changed"; replayed: boolean }

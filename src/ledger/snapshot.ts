@@ -195,6 +195,8 @@ export function readsOf(operations: readonly Operation[]): Reads {
       if (creator !== null) reads.keys.set(rowKey(account, creator.id), { account, id: creator.id });
     }
     if (operation.kind === "topup" || operation.kind === "refund") reads.payments.add(operation.payment);
+    const brought = operation.kind === "open" ? operation.balances?.additional?.payment : null;
+    if (typeof brought === "string") reads.payments.add(brought);
     if (operation.kind === "promote" && operation.request !== null) {
       const named = { account, id: operation.request };
       reads.holds.set(rowKey(account, operation.request), named);

@@ -3,11 +3,12 @@
  * facts that it adds. Pure.
  */
 import { invariant } from "../errors.ts";
+import type { EpochMs } from "../units.ts";
 import { problemOf } from "./account-problems.ts";
-import { type Entitlement, openWindows, passBoundaries } from "./entitlement.ts";
+import { type Entitlement, firstWindowNote, openWindows, passBoundaries } from "./entitlement.ts";
 import { noLater, OpenGrants } from "./grants.ts";
 import { withoutOutcome } from "./key-facts.ts";
-import type { AccountError, PostedOperation } from "./operations.ts";
+import type { AccountError, OpenOperation, PostedOperation } from "./operations.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
 import type {
   AccountRow,
@@ -68,6 +69,11 @@ export class UnitOfWork {
     return this.#snapshot.plans;
   }
 
+  /** Ledger time. */
+  get atMs(): EpochMs {
+    return this.#snapshot.times.atMs;
+  }
+
   changes(): Changes {
     const holdsPut: HoldRow[] = [];
     const holdsEnded: { account: string; id: string }[] = [];
@@ -111,16 +117,16 @@ export class UnitOfWork {
     };
   }
 
-  /** Opens an account with two windows that start now. The plan has a version. */
-  open(id: string, { plan, by }: { plan: string; by: string }): FoundAccount {
+  /** Opens an account with both windows. */
+  open(
+    { account: id, plan, by, balances = {} }: OpenOperation,
+    { version, atMs }: { version: PlanVersion; atMs: EpochMs },
+  ): FoundAccount {
     invariant(this.planOf(id) === undefined, () => `account ${id} is opened once`);
-    const { atMs } = this.#snapshot.times;
-    const version = newestVersion(this.plans, plan);
-    invariant(version !== undefined, () => `the plan ${plan} has a version`);
     const account: AccountRow = { ...emptyAccount, id, plan, atMs, createdMs: atMs };
     const found = this.#add(account);
     this.post(found, { kind: "open", by, note: plan });
-    openWindows(version, atMs, (fact) => this.#entitle(found, fact));
+    openWindows(version, { atMs, balances }, (fact) => this.#entitle(found, fact));
     return found;
   }
 
@@ -185,7 +191,8 @@ export class UnitOfWork {
       case "window": {
         const { bucket, grant } = fact;
         const { fromMs, untilMs, anchorMs, plan, version, amount, spent } = grant;
-        const seq = this.post(found, { kind: "window", by, bucket, amount, note: plan });
+        const note = account[bucket] === null ? firstWindowNote(grant, found.times.atMs) : plan;
+        const seq = this.post(found, { kind: "window", by, bucket, amount, note });
         account[bucket] = { ...grant, seq };
         this.#grant(account, {
           ...{ seq, bucket, amount, spent, fromMs, untilMs, anchorMs, plan, version },

@@ -261,6 +261,13 @@ function fill(db: DatabaseSync): number {
     },
     budget: budget === null ? null : { micro: credits(budget), rule: { every: "P1M", align: "calendar" } },
   });
+  const brought = (payment: string | null) => ({
+    base: { fromMs: start - hour, left: credits(60) },
+    overage: { fromMs: start - 2 * hour, left: credits(50) },
+    additional: { amount: credits(4), payment },
+  });
+  apply({ kind: "open", account: "eve", plan: "small", balances: brought("pi-eve"), by });
+  apply({ kind: "open", account: "fay", plan: "small", balances: brought(null), by });
   for (const account of ["ada", "bob"]) {
     const own = `${account === "ada" ? "key" : "other"}`;
     apply(
@@ -324,6 +331,8 @@ function fill(db: DatabaseSync): number {
     apply(hold(`open-${account}`, credits(1200), { ...of, minMicro: 1, ttlMs: 90 * day }));
     apply(extend(`open-${account}`, 1, 5, { account, used: tokens(9, 11, 4), ttlMs: 90 * day }));
   }
+  // The windows that came along have ended.
+  apply({ kind: "topup", account: "eve", payment: "pi-eve-2", amount: credits(1), by });
   const end = { kind: "state", account: "ada", by } as const;
   apply({ ...end, op: "e", to: { kind: "end", endsMs: start + 500 * day } });
   apply({ ...end, op: "s", to: { kind: "suspend" } });
