@@ -23,13 +23,7 @@ import type {
 import { type PlanChanges, type Plans, planChanges } from "../ledger/plan.ts";
 import { type PlanPreview, previewPlan } from "../ledger/preview.ts";
 import type { AccountRow, ChargeRow, HoldRow } from "../ledger/rows.ts";
-import {
-  type AccountDraft,
-  type AccountInOrder,
-  type Contact,
-  type ListedAccount,
-  noContact,
-} from "../store/contacts.ts";
+import { type AccountInOrder, type Contact, type ListedAccount, noContact } from "../store/contacts.ts";
 import type {
   AccountsQuery,
   HoldsQuery,
@@ -44,7 +38,12 @@ import { type Hour, hourMs, type UsageHour, type UsageHoursQuery } from "../stor
 import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
 import { type Credits, type EpochMs, endMomentOf, type MicroCredits, microOf, momentRule } from "../units.ts";
-import { type ImportResult, importAccounts } from "./account-import.ts";
+import {
+  type ImportedAccount,
+  type ImportOptions,
+  type ImportResult,
+  importAccounts,
+} from "./account-import.ts";
 import { isoTime } from "./json-objects.ts";
 import { KeyActions } from "./key-actions.ts";
 import {
@@ -252,9 +251,13 @@ export class OperatorActions {
     return await this.account(id);
   }
 
-  /** Opens accounts and sets contacts, all or nothing. Existing accounts keep their plan. */
-  async importAccounts(accounts: readonly AccountDraft[], dryRun: boolean): Promise<ImportResult> {
-    return await importAccounts(this.#deps.store, accounts, { by: this.#deps.by, dryRun });
+  /** Opens accounts and sets contacts. Existing accounts keep their plans and credits. */
+  async importAccounts(
+    accounts: readonly ImportedAccount[],
+    options: Pick<ImportOptions, "dryRun" | "issueKeys">,
+  ): Promise<ImportResult> {
+    const { store, by, timezone } = this.#deps;
+    return await importAccounts(store, accounts, { by, timezone: timezone(), ...options });
   }
 
   /** Changes the plan at the end of the base window, or now. */

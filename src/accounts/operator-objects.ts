@@ -93,13 +93,19 @@ const importLine = closed({
   result: Type.Enum(["opened", "updated", "unchanged"]),
   plan: text,
   plan_differs: Type.Boolean({ description: "whether the account keeps another plan than the list has" }),
+  balances_ignored: Type.Boolean({
+    description: "whether the account existed, so that the balances of the list change nothing",
+  }),
 });
 
 export const importObject = objectFor<Extract<ImportResult, { kind: "done" }>>("AccountImport")({
   dry_run: [Type.Boolean(), (result) => result.dryRun],
   accounts: [
     Type.Array(importLine),
-    (result) => result.lines.map(({ planDiffers, ...line }) => ({ ...line, plan_differs: planDiffers })),
+    (result) =>
+      result.lines.map(({ planDiffers, balancesIgnored, ...line }) => ({
+        ...{ ...line, plan_differs: planDiffers, balances_ignored: balancesIgnored },
+      })),
   ],
 });
 

@@ -7,6 +7,8 @@
 import { readFileSync } from "node:fs";
 import { CsvError, parse } from "csv-parse/sync";
 import {
+  type BalanceTexts,
+  type ImportedAccount,
   type ImportField,
   type ImportProblem,
   importedAccountsMax,
@@ -16,12 +18,12 @@ import {
 import { messageOf, OperatorError } from "../errors.ts";
 import { defined } from "../objects.ts";
 import { unknownName } from "../spelling.ts";
-import type { AccountDraft } from "../store/contacts.ts";
+import { grouped } from "../units.ts";
 
 /** The accounts of a file, and the line of each. */
 export interface AccountsFile {
   path: string;
-  drafts: AccountDraft[];
+  accounts: ImportedAccount[];
   lines: number[];
   /** Faults of the form, such as an unknown column. */
   faults: FileFault[];
@@ -36,7 +38,13 @@ interface FileFault {
   message: string;
 }
 
-const columnNames = ["account", "plan", "owner", "email", "note", "external_id"] as const;
+const balanceNames = [
+  ...(["base_left", "base_start", "overage_left", "overage_start", "additional", "payment"] as const),
+] satisfies (keyof BalanceTexts)[];
+const columnNames = [
+  ...(["account", "plan", "owner", "email", "note", "external_id"] as const),
+  ...balanceNames,
+];
 type ColumnName = (typeof columnNames)[number];
 
 interface Line {
@@ -49,17 +57,18 @@ export function readAccounts(path: string): AccountsFile {
   const [head, ...rows] = linesIn(path);
   if (head === undefined) throw new OperatorError(`${path} is empty. ${headRule}`);
   if (rows.length > importedAccountsMax) {
-    throw new OperatorError(`${path} has more than ${importedAccountsMax} accounts. Import it in parts.`);
+    const most = grouped(importedAccountsMax);
+    throw new OperatorError(`${path} has more than ${most} accounts. Import it in parts.`);
   }
   const missing = columnNames.filter((name) => !head.cells.includes(name));
   const file: AccountsFile = {
-    ...{ path, drafts: [], lines: [], faults: headFaults(head, rows.length) },
+    ...{ path, accounts: [], lines: [], faults: headFaults(head, rows.length) },
     mayBeMisspelled: new Set(head.cells.every(isColumn) ? [] : missing),
   };
   if (!head.cells.includes("account")) return file;
   for (const { cells, number } of rows) {
     if (cells.length === head.cells.length) {
-      file.drafts.push(draftOf(head.cells, cells));
+      file.accounts.push(accountOf(head.cells, cells));
       file.lines.push(number);
     } else {
       const message = `it has ${cells.length} columns, and the first line has ${head.cells.length}`;
@@ -69,10 +78,14 @@ export function readAccounts(path: string): AccountsFile {
   return file;
 }
 
-/** Throws an OperatorError with the faults of the file and the problems of its accounts. */
+/**
+ * Throws an OperatorError with the faults of the file and the problems of its accounts, if there
+ * are any. `done`: the number of accounts that were imported before.
+ */
 export function refuseFaults(
   { path, lines, faults, mayBeMisspelled }: AccountsFile,
   problems: readonly ImportProblem[],
+  done: number,
 ): void {
   const columnOf = (field: ImportField) => (field === "id" ? "account" : field);
   const ofAccounts = problems.map(({ index, field, message }) => ({
@@ -91,7 +104,8 @@ export function refuseFaults(
         `  line ${line}${column === null ? "" : `, column ${column}`}: ${message}`,
     );
   const more = all.length > shown.length ? [`  and ${all.length - shown.length} more`] : [];
-  throw new OperatorError([`Nothing was imported from ${path}:`, ...shown, ...more].join("\n"));
+  const imported = done === 0 ? "Nothing was" : `Only the first ${grouped(done)} accounts were`;
+  throw new OperatorError([`${imported} imported from ${path}:`, ...shown, ...more].join("\n"));
 }
 
 const headRule = `The first line names the columns: account, and any of ${columnNames.slice(1).join(", ")}.`;
@@ -140,12 +154,12 @@ function linesIn(path: string): Line[] {
 }
 
 /** An empty cell leaves its field as it is. */
-function draftOf(names: readonly string[], cells: readonly string[]): AccountDraft {
+function accountOf(names: readonly string[], cells: readonly string[]): ImportedAccount {
   const found: Partial<Record<ColumnName, string>> = {};
   for (const [index, name] of names.entries()) {
     const cell = cells[index] ?? "";
     if (isColumn(name) && cell !== "") found[name] = cell;
   }
-  const { account: id = "", plan = null, owner, email, note, external_id: externalId } = found;
-  return { id, plan, contact: defined({ owner, email, note, externalId }), key: null };
+  const { account: id = "", plan = null, owner, email, note, external_id: externalId, ...balances } = found;
+  return { id, plan, contact: defined({ owner, email, note, externalId }), balances };
 }

@@ -3,9 +3,9 @@
  * list of drafts changes; the stores read and write in one transaction. Pure.
  *
  * Guarantees that an external id belongs to one account, and that a list with one refused draft
- * changes nothing.
+ * changes nothing. No list moves an external id from one account to another.
  */
-import type { Decision, NewKey, OpenOperation } from "../ledger/operations.ts";
+import type { BalanceFault, Decision, NewKey, OpeningBalances, OpenOperation } from "../ledger/operations.ts";
 import type { AccountRow } from "../ledger/rows.ts";
 
 /** Texts for people and other systems. The ledger does not use them. */
@@ -42,6 +42,8 @@ export interface AccountDraft {
   plan: string | null;
   /** Absent fields stay. */
   contact: Partial<Contact>;
+  /** What a new account brings along. */
+  balances?: OpeningBalances;
   /** The first key of a new account. */
   key: NewKey | null;
 }
@@ -62,6 +64,7 @@ export type DraftOutcome =
   | { kind: "no_account" }
   | { kind: "unknown_plan"; plans: readonly string[] }
   | { kind: "retired_plan" }
+  | { kind: "balances_refused"; faults: readonly BalanceFault[] }
   | { kind: "external_id_used"; account: string };
 
 /** Decides about existing accounts too: the kernel answers `exists` whatever the plan is. */
@@ -69,8 +72,9 @@ export function operationsOf(
   drafts: readonly AccountDraft[],
   { by }: Pick<DraftOptions, "by">,
 ): OpenOperation[] {
-  return drafts.map(({ id, plan, key }) => ({
+  return drafts.map(({ id, plan, balances, key }) => ({
     ...{ kind: "open", account: id, plan: plan ?? "", by },
+    ...(balances === undefined ? {} : { balances }),
     ...(key === null ? {} : { firstKey: key }),
   }));
 }
@@ -111,7 +115,7 @@ export function planDrafts(
     if (!isSame(row, before.get(draft.id))) after.set(draft.id, row);
     return isNew ? outcome : { ...outcome, changed: after.get(draft.id) !== before.get(draft.id) };
   });
-  const holders = Map.groupBy(after.values(), ({ externalId }) => externalId);
+  const holders = Map.groupBy([...known, ...after.values()], ({ externalId }) => externalId);
   const checked = outcomes.map((outcome, n): DraftOutcome => {
     const { id = "", contact } = drafts[n] ?? {};
     const sharing = holders.get(contact?.externalId ?? null) ?? [];
@@ -140,6 +144,8 @@ function outcomeOf({ plan }: AccountDraft, decision: Decision | undefined): Draf
       return plan === null ? { kind: "no_account" } : decision;
     case "retired_plan":
       return { kind: "retired_plan" };
+    case "balances_refused":
+      return { kind: "balances_refused", faults: decision.faults };
     default:
       throw new Error(`an opening is not decided as ${decision?.kind}`);
   }

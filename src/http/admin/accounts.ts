@@ -4,9 +4,13 @@
  */
 import Type from "typebox";
 import {
+  additionalRule,
+  type BalanceTexts,
   type ImportProblem,
-  importedAccountsMax,
+  type ImportResult,
   importProblemsShown,
+  leftRule,
+  startRule,
 } from "../../accounts/account-import.ts";
 import * as fields from "../../accounts/fields.ts";
 import { closed, orNull } from "../../accounts/json-objects.ts";
@@ -30,7 +34,8 @@ import * as schema from "../api/schemas.ts";
 const changeTime = Type.Optional(
   Type.Enum(["refresh", "now", "new_window"], { description: '"refresh" (default), "now" or "new_window"' }),
 );
-/** 10,000 accounts with ordinary texts have about 2 MiB. */
+/** Accounts of one request. With ordinary texts they have about 3 MiB. */
+const importedAccountsMax = 10_000;
 const importBodyBytesMax = 4 * 1024 * 1024;
 const toState = { active: "resume", suspended: "suspend", closed: "close" } as const;
 
@@ -49,9 +54,15 @@ const importedAccount = closed({
   email: Type.Optional(orNull(ofImport(fields.email))),
   note: Type.Optional(orNull(ofImport(fields.remark))),
   external_id: Type.Optional(orNull(ofImport(fields.contact))),
+  base_left: Type.Optional(Type.Number({ description: leftRule })),
+  base_start: Type.Optional(ofImport({ rule: startRule })),
+  overage_left: Type.Optional(Type.Number({ description: leftRule })),
+  overage_start: Type.Optional(ofImport({ rule: startRule })),
+  additional: Type.Optional(Type.Number({ description: additionalRule })),
+  payment: Type.Optional(ofImport(fields.note)),
 });
 
-function ofImport({ rule }: fields.TextField) {
+function ofImport({ rule }: Pick<fields.TextField, "rule">) {
   return Type.String({ description: rule });
 }
 
@@ -158,9 +169,9 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
     route(
       "importAccounts",
       {
-        summary: "Open accounts and set contacts, all of them or none",
+        summary: "Open accounts with what they bring along, and set contacts",
         description:
-          "An account that exists gets the contact fields that are given; its plan stays, and `plan_differs` reports another plan. Without `plan` the account must exist. With `dry_run` nothing is written. A repetition changes nothing. No keys are issued.",
+          "The whole list is checked before anything is written. An account that exists gets the contact fields that are given; its plan and its credits stay, and `plan_differs` and `balances_ignored` report that. Without `plan` the account must exist. `base_left` is what is left in the window that began at `base_start`, and `additional` is promotional unless `payment` names its payment. With `dry_run` nothing is written. A repetition changes nothing, and completes an import that has failed. No keys are issued.",
         body: closed({
           accounts: Type.Array(importedAccount, {
             minItems: 1,
@@ -174,13 +185,13 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
       { bodyLimit: importBodyBytesMax },
     ),
     async ({ body: { accounts, dry_run = false } }) => {
-      const drafts = accounts.map((each) => ({
-        ...{ id: each.id, plan: each.plan ?? null, key: null },
-        contact: contactIn(each),
-      }));
-      const result = await actions.importAccounts(drafts, dry_run);
+      const imported = accounts.map((each) => {
+        const { id, plan = null, owner: _, email: __, note: ___, external_id: ____, ...balances } = each;
+        return { id, plan, contact: contactIn(each), balances: textsOf(balances) };
+      });
+      const result = await actions.importAccounts(imported, { dryRun: dry_run, issueKeys: null });
       if (result.kind === "done") return importObject.of(result);
-      throw refusalOfImport(result.problems);
+      throw result.kind === "failed" ? result.error : refusalOfImport(result);
     },
   );
 
@@ -232,14 +243,24 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
   );
 }
 
+/** The import checks numbers as the texts of a file. */
+function textsOf(values: { [F in keyof BalanceTexts]: string | number | undefined }): BalanceTexts {
+  const texts = Object.entries(values).flatMap(([field, value]) =>
+    value === undefined ? [] : [[field, String(value)]],
+  );
+  return Object.fromEntries(texts);
+}
+
 /** `param` names the first fault, and the message lists them all. */
-function refusalOfImport(problems: readonly ImportProblem[]): Refusal {
+function refusalOfImport({ problems, lines }: Extract<ImportResult, { kind: "refused" }>): Refusal {
   const [first] = problems;
   invariant(first !== undefined, "an import is refused for a reason");
   const place = ({ index, field }: ImportProblem) => `accounts[${index}].${field}`;
   const shown = problems.slice(0, importProblemsShown).map((each) => `${place(each)}: ${each.message}`);
   const more = problems.length > shown.length ? [`And ${problems.length - shown.length} more.`] : [];
-  return invalidValue(place(first), ["Nothing has changed.", ...shown, ...more].join("\n"));
+  const done =
+    lines.length === 0 ? "Nothing has changed." : `The first ${lines.length} accounts are imported.`;
+  return invalidValue(place(first), [done, ...shown, ...more].join("\n"));
 }
 
 /** Reads the cursor of a list of accounts. */

@@ -24,7 +24,6 @@ export async function readContacts(
 export function contactStatements({ contacts }: DraftChanges): Record<string, Statement | null> {
   const accounts = arrayLiteral(contacts.map(({ account }) => account));
   return {
-    // Two accounts may exchange their external ids.
     contactsBefore: {
       text: "delete from account_contact where account = any($1::text[])",
       values: [accounts],

@@ -12,7 +12,6 @@ export function readContacts(db: DatabaseSync, drafts: readonly AccountDraft[]):
 }
 
 export function writeContacts(db: DatabaseSync, { contacts }: DraftChanges): void {
-  // Two accounts may exchange their external ids.
   const remove = db.prepare("delete from account_contact where account = ?");
   for (const { account } of contacts) remove.run(account);
   const insert = insertInto(db, contactTable);
