@@ -25,11 +25,17 @@ export const importedAccountsMax = 100_000;
 /** Problems that an answer shows. */
 export const importProblemsShown = 20;
 
-/** Accounts that are written in one transaction. */
-const stepAccounts = 250;
+/** Accounts of the first step, of the smallest and of the largest one. */
+const stepAccounts = { first: 100, min: 20, max: 500 };
 
-/** A process that waits for an SQLite file looks every 25 ms whether it is free. */
-const pauseMs = 30;
+/** How long a step should take. */
+const stepMs = 40;
+
+/**
+ * A pause is as long as the step before it, within these limits. A process that waits for an SQLite
+ * file looks every 25 ms whether it is free, and every 100 ms if it has waited for long.
+ */
+const pauseMs = { min: 30, max: 110 };
 
 /** What an account brings along, as the list has it. */
 export type BalanceTexts = { [F in BalanceField]?: string };
@@ -173,10 +179,18 @@ interface Draft {
   draft: AccountDraft;
 }
 
+/** A step has as many accounts as could be written in `stepMs` by the time of the one before. */
 async function* stepsOf(drafts: readonly Draft[]): AsyncGenerator<readonly Draft[]> {
-  for (let n = 0; n < drafts.length; n += stepAccounts) {
-    if (n > 0) await setTimeout(pauseMs);
-    yield drafts.slice(n, n + stepAccounts);
+  const { first, min, max } = stepAccounts;
+  let size = first;
+  let tookMs = 0;
+  for (let n = 0; n < drafts.length; ) {
+    if (n > 0) await setTimeout(Math.min(pauseMs.max, Math.max(pauseMs.min, tookMs)));
+    const beganMs = performance.now();
+    yield drafts.slice(n, n + size);
+    n += size;
+    tookMs = performance.now() - beganMs;
+    size = Math.round(Math.min(max, 2 * size, Math.max(min, (size * stepMs) / tookMs)));
   }
 }
 

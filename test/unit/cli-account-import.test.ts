@@ -68,7 +68,9 @@ test("--dry-run writes nothing and prints the result", async () => {
   assert.ok(!existsSync(keysFile));
   const document = JSON.parse((await load(three, "--dry-run", "--json")).stdout);
   assert.equal(document.dry_run, true);
-  assert.deepEqual(document.accounts[1], { id: "bob", result: "opened", plan: "big", plan_differs: false });
+  assert.deepEqual(document.accounts[1], {
+    ...{ id: "bob", result: "opened", plan: "big", plan_differs: false, balances_ignored: false },
+  });
 });
 
 test("--keys writes one key for each new account, readable by its owner alone", async () => {
@@ -97,8 +99,15 @@ test("--keys writes one key for each new account, readable by its owner alone", 
 
 test("--keys never overwrites a file", async () => {
   writeFileSync(keysFile, "precious");
-  refused(await load(three, "--keys", "keys.csv"), /keys\.csv already exists\. Nothing was imported/);
+  refused(await load(three, "--keys", "keys.csv"), /keys\.csv already exists, .* Nothing was imported/);
   assert.equal(readFileSync(keysFile, "utf8"), "precious");
+  // The keys of an import into another ledger.
+  rmSync(keysFile);
+  await load(three, "--keys", "keys.csv");
+  const before = readFileSync(keysFile, "utf8");
+  ledger.begin();
+  refused(await load(three, "--keys", "keys.csv"), /keys\.csv already exists, .* Nothing was imported/);
+  assert.equal(readFileSync(keysFile, "utf8"), before);
   assert.deepEqual(await ids(), []);
 });
 
@@ -119,18 +128,208 @@ for (const [what, error, stays] of [
   });
 }
 
-test("--keys keeps only the keys of accounts that this import opened", async () => {
+test("--keys names accounts that somebody else has opened meanwhile", async () => {
   const { putAccounts } = ledger.store;
   ledger.store.putAccounts = async (drafts, options) => {
     if (!options.dryRun)
       await ledger.store.commit([{ kind: "open", account: "bob", plan: "big", by: "test" }]);
     return await putAccounts.call(ledger.store, drafts, options);
   };
-  await load(three, "--keys", "keys.csv");
-  const text = readFileSync(keysFile, "utf8");
-  assert.match(text, /^ada,/m);
-  assert.doesNotMatch(text, /^bob,/m);
+  const { stderr } = await load(three, "--keys", "keys.csv");
+  assert.match(
+    stderr,
+    /^Account bob was opened by somebody else meanwhile\. Its key in keys\.csv is not valid\.$/m,
+  );
   assert.deepEqual(await ledger.store.keys("bob"), []);
+});
+
+const balances = "account,plan,base_left,base_start,overage_left,overage_start,additional,payment\n";
+
+test("accounts keep what is left in their windows, and their additional credits", async () => {
+  const text = `${balances}ada,starter,300,2027-01-15,150,2027-01-01T06:00:00Z,40,pi_1
+bob,starter,,,0,2027-01-10,25,
+carl,big,5000,2027-01-15T12:00:00Z,,,,
+`;
+  assert.equal((await load(text)).stderr, "3 accounts opened, 0 updated, 0 unchanged.\n");
+  const shown = async (id: string) => {
+    const { base, overage, additional } = ledger.store.account(id);
+    return [base, overage]
+      .flatMap((grant) => [
+        grant === null ? null : (grant.amount - grant.spent) / 1e6,
+        new Date(grant?.fromMs ?? 0).toISOString().slice(5, 16),
+      ])
+      .concat(additional.map(({ amount, isPayment }) => `${amount / 1e6}${isPayment ? " paid" : ""}`));
+  };
+  assert.deepEqual(await shown("ada"), [300, "01-15T00:00", 150, "01-01T06:00", "40 paid"]);
+  assert.deepEqual(await shown("bob"), [1000, "01-15T12:00", 0, "01-10T00:00", "25"]);
+  assert.deepEqual(await shown("carl"), [5000, "01-15T12:00", 0, "01-15T12:00"]);
+  ledger.nowMs += 86_400_000;
+  const again = await load(`${text}dan,starter,7,2027-01-16,,,,\n`);
+  assert.equal(
+    again.stderr,
+    "3 accounts existed before. The balances of the file change nothing there.\n1 account opened, 0 updated, 3 unchanged.\n",
+  );
+  assert.deepEqual(await shown("ada"), [300, "01-15T00:00", 150, "01-01T06:00", "40 paid"]);
+  const [payment] = await ledger.store.payments("ada", { limit: 9 });
+  assert.deepEqual([payment?.id, payment?.amount], ["pi_1", 40_000_000]);
+  assert.deepEqual((await ledger.store.audit()).broken, []);
+});
+
+for (const [what, cells, message] of [
+  [
+    "base_left is too much",
+    "1001,2027-01-15,,,,",
+    /line 2, column base_left: The plan starter has only 1,000 base credits/,
+  ],
+  [
+    "base_left is not whole",
+    "0.5,2027-01-15,,,,",
+    /column base_left: "0.5" must be whole credits from 0 to 9000000/,
+  ],
+  ["base_left is negative", "-1,2027-01-15,,,,", /column base_left: "-1" must be whole credits/],
+  [
+    "base_start is no day",
+    "5,2027-02-31,,,,",
+    /column base_start: "2027-02-31" must be a day, which begins in the time zone of the configuration, or a time/,
+  ],
+  [
+    "base_start is missing",
+    "5,,,,,",
+    /column base_start: base_left needs base_start: the time at which the present window began/,
+  ],
+  [
+    "overage_left is missing",
+    ",,,2027-01-15,,",
+    /column overage_left: overage_start needs overage_left: the credits that are left in that window/,
+  ],
+  [
+    "the base window has ended",
+    "5,2027-01-14,,,,",
+    /column base_start: The window that begins then ended at 2027-01-15T00:00:00\.000Z\. The present one began at 2027-01-15T00:00:00\.000Z/,
+  ],
+  [
+    "the overage window has not begun",
+    ",,5,2027-01-16,,",
+    /column overage_start: The window has not begun: it is 2027-01-15T12:00:00\.000Z/,
+  ],
+  ["additional is nothing", ",,,,0,", /column additional: "0" must be whole credits from 1 to 9000000/],
+  [
+    "additional is missing",
+    ",,,,,pi_1",
+    /column additional: payment needs additional: the credits that are left of the payment/,
+  ],
+  ["the payment has white space", ",,,,5,pi\u00a01", /column payment: "pi\u00a01" has U\+00A0/],
+  [
+    "the payment was counted before",
+    ",,,,5,pi_0",
+    /column payment: Payment "pi_0" was credited to account zoe before/,
+  ],
+] as const) {
+  test(`refuses a file if ${what}, and imports nothing`, async () => {
+    await ledger.inkwell("account", "create", "zoe", "--plan", "starter");
+    await ledger.inkwell("credits", "add", "zoe", "5", "--payment", "pi_0");
+    refused(await load(`${balances}ada,starter,${cells}\nbob,starter,,,,,,\n`), message);
+    assert.deepEqual(await ids(), ["zoe"]);
+  });
+}
+
+test("reports all faults of balances at once, and a payment that occurs twice", async () => {
+  const { stderr } = await load(`${balances}ada,starter,1001,2027-01-14,x,2027-01-17,5,pi_1
+bob,big,,,1,2027-01-17,5,pi_1
+`);
+  assert.deepEqual(
+    stderr.match(/line \d, column \w+/g),
+    [
+      "2, column overage_left",
+      "2, column base_start",
+      "2, column base_left",
+      "3, column payment",
+      "3, column overage_start",
+      "3, column overage_left",
+    ].map((place) => `line ${place}`),
+    stderr,
+  );
+});
+
+/** Calls `act` before each step of an import is written. */
+function beforeSteps(act: (step: number) => unknown): { end(): void } {
+  const { putAccounts } = ledger.store;
+  let steps = 0;
+  ledger.store.putAccounts = async (drafts, options) => {
+    if (!options.dryRun) {
+      steps += 1;
+      await act(steps);
+    }
+    return await putAccounts.call(ledger.store, drafts, options);
+  };
+  return {
+    end: () => {
+      ledger.store.putAccounts = putAccounts;
+    },
+  };
+}
+
+test("an import that was stopped between steps is completed by the same command, with the same keys", async () => {
+  const lines = Array.from(
+    { length: 700 },
+    (_, n) => `a${n},starter,${n},2027-01-15,,,3,${n % 2 ? `pi_${n}` : ""}\n`,
+  );
+  const steps = beforeSteps((step) => {
+    if (step === 3) throw new StoreUnavailableError("the disk is full");
+  });
+  const stopped = await load(balances + lines.join(""), "--keys", "keys.csv");
+  assert.equal(stopped.code, 1);
+  const [, done = ""] =
+    /^(\d+) of 700 accounts are imported\. The same command imports the others\.$/m.exec(stopped.stderr) ??
+    [];
+  assert.equal((await ledger.store.accounts({ limit: 1000 })).length, Number(done));
+  assert.ok(Number(done) > 0 && Number(done) < 700, done);
+  steps.end();
+
+  const completed = await load(`${balances + lines.join("")}new,starter,,,,,,\n`, "--keys", "keys.csv");
+  assert.equal(completed.code, 0, completed.stderr);
+  assert.ok(
+    completed.stderr.includes(`${701 - Number(done)} accounts opened, 0 updated, ${done} unchanged.`),
+  );
+  const [, ...keys] = readFileSync(keysFile, "utf8").trimEnd().split("\r\n");
+  assert.equal(keys.length, 701);
+  for (const line of keys) {
+    const [account = "", id, key = ""] = line.split(",");
+    const found = await ledger.store.findKey(hashKey(key));
+    assert.deepEqual([found?.key.account, found?.key.id], [account, id]);
+    if (account === "new") continue;
+    const { base, additional } = ledger.store.account(account);
+    assert.equal((base?.amount ?? 0) - (base?.spent ?? 0), Number(account.slice(1)) * 1e6);
+    assert.deepEqual(
+      additional.map(({ amount }) => amount),
+      [3_000_000],
+    );
+  }
+  assert.equal((await ledger.store.keys()).length, 701);
+  assert.deepEqual((await ledger.store.audit()).broken, []);
+});
+
+test("names what was imported if the ledger has changed since the check", async () => {
+  const lines = Array.from({ length: 200 }, (_, n) => `a${n},starter,,,,,3,pi_${n}\n`);
+  beforeSteps(async (step) => {
+    if (step !== 2) return;
+    await ledger.store.commit([
+      { kind: "open", account: "zoe", plan: "starter", by: "test" },
+      { kind: "topup", account: "zoe", payment: "pi_150", amount: 5, by: "test" },
+    ]);
+  });
+  const { stderr } = await load(balances + lines.join(""));
+  assert.match(
+    stderr,
+    /^Only the first 100 accounts were imported from \S+:\n {2}line 152, column payment: .* account zoe before\.\n$/,
+  );
+});
+
+test("refuses more than 100,000 accounts", async () => {
+  refused(
+    await load(`account\n${"a\n".repeat(100_001)}`),
+    /has more than 100,000 accounts\. Import it in parts/,
+  );
 });
 
 for (const [what, text, message] of [
