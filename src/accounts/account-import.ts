@@ -9,7 +9,8 @@
  * that was written before.
  */
 import { setTimeout } from "node:timers/promises";
-import type { BalanceFault, NewKey, OpeningBalances, OpeningWindow } from "../ledger/operations.ts";
+import type { BalanceFault, OpeningBalances, OpeningWindow } from "../ledger/opening.ts";
+import type { NewKey } from "../ledger/operations.ts";
 import { type WindowBucket, windowBuckets } from "../ledger/rows.ts";
 import { defined } from "../objects.ts";
 import { unknownName } from "../spelling.ts";
@@ -32,8 +33,8 @@ const stepAccounts = { first: 100, min: 20, max: 500 };
 const stepMs = 40;
 
 /**
- * A pause is as long as the step before it, within these limits. A process that waits for an SQLite
- * file looks every 25 ms whether it is free, and every 100 ms if it has waited for long.
+ * A pause is as long as the step before it, within these limits. A process that waits for an
+ * SQLite file looks every 25 ms whether it is free, and every 100 ms if it has waited for long.
  */
 const pauseMs = { min: 30, max: 110 };
 

@@ -73,7 +73,7 @@ export interface KeyOptions {
 }
 
 /** A key that is not stored yet, and its secret, which is stored nowhere: show it once. */
-export interface MintedKey {
+interface MintedKey {
   key: string;
   row: NewKey;
 }

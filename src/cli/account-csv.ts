@@ -21,7 +21,7 @@ import { unknownName } from "../spelling.ts";
 import { grouped } from "../units.ts";
 
 /** The accounts of a file, and the line of each. */
-export interface AccountsFile {
+interface AccountsFile {
   path: string;
   accounts: ImportedAccount[];
   lines: number[];

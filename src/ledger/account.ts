@@ -7,11 +7,11 @@
 import { invariant } from "../errors.ts";
 import { microOf } from "../units.ts";
 import { bringAdditional } from "./additional.ts";
-import { changeBucket, keepsWindow, windowFaults } from "./entitlement.ts";
+import { changeBucket, keepsWindow } from "./entitlement.ts";
 import { remainingOf } from "./grants.ts";
 import { addKey } from "./key-changes.ts";
+import { type BalanceFault, windowFaults } from "./opening.ts";
 import type {
-  BalanceFault,
   OpenOperation,
   OpenOutcome,
   PlanOperation,

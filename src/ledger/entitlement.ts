@@ -6,8 +6,7 @@
  * its own moment, in order, whether or not anyone looked. A window never changes once it has
  * begun, except for the amount of its grant. Pure.
  */
-import { type EpochMs, exactCredits, type MicroCredits, microOf } from "../units.ts";
-import type { BalanceFault, OpeningBalances } from "./operations.ts";
+import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion, ruleOf, versionAt, versionOf } from "./plan.ts";
 import { type AccountRow, type WindowBucket, type WindowGrant, windowBuckets } from "./rows.ts";
 import { grantWindowFrom, isOnGrid, isSameRule, type Window, windowAfter } from "./windows.ts";
@@ -21,58 +20,12 @@ export type Entitlement =
 /** Receives the facts, changes the account by them, and gives them their numbers. */
 type Post = (fact: Entitlement) => void;
 
-/** Opens both windows of a new account. One that it brings along is as if it had been opened then. */
-export function openWindows(
+/** Returns the grant of a window in which nothing is spent. */
+export function freshGrant(
   version: PlanVersion,
-  { atMs, balances }: { atMs: EpochMs; balances: OpeningBalances },
-  post: Post,
-): void {
-  for (const bucket of windowBuckets) {
-    const brought = balances[bucket];
-    const window = grantWindowFrom(ruleOf(version, bucket), brought?.fromMs ?? atMs);
-    const grant = freshGrant(version, bucket, window);
-    post({
-      ...{ kind: "window", bucket },
-      grant: brought === undefined ? grant : { ...grant, spent: grant.amount - brought.left },
-    });
-  }
-}
-
-/** Returns why a new account cannot bring these windows along. */
-export function windowFaults(
-  version: PlanVersion,
-  { atMs, balances }: { atMs: EpochMs; balances: OpeningBalances },
-): BalanceFault[] {
-  return windowBuckets.flatMap((bucket) => {
-    const brought = balances[bucket];
-    if (brought === undefined) return [];
-    const faults: BalanceFault[] = [];
-    const rule = ruleOf(version, bucket);
-    const amount = microOf(version[bucket].credits);
-    if (brought.fromMs > atMs) faults.push({ kind: "window_not_begun", bucket, atMs });
-    else {
-      const window = grantWindowFrom(rule, brought.fromMs);
-      const { untilMs } = window;
-      if (untilMs <= atMs) {
-        const presentMs = windowAfter(rule, window, atMs).fromMs;
-        faults.push({ kind: "window_ended", bucket, untilMs, presentMs });
-      }
-    }
-    if (brought.left > amount) faults.push({ kind: "too_much_left", bucket, amount });
-    return faults;
-  });
-}
-
-/** Returns the note of a first window. It repeats what the account brought along, for the audit. */
-export function firstWindowNote(
-  { plan, fromMs, spent }: { plan: string | null; fromMs: EpochMs; spent: MicroCredits },
-  atMs: EpochMs,
-): string | null {
-  if (fromMs === atMs && spent === 0) return plan;
-  return `${plan}, ${exactCredits(spent)} spent since ${new Date(fromMs).toJSON()}`;
-}
-
-function freshGrant(version: PlanVersion, bucket: WindowBucket, window: Window): Omit<WindowGrant, "seq"> {
+  bucket: WindowBucket,
+  window: Window,
+): Omit<WindowGrant, "seq"> {
   const { id: plan, version: number } = version;
   return { amount: microOf(version[bucket].credits), spent: 0, held: 0, ...window, plan, version: number };
 }

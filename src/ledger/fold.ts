@@ -6,10 +6,10 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { microOf } from "../units.ts";
-import { firstWindowNote } from "./entitlement.ts";
 import { byBucket, freeOf, heldBy, inSpendingOrder, sumOf } from "./grants.ts";
 import { chargeBudget } from "./key-budget.ts";
 import { applyKeyFact, keyFactsOf } from "./key-facts.ts";
+import { firstWindowNote } from "./opening.ts";
 import { type PlanCatalog, ruleOf, versionOf } from "./plan.ts";
 import { costOf, priceOf } from "./pricing.ts";
 import {

@@ -5,6 +5,7 @@
  * refused hold is decided anew.
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
+import type { BalanceFault, OpeningBalances } from "./opening.ts";
 import type { Price } from "./pricing.ts";
 import type {
   BucketAmounts,
@@ -26,23 +27,6 @@ export interface OpenOperation {
   balances?: OpeningBalances;
   firstKey?: NewKey;
   by: string;
-}
-
-/**
- * What an account brings along from another system. An absent bucket is full, and its window
- * begins now.
- */
-export interface OpeningBalances {
-  base?: OpeningWindow;
-  overage?: OpeningWindow;
-  /** A payment, or a promotion if there is no payment id. */
-  additional?: { amount: MicroCredits; payment: string | null };
-}
-
-/** The present window: its beginning, and what is left in it. */
-export interface OpeningWindow {
-  fromMs: EpochMs;
-  left: MicroCredits;
 }
 
 /**
@@ -410,15 +394,6 @@ export type OpenOutcome =
   | { kind: "exists"; plan: string }
   | PlanRefusal
   | { kind: "balances_refused"; faults: readonly BalanceFault[] };
-
-/** What a new account cannot bring along. */
-export type BalanceFault =
-  | { kind: "window_not_begun"; bucket: WindowBucket; atMs: EpochMs }
-  /** `presentMs`: the beginning of the window that follows it now. */
-  | { kind: "window_ended"; bucket: WindowBucket; untilMs: EpochMs; presentMs: EpochMs }
-  /** The bucket has only this amount in the plan. */
-  | { kind: "too_much_left"; bucket: WindowBucket; amount: MicroCredits }
-  | UsedElsewhere;
 
 export type PlanOutcome =
   | { kind: "changed"; replayed: boolean }

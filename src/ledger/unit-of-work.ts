@@ -5,9 +5,10 @@
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import { problemOf } from "./account-problems.ts";
-import { type Entitlement, firstWindowNote, openWindows, passBoundaries } from "./entitlement.ts";
+import { type Entitlement, passBoundaries } from "./entitlement.ts";
 import { noLater, OpenGrants } from "./grants.ts";
 import { withoutOutcome } from "./key-facts.ts";
+import { firstWindowNote, openWindows } from "./opening.ts";
 import type { AccountError, OpenOperation, PostedOperation } from "./operations.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
 import type {

@@ -5,7 +5,8 @@
  * Guarantees that an external id belongs to one account, and that a list with one refused draft
  * changes nothing. No list moves an external id from one account to another.
  */
-import type { BalanceFault, Decision, NewKey, OpeningBalances, OpenOperation } from "../ledger/operations.ts";
+import type { BalanceFault, OpeningBalances } from "../ledger/opening.ts";
+import type { Decision, NewKey, OpenOperation } from "../ledger/operations.ts";
 import type { AccountRow } from "../ledger/rows.ts";
 
 /** Texts for people and other systems. The ledger does not use them. */

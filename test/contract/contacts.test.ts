@@ -89,10 +89,21 @@ for (const backend of backends) {
       });
     }
 
-    test("may exchange external ids", async () => {
+    test("never move an external id to another account, even if the list gives both another one", async () => {
       await store.putAccounts([draft("bob", null, { externalId: "crm-2" })], write);
       const swap = [draft("ada", null, { externalId: "crm-2" }), draft("bob", null, { externalId: "crm-1" })];
-      for (const outcome of await store.putAccounts(swap, write)) assert.equal(outcome.kind, "exists");
+      assert.deepEqual(await store.putAccounts(swap, write), [
+        { kind: "external_id_used", account: "bob" },
+        { kind: "external_id_used", account: "ada" },
+      ]);
+      const freed = draft("ada", null, { externalId: null });
+      assert.deepEqual(await store.putAccounts([freed, draft("bob", null, { externalId: "crm-1" })], write), [
+        { kind: "exists", plan: "starter", changed: true },
+        { kind: "external_id_used", account: "ada" },
+      ]);
+      await store.putAccounts([freed], write);
+      await store.putAccounts([draft("bob", null, { externalId: "crm-1" })], write);
+      await store.putAccounts([draft("ada", null, { externalId: "crm-2" })], write);
       assert.deepEqual(await idsOf({ externalId: "crm-1" }), ["bob"]);
     });
 

@@ -59,7 +59,42 @@ operatorTest("finds accounts by their contact, in pages", async (operator) => {
   refused(await operator.get("/admin/accounts?search=a%00b"), 400, "invalid_value");
 });
 
-operatorTest("imports accounts, all of them or none", async (operator, service) => {
+operatorTest("imports accounts with what they bring along", async (operator) => {
+  const today = new Date().toISOString();
+  const load = (...accounts: object[]) => operator.post("/admin/accounts/import", { accounts });
+  const ada = { id: "ada", plan: "big", base_left: 300, base_start: today, additional: 50, payment: "pi_1" };
+  const full = { overage_left: 200, overage_start: today };
+  for (const [result, balances_ignored] of [
+    ["opened", false],
+    ["unchanged", true],
+  ]) {
+    const { status, body } = await load({ ...ada, ...full });
+    const expected = { id: "ada", result, plan: "big", plan_differs: false, balances_ignored };
+    assert.deepEqual([status, body.accounts], [200, [expected]]);
+  }
+  const { body } = await operator.get("/admin/accounts/ada/balance");
+  assert.partialDeepStrictEqual(body, { balances: { base: { credits: 300 }, additional: { credits: 50 } } });
+  const bob = { id: "bob", plan: "big" };
+  for (const [fields, param] of [
+    [{ base_left: 5001, base_start: today }, "base_left"],
+    [{ base_left: 1.5, base_start: today }, "base_left"],
+    [{ base_left: 1e21, base_start: today }, "base_left"],
+    [{ base_left: 5 }, "base_start"],
+    [{ overage_left: 5, overage_start: "2020-01-01" }, "overage_start"],
+    [{ overage_start: "" }, "overage_start"],
+    [{ additional: -1 }, "additional"],
+    [{ additional: 5, payment: "pi_1" }, "payment"],
+    [{ payment: "pi_2" }, "additional"],
+  ] as const) {
+    const answer = await load({ ...bob, ...fields });
+    refused(answer, 400, "invalid_value");
+    assert.equal(Object.values(answer.body).map((error) => Object(error).param)[0], `accounts[0].${param}`);
+  }
+  refused(await load({ ...bob, base_left: "5", base_start: today }), 400, "invalid_type");
+  refused(await operator.get("/admin/accounts/bob"), 404, "account_not_found");
+});
+
+operatorTest("checks a list of accounts whole before it imports any", async (operator, service) => {
   const load = (accounts: object[], dry_run?: boolean) =>
     operator.post("/admin/accounts/import", { accounts, dry_run });
   const list = [
@@ -67,8 +102,8 @@ operatorTest("imports accounts, all of them or none", async (operator, service) 
     { id: "test", plan: "big", note: "the first" },
   ];
   const expected = [
-    { id: "ada", result: "opened", plan: "big", plan_differs: false },
-    { id: "test", result: "updated", plan: "test", plan_differs: true },
+    { id: "ada", result: "opened", plan: "big", plan_differs: false, balances_ignored: false },
+    { id: "test", result: "updated", plan: "test", plan_differs: true, balances_ignored: false },
   ];
   const dry = await load(list, true);
   assert.deepEqual([dry.status, dry.body], [200, { dry_run: true, accounts: expected }]);
