@@ -27,16 +27,16 @@ export const importedAccountsMax = 100_000;
 export const importProblemsShown = 20;
 
 /** Accounts of the first step, of the smallest and of the largest one. */
-const stepAccounts = { first: 100, min: 20, max: 500 };
+const stepAccounts = { first: 100, min: 50, max: 500 };
 
 /** How long a step should take. */
-const stepMs = 40;
+const stepMs = 50;
 
 /**
- * A pause is as long as the step before it, within these limits. A process that waits for an
- * SQLite file looks every 25 ms whether it is free, and every 100 ms if it has waited for long.
+ * A process that waits for an SQLite file looks every 25 ms whether it is free. If it has waited
+ * for longer than 100 ms, it looks every 100 ms.
  */
-const pauseMs = { min: 30, max: 110 };
+const pauseMs = (tookMs: number) => (tookMs <= 100 ? 30 : 110);
 
 /** What an account brings along, as the list has it. */
 export type BalanceTexts = { [F in BalanceField]?: string };
@@ -186,7 +186,7 @@ async function* stepsOf(drafts: readonly Draft[]): AsyncGenerator<readonly Draft
   let size = first;
   let tookMs = 0;
   for (let n = 0; n < drafts.length; ) {
-    if (n > 0) await setTimeout(Math.min(pauseMs.max, Math.max(pauseMs.min, tookMs)));
+    if (n > 0) await setTimeout(pauseMs(tookMs));
     const beganMs = performance.now();
     yield drafts.slice(n, n + size);
     n += size;

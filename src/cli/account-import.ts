@@ -3,7 +3,7 @@
  * `--keys`, each new account gets a key. The keys are in the file before the accounts are in the
  * ledger, so that none is lost.
  */
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Command } from "commander";
 import { type ImportLine, importedAccountsMax } from "../accounts/account-import.ts";
@@ -11,7 +11,7 @@ import type { KeyActions } from "../accounts/key-actions.ts";
 import { newKey, parseKey } from "../accounts/keys.ts";
 import { importObject } from "../accounts/operator-objects.ts";
 import { OperatorRefusal } from "../accounts/refusals.ts";
-import { messageOf, OperatorError, StoreUnavailableError } from "../errors.ts";
+import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
 import type { NewKey } from "../ledger/operations.ts";
 import { grouped } from "../units.ts";
@@ -65,12 +65,12 @@ async function importFile(
       issueKeys: keys === null ? null : (accounts) => keys.issue(accounts),
     });
     const { lines } = result;
-    const mayBeDone =
-      result.kind === "failed" && result.error instanceof StoreUnavailableError && result.error.mayBeDone;
-    if (result.kind !== "done" && lines.length === 0 && !mayBeDone) keys?.remove();
+    if (result.kind === "refused" && lines.length === 0) keys?.remove();
     if (result.kind === "failed") {
       const all = count(file.accounts.length, "account");
-      cli.remark(`${grouped(lines.length)} of ${all} are imported. The same command imports the others.`);
+      cli.remark(
+        `${grouped(lines.length)} of ${all} are known to be imported. The same command imports the others.`,
+      );
       throw result.error;
     }
     refuseFaults(file, result.kind === "refused" ? result.problems : [], lines.length);
@@ -113,7 +113,7 @@ class KeysFile {
    */
   async issue(accounts: readonly string[]): Promise<ReadonlyMap<string, NewKey>> {
     if (accounts.length === 0) return this.#issued;
-    const before = existsSync(this.#path) ? await this.#written() : null;
+    const before = await this.#written();
     const minted = accounts.flatMap((id) => (before?.has(id) ? [] : [newKey(id, { name: "first" })]));
     const lines = minted.map(({ key, row }) => `${row.account},${row.id},${key}\r\n`);
     const head = before === null ? `${keysHead}\r\n` : "";
@@ -134,9 +134,14 @@ class KeysFile {
     return this.#issued;
   }
 
-  /** Returns the keys of the file by account, if an import into this ledger has written it. */
-  async #written(): Promise<Map<string, NewKey>> {
-    const [head, ...lines] = readFileSync(this.#path, "utf8").split("\r\n");
+  /**
+   * Returns the keys of the file by account, if an import into this ledger has written it. Null:
+   * there is no such file.
+   */
+  async #written(): Promise<Map<string, NewKey> | null> {
+    const text = this.#read();
+    if (text === null) return null;
+    const [head, ...lines] = text.split("\r\n");
     const rows = lines.slice(0, -1).flatMap((line) => {
       const [account = "", id, key = "", ...more] = line.split(",");
       return parseKey(key) === "ok" && more.length === 0
@@ -151,6 +156,18 @@ class KeysFile {
     throw new OperatorError(
       `${this.#path} already exists, and is not the keys file of an import into this ledger that was stopped. Nothing was imported. Name a new file.`,
     );
+  }
+
+  #read(): string | null {
+    try {
+      return readFileSync(this.#path, "utf8");
+    } catch (error) {
+      if (codeOf(error) === "ENOENT") return null;
+      throw new OperatorError(
+        `${this.#path} cannot be read: ${messageOf(error)}. Nothing was imported.`,
+        error,
+      );
+    }
   }
 
   async #isInLedger({ id }: NewKey): Promise<boolean> {

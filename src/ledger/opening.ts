@@ -74,7 +74,7 @@ export function windowFaults(
   });
 }
 
-/** Returns the note of a first window. It repeats what the account brought along, for the audit. */
+/** Returns the note of a first window. For the audit it repeats what was brought along. */
 export function firstWindowNote(
   { plan, fromMs, spent }: { plan: string | null; fromMs: EpochMs; spent: MicroCredits },
   atMs: EpochMs,

@@ -79,8 +79,11 @@ const benches: Record<string, Bench> = {
     skip: noPostgres,
   },
   isolation: {
-    args: ["--seconds", "0.1", "--receipts", "1000", "--holds", "100"],
-    shows: new RegExp(`p50 ratio .*'beside a locked row' .*${figure}.*holds.*${figure}`, "s"),
+    args: ["--seconds", "0.1", "--receipts", "1000", "--holds", "100", "--imported", "150"],
+    shows: new RegExp(
+      `p50 ratio .*'beside a locked row' .*${figure}.*holds.*${figure}.*'beside the import' .*${figure}`,
+      "s",
+    ),
     skip: noPostgres,
   },
   ledger: {
