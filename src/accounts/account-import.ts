@@ -27,10 +27,10 @@ export const importedAccountsMax = 100_000;
 export const importProblemsShown = 20;
 
 /** Accounts of the first step, of the smallest and of the largest one. */
-const stepAccounts = { first: 100, min: 50, max: 500 };
+const stepAccounts = { first: 100, min: 25, max: 500 };
 
 /** How long a step should take. */
-const stepMs = 50;
+const stepMs = 30;
 
 /**
  * A process that waits for an SQLite file looks every 25 ms whether it is free. If it has waited
