@@ -38,13 +38,16 @@ const stepMs = 30;
  */
 const pauseMs = (tookMs: number) => (tookMs <= 100 ? 30 : 110);
 
-/** What an account brings along, as the list has it. */
-export type BalanceTexts = { [F in BalanceField]?: string };
-type BalanceField = `${WindowBucket}_left` | `${WindowBucket}_start` | "additional" | "payment";
+/** The fields of what an account brings along. */
+export const balanceFields = [
+  ...(["base_left", "base_start", "overage_left", "overage_start", "additional", "payment"] as const),
+];
+type BalanceField = (typeof balanceFields)[number];
 
 /** An account of a list. */
 export interface ImportedAccount extends Pick<AccountDraft, "id" | "plan" | "contact"> {
-  balances: BalanceTexts;
+  /** As the list has them. */
+  balances: { [F in BalanceField]?: string };
 }
 
 export const leftRule = `whole credits from 0 to ${creditsMax}`;

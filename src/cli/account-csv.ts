@@ -7,7 +7,7 @@
 import { readFileSync } from "node:fs";
 import { CsvError, parse } from "csv-parse/sync";
 import {
-  type BalanceTexts,
+  balanceFields,
   type ImportedAccount,
   type ImportField,
   type ImportProblem,
@@ -38,12 +38,9 @@ interface FileFault {
   message: string;
 }
 
-const balanceNames = [
-  ...(["base_left", "base_start", "overage_left", "overage_start", "additional", "payment"] as const),
-] satisfies (keyof BalanceTexts)[];
 const columnNames = [
   ...(["account", "plan", "owner", "email", "note", "external_id"] as const),
-  ...balanceNames,
+  ...balanceFields,
 ];
 type ColumnName = (typeof columnNames)[number];
 

@@ -5,7 +5,8 @@
 import Type from "typebox";
 import {
   additionalRule,
-  type BalanceTexts,
+  balanceFields,
+  type ImportedAccount,
   type ImportProblem,
   type ImportResult,
   importProblemsShown,
@@ -185,10 +186,10 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
       { bodyLimit: importBodyBytesMax },
     ),
     async ({ body: { accounts, dry_run = false } }) => {
-      const imported = accounts.map((each) => {
-        const { id, plan = null, owner: _, email: __, note: ___, external_id: ____, ...balances } = each;
-        return { id, plan, contact: contactIn(each), balances: textsOf(balances) };
-      });
+      const imported = accounts.map((each) => ({
+        ...{ id: each.id, plan: each.plan ?? null, contact: contactIn(each) },
+        balances: balancesIn(each),
+      }));
       const result = await actions.importAccounts(imported, { dryRun: dry_run, issueKeys: null });
       if (result.kind === "done") return importObject.of(result);
       throw result.kind === "failed" ? result.error : refusalOfImport(result);
@@ -243,12 +244,12 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
   );
 }
 
+type BalanceBody = { [F in (typeof balanceFields)[number]]?: string | number };
+
 /** The import checks numbers as the texts of a file. */
-function textsOf(values: { [F in keyof BalanceTexts]: string | number | undefined }): BalanceTexts {
-  const texts = Object.entries(values).flatMap(([field, value]) =>
-    value === undefined ? [] : [[field, String(value)]],
-  );
-  return Object.fromEntries(texts);
+function balancesIn(body: BalanceBody): ImportedAccount["balances"] {
+  const texts = balanceFields.map((field) => [field, body[field]?.toString()]);
+  return defined(Object.fromEntries(texts));
 }
 
 /** `param` names the first fault, and the message lists them all. */
