@@ -42,7 +42,14 @@ import type {
 import { type Hour, hourMs, type UsageHour, type UsageHoursQuery } from "../store/usage-hours.ts";
 import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
-import { type Credits, type EpochMs, endMomentOf, type MicroCredits, microOf, momentRule } from "../units.ts";
+import {
+  type Credits,
+  type EpochMs,
+  localMomentOf,
+  type MicroCredits,
+  microOf,
+  momentRule,
+} from "../units.ts";
 import { type ImportResult, importAccounts } from "./account-import.ts";
 import { isoTime } from "./json-objects.ts";
 import { KeyActions } from "./key-actions.ts";
@@ -311,7 +318,7 @@ export class OperatorActions {
       if (outcome.kind === "adjusted") return { ...outcome, balance: await this.balance(account) };
       throw adjustmentRefusal(operation, outcome);
     }
-    const untilMs = expires === undefined ? null : endMomentOf(expires, this.#deps.timezone());
+    const untilMs = expires === undefined ? null : localMomentOf(expires, this.#deps.timezone(), 1);
     if (expires !== undefined && untilMs === null)
       throw invalidValue("expires_at", `expires_at must be ${momentRule}.`);
     const amount = microOf(credits);
@@ -376,10 +383,15 @@ export class OperatorActions {
     return usagePages(this.#deps.store, query);
   }
 
+  /** The zone of the configuration, for local days. */
+  get timezone(): string {
+    return this.#deps.timezone();
+  }
+
   /** Sums usage by day, model, key or account. */
   async usageReport(query: UsageSumsQuery): Promise<UsageReport> {
     await this.#requireAccount(query.account);
-    return await usageReport(this.#deps.store, query);
+    return await usageReport(this.#deps.store, query, this.#deps.timezone());
   }
 
   /** Sums usage by hour, for the last hours up to now. */

@@ -11,7 +11,6 @@ import { fingerprintOf, offeredPlans, type PlanCatalog } from "../ledger/plan.ts
 import type { EpochMs } from "../units.ts";
 import { accountOf } from "./account-rows.ts";
 import { type AuditReport, type FaultyRow, faultyRowsMax } from "./audit-report.ts";
-import { usageRules } from "./audit-usage.ts";
 import { readFiles, readVersions } from "./plans.ts";
 import { type Seal, type SealedList, Sealing } from "./seal.ts";
 import type { SqlStatement } from "./sql.ts";
@@ -27,6 +26,7 @@ import {
   planFileTable,
   planVersionTable,
 } from "./tables.ts";
+import { readSummedPeriods, usageRules } from "./usage-steps.ts";
 
 /** A report with the lists of facts, for a seal. */
 export interface SealedReport extends AuditReport {
@@ -64,7 +64,6 @@ const rules: Readonly<Record<string, string>> = {
       or sum(case when ending = 'expired' then 1 else 0 end) < 1)`,
   "a request is open or has a charge, and not both": `select h.account, h.id from hold h
     join charge c on c.id = h.id and c.account = h.account`,
-  ...usageRules,
 };
 
 /** What a step of the audit reads. */
@@ -221,7 +220,11 @@ export function* auditSteps(
       );
     }
   }
-  for (const [invariant, sql] of Object.entries(rules)) {
+  const periods = yield* read(readSummedPeriods, []);
+  const timezones = periods.map(([timezone]) => String(timezone));
+  const firstDay = periods[0]?.[1];
+  const sums = usageRules({ nowMs, timezones, firstDay: firstDay === null ? null : Number(firstDay ?? 0) });
+  for (const [invariant, sql] of Object.entries({ ...rules, ...sums })) {
     const answer = yield { kind: "rule", invariant, sql: `${sql} limit ${faultyRowsMax}` };
     if (answer.kind === "rule") for (const row of answer.rows) report(invariant, row);
   }

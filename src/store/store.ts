@@ -227,9 +227,9 @@ export interface Store extends LedgerStore, SessionStore {
   usageHours(query: UsageHoursQuery): Promise<UsageHour[]>;
   /**
    * Sums the next charges aside if they are many, and makes days final that have ended. Returns
-   * whether there is more to do.
+   * whether there is more to do. The time zone is that of days which have not begun.
    */
-  sumUsage(): Promise<boolean>;
+  sumUsage(timezone: string): Promise<boolean>;
   journal(account: string, query: JournalQuery): Promise<ListedEntry[]>;
   /** Lists payments with what was refunded of them, newest first. */
   payments(account: string, query: PaymentsQuery): Promise<ListedPayment[]>;

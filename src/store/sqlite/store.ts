@@ -130,7 +130,7 @@ function sqliteStoreOn(
     times,
     clock: () => writer.call("clock"),
     acceptClock: (by, timeMs) => writer.call("acceptClock", by, timeMs),
-    sumUsage: () => writer.call("sumUsage"),
+    sumUsage: (timezone) => writer.call("sumUsage", timezone),
 
     async audit(): Promise<AuditReport> {
       if (!db.isOpen) throw storeClosed();

@@ -33,7 +33,7 @@ export interface Calls {
   acceptClock(by: string, timeMs: EpochMs): ClockAcceptance;
   rows(statement: SqlStatement): Cells[];
   /** Sums charges. Returns whether there is more to do. */
-  sumUsage(): boolean;
+  sumUsage(timezone: string): boolean;
   audit(nowMs: EpochMs): AuditReport;
   /** Closes the file and ends the thread. */
   close(): void;
