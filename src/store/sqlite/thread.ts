@@ -23,6 +23,8 @@ export interface SqliteThreadData {
   /** Whether the writer may migrate a file with an older schema. */
   upgrade: boolean;
   clock: SharedClock;
+  /** The time limit of a reader's statement. */
+  listMs: number;
 }
 
 export interface Calls {
@@ -50,7 +52,7 @@ export type ThreadReply = { id: number; value: unknown } | { id: number; error: 
 
 /** An error, in a form that can be sent between threads. */
 export interface Fault {
-  kind: "operator" | "unavailable" | "defect";
+  kind: "list too slow" | "operator" | "unavailable" | "defect";
   message: string;
   stack: string;
   /** Used if the kind is `unavailable`. */
