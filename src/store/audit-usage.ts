@@ -3,7 +3,9 @@
  * the day on which it counts by the records of when days became final, and in the hour of its
  * time. Spans of receipts are checked, too.
  */
-import { hoursAddedUp } from "./usage-hours.ts";
+import type { EpochMs } from "../units.ts";
+import type { FaultyRow } from "./audit-report.ts";
+import { firstKeptHour, hoursAddedUp } from "./usage-hours.ts";
 import { addedUp, dayMs, dayOfCharge } from "./usage-sums.ts";
 
 /** An expression: the last day that was final when charge `c` was written. */
@@ -28,3 +30,40 @@ export const usageRules: Readonly<Record<string, string>> = {
   "hours are what their charges add up to": hoursAddedUp(),
   "receipts are in the spans of their days": receiptsOutsideSpans,
 };
+
+/** Cells: number, last charge that was summed before, day. */
+export const readCloses = "select number, through, day from usage_close order by number";
+
+/** Cells: last charge that was summed, first complete hour. Read it after the closes. */
+export const readSummed = "select through, hours_from from usage_summed";
+
+type Cells = readonly unknown[];
+
+export const stateRules = {
+  closes: "days become final in order, after their end",
+  hours: "only old hours are left out of the sums by hour",
+} as const;
+
+/** Finds days that became final too early or out of order. A step waits five minutes after a day. */
+export function closeFaults(
+  closes: readonly Cells[],
+  summed: Cells | undefined,
+  nowMs: EpochMs,
+): FaultyRow[] {
+  const faults: FaultyRow[] = [];
+  let before = { number: 0, through: 0, day: Number.NEGATIVE_INFINITY };
+  for (const cells of closes) {
+    const [number = 0, through = 0, day = 0] = cells.map(Number);
+    const follows = number === before.number + 1 && through >= before.through && day > before.day;
+    const isSummed = through <= Number(summed?.[0] ?? 0);
+    if (!follows || !isSummed || (day + 1) * dayMs > nowMs) faults.push({ number, through, day });
+    before = { number, through, day };
+  }
+  return faults;
+}
+
+/** An hour more, because the time of the audit is a little older than what it reads. */
+export function hoursFaults(summed: Cells | undefined, nowMs: EpochMs): FaultyRow[] {
+  const from = Number(summed?.[1] ?? 0);
+  return from > firstKeptHour(nowMs) + 1 ? [{ hours_from: from }] : [];
+}

@@ -11,7 +11,7 @@ import { fingerprintOf, offeredPlans, type PlanCatalog } from "../ledger/plan.ts
 import type { EpochMs } from "../units.ts";
 import { accountOf } from "./account-rows.ts";
 import { type AuditReport, type FaultyRow, faultyRowsMax } from "./audit-report.ts";
-import { usageRules } from "./audit-usage.ts";
+import { closeFaults, hoursFaults, readCloses, readSummed, stateRules, usageRules } from "./audit-usage.ts";
 import { readFiles, readVersions } from "./plans.ts";
 import { type Seal, type SealedList, Sealing } from "./seal.ts";
 import type { SqlStatement } from "./sql.ts";
@@ -19,6 +19,7 @@ import type { Table } from "./table.ts";
 import {
   accountTable,
   chargeTable,
+  clockAcceptTable,
   grantTable,
   holdTable,
   journalTable,
@@ -39,6 +40,7 @@ const chunkAccounts = 1000;
 
 const readable = "every row can be read";
 const asApplied = "the current plans are those that were applied";
+const accepted = "accepted clocks are numbered without gaps, and the clock counts them";
 const unchanged = "everything that was sealed is still there, unchanged";
 
 /** Sums over whole tables. Each selects the rows at fault. */
@@ -66,6 +68,8 @@ const rules: Readonly<Record<string, string>> = {
     join charge c on c.id = h.id and c.account = h.account`,
   ...usageRules,
 };
+
+const readAccepts = `select ${clockAcceptTable.list()} from clock_accept order by number`;
 
 /** What a step of the audit reads. */
 export type AuditStep =
@@ -119,8 +123,21 @@ export function* auditSteps(
     plan = version.plan;
     sealing.add(version.version, version);
   }
-  const [clock] = yield* read("select ledger_ms from clock", []);
-  const nowMs = Math.max(checkedMs, Number(clock?.[0] ?? 0));
+  sealing.begin("clocks");
+  const clocks = rowsOf(clockAcceptTable, yield* read(readAccepts, []));
+  for (const clock of clocks) sealing.add(clock.number, clock);
+  const [clock] = yield* read("select ledger_ms, accepts from clock", []);
+  const [ledgerMs = 0, accepts = null] = clock ?? [];
+  const nowMs = Math.max(checkedMs, Number(ledgerMs));
+  if (accepts !== clocks.length || clocks.some(({ number }, n) => number !== n + 1))
+    report(accepted, { accepts: Number(accepts), found: clocks.length, last: clocks.at(-1)?.number ?? null });
+  // Before everything that takes long: a day that ends meanwhile is final later.
+  const closes = yield* read(readCloses, []);
+  const [summed] = yield* read(readSummed, []);
+  for (const fault of closeFaults(closes, summed, nowMs)) report(stateRules.closes, fault);
+  for (const fault of hoursFaults(summed, nowMs)) report(stateRules.hours, fault);
+  sealing.begin("days");
+  for (const [number, through, day] of closes) sealing.add(Number(number), [number, through, day]);
   let arePlansChecked = false;
   for (let after = ""; ; ) {
     const listed = yield* read(
