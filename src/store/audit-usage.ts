@@ -44,7 +44,7 @@ export const stateRules = {
   hours: "only old hours are left out of the sums by hour",
 } as const;
 
-/** Finds days that became final too early or out of order. A step waits five minutes after a day. */
+/** Finds days that became final out of order, or before their end. */
 export function closeFaults(
   closes: readonly Cells[],
   summed: Cells | undefined,
