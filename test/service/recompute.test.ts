@@ -142,7 +142,7 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
       assert.equal((await load.operator("/admin/reload", { method: "POST", body: {} }, node)).status, 200);
     }
     await until("the window of a minute has ended", async () => (await windowOf("minute")) > opened);
-    await Promise.all([send(70), one(serial, 25), operate(15)]);
+    await Promise.all([send(70), one(serial, 25), operate(15), sumAside()]);
     await quiet();
   }
 
@@ -193,6 +193,18 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
       },
     ];
     for (let n = 0; n < count; n += 1) await load.pick(steps)();
+  }
+
+  /** Both nodes sum the charges so far, as at the end of a day, and the rest later. */
+  async function sumAside(): Promise<void> {
+    const sql = "set session_replication_role = replica; delete from usage_close";
+    await server.sql(sql, database);
+    await until("charges are summed", async () => (await summed()) > 0);
+  }
+
+  async function summed(): Promise<number> {
+    const [row] = await server.sql("select through from usage_summed", database);
+    return Number(row?.through);
   }
 
   async function quiet(): Promise<void> {
@@ -269,7 +281,7 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
     return fieldsOf(JSON.parse(text));
   }
 
-  test("the load had what the checks are about", (t) => {
+  test("the load had what the checks are about", async (t) => {
     const endings = Object.groupBy(receipts, ({ ending }) => ending);
     const counts = Object.entries(endings).map(([ending, list]) => `${ending} ${list?.length ?? 0}`);
     const changes = Object.entries(Object.groupBy(load.changes, ({ kind }) => kind));
@@ -294,6 +306,11 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
     assert.ok(windows.length >= 2, "a window has ended");
     const { account } = bookOf("leaving");
     assert.equal(account.plan, "year", "a planned change took place");
+    const through = await summed();
+    assert.ok(
+      through > 0 && through < receipts.length,
+      `${through} of ${receipts.length} charges are summed aside`,
+    );
   });
 
   test("each request has one receipt, which says what its client saw", () => {
