@@ -408,7 +408,7 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
       ];
       for (const balance of shown) {
         const startedMs = Date.parse(String(fieldsOf(balance.baseWindow).startedAt));
-        // Nobody has written since a window of a minute ended, and nothing is spent of the new one.
+        // Nobody has written since a window of a minute ended: nothing is spent of the new one.
         const isNew: boolean = account.plan === "minute" && startedMs > base.fromMs;
         const amount: number = isNew ? 75 * million : base.amount;
         const [spent, most]: [number, number] = isNew ? [0, 0] : [base.spent, base.spentMost];
