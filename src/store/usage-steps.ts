@@ -13,6 +13,7 @@
 import { invariant } from "../errors.ts";
 import { isTimezone } from "../ledger/windows.ts";
 import type { EpochMs } from "../units.ts";
+import type { FaultyRow } from "./audit-report.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import { type Day, dayExpression, lastEndedDay } from "./usage-days.ts";
 import { firstKeptHour, type Hour, hourOfCharge } from "./usage-hours.ts";
@@ -81,7 +82,7 @@ export function summingStep(
         select count(*) + 1, ${p(1)}, ${p(2)}, ${p(3)} from usage_close`,
       values: [after, day, timezone],
     });
-  if (state.timezone === null) close(state.through, state.finalDay);
+  if (state.timezone === null) close(0, state.finalDay);
   if (through > state.through) {
     const day = countedDay({ ...state, timezone: zone }, nowMs);
     const range = [state.through, through];
@@ -173,29 +174,49 @@ function negativeSums(period: string, from: string, { account, key } = byKey): s
     null as first_seq, null as last_seq, c.seq ${from}`;
 }
 
-/** What the rules of the audit about sums depend on. */
-interface SummedPeriods {
-  nowMs: EpochMs;
-  /** Of the records of final days. */
-  timezones: readonly string[];
-  /** The first day of the sums, or null without any. */
-  firstDay: Day | null;
-}
+type Cells = readonly unknown[];
 
-/** The zones and the first day, for `usageRules`. */
-export const readSummedPeriods = `
-  select timezone, (select min(period) from usage_sum where unit = 'day') from usage_close group by timezone`;
+/** Cells: number, last charge that was summed before, day, zone of later days. */
+export const readCloses = "select number, through, day, timezone from usage_close order by number";
+
+/** Cells: the last charge that was summed, the first day of the sums. Read it after the closes. */
+export const readSummed = `
+  select through, (select min(period) from usage_sum where unit = 'day') from usage_summed`;
+
+/** A rule of the audit. */
+export const finalInOrder = "days become final in order, after their end";
+
+/** Finds days that became final out of order, or before their end. The first record has no day. */
+export function closeFaults(closes: readonly Cells[], [summed]: Cells, nowMs: EpochMs): FaultyRow[] {
+  const faults: FaultyRow[] = [];
+  let before = { number: 0, through: 0, day: Number.NEGATIVE_INFINITY, timezone: firstZone };
+  for (const [n, cells] of closes.entries()) {
+    const [number = 0, through = 0, day = 0] = cells.map(Number);
+    const timezone = String(cells[3]);
+    const follows = number === before.number + 1 && through >= before.through && day > before.day;
+    const isSummed = through <= Number(summed);
+    const hasEnded = n === 0 ? through === 0 && day === -1 : day <= lastEndedDay(nowMs, before.timezone);
+    const isZone = isTimezone(timezone);
+    if (!follows || !isSummed || !hasEnded || !isZone) faults.push({ number, through, day, timezone });
+    before = { number, through, day, timezone: isZone ? timezone : firstZone };
+  }
+  return faults;
+}
 
 /**
  * The rules of the audit about sums of usage. They add up all charges that were summed: each on
  * the day on which it counts by the records of final days, and in the hour of its time. The hour
  * after the first that is kept may have begun to go.
  */
-export function usageRules({ nowMs, timezones, firstDay }: SummedPeriods): Record<string, string> {
-  const known = timezones.filter(isTimezone);
-  const range = { from: firstDay ?? 0, to: lastEndedDay(nowMs, firstZone) + daysAhead };
-  const dated = known.map((zone) => `when '${zone}' then ${dayExpression("c.at_ms", zone, range)}`);
-  const day = known.length === 0 ? "0" : `case k.timezone ${dated.join(" ")} end`;
+export function usageRules(
+  closes: readonly Cells[],
+  [, firstDay]: Cells,
+  nowMs: EpochMs,
+): Record<string, string> {
+  const zones = new Set(closes.map((cells) => String(cells[3])).filter(isTimezone));
+  const range = { from: Number(firstDay ?? 0), to: lastEndedDay(nowMs, firstZone) + daysAhead };
+  const dated = [...zones].map((zone) => `when '${zone}' then ${dayExpression("c.at_ms", zone, range)}`);
+  const day = zones.size === 0 ? "0" : `case k.timezone ${dated.join(" ")} end`;
   const isSummed = "c.rowid <= (select through from usage_summed)";
   const fromDays = `from (
       select c.*, k.day as final_day, ${day} as date from charge c
