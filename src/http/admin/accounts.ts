@@ -38,7 +38,7 @@ const contactFields = {
   owner: Type.Optional(orNull(schema.contactText)),
   email: Type.Optional(orNull(schema.email)),
   note: Type.Optional(orNull(schema.remark)),
-  external_id: Type.Optional(orNull(schema.contactText)),
+  external_id: Type.Optional(orNull(schema.id)),
 };
 
 /** The import checks the values, so that one answer has all faults. */
