@@ -41,8 +41,8 @@ export const id: TextField = {
 };
 
 /**
- * Characters that look like others or like nothing: those without a shape, blank ones of Braille
- * and of musical notation, and the one that stands for bytes that are no text.
+ * Characters without a shape of their own: control characters, invisible and blank characters, and
+ * the replacement of bytes that are no text.
  */
 const unclear = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{DI}\u2800\uFFFD\u{1D159}]|[^\S ]/u;
 
