@@ -311,6 +311,7 @@ export class OperatorActions {
     const { ledger, by } = this.#deps;
     const { op, credits, reason, expires, request = null, grant = null } = adjustment;
     requireId("operation_id", op);
+    requireId("request_id", request);
     if (credits < 0) {
       const amount = microOf(0 - credits);
       const operation: AdjustOperation = { kind: "adjust", account, op, amount, grant, reason, by };
