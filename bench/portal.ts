@@ -13,7 +13,7 @@ import { DatabaseSync } from "node:sqlite";
 import { hashKey, mintKey } from "../src/accounts/keys.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { chargeTable } from "../src/store/tables.ts";
-import { dayMs } from "../src/store/usage-sums.ts";
+import { dayMs } from "../src/store/usage-days.ts";
 import { startConsoleService } from "../test/fixtures/browser.ts";
 import { accountId, makeLedgerFile, plans, used } from "./ledger-file.ts";
 import { optionsOf } from "./options.ts";
@@ -156,6 +156,6 @@ async function makeFile(path: string, charges: number, days: number): Promise<vo
     pragma wal_checkpoint(truncate)`);
   db.close();
   const store = await openSqliteStore({ path, plans });
-  while (await store.sumUsage());
+  while (await store.sumUsage("UTC"));
   await store.close();
 }

@@ -15,7 +15,8 @@ import { Ledger } from "../src/ledger/batcher.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import type { Store } from "../src/store/store.ts";
 import { chargeTable } from "../src/store/tables.ts";
-import { dayMs, type UsageSumsQuery } from "../src/store/usage-sums.ts";
+import { dayMs } from "../src/store/usage-days.ts";
+import type { UsageSumsQuery } from "../src/store/usage-sums.ts";
 import { accountId, makeLedgerFile, plans, used } from "./ledger-file.ts";
 import { optionsOf } from "./options.ts";
 import { holdAndSettle } from "./pair.ts";
@@ -50,7 +51,7 @@ async function measure(
   const busy = Math.min(accounts, 100);
   await commits(ledger, busy, "idle", sleep(idleMs));
   const summing = timed("first summing", async () => {
-    while (await store.sumUsage());
+    while (await store.sumUsage("UTC"));
   });
   await commits(ledger, busy, "beside the first summing", summing);
   const today = Math.floor(Date.now() / dayMs);

@@ -191,7 +191,12 @@ class Service {
     const operatorUrl = await this.#listenToOperator(operator);
     if (portal !== null) this.#started.defer(() => portal.close());
     const portalUrl = portal === null ? null : await portal.listen();
-    this.#started.defer(startChores({ store, ledger, times: this.#times, logger: this.#logger }));
+    this.#started.defer(
+      startChores({
+        ...{ store, ledger, times: this.#times, logger: this.#logger },
+        timezone: () => this.#config.timezone,
+      }),
+    );
 
     const loaded = await loading;
     signal.throwIfAborted();

@@ -64,20 +64,14 @@ export function momentOf(text: string): EpochMs | null {
   return Number.isNaN(ms) || !isDay ? null : ms;
 }
 
-/** Parses a day, as its start in the time zone, or a time with a zone. */
-export function startMomentOf(text: string, timezone: string): EpochMs | null {
-  return localMomentOf(text, timezone, 0);
-}
-
-/** Parses the last day of something, as its end in the time zone, or a time with a zone. */
-export function endMomentOf(text: string, timezone: string): EpochMs | null {
-  return localMomentOf(text, timezone, 1);
-}
-
-function localMomentOf(text: string, timezone: string, days: number): EpochMs | null {
+/**
+ * Parses a day, as its start in the time zone or that of a later day, or a time with a zone. Null
+ * if the text is neither.
+ */
+export function localMomentOf(text: string, timezone: string, daysLater = 0): EpochMs | null {
   const ms = momentOf(text);
   if (ms === null || text.includes("T")) return ms;
-  return Temporal.PlainDate.from(text).add({ days }).toZonedDateTime(timezone).epochMilliseconds;
+  return Temporal.PlainDate.from(text).add({ days: daysLater }).toZonedDateTime(timezone).epochMilliseconds;
 }
 
 function isoDay(ms: EpochMs): string | undefined {

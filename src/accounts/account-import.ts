@@ -16,7 +16,7 @@ import { defined } from "../objects.ts";
 import { unknownName } from "../spelling.ts";
 import type { AccountDraft, DraftOutcome } from "../store/contacts.ts";
 import type { Store } from "../store/store.ts";
-import { creditsMax, exactCredits, microOf, momentOf, momentRule, startMomentOf } from "../units.ts";
+import { creditsMax, exactCredits, localMomentOf, microOf, momentOf, momentRule } from "../units.ts";
 import * as fields from "./fields.ts";
 import { isoTime } from "./json-objects.ts";
 
@@ -207,7 +207,7 @@ function soundPart(
   const windowOf = (bucket: WindowBucket): OpeningWindow | undefined => {
     const left = kept(`${bucket}_left`, balances[`${bucket}_left`]);
     const start = kept(`${bucket}_start`, balances[`${bucket}_start`]);
-    const fromMs = start === undefined ? null : startMomentOf(start, timezone);
+    const fromMs = start === undefined ? null : localMomentOf(start, timezone);
     return left === undefined || fromMs === null ? undefined : { fromMs, left: microOf(Number(left)) };
   };
   const additional = kept("additional", balances.additional);

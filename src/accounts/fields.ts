@@ -31,8 +31,20 @@ export const name: TextField = {
   rule: "1 to 64 characters: lower-case letters, digits, dots, dashes and underscores, the first a letter or a digit",
 };
 
-/** For payment ids, operation ids and reasons, which the journal keeps. */
+/** For reasons, which the journal keeps. */
 export const note = plainText(200);
+
+/** For ids of payments, refunds, operations and other systems. `idProblem` has the other rules. */
+export const id: TextField = {
+  pattern: /^[\s\S]{1,200}$/u,
+  rule: "1 to 200 visible characters, without white space at the ends",
+};
+
+/**
+ * Characters without a shape of their own: control characters, invisible and blank characters, and
+ * the replacement of bytes that are no text.
+ */
+const unclear = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{DI}\u2800\uFFFD\u{1D159}]|[^\S ]/u;
 
 /**
  * Describes why a text cannot be an id: of two texts that look the same, each would take effect.
@@ -41,7 +53,7 @@ export const note = plainText(200);
 export function idProblem(text: string): string | null {
   const outer = /^\s|\s$/u.exec(text)?.[0];
   if (outer !== undefined) return `begins or ends with white space, ${codeOf(outer)}`;
-  const hidden = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{DI}]|[^\S ]/u.exec(text)?.[0];
+  const hidden = unclear.exec(text)?.[0];
   if (hidden !== undefined) return `has ${codeOf(hidden)}, which cannot be told from other characters`;
   const normal = [...text.normalize("NFC")];
   const at = [...text].findIndex((character, n) => character !== normal[n]);

@@ -83,6 +83,8 @@ interface IssueConditions {
   creator?: KeyAuthority | null;
   /** The account has fewer keys, ended keys included. */
   keysMax?: number | null;
+  /** The operation id, which was not used before. */
+  op?: string | undefined;
 }
 
 /** A key, and its secret unless it was shown before. */
@@ -116,18 +118,19 @@ export class KeyActions {
     this.#deps = dependencies;
   }
 
-  /** Issues a key. Every call issues another key. */
+  /** Issues a key. Every call issues another key, unless it has an operation id. */
   async issue(
     account: string,
     options: KeyOptions,
-    { creator = null, keysMax = null }: IssueConditions = {},
+    { creator = null, keysMax = null, op }: IssueConditions = {},
   ): Promise<IssuedKey> {
     const { store, ledger, modelIds, by } = this.#deps;
     requireUsableKey(options, modelIds(), store.times().latestMs);
     if (options.budget !== undefined) requireBudget(options.budget);
     const { key, row } = newKey(account, options);
     const budget = options.budget === undefined ? null : budgetSettings(options.budget, creator === null);
-    const operation = { kind: "issue", account, key: row.id, row, budget, creator, keysMax, by } as const;
+    const id = { account, key: row.id, op };
+    const operation = { kind: "issue", ...id, row, budget, creator, keysMax, by } as const;
     const outcome = await ledger.apply(operation);
     switch (outcome.kind) {
       case "issued":
@@ -141,6 +144,9 @@ export class KeyActions {
       case "no_budget":
       case "no_calendar_period":
         throw budgetRefusal(row.id, outcome);
+      case "conflict":
+      case "id_used":
+        throw otherRefusal({ account, ...(op === undefined ? {} : { op }) }, outcome);
       default:
         throw accountRefusal(account, outcome);
     }
@@ -160,7 +166,7 @@ export class KeyActions {
     let known = await this.#deps.store.keyById(id);
     if (known === null) {
       try {
-        return await this.issue(account, { ...options, id }, conditions);
+        return await this.issue(account, { ...options, id }, { ...conditions, op: operation });
       } catch (error) {
         // The key may exist all the same: issued by a request at the same time, or just before the
         // store failed.

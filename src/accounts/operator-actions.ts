@@ -37,13 +37,15 @@ import type {
 import { type Hour, hourMs, type UsageHour, type UsageHoursQuery } from "../store/usage-hours.ts";
 import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
-import { type Credits, type EpochMs, endMomentOf, type MicroCredits, microOf, momentRule } from "../units.ts";
 import {
-  type ImportedAccount,
-  type ImportOptions,
-  type ImportResult,
-  importAccounts,
-} from "./account-import.ts";
+  type Credits,
+  type EpochMs,
+  localMomentOf,
+  type MicroCredits,
+  microOf,
+  momentRule,
+} from "../units.ts";
+import { type ImportedAccount, type ImportOptions, importAccounts } from "./account-import.ts";
 import { isoTime } from "./json-objects.ts";
 import { KeyActions } from "./key-actions.ts";
 import {
@@ -255,7 +257,7 @@ export class OperatorActions {
   async importAccounts(
     accounts: readonly ImportedAccount[],
     options: Pick<ImportOptions, "dryRun" | "issueKeys">,
-  ): Promise<ImportResult> {
+  ) {
     const { store, by, timezone } = this.#deps;
     return await importAccounts(store, accounts, { by, timezone: timezone(), ...options });
   }
@@ -309,6 +311,7 @@ export class OperatorActions {
     const { ledger, by } = this.#deps;
     const { op, credits, reason, expires, request = null, grant = null } = adjustment;
     requireId("operation_id", op);
+    requireId("request_id", request);
     if (credits < 0) {
       const amount = microOf(0 - credits);
       const operation: AdjustOperation = { kind: "adjust", account, op, amount, grant, reason, by };
@@ -316,7 +319,7 @@ export class OperatorActions {
       if (outcome.kind === "adjusted") return { ...outcome, balance: await this.balance(account) };
       throw adjustmentRefusal(operation, outcome);
     }
-    const untilMs = expires === undefined ? null : endMomentOf(expires, this.#deps.timezone());
+    const untilMs = expires === undefined ? null : localMomentOf(expires, this.#deps.timezone(), 1);
     if (expires !== undefined && untilMs === null)
       throw invalidValue("expires_at", `expires_at must be ${momentRule}.`);
     const amount = microOf(credits);
@@ -381,10 +384,15 @@ export class OperatorActions {
     return usagePages(this.#deps.store, query);
   }
 
+  /** The zone of the configuration, for local days. */
+  get timezone(): string {
+    return this.#deps.timezone();
+  }
+
   /** Sums usage by day, model, key or account. */
   async usageReport(query: UsageSumsQuery): Promise<UsageReport> {
     await this.#requireAccount(query.account);
-    return await usageReport(this.#deps.store, query);
+    return await usageReport(this.#deps.store, query, this.#deps.timezone());
   }
 
   /** Sums usage by hour, for the last hours up to now. */

@@ -24,7 +24,7 @@ import {
   requireRotates,
   requireWithin,
 } from "./portal-rights.ts";
-import { invalidValue, keyNotFound, newIdNeeded, OperatorRefusal } from "./refusals.ts";
+import { invalidValue, keyNotFound, newIdNeeded, OperatorRefusal, requireId } from "./refusals.ts";
 import type { UsageReport } from "./usage-sums.ts";
 
 /**
@@ -247,6 +247,7 @@ function ofHolder({ budgetByOperator }: KeyRow, change: OwnKeyChange): OwnKeyCha
  * Messages have the id of the session's own request, and nothing of earlier changes.
  */
 async function onceFor<T>(own: KeyRow, operation: string, run: (id: string) => Promise<T>): Promise<T> {
+  requireId("operation_id", operation);
   try {
     return await run(`portal ${own.id} ${operation}`);
   } catch (error) {

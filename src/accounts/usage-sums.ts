@@ -1,16 +1,10 @@
 /** Reports: sums of usage by day, model, key or account, with whether they can still change. */
 import Type from "typebox";
 import type { Store } from "../store/store.ts";
-import {
-  type Day,
-  dayMs,
-  type UsageGroup,
-  type UsageSum,
-  type UsageSumRow,
-  type UsageSums,
-  type UsageSumsQuery,
-} from "../store/usage-sums.ts";
-import type { EpochMs } from "../units.ts";
+import { type Day, dayMs, dayOf } from "../store/usage-days.ts";
+import type { UsageSum } from "../store/usage-measures.ts";
+import type { UsageGroup, UsageSumRow, UsageSums, UsageSumsQuery } from "../store/usage-sums.ts";
+import { momentOf, momentRule } from "../units.ts";
 import { csvOf } from "./csv.ts";
 import { closed, count, fieldsFor, micro, objectFor, orNull, text } from "./json-objects.ts";
 import { invalidValue } from "./refusals.ts";
@@ -25,16 +19,22 @@ export interface UsageReport extends UsageSums {
 export async function usageReport(
   store: Pick<Store, "sumUsage" | "usageSums">,
   query: UsageSumsQuery,
+  timezone: string,
 ): Promise<UsageReport> {
-  while (await store.sumUsage());
+  while (await store.sumUsage(timezone));
   const sums = await store.usageSums(query);
   return { ...sums, query, isFinal: query.to !== undefined && query.to <= sums.finalDay + 1 };
 }
 
-/** Returns the day that begins at a time, which the field `param` of a request names. */
-export function dayAt(param: string, ms: EpochMs | undefined): Day | undefined {
-  if (ms === undefined || ms % dayMs === 0) return ms === undefined ? undefined : ms / dayMs;
-  throw invalidValue(param, `${param} must be the start of a day in UTC: 2027-01-31.`);
+/** Returns the day that the field `param` of a request names: a date, or the time of its start. */
+export function dayNamed(param: string, text: string | undefined, timezone: string): Day | undefined {
+  if (text === undefined) return undefined;
+  const ms = momentOf(text);
+  if (ms === null) throw invalidValue(param, `${param} must be ${momentRule}.`);
+  if (!text.includes("T")) return ms / dayMs;
+  const day = dayOf(ms, timezone);
+  if (dayOf(ms - 1, timezone) !== day) return day;
+  throw invalidValue(param, `${param} must be a day, 2027-01-31, or the start of one in ${timezone}.`);
 }
 
 export function isoDay(day: Day): string {
@@ -46,7 +46,7 @@ interface SumRow extends UsageSumRow {
   report: UsageReport;
 }
 
-const day = Type.String({ format: "date", description: "a day in UTC" });
+const day = Type.String({ format: "date", description: "a day in the zone of the report" });
 /** Late charges can correct counts downwards. */
 const tokens = Type.Integer({ description: "tokens; a correction can be negative" });
 
@@ -91,6 +91,7 @@ export const usageReportSchema = closed({
   by: text,
   from: orNull(day),
   to: orNull(day),
+  timezone: text,
   final: Type.Boolean({
     description: "whether the period is over, so that no later report of it can differ",
   }),
@@ -102,11 +103,12 @@ export const usageReportSchema = closed({
 
 /** `next` continues the list. */
 export function usageReportObject(report: UsageReport, next: string | null) {
-  const { query, rows, total, isFinal, finalDay } = report;
+  const { query, rows, total, isFinal, finalDay, timezone } = report;
   return {
     by: query.by,
     from: query.from === undefined ? null : isoDay(query.from),
     to: query.to === undefined ? null : isoDay(query.to),
+    timezone,
     final: isFinal,
     final_until: finalDay < 0 ? null : isoDay(finalDay + 1),
     data: rows.map((row) => sumObject.of({ ...row, report })),

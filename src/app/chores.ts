@@ -14,6 +14,8 @@ interface ChoresOptions {
   store: Store;
   ledger: Ledger;
   times: ServiceTimes;
+  /** The zone of the configuration. */
+  timezone(): string;
   logger: Pick<Logger, "error">;
 }
 
@@ -21,13 +23,14 @@ interface ChoresOptions {
  * Ends expired holds, sums usage and removes expired sessions. Returns a function that resolves
  * when all have stopped.
  */
-export function startChores({ store, ledger, times, logger }: ChoresOptions): () => Promise<void> {
+export function startChores({ store, ledger, times, timezone, logger }: ChoresOptions): () => Promise<void> {
   const sweeper = startSweeper(store, ledger, {
     everyMs: times.sweepEveryMs,
     onError: (err) => logger.error({ err }, "expired holds could not be ended; trying again"),
   });
   const summer = startUsageSummer(store, {
     everyMs: times.sumUsageEveryMs,
+    timezone,
     onError: (err) => logger.error({ err }, "usage could not be summed; trying again"),
   });
   const sessions = startChore(() => store.removeSessions(store.times().nowMs), {

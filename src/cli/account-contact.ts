@@ -3,6 +3,7 @@ import { type Command, InvalidArgumentError } from "commander";
 import * as fields from "../accounts/fields.ts";
 import { defined } from "../objects.ts";
 import type { Contact } from "../store/contacts.ts";
+import { id } from "./arguments.ts";
 
 /** An empty text removes the field. */
 export interface ContactOptions {
@@ -17,13 +18,18 @@ export function withContact(command: Command): Command {
     .option("--owner <text>", 'the person or company that the account belongs to; "" removes it', owner)
     .option("--email <address>", 'an e-mail address for people; "" removes it', email)
     .option("--note <text>", 'a note of yours; "" removes it', remark)
-    .option("--external-id <id>", 'the id of the account in another system, unique; "" removes it', owner);
+    .option(
+      "--external-id <id>",
+      'the id of the account in another system, unique; "" removes it',
+      externalId,
+    );
 }
 
 export const contactText = textOf(fields.contact);
-const owner = orEmpty(fields.contact);
-const email = orEmpty(fields.email);
-const remark = orEmpty(fields.remark);
+const owner = orEmpty(contactText);
+const email = orEmpty(textOf(fields.email));
+const remark = orEmpty(textOf(fields.remark));
+const externalId = orEmpty(id);
 
 function textOf({ pattern, rule }: fields.TextField): (value: string) => string {
   return (value) => {
@@ -32,8 +38,7 @@ function textOf({ pattern, rule }: fields.TextField): (value: string) => string 
   };
 }
 
-function orEmpty(field: fields.TextField): (value: string) => string {
-  const read = textOf(field);
+function orEmpty(read: (value: string) => string): (value: string) => string {
   return (value) => (value === "" ? value : read(value));
 }
 

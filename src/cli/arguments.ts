@@ -13,8 +13,9 @@ import { graphHoursMax } from "../store/usage-hours.ts";
 import { type EpochMs, momentOf, momentRule } from "../units.ts";
 
 export const accountName = text(fields.name, "The name of an account is");
-/** For payment ids, operation ids and reasons. */
+/** For reasons, and for ids to look for. */
 export const note = text(fields.note, "It is");
+const idText = text(fields.id, "It is");
 export const journalKinds = text(fields.kinds, "It is");
 export const label = text(fields.label, "A name is");
 
@@ -29,6 +30,13 @@ export function creditsToAdjust(value: string): number {
   const credits = signedCredits(value);
   if (credits === 0) throw new InvalidArgumentError("An adjustment by 0 credits changes nothing.");
   return credits;
+}
+
+/** Parses an id to store. */
+export function id(value: string): string {
+  const problem = fields.idProblem(idText(value));
+  if (problem === null) return value;
+  throw new InvalidArgumentError(`It ${problem}.`);
 }
 
 export function modelIds(value: string): string[] {

@@ -15,7 +15,7 @@ import {
 import { inkwell } from "../invocation.ts";
 import type { ListedPayment } from "../store/store.ts";
 import { exactCredits } from "../units.ts";
-import { creditsToAdd, creditsToAdjust, dayOrMoment, limit, note } from "./arguments.ts";
+import { creditsToAdd, creditsToAdjust, dayOrMoment, id, limit, note } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { type Column, count, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
@@ -74,11 +74,11 @@ export function creditsCommand(cli: Cli): Command {
       );
     },
   )
-    .option("--payment <id>", "your id of the payment; a repetition changes nothing", note)
+    .option("--payment <id>", "your id of the payment; a repetition changes nothing", id)
     .option("--promotional", "credits that nobody has paid for: they are spent first, and cannot be refunded")
     .option("--expires <time>", "of promotional credits: when they end; a day ends at its end", dayOrMoment)
     .option("--reason <text>", "of promotional credits: the reason, for the journal", note)
-    .option("--id <id>", "of promotional credits: your id; a repetition changes nothing", note)
+    .option("--id <id>", "of promotional credits: your id; a repetition changes nothing", id)
     .addHelpText(
       "after",
       examples(
@@ -119,8 +119,8 @@ export function creditsCommand(cli: Cli): Command {
       cli.remark(refundRemark(account, id, change));
     },
   )
-    .requiredOption("--payment <id>", "the id of the payment", note)
-    .requiredOption("--id <id>", "your id of this refund; a repetition changes nothing", note)
+    .requiredOption("--payment <id>", "the id of the payment", id)
+    .requiredOption("--id <id>", "your id of this refund; a repetition changes nothing", id)
     .addHelpText("after", examples(inkwell("credits refund ada 50000 --payment inv-2041 --id refund-17")));
 
   const adjusting = command<AdjustOptions>(
@@ -144,8 +144,8 @@ export function creditsCommand(cli: Cli): Command {
     },
   )
     .requiredOption("--reason <text>", "the reason, for the journal", note)
-    .option("--id <id>", "your id of this correction; a repetition changes nothing", note)
-    .option("--request <id>", "the request that the credits make up for, at most what was paid for it", note)
+    .option("--id <id>", "your id of this correction; a repetition changes nothing", id)
+    .option("--request <id>", "the request that the credits make up for, at most what was paid for it", id)
     .option("--grant <number>", "take from this grant, by its number in the journal", limit)
     .addHelpText(
       "after",

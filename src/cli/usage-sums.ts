@@ -14,16 +14,17 @@ import { type Column, count, table } from "./format.ts";
 export async function printSums(cli: Cli, report: UsageReport, csv: boolean): Promise<void> {
   if (csv) cli.host.stdout.write(usageReportCsv(report));
   else cli.print(usageReportObject(report, null), table(report.rows, columnsOf(report)));
-  const { total, isFinal, finalDay } = report;
+  const { total, isFinal, finalDay, timezone } = report;
   cli.remark(
     `Total: ${count(total.requests, "request")}, ${count(total.promptTokens + total.completionTokens, "token")}, ${exactCredits(total.cost - total.shortfall)} credits.`,
   );
   if (total.shortfall > 0) {
     cli.remark(`Written off: ${exactCredits(total.shortfall)} credits that accounts did not have.`);
   }
-  if (isFinal) cli.remark("Final: this period never changes.");
-  else if (finalDay < 0) cli.remark("Provisional: no day is final.");
-  else cli.remark(`Provisional: days before ${isoDay(finalDay + 1)} are final.`);
+  const days = `Days are in ${timezone}.`;
+  if (isFinal) cli.remark(`Final: this period never changes. ${days}`);
+  else if (finalDay < 0) cli.remark(`Provisional: no day is final. ${days}`);
+  else cli.remark(`Provisional: days before ${isoDay(finalDay + 1)} are final. ${days}`);
 }
 
 function columnsOf(report: UsageReport): Column<UsageSumRow>[] {

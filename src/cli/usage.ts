@@ -6,14 +6,14 @@ import type { Writable } from "node:stream";
 import { Command, Option } from "commander";
 import { usageObject } from "../accounts/operator-objects.ts";
 import { usageCsv } from "../accounts/usage-csv.ts";
-import { dayAt } from "../accounts/usage-sums.ts";
+import { dayNamed } from "../accounts/usage-sums.ts";
 import { inkwell } from "../invocation.ts";
 import type { ChargeRow } from "../ledger/rows.ts";
 import { graphHoursMax } from "../store/usage-hours.ts";
 import { type UsageGroup, usageGroups } from "../store/usage-sums.ts";
-import { type EpochMs, exactCredits, grouped } from "../units.ts";
+import { exactCredits, grouped, localMomentOf } from "../units.ts";
 import { visibleText } from "../visible-text.ts";
-import { graphHours, limit, moment, note } from "./arguments.ts";
+import { dayOrMoment, graphHours, limit, note } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { type Column, count, shortTime, table } from "./format.ts";
 import { examples } from "./help.ts";
@@ -23,8 +23,8 @@ import { printSums } from "./usage-sums.ts";
 interface Options {
   hours?: number;
   by?: UsageGroup;
-  from?: EpochMs;
-  to?: EpochMs;
+  from?: string;
+  to?: string;
   model?: string;
   key?: string;
   requestId?: string;
@@ -40,8 +40,8 @@ export function usageCommand(cli: Cli): Command {
     .argument("[account]", "as account list shows it (default: all)")
     .addOption(new Option("--by <what>", "sum instead").choices([...usageGroups]))
     .option("--hours <number>", `sum the last hours instead, at most ${graphHoursMax}, by hour`, graphHours)
-    .option("--from <time>", "start, included, ISO 8601: 2027-01-31, or 2027-01-31T18:00:00Z", moment)
-    .option("--to <time>", "end, excluded; sums are of whole days in UTC", moment)
+    .option("--from <time>", "start, included, ISO 8601: 2027-01-31, or 2027-01-31T18:00:00Z", dayOrMoment)
+    .option("--to <time>", "end, excluded; days are in the timezone of the configuration", dayOrMoment)
     .option("--model <id>", "only this model", note)
     .option("--key <id>", "only this key, as key list shows it", note)
     .option("--request-id <id>", "only this request: the x-request-id of its answer", note)
@@ -58,28 +58,32 @@ export function usageCommand(cli: Cli): Command {
       ),
     )
     .action(async (account: string | undefined, options: Options, command: Command) => {
-      const { by, from, to, csv, model, key, requestId: id } = options;
+      const { by, csv, model, key, requestId: id } = options;
       if (csv === true && cli.json) command.error("error: it is --csv or --json, not both");
-      if (from !== undefined && to !== undefined && to <= from) {
-        command.error("error: --to must be after --from: the time of --to is excluded");
-      }
       if (by === undefined && options.limit !== undefined) command.error("error: --limit needs --by");
       if (by !== undefined && id !== undefined) {
         command.error("error: --request-id shows the charges of one request: leave out --by");
       }
       if (options.hours !== undefined) return await hours(cli, account, options, command);
-      await cli.withActions(cli.config(), async (actions) => {
+      const config = cli.config();
+      const { timezone } = config;
+      const momentIn = (text?: string) => (text === undefined ? undefined : localMomentOf(text, timezone));
+      const [fromMs, toMs] = [momentIn(options.from) ?? undefined, momentIn(options.to) ?? undefined];
+      if (fromMs !== undefined && toMs !== undefined && toMs <= fromMs) {
+        command.error("error: --to must be after --from: the time of --to is excluded");
+      }
+      await cli.withActions(config, async (actions) => {
         if (by !== undefined) {
-          const days = { from: dayAt("--from", from), to: dayAt("--to", to) };
+          const days = {
+            from: dayNamed("--from", options.from, timezone),
+            to: dayNamed("--to", options.to, timezone),
+          };
           const order = by === "day" ? "name" : "cost";
           const query = { by, account, model, key, ...days, order, limit: options.limit } as const;
           return await printSums(cli, await actions.usageReport(query), csv === true);
         }
         const sum = { requests: 0, tokens: 0, costMicro: 0 };
-        const pages = summed(
-          await actions.usagePages({ account, model, key, id, fromMs: from, toMs: to }),
-          sum,
-        );
+        const pages = summed(await actions.usagePages({ account, model, key, id, fromMs, toMs }), sum);
         const text = csv === true ? usageCsv(pages) : cli.json ? usageJson(pages) : usageTable(pages);
         for await (const part of text) await write(cli.host.stdout, part);
         cli.remark(

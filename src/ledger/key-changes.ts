@@ -8,7 +8,7 @@
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import { setBudget, unusedKey } from "./key-budget.ts";
-import { budgetAfter, revokedNote, settingsNote, withOutcome } from "./key-facts.ts";
+import { budgetAfter, revokedNote, settingsNote, withOutcome, withoutOutcome } from "./key-facts.ts";
 import type {
   IssueOperation,
   IssueOutcome,
@@ -77,12 +77,16 @@ export function issueKey(work: UnitOfWork, found: FoundAccount, operation: Issue
     const kind = existing.hash === row.hash ? "issued" : "key_exists";
     return { kind, key: { ...existing } };
   }
+  const op = opOf(operation);
+  const before = op === null ? null : work.entry(op);
+  if (before !== null && before.account !== account.id) return { kind: "id_used", account: before.account };
+  if (before !== null) return { kind: "conflict", note: withoutOutcome(before.note ?? "") };
   if (creator !== null) {
     const now = work.key(creator.id);
     if (now === null || !hasSameAuthority(now, creator)) return { kind: "key_changed" };
   }
   if (keysMax !== null && work.keyCount(account.id) >= keysMax) return { kind: "too_many_keys" };
-  return addKey(work, found, operation);
+  return addKey(work, found, operation, op);
 }
 
 /** Adds a key that does not exist. */
@@ -90,6 +94,7 @@ export function addKey(
   work: UnitOfWork,
   found: FoundAccount,
   { row, budget: settings, by }: Pick<IssueOperation, "row" | "budget" | "by">,
+  op: string | null = null,
 ): IssueOutcome {
   const { atMs } = found.times;
   const budget = budgetAfter(found.plan?.timezone, null, settings);
@@ -108,7 +113,7 @@ export function addKey(
     ...(settings === null ? {} : { budget: settings }),
   };
   const note = withOutcome(settingsNote({ key: row.id, set }), key, { budget, hasNewSecret: true });
-  work.post(found, { kind: "key", by, note });
+  work.post(found, { kind: "key", op, by, note });
   return { kind: "issued", key: { ...key } };
 }
 

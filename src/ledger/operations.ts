@@ -155,6 +155,8 @@ export interface StateOperation extends Recorded {
 export interface IssueOperation extends Recorded {
   kind: "issue";
   key: string;
+  /** The operation id from which the id of the key follows. It counts once in the installation. */
+  op?: string | undefined;
   row: NewKey;
   budget: BudgetSettings | null;
   /** The account has fewer keys, ended ones included. Null: it may have any number. */
@@ -422,6 +424,9 @@ export type IssueOutcome =
   | { kind: "issued"; key: KeyRow }
   /** A key with this id was issued before, with another secret. */
   | { kind: "key_exists"; key: KeyRow }
+  /** The operation was executed before, and changed a key. */
+  | { kind: "conflict"; note: string }
+  | UsedElsewhere
   | { kind: "too_many_keys" }
   /** The creator is not as the caller has seen it. */
   | { kind: "key_changed" }

@@ -141,13 +141,14 @@ export function opOf(operation: Operation): string | null {
     case "state":
     case "key":
       return `${operation.kind}:${operation.op}`;
+    case "issue":
+      return operation.op === undefined ? null : `key:${operation.op}`;
     case "open":
     case "hold":
     case "extend":
     case "settle":
     case "expire":
     case "stop":
-    case "issue":
     case "revoke":
       return null;
   }

@@ -39,6 +39,8 @@ interface Period {
 }
 
 const dayMs = 86_400_000;
+/** Offsets of time zones are multiples of it. */
+const quarterHourMs = 900_000;
 const periodMsMax = 100 * 366 * dayMs;
 
 /** Parsed periods by their text. Plans use only a few of them. */
@@ -232,11 +234,25 @@ export function windowAfter(rule: WindowRule, last: Window, atMs: EpochMs): Wind
   return next;
 }
 
-/** Reports whether a window that begins at the end of `last` is on its grid. */
+/**
+ * Reports whether a window that begins at the end of `last` is on its grid. In the calendar it is
+ * not if the rules of the time zone have changed since `last` began.
+ */
 export function isOnGrid(rule: WindowRule, last: Window): boolean {
-  return (
-    rule.align === "calendar" || gridWindow(last.anchorMs, rule.every, last.untilMs).fromMs === last.untilMs
-  );
+  const { fromMs } =
+    rule.align === "calendar"
+      ? calendarWindow(rule, last.untilMs)
+      : gridWindow(last.anchorMs, rule.every, last.untilMs);
+  return fromMs === last.untilMs;
+}
+
+/**
+ * Reports whether two times can be the same boundary of a calendar, before and after a change of
+ * the rules of its time zone. Windows keep the times that they were given.
+ */
+export function isSameBoundary(oneMs: EpochMs, otherMs: EpochMs): boolean {
+  const distanceMs = Math.abs(oneMs - otherMs);
+  return distanceMs < dayMs && distanceMs % quarterHourMs === 0;
 }
 
 /** Returns the end of a period that begins at `fromMs`. */

@@ -11,7 +11,6 @@ import { fingerprintOf, offeredPlans, type PlanCatalog } from "../ledger/plan.ts
 import type { EpochMs } from "../units.ts";
 import { accountOf } from "./account-rows.ts";
 import { type AuditReport, type FaultyRow, faultyRowsMax } from "./audit-report.ts";
-import { usageRules } from "./audit-usage.ts";
 import { readFiles, readVersions } from "./plans.ts";
 import { type Seal, type SealedList, Sealing } from "./seal.ts";
 import type { SqlStatement } from "./sql.ts";
@@ -19,6 +18,7 @@ import type { Table } from "./table.ts";
 import {
   accountTable,
   chargeTable,
+  clockAcceptTable,
   grantTable,
   holdTable,
   journalTable,
@@ -27,6 +27,7 @@ import {
   planFileTable,
   planVersionTable,
 } from "./tables.ts";
+import { closeFaults, finalInOrder, readCloses, readSummed, usageRules } from "./usage-steps.ts";
 
 /** A report with the lists of facts, for a seal. */
 export interface SealedReport extends AuditReport {
@@ -39,6 +40,7 @@ const chunkAccounts = 1000;
 
 const readable = "every row can be read";
 const asApplied = "the current plans are those that were applied";
+const accepted = "accepted clocks are numbered without gaps, and the clock counts them";
 const unchanged = "everything that was sealed is still there, unchanged";
 
 /** Sums over whole tables. Each selects the rows at fault. */
@@ -64,8 +66,9 @@ const rules: Readonly<Record<string, string>> = {
       or sum(case when ending = 'expired' then 1 else 0 end) < 1)`,
   "a request is open or has a charge, and not both": `select h.account, h.id from hold h
     join charge c on c.id = h.id and c.account = h.account`,
-  ...usageRules,
 };
+
+const readAccepts = `select ${clockAcceptTable.list()} from clock_accept order by number`;
 
 /** What a step of the audit reads. */
 export type AuditStep =
@@ -119,8 +122,20 @@ export function* auditSteps(
     plan = version.plan;
     sealing.add(version.version, version);
   }
-  const [clock] = yield* read("select ledger_ms from clock", []);
-  const nowMs = Math.max(checkedMs, Number(clock?.[0] ?? 0));
+  sealing.begin("clocks");
+  const clocks = rowsOf(clockAcceptTable, yield* read(readAccepts, []));
+  for (const clock of clocks) sealing.add(clock.number, clock);
+  const [clock] = yield* read("select ledger_ms, accepts from clock", []);
+  const [ledgerMs = 0, accepts = null] = clock ?? [];
+  const nowMs = Math.max(checkedMs, Number(ledgerMs));
+  if (accepts !== clocks.length || clocks.some(({ number }, n) => number !== n + 1))
+    report(accepted, { accepts: Number(accepts), found: clocks.length, last: clocks.at(-1)?.number ?? null });
+  // Before everything that takes long: a day that ends meanwhile is final later.
+  const closes = yield* read(readCloses, []);
+  const [summed = []] = yield* read(readSummed, []);
+  for (const fault of closeFaults(closes, summed, nowMs)) report(finalInOrder, fault);
+  sealing.begin("days");
+  for (const close of closes) sealing.add(Number(close[0]), close);
   let arePlansChecked = false;
   for (let after = ""; ; ) {
     const listed = yield* read(
@@ -221,7 +236,8 @@ export function* auditSteps(
       );
     }
   }
-  for (const [invariant, sql] of Object.entries(rules)) {
+  const sums = usageRules(closes, summed, nowMs);
+  for (const [invariant, sql] of Object.entries({ ...rules, ...sums })) {
     const answer = yield { kind: "rule", invariant, sql: `${sql} limit ${faultyRowsMax}` };
     if (answer.kind === "rule") for (const row of answer.rows) report(invariant, row);
   }

@@ -19,7 +19,8 @@ import type { SqlDialect, SqlStatement } from "./sql.ts";
 import type { FoundKey, Store, UsageQuery } from "./store.ts";
 import { accountEndTable, accountTable, chargeTable, contactTable, holdTable, keyTable } from "./tables.ts";
 import { usageHourOf, usageHoursSql } from "./usage-hours.ts";
-import { readUsageState, usageStateOf, usageSumsOf, usageSumsSql } from "./usage-sums.ts";
+import { readUsageState, usageStateOf } from "./usage-steps.ts";
+import { usageSumsOf, usageSumsSql } from "./usage-sums.ts";
 
 /**
  * The purpose of a statement. Slow purposes have their own connections, so that others do not wait
@@ -200,9 +201,10 @@ export function queriesOn(
 
     async usageSums(query) {
       // Read first: a day that is final at this time is as final in the sums.
-      const [state] = await find("service", { text: readUsageState, values: [] });
-      const { finalDay } = usageStateOf(state);
-      return usageSumsOf(finalDay, await findPage("history", usageSumsSql(query, p)));
+      const [cells] = await find("service", { text: readUsageState, values: [] });
+      const state = usageStateOf(cells);
+      const statement = usageSumsSql(query, { state, nowMs: dialect.ledgerMs() }, p);
+      return usageSumsOf(state, await findPage("history", statement));
     },
 
     async usageHours(query) {

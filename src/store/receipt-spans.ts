@@ -1,14 +1,13 @@
 /**
  * Where the receipts of a key, a model or a period stand in the journal of their account.
  *
- * `receipt_span` has the first and the last journal number of each day, key and model. The steps
- * that sum charges write it. A list with such a filter reads the spans that can contain its
- * receipts, and not all receipts of the account. The audit checks that each receipt is in its
- * span.
+ * The sums of charges (usage-steps.ts) have the first and the last journal number of each day, key
+ * and model. A list with such a filter reads the spans that can contain its receipts, and not all
+ * receipts of the account.
  */
 import { Conditions } from "./conditions.ts";
 import type { UsageQuery } from "./store.ts";
-import { dayMs } from "./usage-sums.ts";
+import { dayMs } from "./usage-days.ts";
 
 /** Journal numbers, both included. */
 export interface Span {
@@ -19,22 +18,8 @@ export interface Span {
 /** Spans that are as near are read as one. */
 const gapMax = 200;
 
-const dayOfReceipt = `c.at_ms / ${dayMs}`;
-
-/** Parameters: charges after 1, up to 2. */
-export function addSpans(parameter: (n: number) => string): string {
-  const [after, through] = [1, 2].map(parameter);
-  return `
-    insert into receipt_span (account, key, model, day, first_seq, last_seq)
-    select c.account, c.key, c.model, ${dayOfReceipt}, min(c.seq), max(c.seq)
-    from charge c where c.rowid > ${after} and c.rowid <= ${through}
-    group by 1, 2, 3, 4
-    on conflict (account, key, model, day) do update set
-      first_seq = case when excluded.first_seq < receipt_span.first_seq
-        then excluded.first_seq else receipt_span.first_seq end,
-      last_seq = case when excluded.last_seq > receipt_span.last_seq
-        then excluded.last_seq else receipt_span.last_seq end`;
-}
+/** Days that are read before and after the filter's in UTC: days of the sums are in any zone. */
+const daysAround = 1;
 
 /** Reports whether a list has one account and a filter that spans know. */
 export function hasSpans({ account, id, key, model, fromMs, toMs, after }: UsageQuery): boolean {
@@ -46,8 +31,9 @@ export function hasSpans({ account, id, key, model, fromMs, toMs, after }: Usage
 /** One statement, so that each receipt of its moment is in a span or has not been summed. */
 export function spansSql(query: UsageQuery, parameter: (n: number) => string) {
   const { account, key, model, fromMs, toMs } = query;
-  const dayAt = (ms: number | undefined) => ms && Math.floor(ms / dayMs);
-  const part = (from: string, select: string, day: string, before?: Conditions) => {
+  const dayAt = (ms: number | undefined, later: number) =>
+    ms === undefined ? undefined : Math.floor(ms / dayMs) + later;
+  const part = (from: string, select: string, before?: Conditions) => {
     const conditions = new Conditions(parameter);
     if (before !== undefined) conditions.values.push(...before.values);
     conditions
@@ -55,16 +41,20 @@ export function spansSql(query: UsageQuery, parameter: (n: number) => string) {
       .and("key = ?", key)
       // A key has one account.
       .and("account = (select account from api_key where id = ?)", key)
-      .and("model = ?", model)
-      .and(`${day} >= ?`, dayAt(fromMs))
-      .and(`${day} <= ?`, dayAt(toMs));
+      .and("model = ?", model);
     if (before !== undefined) conditions.always("rowid > (select through from usage_summed)");
-    return { conditions, text: `select ${select} from ${from}${conditions.sql}` };
+    return { conditions, text: `select ${select} from ${from}` };
   };
-  const summed = part("receipt_span", "min(first_seq), max(last_seq)", "day");
-  const unsummed = part("charge c", "seq, seq", dayOfReceipt, summed.conditions);
+  const summed = part("usage_sum", "min(first_seq), max(last_seq)");
+  summed.conditions
+    .always("unit = 'day'")
+    .and("period >= ?", dayAt(fromMs, -daysAround))
+    .and("period <= ?", dayAt(toMs, daysAround));
+  const unsummed = part("charge c", "seq, seq", summed.conditions);
+  unsummed.conditions.and("at_ms >= ?", fromMs).and("at_ms < ?", toMs);
   return {
-    text: `${summed.text} group by day union all ${unsummed.text}`,
+    text: `${summed.text}${summed.conditions.sql} group by period
+      union all ${unsummed.text}${unsummed.conditions.sql}`,
     values: unsummed.conditions.values,
   };
 }

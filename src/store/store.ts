@@ -31,6 +31,12 @@ import type { UsageSums, UsageSumsQuery } from "./usage-sums.ts";
 /** The most rows of a page of any list. */
 export const pageRowsMax = 1000;
 
+/**
+ * The time limit of a statement of a list. The time in which it waits for other lists does not
+ * count.
+ */
+export const listLimitMs = 10_000;
+
 /** A key, the state of its account, and the newest version of the account's plan. */
 export interface FoundKey {
   key: KeyRow;
@@ -147,7 +153,7 @@ export interface HoldTotals {
 
 /** A list was stopped at its time limit. The same request would be stopped again. */
 export class ListTooSlowError extends OperatorError {
-  constructor(limitMs: number, cause: unknown) {
+  constructor(limitMs: number, cause?: unknown) {
     super(
       `The list took longer than ${limitMs / 1000} s and was stopped. Request less: set account, set from and to closer together, or continue after the last row that you have (after).`,
       cause,
@@ -227,9 +233,9 @@ export interface Store extends LedgerStore, SessionStore {
   usageHours(query: UsageHoursQuery): Promise<UsageHour[]>;
   /**
    * Sums the next charges aside if they are many, and makes days final that have ended. Returns
-   * whether there is more to do.
+   * whether there is more to do. The time zone is that of days which have not begun.
    */
-  sumUsage(): Promise<boolean>;
+  sumUsage(timezone: string): Promise<boolean>;
   journal(account: string, query: JournalQuery): Promise<ListedEntry[]>;
   /** Lists payments with what was refunded of them, newest first. */
   payments(account: string, query: PaymentsQuery): Promise<ListedPayment[]>;

@@ -1,16 +1,9 @@
 /**
- * Sums of charges by hour, for graphs of the last days.
- *
- * They are kept beside the sums by day and for the same charges (usage-sums.ts). Each hour and
- * model has rows for all accounts, for each account and for each key, so every graph reads as few
- * rows. Hours older than `keptHours` are deleted. A charge counts in the hour of its time. Reports
- * and invoices do not use these rows.
- *
- * Guarantees that the sums from the recorded hour `hours_from` on are exact, which the audit
- * checks. Earlier hours are deleted, or lack charges after a clock that was wrong by days.
+ * Graphs of the last days: sums of charges by hour. A graph adds the charges that are not summed
+ * yet (usage-steps.ts) to the sums by hour. Reports and invoices do not use hours.
  */
 import type { EpochMs } from "../units.ts";
-import { measured, measures, sumIn, type UsageSum } from "./usage-sums.ts";
+import { measured, measures, sumIn, type UsageSum } from "./usage-measures.ts";
 
 export const hourMs = 3_600_000;
 
@@ -41,64 +34,12 @@ export interface UsageHour extends UsageSum {
   model: string | null;
 }
 
+/** An expression: the hour of a charge `c`. */
+export const hourOfCharge = `(c.at_ms / ${hourMs})`;
+
 /** Returns the first hour that is kept. */
 export function firstKeptHour(nowMs: EpochMs): Hour {
   return Math.floor(nowMs / hourMs) - keptHours;
-}
-
-const hourOfCharge = `c.at_ms / ${hourMs}`;
-
-/** Account and key of a row, by the kind of row. */
-const kinds = [
-  ["c.account", "c.key"],
-  ["c.account", "''"],
-  ["''", "''"],
-] as const;
-
-/** Parameters: charges after 1, up to 2, from hour 3 on. One statement for each kind of row. */
-export function addHours(parameter: (n: number) => string): string[] {
-  const [after, through, from] = [1, 2, 3].map(parameter);
-  return kinds.map(
-    ([account, key]) => `
-    insert into usage_hour (hour, account, key, model, ${measured.join(", ")})
-    select ${hourOfCharge}, ${account}, ${key}, c.model, ${Object.values(measures)
-      .map((value) => `sum(${value})`)
-      .join(", ")}
-    from charge c where c.rowid > ${after} and c.rowid <= ${through} and ${hourOfCharge} >= ${from}
-    group by 1, 2, 3, 4
-    on conflict (hour, account, key, model) do update set
-      ${measured.map((name) => `${name} = usage_hour.${name} + excluded.${name}`).join(", ")}`,
-  );
-}
-
-/**
- * Records that hours before the parameter are no longer complete. Run it with each step that
- * deletes them or leaves their charges out.
- */
-export function raiseHoursFrom(parameter: string): string {
-  return `update usage_summed set hours_from = ${parameter} where hours_from < ${parameter}`;
-}
-
-/** Finds complete hours that differ from what the charges add up to, for the audit. */
-export function hoursAddedUp(): string {
-  const columns = "hour, account, key, model";
-  const negative = Object.entries(measures).map(([column, value]) => `0 - sum(${value}) as ${column}`);
-  const from = "(select hours_from from usage_summed)";
-  return `
-    with by_key as (
-      select ${hourOfCharge} as hour, c.account, c.key, c.model, ${negative.join(", ")}
-      from charge c where c.rowid <= (select through from usage_summed) and ${hourOfCharge} >= ${from}
-      group by 1, 2, 3, 4
-    )
-    select ${columns}, ${measured.map((name) => `sum(${name}) as ${name}_too_many`).join(", ")}
-    from (
-      select ${columns}, ${measured.join(", ")} from usage_hour where hour >= ${from}
-      union all select ${columns}, ${measured.join(", ")} from by_key
-      union all select hour, account, '', model, ${measured.join(", ")} from by_key
-      union all select hour, '', '', model, ${measured.join(", ")} from by_key
-    ) t
-    group by ${columns}
-    having ${measured.map((name) => `sum(${name}) <> 0`).join(" or ")}`;
 }
 
 /** One statement, so that each charge counts once at any moment. */
@@ -119,8 +60,9 @@ export function usageHoursSql(query: UsageHoursQuery, parameter: (n: number) => 
   const text = `
     select hour, ${byModel ? "model" : "null"}, ${measured.map((column) => `cast(sum(${column}) as text)`).join(", ")}
     from (
-      select hour, model, ${measured.join(", ")} from usage_hour
-      where account = ${ownAccount()} and key = ${value(key ?? "")} and ${hours("hour")}${equal("model", model)}
+      select period as hour, model, ${measured.join(", ")} from usage_sum
+      where unit = 'hour' and account = ${ownAccount()} and key = ${value(key ?? "")}
+        and ${hours("period")}${equal("model", model)}
       union all
       select ${hourOfCharge} as hour, c.model, ${ofCharge.join(", ")}
       from charge c where c.rowid > (select through from usage_summed)

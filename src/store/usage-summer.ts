@@ -4,9 +4,9 @@ import type { Store } from "./store.ts";
 
 export function startUsageSummer(
   store: Pick<Store, "sumUsage">,
-  options: { everyMs: number; onError(error: unknown): void },
+  options: { everyMs: number; timezone(): string; onError(error: unknown): void },
 ) {
   return startChore(async (isStopped) => {
-    while (!isStopped() && (await store.sumUsage()));
+    while (!isStopped() && (await store.sumUsage(options.timezone())));
   }, options);
 }

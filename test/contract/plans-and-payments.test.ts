@@ -92,6 +92,84 @@ for (const backend of backends) {
       assert.deepEqual(await two.commit([elsewhere]), [{ kind: "id_used", account: "ada" }]);
     });
 
+    test("name the account of an operation id, whichever operation it was", async () => {
+      await addKey(one, keyOf("key-of-bob", "bob", { hash: "2".repeat(64) }));
+      const row = { ...keyOf("new", "ada", { hash: "3".repeat(64) }) };
+      const issue = { kind: "issue", row, budget: null, keysMax: null, creator: null } as const;
+      const operations = (account: string, key: string): Operation[] => {
+        const common = { account, by: "test" };
+        const promoting = { reason: "a test", untilMs: null, request: null };
+        return [
+          { ...common, kind: "promote", op: "promoted", amount: 5, ...promoting },
+          { ...common, kind: "adjust", op: "adjusted", amount: 1, grant: null, reason: "a test" },
+          { ...common, kind: "plan", op: "planned", plan: "daily", at: "refresh" },
+          { ...common, kind: "state", op: "ended", to: { kind: "end", endsMs: start + 900 * day } },
+          { ...common, kind: "key", op: "changed", key, set: { name: "new" } },
+          {
+            ...common,
+            ...issue,
+            op: "issued",
+            key: `new-${account}`,
+            row: { ...row, id: `new-${account}`, account },
+          },
+        ];
+      };
+      const changed = await one.commit(operations("ada", "key"));
+      assert.deepEqual(
+        changed.map(({ kind }) => kind),
+        ["added", "adjusted", "changed", "changed", "changed", "issued"],
+      );
+      await two.commit([{ kind: "topup", account: "bob", payment: "p2", amount: 10, by: "test" }]);
+      const facts = async () => (await two.journal("bob", { limit: 100 })).length;
+      const before = await facts();
+      for (const operation of operations("bob", "key-of-bob")) {
+        assert.deepEqual(
+          await two.commit([operation]),
+          [{ kind: "id_used", account: "ada" }],
+          operation.kind,
+        );
+      }
+      assert.equal(await facts(), before);
+    });
+
+    test("use an operation id once, if two of them use it at the same time on two accounts", async () => {
+      const ledgers = [new Ledger(one), new Ledger(two)] as const;
+      for (let round = 0; round < 5; round += 1) {
+        const adding = (account: string) => {
+          const amount = { amount: 1, untilMs: null, request: null };
+          return {
+            kind: "promote",
+            account,
+            op: `op-${round}`,
+            ...amount,
+            reason: "a test",
+            by: "test",
+          } as const;
+        };
+        const issuing = (account: string) => {
+          const id = `${account}-${round}`;
+          const row = keyOf(id, account);
+          const conditions = { budget: null, keysMax: null, creator: null };
+          return {
+            kind: "issue",
+            account,
+            key: id,
+            op: `op-${round}`,
+            row,
+            ...conditions,
+            by: "test",
+          } as const;
+        };
+        const outcomes = await Promise.all([
+          ledgers[0].apply(adding("ada")),
+          ledgers[1].apply(adding("bob")),
+          ledgers[0].apply(issuing("ada")),
+          ledgers[1].apply(issuing("bob")),
+        ]);
+        assert.deepEqual(outcomes.map(({ kind }) => kind).sort(), ["added", "id_used", "id_used", "issued"]);
+      }
+    });
+
     test("apply a plans section once, if all of them do at the same time", async () => {
       const stores = [one, two, await database.open()];
       const applied = await Promise.all(stores.map((store) => store.applyPlans(larger, false)));

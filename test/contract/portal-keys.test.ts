@@ -125,7 +125,7 @@ for (const backend of backends) {
         assert.deepEqual(await costs({ key: "creator", byModel: true, model: "large" }), [[2, "large", 300]]);
         assert.deepEqual(await costs({ key: "creator", from: first + 1, to: first + 2 }), []);
         assert.deepEqual(await costs({ key: "nothing" }), []);
-        while (await store.sumUsage());
+        while (await store.sumUsage("UTC"));
       }
     });
   });

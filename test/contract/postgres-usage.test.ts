@@ -163,10 +163,11 @@ test("finds the receipts of a short time, or of a key, without reading all recei
        case when n % 1000 = 0 then 'key-of-ada' else 'key-of-bob' end, 'model', 'stop', null, false,
        false, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, '[]', 0 from generate_series(1, ${receipts}) n`);
   await sql(
-    `insert into receipt_span select account, key, model, 0, min(seq), max(seq) from charge group by 1, 2, 3`,
+    `insert into usage_sum select 'day', 0, account, key, model, ${Array(11).fill(0).join(", ")}, min(seq), max(seq)
+      from charge group by account, key, model`,
   );
   await sql(`update usage_summed set through = ${receipts}`);
-  await sql("vacuum analyze charge, receipt_span");
+  await sql("vacuum analyze charge, usage_sum");
   const pagesRead = () => pagesOf(sql, tablePages);
   for (const [query, ids] of [
     [{ fromMs: receipts - 4, toMs: receipts - 1 }, [4, 3, 2].map((n) => receipts - n)],

@@ -19,10 +19,15 @@ import type { Worker } from "node:worker_threads";
 import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
 import { balanceOf } from "../../src/ledger/balance.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
-import { sqliteError } from "../../src/store/sqlite/file.ts";
+import { KeptPlans, queriesOn } from "../../src/store/queries.ts";
+import type { SqlStatement } from "../../src/store/sql.ts";
+import { openToRead, sqliteError } from "../../src/store/sqlite/file.ts";
 import { openToWrite } from "../../src/store/sqlite/open-to-write.ts";
-import { openSqliteStore, SqliteSnapshots } from "../../src/store/sqlite/store.ts";
-import type { Store } from "../../src/store/store.ts";
+import { rowsWithin } from "../../src/store/sqlite/query.ts";
+import { openSqliteStore, SqliteSnapshots, sqliteDialect } from "../../src/store/sqlite/store.ts";
+import { ListTooSlowError, type Store } from "../../src/store/store.ts";
+import type { Table } from "../../src/store/table.ts";
+import { accountTable, chargeTable } from "../../src/store/tables.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { patience } from "../fixtures/patience.ts";
@@ -262,26 +267,36 @@ describe("the database rejects", () => {
 });
 
 describe("threads", () => {
-  test("commits do not wait for lists", async () => {
-    await make(path);
-    write(
-      path,
-      `insert into charge select account, 'past-' || n, 1000 + n, at_ms, key, model, ending, by, estimated, late,
-         prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, price_prompt, price_completion,
-         price_cached_prompt, cost, base, overage, additional, shortfall, paid
-       from charge, (with recursive c(n) as (select 1 union all select n + 1 from c where n < 20000) select n from c)
-       where id = 'done'`,
-    );
-    await using store = await opened(path);
-    let lists = 0;
-    const asked = Array.from({ length: 200 }, async () => {
-      assert.deepEqual(await store.usage({ model: "none", limit: 10 }), []);
-      lists += 1;
+  for (const [what, list] of [
+    ["accounts", (store: Store) => store.accounts({ state: "suspended", limit: 10 })],
+    ["receipts", (store: Store) => store.usage({ model: "none", limit: 10 })],
+  ] as const) {
+    test(`commits, the sweeper, live pages, readiness and metrics do not wait for lists of ${what}`, async () => {
+      await make(path);
+      addRows(path, 20_000);
+      await using store = await opened(path);
+      await store.holdTotals();
+      let lists = 0;
+      const asked = Array.from({ length: 200 }, async () => {
+        assert.deepEqual(await list(store), []);
+        lists += 1;
+      });
+      const [outcome] = await store.commit([hold("meanwhile", credits(1))]);
+      assert.equal(outcome?.kind, "held");
+      assert.deepEqual(await store.overdueHolds(0, 10), []);
+      assert.equal((await store.accountMarks(["ada"])).size, 1);
+      assert.equal((await store.accounts({ limit: 1 })).length, 1);
+      assert.equal((await store.holdTotals()).holds, 2);
+      assert.ok(lists < asked.length, "the lists were still being read");
+      await Promise.all(asked);
     });
-    const [outcome] = await store.commit([hold("meanwhile", credits(1))]);
-    assert.equal(outcome?.kind, "held");
-    assert.ok(lists < asked.length, "the lists were still being read");
-    await Promise.all(asked);
+  }
+
+  test("a list ends at its time limit with advice, and its thread answers the next list", async () => {
+    await make(path);
+    await using store = await opened(path, { listMs: 0 });
+    await assert.rejects(store.usage({ limit: 1 }), ListTooSlowError);
+    assert.deepEqual(await store.journal("nobody", { limit: 1 }), []);
   });
 
   test("a list contains every write that was answered before", async () => {
@@ -318,17 +333,6 @@ describe("threads", () => {
     assert.deepEqual((await store.audit()).broken, []);
   });
 
-  test("readiness and metrics do not wait for lists of receipts, which have a thread of their own", async () => {
-    await make(path);
-    using started = startedThreads();
-    const { threads } = started;
-    await using store = await opened(path);
-    await Promise.all([store.holdTotals(), store.accounts({ limit: 1 })]);
-    const before = threads.length;
-    await Promise.all([store.usage({ limit: 10 }), store.journal("ada", { limit: 10 })]);
-    assert.equal(threads.length, before + 1);
-  });
-
   test("unanswered calls of a thread that dies are rejected with a transient error", async () => {
     await make(path);
     using started = startedThreads();
@@ -343,6 +347,45 @@ describe("threads", () => {
     for (const failure of failures) assert.ok(failure instanceof StoreUnavailableError, String(failure));
     assert.equal((await store.usage({ limit: 10 })).length, 1);
   });
+});
+
+describe("at its time limit, the store stops a list of", () => {
+  const lists: [string, (queries: Pick<Store, "accounts" | "usage" | "usageSums">) => Promise<unknown>][] = [
+    ["receipts of an unknown model", ({ usage }) => usage({ model: "none", limit: 10 })],
+    [
+      "suspended accounts, of which there are none",
+      ({ accounts }) => accounts({ state: "suspended", limit: 10 }),
+    ],
+    ["accounts in the order of their credits", ({ accounts }) => accounts({ order: "remaining", limit: 10 })],
+    ["sums by day", ({ usageSums }) => usageSums({ by: "day", order: "name" })],
+    ["sums in the order of the cost", ({ usageSums }) => usageSums({ by: "account", order: "cost" })],
+  ];
+  for (const [name, list] of lists) {
+    test(name, async (t) => {
+      await make(path);
+      addRows(path, 2000);
+      using db = openToRead({ path, busyMs });
+      const rows = rowsWithin(db, 1000);
+      const find = async (_purpose: string, statement: SqlStatement) => rows(statement);
+      const write = async () => assert.fail("this connection only reads");
+      const queries = queriesOn(
+        { find, findPage: find, write },
+        sqliteDialect(() => 0),
+        new KeptPlans(async () => []),
+      );
+      // Each look at the clock takes 1 ms.
+      let nowMs = 0;
+      t.mock.method(performance, "now", () => {
+        nowMs += 1;
+        return nowMs;
+      });
+      await assert.rejects(list(queries), ListTooSlowError);
+      assert.ok(nowMs < 1100, `it was stopped after ${nowMs} ms`);
+      const stoppedMs = nowMs;
+      assert.equal((await queries.journal("ada", { newestFirst: true, limit: 1 })).length, 1);
+      assert.ok(nowMs - stoppedMs < 10, `an index was used: ${nowMs - stoppedMs} rows were read`);
+    });
+  }
 });
 
 test("close succeeds if the thread dies while it closes the file", async () => {
@@ -391,7 +434,20 @@ function startedThreads(): Disposable & { threads: Worker[] } {
   return { threads, [Symbol.dispose]: () => process.off("worker", note) };
 }
 
-async function opened(at: string, given = plans): Promise<Store & AsyncDisposable> {
-  const store = await openSqliteStore({ path: at, plans: given });
+/** Adds accounts like `ada`, and as many receipts of `ada`. */
+function addRows(at: string, rows: number): void {
+  const numbers = `(with recursive c(n) as (select 1 union all select n + 1 from c where n < ${rows}) select n from c)`;
+  const copied = <R>({ name, columns, list }: Table<R>, changed: Record<string, string>, like: string) =>
+    `insert into ${name} (${list()}) select ${columns.map((column) => changed[column.name] ?? column.name).join(", ")}
+     from ${name}, ${numbers} where id = '${like}'`;
+  write(
+    at,
+    copied(accountTable, { id: "id || '-' || n" }, "ada"),
+    copied(chargeTable, { id: "'past-' || n", seq: "1000 + n" }, "done"),
+  );
+}
+
+async function opened(at: string, options: { listMs?: number } = {}): Promise<Store & AsyncDisposable> {
+  const store = await openSqliteStore({ path: at, plans, ...options });
   return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() });
 }

@@ -55,6 +55,7 @@ const everyOutcome = [
   ...["applied", "unchanged", "superseded"].map((end) => `plans ${end}`),
   ...["changed", "changed again", "conflict", "closed"].map((end) => `state ${end}`),
   ...["issued", "key_exists", "key_changed", "too_many_keys", "no_budget"].map((end) => `issue ${end}`),
+  ...["conflict", "id_used"].map((end) => `issue ${end}`),
   ...["changed", "changed again", "conflict", "key_unknown", "key_revoked"].map((end) => `key ${end}`),
   ...["no_budget", "no_calendar_period", "key_expired"].map((end) => `key ${end}`),
   ...["revoke revoked", "revoke revoked again", "later grants"],

@@ -54,7 +54,7 @@ for (const backend of backends) {
     }
 
     async function sumAll() {
-      while (await store.sumUsage());
+      while (await store.sumUsage("UTC"));
     }
 
     const present = () => Math.floor(database.clock.get() / hour) + 1;
@@ -98,7 +98,9 @@ for (const backend of backends) {
       ]);
       database.clock.advance(day);
       await sumAll();
-      const [{ n } = {}] = await database.sql("select sum(requests) as n from usage_hour where account = ''");
+      const [{ n } = {}] = await database.sql(
+        "select sum(requests) as n from usage_sum where unit = 'hour' and account = ''",
+      );
       assert.equal(Number(n), 16);
       await assertHours();
       await someHours();
@@ -116,7 +118,8 @@ for (const backend of backends) {
       await request("ada", "small", 5);
       await sumAll();
       await assertHours();
-      const count = async () => Number((await database.sql("select count(*) as n from usage_hour"))[0]?.n);
+      const count = async () =>
+        Number((await database.sql("select count(*) as n from usage_sum where unit = 'hour'"))[0]?.n);
       assert.ok((await count()) > 4, "a graph still needs the first hours");
       database.clock.advance(3 * day);
       await sumAll();

@@ -5,7 +5,8 @@ import pg from "pg";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import type { Store } from "../../src/store/store.ts";
 import { chargeTable } from "../../src/store/tables.ts";
-import { dayMs, type UsageSumsQuery } from "../../src/store/usage-sums.ts";
+import { dayMs } from "../../src/store/usage-days.ts";
+import type { UsageSumsQuery } from "../../src/store/usage-sums.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { addKey, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
@@ -45,8 +46,8 @@ for (const backend of backends) {
       await store.commit([settle(id, tokens, { account })]);
     }
 
-    async function sumAll(of = store): Promise<void> {
-      while (await of.sumUsage());
+    async function sumAll(of = store, timezone = "UTC"): Promise<void> {
+      while (await of.sumUsage(timezone));
     }
 
     async function costs(query: Partial<UsageSumsQuery>, of = store) {
@@ -99,6 +100,67 @@ for (const backend of backends) {
       assert.deepEqual(await costs({ by: "day" }), { [last]: 10, [last + 1]: 5, finalDay: last });
     });
 
+    for (const [zone, from] of [
+      ["Europe/Berlin", "2026-03-28T20:00:00"],
+      ["America/New_York", "2026-10-31T20:00:00"],
+      ["Australia/Lord_Howe", "2026-04-04T08:00:00"],
+      ["Asia/Kathmandu", "2026-05-01T10:00:00"],
+      ["Pacific/Kiritimati", "2026-05-01T02:00:00"],
+    ] as const) {
+      test(`days are those of ${zone}, before and after they are summed`, async () => {
+        const calendar = new Intl.DateTimeFormat("en-CA", { timeZone: zone });
+        await sumAll(store, zone);
+        const expected: Record<string, number> = {};
+        database.clock.set(utc(from));
+        for (let n = 0; n < 40; n += 1) {
+          const date = dayOf(calendar.format(database.clock.get()));
+          expected[date] = (expected[date] ?? 0) + n + 1;
+          await request(n + 1);
+          database.clock.advance(83 * minute + n);
+          if (n === 20) await sumAll(store, zone);
+        }
+        assert.ok(Object.keys(expected).length >= 3);
+        const before = await costs({ by: "day" });
+        assert.deepEqual({ ...before, finalDay: 0 }, { ...expected, finalDay: 0 });
+        await sumAll(store, zone);
+        const { finalDay, ...summed } = await costs({ by: "day" });
+        assert.deepEqual(summed, expected);
+        const ended = calendar.format(database.clock.get() - 5 * minute);
+        assert.equal(finalDay, dayOf(ended) - 1);
+      });
+    }
+
+    test("another zone counts from the next day on, and final days stay", async () => {
+      const zoneOf = async () => (await store.usageSums({ by: "day", order: "name" })).timezone;
+      const [first, second] = [dayOf("2026-01-31"), dayOf("2026-02-01")];
+      await sumAll();
+      await request(1);
+      database.clock.set(utc("2026-02-01T10:00:00"));
+      await sumAll(store, "America/New_York");
+      assert.equal(await zoneOf(), "America/New_York");
+      assert.deepEqual(await costs({ by: "day" }), { [first]: 1, finalDay: first });
+      // Still the first day in New York, which is final.
+      database.clock.set(utc("2026-02-01T04:59:00"));
+      await request(20);
+      // In New York the second day ends at five.
+      database.clock.set(utc("2026-02-02T04:59:00"));
+      await request(300);
+      await sumAll(store, "Asia/Tokyo");
+      assert.deepEqual(await costs({ by: "day" }), { [first]: 1, [second]: 320, finalDay: first });
+      database.clock.set(utc("2026-02-02T05:06:00"));
+      await sumAll(store, "Asia/Tokyo");
+      await request(4000);
+      assert.deepEqual(await costs({ by: "day" }), {
+        ...{ [first]: 1, [second]: 320, [second + 1]: 4000 },
+        finalDay: second,
+      });
+      // In Tokyo the third day ends at three in the afternoon.
+      database.clock.set(utc("2026-02-02T15:06:00"));
+      await sumAll(store, "Asia/Tokyo");
+      assert.equal((await costs({})).finalDay, second + 1);
+      assert.equal(await zoneOf(), "Asia/Tokyo");
+    });
+
     test("rows are summed by model, key, account and day, filtered, ordered and paged", async () => {
       await request(10, { model: "a" });
       await request(20, { model: "b" });
@@ -149,7 +211,7 @@ for (const backend of backends) {
           assert.deepEqual([total.requests, total.cost], [lines?.n, lines?.cost]);
         }
       }
-      const [summed] = await database.sql("select sum(requests) as n from usage_day");
+      const [summed] = await database.sql("select sum(requests) as n from usage_sum where unit = 'day'");
       assert.ok(Number(summed?.n) > 200, "days were summed meanwhile");
     });
 
@@ -174,10 +236,10 @@ for (const backend of backends) {
         finalDay: final + 1,
       });
       await assert.rejects(
-        database.sql(`update usage_day set requests = requests + 1 where day = ${final + 1}`),
+        database.sql(`update usage_sum set requests = requests + 1 where period = ${final + 1}`),
         /final days are never changed/,
       );
-      await assert.rejects(database.sql("delete from usage_day"), /never deleted/);
+      await assert.rejects(database.sql("delete from usage_sum where unit = 'day'"), /never deleted/);
       await assert.rejects(database.sql("update usage_close set day = day - 1"), /never changed/);
     });
 
@@ -195,7 +257,7 @@ for (const backend of backends) {
           );
           await request(20, { account: "bob" });
           database.clock.advance(26 * 60 * minute);
-          assert.equal(await store.sumUsage(), false, "the table is not free");
+          assert.equal(await store.sumUsage("UTC"), false, "the table is not free");
           assert.deepEqual(await costs({}), { ada: 10, bob: 20, finalDay: -1 });
           await session.query("commit");
         } finally {
@@ -223,7 +285,7 @@ for (const backend of backends) {
       await database.sql(fail);
       await assert.rejects(sumAll(), /no power/);
       const [state] = await database.sql(
-        "select through, (select count(*) from usage_day) as n from usage_summed",
+        "select through, (select count(*) from usage_sum) as n from usage_summed",
       );
       assert.deepEqual({ ...state }, { through: 0, n: 0 });
       assert.deepEqual(await costs({}), before);

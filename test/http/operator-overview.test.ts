@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { streamsMax, streamsPerSessionMax } from "../../src/http/admin/streams.ts";
 import { RunningRequests } from "../../src/http/public/running-requests.ts";
+import { timesAt } from "../../src/ledger/snapshot.ts";
 import {
   type Fields,
   fieldsOf,
@@ -124,6 +125,31 @@ operatorTest(
     },
   },
 );
+
+operatorTest("today has the hours that began on the local day", async (_, service) => {
+  const { store } = service;
+  const { times, usageHours } = store;
+  const sums = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+  const paid = { cost: 1, base: 1, overage: 0, additional: 0, shortfall: 0 };
+  store.usageHours = async ({ from, to }) =>
+    Array.from({ length: to - from }, (_, n) => ({
+      ...{ hour: from + n, model: null, requests: 1, late: 0, ...sums, ...paid },
+    }));
+  for (const [timezone, at, expected] of [
+    ["UTC", "2027-01-01T18:30:00Z", 19],
+    ["Asia/Tokyo", "2027-01-01T18:30:00Z", 4],
+    ["America/New_York", "2027-01-01T04:59:00Z", 24],
+    // The day has 25 hours.
+    ["Europe/Berlin", "2027-10-31T22:59:00Z", 25],
+  ] as const) {
+    store.times = () => timesAt(Date.parse(at));
+    await using other = await startOperator(service, [], { timezone: () => timezone });
+    const usage = fieldsOf((await other.get("/admin/overview")).body.usage);
+    assert.equal(fieldsOf(usage.today).requests, expected, timezone);
+    assert.equal(listOf(usage.hours).length, 24);
+  }
+  Object.assign(store, { times, usageHours });
+});
 
 operatorTest(
   "streams a snapshot at once and after each change, the same to all",

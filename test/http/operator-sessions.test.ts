@@ -89,7 +89,7 @@ sessionTest("a session has the rights of the token, until it signs out", async (
   });
   assert.equal(opened.status, 201, opened.text);
   const shown = await as(operator, cookie, "/admin/session");
-  assert.deepEqual(shown.body, { expires_at: expires, idle_expires_at: idleExpires });
+  assert.deepEqual(shown.body, { expires_at: expires, idle_expires_at: idleExpires, timezone: "UTC" });
   const out = await as(operator, cookie, "/admin/session", "DELETE");
   assert.deepEqual([out.status, out.text], [204, ""]);
   assert.match(out.headers.get("set-cookie") ?? "", /^inkwell_console=; Path=\/; Max-Age=0;/);

@@ -8,6 +8,7 @@ import { addKey, keyOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { type Fields, listOf, type OperatorAnswer, refused, startOperator } from "../fixtures/operator.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
 import type { TestService } from "../fixtures/service.ts";
+import { unclearIds } from "../fixtures/unclear-ids.ts";
 
 const portalTest = portalTests({ otherModels: ["large", "secret"] });
 
@@ -211,6 +212,23 @@ portalTest(
   },
   { plan: { models: ["small", "large"] } },
 );
+
+portalTest("an operation id that looks like another one is refused", async (portal, service) => {
+  const own = await manager(portal, service);
+  const created = await own.create({}, "op");
+  assert.equal(created.status, 201, created.text);
+  // A session may try 60 changes a minute.
+  for (const [what, id, character] of unclearIds.filter((_, n) => n % 5 === 1)) {
+    for (const answer of [
+      await own.create({}, id),
+      await own.change(own.id, { name: "new" }, id),
+      await own.rotate(own.id, {}, id),
+    ])
+      assert.ok(refused(answer, 400, "invalid_value").includes(character), what);
+  }
+  assert.equal((await service.store.keys("test")).length, 3);
+  assert.equal((await service.store.keyById(own.id))?.name, null);
+});
 
 portalTest("a key with a budget manages names and revocations only", async (portal, service) => {
   const boss = await manager(portal, service, { id: "budgeted" });

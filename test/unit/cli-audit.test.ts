@@ -109,11 +109,11 @@ describe("the audit of a file", () => {
   });
 
   test("refuses a file with another schema in one sentence, and leaves it", async () => {
-    write("drop table receipt_span");
+    write("drop table usage_sum");
     const before = left();
     refused(
       await audit(),
-      /inkwell\.db cannot be checked, .* \(no such table: receipt_span\)\. Nothing was changed\. Check it with the/,
+      /inkwell\.db cannot be checked, .* \(no such table: usage_sum\)\. Nothing was changed\. Check it with the/,
     );
     assert.deepEqual(left(), before);
   });

@@ -5,6 +5,7 @@ import { additionalOf } from "../../src/ledger/additional.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { unclearIds } from "../fixtures/unclear-ids.ts";
 
 const ledger = cliLedger();
 
@@ -216,4 +217,32 @@ total         1,200  1,200  100.00 %
     );
     assert.doesNotMatch(ran.stderr, /The operator of this service/, "that is who reads it");
   });
+});
+
+describe("an id that looks like another one", () => {
+  for (const [what, id, character] of unclearIds) {
+    // Arguments of a process are UTF-8 without NUL.
+    if (!id.isWellFormed() || id.includes("\u0000")) continue;
+    test(`is refused with ${what}, and the character is named`, async () => {
+      await ledger.openAccount();
+      const named = new RegExp(character.replaceAll("+", "\\+"));
+      for (const command of [
+        ["add", "50", "--payment", id],
+        ["add", "50", "--promotional", "--id", id],
+        ["adjust", "50", "--reason", "a test", "--id", id],
+        ["adjust", "50", "--reason", "a test", "--request", id],
+        ["refund", "50", "--payment", id, "--id", "r1"],
+        ["refund", "50", "--payment", "p1", "--id", id],
+      ]) {
+        const [name = "", ...others] = command;
+        wrongUsage(await ledger.inkwell("credits", name, "alice", ...others), named);
+      }
+      for (const command of [
+        ["set", "alice"],
+        ["create", "bob", "--plan", "starter"],
+      ])
+        wrongUsage(await ledger.inkwell("account", ...command, "--external-id", id), named);
+      assert.equal(additionalOf(ledger.store.account("alice")), 0);
+    });
+  }
 });

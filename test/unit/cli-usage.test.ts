@@ -176,7 +176,7 @@ test("sums by day, account, key and model, with a total and whether it is final"
   assert.equal(
     byAccount.stderr,
     "Total: 3 requests, 3,001,500 tokens, 2.0015 credits.\n" +
-      "Written off: 1 credits that accounts did not have.\nProvisional: no day is final.\n",
+      "Written off: 1 credits that accounts did not have.\nProvisional: no day is final. Days are in UTC.\n",
   );
   const byDay = cells((await usage("--by", "day", "--from", "2027-01-16")).stdout);
   assert.deepEqual(byDay[1]?.slice(0, 4), ["2027-01-16", "provisional", "1", "0"]);
@@ -204,6 +204,7 @@ test("prints sums as JSON and as CSV with the same fields", async () => {
     to: "2027-01-16",
     final: false,
     final_until: null,
+    timezone: "UTC",
     next: null,
   });
   assert.equal(data.length, 1);
@@ -252,7 +253,7 @@ test("refuses options that do not fit together", async () => {
   wrongUsage(await usage("--by", "day", "--request-id", "h1"), /leave out --by/);
   refused(
     await usage("--by", "day", "--from", "2027-01-16T12:00:00Z"),
-    /--from must be the start of a day in UTC: 2027-01-31/,
+    /--from must be a day, 2027-01-31, or the start of one in UTC/,
   );
 });
 

@@ -44,7 +44,7 @@ const contactFields = {
   owner: Type.Optional(orNull(schema.contactText)),
   email: Type.Optional(orNull(schema.email)),
   note: Type.Optional(orNull(schema.remark)),
-  external_id: Type.Optional(orNull(schema.contactText)),
+  external_id: Type.Optional(orNull(schema.id)),
 };
 
 /** The import checks the values, so that one answer has all faults. */
@@ -215,7 +215,7 @@ export function accountRoutes(app: ApiApp, actions: OperatorActions): void {
     route("changeState", {
       summary: "Suspend, resume or close an account",
       description:
-        "A `suspended` account gets no new requests answered; running requests finish, and windows go on. `active` ends that. `closed` is final: base and overage credits lapse, additional credits stay and can be refunded. Each operation id takes effect once.",
+        "A `suspended` account gets no new requests answered; running requests finish, and windows go on. `active` ends that. `closed` is final: base and overage credits lapse, additional credits stay, and payments can be refunded. Each operation id takes effect once.",
       body: closed({
         operation_id: schema.operationId,
         state: Type.Enum([...accountStates], { description: '"active", "suspended" or "closed"' }),

@@ -25,7 +25,7 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
       summary: "Add credits that were paid for",
       description:
         "Each payment id takes effect once. A repetition changes nothing and has `again: true`; with another amount it is refused.",
-      body: closed({ payment_id: schema.note, credits: schema.credits }),
+      body: closed({ payment_id: schema.id, credits: schema.credits }),
       response: { 200: topupObject.schema },
       ...schema.ofAccount("account_closed", "payment_differs", "payment_used", "too_many_credits"),
     }),
@@ -46,7 +46,7 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
         credits: schema.signedCredits,
         reason: schema.note,
         expires_at: Type.Optional(schema.lastDay),
-        request_id: Type.Optional(schema.noteThatIs("the id of a request")),
+        request_id: Type.Optional(schema.requestId),
         grant: Type.Optional(schema.limit),
       }),
       response: { 200: adjustmentObject.schema },
@@ -86,7 +86,7 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
       summary: "Take back the credits of a payment that was returned",
       description:
         "Takes what is neither spent nor held of this payment. `rest_micro` is held by running requests, and can be refunded when these have ended. Each refund id takes effect once, also if it could take nothing.",
-      body: closed({ refund_id: schema.note, payment_id: schema.note, credits: schema.credits }),
+      body: closed({ refund_id: schema.id, payment_id: schema.id, credits: schema.credits }),
       response: { 200: refundObject.schema },
       ...schema.ofAccount("payment_not_found", "refund_differs", "refund_used", "refund_too_large"),
     }),

@@ -68,7 +68,7 @@ export function keyRoutes(app: ApiApp, actions: OperatorActions): void {
     route("changeKey", {
       summary: "Change settings of a key",
       description:
-        "Takes effect with the next request of the key. Absent fields stay, and null removes a setting. Another amount of the budget keeps its window. Another period starts a window with nothing spent. Each operation id takes effect once.",
+        "Takes effect with the next request of the key. Absent fields stay, and null removes a setting. Another amount of the budget keeps its window. Another period, alignment or time zone starts a window that keeps what was spent. Each operation id takes effect once.",
       body: closed({ ...changedSettings.fields, portal: Type.Optional(schema.portal) }),
       response: { 200: keyObject.schema },
       ...schema.ofKey("key_revoked", "operation_differs"),

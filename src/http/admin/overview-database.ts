@@ -12,8 +12,9 @@ import { hourMs, type UsageHour } from "../../store/usage-hours.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
 import type { EpochMs } from "../../units.ts";
 
-/** A day, and the hours of the present day if it is the first one. */
 export const hoursShown = 24;
+/** The longest day has an hour more. */
+const hoursRead = 25;
 export const nearAccountsMax = 5;
 /** A look waits this long for the database. */
 const lookMsMax = 500;
@@ -24,6 +25,8 @@ const nearEveryMs = 60_000;
 
 export interface DatabaseView {
   atMs: EpochMs;
+  /** The zone of the configuration. */
+  timezone: string;
   hours: readonly UsageHour[];
   holds: readonly HoldRow[];
 }
@@ -35,7 +38,7 @@ export interface NearExhaustion {
 
 interface OverviewDatabaseDependencies {
   store: Pick<Store, "usageHours" | "holds" | "times">;
-  actions: Pick<OperatorActions, "accounts">;
+  actions: Pick<OperatorActions, "accounts" | "timezone">;
   requests: { list(): readonly RequestRecord[] };
   /** Called once for each time in which the database cannot be read. */
   onError(error: unknown): void;
@@ -85,17 +88,17 @@ export class OverviewDatabase {
   }
 
   async #read(): Promise<void> {
-    const { store, requests, onError } = this.#deps;
+    const { store, actions, requests, onError } = this.#deps;
     try {
       const { atMs } = store.times();
       const to = Math.floor(atMs / hourMs) + 1;
       const own = requests.list().map(({ requestId }) => requestId);
       const [hours, holds] = await Promise.all([
-        store.usageHours({ from: to - hoursShown, to, byModel: false }),
+        store.usageHours({ from: to - hoursRead, to, byModel: false }),
         store.holds({ limit: pageRowsMax }),
       ]);
       this.#ownIds = new Set([...own, ...requests.list().map(({ requestId }) => requestId)]);
-      this.view = { atMs, hours, holds };
+      this.view = { atMs, timezone: actions.timezone, hours, holds };
       this.state = "ok";
     } catch (error) {
       if (this.state === "ok") onError(error);

@@ -15,6 +15,7 @@ import type { AccountOfList } from "../../accounts/operator-actions.ts";
 import { isoHour } from "../../accounts/usage-hours.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import type { NodeView } from "../../store/nodes.ts";
+import { dayOf } from "../../store/usage-days.ts";
 import { type Hour, hourMs, type UsageHour } from "../../store/usage-hours.ts";
 import type { Activity, RecentError } from "../../telemetry/live.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
@@ -71,15 +72,15 @@ const usageObject = objectFor<DatabaseView>("OverviewUsage")({
     Type.Array(hourObject.schema, {
       description: `the last ${hoursShown} hours, without those in which no request ended`,
     }),
-    ({ hours }) => hours.map(hourObject.of),
+    (view) => view.hours.filter(({ hour }) => hour > hourOf(view) - hoursShown).map(hourObject.of),
   ],
   this_hour: [sumsObject.schema, (view) => sumsObject.of(sumFrom(view, hourOf(view)))],
   today: [
     Type.Object(sumsObject.schema.properties, {
       additionalProperties: false,
-      description: "since midnight in UTC",
+      description: "of the hours that began today, in the zone of the configuration",
     }),
-    (view) => sumsObject.of(sumFrom(view, hourOf(view) - (hourOf(view) % 24))),
+    (view) => sumsObject.of(sumFrom(view, firstHourOfDay(view))),
   ],
 });
 
@@ -145,6 +146,14 @@ export type Overview = Static<typeof overviewObject.schema>;
 
 function hourOf({ atMs }: DatabaseView): Hour {
   return Math.floor(atMs / hourMs);
+}
+
+function firstHourOfDay(view: DatabaseView): Hour {
+  const dayOfHour = (hour: Hour) => dayOf(hour * hourMs, view.timezone);
+  const present = hourOf(view);
+  let first = present;
+  while (dayOfHour(first - 1) === dayOfHour(present)) first -= 1;
+  return first;
 }
 
 function sumFrom({ hours }: DatabaseView, from: Hour): Sums {

@@ -17,7 +17,7 @@ export const codeObject = objectFor<NewCode & { url: string | null }>("SignInCod
 export function sessionRoutes(
   app: ApiApp,
   _actions: OperatorActions,
-  { signIn: access }: AdminDependencies,
+  { signIn: access, timezone }: AdminDependencies,
 ): void {
   app.post(
     "/admin/session",
@@ -40,11 +40,15 @@ export function sessionRoutes(
     async (request, reply) => {
       const signedIn = await access.signIn(request, credentialsIn(request.body));
       reply.header("set-cookie", signedIn.setCookie);
-      return sessionObject.of(signedIn.session);
+      return sessionObject.of({ ...signedIn.session, timezone: timezone() });
     },
   );
 
-  presentSessionRoutes(app, "/admin/session", access);
+  presentSessionRoutes(app, "/admin/session", {
+    timezone,
+    sessionOf: (request) => access.sessionOf(request),
+    signOut: (request) => access.signOut(request),
+  });
 
   app.post(
     "/admin/session/codes",

@@ -29,7 +29,7 @@ export function usageSumsRoutes(app: ApiApp, actions: OperatorActions): void {
     }),
     async ({ query, headers: { accept } }, reply) => {
       const { by = "day", account, ...rest } = query;
-      return await sumsResponse(by, rest, { accept, reply }, (wanted) =>
+      return await sumsResponse(by, rest, { accept, reply, timezone: actions.timezone }, (wanted) =>
         actions.usageReport({ ...wanted, account }),
       );
     },

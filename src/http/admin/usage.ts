@@ -36,7 +36,7 @@ export function usageRoutes(app: ApiApp, actions: OperatorActions): void {
       csv: true,
     }),
     async ({ query, headers }, reply) => {
-      const wanted = queryOf(query);
+      const wanted = queryOf(query, actions.timezone);
       const { limit, format = acceptsCsv(headers.accept) ? "csv" : "json" } = query;
       if (format === "json") {
         return pageOf(
@@ -54,7 +54,7 @@ export function usageRoutes(app: ApiApp, actions: OperatorActions): void {
   );
 }
 
-function queryOf(query: Static<typeof filters>): Omit<UsageQuery, "limit"> {
+function queryOf(query: Static<typeof filters>, timezone: string): Omit<UsageQuery, "limit"> {
   const { account, model, key, request_id: id } = query;
   const newestFirst = query.order === "newest";
   if (newestFirst && account === undefined && key === undefined) {
@@ -65,5 +65,5 @@ function queryOf(query: Static<typeof filters>): Omit<UsageQuery, "limit"> {
   }
   const place = placeIn(query.after);
   const after = place && { account: place.account, seq: seqIn(place.rest) };
-  return { account, model, key, id, ...periodIn(query), newestFirst, after };
+  return { account, model, key, id, ...periodIn(query, timezone), newestFirst, after };
 }

@@ -15,6 +15,8 @@ import { momentRule } from "../../units.ts";
 export const accountName = textOf(fields.name);
 export const planName = Type.String({ minLength: 1, description: "the name of a plan of the configuration" });
 export const note = textOf(fields.note);
+/** For ids to store. The action names the character that an id cannot have. */
+export const id = textOf(fields.id);
 /** For filters. The pattern excludes NUL, which PostgreSQL refuses in a query. */
 export function noteThatIs(what: string) {
   return textOf(fields.note, `${what}, ${fields.note.rule}`);
@@ -40,9 +42,10 @@ export const contactText = textOf(fields.contact);
 export const email = textOf(fields.email);
 export const remark = textOf(fields.remark);
 export const operationId = textOf(
-  fields.note,
-  `an id of your own for this change, ${fields.note.rule}; a repetition changes nothing`,
+  fields.id,
+  `an id of your own for this change, ${fields.id.rule}; a repetition changes nothing`,
 );
+export const requestId = textOf(fields.id, `the id of a request, ${fields.id.rule}`);
 export const moment = Type.String({ description: momentRule });
 export const lastDay = Type.String({
   description: `the last day, in the time zone of the configuration, or a time: ${momentRule}`,

@@ -9,9 +9,13 @@ import { type ApiApp, route } from "./app.ts";
 /** Largest body of a sign-in. A token has at most 512 characters. */
 export const signInBytesMax = 4096;
 
-export const sessionObject = objectFor<SessionRow>("Session")({
+export const sessionObject = objectFor<SessionRow & { timezone: string }>("Session")({
   expires_at: [time, ({ endsMs }) => isoTime(endsMs)],
   idle_expires_at: [time, (row) => isoTime(idleEndMs(row))],
+  timezone: [
+    Type.String({ description: "the zone of the configuration, in which reports count days" }),
+    ({ timezone }) => timezone,
+  ],
 });
 
 /** For the OpenAPI documents. */
@@ -19,6 +23,8 @@ export const header = { requestHeader: [] };
 const bySession = [{ session: [], ...header }];
 
 interface PresentSession {
+  /** The zone of the configuration. */
+  timezone(): string;
   sessionOf(request: FastifyRequest): SessionRow;
   /** Ends the session of the request. Returns `Set-Cookie`, which removes it. */
   signOut(request: FastifyRequest): Promise<string>;
@@ -38,7 +44,7 @@ export function presentSessionRoutes(app: ApiApp, path: string, present: Present
       },
       { config: { prolongsSession: false } },
     ),
-    async (request) => sessionObject.of(present.sessionOf(request)),
+    async (request) => sessionObject.of({ ...present.sessionOf(request), timezone: present.timezone() }),
   );
 
   app.delete(

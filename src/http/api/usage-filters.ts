@@ -3,11 +3,11 @@ import type { FastifyReply } from "fastify";
 import Type, { type Static } from "typebox";
 import { closed } from "../../accounts/json-objects.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
-import { dayAt, type UsageReport, usageReportCsv, usageReportObject } from "../../accounts/usage-sums.ts";
+import { dayNamed, type UsageReport, usageReportCsv, usageReportObject } from "../../accounts/usage-sums.ts";
 import { graphHoursMax } from "../../store/usage-hours.ts";
 import type { UsageGroup, UsageSumsQuery } from "../../store/usage-sums.ts";
-import type { EpochMs } from "../../units.ts";
-import { acceptsCsv, momentNamed } from "./paging.ts";
+import { type EpochMs, localMomentOf, momentRule } from "../../units.ts";
+import { acceptsCsv } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
 export const usageFilters = {
@@ -27,7 +27,7 @@ export const sumsFilters = {
 };
 
 export const sumsDescription =
-  "`from` is inclusive, `to` exclusive; both are days in UTC. The total is that of all rows, not of the page. " +
+  "`from` is inclusive, `to` exclusive; both are days in the `timezone` of the configuration. The total is that of all rows, not of the page. " +
   "A day is final five minutes after its end; `final_until` is the first day that is not. " +
   "With `order=cost` the rows with the highest cost come first, and there is one page. " +
   "With `format=csv` or `accept: text/csv`, all rows come as one CSV; `limit` and `after` are not accepted then.";
@@ -53,13 +53,17 @@ export function hoursIn({ hours = hoursDefault, model, key, by }: Static<typeof 
   return { hours, query: { model, key, byModel: by === "model" } };
 }
 
-/** Reads the period of a list. */
-export function periodIn(query: { from?: string; to?: string }): {
-  fromMs: EpochMs | undefined;
-  toMs: EpochMs | undefined;
-} {
-  const fromMs = momentNamed("from", query.from);
-  const toMs = momentNamed("to", query.to);
+/** Reads the period of a list. Days begin in the time zone. */
+export function periodIn(
+  query: { from?: string; to?: string },
+  timezone: string,
+): { fromMs: EpochMs | undefined; toMs: EpochMs | undefined } {
+  const [fromMs, toMs] = (["from", "to"] as const).map((param) => {
+    const text = query[param];
+    const ms = text === undefined ? undefined : localMomentOf(text, timezone);
+    if (ms === null) throw invalidValue(param, `${param} must be ${momentRule}.`);
+    return ms;
+  });
   if (fromMs !== undefined && toMs !== undefined && toMs <= fromMs) {
     throw invalidValue("to", "to must be after from: to itself is excluded.");
   }
@@ -72,13 +76,13 @@ const sumsQuery = closed(sumsFilters);
 export async function sumsResponse(
   by: UsageGroup,
   query: Static<typeof sumsQuery>,
-  { accept, reply }: { accept: string | undefined; reply: FastifyReply },
+  { accept, reply, timezone }: { accept: string | undefined; reply: FastifyReply; timezone: string },
   read: (query: UsageSumsQuery) => Promise<UsageReport>,
 ) {
   const { model, key, after, limit, order = "name" } = query;
   const { format = acceptsCsv(accept) ? "csv" : "json" } = query;
-  const from = dayAt("from", momentNamed("from", query.from));
-  const to = dayAt("to", momentNamed("to", query.to));
+  const from = dayNamed("from", query.from, timezone);
+  const to = dayNamed("to", query.to, timezone);
   if (from !== undefined && to !== undefined && to <= from) {
     throw invalidValue("to", "to must be after from: the day of to is excluded.");
   }

@@ -5,7 +5,7 @@ import { type ApiApp, route } from "../api/app.ts";
 import { header, presentSessionRoutes, sessionObject, signInBytesMax } from "../api/session.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 
-export function sessionRoutes(app: ApiApp, { signIn: access }: PortalDependencies): void {
+export function sessionRoutes(app: ApiApp, { signIn: access, timezone }: PortalDependencies): void {
   app.post(
     "/api/session",
     route(
@@ -24,9 +24,13 @@ export function sessionRoutes(app: ApiApp, { signIn: access }: PortalDependencie
     async (request, reply) => {
       const signedIn = await access.signIn(request, request.body.key);
       reply.header("set-cookie", signedIn.setCookie);
-      return sessionObject.of(signedIn.session);
+      return sessionObject.of({ ...signedIn.session, timezone: timezone() });
     },
   );
 
-  presentSessionRoutes(app, "/api/session", access);
+  presentSessionRoutes(app, "/api/session", {
+    timezone,
+    sessionOf: (request) => access.sessionOf(request),
+    signOut: (request) => access.signOut(request),
+  });
 }

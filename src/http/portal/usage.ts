@@ -19,7 +19,7 @@ import {
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
 
-export function usageRoutes(app: ApiApp, { actions }: PortalDependencies): void {
+export function usageRoutes(app: ApiApp, { actions, timezone }: PortalDependencies): void {
   app.get(
     "/api/requests",
     route("listRequests", {
@@ -34,7 +34,7 @@ export function usageRoutes(app: ApiApp, { actions }: PortalDependencies): void 
       const { model, key, limit, after } = request.query;
       const wanted = {
         ...{ model, key },
-        ...periodIn(request.query),
+        ...periodIn(request.query, timezone()),
         afterSeq: after === undefined ? undefined : seqIn(after),
       };
       return await pageOf(
@@ -64,7 +64,7 @@ export function usageRoutes(app: ApiApp, { actions }: PortalDependencies): void 
     async (request, reply) => {
       const { by = "day", ...rest } = request.query;
       const { accept } = request.headers;
-      return await sumsResponse(by, rest, { accept, reply }, (wanted) =>
+      return await sumsResponse(by, rest, { accept, reply, timezone: timezone() }, (wanted) =>
         actions.usageReport(sessionOf(request), wanted),
       );
     },

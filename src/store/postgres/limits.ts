@@ -1,4 +1,5 @@
 /** Time limits for each wait for PostgreSQL, and the number of connections of a node. */
+import { listLimitMs } from "../store.ts";
 
 /** Time limits in milliseconds. */
 export const limits = {
@@ -7,7 +8,7 @@ export const limits = {
   /** One statement of a commit or a lookup. */
   statementMs: 10_000,
   /** One page of a list. */
-  listMs: 10_000,
+  listMs: listLimitMs,
   /** The lock of a row when a key is created or revoked. */
   lockMs: 5_000,
   /**

@@ -183,7 +183,7 @@ function postgresStoreOn({
     times: () => clock.times(),
     clock: () => during(() => clock.look()),
     acceptClock: (by, timeMs) => during(() => clock.accept(by, timeMs)),
-    sumUsage: () => during(() => sums.step()),
+    sumUsage: (timezone) => during(() => sums.step(timezone)),
     commit: (operations) => during(() => inTurn.commit(operations)),
     putAccounts: (drafts, options) =>
       during(async () => {

@@ -1,14 +1,13 @@
 /**
- * Sums charges on PostgreSQL (../usage-sums.ts). Any number of nodes may do it at once.
+ * Sums charges on PostgreSQL (../usage-steps.ts). Any number of nodes may do it at once.
  *
  * Guarantees that each charge is summed once: the row of `usage_summed` is locked by the node that
  * sums. Numbers are summed only when no charge with a smaller one can follow. To find such a
  * number, the table of charges is locked for a moment, which waits for the commits under way.
  */
 import type { EpochMs } from "../../units.ts";
-import { addSpans } from "../receipt-spans.ts";
-import { addHours, firstKeptHour, raiseHoursFrom } from "../usage-hours.ts";
-import { addSums, isSummingDue, lastEndedDay, readUsageState, usageStateOf } from "../usage-sums.ts";
+import { firstKeptHour } from "../usage-hours.ts";
+import { isSummingDue, readUsageState, summingStep, usageStateOf } from "../usage-steps.ts";
 import { type Connection, type ConnectionPool, inTransaction } from "./connection.ts";
 import { isLockTimeout } from "./errors.ts";
 import { limits } from "./limits.ts";
@@ -21,12 +20,6 @@ const chargesMax = 50_000;
 const lockMs = limits.commitLockMs / 2;
 
 const lastNumber = "select case when is_called then last_value else 0 end from charge_rowid_seq";
-const addCharges = addSums((n) => `$${n}::bigint`);
-const addChargeSpans = addSpans((n) => `$${n}::bigint`);
-const addChargesByHour = addHours((n) => `$${n}::bigint`);
-const raiseHours = raiseHoursFrom("$1::bigint");
-const addClose =
-  "insert into usage_close (number, through, day) select count(*) + 1, $1, $2 from usage_close";
 
 interface Settled {
   /** All charges up to this one are committed, or never will be. */
@@ -46,7 +39,7 @@ export class PostgresUsageSums {
   }
 
   /** Sums the next charges, and makes days final. Returns whether there is more to do. */
-  async step(): Promise<boolean> {
+  async step(timezone: string): Promise<boolean> {
     if (this.#settled === null) {
       const state = usageStateOf((await this.#pool.query({ text: readUsageState })).rows[0]);
       const atMs = await this.#now();
@@ -57,7 +50,7 @@ export class PostgresUsageSums {
       this.#settled = { number, atMs };
     }
     const settled = this.#settled;
-    const isDone = await inTransaction(this.#pool, (connection) => sum(connection, settled));
+    const isDone = await inTransaction(this.#pool, (connection) => sum(connection, settled, timezone));
     if (isDone) this.#settled = null;
     return !isDone;
   }
@@ -78,25 +71,16 @@ export class PostgresUsageSums {
 }
 
 /** Returns whether all settled charges are summed. */
-async function sum(connection: Connection, settled: Settled): Promise<boolean> {
+async function sum(
+  connection: Connection,
+  { number: last, atMs: nowMs }: Settled,
+  timezone: string,
+): Promise<boolean> {
   await connection.query({ text: "select from usage_summed for update" });
   const state = usageStateOf((await connection.query({ text: readUsageState })).rows[0]);
-  const { through: before, finalDay } = state;
-  const through = Math.max(before, Math.min(settled.number, before + chargesMax));
-  const firstHour = firstKeptHour(settled.atMs);
-  if (through > before) {
-    await connection.query({ text: addCharges, values: [before, through, finalDay] });
-    await connection.query({ text: addChargeSpans, values: [before, through] });
-    for (const text of addChargesByHour) {
-      await connection.query({ text, values: [before, through, firstHour] });
-    }
-    await connection.query({ text: raiseHours, values: [firstHour] });
-    await connection.query({ text: "update usage_summed set through = $1", values: [through] });
-  }
-  if (through < settled.number) return false;
-  await connection.query({ text: raiseHours, values: [firstHour] });
-  await connection.query({ text: "delete from usage_hour where hour < $1", values: [firstHour] });
-  const endedDay = lastEndedDay(settled.atMs);
-  if (endedDay > finalDay) await connection.query({ text: addClose, values: [through, endedDay] });
-  return true;
+  const { statements, isLast } = summingStep(state, { last, nowMs, timezone, chargesMax }, (n) => `$${n}`);
+  for (const statement of statements) await connection.query(statement);
+  const oldHours = "delete from usage_sum where unit = 'hour' and period < $1";
+  if (isLast) await connection.query({ text: oldHours, values: [firstKeptHour(nowMs)] });
+  return isLast;
 }

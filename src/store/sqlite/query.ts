@@ -8,6 +8,7 @@ import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
 import { invariant } from "../../errors.ts";
 import { accountOf, type ReadAccount } from "../account-rows.ts";
 import type { SqlStatement } from "../sql.ts";
+import { ListTooSlowError } from "../store.ts";
 import type { Table, Value } from "../table.ts";
 import { accountTable } from "../tables.ts";
 
@@ -68,6 +69,35 @@ export class Statements {
     exact.setReadBigInts(true);
     return exact.all(...values).map((row) => cellsOf(row).map(numberIfExact));
   }
+}
+
+/**
+ * Returns a function that runs statements, and throws a `ListTooSlowError` when one has read rows
+ * for `limitMs`.
+ *
+ * node:sqlite cannot interrupt a statement. So each table is hidden by a view of the same name,
+ * whose condition looks at the time for every row that is read. This takes 0.2 us. SQLite merges
+ * the views into the statement, which uses the same indexes as before. Rows are sorted when all of
+ * them are read: nothing stops that, and it can take about as long as reading them.
+ */
+export function rowsWithin(db: DatabaseSync, limitMs: number): Statements["rows"] {
+  let endsMs = 0;
+  db.function("is_in_time", () => {
+    if (performance.now() < endsMs) return 1;
+    throw new ListTooSlowError(limitMs);
+  });
+  const tables = db.prepare(
+    "select name, wr from pragma_table_list where schema = 'main' and type = 'table' and name not like 'sqlite%'",
+  );
+  for (const { name, wr: isWithoutRowid } of tables.all()) {
+    const columns = isWithoutRowid === 1 ? "*" : "rowid, *";
+    db.exec(`create temp view ${name} as select ${columns} from main.${name} where is_in_time()`);
+  }
+  const statements = new Statements(db);
+  return (statement) => {
+    endsMs = performance.now() + limitMs;
+    return statements.rows(statement);
+  };
 }
 
 function numberIfExact(cell: unknown): unknown {

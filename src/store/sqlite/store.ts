@@ -2,11 +2,11 @@
  * The store in one SQLite file, for a single machine, with nothing to install.
  *
  * Guarantees that an answered write is on disk (WAL, synchronous = full), and that every read sees
- * every write answered before it. One thread writes, one reads lists, and one reads receipts and
- * journals, which may take seconds if a filter matches few rows (worker.ts). An audit has its own
- * thread. Only the lookups that requests wait for run here, on a read-only connection: keys,
- * sessions, and a balance with its plans. They take 7 us, and a message to a thread and back takes
- * 40 us.
+ * every write answered before it. One thread writes. Three threads read (worker.ts): one for the
+ * service itself, one for lists, and one for receipts and journals. Lists may take seconds if a
+ * filter matches few rows, and end at their time limit. An audit has its own thread. Only the
+ * lookups that requests wait for run here, on a read-only connection: keys, sessions, and a
+ * balance with its plans. They take 7 us, and a message to a thread and back takes 40 us.
  *
  * Several processes may use one file: the lock of each commit covers the whole file, so the ledger
  * stays exact. Two servers on one file are safe for the same reason, but each counts its own
@@ -35,7 +35,7 @@ import { KeptPlans, type Purpose, queriesOn } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
 import type { SqlDialect, SqlStatement } from "../sql.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
-import type { Store } from "../store.ts";
+import { ListTooSlowError, listLimitMs, type Store } from "../store.ts";
 import { holdTable, laterGrantTable } from "../tables.ts";
 import { openToRead, type SqliteFile, sqliteError } from "./file.ts";
 import { AccountQuery, type Cells, Query, Statements } from "./query.ts";
@@ -52,17 +52,19 @@ interface SqliteStoreOptions {
   upgrade?: boolean;
   /** How long to wait while another process writes. */
   busyMs?: number;
+  /** For tests: the time limit of a list. */
+  listMs?: number;
   /** For tests: shared memory that is read in place of the machine's clocks. */
   clock?: NonNullable<SharedClock["readings"]>;
 }
 
 /** Throws an OperatorError if the file, its folder or the clock cannot be used. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
-  const { path, plans, upgrade = true, busyMs = defaultBusyMs } = options;
+  const { path, plans, upgrade = true, busyMs = defaultBusyMs, listMs = listLimitMs } = options;
   if (options.clock === undefined) requirePossibleClock(Date.now());
   const clock = sharedClock(options.clock ?? null);
   const threadOf = (role: SqliteThreadData["role"]) =>
-    new Remote({ role, file: { path, busyMs }, plans, upgrade, clock });
+    new Remote({ role, file: { path, busyMs }, plans, upgrade, clock, listMs });
   const writer = threadOf("writer");
   await writer.open();
   try {
@@ -82,10 +84,9 @@ function sqliteStoreOn(
   const db = openToRead(file);
   const statements = new Statements(db);
   const snapshots = new SqliteSnapshots(db, times);
-  // Readers start with their first call. Readiness and metrics never wait for the history.
-  const lists = threadOf("reader");
-  const history = threadOf("reader");
-  const threads = { service: lists, lists, history };
+  const reader = () => threadOf("reader");
+  // They start with their first call.
+  const threads = { service: reader(), lists: reader(), history: reader() };
   const audits = new Set<Remote>();
 
   function lookUp<T>(read: () => T): T {
@@ -130,7 +131,7 @@ function sqliteStoreOn(
     times,
     clock: () => writer.call("clock"),
     acceptClock: (by, timeMs) => writer.call("acceptClock", by, timeMs),
-    sumUsage: () => writer.call("sumUsage"),
+    sumUsage: (timezone) => writer.call("sumUsage", timezone),
 
     async audit(): Promise<AuditReport> {
       if (!db.isOpen) throw storeClosed();
@@ -152,7 +153,7 @@ function sqliteStoreOn(
       const ending = [...audits];
       audits.clear();
       await Promise.all(ending.map((auditor) => auditor.terminate()));
-      await Promise.all([lists.close(), history.close()]);
+      await Promise.all(Object.values(threads).map((thread) => thread.close()));
       // The connection that writes is closed last, so that it moves the log into the file.
       if (db.isOpen) db.close();
       await writer.close();
@@ -258,7 +259,7 @@ class Remote {
 class Thread {
   /** Settles when the file is open, or with the reason why it is not. */
   readonly opened: Promise<unknown>;
-  readonly #role: string;
+  readonly #data: SqliteThreadData;
   readonly #worker: Worker;
   readonly #pending = new Map<number, PromiseWithResolvers<unknown>>();
   readonly #exited: Promise<void>;
@@ -269,7 +270,7 @@ class Thread {
   constructor(data: SqliteThreadData) {
     // The worker's file has the ending of this one, in the sources and in the output of tsc.
     const file = new URL(`./worker${extname(import.meta.filename)}`, import.meta.url);
-    this.#role = data.role;
+    this.#data = data;
     this.opened = this.#expect(openedId);
     // Rejects the calls that were sent before.
     this.opened.catch((error: Error) => this.#end(error));
@@ -322,12 +323,12 @@ class Thread {
     const pending = this.#pending.get(answer.id);
     this.#pending.delete(answer.id);
     if ("value" in answer) pending?.resolve(answer.value);
-    else pending?.reject(errorOf(answer.error));
+    else pending?.reject(errorOf(answer.error, this.#data.listMs));
   }
 
   #end(cause?: unknown): void {
     this.#isEnded = true;
-    const error = new StoreUnavailableError(`the ${this.#role} of the database has stopped`, { cause });
+    const error = new StoreUnavailableError(`the ${this.#data.role} of the database has stopped`, { cause });
     for (const pending of this.#pending.values()) pending.reject(error);
     this.#pending.clear();
   }
@@ -337,7 +338,8 @@ function storeClosed(): Error {
   return new Error("the store is closed");
 }
 
-function errorOf({ kind, message, stack, mayBeDone }: Fault): Error {
+function errorOf({ kind, message, stack, mayBeDone }: Fault, listMs: number): Error {
+  if (kind === "list too slow") return new ListTooSlowError(listMs);
   if (kind === "operator") return new OperatorError(message);
   if (kind === "unavailable") return new StoreUnavailableError(message, { mayBeDone });
   return Object.assign(new Error(message), { stack });

@@ -23,6 +23,8 @@ export interface SqliteThreadData {
   /** Whether the writer may migrate a file with an older schema. */
   upgrade: boolean;
   clock: SharedClock;
+  /** The time limit of a reader's statement. */
+  listMs: number;
 }
 
 export interface Calls {
@@ -33,7 +35,7 @@ export interface Calls {
   acceptClock(by: string, timeMs: EpochMs): ClockAcceptance;
   rows(statement: SqlStatement): Cells[];
   /** Sums charges. Returns whether there is more to do. */
-  sumUsage(): boolean;
+  sumUsage(timezone: string): boolean;
   audit(nowMs: EpochMs): AuditReport;
   /** Closes the file and ends the thread. */
   close(): void;
@@ -50,7 +52,7 @@ export type ThreadReply = { id: number; value: unknown } | { id: number; error: 
 
 /** An error, in a form that can be sent between threads. */
 export interface Fault {
-  kind: "operator" | "unavailable" | "defect";
+  kind: "list too slow" | "operator" | "unavailable" | "defect";
   message: string;
   stack: string;
   /** Used if the kind is `unavailable`. */

@@ -7,11 +7,13 @@
  */
 import type { MessagePort } from "node:worker_threads";
 import { invariant, OperatorError, StoreUnavailableError } from "../../errors.ts";
+import { ListTooSlowError } from "../store.ts";
 import { openToRead, sqliteError } from "./file.ts";
-import { Statements } from "./query.ts";
+import { rowsWithin } from "./query.ts";
 import {
   type Call,
   type Calls,
+  type Fault,
   type Handlers,
   openedId,
   type SqliteThreadData,
@@ -24,10 +26,9 @@ const open: Record<SqliteThreadData["role"], (data: SqliteThreadData) => Promise
     const { openWriter } = await import("./writer.ts");
     return openWriter(data);
   },
-  async reader({ file }) {
+  async reader({ file, listMs }) {
     const db = openToRead(file);
-    const statements = new Statements(db);
-    return { rows: (statement) => statements.rows(statement), close: () => db.close() };
+    return { rows: rowsWithin(db, listMs), close: () => db.close() };
   },
   async auditor({ file }) {
     const { auditFile } = await import("./audit.ts");
@@ -37,10 +38,15 @@ const open: Record<SqliteThreadData["role"], (data: SqliteThreadData) => Promise
 
 function faultOf(id: number, thrown: unknown): ThreadReply {
   const error = sqliteError(thrown);
-  const isUnavailable = error instanceof StoreUnavailableError;
-  const kind = isUnavailable ? "unavailable" : error instanceof OperatorError ? "operator" : "defect";
   const { message, stack = message } = error;
-  return { id, error: { kind, message, stack, mayBeDone: isUnavailable && error.mayBeDone } };
+  const mayBeDone = error instanceof StoreUnavailableError && error.mayBeDone;
+  return { id, error: { kind: kindOf(error), message, stack, mayBeDone } };
+}
+
+function kindOf(error: Error): Fault["kind"] {
+  if (error instanceof ListTooSlowError) return "list too slow";
+  if (error instanceof OperatorError) return "operator";
+  return error instanceof StoreUnavailableError ? "unavailable" : "defect";
 }
 
 /** Opens the file in the role of this thread, and answers calls. */

@@ -8,13 +8,12 @@ import { SqliteCommits } from "./commit.ts";
 import { openToWrite } from "./open-to-write.ts";
 import { Statements } from "./query.ts";
 import type { Handlers, SqliteThreadData } from "./thread.ts";
-import { SqliteUsageSums } from "./usage-sums.ts";
+import { sumOnSqlite } from "./usage-sums.ts";
 
 export function openWriter({ file, plans, upgrade, clock }: SqliteThreadData): Handlers {
   const db = openToWrite(file, { nowMs: machineOf(clock).clockMs(), plans, upgrade });
   const time = new SqliteClock(db, clock);
   const ledger = new SqliteCommits(db, () => time.read());
-  const sums = new SqliteUsageSums(db, () => time.read().atMs);
   const statements = new Statements(db);
   return {
     commit(operations) {
@@ -29,7 +28,7 @@ export function openWriter({ file, plans, upgrade, clock }: SqliteThreadData): H
     clock: () => time.look(),
     acceptClock: (by, timeMs) => time.accept(by, timeMs),
     rows: (statement) => statements.rows(statement),
-    sumUsage: () => sums.step(),
+    sumUsage: (timezone) => sumOnSqlite(db, statements, { nowMs: time.read().atMs, timezone }),
     close: () => db.close(),
   };
 }

@@ -9,6 +9,8 @@
 import { createParser } from "eventsource-parser";
 import { forgetPageSecret, pageSecret } from "./page-secret.ts";
 import { paths } from "./paths.ts";
+import { setTimezone } from "./times.ts";
+import type { Session } from "./types.ts";
 
 export class ApiError extends Error {
   /** 0 if no response arrived, and the change may have been applied. */
@@ -113,10 +115,10 @@ export function apiPath(...parts: string[]): string {
 }
 
 /** The service accepts `token` or `code` from operators, and `key` from callers. */
-export function signIn(
+export async function signIn(
   credentials: { token: string } | { code: string } | { key: string },
-): Promise<unknown> {
-  return request("POST", sessionPath, credentials);
+): Promise<void> {
+  setTimezone((await request<Session>("POST", sessionPath, credentials)).timezone);
 }
 
 export async function signOut(): Promise<void> {
@@ -126,7 +128,7 @@ export async function signOut(): Promise<void> {
 
 export async function isSignedIn(): Promise<boolean> {
   try {
-    await request("GET", sessionPath);
+    setTimezone((await request<Session>("GET", sessionPath)).timezone);
     return true;
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) return false;

@@ -15,7 +15,7 @@ export function BalancePicture(props: { balance: Balance; refills: Refills; held
         <Figure name="Credits left" note="whole credits, rounded down">
           {wholeNumber(balances.total.credits)}
         </Figure>
-        <Figure name="Additional credits" note="bought; they do not lapse">
+        <Figure name="Additional credits" note="promotions, and payments, which do not lapse">
           {wholeNumber(balances.additional.credits)}
         </Figure>
         <Figure name="Held credits" note="for running requests">

@@ -1,7 +1,7 @@
-/** The period of a page: days in UTC, kept in the path. */
+/** The period of a page: days, kept in the path. */
 
 import { go, withParameters } from "./router.tsx";
-import { dayOf, monthBefore } from "./times.ts";
+import { dayAfter, monthBefore, timezone, today } from "./times.ts";
 
 const spans = [1, 7, 30, 90] as const;
 
@@ -9,16 +9,16 @@ const spans = [1, 7, 30, 90] as const;
 export function PeriodPicker(props: { from: string | null; to: string | null; hasAll?: boolean }) {
   const { from, to, hasAll = false } = props;
   const set = (changes: Record<string, string | null>) => go(withParameters({ ...changes, after: null }));
-  const tomorrow = dayOf(Date.now(), 1);
-  const lastDay = to === null ? undefined : dayOf(Date.parse(to), -1);
+  const tomorrow = today(1);
+  const lastDay = to === null ? undefined : dayAfter(to, -1);
   const ranges = [
     ...spans.map((days) => ({
       ...{ title: days === 1 ? "Today" : `${days} days`, to: tomorrow },
-      from: dayOf(Date.now(), 1 - days),
+      from: today(1 - days),
     })),
-    { title: "Last month", ...monthBefore(Date.now()) },
+    { title: "Last month", ...monthBefore() },
   ];
-  ranges.splice(1, 0, { title: "Yesterday", from: dayOf(Date.now(), -1), to: dayOf(Date.now()) });
+  ranges.splice(1, 0, { title: "Yesterday", from: today(-1), to: today() });
   return (
     <div class="filters">
       {ranges.map(({ title, ...range }) => (
@@ -58,11 +58,11 @@ export function PeriodPicker(props: { from: string | null; to: string | null; ha
           value={lastDay ?? ""}
           min={from ?? undefined}
           onChange={({ currentTarget }) =>
-            currentTarget.value && set({ to: dayOf(Date.parse(currentTarget.value), 1) })
+            currentTarget.value && set({ to: dayAfter(currentTarget.value, 1) })
           }
         />
       </label>
-      <span class="quiet">days in UTC</span>
+      <span class="quiet">days in {timezone()}</span>
     </div>
   );
 }

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { paths } from "./paths.ts";
-import { dayOf } from "./times.ts";
+import { dayAfter, today } from "./times.ts";
 
 const changed = "inkwell-place";
 
@@ -90,14 +90,14 @@ export function Link(props: {
 
 /** A day in the path of a page; null if it is missing or does not exist. */
 function dayAt(place: Place, name: string): string | null {
-  const ms = Date.parse(place.query.get(name) ?? "");
-  return Number.isNaN(ms) ? null : dayOf(ms);
+  const date = place.query.get(name) ?? "";
+  return Number.isNaN(Date.parse(date)) ? null : dayAfter(date, 0);
 }
 
-/** The period of a page: days in UTC, `to` exclusive. */
+/** The period of a page: days, `to` exclusive. */
 export function usePeriod(place: Place, daysBefore: number): { from: string; to: string } {
-  const from = dayAt(place, "from") ?? dayOf(Date.now(), 1 - daysBefore);
-  const to = dayAt(place, "to") ?? dayOf(Date.now(), 1);
+  const from = dayAt(place, "from") ?? today(1 - daysBefore);
+  const to = dayAt(place, "to") ?? today(1);
   return { from, to };
 }
 

@@ -1,4 +1,4 @@
-/** Times as text: relative to now, and exact in UTC. */
+/** Times as text: relative to now, exact in UTC, and as days in the zone of the configuration. */
 import type { EpochMs } from "../../units.ts";
 
 const second = 1000;
@@ -32,22 +32,48 @@ export function exactTime(ms: EpochMs): string {
   return `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
-/** Returns the day of a time in UTC, `2027-01-31`, moved by some days. */
-export function dayOf(ms: EpochMs, daysLater = 0): string {
-  return new Date(ms + daysLater * day).toISOString().slice(0, 10);
+let days = daysIn("UTC");
+
+/** Dates of this form sort like texts: `2027-01-31`. */
+function daysIn(timeZone: string): Intl.DateTimeFormat {
+  return new Intl.DateTimeFormat("en-CA", { timeZone, year: "numeric", month: "2-digit", day: "2-digit" });
 }
 
-/** Returns the calendar month before that of a time, in UTC; `to` is excluded. */
-export function monthBefore(ms: EpochMs): { from: string; to: string } {
-  const [year, month] = [new Date(ms).getUTCFullYear(), new Date(ms).getUTCMonth()];
-  return { from: dayOf(Date.UTC(year, month - 1, 1)), to: dayOf(Date.UTC(year, month, 1)) };
+/** Sets the zone of days. The session has it. */
+export function setTimezone(timezone: string): void {
+  days = daysIn(timezone);
+}
+
+export function timezone(): string {
+  return days.resolvedOptions().timeZone;
+}
+
+/** Returns the day of a time, `2027-01-31`. */
+export function dayOf(ms: EpochMs): string {
+  return days.format(ms);
+}
+
+/** Returns a day that is some days later. */
+export function dayAfter(date: string, daysLater: number): string {
+  return new Date(Date.parse(date) + daysLater * day).toISOString().slice(0, 10);
+}
+
+/** Returns the present day, moved by some days. */
+export function today(daysLater = 0): string {
+  return dayAfter(dayOf(Date.now()), daysLater);
+}
+
+/** Returns the calendar month before the present one; `to` is excluded. */
+export function monthBefore(): { from: string; to: string } {
+  const to = `${today().slice(0, 7)}-01`;
+  return { from: `${dayAfter(to, -1).slice(0, 7)}-01`, to };
 }
 
 /** Returns the days from `from` to before `to`, at most 1,000 of them. */
 export function daysBetween(from: string, to: string): string[] {
-  const days: string[] = [];
-  for (let ms = Date.parse(from); ms < Date.parse(to) && days.length < 1000; ms += day) days.push(dayOf(ms));
-  return days;
+  const found: string[] = [];
+  for (let date = from; date < to && found.length < 1000; date = dayAfter(date, 1)) found.push(date);
+  return found;
 }
 
 /** Returns the hour of a time in UTC, `2027-01-31 18:00`. */

@@ -10,7 +10,7 @@ import { PeriodPicker } from "./period.tsx";
 import { go, Link, type Place, pathTo, usePeriod, withParameters } from "./router.tsx";
 import { Empty, Shown } from "./states.tsx";
 import { Pager, Table } from "./table.tsx";
-import { dayOf, daysBetween } from "./times.ts";
+import { dayAfter, daysBetween } from "./times.ts";
 import { toast } from "./toasts.tsx";
 import type { UsageReport, UsageSum } from "./types.ts";
 import { nameOf, renamed, type UsageGroup, usageSeries } from "./usage-series.ts";
@@ -157,7 +157,7 @@ function Sums(props: {
       <p class="quiet above">
         {report.final
           ? "These amounts are final."
-          : "Today’s amounts still grow; a day is final five minutes after its end (UTC)."}
+          : `Today’s amounts still grow; a day is final five minutes after its end (${report.timezone}).`}
       </p>
       <Pager next={report.next} isFirst={isFirst} />
     </>
@@ -187,7 +187,7 @@ function Export({ path, query }: { path: string; query: Record<string, string | 
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
     // The days that the page shows: `to` of the query is excluded.
-    const last = dayOf(Date.parse(query.to ?? ""), -1);
+    const last = dayAfter(query.to ?? "", -1);
     link.download = `usage-${query.by}-${query.from}-${last}.csv`;
     link.click();
     URL.revokeObjectURL(link.href);

@@ -13,7 +13,7 @@ end $$;
 
 create function refuse_final_day() returns trigger language plpgsql as $$
 begin
-  if new.day <= (select day from usage_close order by number desc limit 1) then
+  if new.period <= (select day from usage_close order by number desc limit 1) then
     raise exception 'final days are never changed';
   end if;
   return new;
@@ -366,10 +366,13 @@ create trigger clock_accept_is_never_deleted before delete on clock_accept
 create trigger clock_accept_is_never_emptied before truncate on clock_accept
   for each statement execute function refuse('accepted clocks are never deleted');
 
--- Charges, summed by day (docs/decisions/0047-usage-sums.md).
-create table usage_day (
-  -- Days since 1970, in UTC.
-  day bigint not null,
+-- Charges, summed by day and by hour (docs/decisions/0047-usage-sums.md), with the first and the last number of their
+-- receipts in the journal of the account.
+create table usage_sum (
+  unit text collate "C" not null check (unit in ('day', 'hour')),
+  -- Dates in the zone of the configuration, or hours in UTC, since 1970.
+  period bigint not null,
+  -- Hours also have rows of all keys of an account, and of all accounts: account and key are empty.
   account text collate "C" not null,
   key text collate "C" not null,
   model text collate "C" not null,
@@ -385,82 +388,45 @@ create table usage_day (
   overage bigint not null check (overage >= 0),
   additional bigint not null check (additional >= 0),
   shortfall bigint not null check (shortfall >= 0),
-  primary key (day, account, key, model),
-  constraint cost_is_paid check (cost = base + overage + additional + shortfall)
+  first_seq bigint not null,
+  last_seq bigint not null,
+  primary key (unit, period, account, key, model),
+  constraint cost_is_paid check (cost = base + overage + additional + shortfall),
+  constraint span_has_a_receipt check (first_seq <= last_seq)
 );
 
-create index usage_day_by_account on usage_day (account, day);
+create index usage_sum_by_account on usage_sum (account, unit, key, period);
 
-create trigger usage_day_is_final before insert or update on usage_day
-  for each row execute function refuse_final_day();
-create trigger usage_day_is_never_deleted before delete on usage_day
-  for each row execute function refuse('sums of usage are never deleted');
-create trigger usage_day_is_never_emptied before truncate on usage_day
+create trigger usage_day_is_final before insert or update on usage_sum
+  for each row when (new.unit = 'day') execute function refuse_final_day();
+create trigger usage_day_is_never_deleted before delete on usage_sum
+  for each row when (old.unit = 'day') execute function refuse('sums of usage are never deleted');
+create trigger usage_sum_is_never_emptied before truncate on usage_sum
   for each statement execute function refuse('sums of usage are never deleted');
 
--- Charges, summed by hour for graphs of the last days.
-create table usage_hour (
-  -- Hours since 1970, in UTC.
-  hour bigint not null,
-  -- Empty in the rows of all accounts.
-  account text collate "C" not null,
-  -- Empty in the rows of all keys.
-  key text collate "C" not null,
-  model text collate "C" not null,
-  requests bigint not null,
-  late bigint not null,
-  prompt_tokens bigint not null,
-  cached_tokens bigint not null,
-  completion_tokens bigint not null,
-  reasoning_tokens bigint not null,
-  cost bigint not null,
-  base bigint not null,
-  overage bigint not null,
-  additional bigint not null,
-  shortfall bigint not null,
-  primary key (account, key, hour, model)
-);
-
-create index usage_hour_by_hour on usage_hour (hour);
-
--- One row. `through`: the last charge that was summed. `hours_from`: from this hour on, sums by hour have all charges
--- up to there; earlier hours are deleted, or lack charges.
+-- One row: the last charge that was summed.
 create table usage_summed (
   id bigint primary key check (id = 1),
-  through bigint not null check (through >= 0),
-  hours_from bigint not null
+  through bigint not null check (through >= 0)
 );
 
-insert into usage_summed (id, through, hours_from) values (1, 0, 0);
+insert into usage_summed (id, through) values (1, 0);
 
 -- Each time that days became final: the last of them, and the last charge that was summed before. Charges after that
--- number count in later days.
+-- number count in later days, which are those of the time zone. The first record has no final day.
 create table usage_close (
   number bigint primary key check (number >= 1),
   through bigint not null check (through >= 0),
-  day bigint not null
+  day bigint not null,
+  timezone text not null check (timezone <> '')
 );
 
-create index usage_close_by_charge on usage_close (through, number, day);
+create index usage_close_by_charge on usage_close (through, number);
 
 create trigger usage_close_is_never_changed before update or delete on usage_close
   for each row execute function refuse('final days are never changed');
 create trigger usage_close_is_never_emptied before truncate on usage_close
   for each statement execute function refuse('final days are never changed');
-
--- Where the receipts of a key and a model stand in the journal of their account: the first and the last number of each
--- day. Lists of receipts with a filter read these spans.
-create table receipt_span (
-  account text collate "C" not null,
-  key text collate "C" not null,
-  model text collate "C" not null,
-  -- Days since 1970, in UTC: that of the receipt's own time.
-  day bigint not null,
-  first_seq bigint not null,
-  last_seq bigint not null,
-  primary key (account, key, model, day),
-  constraint span_has_a_receipt check (first_seq <= last_seq)
-);
 
 -- The owner of an account. The ledger does not use it. Lists search it by prefix
 -- (docs/decisions/0048-lists-of-accounts.md).

@@ -333,10 +333,13 @@ begin select raise(abort, 'accepted clocks are never changed'); end;
 create trigger clock_accept_is_never_deleted before delete on clock_accept
 begin select raise(abort, 'accepted clocks are never deleted'); end;
 
--- Charges, summed by day (docs/decisions/0047-usage-sums.md).
-create table usage_day (
-  -- Days since 1970, in UTC.
-  day integer not null,
+-- Charges, summed by day and by hour (docs/decisions/0047-usage-sums.md), with the first and the last number of their
+-- receipts in the journal of the account.
+create table usage_sum (
+  unit text not null check (unit in ('day', 'hour')),
+  -- Dates in the zone of the configuration, or hours in UTC, since 1970.
+  period integer not null,
+  -- Hours also have rows of all keys of an account, and of all accounts: account and key are empty.
   account text not null,
   key text not null,
   model text not null,
@@ -352,87 +355,50 @@ create table usage_day (
   overage integer not null check (overage >= 0),
   additional integer not null check (additional >= 0),
   shortfall integer not null check (shortfall >= 0),
-  primary key (day, account, key, model),
-  constraint cost_is_paid check (cost = base + overage + additional + shortfall)
+  first_seq integer not null,
+  last_seq integer not null,
+  primary key (unit, period, account, key, model),
+  constraint cost_is_paid check (cost = base + overage + additional + shortfall),
+  constraint span_has_a_receipt check (first_seq <= last_seq)
 ) strict, without rowid;
 
-create index usage_day_by_account on usage_day (account, day);
+create index usage_sum_by_account on usage_sum (account, unit, key, period);
 
-create trigger usage_day_is_final_for_inserts before insert on usage_day
-when new.day <= (select day from usage_close order by number desc limit 1)
+create trigger usage_day_is_final_for_inserts before insert on usage_sum
+when new.unit = 'day' and new.period <= (select day from usage_close order by number desc limit 1)
 begin select raise(abort, 'final days are never changed'); end;
 
-create trigger usage_day_is_final before update on usage_day
-when old.day <= (select day from usage_close order by number desc limit 1)
+create trigger usage_day_is_final before update on usage_sum
+when old.unit = 'day' and old.period <= (select day from usage_close order by number desc limit 1)
 begin select raise(abort, 'final days are never changed'); end;
 
-create trigger usage_day_is_never_deleted before delete on usage_day
+create trigger usage_day_is_never_deleted before delete on usage_sum when old.unit = 'day'
 begin select raise(abort, 'sums of usage are never deleted'); end;
 
--- Charges, summed by hour for graphs of the last days.
-create table usage_hour (
-  -- Hours since 1970, in UTC.
-  hour integer not null,
-  -- Empty in the rows of all accounts.
-  account text not null,
-  -- Empty in the rows of all keys.
-  key text not null,
-  model text not null,
-  requests integer not null,
-  late integer not null,
-  prompt_tokens integer not null,
-  cached_tokens integer not null,
-  completion_tokens integer not null,
-  reasoning_tokens integer not null,
-  cost integer not null,
-  base integer not null,
-  overage integer not null,
-  additional integer not null,
-  shortfall integer not null,
-  primary key (account, key, hour, model)
-) strict, without rowid;
-
-create index usage_hour_by_hour on usage_hour (hour);
-
--- One row. `through`: the last charge that was summed. `hours_from`: from this hour on, sums by hour have all charges
--- up to there; earlier hours are deleted, or lack charges.
+-- One row: the last charge that was summed.
 create table usage_summed (
   id integer primary key check (id = 1),
-  through integer not null check (through >= 0),
-  hours_from integer not null
+  through integer not null check (through >= 0)
 ) strict;
 
-insert into usage_summed (id, through, hours_from) values (1, 0, 0);
+insert into usage_summed (id, through) values (1, 0);
 
 -- Each time that days became final: the last of them, and the last charge that was summed before. Charges after that
--- number count in later days.
+-- number count in later days, which are those of the time zone. The first record has no final day.
 create table usage_close (
   number integer primary key check (number >= 1),
   through integer not null check (through >= 0),
-  day integer not null
+  day integer not null,
+  timezone text not null check (timezone <> '')
 ) strict;
 
-create index usage_close_by_charge on usage_close (through, number, day);
+create index usage_close_by_charge on usage_close (through, number);
 
 create trigger usage_close_is_never_changed before update on usage_close
 begin select raise(abort, 'final days are never changed'); end;
 
 create trigger usage_close_is_never_deleted before delete on usage_close
 begin select raise(abort, 'final days are never changed'); end;
-
--- Where the receipts of a key and a model stand in the journal of their account: the first and the last number of each
--- day. Lists of receipts with a filter read these spans.
-create table receipt_span (
-  account text not null,
-  key text not null,
-  model text not null,
-  -- Days since 1970, in UTC: that of the receipt's own time.
-  day integer not null,
-  first_seq integer not null,
-  last_seq integer not null,
-  primary key (account, key, model, day),
-  constraint span_has_a_receipt check (first_seq <= last_seq)
-) strict, without rowid;
 
 -- The owner of an account. The ledger does not use it. Lists search it by prefix
 -- (docs/decisions/0048-lists-of-accounts.md).

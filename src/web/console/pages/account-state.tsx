@@ -24,7 +24,7 @@ const changes = {
   close: {
     ...{ title: "Close", state: "closed", submit: "Close for good" },
     intro:
-      "This is final. Base and overage credits lapse, and requests of all keys are refused. Additional credits stay and can be refunded.",
+      "This is final. Base and overage credits lapse, and requests of all keys are refused. Additional credits stay, and payments can be refunded.",
   },
 } as const;
 

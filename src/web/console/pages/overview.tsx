@@ -8,7 +8,7 @@ import { counted, wholeNumber } from "../../shared/numbers.ts";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { Table } from "../../shared/table.tsx";
-import { dayOf, daysBetween, hourOf, hoursUntil } from "../../shared/times.ts";
+import { dayOf, daysBetween, hourOf, hoursUntil, today } from "../../shared/times.ts";
 import type { UsageReport } from "../../shared/types.ts";
 import { usageSeries } from "../../shared/usage-series.ts";
 import { type Loaded, useLoaded } from "../../shared/use-loaded.ts";
@@ -23,7 +23,7 @@ const chartHours = 24;
 
 export function OverviewPage() {
   const live = useLive<{ message: Overview }>("/admin/overview/stream", "/admin/overview");
-  const [from, to] = [dayOf(Date.now(), 1 - chartDays), dayOf(Date.now(), 1)];
+  const [from, to] = [today(1 - chartDays), today(1)];
   const daily = useLoaded(`daily ${from}`, (signal) =>
     get<UsageReport>("/admin/usage/sums", { by: "day", from, to, limit: 500 }, signal),
   );
@@ -57,7 +57,7 @@ function CostByDay(props: {
   const { days, daily, now } = props;
   const [by, setBy] = useState<"day" | "model" | "account">("day");
   const view = useChartView();
-  const period = { from: days[0] ?? "", to: dayOf(Date.now(), 1) };
+  const period = { from: days[0] ?? "", to: today(1) };
   const groups = useLoaded(`series ${by} ${period.from}`, async (signal) =>
     by === "day" ? [] : await usageSeries("/admin/usage/sums", by, period, signal),
   );

@@ -1,0 +1,64 @@
+/** What is summed of charges, for reports, graphs and the tables behind them. */
+import { OperatorError } from "../errors.ts";
+import { type Credits, creditsIn, type MicroCredits } from "../units.ts";
+
+/** Tokens and credits of requests. Corrections by late charges can make token counts negative. */
+export interface UsageSum {
+  requests: number;
+  /** Late charges, which are not requests of their own. */
+  late: number;
+  promptTokens: number;
+  cachedTokens: number;
+  completionTokens: number;
+  reasoningTokens: number;
+  cost: MicroCredits;
+  base: MicroCredits;
+  overage: MicroCredits;
+  additional: MicroCredits;
+  shortfall: MicroCredits;
+}
+
+/** Columns of `usage_sum` with their values for one charge. */
+export const measures = {
+  requests: "case when c.late then 0 else 1 end",
+  late: "case when c.late then 1 else 0 end",
+  prompt_tokens: "c.prompt_tokens",
+  cached_tokens: "c.cached_tokens",
+  completion_tokens: "c.completion_tokens",
+  reasoning_tokens: "c.reasoning_tokens",
+  cost: "c.cost",
+  base: "c.base",
+  overage: "c.overage",
+  additional: "c.additional",
+  shortfall: "c.shortfall",
+} as const;
+
+export const measured = Object.keys(measures);
+/** Reads the columns of `measures` that begin at cell `from`. */
+export function sumIn(cells: readonly unknown[], from: number): UsageSum {
+  const sums = new Map(measured.map((column, index) => [column, exact(cells[index + from])]));
+  const of = (column: keyof typeof measures) => sums.get(column) ?? 0;
+  return {
+    requests: of("requests"),
+    late: of("late"),
+    promptTokens: of("prompt_tokens"),
+    cachedTokens: of("cached_tokens"),
+    completionTokens: of("completion_tokens"),
+    reasoningTokens: of("reasoning_tokens"),
+    cost: of("cost"),
+    base: of("base"),
+    overage: of("overage"),
+    additional: of("additional"),
+    shortfall: of("shortfall"),
+  };
+}
+
+const creditsMax: Credits = creditsIn(Number.MAX_SAFE_INTEGER);
+
+function exact(cell: unknown): number {
+  const number = Number(cell);
+  if (Number.isSafeInteger(number)) return number;
+  throw new OperatorError(
+    `The sum is more than ${creditsMax} credits, and cannot be shown exactly. Request a shorter period, or one account.`,
+  );
+}

@@ -1,0 +1,103 @@
+/**
+ * The rules of a time zone change while a ledger is in use, as those of Morocco did in 2026. An
+ * update of Node then moves the boundaries of the calendar.
+ */
+import assert from "node:assert/strict";
+import { beforeEach, describe, test } from "node:test";
+import type { PlanCatalog } from "../../src/ledger/plan.ts";
+import { type Bench, bench } from "../fixtures/ledger-bench.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { addKey, credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
+import { auditRows } from "../fixtures/memory-audit.ts";
+import { day, hour } from "../fixtures/times.ts";
+
+/** The zone is an hour east of UTC by its old rules. */
+const old = "Etc/GMT-1";
+/** By its new rules it is UTC. */
+const present = "UTC";
+
+const plan = planOf("calendar", 10, 5, {
+  base: { credits: 10, every: "P1D", align: "calendar" },
+  overage: { credits: 5, every: "P1M", align: "calendar" },
+  timezone: old,
+});
+
+describe("new rules of a time zone", () => {
+  let made: Bench;
+  let plans: PlanCatalog;
+  beforeEach(async () => {
+    made = await bench(plan);
+    const { store, clock } = made;
+    const rule = { budgetEvery: "P1M", budgetAlign: "calendar", budgetTimezone: old } as const;
+    await addKey(store, keyOf("budgeted", "ada", { budget: credits(20), ...rule }));
+    clock.nowMs = Date.UTC(2026, 1, 28, 12);
+    await made.apply(hold("h", credits(12), { key: "budgeted" }));
+    await made.apply(settle("h", credits(12)));
+    plans = await store.plans();
+  });
+
+  /** From here on the zone has its new rules. */
+  function changeRules(): void {
+    for (const version of plans.versions.get(plan.id) ?? []) Object.assign(version, { timezone: present });
+    const { journal, keys } = made.store.ledger;
+    for (const key of keys.values()) {
+      if (key.budgetTimezone === old) Object.assign(key, { budgetTimezone: present });
+    }
+    for (const entry of journal) {
+      if (entry.note !== null) Object.assign(entry, { note: entry.note.replaceAll(old, present) });
+    }
+  }
+
+  async function windows() {
+    await made.apply(settle("none", 0));
+    const { base, overage } = made.store.account("ada");
+    return [base, overage].map((grant) => {
+      assert.ok(grant !== null);
+      return [grant.fromMs, grant.untilMs].map((ms) => new Date(ms).toISOString().slice(0, 16)).join(" ");
+    });
+  }
+
+  function broken() {
+    const { accounts, holds, journal, grants, charges, keys } = made.store.ledger;
+    const rows = { accounts: [...accounts.values()], holds: [...holds.values()], keys: [...keys.values()] };
+    const { broken: found } = auditRows({ ...rows, journal, grants, charges, plans }, made.clock.nowMs);
+    // The copied rows have no sums of usage.
+    return found.filter(({ invariant }) => !/days|hours|spans/.test(invariant));
+  }
+
+  test("an open window keeps its end", async () => {
+    const before = ["2026-02-27T23:00 2026-02-28T23:00", "2026-01-31T23:00 2026-02-28T23:00"];
+    assert.deepEqual(await windows(), before);
+    changeRules();
+    assert.deepEqual(await windows(), before);
+    assert.deepEqual(broken(), []);
+  });
+
+  test("the hour between the old and the new boundary gives nothing twice", async () => {
+    changeRules();
+    made.clock.nowMs = Date.UTC(2026, 1, 28, 23, 30);
+    const after = ["2026-02-28T23:00 2026-03-02T00:00", "2026-02-28T23:00 2026-04-01T00:00"];
+    assert.deepEqual(await windows(), after);
+    made.clock.nowMs += hour;
+    assert.deepEqual(await windows(), after);
+    assert.deepEqual(broken(), []);
+    made.clock.nowMs = Date.UTC(2026, 3, 1);
+    assert.deepEqual(await windows(), [
+      "2026-04-01T00:00 2026-04-02T00:00",
+      "2026-04-01T00:00 2026-05-01T00:00",
+    ]);
+    assert.deepEqual(broken(), []);
+  });
+
+  test("the audit accepts windows and budgets that follow the old rules", async () => {
+    made.clock.nowMs = Date.UTC(2026, 2, 10);
+    await made.apply(hold("h2", credits(3), { key: "budgeted" }));
+    await made.apply(settle("h2", credits(3)));
+    changeRules();
+    assert.deepEqual(broken(), []);
+    made.clock.nowMs += 30 * day;
+    await made.apply(hold("h3", credits(2), { key: "budgeted" }));
+    await made.apply(settle("h3", credits(2)));
+    assert.deepEqual(broken(), []);
+  });
+});
