@@ -175,10 +175,10 @@ export class OperatorActions {
     // Only the ledger repeats an operation while the database is away.
     if (Object.keys(contact).length === 0) {
       const outcome = await this.#deps.ledger.apply({ kind: "open", account: id, plan, by });
-      if (outcome.kind === "opened" || outcome.kind === "exists") return outcome;
-      if (outcome.kind === "unknown_plan" || outcome.kind === "retired_plan")
-        throw planRefusal(plan, outcome);
-      invariant(outcome.kind !== "balances_refused", "nothing is brought along");
+      const { kind } = outcome;
+      if (kind === "opened" || kind === "exists") return outcome;
+      if (kind === "unknown_plan" || kind === "retired_plan") throw planRefusal(plan, outcome);
+      invariant(kind !== "balances_refused", "nothing is brought along");
       throw accountRefusal(id, outcome);
     }
     const drafts = [{ id, plan, contact, key: null }];

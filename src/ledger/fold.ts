@@ -26,14 +26,7 @@ import {
   type WindowGrant,
   windowBuckets,
 } from "./rows.ts";
-import {
-  grantWindowFrom,
-  isSameBoundary,
-  type Window,
-  type WindowRule,
-  windowAfter,
-  windowFrom,
-} from "./windows.ts";
+import { isOfRule, type WindowRule } from "./windows.ts";
 
 /** What the audit checks of each account. docs/ledger.md lists the sentences. */
 export const foldedInvariants = {
@@ -442,34 +435,6 @@ export class AccountFold {
 }
 
 const beginning: ReadonlySet<string> = new Set(["window", "payment", "promotion", "memo"]);
-
-/** Reports whether a window is one that the rule makes, wherever it begins. */
-function isOfRule(rule: WindowRule, { fromMs, untilMs, anchorMs }: Window): boolean {
-  if (fromMs >= untilMs) return false;
-  if (rule.align === "calendar") {
-    const windows = [windowFrom(rule, fromMs), grantWindowFrom(rule, fromMs)];
-    return windows.some((each) => isSameBoundary(each.untilMs, untilMs));
-  }
-  const onGrid = windowAfter(rule, { fromMs: anchorMs, untilMs: anchorMs, anchorMs }, fromMs);
-  return onGrid.fromMs === fromMs && onGrid.untilMs === untilMs;
-}
-
-/**
- * Returns the fields that differ because the rules of a time zone have changed: the window of a
- * budget keeps its boundaries, and counts the charges between them.
- */
-function movedFields(
-  found: ReadonlyMap<string, string>,
-  expected: ReadonlyMap<string, string>,
-): readonly string[] {
-  const boundaries = ["budgetFromMs", "budgetUntilMs"];
-  const isMoved = boundaries.every((field) =>
-    isSameBoundary(Number(found.get(field)), Number(expected.get(field))),
-  );
-  if (!isMoved) return [];
-  const beginsElsewhere = found.get("budgetFromMs") !== expected.get("budgetFromMs");
-  return beginsElsewhere ? [...boundaries, "budgetAnchorMs", "budgetSpent"] : boundaries;
-}
 
 interface Amounts {
   amount: MicroCredits;

@@ -255,6 +255,34 @@ export function isSameBoundary(oneMs: EpochMs, otherMs: EpochMs): boolean {
   return distanceMs < dayMs && distanceMs % quarterHourMs === 0;
 }
 
+/** Reports whether a window is one that the rule makes, wherever it begins. */
+export function isOfRule(rule: WindowRule, { fromMs, untilMs, anchorMs }: Window): boolean {
+  if (fromMs >= untilMs) return false;
+  if (rule.align === "calendar") {
+    const windows = [windowFrom(rule, fromMs), grantWindowFrom(rule, fromMs)];
+    return windows.some((each) => isSameBoundary(each.untilMs, untilMs));
+  }
+  const onGrid = windowAfter(rule, { fromMs: anchorMs, untilMs: anchorMs, anchorMs }, fromMs);
+  return onGrid.fromMs === fromMs && onGrid.untilMs === untilMs;
+}
+
+/**
+ * Returns the fields that differ because the rules of a time zone have changed: the window of a
+ * budget keeps its boundaries, and counts the charges between them.
+ */
+function movedFields(
+  found: ReadonlyMap<string, string>,
+  expected: ReadonlyMap<string, string>,
+): readonly string[] {
+  const boundaries = ["budgetFromMs", "budgetUntilMs"];
+  const isMoved = boundaries.every((field) =>
+    isSameBoundary(Number(found.get(field)), Number(expected.get(field))),
+  );
+  if (!isMoved) return [];
+  const beginsElsewhere = found.get("budgetFromMs") !== expected.get("budgetFromMs");
+  return beginsElsewhere ? [...boundaries, "budgetAnchorMs", "budgetSpent"] : boundaries;
+}
+
 /** Returns the end of a period that begins at `fromMs`. */
 export function endOf(every: string, fromMs: EpochMs): EpochMs {
   return gridWindow(fromMs, every, fromMs).untilMs;
