@@ -26,7 +26,7 @@ import {
   type WindowGrant,
   windowBuckets,
 } from "./rows.ts";
-import { isOfRule, type WindowRule } from "./windows.ts";
+import { isOfRule, isSameBoundary, type WindowRule } from "./windows.ts";
 
 /** What the audit checks of each account. docs/ledger.md lists the sentences. */
 export const foldedInvariants = {
@@ -435,6 +435,23 @@ export class AccountFold {
 }
 
 const beginning: ReadonlySet<string> = new Set(["window", "payment", "promotion", "memo"]);
+
+/**
+ * Returns the fields that differ because the rules of a time zone have changed: the window of a
+ * budget keeps its boundaries, and counts the charges between them.
+ */
+function movedFields(
+  found: ReadonlyMap<string, string>,
+  expected: ReadonlyMap<string, string>,
+): readonly string[] {
+  const boundaries = ["budgetFromMs", "budgetUntilMs"];
+  const isMoved = boundaries.every((field) =>
+    isSameBoundary(Number(found.get(field)), Number(expected.get(field))),
+  );
+  if (!isMoved) return [];
+  const beginsElsewhere = found.get("budgetFromMs") !== expected.get("budgetFromMs");
+  return beginsElsewhere ? [...boundaries, "budgetAnchorMs", "budgetSpent"] : boundaries;
+}
 
 interface Amounts {
   amount: MicroCredits;

@@ -22,6 +22,11 @@ export interface OpeningWindow {
   left: MicroCredits;
 }
 
+export interface BalancesRefused {
+  kind: "balances_refused";
+  faults: readonly BalanceFault[];
+}
+
 /** What an account cannot bring along. */
 export type BalanceFault =
   | { kind: "window_not_begun"; bucket: WindowBucket; atMs: EpochMs }

@@ -5,7 +5,7 @@
  * refused hold is decided anew.
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
-import type { BalanceFault, OpeningBalances } from "./opening.ts";
+import type { BalancesRefused, OpeningBalances } from "./opening.ts";
 import type { Price } from "./pricing.ts";
 import type {
   BucketAmounts,
@@ -391,11 +391,8 @@ export type RefundOutcome =
 /** Accounts can only be put on a plan that the current plans section has. */
 type PlanRefusal = { kind: "unknown_plan"; plans: readonly string[] } | { kind: "retired_plan" };
 
-export type OpenOutcome =
-  | { kind: "opened" }
-  | { kind: "exists"; plan: string }
-  | PlanRefusal
-  | { kind: "balances_refused"; faults: readonly BalanceFault[] };
+type OpenRefusal = PlanRefusal | BalancesRefused;
+export type OpenOutcome = { kind: "opened" } | { kind: "exists"; plan: string } | OpenRefusal;
 
 export type PlanOutcome =
   | { kind: "changed"; replayed: boolean }

@@ -266,23 +266,6 @@ export function isOfRule(rule: WindowRule, { fromMs, untilMs, anchorMs }: Window
   return onGrid.fromMs === fromMs && onGrid.untilMs === untilMs;
 }
 
-/**
- * Returns the fields that differ because the rules of a time zone have changed: the window of a
- * budget keeps its boundaries, and counts the charges between them.
- */
-function movedFields(
-  found: ReadonlyMap<string, string>,
-  expected: ReadonlyMap<string, string>,
-): readonly string[] {
-  const boundaries = ["budgetFromMs", "budgetUntilMs"];
-  const isMoved = boundaries.every((field) =>
-    isSameBoundary(Number(found.get(field)), Number(expected.get(field))),
-  );
-  if (!isMoved) return [];
-  const beginsElsewhere = found.get("budgetFromMs") !== expected.get("budgetFromMs");
-  return beginsElsewhere ? [...boundaries, "budgetAnchorMs", "budgetSpent"] : boundaries;
-}
-
 /** Returns the end of a period that begins at `fromMs`. */
 export function endOf(every: string, fromMs: EpochMs): EpochMs {
   return gridWindow(fromMs, every, fromMs).untilMs;

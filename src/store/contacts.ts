@@ -5,7 +5,7 @@
  * Guarantees that an external id belongs to one account, and that a list with one refused draft
  * changes nothing. No list moves an external id from one account to another.
  */
-import type { BalanceFault, OpeningBalances } from "../ledger/opening.ts";
+import type { BalancesRefused, OpeningBalances } from "../ledger/opening.ts";
 import type { Decision, NewKey, OpenOperation } from "../ledger/operations.ts";
 import type { AccountRow } from "../ledger/rows.ts";
 
@@ -65,7 +65,7 @@ export type DraftOutcome =
   | { kind: "no_account" }
   | { kind: "unknown_plan"; plans: readonly string[] }
   | { kind: "retired_plan" }
-  | { kind: "balances_refused"; faults: readonly BalanceFault[] }
+  | BalancesRefused
   | { kind: "external_id_used"; account: string };
 
 /** Decides about existing accounts too: the kernel answers `exists` whatever the plan is. */
