@@ -287,7 +287,7 @@ async function overdue(holds: number, perAccount: number): Promise<Measured[]> {
     // A request of an account with overdue holds.
     const own = holdAndSettle(ledger, ofOwner(0)).then(() => performance.now() - beganMs);
     const latenciesMs: number[] = [];
-    while ((await store.overdueHolds(store.times().nowMs, 1)).length > 0) {
+    while ((await store.overdueHolds(store.times().nowMs, { limit: 1 })).length > 0) {
       latenciesMs.push(...(await pairs(ledger, measured, 0.2, 8)));
     }
     const seconds = (performance.now() - beganMs) / 1000;

@@ -273,32 +273,10 @@ export class Ledger {
           for (const entry of batch) entry.reject(error);
         }
         // The defect may belong to a single operation.
-        else await this.#commitEach(queue, batch);
+        else this.#moveToAccountQueues(queue, batch);
       }
     }
     queue.pump = null;
-  }
-
-  async #commitEach(queue: CommitQueue, batch: readonly QueuedOperation[]): Promise<void> {
-    let rest = batch;
-    while (true) {
-      const [entry, ...others] = rest;
-      if (entry === undefined) return;
-      rest = others;
-      try {
-        const { entries } = await this.#commit([entry], this.#retriesMs);
-        if (entries.length === 0) continue;
-        // These come before the operations that wait in the queue.
-        const isOfAccount = ({ operation }: QueuedOperation) => operation.account === entry.operation.account;
-        this.#moveToAccountQueues(queue, [...entries, ...rest.filter(isOfAccount)]);
-        rest = rest.filter((other) => !isOfAccount(other));
-      } catch (error) {
-        entry.reject(error);
-        if (!(error instanceof StoreUnavailableError)) continue;
-        for (const other of rest) other.reject(error);
-        return;
-      }
-    }
   }
 
   /** Answers the entries. Returns the entries that the store has put off, in order. */

@@ -15,6 +15,7 @@ import { countTokens, scopesOf } from "./rates.ts";
 import {
   type BucketAmounts,
   type ChargeRow,
+  countsOf,
   type Ending,
   type HoldRow,
   noTokens,
@@ -167,28 +168,12 @@ interface Charge extends Ended {
 function chargeOf({ account, times }: FoundAccount, of: HoldRow | ChargeRow, charge: Charge): ChargeRow {
   const { used, cost, paid } = charge;
   const amounts = byBucket(paid);
-  const seq = nextFact(account, times);
+  const { id, key, model, pricePrompt, priceCompletion, priceCachedPrompt } = of;
   return {
-    account: account.id,
-    id: of.id,
-    seq,
-    atMs: times.atMs,
-    key: of.key,
-    model: of.model,
-    ending: charge.ending,
-    by: charge.by,
-    estimated: charge.estimated,
-    late: charge.late,
-    promptTokens: used.promptTokens,
-    cachedTokens: used.cachedTokens,
-    completionTokens: used.completionTokens,
-    reasoningTokens: used.reasoningTokens,
-    pricePrompt: of.pricePrompt,
-    priceCompletion: of.priceCompletion,
-    priceCachedPrompt: of.priceCachedPrompt,
-    cost,
-    ...amounts,
-    paid,
-    shortfall: cost - sumOf(amounts),
+    ...{ account: account.id, id, seq: nextFact(account, times), atMs: times.atMs, key, model },
+    ...{ ending: charge.ending, by: charge.by, estimated: charge.estimated, late: charge.late },
+    ...countsOf(used),
+    ...{ pricePrompt, priceCompletion, priceCachedPrompt },
+    ...{ cost, ...amounts, paid, shortfall: cost - sumOf(amounts) },
   };
 }

@@ -37,7 +37,7 @@ import type {
 import { planProblem } from "./plan.ts";
 import { assertTokens, costOf, priceOf } from "./pricing.ts";
 import { countRequest, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
-import { type AccountRow, countsOf, type HoldRow, type KeyRow, type TokenCounts } from "./rows.ts";
+import { type AccountRow, countsOf, type HoldRow, type KeyRow, noTokens, type TokenCounts } from "./rows.ts";
 import type { Changes, Snapshot, Times } from "./snapshot.ts";
 import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
 
@@ -183,10 +183,7 @@ function hold(
     extension: 0,
     extended: 0,
     meteredTokens: operation.promptTokens,
-    promptTokens: 0,
-    cachedTokens: 0,
-    completionTokens: 0,
-    reasoningTokens: 0,
+    ...noTokens,
     pricePrompt: operation.price.prompt,
     priceCompletion: operation.price.completion,
     priceCachedPrompt: operation.price.cachedPrompt ?? operation.price.prompt,

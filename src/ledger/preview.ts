@@ -43,7 +43,7 @@ export function previewPlan(
     const later = found.grants.later ?? [];
     const after = readBalance({ ...snapshot, account, overdue: [], later, times: then });
     if ("problem" in after) return { kind: "balance_invalid", problem: after.problem };
-    const unchanged = readBalance({ ...snapshot, overdue: [], times: then });
+    const unchanged = readBalance({ ...snapshot, times: then });
     if ("problem" in unchanged) return { kind: "balance_invalid", problem: unchanged.problem };
     const earlyMicro = windowBuckets
       .filter((bucket) => unchanged[bucket].startsMs < effectiveMs)

@@ -245,22 +245,10 @@ export class UnitOfWork {
   /** Posts a journal entry, and returns its number. */
   post({ account, times }: FoundAccount, posting: Posting): number {
     const seq = nextFact(account, times);
-    const { op = null, bucket = null, amount = null, grantSeq = null, note = null } = posting;
-    const { kind, by, atMs = times.atMs } = posting;
-    const entry: JournalRow = {
-      account: account.id,
-      seq,
-      atMs,
-      kind,
-      op,
-      by,
-      bucket,
-      amount,
-      grantSeq,
-      note,
-    };
+    const absent = { op: null, bucket: null, amount: null, grantSeq: null, note: null };
+    const entry: JournalRow = { account: account.id, seq, atMs: times.atMs, ...absent, ...posting };
     this.#journal.push(entry);
-    if (op !== null) this.#entries.set(op, entry);
+    if (entry.op !== null) this.#entries.set(entry.op, entry);
     return seq;
   }
 

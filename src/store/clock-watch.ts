@@ -5,6 +5,7 @@
  * Guarantees one report for each change, and a report of wrong readings between two looks.
  */
 import type { ClockState } from "../ledger/clock.ts";
+import { startChore } from "./chore.ts";
 import type { Store } from "./store.ts";
 
 export const clockEveryMs = 5000;
@@ -32,7 +33,6 @@ export async function startClockWatch(
   { everyMs, onChange, onError }: ClockWatchOptions,
 ): Promise<ClockWatch> {
   let seen: ClockState = await store.clock();
-  let underWay: Promise<void> | null = null;
   if (!seen.isTrusted) onChange(seen, seen.distrusted);
 
   async function look(): Promise<void> {
@@ -42,18 +42,6 @@ export async function startClockWatch(
     if (seen.isTrusted !== before.isTrusted || (seen.isTrusted && readings > 0)) onChange(seen, readings);
   }
 
-  const timer = setInterval(() => {
-    underWay ??= look()
-      .catch(onError)
-      .finally(() => {
-        underWay = null;
-      });
-  }, everyMs);
-  return {
-    state: () => seen,
-    async stop() {
-      clearInterval(timer);
-      if (underWay !== null) await underWay;
-    },
-  };
+  const looks = startChore(look, { everyMs, onError });
+  return { state: () => seen, stop: looks.stop };
 }

@@ -48,26 +48,21 @@ export function journalEntryOf(cells: readonly unknown[]): ListedEntry {
   return { ...entry, kind: "charge" };
 }
 
+/** Payments `p`, with what was refunded of each. */
+export const selectPayments = `select p.payment, p.account, p.amount, coalesce((
+    select 0 - sum(r.amount) from journal r
+    where r.account = p.account and r.grant_seq = p.seq and r.kind = 'refund'
+  ), 0), p.seq, p.from_ms from credit_grant p`;
+
 export function paymentsSql(account: string, { afterSeq, limit }: PaymentsQuery, p: Parameter): SqlStatement {
   const after = afterSeq === undefined ? "" : ` and p.seq < ${p(3)}`;
-  const text = `select p.payment, p.account, p.amount, coalesce((
-      select 0 - sum(r.amount) from journal r
-      where r.account = p.account and r.grant_seq = p.seq and r.kind = 'refund'
-    ), 0), p.seq, p.from_ms
-    from credit_grant p where p.account = ${p(1)} and p.payment is not null${after}
+  const text = `${selectPayments} where p.account = ${p(1)} and p.payment is not null${after}
     order by p.seq desc limit ${p(2)}`;
   return { text, values: [account, pageSize(limit), ...(afterSeq === undefined ? [] : [afterSeq])] };
 }
 
-/** Returns the payment of a row of `paymentsSql`. */
-export function listedPaymentOf(cells: readonly unknown[]): ListedPayment {
-  const [id, account, amount, refunded, seq, atMs] = cells;
-  return {
-    id: String(id),
-    account: String(account),
-    amount: Number(amount),
-    refunded: Number(refunded),
-    seq: Number(seq),
-    atMs: Number(atMs),
-  };
+/** Returns the payment of a row of `selectPayments`. */
+export function paymentOf([id, account, ...numbers]: readonly unknown[]): ListedPayment {
+  const [amount = 0, refunded = 0, seq = 0, atMs = 0] = numbers.map(Number);
+  return { id: String(id), account: String(account), amount, refunded, seq, atMs };
 }

@@ -8,10 +8,9 @@
 import { messageOf } from "../errors.ts";
 import { newestVersion, type PlanCatalog, planProblem } from "../ledger/plan.ts";
 import type { ChargeRow } from "../ledger/rows.ts";
-import type { PaymentFact } from "../ledger/snapshot.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
 import { Conditions } from "./conditions.ts";
-import { journalEntryOf, journalSql, listedPaymentOf, paymentsSql } from "./journal.ts";
+import { journalEntryOf, journalSql, paymentOf, paymentsSql } from "./journal.ts";
 import { paymentPeriodOf, paymentPeriodsSql } from "./payment-report.ts";
 import { accountsOnPlansOf, countAccounts, type Find, readCatalog, readEpoch } from "./plans.ts";
 import { hasSpans, type Span, spansSql, spansToRead } from "./receipt-spans.ts";
@@ -36,19 +35,6 @@ export interface SqlConnections {
   findPage(purpose: Purpose, statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
   /** Writes rows, and returns what the statement returns. */
   write(statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
-}
-
-/** Finds a payment of any account, and how much of it was refunded. */
-export function payments(id: string): string {
-  return `select p.account, p.seq, p.amount, coalesce((
-      select 0 - sum(r.amount) from journal r
-      where r.account = p.account and r.grant_seq = p.seq and r.kind = 'refund'
-    ), 0) from credit_grant p where p.payment = ${id}`;
-}
-
-/** Returns the payment of a row of `payments`. */
-export function paymentOf([account, seq, amount, refunded]: readonly unknown[]): PaymentFact {
-  return { account: String(account), seq: Number(seq), amount: Number(amount), refunded: Number(refunded) };
 }
 
 type Queries = Pick<
@@ -180,7 +166,7 @@ export function queriesOn(
     },
 
     async payments(account, query) {
-      return (await findPage("history", paymentsSql(account, query, p))).map(listedPaymentOf);
+      return (await findPage("history", paymentsSql(account, query, p))).map(paymentOf);
     },
 
     async paymentPeriods(query) {
@@ -228,9 +214,10 @@ export function queriesOn(
       return { holds: Number(cells?.[0]), micro: Number(cells?.[1]) };
     },
 
-    async overdueHolds(atMs, limit) {
+    async overdueHolds(atMs, { after, limit }) {
       const { sql, values } = conditions()
         .and("expires_ms <= ?", atMs)
+        .and("(expires_ms, account, id) > (?, ?, ?)", after?.expiresMs, after?.account, after?.id)
         .page("expires_ms, account, id", limit);
       const text = `select ${holdTable.list()} from hold${sql}`;
       return (await findPage("service", { text, values })).map((cells) => holdTable.rowOf(cells));

@@ -245,7 +245,7 @@ export interface Store extends LedgerStore, SessionStore {
   holds(query: HoldsQuery): Promise<HoldRow[]>;
   holdTotals(): Promise<HoldTotals>;
   /** Lists holds that expire at this elapsed time or before, soonest first. */
-  overdueHolds(nowMs: EpochMs, limit: number): Promise<HoldRow[]>;
+  overdueHolds(nowMs: EpochMs, page: { after?: HoldRow | undefined; limit: number }): Promise<HoldRow[]>;
 
   /**
    * Checks the invariants of the ledger over all rows, each in one state. Commits do not wait for

@@ -149,7 +149,7 @@ async function trustIn(machine: Machine): Promise<unknown> {
 }
 
 async function overdue(store: Store): Promise<number> {
-  return (await store.overdueHolds(store.times().nowMs, 10)).length;
+  return (await store.overdueHolds(store.times().nowMs, { limit: 10 })).length;
 }
 
 async function baseCredits(store: Store): Promise<number> {

@@ -122,7 +122,10 @@ for (const backend of backends) {
           assert.deepEqual(await store.usage(page), await memory.usage(page));
           assert.deepEqual(await store.keys(), await memory.keys());
           const openIn = async (each: Store) =>
-            Object.groupBy(await each.overdueHolds(Number.MAX_SAFE_INTEGER, 1000), (row) => row.account);
+            Object.groupBy(
+              await each.overdueHolds(Number.MAX_SAFE_INTEGER, { limit: 1000 }),
+              (row) => row.account,
+            );
           assert.deepEqual(await openIn(store), await openIn(memory));
           await assertSound(database);
         } finally {

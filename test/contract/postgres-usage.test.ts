@@ -133,7 +133,7 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
     );
     for (let n = 0; n < 10; n += 1) assert.notEqual(await store.findKey("1".repeat(64)), null);
     assert.equal((await store.accountSnapshot("ada"))?.account.id, "ada");
-    assert.deepEqual(await store.overdueHolds(store.times().nowMs, 1), []);
+    assert.deepEqual(await store.overdueHolds(store.times().nowMs, { limit: 1 }), []);
     assert.equal((await store.accounts({ limit: 1 })).length, 1);
     await revokeKey(store, "key");
     assert.notEqual((await store.keyById("key"))?.revokedMs, null);

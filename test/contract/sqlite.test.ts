@@ -283,7 +283,7 @@ describe("threads", () => {
       });
       const [outcome] = await store.commit([hold("meanwhile", credits(1))]);
       assert.equal(outcome?.kind, "held");
-      assert.deepEqual(await store.overdueHolds(0, 10), []);
+      assert.deepEqual(await store.overdueHolds(0, { limit: 10 }), []);
       assert.equal((await store.accountMarks(["ada"])).size, 1);
       assert.equal((await store.accounts({ limit: 1 })).length, 1);
       assert.equal((await store.holdTotals()).holds, 2);

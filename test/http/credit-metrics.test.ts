@@ -63,7 +63,7 @@ async function leaveBehind({ ledger, account }: TestService, id: string, made: n
 
 async function overdue({ store }: TestService, holds: number): Promise<void> {
   await until("the holds are overdue", async () => {
-    return (await store.overdueHolds(Date.now(), 10)).length === holds;
+    return (await store.overdueHolds(Date.now(), { limit: 10 })).length === holds;
   });
 }
 

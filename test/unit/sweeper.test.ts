@@ -12,7 +12,7 @@ import { addKey, credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import { minute } from "../fixtures/times.ts";
 
 const small = planOf("small", 10, 5);
-const gone = planOf("gone", 1000, 0);
+const gone = planOf("gone", 2000, 0);
 
 /** Sweeps until this number of holds has expired. */
 async function sweep({ store }: Bench, holds: number): Promise<void> {
@@ -46,11 +46,11 @@ async function benchWithOverdue(bobHolds: number): Promise<Bench> {
 }
 
 test("ends holds that come after holds that cannot be ended", async () => {
-  const made = await benchWithOverdue(300);
+  const made = await benchWithOverdue(1200);
   made.store.damage("bob", { holds: 0.5 });
   await sweep(made, 1);
   assert.equal(made.store.receipt("ada", "a")?.ending, "expired");
-  assert.equal(made.store.openHolds("bob").length, 300);
+  assert.equal(made.store.openHolds("bob").length, 1200);
 });
 
 test("ends holds of other accounts while another session has locked one account", async () => {

@@ -54,7 +54,7 @@ import { type Connection, type Connections, rollBack } from "./connection.ts";
 import { contactStatements, readContacts } from "./contacts.ts";
 import { doubledIn, isLockTimeout } from "./errors.ts";
 import type { Statement } from "./exchange.ts";
-import { readLaterGrants, readUnderLock, type Skips, together } from "./read-under-lock.ts";
+import { readLaterGrants, readUnderLock, together } from "./read-under-lock.ts";
 import { deletion, insertInto, update } from "./writing.ts";
 
 /**
@@ -86,7 +86,6 @@ export class PostgresCommits {
   readonly #skipsForMs: number;
   /** Kept until a newer plans section is applied. */
   #plans: PlanCatalog | null = null;
-  #skips: Skips = "nothing";
   /** A time of `performance.now()`. */
   #skipsUntilMs = 0;
 
@@ -113,7 +112,7 @@ export class PostgresCommits {
       const operations = operationsOf(drafts, options);
       const { snapshot } = await readUnderLock(connection, operations, {
         clock: this.#clock,
-        skips: "nothing",
+        skipsLocked: false,
         overdueMax: this.#overdueMax,
         plansAt: (epoch) => this.#plansAt(connection, epoch),
       });
@@ -141,27 +140,19 @@ export class PostgresCommits {
    */
   async #withoutLocked(operations: readonly Operation[]): Promise<Decision[]> {
     for (;;) {
-      const skips = this.#skipsNow();
+      const skipsLocked = performance.now() < this.#skipsUntilMs;
       try {
-        return await this.#attempt(operations, skips);
+        return await this.#attempt(operations, skipsLocked);
       } catch (error) {
         if (!isLockTimeout(error)) throw error;
-        if (skips === "rows") {
-          if (new Set(operations.map(({ account }) => account)).size > 1) throw error;
-          // Another session is opening the account, so there is no row to skip yet.
-          return operations.map(() => ({ kind: "locked" }));
-        }
-        this.#skips = skips === "accounts" || this.#skipsNow() === "rows" ? "rows" : "accounts";
+        // A row that is no account, or is not there yet. Each account is committed on its own.
+        if (skipsLocked) return operations.map(() => ({ kind: "locked" }));
         this.#skipsUntilMs = performance.now() + this.#skipsForMs;
       }
     }
   }
 
-  #skipsNow(): Skips {
-    return performance.now() < this.#skipsUntilMs ? this.#skips : "nothing";
-  }
-
-  async #attempt(operations: readonly Operation[], skips: Skips): Promise<Decision[]> {
+  async #attempt(operations: readonly Operation[], skipsLocked: boolean): Promise<Decision[]> {
     const connection = await this.#connections.connect().catch((error: unknown) => {
       throw withNothingDone(error);
     });
@@ -170,7 +161,7 @@ export class PostgresCommits {
     try {
       const { snapshot, locked } = await readUnderLock(connection, operations, {
         clock: this.#clock,
-        skips,
+        skipsLocked,
         overdueMax: this.#overdueMax,
         plansAt: (epoch) => this.#plansAt(connection, epoch),
       });

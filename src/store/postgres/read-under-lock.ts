@@ -12,8 +12,8 @@ import type { PlanCatalog } from "../../ledger/plan.ts";
 import type { AdditionalGrant, ChargeRow, HoldRow, KeyRow } from "../../ledger/rows.ts";
 import { readsOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import { accountOf } from "../account-rows.ts";
+import { paymentOf, selectPayments } from "../journal.ts";
 import { readEpoch } from "../plans.ts";
-import { paymentOf, payments } from "../queries.ts";
 import { accountTable, chargeTable, holdTable, journalTable, keyTable, laterGrantTable } from "../tables.ts";
 import { type CommitClock, elapsedMs, reading, trustedMs } from "./clock.ts";
 import type { Connection } from "./connection.ts";
@@ -49,8 +49,6 @@ function holdOf(rows: string): string {
     where h.account = ${rows}.account`;
 }
 
-const clockOfCommit = "current_setting('inkwell.now_ms')::bigint";
-
 /**
  * Reads the named holds, and the soonest overdue holds with their place in that order. The result
  * always has a row, for the clock and for the accounts that have more overdue holds. The
@@ -61,7 +59,7 @@ const readHolds = `
   with reading as materialized (${reading}),
   clock as materialized (
     select reading.ms as clock_ms, ${trustedMs} as trusted_ms,
-      set_config('inkwell.now_ms', (${elapsedMs})::text, true)::bigint as now_ms,
+      (${elapsedMs}) as now_ms,
       (${readEpoch}) as epoch
     from reading
   ),
@@ -103,20 +101,7 @@ const readLater = `select ${laterGrantTable.list()} from later_grant where accou
 const countKeys = `select n.account, (select count(*) from api_key k where k.account = n.account)
   from unnest($1::text[]) as n(account)`;
 
-const forKeys = "for no key update of k skip locked";
-
-const readPayments = `select n.payment, f.* from unnest($1::text[]) as n(payment)
-  cross join lateral (${payments("n.payment")}) f`;
-
-/** Locks the holds that `readHolds` finds at the same time. */
-const lockHolds = `
-  with found as (
-    select n.account, n.id from unnest($1::text[], $2::text[]) as n(account, id)
-    union
-    select o.account, o.id from (${overdueOf("$3", "$4", clockOfCommit)}) o
-  )
-  select h.account, h.id from found f join hold h on h.account = f.account and h.id = f.id
-  for no key update of h skip locked`;
+const readPayments = `${selectPayments} where p.payment = any($1::text[])`;
 
 /** Finds the named keys, and the keys of the named holds. */
 const readKeys = `
@@ -128,9 +113,6 @@ const readKeys = `
   )
   select ${keyTable.list("k")} from named join api_key k on k.account = named.account and k.id = named.key`;
 
-const lockKeys = `${readKeys} ${forKeys}`;
-const lockKeysOfCharges = `${readKeysOfCharges} ${forKeys}`;
-
 /** Cells in the result of `readHolds`. */
 const clockAt = 1;
 const epochAt = 2;
@@ -139,12 +121,6 @@ const placeAt = 4;
 const holdFrom = 5;
 
 type Rows = Cell[][];
-
-/**
- * The locked rows that a commit skips: none, rows of accounts, or all rows that it may write. To
- * lock all rows costs half of a node's speed, and rows other than accounts are rarely locked.
- */
-export type Skips = "nothing" | "accounts" | "rows";
 
 interface ReadUnderLock {
   /** Without later grants. */
@@ -155,7 +131,8 @@ interface ReadUnderLock {
 
 interface ReadOptions {
   clock: CommitClock;
-  skips: Skips;
+  /** Skips accounts that another session has locked, in place of waiting for them. */
+  skipsLocked: boolean;
   overdueMax: number;
   /** Returns the plans of this epoch or of a newer one. */
   plansAt(epoch: number): Promise<PlanCatalog>;
@@ -165,7 +142,7 @@ interface ReadOptions {
 export async function readUnderLock(
   connection: Connection,
   operations: readonly Operation[],
-  { clock, skips, overdueMax, plansAt }: ReadOptions,
+  { clock, skipsLocked, overdueMax, plansAt }: ReadOptions,
 ): Promise<ReadUnderLock> {
   const asked = clock.ask();
   const reads = readsOf(operations);
@@ -174,24 +151,16 @@ export async function readUnderLock(
   const ended = new Pairs(reads.ended.values());
   const ending = [arrayLiteral([...reads.overdueOf]), overdueMax];
   const accountIds = arrayLiteral(ids);
-  const locking = (name: string, text: string, values: readonly Cell[]) =>
-    skips === "rows" ? { name, text, values } : null;
-  const keysNamedBy = (keys: Pairs, holds = new Pairs()) => {
-    const values = [...keys.arrays(), ...holds.arrays()];
-    return {
-      keys: { name: "keys", text: readKeys, values },
-      freeKeys: locking("free keys", lockKeys, values),
-    };
-  };
+  const keysNamedBy = (keys: Pairs, holds = new Pairs()) => ({
+    keys: { name: "keys", text: readKeys, values: [...keys.arrays(), ...holds.arrays()] },
+  });
   const rows = await together(connection, {
     begin: { name: "begin", text: "begin" },
-    accounts:
-      skips !== "nothing"
-        ? { name: "free accounts", text: readFreeAccounts, values: [accountIds] }
-        : { name: "accounts", text: readAccounts, values: [accountIds] },
-    found: skips === "nothing" ? null : { name: "find accounts", text: findAccounts, values: [accountIds] },
+    accounts: skipsLocked
+      ? { name: "free accounts", text: readFreeAccounts, values: [accountIds] }
+      : { name: "accounts", text: readAccounts, values: [accountIds] },
+    found: !skipsLocked ? null : { name: "find accounts", text: findAccounts, values: [accountIds] },
     holds: { name: "holds", text: readHolds, values: [asked.parameter, ...named.arrays(), ...ending] },
-    freeHolds: locking("free holds", lockHolds, [...named.arrays(), ...ending]),
     journal:
       reads.ops.size === 0
         ? null
@@ -237,12 +206,10 @@ export async function readUnderLock(
       ? {}
       : await together(connection, {
           keys: { name: "keys of charges", text: readKeysOfCharges, values: ended.arrays() },
-          freeKeys: locking("free keys of charges", lockKeysOfCharges, ended.arrays()),
         });
   const due = overdue.length === 0 ? {} : await together(connection, keysNamedBy(keysOf(overdue)));
   const read = [rows, keysOfCharges, due];
   const keys = read.flatMap(({ keys = [] }) => keys).map((cells) => keyTable.rowOf(cells));
-  const freeKeys = read.flatMap(({ freeKeys = [] }) => freeKeys);
   const snapshot: Omit<Snapshot, "later"> = {
     times: clock.answered(asked, { clockMs, trustedMs: believedMs }),
     plans: await plansAt(epoch),
@@ -257,46 +224,18 @@ export async function readUnderLock(
     ended: new Map(
       [...charges].map(([name, rows]) => [name, { charges: rows, memos: memos.get(name) ?? 0 }]),
     ),
-    payments: new Map((rows.payments ?? []).map(([id, ...cells]) => [String(id), paymentOf(cells)])),
+    payments: new Map((rows.payments ?? []).map(paymentOf).map((payment) => [payment.id, payment])),
     keys: new Map(keys.map((row: KeyRow) => [row.id, row])),
     keyCounts: new Map((rows.keyCounts ?? []).map(([id, count]) => [String(id), Number(count)])),
   };
-  if (skips === "nothing") return { snapshot, locked: new Set() };
-  const isThere = new Set((rows.found ?? []).map(([id]) => String(id)));
-  const lockedRows =
-    skips === "accounts" ? [] : [...notAmong(rows.freeHolds, holds), ...notAmong(freeKeys, keys)];
-  const locked = new Set([
-    ...[...isThere].filter((id) => !snapshot.accounts.has(id)),
-    ...lockedRows.map(({ account }) => account),
-    // A new account or payment has no row to lock. To write it may wait for another session, so it
-    // is committed alone.
-    ...(ids.length === 1 ? [] : openedBy(operations).filter((id) => !isThere.has(id))),
-    ...(ids.length === 1 || skips === "accounts" ? [] : paidTo(operations)),
-  ]);
-  return { snapshot, locked };
+  const there = (rows.found ?? []).map(([id]) => String(id));
+  return { snapshot, locked: new Set(there.filter((id) => !snapshot.accounts.has(id))) };
 }
 
 /** Reads the additional grants that are not in the row of an account, under its lock. */
 export async function readLaterGrants(connection: Connection, account: string): Promise<AdditionalGrant[]> {
   const { rows } = await connection.query({ text: readLater, values: [account] });
   return rows.map((cells) => laterGrantTable.rowOf(cells));
-}
-
-/** Returns the rows that the locking statement skipped. Its result begins with account and id. */
-function notAmong<R extends { account: string; id: string }>(
-  free: Rows | undefined,
-  read: readonly R[],
-): R[] {
-  const known = new Set((free ?? []).map(([account, id]) => rowKey(String(account), String(id))));
-  return read.filter(({ account, id }) => !known.has(rowKey(account, id)));
-}
-
-function openedBy(operations: readonly Operation[]): string[] {
-  return operations.filter(({ kind }) => kind === "open").map(({ account }) => account);
-}
-
-function paidTo(operations: readonly Operation[]): string[] {
-  return operations.filter((operation) => "payment" in operation).map(({ account }) => account);
 }
 
 function keysOf(holds: readonly HoldRow[]): Pairs {

@@ -11,7 +11,6 @@
  * a balance, are retried first, for as long as the ledger retries commits.
  */
 
-import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { retry } from "../../retry.ts";
 import { auditJobsOn } from "../audit-job-queries.ts";
@@ -124,10 +123,6 @@ function postgresStoreOn({
   };
   const commits = commitPool(url, commitConnectionsMax, settings);
   const ledger = new PostgresCommits(commits, clock);
-  const inTurn = new CommitOrder(async (operations) => {
-    await clock.prepareCommit(commits);
-    return await ledger.commit(operations);
-  });
   const sums = new PostgresUsageSums(lists, async () => {
     await clock.look();
     return clock.times().atMs;
@@ -184,7 +179,11 @@ function postgresStoreOn({
     clock: () => during(() => clock.look()),
     acceptClock: (by, timeMs) => during(() => clock.accept(by, timeMs)),
     sumUsage: (timezone) => during(() => sums.step(timezone)),
-    commit: (operations) => during(() => inTurn.commit(operations)),
+    commit: (operations) =>
+      during(async () => {
+        await clock.prepareCommit(commits);
+        return await ledger.commit(operations);
+      }),
     putAccounts: (drafts, options) =>
       during(async () => {
         await clock.prepareCommit(commits);
@@ -207,29 +206,4 @@ function postgresStoreOn({
       return closed;
     },
   };
-}
-
-/** Sends each commit after every earlier one that shares an account. */
-class CommitOrder {
-  readonly #commit: (operations: readonly Operation[]) => Promise<Decision[]>;
-  /** The last commit that was sent on each account, while it is under way. */
-  readonly #last = new Map<string, Promise<unknown>>();
-
-  constructor(commit: (operations: readonly Operation[]) => Promise<Decision[]>) {
-    this.#commit = commit;
-  }
-
-  async commit(operations: readonly Operation[]): Promise<Decision[]> {
-    const accounts = new Set(operations.map((operation) => operation.account));
-    const before = [...accounts].map((account) => this.#last.get(account));
-    const turn = Promise.allSettled(before).then(() => this.#commit(operations));
-    for (const account of accounts) this.#last.set(account, turn);
-    try {
-      return await turn;
-    } finally {
-      for (const account of accounts) {
-        if (this.#last.get(account) === turn) this.#last.delete(account);
-      }
-    }
-  }
 }

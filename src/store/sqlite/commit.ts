@@ -27,8 +27,8 @@ import {
 import type { EpochMs } from "../../units.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
 import { operationsOf, planDrafts } from "../contacts.ts";
+import { paymentOf, selectPayments } from "../journal.ts";
 import { laterChanges } from "../later-grants.ts";
-import { paymentOf, payments } from "../queries.ts";
 import {
   accountTable,
   chargeTable,
@@ -42,12 +42,11 @@ import {
 import { readContacts, writeContacts } from "./contacts.ts";
 import { inTransaction, sqliteError } from "./file.ts";
 import { applyPlans, readCatalog } from "./plans.ts";
-import { AccountQuery, insertInto, Query, Statements, update } from "./query.ts";
+import { findAccount, insertInto, Query, Statements, update } from "./query.ts";
 
 /** The statements of a commit. */
 function statementsOf(db: DatabaseSync) {
   return {
-    account: new AccountQuery(db),
     hold: new Query(db, holdTable, "where account = ? and id = ?"),
     later: new Query(db, laterGrantTable, "where account = ?"),
     isOverdue: db.prepare("select 1 from hold where expires_ms <= ? limit 1"),
@@ -187,7 +186,8 @@ export class SqliteCommits {
 
     for (const id of reads.accounts) {
       const kept = this.#cache.accounts.get(id);
-      const { row = kept, problem = null } = kept === undefined ? (this.#sql.account.get(id) ?? {}) : {};
+      const { row = kept, problem = null } =
+        kept === undefined ? (findAccount(this.#sql.others, id) ?? {}) : {};
       if (row === undefined) continue;
       accounts.set(id, row);
       if (problem === null) this.#cache.accounts.set(id, row);
@@ -217,7 +217,8 @@ export class SqliteCommits {
       [...reads.keyCounts].map((id) => [id, Number(this.#sql.keyCount.get(id)?.keys)] as const),
     );
     for (const id of reads.payments) {
-      const [cells] = this.#sql.others.rows({ name: "payment", text: payments("?1"), values: [id] });
+      const text = `${selectPayments} where p.payment = ?1`;
+      const [cells] = this.#sql.others.rows({ name: "payment", text, values: [id] });
       if (cells !== undefined) paid.set(id, paymentOf(cells));
     }
     return {

@@ -104,32 +104,13 @@ function numberIfExact(cell: unknown): unknown {
   return typeof cell === "bigint" && Number.isSafeInteger(Number(cell)) ? Number(cell) : cell;
 }
 
-/** Finds an account by its id, even if it was damaged and has an amount beyond 2^53. */
-export class AccountQuery {
-  readonly #safe: StatementSync;
-  readonly #exact: StatementSync;
-
-  constructor(db: DatabaseSync) {
-    const text = `select ${accountTable.list()} from account where id = ?`;
-    this.#safe = prepare(db, text);
-    this.#exact = prepare(db, text);
-    this.#exact.setReadBigInts(true);
-  }
-
-  get(id: string): ReadAccount | undefined {
-    const row = this.#cells(id);
-    return row === undefined ? undefined : accountOf(cellsOf(row));
-  }
-
-  #cells(id: string): unknown {
-    try {
-      return this.#safe.get(id);
-    } catch (error) {
-      if (!(error instanceof RangeError)) throw error;
-      return this.#exact.get(id);
-    }
-  }
+/** Finds an account by its id, even if it was damaged. */
+export function findAccount(statements: Statements, id: string): ReadAccount | undefined {
+  const [cells] = statements.rows({ name: "account", text: selectAccount, values: [id] });
+  return cells === undefined ? undefined : accountOf(cells);
 }
+
+const selectAccount = `select ${accountTable.list()} from account where id = ?`;
 
 /** Returns a function that inserts a row. */
 export function insertInto<R>(db: DatabaseSync, table: Table<R>): (row: R) => void {

@@ -38,7 +38,7 @@ import { stopRequestsOn } from "../stop-requests.ts";
 import { ListTooSlowError, listLimitMs, type Store } from "../store.ts";
 import { holdTable, laterGrantTable } from "../tables.ts";
 import { openToRead, type SqliteFile, sqliteError } from "./file.ts";
-import { AccountQuery, type Cells, Query, Statements } from "./query.ts";
+import { type Cells, findAccount, Query, Statements } from "./query.ts";
 import { type Calls, type Fault, openedId, type SqliteThreadData, type ThreadReply } from "./thread.ts";
 
 const defaultBusyMs = 5000;
@@ -174,7 +174,6 @@ export function sqliteDialect(ledgerMs: () => EpochMs): SqlDialect {
 export class SqliteSnapshots {
   readonly #db: DatabaseSync;
   readonly #times: () => Times;
-  readonly #account: AccountQuery;
   readonly #overdue: Query<HoldRow>;
   readonly #statements: Statements;
   readonly #later: Query<LaterGrantRow>;
@@ -184,7 +183,6 @@ export class SqliteSnapshots {
     this.#later = new Query(db, laterGrantTable, "where account = ?");
     this.#statements = new Statements(db);
     this.#times = times;
-    this.#account = new AccountQuery(db);
     this.#overdue = new Query(
       db,
       holdTable,
@@ -196,7 +194,7 @@ export class SqliteSnapshots {
   of(account: string): (Omit<AccountSnapshot, "plans"> & { epoch: number }) | null {
     this.#db.exec("begin");
     try {
-      const read = this.#account.get(account);
+      const read = findAccount(this.#statements, account);
       if (read === undefined) return null;
       const times = this.#times();
       const later = read.row.later.count === 0 ? [] : this.#later.all(account);
