@@ -73,7 +73,7 @@ export interface SettleOperation {
 }
 
 /** Ends an overdue hold and charges its last checkpoint. Any process may send it. */
-export interface ExpireOperation {
+interface ExpireOperation {
   kind: "expire";
   account: string;
   hold: string;
