@@ -74,7 +74,9 @@ export function makeLedgerFile(path: string, accounts: number, charges: number):
         json_array(json_array(a.base_seq, 'base', ${cost})), 0
       from r cross join (select row_number() over (order by id) as rowid, id, seq, base_seq from account) a
       join api_key k on k.account = a.id;
-    update account set seq = seq + ${rounds}, base_spent = base_spent + ${cost * rounds} where ${rounds} > 0;
+    update account set seq = seq + ${rounds}, base_spent = base_spent + ${cost * rounds},
+      at_ms = (select c.at_ms from charge c where c.account = account.id and c.seq = account.seq + ${rounds})
+      where ${rounds} > 0;
     commit;
     pragma wal_checkpoint(truncate);
   `);

@@ -21,7 +21,7 @@ export interface Broken {
 export interface AuditReport {
   /** The start of the audit. The state that it checks is not older. */
   checkedMs: EpochMs;
-  /** The number of journal entries at that time. */
+  /** The number of journal entries at that time, charges included. */
   journalRows: number;
   /** Empty if the ledger is sound. */
   broken: Broken[];

@@ -35,7 +35,9 @@ export async function auditDatabase(
     const ask = async (text: string, values: readonly Cell[] = []) =>
       (await connection.query({ text, values })).rows;
     await ask("set session characteristics as transaction read only");
-    const journalRows = Number(onlyCell(await ask("select count(*) from journal")));
+    const journalRows = Number(
+      onlyCell(await ask("select (select count(*) from journal) + (select count(*) from charge)")),
+    );
     const checkedMs = Number(onlyCell(await ask(`select coalesce($1::bigint, ${serverMs})`, [nowMs])));
     const steps = auditSteps((n) => `$${n}`, { checkedMs, against });
     let step = steps.next();

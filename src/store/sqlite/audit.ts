@@ -47,7 +47,10 @@ export function auditFile({ file, nowMs, against = null }: AuditTask): SealedRep
  * the database.
  */
 export function auditOf(db: DatabaseSync, nowMs: EpochMs, against: Seal | null = null): SealedReport {
-  const [counted] = rowsOf(db, "select count(*) as entries from journal");
+  const [counted] = rowsOf(
+    db,
+    "select (select count(*) from journal) + (select count(*) from charge) as entries",
+  );
   const plans = readCatalog(db);
   const steps = auditSteps((n) => `?${n}`, { checkedMs: nowMs, against });
   let step = steps.next();
