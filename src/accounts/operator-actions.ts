@@ -22,7 +22,7 @@ import type {
 } from "../ledger/operations.ts";
 import { type PlanChanges, type Plans, planChanges } from "../ledger/plan.ts";
 import { type PlanPreview, previewPlan } from "../ledger/preview.ts";
-import type { AccountRow, ChargeRow, HoldRow } from "../ledger/rows.ts";
+import type { AccountRow, HoldRow } from "../ledger/rows.ts";
 import { type AccountInOrder, type Contact, type ListedAccount, noContact } from "../store/contacts.ts";
 import type {
   AccountsQuery,
@@ -31,6 +31,7 @@ import type {
   ListedEntry,
   ListedPayment,
   PaymentsQuery,
+  Receipt,
   Store,
   UsageQuery,
 } from "../store/store.ts";
@@ -362,7 +363,7 @@ export class OperatorActions {
     return await this.#deps.store.journal(account, query);
   }
 
-  /** Lists the payments of an account with what was refunded of them, newest first. */
+  /** Lists the payments of an account with what was spent and refunded of them, newest first. */
   async payments(account: string, query: PaymentsQuery): Promise<ListedPayment[]> {
     await this.#requireAccount(account);
     return await this.#deps.store.payments(account, query);
@@ -373,13 +374,12 @@ export class OperatorActions {
     return await paymentReport(this.#deps.store, { month, timezone: this.#deps.timezone() });
   }
 
-  async usage(query: UsageQuery): Promise<ChargeRow[]> {
+  async usage(query: UsageQuery): Promise<Receipt[]> {
     await this.#requireAccount(query.account);
     return await this.#deps.store.usage(query);
   }
 
-  /** Returns all receipts that the query finds, a page at a time. */
-  async usagePages(query: Omit<UsageQuery, "limit">): Promise<AsyncIterable<readonly ChargeRow[]>> {
+  async usagePages(query: Omit<UsageQuery, "limit">): Promise<AsyncIterable<readonly Receipt[]>> {
     await this.#requireAccount(query.account);
     return usagePages(this.#deps.store, query);
   }
@@ -389,7 +389,6 @@ export class OperatorActions {
     return this.#deps.timezone();
   }
 
-  /** Sums usage by day, model, key or account. */
   async usageReport(query: UsageSumsQuery): Promise<UsageReport> {
     await this.#requireAccount(query.account);
     return await usageReport(this.#deps.store, query, this.#deps.timezone());

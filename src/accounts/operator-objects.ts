@@ -25,7 +25,7 @@ import type { AuditJob, StoredAudit } from "../store/audit-job.ts";
 import type { AuditReport } from "../store/audit-report.ts";
 import type { ListedAccount } from "../store/contacts.ts";
 import type { NodeView } from "../store/nodes.ts";
-import type { ListedEntry, ListedPayment } from "../store/store.ts";
+import type { ListedEntry, ListedPayment, Receipt } from "../store/store.ts";
 import { type Credits, creditsIn } from "../units.ts";
 import type { ImportResult } from "./account-import.ts";
 import { balanceObject } from "./balance-object.ts";
@@ -301,6 +301,7 @@ export const paymentObject = objectFor<ListedPayment>("Payment")({
   at: [time, (row) => isoTime(row.atMs)],
   amount_micro: [micro, (row) => row.amount],
   refunded_micro: [micro, (row) => row.refunded],
+  spent_micro: [micro, (row) => row.spent],
   journal_seq: [count, (row) => row.seq],
 });
 
@@ -321,7 +322,7 @@ const tokenAndPriceFields = fieldsFor<TokenCounts & RowPrice>()({
   price_completion: [count, (row) => row.priceCompletion],
 });
 
-export const usageObject = objectFor<ChargeRow>("UsageRecord")({
+export const usageObject = objectFor<Receipt>("UsageRecord")({
   ...requestFields,
   finished_at: [time, (row) => isoTime(row.atMs)],
   ending: [text, (row) => row.ending],
@@ -341,6 +342,10 @@ export const usageObject = objectFor<ChargeRow>("UsageRecord")({
   overage_micro: [micro, (row) => row.overage],
   additional_micro: [micro, (row) => row.additional],
   shortfall_micro: [micro, (row) => row.shortfall],
+  memo_micro: [
+    Type.Integer({ minimum: 0, description: "what memos gave back for the request later, in micro-credits" }),
+    (row) => row.memoMicro,
+  ],
   journal_seq: [count, (row) => row.seq],
 });
 

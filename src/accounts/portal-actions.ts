@@ -6,9 +6,9 @@
  * exist. The actions are those of operators, after the rules of portal-rights.ts.
  */
 import { Refusal } from "../errors.ts";
-import type { ChargeRow, KeyRow } from "../ledger/rows.ts";
+import type { KeyRow } from "../ledger/rows.ts";
 import { unknownName } from "../spelling.ts";
-import type { FoundKey, Store, UsageQuery } from "../store/store.ts";
+import type { FoundKey, Receipt, Store, UsageQuery } from "../store/store.ts";
 import type { Hour, UsageHour } from "../store/usage-hours.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
 import type { KeyActions } from "./key-actions.ts";
@@ -79,7 +79,7 @@ export class PortalActions {
     }: Pick<UsageQuery, "model" | "key" | "fromMs" | "toMs" | "limit"> & {
       afterSeq?: number | undefined;
     },
-  ): Promise<ChargeRow[]> {
+  ): Promise<Receipt[]> {
     const scope = await this.#scope(viewer, query.key);
     const after = afterSeq === undefined ? undefined : { account: scope.account, seq: afterSeq };
     const wanted = { ...query, ...scope, after, newestFirst: true };

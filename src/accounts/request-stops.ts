@@ -8,9 +8,8 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Ledger } from "../ledger/batcher.ts";
-import type { ChargeRow } from "../ledger/rows.ts";
 import { type Chore, startChore } from "../store/chore.ts";
-import type { Store } from "../store/store.ts";
+import type { Receipt, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { isoTime } from "./json-objects.ts";
 import { OperatorRefusal } from "./refusals.ts";
@@ -42,7 +41,7 @@ export interface StoppedRequest {
   /** `ended`: the request ended by itself before the stop arrived. */
   outcome: "stopped" | "ended";
   /** Null if nothing was charged. */
-  receipt: ChargeRow | null;
+  receipt: Receipt | null;
 }
 
 /** Older rows are left alone. A look may fail while the database is away. */
@@ -139,6 +138,6 @@ async function endOf(
 }
 
 /** Returns the newest receipt of a request. Running and uncharged requests have no receipt. */
-async function receiptOf(store: StopStore, requestId: string): Promise<ChargeRow | null> {
+async function receiptOf(store: StopStore, requestId: string): Promise<Receipt | null> {
   return (await store.usage({ id: requestId, limit: 2 })).at(-1) ?? null;
 }

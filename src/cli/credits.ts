@@ -163,7 +163,7 @@ export function creditsCommand(cli: Cli): Command {
 
   credits
     .command("payments")
-    .description("list the payments of an account and what was refunded of each, the newest first")
+    .description("list the payments of an account and what was spent and refunded of each, the newest first")
     .argument("<account>", "as account list shows it")
     .option("--limit <rows>", "only the first rows", limit, 100)
     .addHelpText("after", examples(inkwell("credits payments ada")))
@@ -236,6 +236,7 @@ async function paymentsOf(
 const paymentColumns: readonly Column<ListedPayment>[] = [
   { head: "TIME", cell: ({ atMs }) => shortTime(atMs) },
   { head: "CREDITS", right: true, cell: ({ amount }) => exactCredits(amount) },
+  { head: "SPENT", right: true, cell: ({ spent }) => exactCredits(spent) },
   { head: "REFUNDED", right: true, cell: ({ refunded }) => exactCredits(refunded) },
   { head: "PAYMENT", cell: ({ id }) => id },
 ];

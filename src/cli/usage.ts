@@ -8,7 +8,7 @@ import { usageObject } from "../accounts/operator-objects.ts";
 import { usageCsv } from "../accounts/usage-csv.ts";
 import { dayNamed } from "../accounts/usage-sums.ts";
 import { inkwell } from "../invocation.ts";
-import type { ChargeRow } from "../ledger/rows.ts";
+import type { Receipt } from "../store/store.ts";
 import { graphHoursMax } from "../store/usage-hours.ts";
 import { type UsageGroup, usageGroups } from "../store/usage-sums.ts";
 import { exactCredits, grouped, localMomentOf } from "../units.ts";
@@ -32,7 +32,7 @@ interface Options {
   csv?: boolean;
 }
 
-type Pages = AsyncIterable<readonly ChargeRow[]>;
+type Pages = AsyncIterable<readonly Receipt[]>;
 
 export function usageCommand(cli: Cli): Command {
   return new Command("usage")
@@ -131,7 +131,7 @@ async function* usageJson(pages: Pages): AsyncGenerator<string, void, undefined>
 }
 
 /** The minimum widths keep the pages aligned. */
-const columns: readonly Column<ChargeRow>[] = [
+const columns: readonly Column<Receipt>[] = [
   { head: "FINISHED", width: 17, cell: (row) => shortTime(row.atMs) },
   { head: "ACCOUNT", width: 12, cell: (row) => row.account },
   { head: "MODEL", width: 24, cell: (row) => row.model },
@@ -143,7 +143,7 @@ const columns: readonly Column<ChargeRow>[] = [
   { head: "REQUEST", cell: (row) => row.id },
 ];
 
-function completionText({ completionTokens, estimated }: ChargeRow): string {
+function completionText({ completionTokens, estimated }: Receipt): string {
   return `${grouped(completionTokens)}${estimated ? "?" : ""}`;
 }
 

@@ -48,21 +48,44 @@ export function journalEntryOf(cells: readonly unknown[]): ListedEntry {
   return { ...entry, kind: "charge" };
 }
 
-/** Payments `p`, with what was refunded of each. */
-export const selectPayments = `select p.payment, p.account, p.amount, coalesce((
+const paymentColumns = `p.payment, p.account, p.amount, coalesce((
     select 0 - sum(r.amount) from journal r
     where r.account = p.account and r.grant_seq = p.seq and r.kind = 'refund'
-  ), 0), p.seq, p.from_ms from credit_grant p`;
+  ), 0), p.seq, p.from_ms`;
 
-export function paymentsSql(account: string, { afterSeq, limit }: PaymentsQuery, p: Parameter): SqlStatement {
+/** Payments `p`, with what was refunded of each. */
+export const selectPayments = `select ${paymentColumns} from credit_grant p`;
+
+/** An expression: what is left of payment `p`. Nothing is left of a closed grant. */
+function leftOfPayment(items: SqlDialect["items"]): string {
+  const cell = (n: number) => `cast(e.value ->> ${n} as bigint)`;
+  return `coalesce((
+      select ${cell(1)} - ${cell(2)} from account a cross join ${items("a.additional")}
+      where a.id = p.account and ${cell(0)} = p.seq
+    ), (
+      select g.amount - g.spent from later_grant g where g.account = p.account and g.seq = p.seq
+    ), 0)`;
+}
+
+export function paymentsSql(
+  account: string,
+  { afterSeq, limit }: PaymentsQuery,
+  { parameter: p, items }: SqlDialect,
+): SqlStatement {
   const after = afterSeq === undefined ? "" : ` and p.seq < ${p(3)}`;
-  const text = `${selectPayments} where p.account = ${p(1)} and p.payment is not null${after}
+  const text = `select ${paymentColumns}, ${leftOfPayment(items)} from credit_grant p where p.account = ${p(1)} and p.payment is not null${after}
     order by p.seq desc limit ${p(2)}`;
   return { text, values: [account, pageSize(limit), ...(afterSeq === undefined ? [] : [afterSeq])] };
 }
 
 /** Returns the payment of a row of `selectPayments`. */
-export function paymentOf([id, account, ...numbers]: readonly unknown[]): ListedPayment {
+export function paymentOf([id, account, ...numbers]: readonly unknown[]): Omit<ListedPayment, "spent"> {
   const [amount = 0, refunded = 0, seq = 0, atMs = 0] = numbers.map(Number);
   return { id: String(id), account: String(account), amount, refunded, seq, atMs };
+}
+
+/** Returns the payment of a row of `paymentsSql`. */
+export function listedPaymentOf(cells: readonly unknown[]): ListedPayment {
+  const payment = paymentOf(cells);
+  return { ...payment, spent: payment.amount - payment.refunded - Number(cells.at(-1)) };
 }

@@ -7,15 +7,14 @@
  */
 import { messageOf } from "../errors.ts";
 import { newestVersion, type PlanCatalog, planProblem } from "../ledger/plan.ts";
-import type { ChargeRow } from "../ledger/rows.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
 import { Conditions } from "./conditions.ts";
-import { journalEntryOf, journalSql, paymentOf, paymentsSql } from "./journal.ts";
+import { journalEntryOf, journalSql, listedPaymentOf, paymentsSql } from "./journal.ts";
 import { paymentPeriodOf, paymentPeriodsSql } from "./payment-report.ts";
 import { accountsOnPlansOf, countAccounts, type Find, readCatalog, readEpoch } from "./plans.ts";
 import { hasSpans, type Span, spansSql, spansToRead } from "./receipt-spans.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
-import type { FoundKey, Store, UsageQuery } from "./store.ts";
+import type { FoundKey, Receipt, Store, UsageQuery } from "./store.ts";
 import { accountEndTable, accountTable, chargeTable, contactTable, holdTable, keyTable } from "./tables.ts";
 import { usageHourOf, usageHoursSql } from "./usage-hours.ts";
 import { readUsageState, usageStateOf } from "./usage-steps.ts";
@@ -96,10 +95,11 @@ export function queriesOn(
   const findKey = keysByHash(`= ${p(1)}`);
   const conditions = () => new Conditions(p);
 
-  async function receipts(query: UsageQuery, span?: Span): Promise<ChargeRow[]> {
+  async function receipts(query: UsageQuery, span?: Span): Promise<Receipt[]> {
     const { sql, values } = usageConditions(conditions(), { ...query, span });
-    const text = `select ${chargeTable.list("u")} from charge as u${sql}`;
-    return (await findPage("history", { text, values })).map((cells) => chargeTable.rowOf(cells));
+    const text = `select ${chargeTable.list("u")}, ${memosOfReceipt} from charge as u${sql}`;
+    const rows = await findPage("history", { text, values });
+    return rows.map((cells) => ({ ...chargeTable.rowOf(cells), memoMicro: Number(cells.at(-1)) }));
   }
 
   return {
@@ -166,7 +166,7 @@ export function queriesOn(
     },
 
     async payments(account, query) {
-      return (await findPage("history", paymentsSql(account, query, p))).map(paymentOf);
+      return (await findPage("history", paymentsSql(account, query, dialect))).map(listedPaymentOf);
     },
 
     async paymentPeriods(query) {
@@ -177,7 +177,7 @@ export function queriesOn(
       if (!hasSpans(query)) return await receipts(query);
       const found = await findPage("history", spansSql(query, p));
       const spans = found.map(([first, last]) => ({ first: Number(first), last: Number(last) }));
-      const rows: ChargeRow[] = [];
+      const rows: Receipt[] = [];
       for (const span of spansToRead(spans, query)) {
         rows.push(...(await receipts({ ...query, limit: query.limit - rows.length }, span)));
         if (rows.length === query.limit) break;
@@ -224,6 +224,11 @@ export function queriesOn(
     },
   };
 }
+
+/** An expression: the memos that name the request of charge `u`. */
+const memosOfReceipt = `case when u.late then 0 else coalesce((
+    select sum(g.amount) from credit_grant g where g.request = u.id and g.account = u.account
+  ), 0) end`;
 
 function usageConditions(conditions: Conditions, query: UsageQuery & { span: Span | undefined }): Conditions {
   const { account, id, key, model, fromMs, toMs, newestFirst = false, after, span } = query;

@@ -106,15 +106,22 @@ export interface PaymentsQuery {
   limit: number;
 }
 
-/** A payment, and what refunds have returned of it. */
+/** A payment, and what became of it. The rest is left, or held by running requests. */
 export interface ListedPayment {
   id: string;
   account: string;
   amount: MicroCredits;
   refunded: MicroCredits;
+  spent: MicroCredits;
   /** Its journal number and time. */
   seq: number;
   atMs: EpochMs;
+}
+
+/** A charge, with the memos that name its request: credits that made up for it later. */
+export interface Receipt extends ChargeRow {
+  /** 0 for a late charge: its request has another receipt. */
+  memoMicro: MicroCredits;
 }
 
 export interface UsageQuery {
@@ -226,7 +233,7 @@ export interface Store extends LedgerStore, SessionStore {
    * refused, nothing is written. No account occurs twice.
    */
   putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): Promise<DraftOutcome[]>;
-  usage(query: UsageQuery): Promise<ChargeRow[]>;
+  usage(query: UsageQuery): Promise<Receipt[]>;
   /** Sums charges, including those that are not summed yet. */
   usageSums(query: UsageSumsQuery): Promise<UsageSums>;
   /** Sums charges by hour, in the order of the hours and models. */

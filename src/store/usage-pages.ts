@@ -2,8 +2,7 @@
  * Reads all receipts that a query finds, one page at a time, so that memory use does not depend on
  * their number.
  */
-import type { ChargeRow } from "../ledger/rows.ts";
-import type { Store, UsageQuery } from "./store.ts";
+import type { Receipt, Store, UsageQuery } from "./store.ts";
 
 /**
  * Rows of one page, which is one read of the store. It takes milliseconds, or seconds if few
@@ -15,7 +14,7 @@ const pageRows = 500;
 export async function* usagePages(
   store: Pick<Store, "usage">,
   query: Omit<UsageQuery, "limit">,
-): AsyncGenerator<ChargeRow[], void, undefined> {
+): AsyncGenerator<Receipt[], void, undefined> {
   let after = query.after;
   for (;;) {
     const page = await store.usage({ ...query, after, limit: pageRows });

@@ -20,7 +20,7 @@ const test = browserTests(twoPlans);
 /** Opens an account on the plan "student". Returns a key of it. */
 async function openAccount(service: ConsoleService, id: string): Promise<string> {
   await service.call("POST", "/admin/accounts", { id, plan: "student" });
-  const { key } = await service.call("POST", `/admin/accounts/${id}/keys`, { operation_id: "first" });
+  const { key } = await service.call("POST", `/admin/accounts/${id}/keys`, { operation_id: `first-${id}` });
   assert.ok(typeof key === "string");
   return key;
 }

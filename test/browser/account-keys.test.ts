@@ -22,7 +22,7 @@ async function openKey(
 ): Promise<{ id: string; secret: string }> {
   await service.call("POST", "/admin/accounts", { id: account, plan: "team" });
   const made = await service.call("POST", `/admin/accounts/${account}/keys`, {
-    ...{ operation_id: "first", name: "notebook" },
+    ...{ operation_id: `first-${account}`, name: "notebook" },
     ...settings,
   });
   assert.ok(typeof made.id === "string" && typeof made.key === "string", JSON.stringify(made));

@@ -137,7 +137,7 @@ test("creates a key with a budget, copies its secret, rotates and revokes it", a
 test("suspends an account, whose key is then refused, and resumes it", async (visit) => {
   const { page, service } = visit;
   await service.call("POST", "/admin/accounts", { id: "paused", plan: "student" });
-  const { key } = await service.call("POST", "/admin/accounts/paused/keys", { operation_id: "k" });
+  const { key } = await service.call("POST", "/admin/accounts/paused/keys", { operation_id: "key-paused" });
   const balance = async () =>
     (await fetch(`${service.apiUrl}/v1/balance`, { headers: { authorization: `Bearer ${String(key)}` } }))
       .status;

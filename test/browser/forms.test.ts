@@ -181,7 +181,7 @@ async function prepare({ service }: Visit): Promise<string> {
     for (const id of [account, "other"]) {
       const contact = { external_id: `crm-${id}` };
       await service.call("POST", "/admin/accounts", { id, plan: "starter", ...contact });
-      await service.call("POST", `/admin/accounts/${id}/keys`, { operation_id: "k", name: "first" });
+      await service.call("POST", `/admin/accounts/${id}/keys`, { operation_id: `key-${id}`, name: "first" });
       const payment_id = id === account ? "pay-mine" : "pay-other";
       await service.call("POST", `/admin/accounts/${id}/topups`, { payment_id, credits: 300 });
     }

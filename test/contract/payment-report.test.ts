@@ -81,6 +81,21 @@ for (const backend of backends) {
       assert.deepEqual(await report("2026-03"), { lines: march, isOver: false, left: 0 });
     });
 
+    test("a payment is listed with what was spent and refunded of it, open or closed", async () => {
+      for (let n = 1; n <= 20; n += 1) await pay("ada", `p${n}`, 10);
+      await refund("ada", "p2", 4);
+      await spend("r1", 22);
+      await take("r2", 7);
+      const listed = (await store.payments("ada", { limit: 100 })).toReversed();
+      const texts = listed.map(({ id, amount, spent, refunded }) => [id, amount, spent, refunded].join(" "));
+      const untouched = Array.from({ length: 16 }, (_, n) => `p${n + 5} 10 0 0`);
+      assert.deepEqual(texts, ["p1 10 10 0", "p2 10 6 4", "p3 10 6 0", "p4 10 0 0", ...untouched]);
+      await store.commit([settle("r2", 1)]);
+      await refund("ada", "p20", 3);
+      const [last] = await store.payments("ada", { limit: 1 });
+      assert.deepEqual([last?.id, last?.spent, last?.refunded], ["p20", 0, 3]);
+    });
+
     test("reads any number of payments", async () => {
       for (let n = 0; n < 1100; n += 1) await pay(n % 3 === 0 ? "ada" : "bob", `p${n}`, 1);
       await spend("r1", 3);

@@ -109,6 +109,7 @@ for (const backend of backends) {
           account: "ada",
           id: "h2",
           seq: 6,
+          memoMicro: 0,
           atMs: start + 250,
           key: "key",
           model: "model",
@@ -349,7 +350,8 @@ for (const backend of backends) {
       database.clock.advance(minute);
       const [outcome] = await store.commit([{ kind: "expire", account: "ada", hold: "h1" }]);
       assert.equal(outcome?.kind, "expired");
-      assert.deepEqual(outcome.expired, await store.usage({ id: "h1", limit: 10 }));
+      const expired = outcome.expired?.map((charge) => ({ ...charge, memoMicro: 0 }));
+      assert.deepEqual(expired, await store.usage({ id: "h1", limit: 10 }));
       const late = settledBy({ base: 700 }, 0, {});
       assert.deepEqual(await store.commit([settle("h1", 700)]), [late]);
       assert.deepEqual(await store.commit([settle("h1", 700)]), [late], "and the same again");
@@ -365,6 +367,34 @@ for (const backend of backends) {
           ["stop", true, 700, 700],
         ],
       );
+    });
+
+    test("memos stand on the receipt of their request, and not on its late charge", async () => {
+      const memo = (op: string, amount: number, request: string) =>
+        ({
+          kind: "promote",
+          account: "ada",
+          op,
+          amount,
+          untilMs: null,
+          reason: "cut off",
+          request,
+          by: "test",
+        }) as const;
+      await store.commit([hold("h1", credits(3), { ttlMs: minute }), hold("h2", credits(1))]);
+      await store.commit([extend("h1", 1, 0, { used: tokens(0, 5), ttlMs: minute }), settle("h2", 9)]);
+      database.clock.advance(minute);
+      await store.commit([{ kind: "expire", account: "ada", hold: "h1" }]);
+      await store.commit([settle("h1", 700)]);
+      const receipts = async (query: { id?: string }) =>
+        (await store.usage({ ...query, limit: 10 })).map(({ id, late, memoMicro }) => [id, late, memoMicro]);
+      await store.commit([memo("m1", 300, "h1"), memo("m2", 7, "h1"), memo("m3", 2, "h2")]);
+      assert.deepEqual(await receipts({}), [
+        ["h2", false, 2],
+        ["h1", false, 307],
+        ["h1", true, 0],
+      ]);
+      assert.deepEqual(await receipts({ id: "h2" }), [["h2", false, 2]]);
     });
 
     test("lists overdue holds soonest first, up to the limit", async () => {

@@ -230,9 +230,15 @@ operatorTest("lists payments newest first, with what was refunded of each", asyn
     assert.deepEqual(
       rows.map(({ at: _at, ...row }) => row),
       [
-        { payment_id: "p3", amount_micro: 10_000_000, refunded_micro: 0, journal_seq: 7 },
-        { payment_id: "p2", amount_micro: 10_000_000, refunded_micro: 7_000_000, journal_seq: 6 },
-        { payment_id: "p1", amount_micro: 10_000_000, refunded_micro: 0, journal_seq: 5 },
+        { payment_id: "p3", amount_micro: 10_000_000, refunded_micro: 0, spent_micro: 0, journal_seq: 7 },
+        {
+          payment_id: "p2",
+          amount_micro: 10_000_000,
+          refunded_micro: 7_000_000,
+          spent_micro: 0,
+          journal_seq: 6,
+        },
+        { payment_id: "p1", amount_micro: 10_000_000, refunded_micro: 0, spent_micro: 0, journal_seq: 5 },
       ],
     );
   }
@@ -319,6 +325,8 @@ operatorTest(
     refused(await memo("b", 2), 409, "memo_too_large");
     assert.equal(additionalIn((await memo("b", 1)).body.balance), whole);
     refused(await memo("c", 1, "nothing"), 404, "request_not_found");
+    const [receipt] = await operator.all(`/admin/usage?request_id=${request_id}`, 10);
+    assert.deepEqual([receipt?.cost_micro, receipt?.memo_micro], [paid, whole * 1_000_000]);
     const kinds = (await operator.all("/admin/accounts/test/journal?kind=memo", 10)).map(
       (row) => row.operation,
     );

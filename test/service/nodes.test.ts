@@ -108,7 +108,7 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
   /** Each through another node. */
   async function account(id: string, plan: string): Promise<string> {
     await operator(0, "/admin/accounts", { id, plan });
-    const { key } = await operator(1, `/admin/accounts/${id}/keys`, { operation_id: "first" });
+    const { key } = await operator(1, `/admin/accounts/${id}/keys`, { operation_id: `first-${id}` });
     return String(key);
   }
 

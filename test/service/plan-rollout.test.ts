@@ -76,7 +76,7 @@ test("a rollout of plans on three nodes under load", {
   async function account(n: number, id: string, planId: string): Promise<string> {
     const opened = await operator(n, "/admin/accounts", { id, plan: planId });
     assert.equal(opened.status, 201, JSON.stringify(opened.answer));
-    const { answer } = await operator(n + 1, `/admin/accounts/${id}/keys`, { operation_id: "first" });
+    const { answer } = await operator(n + 1, `/admin/accounts/${id}/keys`, { operation_id: `first-${id}` });
     return String(answer.key);
   }
   async function reload(n: number, config: string) {

@@ -137,7 +137,7 @@ export function creditRoutes(app: ApiApp, actions: OperatorActions): void {
   app.get(
     "/admin/accounts/:account/payments",
     route("listPayments", {
-      summary: "List the payments of an account, newest first, with what was refunded of each",
+      summary: "List the payments of an account, newest first, with what was spent and refunded of each",
       ...schema.listOf(paymentObject.schema),
       ...schema.ofAccount("list_too_slow"),
     }),

@@ -6,7 +6,16 @@ import { Amount, Time } from "./values.tsx";
 export const costColumn: Column<Receipt> = {
   title: "Cost in credits",
   isNumber: true,
-  cell: (row) => <Amount micro={row.cost_micro} />,
+  cell: (row) => (
+    <>
+      <Amount micro={row.cost_micro} />
+      {row.memo_micro > 0 && (
+        <div class="quiet">
+          <Amount micro={row.memo_micro} /> given back
+        </div>
+      )}
+    </>
+  ),
 };
 
 /** A table of receipts. Its first column is the time at which the request finished. */

@@ -208,14 +208,15 @@ function RefundForm(props: {
   );
 }
 
-/** Returns the whole credits that were not refunded yet. */
-function creditsLeftOf({ amount_micro, refunded_micro }: Payment): number {
-  return creditsIn(amount_micro - refunded_micro);
+/** Returns the whole credits that are neither spent nor refunded. */
+function creditsLeftOf({ amount_micro, refunded_micro, spent_micro }: Payment): number {
+  return creditsIn(amount_micro - refunded_micro - spent_micro);
 }
 
-function paymentText({ payment_id, at, amount_micro, refunded_micro }: Payment): string {
-  const refunded = refunded_micro === 0 ? "" : `, ${exactCredits(refunded_micro)} refunded`;
-  return `${payment_id}: ${exactCredits(amount_micro)} credits, ${dayOf(Date.parse(at))}${refunded}`;
+function paymentText({ payment_id, at, amount_micro, ...payment }: Payment): string {
+  const spent = payment.spent_micro === 0 ? "" : `, ${exactCredits(payment.spent_micro)} spent`;
+  const refunded = payment.refunded_micro === 0 ? "" : `, ${exactCredits(payment.refunded_micro)} refunded`;
+  return `${payment_id}: ${exactCredits(amount_micro)} credits, ${dayOf(Date.parse(at))}${spent}${refunded}`;
 }
 
 function typedCredits(values: Values): number {

@@ -68,6 +68,11 @@ export function Charge({ of: receipt, keyName, close }: ChargeProps) {
           .map(([name, micro]) => [paying[name], <Amount key={name} micro={micro} />] as const)}
       />
       {receipt.cost_micro === 0 && <p class="quiet">The request cost nothing.</p>}
+      {receipt.memo_micro > 0 && (
+        <p>
+          <Amount micro={receipt.memo_micro} /> credits were given back later.
+        </p>
+      )}
       <h3>Request</h3>
       <Facts
         rows={[
