@@ -51,8 +51,8 @@ export interface Table<R> {
   list(of?: string): string;
   /** Reads the row that begins at cell `from`, by default the first. */
   rowOf(cells: readonly unknown[], from?: number): R;
-  /** The cells in the order of the columns. `listOf` writes a list of texts. */
-  valuesOf(row: R, listOf: (texts: readonly string[]) => string): Value[];
+  /** The cells in the order of the columns. */
+  valuesOf(row: R): Value[];
 }
 
 /**
@@ -98,10 +98,7 @@ export function tableOf<R extends object>(
       decoders,
       columns,
     ),
-    valuesOf: new Function("writers", "columns", `return (row, listOf) => [${writes.join(", ")}]`)(
-      writers,
-      columns,
-    ),
+    valuesOf: new Function("writers", "columns", `return (row) => [${writes.join(", ")}]`)(writers, columns),
   };
 }
 
@@ -121,7 +118,7 @@ function writerOf(value: string, type: ColumnType, column: number): string {
     case "boolean?":
       return `${value} === null ? null : ${value} ? 1 : 0`;
     case "texts":
-      return `listOf(${value})`;
+      return `JSON.stringify(${value})`;
     case "takings":
     case "grants":
       return `writers.${type}(${value})`;
