@@ -36,29 +36,24 @@ export function onlyRow<R>({ columns }: Table<R>): string {
  * Returns the cell of the row `n` of `unnest` or `onlyRow`. Lists and JSON arrive as text, because
  * an array of arrays would be taken apart.
  */
-export function readFrom({ name, type }: Column): string {
-  switch (type) {
-    case "texts":
-    case "takings":
-    case "grants":
-      return `n.${name}::json`;
-    default:
-      return `n.${name}`;
-  }
+export function readFrom({ name, type, items }: Column): string {
+  return type === "texts" || items !== null ? `n.${name}::json` : `n.${name}`;
 }
 
 function sqlTypeOf({ type }: Column): string {
+  if (typeof type === "object") return "text";
   switch (type) {
-    case "integer":
-    case "integer?":
-      return "bigint";
-    case "real":
-      return "double precision";
+    case "text":
+    case "text?":
+    case "texts":
+      return "text";
     case "boolean":
     case "boolean?":
       return "boolean";
+    case "real":
+      return "double precision";
     default:
-      return "text";
+      return "bigint";
   }
 }
 
