@@ -128,15 +128,12 @@ test("every import names a file that exists", () => {
 });
 
 test("migrations are numbered without gaps or pairs", () => {
-  for (const store of ["sqlite", "postgres"]) {
-    const names = readdirSync(join(root, `src/store/migrations/${store}`)).sort();
-    const numbers = names.map((_, index) => String(index + 1).padStart(4, "0"));
-    assert.deepEqual(
-      names.map((name) => name.slice(0, 4)),
-      numbers,
-      `${store}: ${names.slice(-3).join(", ")}`,
-    );
-  }
+  const names = readdirSync(join(root, "src/store/migrations")).sort();
+  assert.deepEqual(
+    names.map((name) => name.slice(0, 4)),
+    names.map((_, index) => String(index + 1).padStart(4, "0")),
+    names.slice(-3).join(", "),
+  );
 });
 
 test("names of files in src that are read at run time work in src and in dist", () => {

@@ -13,6 +13,7 @@
  * All times are whole milliseconds.
  */
 import type { EpochMs } from "../units.ts";
+import type { Columns, RowOf } from "./columns.ts";
 import type { Times } from "./snapshot.ts";
 
 /** A clock may differ from monotonic time by this much. */
@@ -73,16 +74,17 @@ export interface ClockState {
 }
 
 /** The acceptance of a clock by an operator. */
-export interface AcceptedClock {
+export const acceptedColumns = {
   /** 1, 2, 3 ... */
-  number: number;
+  number: "integer",
   /** The operator. */
-  by: string;
+  by: "text",
   /** Ledger time before. */
-  ledgerMs: EpochMs;
+  ledgerMs: "ms",
   /** The accepted time. */
-  clockMs: EpochMs;
-}
+  clockMs: "ms",
+} as const satisfies Columns;
+export interface AcceptedClock extends RowOf<typeof acceptedColumns> {}
 
 /** A process that starts does not believe a clock that is further ahead of ledger time. */
 const aheadMsMax = 40 * 24 * 3_600_000;

@@ -7,6 +7,7 @@
  */
 import { createHash } from "node:crypto";
 import type { Credits, EpochMs } from "../units.ts";
+import type { Columns, RowOf } from "./columns.ts";
 import type { WindowBucket } from "./rows.ts";
 import { type Alignment, parsePeriod, type WindowRule } from "./windows.ts";
 
@@ -54,15 +55,16 @@ export interface PlanVersion extends Plan {
 }
 
 /** A plans section that was applied. */
-export interface AppliedPlans {
+export const appliedColumns = {
   /** 1, 2, 3 ... The last one is current. */
-  epoch: number;
+  epoch: "integer",
   /** SHA-256 of the normalised section, lower-case hex. */
-  fingerprint: string;
-  appliedMs: EpochMs;
+  fingerprint: "text",
+  appliedMs: "ms",
   /** The plans that accounts can be put on, in the order of the section. */
-  plans: readonly string[];
-}
+  plans: "texts",
+} as const satisfies Columns;
+export interface AppliedPlans extends RowOf<typeof appliedColumns> {}
 
 /** All plans of the database, at one moment. */
 export interface PlanCatalog {

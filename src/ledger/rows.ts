@@ -5,8 +5,9 @@
  * The facts of an account are numbered without gaps: journal entries and charges. They never
  * change. All other rows are a cache of them, which the audit computes again.
  */
-import type { EpochMs, MicroCredits } from "../units.ts";
-import type { Alignment, Window } from "./windows.ts";
+import type { MicroCredits } from "../units.ts";
+import type { Columns, RowOf } from "./columns.ts";
+import { alignments } from "./windows.ts";
 
 /** In spending order. */
 export const buckets = ["base", "overage", "additional"] as const;
@@ -20,40 +21,48 @@ export type WindowBucket = (typeof windowBuckets)[number];
 export type BucketAmounts = Record<Bucket, MicroCredits>;
 
 /** A grant that credits can be taken from. */
-interface OpenGrant {
+const openGrant = {
   /** Number of its journal entry. */
-  seq: number;
+  seq: "integer",
   /** With its changes. */
-  amount: MicroCredits;
+  amount: "micro",
   /** What is charged to it, and what it carried in from the window before. */
-  spent: MicroCredits;
+  spent: "micro",
   /** What open holds have taken from it. */
-  held: MicroCredits;
-}
+  held: "micro",
+} as const satisfies Columns;
 
 /** The open grant of base or overage. After a change to a smaller plan, it can lack credits. */
-export interface WindowGrant extends OpenGrant, Window {
+const windowGrant = {
+  ...openGrant,
+  fromMs: "ms",
+  untilMs: "ms",
+  anchorMs: "ms",
   /** The plan version whose rule the window follows. */
-  plan: string;
-  version: number;
-}
+  plan: "text",
+  version: "integer",
+} as const satisfies Columns;
+export interface WindowGrant extends RowOf<typeof windowGrant> {}
 
 /** Credits that were paid for, or given. */
-export interface AdditionalGrant extends OpenGrant {
-  isPayment: boolean;
+const additionalGrant = {
+  ...openGrant,
+  isPayment: "boolean",
   /** When it closes. Payments have no end. */
-  untilMs: EpochMs | null;
-}
+  untilMs: "ms?",
+} as const satisfies Columns;
+export interface AdditionalGrant extends RowOf<typeof additionalGrant> {}
 
 /** Sums of the open additional grants that are not in the row of their account. */
-export interface LaterGrants {
-  count: number;
+const laterGrants = {
+  count: "integer",
   /** Neither spent nor held. */
-  free: MicroCredits;
-  held: MicroCredits;
+  free: "micro",
+  held: "micro",
   /** The first end among them. */
-  untilMs: EpochMs | null;
-}
+  untilMs: "ms?",
+} as const satisfies Columns;
+export interface LaterGrants extends RowOf<typeof laterGrants> {}
 
 /** `closed` is final. A suspended account takes no new holds. */
 export const accountStates = ["active", "suspended", "closed"] as const;
@@ -63,54 +72,55 @@ export type AccountState = (typeof accountStates)[number];
  * The present state of an account. Its open grants are in one row, so that one lock protects a
  * decision.
  */
-export interface AccountRow {
-  id: string;
-  plan: string;
+export const accountColumns = {
+  id: "text",
+  plan: "text",
   /** The plan that takes effect at the end of the base window. */
-  nextPlan: string | null;
-  state: AccountState;
+  nextPlan: "text?",
+  state: accountStates,
   /** The account closes at this time. */
-  endsMs: EpochMs | null;
+  endsMs: "ms?",
   /** Number of the last fact. Numbers have no gaps and start at 1. */
-  seq: number;
+  seq: "integer",
   /** The time of the last fact. No fact is dated earlier than the one before it. */
-  atMs: EpochMs;
-  createdMs: EpochMs;
+  atMs: "ms",
+  createdMs: "ms",
 
   /** Null: the account is closed. */
-  base: WindowGrant | null;
-  overage: WindowGrant | null;
+  base: { columns: windowGrant, isNullable: true },
+  overage: { columns: windowGrant, isNullable: true },
   /** The first ones in spending order. */
-  additional: readonly AdditionalGrant[];
-  later: LaterGrants;
+  additional: { items: additionalGrant },
+  later: { columns: laterGrants },
 
   /** Number of open holds. */
-  holds: number;
+  holds: "integer",
   /** What the open holds have used, by their last checkpoints. */
-  used: MicroCredits;
+  used: "micro",
 
   /**
    * GCRA: theoretical arrival time of requests and tokens per minute, with fractions of a
    * millisecond.
    */
-  requestsTatMs: EpochMs;
-  tokensTatMs: EpochMs;
+  requestsTatMs: "real",
+  tokensTatMs: "real",
   /** The limit of tokens per minute with which `tokensTatMs` was counted. */
-  tokensLimit: number | null;
-}
+  tokensLimit: "integer?",
+} as const satisfies Columns;
+export interface AccountRow extends RowOf<typeof accountColumns> {}
 
 /** An open additional grant beyond those in the row of its account. */
-export interface LaterGrantRow extends AdditionalGrant {
-  account: string;
-}
+export const laterGrantColumns = { account: "text", ...additionalGrant } as const satisfies Columns;
+export interface LaterGrantRow extends RowOf<typeof laterGrantColumns> {}
 
 /** Tokens of a request: the checkpoint of a hold, or the final counts of a receipt. */
-export interface TokenCounts {
-  promptTokens: number;
-  cachedTokens: number;
-  completionTokens: number;
-  reasoningTokens: number;
-}
+const tokenCounts = {
+  promptTokens: "integer",
+  cachedTokens: "integer",
+  completionTokens: "integer",
+  reasoningTokens: "integer",
+} as const satisfies Columns;
+export interface TokenCounts extends RowOf<typeof tokenCounts> {}
 
 export const noTokens: TokenCounts = {
   promptTokens: 0,
@@ -126,37 +136,42 @@ export function countsOf(used: TokenCounts): TokenCounts {
 }
 
 /** Prices at the time of the hold. A later change of the configuration does not affect them. */
-export interface RowPrice {
-  pricePrompt: number;
-  priceCompletion: number;
-  priceCachedPrompt: number;
-}
+const rowPrice = {
+  pricePrompt: "integer",
+  priceCompletion: "integer",
+  priceCachedPrompt: "integer",
+} as const satisfies Columns;
+export interface RowPrice extends RowOf<typeof rowPrice> {}
 
 /** What was taken from a grant. */
-export interface Taking {
+const taking = {
   /** Number of the grant. */
-  grant: number;
-  bucket: Bucket;
-  amount: MicroCredits;
-}
+  grant: "integer",
+  bucket: buckets,
+  amount: "micro",
+} as const satisfies Columns;
+export interface Taking extends RowOf<typeof taking> {}
 
 /** An open hold. Ending one deletes the row and writes a charge. */
-export interface HoldRow extends TokenCounts, RowPrice {
-  account: string;
+export const holdColumns = {
+  account: "text",
   /** The request id that the client sees. */
-  id: string;
-  key: string;
-  model: string;
-  createdMs: EpochMs;
-  expiresMs: EpochMs;
+  id: "text",
+  key: "text",
+  model: "text",
+  createdMs: "ms",
+  expiresMs: "ms",
   /** One for each grant, in the order in which they were first taken from. */
-  takings: readonly Taking[];
+  takings: { items: taking },
   /** Number of the last extension, and what it took. 0: none. */
-  extension: number;
-  extended: MicroCredits;
+  extension: "integer",
+  extended: "micro",
   /** Prompt tokens that the hold counted against tokens per minute. */
-  meteredTokens: number;
-}
+  meteredTokens: "integer",
+  ...tokenCounts,
+  ...rowPrice,
+} as const satisfies Columns;
+export interface HoldRow extends RowOf<typeof holdColumns> {}
 
 export const journalKinds = [
   /** The account was opened on a plan. */
@@ -183,44 +198,46 @@ export const journalKinds = [
 export type JournalKind = (typeof journalKinds)[number];
 
 /** A fact about an account, apart from charges. */
-export interface JournalRow {
-  account: string;
-  seq: number;
-  atMs: EpochMs;
-  kind: JournalKind;
+export const journalColumns = {
+  account: "text",
+  seq: "integer",
+  atMs: "ms",
+  kind: journalKinds,
   /** Id of the operation, unique in the installation. Null: time or another entry caused it. */
-  op: string | null;
+  op: "text?",
   /** Who did it: an operator, the holder of a key, or the service. */
-  by: string;
+  by: "text",
   /** The bucket that it changes, and by how much. */
-  bucket: Bucket | null;
-  amount: number | null;
+  bucket: [...buckets, null],
+  amount: "micro?",
   /** Number of the grant that it changes. */
-  grantSeq: number | null;
+  grantSeq: "integer?",
   /** The plan, payment, request or reason; for keys, the settings. */
-  note: string | null;
-}
+  note: "text?",
+} as const satisfies Columns;
+export interface JournalRow extends RowOf<typeof journalColumns> {}
 
 /** The beginning of a grant: more of its journal entry. */
-export interface GrantRow {
-  account: string;
+export const grantColumns = {
+  account: "text",
   /** Number of the journal entry. */
-  seq: number;
-  bucket: Bucket;
-  amount: MicroCredits;
+  seq: "integer",
+  bucket: buckets,
+  amount: "micro",
   /** What a new window within a period carried in. */
-  spent: MicroCredits;
-  fromMs: EpochMs;
-  untilMs: EpochMs | null;
+  spent: "micro",
+  fromMs: "ms",
+  untilMs: "ms?",
   /** Null for additional, as the two fields after it. */
-  anchorMs: EpochMs | null;
-  plan: string | null;
-  version: number | null;
+  anchorMs: "ms?",
+  plan: "text?",
+  version: "integer?",
   /** Id of the payment, unique in the installation. */
-  payment: string | null;
+  payment: "text?",
   /** The request that a memo is about. */
-  request: string | null;
-}
+  request: "text?",
+} as const satisfies Columns;
+export interface GrantRow extends RowOf<typeof grantColumns> {}
 
 /** How a request ended. docs/ledger.md lists the charge of each ending. */
 export const endings = [
@@ -241,86 +258,90 @@ export type Ending = (typeof endings)[number];
  * when a hold ends. A settlement after the expiry appends another line with the difference.
  * Reports and receipts add the lines up.
  */
-export interface ChargeRow extends TokenCounts, RowPrice {
-  account: string;
+export const chargeColumns = {
+  account: "text",
   /** The hold, which is the request id. */
-  id: string;
-  seq: number;
-  atMs: EpochMs;
-  key: string;
-  model: string;
-  ending: Ending;
+  id: "text",
+  seq: "integer",
+  atMs: "ms",
+  key: "text",
+  model: "text",
+  ending: endings,
   /** Who stopped the request. */
-  by: string | null;
-  estimated: boolean;
+  by: "text?",
+  estimated: "boolean",
   /** The line has the difference to a charge that an expiry made before. */
-  late: boolean;
+  late: "boolean",
+  ...tokenCounts,
+  ...rowPrice,
   /** tokens x prices = cost = paid + shortfall. */
-  cost: MicroCredits;
+  cost: "micro",
   /** Sums of `paid` by bucket. */
-  base: MicroCredits;
-  overage: MicroCredits;
-  additional: MicroCredits;
-  paid: readonly Taking[];
+  base: "micro",
+  overage: "micro",
+  additional: "micro",
+  paid: { items: taking },
   /** The part of the cost that the account could not pay. */
-  shortfall: MicroCredits;
-}
+  shortfall: "micro",
+} as const satisfies Columns;
+export interface ChargeRow extends RowOf<typeof chargeColumns> {}
 
 /** What a key may do in the portal: see itself, or manage all keys of its account. */
 export const portalRights = ["own", "account"] as const;
 export type PortalRights = (typeof portalRights)[number];
 
 /** An API key. Only the SHA-256 of the key is stored. */
-export interface KeyRow {
-  id: string;
-  account: string;
+export const keyColumns = {
+  id: "text",
+  account: "text",
   /** SHA-256 of the whole key, lower-case hex. */
-  hash: string;
-  name: string | null;
+  hash: "text",
+  name: "text?",
   /** Last four characters, so that people can recognise their keys. */
-  lastFour: string;
+  lastFour: "text",
   /** Model ids or `*`. They restrict the models of the plan. */
-  models: readonly string[];
-  requestsPerMinute: number | null;
-  tokensPerMinute: number | null;
-  concurrent: number | null;
-  createdMs: EpochMs;
-  expiresMs: EpochMs | null;
-  revokedMs: EpochMs | null;
-  lastUsedMs: EpochMs | null;
+  models: "texts",
+  requestsPerMinute: "integer?",
+  tokensPerMinute: "integer?",
+  concurrent: "integer?",
+  createdMs: "ms",
+  expiresMs: "ms?",
+  revokedMs: "ms?",
+  lastUsedMs: "ms?",
   /** GCRA state, with fractions of a millisecond, and open holds, for the limits of the key. */
-  requestsTatMs: EpochMs;
-  tokensTatMs: EpochMs;
+  requestsTatMs: "real",
+  tokensTatMs: "real",
   /** The limit of tokens per minute with which `tokensTatMs` was counted. */
-  tokensLimit: number | null;
-  holds: number;
+  tokensLimit: "integer?",
+  holds: "integer",
   /** Everything that the open holds of the key hold. */
-  held: MicroCredits;
+  held: "micro",
   /** What they have used, by their last checkpoints. */
-  used: MicroCredits;
+  used: "micro",
 
   /**
    * What the key may spend in each of its windows, whatever bucket pays. Null: no budget, and then
    * the fields after it are null too.
    */
-  budget: MicroCredits | null;
+  budget: "micro?",
   /** ISO 8601 period, alignment and time zone of the windows. */
-  budgetEvery: string | null;
-  budgetAlign: Alignment | null;
-  budgetTimezone: string | null;
-  budgetAnchorMs: EpochMs | null;
-  budgetFromMs: EpochMs | null;
-  budgetUntilMs: EpochMs | null;
-  budgetSpent: MicroCredits | null;
+  budgetEvery: "text?",
+  budgetAlign: [...alignments, null],
+  budgetTimezone: "text?",
+  budgetAnchorMs: "ms?",
+  budgetFromMs: "ms?",
+  budgetUntilMs: "ms?",
+  budgetSpent: "micro?",
   /** It was set by an operator: the holder may only lower the amount. */
-  budgetByOperator: boolean | null;
+  budgetByOperator: "boolean?",
 
   /** SHA-256 of the secret before the last rotation, and until when it is valid. */
-  oldHash: string | null;
-  oldUntilMs: EpochMs | null;
+  oldHash: "text?",
+  oldUntilMs: "ms?",
 
-  portal: PortalRights;
-}
+  portal: portalRights,
+} as const satisfies Columns;
+export interface KeyRow extends RowOf<typeof keyColumns> {}
 
 /** The fields of a key that decide what its holder may do. */
 const authority = [

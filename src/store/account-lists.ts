@@ -65,7 +65,7 @@ function orderOf(order: AccountOrder, dialect: SqlDialect): string {
     case "created":
       return "a.created_ms";
     case "plan":
-      return dialect.bytewise("a.plan");
+      return "a.plan";
     case "additional":
       return additional(dialect);
     case "remaining":
@@ -80,19 +80,18 @@ export function isPlainList({ after: _after, limit: _limit, ...rest }: AccountsQ
 
 export function accountsSql(query: AccountsQuery, dialect: SqlDialect): SqlStatement {
   const { order = "id", descending = false, after, limit } = query;
-  const { bytewise } = dialect;
   const conditions = new Conditions(dialect.parameter);
   const clock = conditions.bind("cast(? as bigint)", dialect.ledgerMs());
   const value = orderOf(order, dialect);
   const [beyond, direction] = descending ? ["<", "desc"] : [">", "asc"];
   if (order === "id") conditions.and(`a.id ${beyond} ?`, after);
   else conditions.and(`(${value}, a.id) ${beyond} (?, ?)`, query.afterValue, after);
-  conditions.and("c.external_id = ?", query.externalId).and(`${bytewise("a.plan")} = ?`, query.plan);
+  conditions.and("c.external_id = ?", query.externalId).and("a.plan = ?", query.plan);
   if (query.state !== undefined) {
     conditions.and(`case when ${hasClosed} then 'closed' else a.state end = ?`, query.state);
   }
   if (query.isNearExhaustion === true) conditions.always(isNearExhaustion(dialect));
-  if (query.search !== undefined) search(conditions, query.search, bytewise);
+  if (query.search !== undefined) search(conditions, query.search);
   const inOrder = order === "id" ? `a.id ${direction}` : `${value} ${direction}, a.id ${direction}`;
   const { sql, values } = conditions.page(inOrder, limit);
   const text = `with clock as (select ${clock} as now_ms)
@@ -102,7 +101,7 @@ export function accountsSql(query: AccountsQuery, dialect: SqlDialect): SqlState
 }
 
 /** Texts are compared in either case of a to z. Ids have no capital letters. */
-function search(conditions: Conditions, text: string, bytewise: SqlDialect["bytewise"]): void {
+function search(conditions: Conditions, text: string): void {
   const prefix = text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
   const pattern = `%${prefix.replace(/[\\%_]/g, "\\$&")}%`;
   const range: [string, string] = [prefix, prefix + lastCharacter];
@@ -110,9 +109,9 @@ function search(conditions: Conditions, text: string, bytewise: SqlDialect["byte
   const begins = (column: string) => `${column} >= ? and ${column} < ?`;
   const found = [
     `select id from account where ${begins("id")}`,
-    byContact(begins(`lower(${bytewise("email")})`)),
-    byContact(begins(`lower(${bytewise("external_id")})`)),
-    byContact(`lower(${bytewise("owner")}) like ? escape '\\'`),
+    byContact(begins("lower(email)")),
+    byContact(begins("lower(external_id)")),
+    byContact("lower(owner) like ? escape '\\'"),
   ];
   conditions.and(`a.id in (${found.join(" union all ")})`, ...range, ...range, ...range, pattern);
 }

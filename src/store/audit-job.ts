@@ -8,29 +8,31 @@
 import Type from "typebox";
 import { Check } from "typebox/value";
 import { invariant } from "../errors.ts";
+import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { EpochMs } from "../units.ts";
 import type { AuditReport } from "./audit-report.ts";
 
 export const auditSilentMs = 20_000;
 
 /** The row of the table. */
-export interface AuditJobRow {
+export const auditJobColumns = {
   /** Id of the audit that runs, or null. Its process may have died. */
-  run: string | null;
-  startedMs: EpochMs | null;
+  run: "text?",
+  startedMs: "ms?",
   /** The last sign of life. */
-  aliveMs: EpochMs | null;
+  aliveMs: "ms?",
   /** Of the last audit that read all rows, as `problems` and `report`. */
-  lastStartedMs: EpochMs | null;
-  lastEndedMs: EpochMs | null;
+  lastStartedMs: "ms?",
+  lastEndedMs: "ms?",
   /** Number of broken rules. */
-  problems: number | null;
+  problems: "integer?",
   /** JSON of the `AuditReport`. */
-  report: string | null;
+  report: "text?",
   /** When an audit after that one failed, and why. */
-  failedMs: EpochMs | null;
-  failure: string | null;
-}
+  failedMs: "ms?",
+  failure: "text?",
+} as const satisfies Columns;
+export interface AuditJobRow extends RowOf<typeof auditJobColumns> {}
 
 /** A report with the times of its audit. */
 export interface StoredAudit extends AuditReport {

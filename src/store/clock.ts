@@ -10,10 +10,11 @@ import { uptime } from "node:os";
 import {
   type ClockPoint,
   type RecordedClock,
-  type Trust,
   type TrustedClock,
   timesFrom,
+  trusts,
 } from "../ledger/clock.ts";
+import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { Times } from "../ledger/snapshot.ts";
 import type { EpochMs } from "../units.ts";
 
@@ -114,18 +115,19 @@ export function timesOf(clock: SharedClock): () => Times {
 }
 
 /** The row of the table `clock`. */
-export interface ClockRow {
-  trust: Trust;
+export const clockColumns = {
+  trust: trusts,
   /** Trusted time. 0 in a new ledger. */
-  clockMs: EpochMs;
-  elapsedMs: EpochMs;
-  ledgerMs: EpochMs;
+  clockMs: "ms",
+  elapsedMs: "ms",
+  ledgerMs: "ms",
   /** The start of the machine that has recorded it, and the time since then, sleep included. */
-  bootId: string | null;
-  bootMs: number | null;
+  bootId: "text?",
+  bootMs: "integer?",
   /** Number of the last acceptance by an operator. */
-  accepts: number;
-}
+  accepts: "integer",
+} as const satisfies Columns;
+export interface ClockRow extends RowOf<typeof clockColumns> {}
 
 export function pointOf({ clockMs, elapsedMs, ledgerMs }: ClockRow): ClockPoint {
   return { clockMs, nowMs: elapsedMs, atMs: ledgerMs };

@@ -5,22 +5,27 @@
  * Guarantees that an external id belongs to one account, and that a list with one refused draft
  * changes nothing. No list moves an external id from one account to another.
  */
+
+import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { BalancesRefused, OpeningBalances } from "../ledger/opening.ts";
 import type { Decision, NewKey, OpenOperation } from "../ledger/operations.ts";
 import type { AccountRow } from "../ledger/rows.ts";
 
 /** Texts for people and other systems. The ledger does not use them. */
-export interface Contact {
-  owner: string | null;
-  email: string | null;
-  note: string | null;
+const contactTexts = {
+  owner: "text?",
+  email: "text?",
+  note: "text?",
   /** The id of the account in another system, unique in the installation. */
-  externalId: string | null;
-}
+  externalId: "text?",
+} as const satisfies Columns;
+export interface Contact extends RowOf<typeof contactTexts> {}
 
-export interface ContactRow extends Contact {
-  account: string;
-}
+export const contactColumns = {
+  account: "text",
+  ...contactTexts,
+} as const satisfies Columns;
+export interface ContactRow extends RowOf<typeof contactColumns> {}
 
 export const noContact: Contact = { owner: null, email: null, note: null, externalId: null };
 

@@ -1,13 +1,59 @@
 /**
- * The numbered SQL files that create and upgrade a database.
+ * The numbered SQL files that create and upgrade a database. Both databases have the same files,
+ * with words in braces where their SQL differs.
  *
- * Guarantees that the numbers have no gaps, and that a file that was applied is unchanged since
- * then, to the byte. The stores apply the files and record them.
+ * Guarantees that the numbers have no gaps, and that the SQL of a file that was applied is
+ * unchanged since then, to the byte. The stores apply the files and record them.
  */
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { invariant, OperatorError } from "../errors.ts";
 import { inkwell, shipped } from "../invocation.ts";
+
+const folder = new URL("./migrations/", import.meta.url);
+
+type DatabaseKind = "sqlite" | "postgres";
+
+/**
+ * The words in braces. The first migration explains them. Checksums cover what they stand for, so
+ * a word that was released never changes.
+ */
+const words: Readonly<Record<string, Readonly<Record<DatabaseKind, string>>>> = {
+  int: { sqlite: "integer", postgres: "bigint" },
+  real: { sqlite: "real", postgres: "double precision" },
+  text: { sqlite: "text", postgres: 'text collate "C"' },
+  bool: { sqlite: "integer", postgres: "boolean" },
+  json: { sqlite: "text", postgres: "json" },
+  json_type: { sqlite: "json_type", postgres: "json_typeof" },
+  table: { sqlite: "strict, without rowid", postgres: "" },
+};
+
+/** Returns the text of a migration for a database. */
+export function sqlFor(database: DatabaseKind, text: string): string {
+  return text
+    .replace(/\{(sqlite|postgres)\}(.*?)\{end\}/gs, (_, only, sql) => (only === database ? sql : ""))
+    .replace(/\{append only (\w+), ([\w ]+)\}/g, (_, table, rows) => appendOnly(database, table, rows))
+    .replace(/\{([^{}]*)\}|[{}]/g, (placeholder, word) => {
+      const replaced = words[word]?.[database];
+      invariant(replaced !== undefined, () => `${placeholder} is no word of migrations`);
+      return replaced;
+    });
+}
+
+function appendOnly(database: DatabaseKind, table: string, rows: string): string {
+  const refuse = (name: string, change: string, message: string) =>
+    `create trigger ${table}_is_never_${name} before ${change} on ${table} ${
+      database === "sqlite"
+        ? `begin select raise(abort, '${message}'); end;`
+        : `for each ${change === "truncate" ? "statement" : "row"} execute function refuse('${message}');`
+    }`;
+  const triggers = [
+    refuse("changed", "update", `${rows} are never changed`),
+    refuse("deleted", "delete", `${rows} are never deleted`),
+  ];
+  if (database === "postgres") triggers.push(refuse("emptied", "truncate", `${rows} are never deleted`));
+  return triggers.join("\n");
+}
 
 interface Migration {
   /** 1, 2, 3 ... */
@@ -15,20 +61,20 @@ interface Migration {
   /** File name. */
   name: string;
   sql: string;
-  /** SHA-256 of the text, lower-case hex. */
+  /** SHA-256 of `sql`, lower-case hex. */
   checksum: string;
 }
 
 /** A migration as the database has recorded it. */
 export type AppliedMigration = Pick<Migration, "version" | "name" | "checksum">;
 
-/** Returns the migrations of a folder in order. `folder` is a file URL that ends in a slash. */
-export function readMigrations(folder: URL): Migration[] {
+/** Returns the migrations for a database, in order. */
+export function readMigrations(database: DatabaseKind): Migration[] {
   const names = readdirSync(folder).filter((name) => name.endsWith(".sql"));
   return names.sort().map((name, index) => {
     const version = Number(/^(\d{4})-/.exec(name)?.[1]);
     invariant(version === index + 1, `${name} is migration ${index + 1}`);
-    const sql = readFileSync(new URL(name, folder), "utf8");
+    const sql = sqlFor(database, readFileSync(new URL(name, folder), "utf8"));
     const checksum = createHash("sha256").update(sql).digest("hex");
     return { version, name, sql, checksum };
   });
@@ -40,6 +86,7 @@ export function appliedMigration(version: unknown, name: unknown, checksum: unkn
 }
 
 interface Database {
+  kind: DatabaseKind;
   /** Names the database in messages. */
   where: string;
   applied: readonly AppliedMigration[];
@@ -47,9 +94,9 @@ interface Database {
   upgrade?: boolean | undefined;
 }
 
-/** Returns the migrations of a folder that are not applied yet. */
-export function pendingMigrations(folder: URL, { where, applied, upgrade = true }: Database): Migration[] {
-  const known = readMigrations(folder);
+/** Returns the migrations that are not applied yet. */
+export function pendingMigrations({ kind, where, applied, upgrade = true }: Database): Migration[] {
+  const known = readMigrations(kind);
   for (const [index, before] of applied.entries()) {
     const now = known[index];
     if (now === undefined) {

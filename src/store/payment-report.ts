@@ -34,7 +34,7 @@ export interface PaymentPeriod {
 /** Charges of the accounts of a page are read once. */
 export function paymentPeriodsSql(
   { fromMs, toMs, after = "", limit }: PaymentPeriodQuery,
-  { parameter: p, items, bytewise }: SqlDialect,
+  { parameter: p, items }: SqlDialect,
 ): SqlStatement {
   const amountIf = (amount: string, condition: string) =>
     `coalesce(sum(case when ${condition} then ${amount} else 0 end), 0)`;
@@ -42,8 +42,8 @@ export function paymentPeriodsSql(
   const text = `
     with page as (
       select account, seq, payment, amount, from_ms from credit_grant
-      where payment is not null and ${bytewise("payment")} > ${p(3)} and from_ms < ${p(2)}
-      order by ${bytewise("payment")} limit ${p(4)}
+      where payment is not null and payment > ${p(3)} and from_ms < ${p(2)}
+      order by payment limit ${p(4)}
     ),
     paid as (
       select c.account, c.at_ms, cast(e.value ->> 0 as bigint) as seq, cast(e.value ->> 2 as bigint) as amount
@@ -65,7 +65,7 @@ export function paymentPeriodsSql(
     from page g
     left join spent s on s.account = g.account and s.seq = g.seq
     left join refunded r on r.account = g.account and r.grant_seq = g.seq
-    order by ${bytewise("g.payment")}`;
+    order by g.payment`;
   return { text, values: [fromMs, toMs, after, limit] };
 }
 

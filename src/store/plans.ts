@@ -82,47 +82,21 @@ function readVersion(cells: readonly unknown[]): PlanVersion | { plan: string; p
   return version;
 }
 
-function versionOf(row: PlanVersionRow): PlanVersion {
-  const { plan, version, createdMs, models, requestsPerMinute, tokensPerMinute, concurrent } = row;
-  return {
-    id: plan,
-    version,
-    createdMs,
-    base: { credits: row.baseCredits, every: row.baseEvery, align: row.baseAlign },
-    overage: { credits: row.overageCredits, every: row.overageEvery, align: row.overageAlign },
-    timezone: row.timezone,
-    limits: given({ requestsPerMinute, tokensPerMinute, concurrent }),
-    models,
-  };
+function versionOf({
+  plan,
+  requestsPerMinute,
+  tokensPerMinute,
+  concurrent,
+  ...row
+}: PlanVersionRow): PlanVersion {
+  return { id: plan, limits: given({ requestsPerMinute, tokensPerMinute, concurrent }), ...row };
 }
 
-export function planVersionRowOf({
-  id,
-  version,
-  createdMs,
-  base,
-  overage,
-  timezone,
-  limits,
-  models,
-}: PlanVersion): PlanVersionRow {
-  return {
-    plan: id,
-    version,
-    createdMs,
-    baseCredits: base.credits,
-    baseEvery: base.every,
-    baseAlign: base.align,
-    overageCredits: overage.credits,
-    overageEvery: overage.every,
-    overageAlign: overage.align,
-    timezone,
-    requestsPerMinute: limits.requestsPerMinute ?? null,
-    tokensPerMinute: limits.tokensPerMinute ?? null,
-    concurrent: limits.concurrent ?? null,
-    models,
-  };
+export function planVersionRowOf({ id, limits, ...version }: PlanVersion): PlanVersionRow {
+  return { plan: id, ...noLimits, ...limits, ...version };
 }
+
+const noLimits = { requestsPerMinute: null, tokensPerMinute: null, concurrent: null };
 
 /** Accounts on each plan, without closed accounts. */
 export type AccountsOnPlans = ReadonlyMap<string, number>;

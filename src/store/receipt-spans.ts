@@ -8,6 +8,7 @@
 import { Conditions } from "./conditions.ts";
 import type { UsageQuery } from "./store.ts";
 import { dayMs } from "./usage-days.ts";
+import { hidden } from "./usage-measures.ts";
 
 /** Journal numbers, both included. */
 export interface Span {
@@ -33,24 +34,24 @@ export function spansSql(query: UsageQuery, parameter: (n: number) => string) {
   const { account, key, model, fromMs, toMs } = query;
   const dayAt = (ms: number | undefined, later: number) =>
     ms === undefined ? undefined : Math.floor(ms / dayMs) + later;
-  const part = (from: string, select: string, before?: Conditions) => {
+  const part = (from: string, select: string, accountOf: string, before?: Conditions) => {
     const conditions = new Conditions(parameter);
     if (before !== undefined) conditions.values.push(...before.values);
     conditions
-      .and("account = ?", account)
+      .and(`${accountOf} = ?`, account)
       .and("key = ?", key)
       // A key has one account.
-      .and("account = (select account from api_key where id = ?)", key)
+      .and(`${accountOf} = (select account from api_key where id = ?)`, key)
       .and("model = ?", model);
     if (before !== undefined) conditions.always("rowid > (select through from usage_summed)");
     return { conditions, text: `select ${select} from ${from}` };
   };
-  const summed = part("usage_sum", "min(first_seq), max(last_seq)");
+  const summed = part("usage_sum", "min(first_seq), max(last_seq)", "account");
   summed.conditions
-    .always("unit = 'day'")
+    .always(`${hidden("unit")} = 'day'`)
     .and("period >= ?", dayAt(fromMs, -daysAround))
     .and("period <= ?", dayAt(toMs, daysAround));
-  const unsummed = part("charge c", "seq, seq", summed.conditions);
+  const unsummed = part("charge c", "seq, seq", hidden("account"), summed.conditions);
   unsummed.conditions.and("at_ms >= ?", fromMs).and("at_ms < ?", toMs);
   return {
     text: `${summed.text}${summed.conditions.sql} group by period

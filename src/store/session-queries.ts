@@ -11,7 +11,7 @@ import { sessionTable } from "./tables.ts";
 
 export function sessionQueriesOn(
   { find, write }: SqlConnections,
-  { parameter: p, listOf }: SqlDialect,
+  { parameter: p }: SqlDialect,
 ): SessionStore {
   const removeOldest = `delete from session where kind = ${p(1)} and owner = ${p(2)} and hash not in (
       select hash from session where kind = ${p(1)} and owner = ${p(2)}
@@ -28,7 +28,7 @@ export function sessionQueriesOn(
   return {
     async addSession(row) {
       await write({ text: removeOldest, values: [row.kind, row.owner, rowsPerOwnerMax - 1] });
-      await write({ text: add, values: sessionTable.valuesOf(row, listOf) });
+      await write({ text: add, values: sessionTable.valuesOf(row) });
     },
 
     async sessions(hashes) {

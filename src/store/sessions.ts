@@ -4,28 +4,30 @@
  * Guarantees that a row ends once, even if several nodes try at the same time, and that an owner
  * has at most `rowsPerOwnerMax` rows of a kind. Rows contain hashes, never secrets.
  */
+import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { EpochMs } from "../units.ts";
 
 /** `operator_code` is the code of a link that becomes a session of an operator. */
-export const sessionKinds = ["operator", "operator_code", "portal"] as const;
+const sessionKinds = ["operator", "operator_code", "portal"] as const;
 export type SessionKind = (typeof sessionKinds)[number];
 
-export interface SessionRow {
+export const sessionColumns = {
   /** Of the secret, in lower-case hex. */
-  hash: string;
-  kind: SessionKind;
+  hash: "text",
+  kind: sessionKinds,
   /** `operator`, or the SHA-256 of a key's secret. */
-  owner: string;
-  createdMs: EpochMs;
+  owner: "text",
+  createdMs: "ms",
   /** Written at most once a minute. */
-  usedMs: EpochMs;
+  usedMs: "ms",
   /** The session ends if it is not used for this time. */
-  idleMs: number;
+  idleMs: "integer",
   /** The session ends at this time in any case. */
-  endsMs: EpochMs;
+  endsMs: "ms",
   /** Set by signing out, and when a code is used. */
-  endedMs: EpochMs | null;
-}
+  endedMs: "ms?",
+} as const satisfies Columns;
+export interface SessionRow extends RowOf<typeof sessionColumns> {}
 
 /** The newest stay. A client that signs in again and again cannot fill the database. */
 export const rowsPerOwnerMax = 100;

@@ -16,8 +16,4 @@ export interface SqlDialect {
   ledgerMs(): EpochMs;
   /** The items of a JSON array as rows: `e.value`. Nothing if the array is null. */
   items(array: string): string;
-  /** A text column that is compared by its bytes, as indexes keep it. */
-  bytewise(column: string): string;
-  /** A cell with a list of texts. */
-  listOf(texts: readonly string[]): string;
 }

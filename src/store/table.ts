@@ -5,33 +5,7 @@
  * throws.
  */
 import { invariant } from "../errors.ts";
-import { type AdditionalGrant, buckets, type Taking } from "../ledger/rows.ts";
-
-/**
- * `?` allows null. A list stands for text that is one of its values. SQLite keeps booleans as 0
- * and 1.
- */
-export type ColumnType =
-  | "text"
-  | "text?"
-  | "integer"
-  | "integer?"
-  | "real"
-  | "boolean"
-  | "boolean?"
-  | "texts"
-  | "takings"
-  | "grants"
-  | readonly string[];
-
-/** The columns of a nested object, after the name of its field. */
-interface Group {
-  /** All columns are null if the object is, and the first of them is not null otherwise. */
-  readonly isNullable: boolean;
-  readonly columns: Readonly<Record<string, ColumnType>>;
-}
-
-type FieldType = ColumnType | Group;
+import type { Columns, ColumnType, Group, RowOf } from "../ledger/columns.ts";
 
 export interface Column {
   /** The field in snake case. */
@@ -39,6 +13,8 @@ export interface Column {
   readonly field: string;
   readonly table: string;
   readonly type: ColumnType;
+  /** The cells of an item, if it is a list of items. */
+  readonly items: Table<object> | null;
 }
 
 /** A cell as both databases accept it. */
@@ -51,8 +27,8 @@ export interface Table<R> {
   list(of?: string): string;
   /** Reads the row that begins at cell `from`, by default the first. */
   rowOf(cells: readonly unknown[], from?: number): R;
-  /** The cells in the order of the columns. `listOf` writes a list of texts. */
-  valuesOf(row: R, listOf: (texts: readonly string[]) => string): Value[];
+  /** The cells in the order of the columns. */
+  valuesOf(row: R): Value[];
 }
 
 /**
@@ -60,18 +36,16 @@ export interface Table<R> {
  * The compiled literals take 20 to 50 ns for a row; a loop over the columns takes 200 to 400 ns
  * (docs/decisions/0033).
  */
-export function tableOf<R extends object>(
-  name: string,
-  types: Record<keyof R & string, FieldType>,
-): Table<R> {
+export function tableOf<const C extends Columns>(name: string, types: C): Table<RowOf<C>> {
   const columns: Column[] = [];
   const reads: string[] = [];
   const writes: string[] = [];
   const add = (field: string, type: ColumnType, name_: string): string => {
-    const n = columns.push({ name: inSnakeCase(name_), field, table: name, type }) - 1;
+    const items = isItems(type) ? tableOf(`${field} of ${name}`, type.items) : null;
+    const n = columns.push({ name: inSnakeCase(name_), field, table: name, type, items }) - 1;
     return `read["${decoderOf(type)}"](cells[from + ${n}], columns[${n}])`;
   };
-  for (const [field, type] of Object.entries<FieldType>(types)) {
+  for (const [field, type] of Object.entries<ColumnType | Group>(types)) {
     if (!isGroup(type)) {
       reads.push(`${field}: ${add(field, type, field)}`);
       writes.push(writerOf(`row.${field}`, type, columns.length - 1));
@@ -98,15 +72,21 @@ export function tableOf<R extends object>(
       decoders,
       columns,
     ),
-    valuesOf: new Function("writers", "columns", `return (row, listOf) => [${writes.join(", ")}]`)(
-      writers,
-      columns,
-    ),
+    valuesOf: new Function("writers", "columns", `return (row) => [${writes.join(", ")}]`)(writers, columns),
   };
 }
 
-function isGroup(type: FieldType): type is Group {
+function isGroup(type: ColumnType | Group): type is Group {
   return typeof type === "object" && "columns" in type;
+}
+
+function isItems(type: ColumnType): type is Extract<ColumnType, { items: unknown }> {
+  return typeof type === "object" && "items" in type;
+}
+
+/** Returns some of the columns, in the order of their names here. */
+export function pick<C extends Columns, F extends keyof C>(columns: C, ...fields: readonly F[]): Pick<C, F> {
+  return Object.fromEntries(fields.map((field) => [field, columns[field]])) as Pick<C, F>;
 }
 
 function inSnakeCase(name: string): string {
@@ -115,22 +95,12 @@ function inSnakeCase(name: string): string {
 
 /** The code that makes the cell of a value. */
 function writerOf(value: string, type: ColumnType, column: number): string {
-  switch (type) {
-    case "boolean":
-      return `${value} ? 1 : 0`;
-    case "boolean?":
-      return `${value} === null ? null : ${value} ? 1 : 0`;
-    case "texts":
-      return `listOf(${value})`;
-    case "takings":
-    case "grants":
-      return `writers.${type}(${value})`;
-    case "text?":
-    case "integer?":
-      return `(${value} ?? writers.nullOf(${value}, columns[${column}]))`;
-    default:
-      return value;
-  }
+  if (isItems(type)) return `writers.items(${value}, columns[${column}])`;
+  if (type === "boolean") return `${value} ? 1 : 0`;
+  if (type === "boolean?") return `${value} === null ? null : ${value} ? 1 : 0`;
+  if (type === "texts") return `JSON.stringify(${value})`;
+  const isNullable = typeof type === "string" ? type.endsWith("?") : type.includes(null);
+  return isNullable ? `(${value} ?? writers.nullOf(${value}, columns[${column}]))` : value;
 }
 
 const decoders = {
@@ -157,27 +127,27 @@ const decoders = {
       throw misread(cell, column);
     return texts;
   },
-  /** Null, or the JSON of an array. */
-  takings: (cell: unknown, column: Column) => itemsOf(cell, column, takingOf),
-  grants: (cell: unknown, column: Column) => itemsOf(cell, column, grantOf),
-  oneOf(cell: unknown, column: Column): string {
-    if (typeof cell !== "string" || !column.type.includes(cell)) throw misread(cell, column);
+  /** Null, or the JSON of a list of rows. */
+  items(cell: unknown, column: Column): readonly object[] {
+    if (cell === null || column.items === null) return nothing;
+    const { columns, rowOf } = column.items;
+    const items: unknown = typeof cell === "string" ? JSON.parse(cell) : cell;
+    if (!Array.isArray(items)) throw misread(cell, column);
+    return items.map((cells: unknown) => {
+      if (!Array.isArray(cells) || cells.length !== columns.length) throw misread(cell, column);
+      return rowOf(cells);
+    });
+  },
+  oneOf(cell: unknown, column: Column): unknown {
+    if (!(column.type as readonly unknown[]).includes(cell)) throw misread(cell, column);
     return cell;
   },
 };
 
-/**
- * Items of JSON lists are arrays, because an account has up to 16 grants in its row, and every
- * commit writes it.
- */
 const writers = {
-  takings: (takings: readonly Taking[]) =>
-    jsonOf(takings, ({ grant, bucket, amount }) => [grant, bucket, amount]),
-  grants: (grants: readonly AdditionalGrant[]) =>
-    jsonOf(grants, ({ seq, amount, spent, held, isPayment, untilMs }) => [
-      ...[seq, amount, spent, held],
-      ...[isPayment ? 1 : 0, untilMs],
-    ]),
+  /** Arrays, because an account has up to 16 grants in its row, and every commit writes it. */
+  items: (items: readonly object[], { items: table }: Column) =>
+    items.length === 0 ? null : JSON.stringify(items.map((item) => table?.valuesOf(item))),
   /**
    * Both drivers bind undefined as null, so they would write a row without one of its fields. The
    * database refuses null in the other columns.
@@ -188,54 +158,20 @@ const writers = {
   },
 };
 
-function jsonOf<T>(items: readonly T[], cellsOf: (item: T) => unknown[]): string | null {
-  return items.length === 0 ? null : JSON.stringify(items.map(cellsOf));
-}
-
 const nothing: readonly never[] = [];
 
-function itemsOf<T>(cell: unknown, column: Column, itemOf: (cells: unknown[]) => T | null): readonly T[] {
-  if (cell === null) return nothing;
-  const items: unknown = typeof cell === "string" ? JSON.parse(cell) : cell;
-  if (!Array.isArray(items)) throw misread(cell, column);
-  return items.map((cells: unknown) => {
-    const item = Array.isArray(cells) ? itemOf(cells) : null;
-    if (item === null) throw misread(cell, column);
-    return item;
-  });
-}
-
-function takingOf([grant, name, amount, ...more]: unknown[]): Taking | null {
-  const bucket = buckets.find((bucket) => bucket === name);
-  if (bucket === undefined || more.length > 0 || typeof grant !== "number" || typeof amount !== "number")
-    return null;
-  return { grant, bucket, amount };
-}
-
-function grantOf([seq, amount, spent, held, isPayment, untilMs, ...more]: unknown[]): AdditionalGrant | null {
-  if (typeof seq !== "number" || typeof amount !== "number" || typeof spent !== "number") return null;
-  if (typeof held !== "number" || (untilMs !== null && typeof untilMs !== "number")) return null;
-  if (more.length > 0 || (isPayment !== 0 && isPayment !== 1)) return null;
-  return { seq, amount, spent, held, isPayment: isPayment === 1, untilMs };
-}
-
 function decoderOf(type: ColumnType): keyof typeof decoders {
+  if (isItems(type)) return "items";
+  if (typeof type === "object") return "oneOf";
   switch (type) {
-    case "integer":
-    case "real":
-      return "number";
-    case "integer?":
-      return "number?";
     case "text":
     case "text?":
     case "boolean":
     case "boolean?":
     case "texts":
-    case "takings":
-    case "grants":
       return type;
     default:
-      return "oneOf";
+      return type.endsWith("?") ? "number?" : "number";
   }
 }
 

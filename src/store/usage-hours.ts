@@ -3,7 +3,7 @@
  * yet (usage-steps.ts) to the sums by hour. Reports and invoices do not use hours.
  */
 import type { EpochMs } from "../units.ts";
-import { measured, measures, sumIn, type UsageSum } from "./usage-measures.ts";
+import { hidden, measured, measures, sumIn, type UsageSum } from "./usage-measures.ts";
 
 export const hourMs = 3_600_000;
 
@@ -61,12 +61,12 @@ export function usageHoursSql(query: UsageHoursQuery, parameter: (n: number) => 
     select hour, ${byModel ? "model" : "null"}, ${measured.map((column) => `cast(sum(${column}) as text)`).join(", ")}
     from (
       select period as hour, model, ${measured.join(", ")} from usage_sum
-      where unit = 'hour' and account = ${ownAccount()} and key = ${value(key ?? "")}
+      where ${hidden("unit")} = 'hour' and account = ${ownAccount()} and key = ${value(key ?? "")}
         and ${hours("period")}${equal("model", model)}
       union all
       select ${hourOfCharge} as hour, c.model, ${ofCharge.join(", ")}
       from charge c where c.rowid > (select through from usage_summed)
-        and ${hours(hourOfCharge)}${equal("c.account", account)}${equal("c.key", key)}${equal("c.model", model)}
+        and ${hours(hourOfCharge)}${equal(hidden("c.account"), account)}${equal("c.key", key)}${equal("c.model", model)}
     ) t
     group by ${group} order by ${group}`;
   return { text, values };

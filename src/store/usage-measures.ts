@@ -53,6 +53,14 @@ export function sumIn(cells: readonly unknown[], from: number): UsageSum {
   };
 }
 
+/**
+ * Returns a column that no index finds. SQLite has no statistics, and would find the rows of one
+ * account by an index that has all accounts.
+ */
+export function hidden(column: string): string {
+  return `${column} || ''`;
+}
+
 const creditsMax: Credits = creditsIn(Number.MAX_SAFE_INTEGER);
 
 function exact(cell: unknown): number {

@@ -5,7 +5,7 @@
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import type { Day } from "./usage-days.ts";
-import { measured, measures, sumIn, type UsageSum } from "./usage-measures.ts";
+import { hidden, measured, measures, sumIn, type UsageSum } from "./usage-measures.ts";
 import { countedDay, firstZone, type UsageState } from "./usage-steps.ts";
 
 export const usageGroups = ["day", "model", "key", "account"] as const;
@@ -78,6 +78,7 @@ export function usageSumsSql(
     and((v) => `account = (select account from api_key where id = ${v})`, key),
     and((v) => `model = ${v}`, model),
   ].join("");
+  const unit = account === undefined && key === undefined ? "unit" : hidden("unit");
   const [name, accountOf] = names[by];
   const groupBy = by === "key" ? "account, key" : name;
   const isAfter = and((v) => `name > ${v}`, by === "day" && after !== undefined ? Number(after) : after);
@@ -86,7 +87,7 @@ export function usageSumsSql(
   const page = limit === undefined ? "" : ` limit ${value(limit + 1)}`;
   const text = `
     with unsummed as (
-      select ${countedDay(state, nowMs)} as period, c.account, c.key, c.model,
+      select ${countedDay(state, nowMs)} as period, ${hidden("c.account")} as account, c.key, c.model,
         ${Object.entries(measures)
           .map(([column, of]) => `${of} as ${column}`)
           .join(", ")}
@@ -95,7 +96,7 @@ export function usageSumsSql(
     sums as (
       select ${name} as name, ${accountOf} as account, ${measured.map((column) => `sum(${column}) as ${column}`).join(", ")}
       from (
-        select ${group}, ${measured.join(", ")} from usage_sum where unit = 'day'${days}${filters}
+        select ${group}, ${measured.join(", ")} from usage_sum where ${unit} = 'day'${days}${filters}
         union all
         select ${group}, ${measured.join(", ")} from unsummed where 1 = 1${days}${filters}
       ) t

@@ -62,7 +62,6 @@ const rejectedWrites: readonly RejectedWrite[] = [
   ["a truncated table of grants", "truncate credit_grant", /never deleted/],
   ["truncated plan versions", "truncate plan_version", /never deleted/],
   ["truncated plans sections", "truncate plan_file", /never deleted/],
-  ["a key that allows a model without a name", "update api_key set models = array[null]", /models/],
 ];
 
 describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {

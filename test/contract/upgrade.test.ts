@@ -29,7 +29,7 @@ const commands = [
   ["audit"],
 ];
 
-const next = await nextVersion("alter table account_contact add column later text");
+const next = await nextVersion("alter table account_contact add column later {text}");
 after(() => next[Symbol.dispose]());
 
 for (const backend of backends) upgradedOn(backend);

@@ -18,7 +18,6 @@ import { elapsedMs, type PostgresClock, reading, trustedMs } from "./clock.ts";
 import type { ConnectionPool } from "./connection.ts";
 import { isStatementTimeout } from "./errors.ts";
 import { limits } from "./limits.ts";
-import { arrayLiteral } from "./rows.ts";
 
 type ReadPools = Readonly<Record<Purpose | "writes", ConnectionPool>>;
 
@@ -27,8 +26,6 @@ export function postgresDialect(ledgerMs: () => EpochMs): SqlDialect {
     parameter: (n) => `$${n}`,
     ledgerMs,
     items: (array) => `json_array_elements(${array}) e(value)`,
-    bytewise: (column) => `${column} collate "C"`,
-    listOf: arrayLiteral,
   };
 }
 

@@ -10,11 +10,11 @@ export type Cell = string | number | bigint | boolean | null | readonly (string 
 
 /** Returns the rows as array literals for `unnest`, one for each column. */
 export function arraysOf<R>(table: Table<R>, rows: readonly R[]): string[] {
-  const values = rows.map((row) => table.valuesOf(row, arrayLiteral));
+  const values = rows.map((row) => table.valuesOf(row));
   return table.columns.map((_, index) => arrayLiteral(values.map((cells) => cells[index] ?? null)));
 }
 
-/** Returns a literal of an array of text or numbers. Null stays null. */
+/** Returns a literal of an array of texts or numbers. Null stays null. */
 export function arrayLiteral(values: readonly Value[]): string {
   return `{${values.map((value) => (typeof value === "string" ? `"${value.replace(/["\\]/g, "\\$&")}"` : String(value))).join(",")}}`;
 }
@@ -36,30 +36,24 @@ export function onlyRow<R>({ columns }: Table<R>): string {
  * Returns the cell of the row `n` of `unnest` or `onlyRow`. Lists and JSON arrive as text, because
  * an array of arrays would be taken apart.
  */
-export function readFrom({ name, type }: Column): string {
-  switch (type) {
-    case "texts":
-      return `n.${name}::text[]`;
-    case "takings":
-    case "grants":
-      return `n.${name}::json`;
-    default:
-      return `n.${name}`;
-  }
+export function readFrom({ name, type, items }: Column): string {
+  return type === "texts" || items !== null ? `n.${name}::json` : `n.${name}`;
 }
 
 function sqlTypeOf({ type }: Column): string {
+  if (typeof type === "object") return "text";
   switch (type) {
-    case "integer":
-    case "integer?":
-      return "bigint";
-    case "real":
-      return "double precision";
+    case "text":
+    case "text?":
+    case "texts":
+      return "text";
     case "boolean":
     case "boolean?":
       return "boolean";
+    case "real":
+      return "double precision";
     default:
-      return "text";
+      return "bigint";
   }
 }
 

@@ -15,8 +15,6 @@ import { openingError, type Place } from "./errors.ts";
 import { writePlans } from "./plans.ts";
 import { onlyCell } from "./rows.ts";
 
-const migrationsFolder = new URL("../migrations/postgres/", import.meta.url);
-
 /**
  * "Inkwell" in ASCII: the advisory lock for migrations. All programs on a database share these
  * numbers.
@@ -62,7 +60,7 @@ export async function requireSchema(url: string, signal: AbortSignal): Promise<v
           `There is no ledger of Inkwell in the database ${where}. Nothing was changed. Set the right database, or restore the dump into it first.`,
         );
       }
-      if (pendingMigrations(migrationsFolder, { where, applied }).length === 0) return;
+      if (pendingMigrations({ kind: "postgres", where, applied }).length === 0) return;
       throw new OperatorError(
         `The ledger in the database ${where} was made by an older version of Inkwell. Nothing was changed. Check it with that version, or start the service of this version on it first.`,
       );
@@ -102,7 +100,7 @@ async function migrate(
   await ask(connection, "begin");
   await ask(connection, `select pg_advisory_xact_lock(${migrationLock})`);
   const applied = (await appliedTo(connection)) ?? (await begin(connection, where));
-  const pending = pendingMigrations(migrationsFolder, { where, applied, upgrade });
+  const pending = pendingMigrations({ kind: "postgres", where, applied, upgrade });
   for (const { version, name, sql, checksum } of pending) {
     await ask(connection, sql);
     const record = "insert into migration (version, name, checksum) values ($1, $2, $3)";

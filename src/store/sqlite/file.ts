@@ -23,8 +23,6 @@ export interface SqliteFile {
 /** "Inkw" in ASCII. In the file's header it marks an Inkwell database. */
 export const applicationId = 0x496e6b77;
 
-export const migrationsFolder = new URL("../migrations/sqlite/", import.meta.url);
-
 /** Primary result codes of SQLite. */
 const code = {
   error: 1,
@@ -149,7 +147,7 @@ function versionOf(db: DatabaseSync, file: SqliteFile): { version: number; pendi
   return explained(file, () => {
     const made = db.prepare("select 1 from sqlite_schema where name = 'migration'").get() !== undefined;
     const applied = made ? appliedMigrations(db) : [];
-    const pending = pendingMigrations(migrationsFolder, { where: file.path, applied });
+    const pending = pendingMigrations({ kind: "sqlite", where: file.path, applied });
     return { version: applied.length, pending: pending.length };
   });
 }

@@ -13,15 +13,7 @@ import type { Plans } from "../../ledger/plan.ts";
 import { makeFolder } from "../../make-folder.ts";
 import type { EpochMs } from "../../units.ts";
 import { pendingMigrations } from "../migrations.ts";
-import {
-  applicationId,
-  appliedMigrations,
-  explained,
-  isBusy,
-  migrationsFolder,
-  recognise,
-  type SqliteFile,
-} from "./file.ts";
+import { applicationId, appliedMigrations, explained, isBusy, recognise, type SqliteFile } from "./file.ts";
 import { applyPlans } from "./plans.ts";
 
 /**
@@ -113,7 +105,7 @@ function migrate(db: DatabaseSync, path: string, { nowMs, plans, upgrade }: Migr
     const record = db.prepare(
       "insert into migration (version, name, checksum, applied_ms) values (?, ?, ?, ?)",
     );
-    const pending = pendingMigrations(migrationsFolder, { where: path, applied, upgrade });
+    const pending = pendingMigrations({ kind: "sqlite", where: path, applied, upgrade });
     for (const { version, name, sql, checksum } of pending) {
       db.exec(sql);
       record.run(version, name, checksum, nowMs);

@@ -9,7 +9,7 @@ import { invariant } from "../../errors.ts";
 import { accountOf, type ReadAccount } from "../account-rows.ts";
 import type { SqlStatement } from "../sql.ts";
 import { ListTooSlowError } from "../store.ts";
-import type { Table, Value } from "../table.ts";
+import type { Table } from "../table.ts";
 import { accountTable } from "../tables.ts";
 
 /** The cells of a row, in the order of its columns. */
@@ -117,7 +117,7 @@ export function insertInto<R>(db: DatabaseSync, table: Table<R>): (row: R) => vo
   const names = table.columns.map((column) => column.name).join(", ");
   const marks = table.columns.map(() => "?").join(", ");
   const statement = db.prepare(`insert into ${table.name} (${names}) values (${marks})`);
-  return (row) => void statement.run(...valuesOf(table, row));
+  return (row) => void statement.run(...table.valuesOf(row));
 }
 
 /**
@@ -130,9 +130,5 @@ export function update<R>(db: DatabaseSync, table: Table<R>, key: readonly strin
   const set = marked.filter(({ name }) => !key.includes(name)).map(({ equals }) => equals);
   const where = marked.filter(({ name }) => key.includes(name)).map(({ equals }) => equals);
   const statement = db.prepare(`update ${table.name} set ${set.join(", ")} where ${where.join(" and ")}`);
-  return (row) => statement.run(...valuesOf(table, row)).changes === 1;
-}
-
-function valuesOf<R>(table: Table<R>, row: R): Value[] {
-  return table.valuesOf(row, JSON.stringify);
+  return (row) => statement.run(...table.valuesOf(row)).changes === 1;
 }

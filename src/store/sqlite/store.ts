@@ -166,8 +166,6 @@ export function sqliteDialect(ledgerMs: () => EpochMs): SqlDialect {
     parameter: (n) => `?${n}`,
     ledgerMs,
     items: (array) => `json_each(${array}) e`,
-    bytewise: (column) => column,
-    listOf: JSON.stringify,
   };
 }
 

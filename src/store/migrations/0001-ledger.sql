@@ -1,0 +1,502 @@
+-- The ledger, its receipts and the keys. Amounts are whole micro-credits, times milliseconds since the epoch. The checks
+-- repeat what the kernel promises, so that no other writer can break it either. Amounts stay below 2^53, so that
+-- JavaScript reads them back exactly.
+--
+-- Both databases have this schema. src/store/migrations.ts writes what stands in braces for one of them:
+--   int, real, text, bool, json    the type. Text is compared by its bytes: accounts are locked in the order of their ids.
+--   json_type                      the function that names the type of a JSON value
+--   table                          the options of a table: SQLite checks types and keeps rows in the order of their key
+--   append only TABLE, ROWS        triggers: the rows are never changed or deleted, and errors call them ROWS
+--   sqlite ... end                 what only SQLite has
+--   postgres ... end               what only PostgreSQL has. Its connections name a schema of their own in the search path.
+
+{postgres}
+create function refuse() returns trigger language plpgsql as $$
+begin
+  raise exception '%', tg_argv[0] using errcode = 'integrity_constraint_violation';
+end $$;
+
+create function refuse_final_day() returns trigger language plpgsql as $$
+begin
+  if new.period <= (select day from usage_close order by number desc limit 1) then
+    raise exception 'final days are never changed';
+  end if;
+  return new;
+end $$;
+
+-- A commit sends its writes and its end together: what is not as it was read must stop it on the spot.
+create function expect_rows(written bigint, wanted bigint, name text) returns void language plpgsql as $$
+begin
+  if written <> wanted then
+    raise exception 'rows of % that were read under the lock are not there to be written: % of %', name, written, wanted;
+  end if;
+end $$;
+{end}
+
+create table account (
+  id {text} not null primary key check (id <> ''),
+  plan {text} not null check (plan <> ''),
+  next_plan {text},
+  state {text} not null check (state in ('active', 'suspended', 'closed')),
+  ends_ms {int},
+  seq {int} not null check (seq >= 1),
+  at_ms {int} not null,
+  created_ms {int} not null,
+
+  -- The open grant of base, or nulls if the account is closed.
+  base_seq {int},
+  base_amount {int} check (base_amount >= 0),
+  base_spent {int} check (base_spent >= 0),
+  base_held {int} check (base_held >= 0),
+  base_from_ms {int},
+  base_until_ms {int},
+  base_anchor_ms {int},
+  base_plan {text},
+  base_version {int},
+
+  -- The open grant of overage, or nulls if the account is closed.
+  overage_seq {int},
+  overage_amount {int} check (overage_amount >= 0),
+  overage_spent {int} check (overage_spent >= 0),
+  overage_held {int} check (overage_held >= 0),
+  overage_from_ms {int},
+  overage_until_ms {int},
+  overage_anchor_ms {int},
+  overage_plan {text},
+  overage_version {int},
+
+  -- An array of the first open additional grants in spending order, or null: [number, amount, spent, held, 1 for a
+  -- payment, end or null]. The others are in later_grant, and these are their sums.
+  additional {json} check ({json_type}(additional) = 'array'),
+  later_count {int} not null check (later_count >= 0),
+  later_free {int} not null check (later_free >= 0),
+  later_held {int} not null check (later_held >= 0),
+  later_until_ms {int},
+
+  holds {int} not null check (holds >= 0),
+  -- The cost of the open holds at their last checkpoints.
+  used {int} not null check (used >= 0),
+
+  requests_tat_ms {real} not null,
+  tokens_tat_ms {real} not null,
+  tokens_limit {int},
+
+  constraint base_is_complete check (
+    case when base_seq is null then state = 'closed'
+      else base_amount is not null and base_spent is not null and base_held is not null and base_from_ms < base_until_ms
+        and base_anchor_ms is not null and base_plan is not null and base_version is not null and base_seq <= seq end
+  ),
+  constraint overage_is_complete check (
+    case when overage_seq is null then state = 'closed'
+      else overage_amount is not null and overage_spent is not null and overage_held is not null and overage_from_ms < overage_until_ms
+        and overage_anchor_ms is not null and overage_plan is not null and overage_version is not null and overage_seq <= seq end
+  )
+) {table};
+
+create index account_by_time on account (created_ms, id);
+create index account_by_plan on account (plan, id);
+
+create table api_key (
+  account {text} not null references account (id),
+  id {text} not null unique check (id <> ''),
+  hash {text} not null unique check (length(hash) = 64),
+  old_hash {text} unique check (length(old_hash) = 64),
+  old_until_ms {int},
+  name {text},
+  last_four {text} not null check (length(last_four) = 4),
+  -- Model ids, or "*".
+  models {json} not null check ({json_type}(models) = 'array'),
+  requests_per_minute {int} check (requests_per_minute > 0),
+  tokens_per_minute {int} check (tokens_per_minute > 0),
+  concurrent {int} check (concurrent > 0),
+  created_ms {int} not null,
+  expires_ms {int},
+  revoked_ms {int},
+  last_used_ms {int},
+  requests_tat_ms {real} not null,
+  tokens_tat_ms {real} not null,
+  tokens_limit {int},
+  holds {int} not null check (holds >= 0),
+  held {int} not null check (held >= 0),
+  used {int} not null check (used >= 0),
+  budget {int} check (budget >= 0),
+  budget_every {text},
+  budget_align {text} check (budget_align in ('opening', 'calendar')),
+  budget_timezone {text},
+  budget_anchor_ms {int},
+  budget_from_ms {int},
+  budget_until_ms {int},
+  budget_spent {int} check (budget_spent >= 0),
+  -- Set by an operator: the holder may only lower it.
+  budget_by_operator {bool} check (budget_by_operator in (false, true)),
+  -- What the key may do in the portal: see itself, or manage all keys of its account.
+  portal {text} not null check (portal in ('own', 'account')),
+  primary key (account, id),
+  constraint budget_is_complete check (
+    case when budget is null then budget_every is null and budget_from_ms is null and budget_spent is null
+      else budget_every is not null and budget_align is not null and budget_timezone is not null
+        and budget_anchor_ms is not null and budget_from_ms < budget_until_ms and budget_spent is not null
+        and budget_by_operator is not null end
+  )
+) {table};
+
+-- What running requests hold. Every commit asks which holds of its accounts are overdue, and the sweeper asks across
+-- accounts.
+create table hold (
+  account {text} not null references account (id),
+  id {text} not null check (id <> ''),
+  key {text} not null,
+  model {text} not null,
+  created_ms {int} not null,
+  expires_ms {int} not null,
+  -- An array of what was taken from grants: [number of the grant, bucket, amount].
+  takings {json} check ({json_type}(takings) = 'array'),
+  -- The number of the last extension, and what it took.
+  extension {int} not null check (extension >= 0),
+  extended {int} not null check (extended >= 0),
+  metered_tokens {int} not null check (metered_tokens >= 0),
+  prompt_tokens {int} not null,
+  cached_tokens {int} not null check (cached_tokens between 0 and prompt_tokens),
+  completion_tokens {int} not null,
+  reasoning_tokens {int} not null check (reasoning_tokens between 0 and completion_tokens),
+  price_prompt {int} not null check (price_prompt >= 0),
+  price_completion {int} not null check (price_completion >= 0),
+  price_cached_prompt {int} not null check (price_cached_prompt >= 0),
+  -- Commits find holds by their id alone on PostgreSQL, and no other index can take its place.
+  primary key ({sqlite}account, id{end}{postgres}id, account{end})
+) {table};
+
+create index hold_by_expiry on hold (expires_ms);
+-- On PostgreSQL the id is included, and no part of the key: a lookup by id must not use this index.
+create index hold_by_account on hold (account, expires_ms){postgres} include (id){end};
+
+create table journal (
+  account {text} not null references account (id),
+  seq {int} not null check (seq >= 1),
+  at_ms {int} not null,
+  kind {text} not null check (
+    kind in ('open', 'window', 'plan', 'change', 'payment', 'promotion', 'memo', 'adjust', 'refund', 'suspend', 'resume',
+      'end', 'close', 'key')
+  ),
+  -- The operation, which counts once in the installation.
+  op {text} unique check (op <> ''),
+  by {text} not null check (by <> ''),
+  bucket {text} check (bucket in ('base', 'overage', 'additional')),
+  amount {int},
+  -- The grant that it changes.
+  grant_seq {int} check (grant_seq < seq),
+  note {text},
+  primary key (account, seq),
+  -- A change of the plan has what comes, or goes, before the open windows would have ended.
+  constraint amount_has_a_bucket check ((amount is null) = (bucket is null) or kind = 'plan')
+) {table};
+
+{append only journal, journal entries}
+
+-- Grants record why an account has credits, and charges record what was paid from them. The account row is a cache of
+-- both. A payment counts once in the installation, and so does a refund.
+create table credit_grant (
+  account {text} not null references account (id),
+  seq {int} not null check (seq >= 1),
+  bucket {text} not null check (bucket in ('base', 'overage', 'additional')),
+  amount {int} not null check (amount >= 0),
+  -- What a new window within a period carried in.
+  spent {int} not null check (spent >= 0),
+  from_ms {int} not null,
+  until_ms {int} check (until_ms > from_ms),
+  anchor_ms {int},
+  plan {text},
+  version {int},
+  payment {text} unique check (payment <> ''),
+  -- The request that a memo is about.
+  request {text},
+  primary key (account, seq),
+  constraint window_is_complete check (
+    case bucket when 'additional' then plan is null and version is null and anchor_ms is null and spent = 0
+      else plan is not null and version is not null and anchor_ms is not null and until_ms is not null
+        and payment is null and request is null end
+  )
+) {table};
+
+create index grant_by_request on credit_grant (request) where request is not null;
+
+{append only credit_grant, grants}
+
+-- The open additional grants that are not in the row of their account.
+create table later_grant (
+  account {text} not null references account (id),
+  seq {int} not null,
+  amount {int} not null,
+  spent {int} not null check (spent >= 0),
+  held {int} not null check (held >= 0),
+  is_payment {bool} not null check (is_payment in (false, true)),
+  until_ms {int},
+  primary key (account, seq),
+  constraint amount_is_left check (spent + held <= amount)
+) {table};
+
+-- Charges have a number, in the order in which they are written, with the name that SQLite gives the number of each row.
+-- There it has no gaps, and a copy of the file has the same numbers. On PostgreSQL several nodes write at once, so a
+-- smaller number can be committed later. Lists by `from` and `to`, and the sums, find charges there by a few pages of two
+-- small indexes.
+create table charge (
+  account {text} not null references account (id),
+  id {text} not null check (id <> ''),
+  seq {int} not null check (seq >= 1),
+  at_ms {int} not null,
+  key {text} not null,
+  model {text} not null,
+  ending {text} not null check (
+    ending = 'stop' or ending = 'length'
+      or ending in ('credits', 'client_gone', 'stopped', 'engine_failed', 'refused', 'shutdown', 'expired')
+  ),
+  -- Who stopped the request.
+  by {text},
+  estimated {bool} not null check (estimated in (false, true)),
+  -- The difference to a charge that the expiry of the hold made before. Its tokens can be negative, its cost cannot.
+  late {bool} not null check (late in (false, true)),
+  prompt_tokens {int} not null check (late or prompt_tokens >= 0),
+  cached_tokens {int} not null check (late or cached_tokens between 0 and prompt_tokens),
+  completion_tokens {int} not null check (completion_tokens >= 0),
+  reasoning_tokens {int} not null check (late or reasoning_tokens between 0 and completion_tokens),
+  price_prompt {int} not null check (price_prompt >= 0),
+  price_completion {int} not null check (price_completion >= 0),
+  price_cached_prompt {int} not null check (price_cached_prompt >= 0),
+  cost {int} not null check (cost >= 0),
+  base {int} not null check (base >= 0),
+  overage {int} not null check (overage >= 0),
+  additional {int} not null check (additional >= 0),
+  shortfall {int} not null check (shortfall >= 0),
+  -- An array of what the grants paid: [number of the grant, bucket, amount].
+  paid {json} check ({json_type}(paid) = 'array'),
+  {postgres}rowid bigint generated always as identity,{end}
+  primary key (account, seq),
+  unique (id, account, late),
+  constraint cost_is_paid check (cost = base + overage + additional + shortfall),
+  constraint cost_is_priced check (
+    cost = (prompt_tokens - cached_tokens) * price_prompt
+      + cached_tokens * price_cached_prompt
+      + completion_tokens * price_completion
+  )
+) {sqlite}strict{end};
+
+{postgres}
+create index charge_by_time on charge using brin (at_ms) with (pages_per_range = 32, autosummarize = on);
+create index charge_by_rowid on charge using brin (rowid) with (pages_per_range = 32, autosummarize = on);
+{end}
+
+{append only charge, charges}
+
+-- Every version of every plan, and the plans sections of the configuration that were applied. No row is ever changed: a
+-- grant names the version that it came from.
+create table plan_version (
+  plan {text} not null check (plan <> ''),
+  version {int} not null check (version >= 1),
+  created_ms {int} not null,
+  base_credits {int} not null check (base_credits >= 0),
+  base_every {text} not null,
+  base_align {text} not null check (base_align in ('opening', 'calendar')),
+  overage_credits {int} not null check (overage_credits >= 0),
+  overage_every {text} not null,
+  overage_align {text} not null check (overage_align in ('opening', 'calendar')),
+  timezone {text} not null,
+  requests_per_minute {int} check (requests_per_minute > 0),
+  tokens_per_minute {int} check (tokens_per_minute > 0),
+  concurrent {int} check (concurrent > 0),
+  -- Model ids, or "*".
+  models {json} not null check ({json_type}(models) = 'array'),
+  primary key (plan, version)
+) {table};
+
+{append only plan_version, plan versions}
+
+create table plan_file (
+  epoch {int} not null primary key check (epoch >= 1),
+  fingerprint {text} not null check (length(fingerprint) = 64),
+  applied_ms {int} not null,
+  -- The plans that accounts can be put on.
+  plans {json} not null check ({json_type}(plans) = 'array')
+) {table};
+
+{append only plan_file, applied plans sections}
+
+-- The clock of the ledger (docs/operating/clock.md). One row: trusted, elapsed and ledger time as they were recorded last,
+-- and the time since the machine started. A new process compares its clock with it.
+create table clock (
+  id {int} primary key check (id = 1),
+  trust {text} not null check (trust in ('trusted', 'stepped', 'ahead')),
+  clock_ms {int} not null,
+  elapsed_ms {int} not null,
+  ledger_ms {int} not null,
+  boot_id {text},
+  boot_ms {int},
+  accepts {int} not null
+) {table};
+
+insert into clock values (1, 'trusted', 0, 0, 0, null, null, 0);
+
+-- Clocks that an operator has accepted: who, ledger time before, and the accepted time.
+create table clock_accept (
+  number {int} primary key check (number >= 1),
+  by {text} not null check (by <> ''),
+  ledger_ms {int} not null,
+  clock_ms {int} not null
+) {table};
+
+{append only clock_accept, accepted clocks}
+
+-- Charges, summed by day and by hour (docs/decisions/0047-usage-sums.md), with the first and the last number of their
+-- receipts in the journal of the account.
+create table usage_sum (
+  unit {text} not null check (unit in ('day', 'hour')),
+  -- Dates in the zone of the configuration, or hours in UTC, since 1970.
+  period {int} not null,
+  -- Hours also have rows of all keys of an account, and of all accounts: account and key are empty.
+  account {text} not null,
+  key {text} not null,
+  model {text} not null,
+  -- Late charges belong to requests that were counted before, and their tokens can be negative.
+  requests {int} not null check (requests >= 0),
+  late {int} not null check (late >= 0),
+  prompt_tokens {int} not null,
+  cached_tokens {int} not null,
+  completion_tokens {int} not null,
+  reasoning_tokens {int} not null,
+  cost {int} not null check (cost >= 0),
+  base {int} not null check (base >= 0),
+  overage {int} not null check (overage >= 0),
+  additional {int} not null check (additional >= 0),
+  shortfall {int} not null check (shortfall >= 0),
+  first_seq {int} not null,
+  last_seq {int} not null,
+  primary key (unit, period, account, key, model),
+  constraint cost_is_paid check (cost = base + overage + additional + shortfall),
+  constraint span_has_a_receipt check (first_seq <= last_seq)
+) {table};
+
+create index usage_sum_by_account on usage_sum (account, key, period);
+
+{sqlite}
+create trigger usage_day_is_final_for_inserts before insert on usage_sum
+when new.unit = 'day' and new.period <= (select day from usage_close order by number desc limit 1)
+begin select raise(abort, 'final days are never changed'); end;
+
+create trigger usage_day_is_final before update on usage_sum
+when old.unit = 'day' and old.period <= (select day from usage_close order by number desc limit 1)
+begin select raise(abort, 'final days are never changed'); end;
+
+create trigger usage_day_is_never_deleted before delete on usage_sum when old.unit = 'day'
+begin select raise(abort, 'sums of usage are never deleted'); end;
+{end}
+{postgres}
+create trigger usage_day_is_final before insert or update on usage_sum
+  for each row when (new.unit = 'day') execute function refuse_final_day();
+create trigger usage_day_is_never_deleted before delete on usage_sum
+  for each row when (old.unit = 'day') execute function refuse('sums of usage are never deleted');
+create trigger usage_sum_is_never_emptied before truncate on usage_sum
+  for each statement execute function refuse('sums of usage are never deleted');
+{end}
+
+-- One row: the last charge that was summed.
+create table usage_summed (
+  id {int} primary key check (id = 1),
+  through {int} not null check (through >= 0)
+) {table};
+
+insert into usage_summed (id, through) values (1, 0);
+
+-- Each time that days became final: the last of them, and the last charge that was summed before. Charges after that
+-- number count in later days, which are those of the time zone. The first record has no final day.
+create table usage_close (
+  number {int} primary key check (number >= 1),
+  through {int} not null check (through >= 0),
+  day {int} not null,
+  timezone {text} not null check (timezone <> '')
+) {table};
+
+create index usage_close_by_charge on usage_close (through, number);
+
+{append only usage_close, final days}
+
+-- The owner of an account. The ledger does not use it. Lists search it by prefix
+-- (docs/decisions/0048-lists-of-accounts.md).
+create table account_contact (
+  account {text} not null primary key references account (id),
+  owner {text} check (owner <> ''),
+  email {text} check (email <> ''),
+  note {text} check (note <> ''),
+  -- The id of the account in another system.
+  external_id {text} check (external_id <> '')
+) {table};
+
+create unique index contact_by_external_id on account_contact (external_id) where external_id is not null;
+create index contact_by_email_prefix on account_contact (lower(email));
+create index contact_by_external_id_prefix on account_contact (lower(external_id));
+
+-- Sessions of the console and the portal, and codes that become one (docs/decisions/0050-sessions.md). A row has a hash
+-- of the secret in the cookie or the link, and never the secret itself.
+create table session (
+  hash {text} not null primary key check (length(hash) = 64),
+  kind {text} not null check (kind in ('operator', 'operator_code', 'portal')),
+  -- `operator`, or the id of a key.
+  owner {text} not null check (owner <> ''),
+  created_ms {int} not null check (created_ms >= 0),
+  -- Written at most once a minute.
+  used_ms {int} not null check (used_ms >= created_ms),
+  -- The session ends if it is not used for this time, and at `ends_ms` in any case.
+  idle_ms {int} not null check (idle_ms > 0),
+  ends_ms {int} not null check (ends_ms > created_ms),
+  -- Set by signing out, and when a code is used.
+  ended_ms {int}
+) {table};
+
+create index session_by_owner on session (kind, owner, created_ms);
+create index session_by_idle_end on session ((used_ms + idle_ms));
+
+-- Requests that an operator has stopped. The process that answers a request looks for it here. Rows are deleted later.
+create table stop_request (
+  id {text} not null primary key check (id <> ''),
+  by {text} not null check (by <> ''),
+  at_ms {int} not null
+) {table};
+
+-- One row: the audit that runs in a service now, and the last result. Nothing decides by this row.
+create table audit_job (
+  id {int} not null primary key check (id = 1),
+  -- The id of the running audit, and the time of its last sign of life.
+  run {text} check (run <> ''),
+  started_ms {int},
+  alive_ms {int},
+  -- The last audit that read all rows: its times, the number of broken rules, and its report in JSON.
+  last_started_ms {int},
+  last_ended_ms {int},
+  problems {int} check (problems >= 0),
+  report {text},
+  -- An audit after that one which could not read all rows.
+  failed_ms {int},
+  failure {text}
+) {table};
+
+insert into audit_job (id) values (1);
+
+{postgres}
+-- The processes that run on this database, and what each of them takes for agreed. No row here is needed by any
+-- decision; one that nobody has refreshed for long belongs to a process that died.
+create table node (
+  id text collate "C" not null primary key check (id <> ''),
+  version text collate "C" not null,
+  started_ms bigint not null,
+  seen_ms bigint not null,
+  -- An object: what should be the same on all nodes, by name.
+  agreement json not null
+);
+
+-- Rows that are written often have room beside them, so that a new version of one stays on its page and touches no index.
+alter table account set (fillfactor = 50);
+alter table api_key set (fillfactor = 50);
+alter table clock set (fillfactor = 50);
+alter table node set (fillfactor = 50);
+
+-- Holds come and go all the time: what is gone is cleared away by its number, however large the table is.
+alter table hold set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+{end}
