@@ -387,6 +387,46 @@ describe("at its time limit, the store stops a list of", () => {
   }
 });
 
+describe("beside many other accounts, the store reads few rows for", () => {
+  const to = 30_000;
+  const reads: [string, (queries: Pick<Store, "usage" | "usageSums" | "usageHours">) => Promise<unknown>][] =
+    [
+      ["sums of an account", ({ usageSums }) => usageSums({ by: "day", account: "ada", order: "name" })],
+      ["sums of a key", ({ usageSums }) => usageSums({ by: "model", key: "key", order: "name" })],
+      ["hours of an account", ({ usageHours }) => usageHours({ account: "ada", from: 0, to, byModel: true })],
+      ["receipts of a key", ({ usage }) => usage({ account: "ada", key: "key", limit: 10 })],
+      ["receipts of a model", ({ usage }) => usage({ account: "ada", model: "none", limit: 10 })],
+      ["receipts of a time", ({ usage }) => usage({ account: "ada", fromMs: 0, toMs: 1, limit: 10 })],
+    ];
+  for (const [name, read] of reads) {
+    test(name, async (t) => {
+      await make(path);
+      addRows(path, 2000);
+      const spread = "account = 'ada-' || (seq - 1000), at_ms = at_ms + (seq - 1000) * 60000";
+      write(
+        path,
+        "drop trigger charge_is_never_changed",
+        `update charge set ${spread} where id like 'past-%'`,
+      );
+      const store = await openSqliteStore({ path, plans });
+      while (await store.sumUsage("UTC"));
+      await store.close();
+      using db = openToRead({ path, busyMs });
+      const rows = rowsWithin(db, 1_000_000);
+      const find = async (_purpose: string, statement: SqlStatement) => rows(statement);
+      const refuse = async () => assert.fail("this connection only reads");
+      const queries = queriesOn(
+        { find, findPage: find, write: refuse },
+        sqliteDialect(() => 0),
+        new KeptPlans(async () => []),
+      );
+      const looks = t.mock.method(performance, "now", () => 0);
+      await read(queries);
+      assert.ok(looks.mock.callCount() < 100, `${looks.mock.callCount()} rows were read`);
+    });
+  }
+});
+
 test("close succeeds if the thread dies while it closes the file", async () => {
   await make(path);
   using started = startedThreads();
