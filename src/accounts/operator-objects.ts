@@ -13,7 +13,6 @@ import { budgetOf } from "../ledger/key-budget.ts";
 import {
   accountStates,
   buckets,
-  type ChargeRow,
   type HoldRow,
   type KeyRow,
   portalRights,
