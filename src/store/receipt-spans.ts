@@ -7,7 +7,7 @@
  */
 import { Conditions } from "./conditions.ts";
 import type { UsageQuery } from "./store.ts";
-import { dayMs } from "./usage-days.ts";
+import { dayMax, dayMs } from "./usage-days.ts";
 import { hidden } from "./usage-measures.ts";
 
 /** Journal numbers, both included. */
@@ -50,7 +50,7 @@ export function spansSql(query: UsageQuery, parameter: (n: number) => string) {
   summed.conditions
     .always(`${hidden("unit")} = 'day'`)
     .and("period >= ?", dayAt(fromMs, -daysAround))
-    .and("period <= ?", dayAt(toMs, daysAround));
+    .and("period <= ?", dayAt(toMs, daysAround) ?? dayMax);
   const unsummed = part("charge c", "seq, seq", hidden("account"), summed.conditions);
   unsummed.conditions.and("at_ms >= ?", fromMs).and("at_ms < ?", toMs);
   return {

@@ -10,6 +10,9 @@ export const dayMs = 86_400_000;
 /** A date, as the number of days since 1970-01-01. */
 export type Day = number;
 
+/** Days have smaller numbers than the hours since 1970 of any ledger. */
+export const dayMax: Day = 99_999;
+
 /** Time after the end of a day at which it becomes final. A commit takes seconds at most. */
 const finalAfterMs = 300_000;
 

@@ -4,7 +4,7 @@
  */
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
-import type { Day } from "./usage-days.ts";
+import { type Day, dayMax } from "./usage-days.ts";
 import { hidden, measured, measures, sumIn, type UsageSum } from "./usage-measures.ts";
 import { countedDay, firstZone, type UsageState } from "./usage-steps.ts";
 
@@ -70,7 +70,7 @@ export function usageSumsSql(
   const value = (given: string | number) => parameter(values.push(given));
   const and = (condition: (value: string) => string, given: string | number | undefined) =>
     given === undefined ? "" : ` and ${condition(value(given))}`;
-  const days = and((v) => `period >= ${v}`, from) + and((v) => `period < ${v}`, to);
+  const days = and((v) => `period >= ${v}`, from) + and((v) => `period < ${v}`, to ?? dayMax);
   const filters = [
     and((v) => `account = ${v}`, account),
     and((v) => `key = ${v}`, key),

@@ -374,7 +374,8 @@ create table usage_sum (
   constraint span_has_a_receipt check (first_seq <= last_seq)
 ) {table};
 
-create index usage_sum_by_account on usage_sum (account, key, period);
+create index usage_sum_by_account on usage_sum (account, period);
+create index usage_sum_by_key on usage_sum (account, key, period);
 
 {sqlite}
 create trigger usage_day_is_final_for_inserts before insert on usage_sum
