@@ -71,7 +71,7 @@ test("the journal refuses an unknown kind and lists the kinds", async () => {
   refused(await ledger.inkwell("account", "journal", "bob"), /no account bob/);
 });
 
-test("payments have what was refunded of each, the newest first", async () => {
+test("payments have what was spent and refunded of each, the newest first", async () => {
   await ledger.openAccount();
   const none = await ledger.inkwell("credits", "payments", "alice");
   assert.deepEqual([none.stdout, none.stderr], ["", "alice has no payment.\n"]);
@@ -79,7 +79,7 @@ test("payments have what was refunded of each, the newest first", async () => {
   await fill();
   const { stdout } = await ledger.inkwell("credits", "payments", "alice");
   assert.deepEqual(cellsOf(stdout), [
-    ["2027-01-15 12:00Z", "30", "0", "p2"],
-    ["2027-01-15 12:00Z", "50", "20", "p1"],
+    ["2027-01-15 12:00Z", "30", "0", "0", "p2"],
+    ["2027-01-15 12:00Z", "50", "0", "20", "p1"],
   ]);
 });
