@@ -1,6 +1,6 @@
 /**
- * What a new account brings along from another system: its present windows with what is left in
- * them, and additional credits. Pure.
+ * Balances that a new account brings along from another system: its present windows with the rest
+ * of their credits, and additional credits. Pure.
  */
 import { type EpochMs, exactCredits, type MicroCredits, microOf } from "../units.ts";
 import { type Entitlement, freshGrant } from "./entitlement.ts";
@@ -27,7 +27,7 @@ export interface BalancesRefused {
   faults: readonly BalanceFault[];
 }
 
-/** What an account cannot bring along. */
+/** A balance that an account cannot bring along. */
 export type BalanceFault =
   | { kind: "window_not_begun"; bucket: WindowBucket; atMs: EpochMs }
   /** `presentMs`: the beginning of the window that follows it now. */

@@ -48,7 +48,7 @@ export interface AccountDraft {
   plan: string | null;
   /** Absent fields stay. */
   contact: Partial<Contact>;
-  /** What a new account brings along. */
+  /** Balances that a new account brings along. */
   balances?: OpeningBalances;
   /** The first key of a new account. */
   key: NewKey | null;

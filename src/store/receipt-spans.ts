@@ -1,5 +1,5 @@
 /**
- * Where the receipts of a key, a model or a period stand in the journal of their account.
+ * Finds the parts of an account's journal that have the receipts of a key, a model or a period.
  *
  * The sums of charges (usage-steps.ts) have the first and the last journal number of each day, key
  * and model. A list with such a filter reads the spans that can contain its receipts, and not all

@@ -19,7 +19,7 @@ const finalAfterMs = 300_000;
 /** No zone is further from UTC. */
 const offsetMsMax = 26 * 3_600_000;
 
-/** What a zone adds to UTC from a time on. */
+/** The difference of a zone to UTC from a time on. */
 interface Offset {
   fromMs: EpochMs;
   offsetMs: number;

@@ -1,4 +1,4 @@
-/** What is summed of charges, for reports, graphs and the tables behind them. */
+/** The amounts of charges that reports, graphs and the tables behind them add up. */
 import { OperatorError } from "../errors.ts";
 import { type Credits, creditsIn, type MicroCredits } from "../units.ts";
 

@@ -1,4 +1,4 @@
-/** What both APIs take to list and to sum usage. */
+/** Filters of both APIs for lists and sums of usage. */
 import type { FastifyReply } from "fastify";
 import Type, { type Static } from "typebox";
 import { closed } from "../../accounts/json-objects.ts";
