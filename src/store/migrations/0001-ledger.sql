@@ -376,6 +376,7 @@ create table usage_sum (
 
 create index usage_sum_by_account on usage_sum (account, period);
 create index usage_sum_by_key on usage_sum (account, key, period);
+create index usage_sum_by_model on usage_sum (account, model, period);
 
 {sqlite}
 create trigger usage_day_is_final_for_inserts before insert on usage_sum
