@@ -38,14 +38,7 @@ import type {
 import { type Hour, hourMs, type UsageHour, type UsageHoursQuery } from "../store/usage-hours.ts";
 import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
-import {
-  type Credits,
-  type EpochMs,
-  localMomentOf,
-  type MicroCredits,
-  microOf,
-  momentRule,
-} from "../units.ts";
+import { type Credits, type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import { type ImportedAccount, type ImportOptions, importAccounts } from "./account-import.ts";
 import { isoTime } from "./json-objects.ts";
 import { KeyActions } from "./key-actions.ts";
@@ -64,7 +57,7 @@ import {
   accountNotFound,
   accountRefusal,
   externalIdUsed,
-  invalidValue,
+  momentNamed,
   OperatorRefusal,
   planRefusal,
   requireId,
@@ -320,9 +313,7 @@ export class OperatorActions {
       if (outcome.kind === "adjusted") return { ...outcome, balance: await this.balance(account) };
       throw adjustmentRefusal(operation, outcome);
     }
-    const untilMs = expires === undefined ? null : localMomentOf(expires, this.#deps.timezone(), 1);
-    if (expires !== undefined && untilMs === null)
-      throw invalidValue("expires_at", `expires_at must be ${momentRule}.`);
+    const untilMs = momentNamed("expires_at", expires, this.timezone, 1) ?? null;
     const amount = microOf(credits);
     const operation: PromoteOperation = {
       kind: "promote",
@@ -371,7 +362,7 @@ export class OperatorActions {
 
   /** Returns what happened to each payment in a month of the configured zone. */
   async paymentReport(month: string): Promise<PaymentReport> {
-    return await paymentReport(this.#deps.store, { month, timezone: this.#deps.timezone() });
+    return await paymentReport(this.#deps.store, { month, timezone: this.timezone });
   }
 
   async usage(query: UsageQuery): Promise<Receipt[]> {
@@ -391,7 +382,7 @@ export class OperatorActions {
 
   async usageReport(query: UsageSumsQuery): Promise<UsageReport> {
     await this.#requireAccount(query.account);
-    return await usageReport(this.#deps.store, query, this.#deps.timezone());
+    return await usageReport(this.#deps.store, query, this.timezone);
   }
 
   /** Sums usage by hour, for the last hours up to now. */

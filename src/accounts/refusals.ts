@@ -8,7 +8,7 @@ import { type ErrorType, Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
 import type { AccountError } from "../ledger/operations.ts";
 import { unknownName } from "../spelling.ts";
-import type { EpochMs } from "../units.ts";
+import { type EpochMs, localMomentOf, momentRule } from "../units.ts";
 import { idProblem } from "./fields.ts";
 
 const notSignedIn = { status: 401, type: "authentication_error" } as const;
@@ -147,6 +147,28 @@ export function accountRefusal(account: string, error: AccountError): Error {
 /** Returns the refusal of a value that is well-formed but cannot be used. */
 export function invalidValue(param: string, message: string): Refusal {
   return new Refusal("invalid_value", message, { param });
+}
+
+/**
+ * Returns the time that a field of a request names. A day is its start in the time zone, or the
+ * start of a later day.
+ */
+export function momentNamed(param: string, text: string, timezone?: string, daysLater?: number): EpochMs;
+export function momentNamed(
+  param: string,
+  text: string | undefined,
+  timezone?: string,
+  daysLater?: number,
+): EpochMs | undefined;
+export function momentNamed(
+  param: string,
+  text: string | undefined,
+  timezone = "UTC",
+  daysLater = 0,
+): EpochMs | undefined {
+  const ms = text === undefined ? undefined : localMomentOf(text, timezone, daysLater);
+  if (ms === null) throw invalidValue(param, `${param} must be ${momentRule}.`);
+  return ms;
 }
 
 /** Refuses an id that looks like another one. `param` is its field in the API. */

@@ -4,10 +4,9 @@ import type { Store } from "../store/store.ts";
 import { type Day, dayMs, dayOf } from "../store/usage-days.ts";
 import type { UsageSum } from "../store/usage-measures.ts";
 import type { UsageGroup, UsageSumRow, UsageSums, UsageSumsQuery } from "../store/usage-sums.ts";
-import { momentOf, momentRule } from "../units.ts";
 import { csvOf } from "./csv.ts";
 import { closed, count, fieldsFor, micro, objectFor, orNull, text } from "./json-objects.ts";
-import { invalidValue } from "./refusals.ts";
+import { invalidValue, momentNamed } from "./refusals.ts";
 
 export interface UsageReport extends UsageSums {
   query: UsageSumsQuery;
@@ -28,9 +27,8 @@ export async function usageReport(
 
 /** Returns the day that the field `param` of a request names: a date, or the time of its start. */
 export function dayNamed(param: string, text: string | undefined, timezone: string): Day | undefined {
-  if (text === undefined) return undefined;
-  const ms = momentOf(text);
-  if (ms === null) throw invalidValue(param, `${param} must be ${momentRule}.`);
+  const ms = momentNamed(param, text);
+  if (text === undefined || ms === undefined) return undefined;
   if (!text.includes("T")) return ms / dayMs;
   const day = dayOf(ms, timezone);
   if (dayOf(ms - 1, timezone) !== day) return day;

@@ -3,7 +3,7 @@
  * yet (usage-steps.ts) to the sums by hour. Reports and invoices do not use hours.
  */
 import type { EpochMs } from "../units.ts";
-import { hidden, measured, measures, sumIn, type UsageSum } from "./usage-measures.ts";
+import { hidden, measured, measuresOfCharge, sumIn, type UsageSum } from "./usage-measures.ts";
 
 export const hourMs = 3_600_000;
 
@@ -56,7 +56,6 @@ export function usageHoursSql(query: UsageHoursQuery, parameter: (n: number) => 
       ? `(select account from api_key where id = ${value(key)})`
       : value(account ?? "");
   const group = byModel ? "hour, model" : "hour";
-  const ofCharge = Object.entries(measures).map(([column, of]) => `${of} as ${column}`);
   const text = `
     select hour, ${byModel ? "model" : "null"}, ${measured.map((column) => `cast(sum(${column}) as text)`).join(", ")}
     from (
@@ -64,7 +63,7 @@ export function usageHoursSql(query: UsageHoursQuery, parameter: (n: number) => 
       where ${hidden("unit")} = 'hour' and account = ${ownAccount()} and key = ${value(key ?? "")}
         and ${hours("period")}${equal("model", model)}
       union all
-      select ${hourOfCharge} as hour, c.model, ${ofCharge.join(", ")}
+      select ${hourOfCharge} as hour, c.model, ${measuresOfCharge}
       from charge c where c.rowid > (select through from usage_summed)
         and ${hours(hourOfCharge)}${equal(hidden("c.account"), account)}${equal("c.key", key)}${equal("c.model", model)}
     ) t

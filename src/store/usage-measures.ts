@@ -34,6 +34,12 @@ export const measures = {
 } as const;
 
 export const measured = Object.keys(measures);
+
+/** The same columns of one charge `c`, for a select. */
+export const measuresOfCharge = Object.entries(measures)
+  .map(([column, value]) => `${value} as ${column}`)
+  .join(", ");
+
 /** Reads the columns of `measures` that begin at cell `from`. */
 export function sumIn(cells: readonly unknown[], from: number): UsageSum {
   const sums = new Map(measured.map((column, index) => [column, exact(cells[index + from])]));

@@ -90,7 +90,7 @@ export function summingStep(
     statements.push({ text: addSums({ unit: "day", period: day, ...byKey }, p), values: range });
     for (const kind of kindsOfHours)
       statements.push({
-        text: `${addSums({ unit: "hour", period: hourOfCharge, ...kind, from: firstHour }, p)}`,
+        text: addSums({ unit: "hour", period: hourOfCharge, ...kind, from: firstHour }, p),
         values: range,
       });
     statements.push({ text: `update usage_summed set through = ${p(1)}`, values: [through] });

@@ -5,7 +5,7 @@
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import { type Day, dayMax } from "./usage-days.ts";
-import { hidden, measured, measures, sumIn, type UsageSum } from "./usage-measures.ts";
+import { hidden, measured, measuresOfCharge, sumIn, type UsageSum } from "./usage-measures.ts";
 import { countedDay, firstZone, type UsageState } from "./usage-steps.ts";
 
 export const usageGroups = ["day", "model", "key", "account"] as const;
@@ -88,9 +88,7 @@ export function usageSumsSql(
   const text = `
     with unsummed as (
       select ${countedDay(state, nowMs)} as period, ${hidden("c.account")} as account, c.key, c.model,
-        ${Object.entries(measures)
-          .map(([column, of]) => `${of} as ${column}`)
-          .join(", ")}
+        ${measuresOfCharge}
       from charge c where c.rowid > (select through from usage_summed)
     ),
     sums as (

@@ -22,14 +22,14 @@ import {
   listedAccountObject,
   previewObject,
 } from "../../accounts/operator-objects.ts";
-import { invalidValue } from "../../accounts/refusals.ts";
+import { invalidValue, momentNamed } from "../../accounts/refusals.ts";
 import { invariant, type Refusal } from "../../errors.ts";
 import { accountStates } from "../../ledger/rows.ts";
 import { defined } from "../../objects.ts";
 import type { Contact } from "../../store/contacts.ts";
 import { type AccountOrder, accountOrders } from "../../store/store.ts";
 import { type ApiApp, route } from "../api/app.ts";
-import { momentNamed, pageOf, placeCursor, placeIn, seqIn } from "../api/paging.ts";
+import { pageOf, placeCursor, placeIn, seqIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 
 const changeTime = Type.Optional(

@@ -12,9 +12,10 @@ import {
   holdObject,
   nodeObject,
 } from "../../accounts/operator-objects.ts";
+import { momentNamed } from "../../accounts/refusals.ts";
 import type { ReloadReport } from "../../config/changes.ts";
 import { type ApiApp, route } from "../api/app.ts";
-import { momentNamed, pageIn, pageOf, placeCursor, placeIn } from "../api/paging.ts";
+import { pageIn, pageOf, placeCursor, placeIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 

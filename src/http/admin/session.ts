@@ -44,11 +44,7 @@ export function sessionRoutes(
     },
   );
 
-  presentSessionRoutes(app, "/admin/session", {
-    timezone,
-    sessionOf: (request) => access.sessionOf(request),
-    signOut: (request) => access.signOut(request),
-  });
+  presentSessionRoutes(app, "/admin/session", access, timezone);
 
   app.post(
     "/admin/session/codes",

@@ -2,7 +2,7 @@
 import Type, { type Static } from "typebox";
 import { closed, orNull } from "../../accounts/json-objects.ts";
 import { defaultOverlap, noOverlap } from "../../accounts/key-actions.ts";
-import { momentNamed } from "./paging.ts";
+import { momentNamed } from "../../accounts/refusals.ts";
 import * as schema from "./schemas.ts";
 
 const budgetFields = {

@@ -3,7 +3,6 @@
  * only there.
  */
 import { invalidValue } from "../../accounts/refusals.ts";
-import { type EpochMs, momentOf, momentRule } from "../../units.ts";
 import { listRowsDefault } from "./schemas.ts";
 
 /** Reads one row more than the page shows, to know whether another page follows. */
@@ -47,15 +46,6 @@ export function placeIn(cursor: string | undefined): { account: string; rest: st
 export function seqIn(cursor: string): number {
   if (!/^\d{1,16}$/.test(cursor)) throw wrongCursor();
   return Number(cursor);
-}
-
-/** Returns the time that a request's field names. */
-export function momentNamed(param: string, text: string): EpochMs;
-export function momentNamed(param: string, text: string | undefined): EpochMs | undefined;
-export function momentNamed(param: string, text: string | undefined): EpochMs | undefined {
-  const ms = text === undefined ? undefined : momentOf(text);
-  if (ms === null) throw invalidValue(param, `${param} must be ${momentRule}.`);
-  return ms;
 }
 
 /** Returns whether a request's header `accept` names CSV. */

@@ -22,16 +22,22 @@ export const sessionObject = objectFor<SessionRow & { timezone: string }>("Sessi
 export const header = { requestHeader: [] };
 const bySession = [{ session: [], ...header }];
 
-interface PresentSession {
-  /** The zone of the configuration. */
-  timezone(): string;
+interface SessionAccess {
   sessionOf(request: FastifyRequest): SessionRow;
   /** Ends the session of the request. Returns `Set-Cookie`, which removes it. */
   signOut(request: FastifyRequest): Promise<string>;
 }
 
-/** Adds the routes that show and end the present session. */
-export function presentSessionRoutes(app: ApiApp, path: string, present: PresentSession): void {
+/**
+ * Adds the routes that show and end the present session. `timezone` returns the zone of the
+ * configuration.
+ */
+export function presentSessionRoutes(
+  app: ApiApp,
+  path: string,
+  access: SessionAccess,
+  timezone: () => string,
+): void {
   app.get(
     path,
     route(
@@ -44,7 +50,7 @@ export function presentSessionRoutes(app: ApiApp, path: string, present: Present
       },
       { config: { prolongsSession: false } },
     ),
-    async (request) => sessionObject.of({ ...present.sessionOf(request), timezone: present.timezone() }),
+    async (request) => sessionObject.of({ ...access.sessionOf(request), timezone: timezone() }),
   );
 
   app.delete(
@@ -59,7 +65,7 @@ export function presentSessionRoutes(app: ApiApp, path: string, present: Present
       { config: { outlivesSession: true } },
     ),
     async (request, reply) => {
-      reply.header("set-cookie", await present.signOut(request));
+      reply.header("set-cookie", await access.signOut(request));
       reply.code(204);
     },
   );

@@ -2,11 +2,11 @@
 import type { FastifyReply } from "fastify";
 import Type, { type Static } from "typebox";
 import { closed } from "../../accounts/json-objects.ts";
-import { invalidValue } from "../../accounts/refusals.ts";
+import { invalidValue, momentNamed } from "../../accounts/refusals.ts";
 import { dayNamed, type UsageReport, usageReportCsv, usageReportObject } from "../../accounts/usage-sums.ts";
 import { graphHoursMax } from "../../store/usage-hours.ts";
 import type { UsageGroup, UsageSumsQuery } from "../../store/usage-sums.ts";
-import { type EpochMs, localMomentOf, momentRule } from "../../units.ts";
+import type { EpochMs } from "../../units.ts";
 import { acceptsCsv } from "./paging.ts";
 import * as schema from "./schemas.ts";
 
@@ -58,12 +58,8 @@ export function periodIn(
   query: { from?: string; to?: string },
   timezone: string,
 ): { fromMs: EpochMs | undefined; toMs: EpochMs | undefined } {
-  const [fromMs, toMs] = (["from", "to"] as const).map((param) => {
-    const text = query[param];
-    const ms = text === undefined ? undefined : localMomentOf(text, timezone);
-    if (ms === null) throw invalidValue(param, `${param} must be ${momentRule}.`);
-    return ms;
-  });
+  const fromMs = momentNamed("from", query.from, timezone);
+  const toMs = momentNamed("to", query.to, timezone);
   if (fromMs !== undefined && toMs !== undefined && toMs <= fromMs) {
     throw invalidValue("to", "to must be after from: to itself is excluded.");
   }

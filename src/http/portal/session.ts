@@ -28,9 +28,5 @@ export function sessionRoutes(app: ApiApp, { signIn: access, timezone }: PortalD
     },
   );
 
-  presentSessionRoutes(app, "/api/session", {
-    timezone,
-    sessionOf: (request) => access.sessionOf(request),
-    signOut: (request) => access.signOut(request),
-  });
+  presentSessionRoutes(app, "/api/session", access, timezone);
 }
