@@ -67,7 +67,7 @@ export interface SettleOperation {
   hold: string;
   used: TokenCounts;
   ending: Ending;
-  /** Who stopped the request. */
+  /** The operator who stopped the request. */
   by: string | null;
   estimated: boolean;
 }

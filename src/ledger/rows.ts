@@ -26,9 +26,9 @@ const openGrant = {
   seq: "integer",
   /** With its changes. */
   amount: "micro",
-  /** What is charged to it, and what it carried in from the window before. */
+  /** Credits that are charged to it, and those that it carried in from the window before. */
   spent: "micro",
-  /** What open holds have taken from it. */
+  /** Credits that open holds have taken from it. */
   held: "micro",
 } as const satisfies Columns;
 
@@ -95,7 +95,7 @@ export const accountColumns = {
 
   /** Number of open holds. */
   holds: "integer",
-  /** What the open holds have used, by their last checkpoints. */
+  /** The cost of the open holds at their last checkpoints. */
   used: "micro",
 
   /**
@@ -143,7 +143,7 @@ const rowPrice = {
 } as const satisfies Columns;
 export interface RowPrice extends RowOf<typeof rowPrice> {}
 
-/** What was taken from a grant. */
+/** Credits that a hold or a charge took from a grant. */
 const taking = {
   /** Number of the grant. */
   grant: "integer",
@@ -163,7 +163,7 @@ export const holdColumns = {
   expiresMs: "ms",
   /** One for each grant, in the order in which they were first taken from. */
   takings: { items: taking },
-  /** Number of the last extension, and what it took. 0: none. */
+  /** Number of the last extension, and the credits that it took. 0: none. */
   extension: "integer",
   extended: "micro",
   /** Prompt tokens that the hold counted against tokens per minute. */
@@ -205,7 +205,7 @@ export const journalColumns = {
   kind: journalKinds,
   /** Id of the operation, unique in the installation. Null: time or another entry caused it. */
   op: "text?",
-  /** Who did it: an operator, the holder of a key, or the service. */
+  /** The operator, the holder of a key, or the service that did it. */
   by: "text",
   /** The bucket that it changes, and by how much. */
   bucket: [...buckets, null],
@@ -224,7 +224,7 @@ export const grantColumns = {
   seq: "integer",
   bucket: buckets,
   amount: "micro",
-  /** What a new window within a period carried in. */
+  /** Spent credits that a new window within a period carried in. */
   spent: "micro",
   fromMs: "ms",
   untilMs: "ms?",
@@ -267,7 +267,7 @@ export const chargeColumns = {
   key: "text",
   model: "text",
   ending: endings,
-  /** Who stopped the request. */
+  /** The operator who stopped the request. */
   by: "text?",
   estimated: "boolean",
   /** The line has the difference to a charge that an expiry made before. */
@@ -314,14 +314,14 @@ export const keyColumns = {
   /** The limit of tokens per minute with which `tokensTatMs` was counted. */
   tokensLimit: "integer?",
   holds: "integer",
-  /** Everything that the open holds of the key hold. */
+  /** Credits that the open holds of the key hold. */
   held: "micro",
-  /** What they have used, by their last checkpoints. */
+  /** The cost of these holds at their last checkpoints. */
   used: "micro",
 
   /**
-   * What the key may spend in each of its windows, whatever bucket pays. Null: no budget, and then
-   * the fields after it are null too.
+   * The most that the key may spend in each of its windows, from all buckets together. Null: no
+   * budget, and then the fields after it are null too.
    */
   budget: "micro?",
   /** ISO 8601 period, alignment and time zone of the windows. */

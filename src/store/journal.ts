@@ -73,7 +73,9 @@ export function paymentsSql(
   { parameter: p, items }: SqlDialect,
 ): SqlStatement {
   const after = afterSeq === undefined ? "" : ` and p.seq < ${p(3)}`;
-  const text = `select ${paymentColumns}, ${leftOfPayment(items)} from credit_grant p where p.account = ${p(1)} and p.payment is not null${after}
+  const text = `
+    select ${paymentColumns}, ${leftOfPayment(items)} from credit_grant p
+    where p.account = ${p(1)} and p.payment is not null${after}
     order by p.seq desc limit ${p(2)}`;
   return { text, values: [account, pageSize(limit), ...(afterSeq === undefined ? [] : [afterSeq])] };
 }

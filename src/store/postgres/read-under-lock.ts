@@ -51,9 +51,7 @@ function holdOf(rows: string): string {
 
 /**
  * Reads the named holds, and the soonest overdue holds with their place in that order. The result
- * always has a row, for the clock and for the accounts that have more overdue holds. The
- * statement that locks holds uses the same time, because a clock can be set back between two
- * reads.
+ * always has a row, for the clock and for the accounts that have more overdue holds.
  */
 const readHolds = `
   with reading as materialized (${reading}),

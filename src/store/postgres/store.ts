@@ -2,9 +2,9 @@
  * The store on PostgreSQL, which any number of nodes share.
  *
  * Guarantees that an answered write is as durable as the server's synchronous_commit makes it (on
- * by default), and that every read sees every write answered before it, on any node. Commits that
- * share an account are decided in the order in which they were sent. Commits that share none run
- * side by side, each on its own connection.
+ * by default), and that every read sees every write answered before it, on any node. Commits run
+ * side by side, each on its own connection. If two share an account, the second one waits for the
+ * row.
  *
  * While the database is unreachable, every call rejects with a `StoreUnavailableError`; new
  * connections are opened as they are needed. The two reads that requests wait for, of a key and of
