@@ -53,6 +53,13 @@ export function grouped(whole: number): string {
   return separated.format(whole);
 }
 
+/** Returns a time to the minute, for tables and sentences. */
+export function shortTime(at: EpochMs | string | null): string {
+  return at === null ? "-" : `${new Date(at).toISOString().slice(0, 16).replace("T", " ")}Z`;
+}
+
+export const timezoneRule = "the name of a time zone, such as Europe/Berlin or UTC";
+
 export const momentRule = "ISO 8601 with its zone: 2027-01-31, or 2027-01-31T18:00:00Z";
 
 /** Parses a date, as its start in UTC, or a time with a zone. Null if the text is neither. */

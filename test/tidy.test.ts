@@ -29,6 +29,7 @@ const modules = [
   "ledger",
   "store",
   "accounts",
+  "actions",
   "chat",
   "model-files",
   "engines",
@@ -241,6 +242,24 @@ function appOf(file: string): string | null {
   return /^src\/web\/(?!shared\/)(\w+)\//.exec(file)?.[1] ?? null;
 }
 
+/** Whether a file describes actions. Pages bundle it, so it imports no code of the service. */
+function isDescription(file: string): boolean {
+  return (
+    /^src\/(?:actions|accounts)\//.test(file) &&
+    /Pages[\s*]+bundle/.test(textOf(file).split("*/", 1)[0] ?? "")
+  );
+}
+
+test("descriptions of actions import no code of the service", () => {
+  for (const file of sources.filter(isDescription)) {
+    for (const [, path = ""] of textOf(file).matchAll(/^import (?!type )[^;]*? from "(\.[^"]+)"/gm)) {
+      const imported = normalize(join(dirname(file), path));
+      const isPure = ["src/units.ts", "src/accounts/value-rules.ts"].includes(imported);
+      assert.ok(isPure || isDescription(imported), `${file} imports ${imported}, which pages cannot bundle`);
+    }
+  }
+});
+
 test("the pages are clients of their APIs", () => {
   for (const file of sources) {
     const isPage = moduleOf(file) === "web";
@@ -253,7 +272,8 @@ test("the pages are clients of their APIs", () => {
     const values = text.matchAll(/^import (?!type )[^;]*? from "(\.[^"]+)"/gm);
     for (const [, path = ""] of values) {
       const imported = normalize(join(dirname(file), path));
-      const isShared = imported.startsWith("src/web/") || imported === "src/units.ts";
+      const isShared =
+        imported.startsWith("src/web/") || imported === "src/units.ts" || isDescription(imported);
       assert.ok(isShared, `${file} imports ${imported}: pages take only types from the service`);
       const isOfOtherPages = appOf(imported) !== null && appOf(imported) !== appOf(file);
       assert.ok(!isOfOtherPages, `${file} imports ${imported}: common parts are in src/web/shared`);

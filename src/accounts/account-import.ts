@@ -17,8 +17,8 @@ import { unknownName } from "../spelling.ts";
 import type { AccountDraft, DraftOutcome } from "../store/contacts.ts";
 import type { Store } from "../store/store.ts";
 import { creditsMax, exactCredits, localMomentOf, microOf, momentOf, momentRule } from "../units.ts";
-import * as fields from "./fields.ts";
 import { isoTime } from "./json-objects.ts";
+import * as fields from "./value-rules.ts";
 
 /** Accounts in one import. */
 export const importedAccountsMax = 100_000;

@@ -5,6 +5,7 @@
 import Type, { type Static, type TObject, type TProperties, type TSchema } from "typebox";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
+import { limits } from "./limits.ts";
 
 export const time = Type.String({ format: "date-time", description: "a time" });
 export const count = Type.Integer({ minimum: 0 });
@@ -71,6 +72,14 @@ export function orNull<S extends TSchema>(schema: S) {
 
 function descriptionOf(schema: TSchema): string {
   return "description" in schema && typeof schema.description === "string" ? schema.description : "a value";
+}
+
+/** The limits of a plan or a key. Null means no limit. */
+export const limitsSchema = closed(allOf(limits, () => orNull(count)));
+
+function allOf<From extends object, To>(from: From, make: () => To): { [Name in keyof From]: To } {
+  const made = Object.keys(from).map((name) => [name, make()]);
+  return Object.fromEntries(made);
 }
 
 export function isoTime(ms: EpochMs): string {

@@ -11,14 +11,7 @@ import type { Ledger } from "../ledger/batcher.ts";
 import { keyAt } from "../ledger/key-budget.ts";
 import type { IssueOutcome, KeyOperation, KeySettings } from "../ledger/operations.ts";
 import type { KeyAuthority, KeyRow, PortalRights } from "../ledger/rows.ts";
-import {
-  calendarPeriodRule,
-  endOf,
-  isRefillPeriod,
-  isTimezone,
-  refillPeriodRule,
-  timezoneRule,
-} from "../ledger/windows.ts";
+import { calendarPeriodRule, endOf } from "../ledger/windows.ts";
 import { defined, given } from "../objects.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
@@ -34,6 +27,7 @@ import {
   parseKey,
   secretWith,
 } from "./keys.ts";
+import type { RowLimits } from "./limits.ts";
 import { otherRefusal } from "./outcome-refusals.ts";
 import {
   accountNotFound,
@@ -46,26 +40,19 @@ import {
   keyRevoked,
   newIdNeeded,
   OperatorRefusal,
-  requireId,
   requireUsableKey,
   secretNotFound,
   tooManyKeys,
 } from "./refusals.ts";
+import { defaultOverlap, noOverlap } from "./value-rules.ts";
 
-/** Time for which the old secret stays valid after a rotation, if none is given. */
-export const defaultOverlap = "P1D";
-/** In place of a period: the old secret ends at once. */
-export const noOverlap = "none";
 const overlapMsMax = 366 * 86_400_000;
 
 /** New settings of a key. Undefined: the setting stays. Null removes it. */
-export interface KeyChange {
+export interface KeyChange extends RowLimits {
   name?: string | null | undefined;
   models?: readonly string[] | undefined;
   expiresMs?: EpochMs | null | undefined;
-  requestsPerMinute?: number | null | undefined;
-  tokensPerMinute?: number | null | undefined;
-  concurrent?: number | null | undefined;
   portal?: PortalRights | undefined;
   /** An absent part stays. `byOperator` (default): holders of keys may only lower the amount. */
   budget?: (BudgetOptions & { byOperator?: boolean | undefined }) | null | undefined;
@@ -126,7 +113,6 @@ export class KeyActions {
   ): Promise<IssuedKey> {
     const { store, ledger, modelIds, by } = this.#deps;
     requireUsableKey(options, modelIds(), store.times().latestMs);
-    if (options.budget !== undefined) requireBudget(options.budget);
     const { key, row } = newKey(account, options);
     const budget = options.budget === undefined ? null : budgetSettings(options.budget, creator === null);
     const id = { account, key: row.id, op };
@@ -161,7 +147,6 @@ export class KeyActions {
     options: KeyOptions,
     conditions?: IssueConditions,
   ): Promise<ShownKey> {
-    requireId("operation_id", operation);
     const id = keyIdOf(account, operation);
     let known = await this.#deps.store.keyById(id);
     if (known === null) {
@@ -227,7 +212,6 @@ export class KeyActions {
     const isEmpty = Object.keys(settings).length === 0;
     if (isEmpty || (budget && Object.keys(given(budget)).length === 0)) throw nothingToChange();
     requireUsableKey(change, this.#deps.modelIds(), this.#deps.store.times().latestMs);
-    if (budget) requireBudget(budget);
     return await this.#apply(id, operation, settings, seen);
   }
 
@@ -265,7 +249,6 @@ export class KeyActions {
   }
 
   async #apply(id: string, operation: string, set: KeySettings, seen?: KeyAuthority): Promise<KeyRow> {
-    requireId("operation_id", operation);
     const { account } = await this.find(id);
     const change: KeyOperation = {
       ...{ kind: "key", account, key: id, op: operation, set, by: this.#deps.by },
@@ -313,13 +296,6 @@ function requireForm(secret: string): void {
   throw invalidValue("key", `${fault} ${keyFormat}`);
 }
 
-function requireBudget({ every, timezone }: BudgetOptions): void {
-  if (every !== undefined && !isRefillPeriod(every))
-    throw invalidValue("budget.every", `budget.every must be ${refillPeriodRule}.`);
-  if (timezone !== undefined && !isTimezone(timezone))
-    throw invalidValue("budget.timezone", `budget.timezone must be ${timezoneRule}.`);
-}
-
 function budgetRefusal(
   id: string,
   outcome: Extract<IssueOutcome, { kind: "no_budget" | "no_calendar_period" }>,
@@ -334,14 +310,7 @@ function budgetRefusal(
 }
 
 function requireOverlap(overlap: string, nowMs: EpochMs): void {
-  let untilMs: EpochMs;
-  try {
-    untilMs = endOf(overlap, nowMs);
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    throw invalidValue("overlap", `overlap is invalid: ${error.message}.`);
-  }
-  if (untilMs - nowMs <= overlapMsMax) return;
+  if (endOf(overlap, nowMs) - nowMs <= overlapMsMax) return;
   throw invalidValue("overlap", `overlap must be at most a year, not "${overlap}".`);
 }
 

@@ -20,6 +20,7 @@ import type { Alignment } from "../ledger/windows.ts";
 import { defined } from "../objects.ts";
 import type { FoundKey, Store } from "../store/store.ts";
 import { type Credits, type EpochMs, microOf } from "../units.ts";
+import { limitsOf, type RowLimits } from "./limits.ts";
 
 const prefix = "ink_";
 const randomLength = 34;
@@ -57,15 +58,12 @@ export function budgetSettings(
  * An absent property means: a random id, no name, all models of the plan, no expiry, no limits, no
  * budget of its own, and in the portal no rights beyond itself.
  */
-export interface KeyOptions {
+export interface KeyOptions extends RowLimits {
   /** Must be new. */
   id?: string | undefined;
   name?: string | undefined;
   models?: readonly string[] | undefined;
   expiresMs?: EpochMs | undefined;
-  requestsPerMinute?: number | undefined;
-  tokensPerMinute?: number | undefined;
-  concurrent?: number | undefined;
   budget?: (BudgetOptions & { credits: Credits; every: string }) | undefined;
   portal?: PortalRights | undefined;
   /** The key itself. Absent: a new one. */
@@ -89,9 +87,7 @@ export function newKey(account: string, options: KeyOptions): MintedKey {
     name: options.name ?? null,
     models: options.models ?? ["*"],
     expiresMs: options.expiresMs ?? null,
-    requestsPerMinute: options.requestsPerMinute ?? null,
-    tokensPerMinute: options.tokensPerMinute ?? null,
-    concurrent: options.concurrent ?? null,
+    ...limitsOf(options),
     portal: options.portal ?? "own",
   };
   return { key, row };
@@ -109,8 +105,7 @@ export function isAsAsked(row: KeyRow, options: KeyOptions): boolean {
 
 function settingsOf(row: NewKey): Omit<NewKey, "hash" | "lastFour"> {
   const { id, account, name, models, expiresMs, portal } = row;
-  const { requestsPerMinute, tokensPerMinute, concurrent } = row;
-  return { id, account, name, models, expiresMs, portal, requestsPerMinute, tokensPerMinute, concurrent };
+  return { id, account, name, models, expiresMs, portal, ...limitsOf(row) };
 }
 
 /** Returns a new key. */

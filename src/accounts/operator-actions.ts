@@ -57,10 +57,8 @@ import {
   accountNotFound,
   accountRefusal,
   externalIdUsed,
-  momentNamed,
   OperatorRefusal,
   planRefusal,
-  requireId,
 } from "./refusals.ts";
 import { type StoppedRequest, stopElsewhere } from "./request-stops.ts";
 import { type UsageReport, usageReport } from "./usage-sums.ts";
@@ -106,11 +104,8 @@ interface Adjustment {
   /** Negative: taken away. */
   credits: Credits;
   reason: string;
-  /**
-   * Of credits that are given: the last day, in the zone of the configuration, or the time at
-   * which they end. Absent: never.
-   */
-  expires?: string | undefined;
+  /** Of credits that are given: the time at which they end. Absent: never. */
+  expiresMs?: EpochMs | undefined;
   /** Of credits that are given: the request that they make up for. */
   request?: string | undefined;
   /** Of credits that are taken away: the number of their grant. Absent: the newest first. */
@@ -164,7 +159,6 @@ export class OperatorActions {
     plan: string,
     contact: Partial<Contact>,
   ): Promise<{ kind: "opened" } | { kind: "exists" }> {
-    requireId("external_id", contact.externalId);
     const { by } = this.#deps;
     // Only the ledger repeats an operation while the database is away.
     if (Object.keys(contact).length === 0) {
@@ -236,7 +230,6 @@ export class OperatorActions {
 
   /** Sets the given fields of the contact. The others stay. */
   async setContact(id: string, contact: Partial<Contact>): Promise<ListedAccount> {
-    requireId("external_id", contact.externalId);
     const drafts = [{ id, plan: null, contact, key: null }];
     const options = { by: this.#deps.by, dryRun: false, updatesExisting: true };
     const [outcome] = await this.#deps.store.putAccounts(drafts, options);
@@ -263,7 +256,6 @@ export class OperatorActions {
     plan: string,
     at: PlanOperation["at"] = "refresh",
   ): Promise<ListedAccount> {
-    requireId("operation_id", op);
     const { ledger, by } = this.#deps;
     const outcome = await ledger.apply({ kind: "plan", account, op, plan, at, by });
     if (outcome.kind === "changed") return await this.account(account);
@@ -283,7 +275,6 @@ export class OperatorActions {
 
   /** Suspends, resumes or closes the account, or sets the time at which it closes. */
   async changeState(account: string, op: string, to: StateOperation["to"]): Promise<ListedAccount> {
-    requireId("operation_id", op);
     const operation: StateOperation = { kind: "state", account, op, to, by: this.#deps.by };
     const outcome = await this.#deps.ledger.apply(operation);
     if (outcome.kind === "changed") return await this.account(account);
@@ -292,7 +283,6 @@ export class OperatorActions {
 
   /** Adds credits that were paid for. */
   async addCredits(account: string, payment: string, credits: Credits): Promise<CreditsChange> {
-    requireId("payment_id", payment);
     const { by } = this.#deps;
     const operation: TopupOperation = { kind: "topup", account, payment, amount: microOf(credits), by };
     const outcome = await this.#deps.ledger.apply(operation);
@@ -303,9 +293,7 @@ export class OperatorActions {
   /** Gives promotional credits, or takes them away if the number is negative. */
   async adjustCredits(account: string, adjustment: Adjustment): Promise<CreditsChange> {
     const { ledger, by } = this.#deps;
-    const { op, credits, reason, expires, request = null, grant = null } = adjustment;
-    requireId("operation_id", op);
-    requireId("request_id", request);
+    const { op, credits, reason, expiresMs: untilMs = null, request = null, grant = null } = adjustment;
     if (credits < 0) {
       const amount = microOf(0 - credits);
       const operation: AdjustOperation = { kind: "adjust", account, op, amount, grant, reason, by };
@@ -313,7 +301,6 @@ export class OperatorActions {
       if (outcome.kind === "adjusted") return { ...outcome, balance: await this.balance(account) };
       throw adjustmentRefusal(operation, outcome);
     }
-    const untilMs = momentNamed("expires_at", expires, this.timezone, 1) ?? null;
     const amount = microOf(credits);
     const operation: PromoteOperation = {
       kind: "promote",
@@ -336,8 +323,6 @@ export class OperatorActions {
     { refund, payment, credits }: { refund: string; payment: string; credits: Credits },
   ): Promise<CreditsRefund> {
     const amount = microOf(credits);
-    requireId("refund_id", refund);
-    requireId("payment_id", payment);
     const { by } = this.#deps;
     const operation: RefundOperation = { kind: "refund", account, refund, payment, amount, by };
     const outcome = await this.#deps.ledger.apply(operation);

@@ -35,6 +35,7 @@ import {
   fieldsFor,
   isoTime,
   isoTimeOrNull,
+  limitsSchema,
   micro,
   objectFor,
   orNull,
@@ -42,7 +43,7 @@ import {
   time,
 } from "./json-objects.ts";
 import type { KeyOfSecret } from "./key-actions.ts";
-import { limitsSchema } from "./limits-object.ts";
+import { limitsObject } from "./limits.ts";
 import type { AccountOfList, CreditsChange, CreditsRefund, PlanPreviewOf } from "./operator-actions.ts";
 
 const accountFields = fieldsFor<ListedAccount>()({
@@ -61,6 +62,7 @@ const accountFields = fieldsFor<ListedAccount>()({
   external_id: [orNull(text), (row) => row.contact.externalId],
 });
 export const accountObject = objectFor<ListedAccount>("Account")(accountFields);
+export type AccountJson = Static<typeof accountObject.schema>;
 
 /** As `GET /v1/balance` returns it. */
 const bucket = closed({ credits: count, percent: Type.Number() });
@@ -142,14 +144,7 @@ const keyFields = fieldsFor<KeyRow>()({
   name: [orNull(text), (row) => row.name],
   last_four: [text, (row) => row.lastFour],
   models: [Type.Array(text), (row) => [...row.models]],
-  limits: [
-    limitsSchema,
-    (row) => ({
-      requests_per_minute: row.requestsPerMinute,
-      tokens_per_minute: row.tokensPerMinute,
-      concurrent: row.concurrent,
-    }),
-  ],
+  limits: [limitsSchema, limitsObject],
   budget: [orNull(budget), budgetObject],
   portal: [
     Type.Enum([...portalRights], {
@@ -173,10 +168,13 @@ const keyFields = fieldsFor<KeyRow>()({
 });
 
 export const keyObject = objectFor<KeyRow>("Key")(keyFields);
+export type KeyJson = Static<typeof keyObject.schema>;
 export const newKeyObject = objectFor<KeyRow & { key: string | null }>("NewKey")({
   key: [orNull(Type.String({ description: "the key itself, only in this response" })), (row) => row.key],
   ...keyFields,
 });
+
+export type NewKeyJson = Static<typeof newKeyObject.schema>;
 
 export const keyOfSecretObject = objectFor<KeyOfSecret>("KeyOfSecret")({
   secret: [
@@ -213,12 +211,14 @@ export const topupObject = objectFor<CreditsRow>("Topup")({
   ...changeFields,
   credits: [count, (row) => row.credits],
 });
+export type TopupJson = Static<typeof topupObject.schema>;
 
 export const adjustmentObject = objectFor<CreditsRow>("Adjustment")({
   account: [text, (row) => row.account],
   operation_id: [text, (row) => row.id],
   ...changeFields,
 });
+export type AdjustmentJson = Static<typeof adjustmentObject.schema>;
 
 interface RefundRow extends Omit<CreditsRow, "change"> {
   payment: string;
@@ -241,6 +241,7 @@ export const refundObject = objectFor<RefundRow>("Refund")({
   again: changeFields.again,
   balance: changeFields.balance,
 });
+export type RefundJson = Static<typeof refundObject.schema>;
 
 const previewed = closed({
   plan: text,
@@ -266,6 +267,7 @@ export const previewObject = objectFor<PlanPreviewOf>("PlanPreview")({
     (preview) => preview.earlyMicro,
   ],
 });
+export type PlanPreviewJson = Static<typeof previewObject.schema>;
 
 export const journalObject = objectFor<ListedEntry>("JournalEntry")({
   seq: [count, (row) => row.seq],
@@ -403,6 +405,7 @@ export const acceptedClockObject = objectFor<AcceptedClock>("AcceptedClock")({
   ledger_at: [time, (accepted) => isoTime(accepted.ledgerMs)],
   clock_at: [time, (accepted) => isoTime(accepted.clockMs)],
 });
+export type AcceptedClockJson = Static<typeof acceptedClockObject.schema>;
 
 export const nodeObject = objectFor<NodeView>("Node")({
   id: [text, (node) => node.id],

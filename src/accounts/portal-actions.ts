@@ -26,12 +26,7 @@ import {
 } from "./portal-rights.ts";
 import { invalidValue, keyNotFound, newIdNeeded, OperatorRefusal, requireId } from "./refusals.ts";
 import type { UsageReport } from "./usage-sums.ts";
-
-/**
- * Keys of an account, ended keys included, beyond which only the operator creates more. Ended keys
- * count, because they are never deleted.
- */
-export const accountKeysMax = 500;
+import { accountKeysMax } from "./value-rules.ts";
 
 /** Reads of receipts of one account, waiting ones included. A page has three or four at a time. */
 const readsMax = 32;

@@ -6,19 +6,17 @@
  * revoked.
  */
 import type { AccountState, KeyAuthority } from "../ledger/rows.ts";
-import { defined } from "../objects.ts";
+import { defined, given } from "../objects.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import type { KeyChange } from "./key-actions.ts";
 import type { BudgetOptions } from "./keys.ts";
+import { limitNames, limits, limitsOf, type RowLimits } from "./limits.ts";
 import { invalidValue, OperatorRefusal } from "./refusals.ts";
 
 /** The settings of a key that the key of a session limits. Undefined: the setting stays. */
-export interface LimitedSettings {
+export interface LimitedSettings extends RowLimits {
   models?: readonly string[] | undefined;
   expiresMs?: EpochMs | null | undefined;
-  requestsPerMinute?: number | null | undefined;
-  tokensPerMinute?: number | null | undefined;
-  concurrent?: number | null | undefined;
 }
 
 /** A change that a session can make: rights are the operator's. */
@@ -29,12 +27,6 @@ interface Excess {
   param: string;
   message: string;
 }
-
-const limits = [
-  ["requests_per_minute", "requestsPerMinute"],
-  ["tokens_per_minute", "tokensPerMinute"],
-  ["concurrent", "concurrent"],
-] as const;
 
 /** Returns why a key cannot create keys; null if it can. */
 export function whyNoNewKeys(
@@ -160,12 +152,11 @@ function excessOf(own: KeyAuthority, settings: LimitedSettings): Excess | null {
       message: `expires_at must be ${expiry} or earlier, when the key that you signed in with expires.`,
     };
   }
-  for (const [param, field] of limits) {
-    if (isMore(settings[field], own[field])) {
-      return {
-        param,
-        message: `${param} must be at most ${own[field]}, the limit of the key that you signed in with.`,
-      };
+  for (const param of limitNames) {
+    const { row } = limits[param];
+    if (isMore(settings[row], own[row])) {
+      const message = `${param} must be at most ${own[row]}, the limit of the key that you signed in with.`;
+      return { param, message };
     }
   }
   return null;
@@ -182,9 +173,7 @@ export function inherited(own: KeyAuthority, settings: LimitedSettings) {
   return {
     models: settings.models ?? own.models,
     expiresMs: settings.expiresMs ?? own.expiresMs ?? undefined,
-    requestsPerMinute: settings.requestsPerMinute ?? own.requestsPerMinute ?? undefined,
-    tokensPerMinute: settings.tokensPerMinute ?? own.tokensPerMinute ?? undefined,
-    concurrent: settings.concurrent ?? own.concurrent ?? undefined,
+    ...limitsOf({ ...limitsOf(own), ...given(limitsOf(settings)) }),
   };
 }
 

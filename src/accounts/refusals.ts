@@ -9,7 +9,7 @@ import { balanceUnavailable } from "../ledger/balance.ts";
 import type { AccountError } from "../ledger/operations.ts";
 import { unknownName } from "../spelling.ts";
 import { type EpochMs, localMomentOf, momentRule } from "../units.ts";
-import { idProblem } from "./fields.ts";
+import { idProblem } from "./value-rules.ts";
 
 const notSignedIn = { status: 401, type: "authentication_error" } as const;
 const forbidden = { status: 403, type: "permission_error" } as const;

@@ -5,59 +5,52 @@
 import { randomUUID } from "node:crypto";
 import { createInterface } from "node:readline/promises";
 import type { Command } from "commander";
-import { accountObject } from "../accounts/operator-objects.ts";
+import { accountActions } from "../actions/account-runs.ts";
+import { changeState } from "../actions/accounts.ts";
+import { flag, optional } from "../actions/field.ts";
 import { OperatorError } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
 import { exactCredits } from "../units.ts";
+import { addAction, withFields } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
 
 export function stateCommands(cli: Cli, account: Command): void {
-  account
-    .command("suspend")
-    .description("answer no new requests of the account; running requests finish, and windows go on")
-    .argument("<name>", "as account list shows it")
-    .action((name: string) =>
-      change(
-        cli,
-        name,
-        "suspend",
-        `Account ${name} is suspended. To end that: ${inkwell(`account resume ${name}`)}`,
-      ),
-    );
-
-  account
-    .command("resume")
-    .description("end a suspension")
-    .argument("<name>", "as account list shows it")
-    .action((name: string) => change(cli, name, "resume", `Account ${name} is active.`));
-
-  account
+  addAction(cli, account, accountActions.changeState, {
+    words: "account suspend <account>",
+    about: "answer no new requests of the account; running requests finish, and windows go on",
+    preset: { state: "suspended" },
+    remark: ({ id }, done) => `${done} To end that: ${inkwell(`account resume ${id}`)}`,
+  });
+  addAction(cli, account, accountActions.changeState, {
+    words: "account resume <account>",
+    about: "end a suspension",
+    preset: { state: "active" },
+  });
+  const closing = account
     .command("close")
-    .description("close the account for good; base and overage credits lapse, additional credits stay")
-    .argument("<name>", "as account list shows it")
-    .option("--yes", "do not ask")
-    .addHelpText("after", examples(inkwell("account close ada --yes")))
-    .action((name: string, { yes = false }: { yes?: boolean }) => close(cli, name, yes));
-}
-
-async function change(cli: Cli, name: string, kind: "suspend" | "resume", remark: string): Promise<void> {
-  await cli.withActions(cli.config(), async (actions) => {
-    const account = await actions.changeState(name, `${kind}-${randomUUID()}`, { kind });
-    cli.print(accountObject.of(account), "");
-    cli.remark(remark);
+    .description("close the account for good; base and overage credits lapse, additional credits stay");
+  const read = withFields(
+    closing,
+    { account: changeState.input.account, yes: optional(flag({ about: "do not ask" })) },
+    { args: ["<account>"] },
+  );
+  closing.addHelpText("after", examples(inkwell("account close ada --yes"))).action(async () => {
+    const { account: name, yes = false } = read();
+    await close(cli, String(name), yes === true);
   });
 }
 
-async function close(cli: Cli, name: string, yes: boolean): Promise<void> {
+async function close(cli: Cli, account: string, yes: boolean): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
-    const { balance } = await actions.accountWithBalance(name);
+    const { balance } = await actions.accountWithBalance(account);
     const lapsing = balance === null ? 0 : balance.base.micro + balance.overage.micro;
-    const effect = `Closing ${name} is final. ${exactCredits(lapsing)} base and overage credits lapse.`;
+    const effect = `Closing ${account} is final. ${exactCredits(lapsing)} base and overage credits lapse.`;
     if (!yes && !(await isConfirmed(cli, effect))) throw new OperatorError("Nothing has changed.");
-    const account = await actions.changeState(name, `close-${randomUUID()}`, { kind: "close" });
-    cli.print(accountObject.of(account), "");
-    cli.remark(`Account ${name} is closed.`);
+    const change = { account, operation_id: `close-${randomUUID()}`, state: "closed" };
+    const { result, done } = await accountActions.changeState.run(actions, change);
+    cli.print(result, "");
+    cli.remark(done ?? "");
   });
 }
 

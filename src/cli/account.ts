@@ -2,26 +2,32 @@
 import { randomUUID } from "node:crypto";
 import { Command, Option } from "commander";
 import { balanceObject } from "../accounts/balance-object.ts";
-import type { AccountWithBalance, OperatorActions, PlanPreviewOf } from "../accounts/operator-actions.ts";
-import { accountObject, keyObject, previewObject } from "../accounts/operator-objects.ts";
+import type { AccountWithBalance, OperatorActions } from "../accounts/operator-actions.ts";
+import {
+  type AccountJson,
+  accountObject,
+  keyObject,
+  type PlanPreviewJson,
+} from "../accounts/operator-objects.ts";
 import { accountExists, requirePlan } from "../accounts/refusals.ts";
+import { accountActions } from "../actions/account-runs.ts";
+import { changePlan, contact, openAccount, setEnd } from "../actions/accounts.ts";
+import { choice, flag, optional } from "../actions/field.ts";
 import { OperatorError } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
 import { nearExhaustionPercent } from "../ledger/balance.ts";
-import type { PlanOperation } from "../ledger/operations.ts";
 import { type AccountRow, accountStates } from "../ledger/rows.ts";
 import { defined } from "../objects.ts";
-import type { Contact } from "../store/contacts.ts";
 import { type AccountOrder, accountOrders } from "../store/store.ts";
-import { creditsIn, type EpochMs, exactCredits, grouped, type MicroCredits } from "../units.ts";
-import { type ContactOptions, contactLines, contactOf, contactText, withContact } from "./account-contact.ts";
+import { creditsIn, type EpochMs, exactCredits, grouped, type MicroCredits, shortTime } from "../units.ts";
 import { importCommand } from "./account-import.ts";
 import { stateCommands } from "./account-state.ts";
-import { accountName, limit, moment } from "./arguments.ts";
+import { withFields } from "./action-command.ts";
+import { contactText, limit } from "./arguments.ts";
 import { balanceTable, remarkHeld } from "./balance.ts";
 import type { Cli } from "./cli.ts";
 import { repairAdvice } from "./failure.ts";
-import { type Column, count, shortTime, table } from "./format.ts";
+import { type Column, count, table } from "./format.ts";
 import { examples } from "./help.ts";
 import { journalCommand } from "./journal.ts";
 import { keyTable } from "./key-text.ts";
@@ -37,36 +43,12 @@ interface ListOptions {
   limit?: number;
 }
 
-interface SetOptions extends ContactOptions {
-  plan?: string;
-  at?: "refresh" | "now";
-  newWindow?: boolean;
-  dryRun?: boolean;
-  ends?: End;
-}
-
 export function accountCommand(cli: Cli): Command {
   const account = new Command("account").description(
     "open, list and show accounts, and change their plans and states",
   );
 
-  const creating = account
-    .command("create")
-    .description("open an account; the first account also creates the ledger, if none exists")
-    .argument("<name>", "lower-case letters, digits, dots, dashes, underscores", accountName)
-    .requiredOption("--plan <plan>", "a plan that plans list shows as offered");
-  withContact(creating)
-    .addHelpText(
-      "after",
-      examples(
-        inkwell("account create ada --plan starter"),
-        inkwell('account create ada --plan starter --owner "Ada Lovelace" --email ada@example.com'),
-      ),
-    )
-    .action((name: string, { plan, ...contact }: { plan: string } & ContactOptions) =>
-      create(cli, name, plan, contactOf(contact)),
-    );
-
+  createCommand(cli, account);
   importCommand(cli, account);
 
   account
@@ -100,55 +82,45 @@ export function accountCommand(cli: Cli): Command {
   account
     .command("show")
     .description("show one account: plan, state, balance, keys")
-    .argument("<name>", "as account list shows it")
+    .argument("<account>", "as account list shows it")
     .action((name: string) => show(cli, name));
 
-  const setting = account
-    .command("set")
-    .description("change the plan, the time at which the account closes, or the contact")
-    .argument("<name>", "as account list shows it")
-    .option("--plan <plan>", "a plan that plans list shows as offered")
-    .addOption(
-      new Option("--at <time>", "when the plan changes: at the next refresh of the base credits, or now")
-        .choices(["refresh", "now"])
-        .default("refresh"),
-    )
-    .option("--new-window", "change the plan now, and begin a window where the plan has another one")
-    .option("--dry-run", "show what the change of the plan would do, and change nothing")
-    .option("--ends <time>", 'close the account at this time: ISO 8601, or "never"', endTime);
-  withContact(setting)
-    .addHelpText(
-      "after",
-      examples(
-        inkwell("account set ada --plan pro"),
-        inkwell("account set ada --plan starter --at now --dry-run"),
-        inkwell("account set ada --ends 2027-12-31"),
-        inkwell('account set ada --external-id crm-17 --note ""'),
-      ),
-    )
-    .action((name: string, options: SetOptions, command: Command) => set(cli, name, options, command));
-
+  setCommand(cli, account);
   journalCommand(cli, account);
   stateCommands(cli, account);
   return account;
 }
 
-async function create(cli: Cli, name: string, plan: string, contact: Partial<Contact>): Promise<void> {
-  const config = cli.config();
-  // A wrong plan must not create a ledger.
-  if (cli.host.services.isNew(config)) requirePlan(config.plans, plan);
-  await cli.withActions(
-    config,
-    async (actions) => {
-      const { account, isNew } = await actions.openAccount(name, plan, contact);
-      if (!isNew) throw accountExists(name, plan);
-      cli.print(accountObject.of(account), "");
-      cli.remark(
-        `Account ${name} is open, on plan ${plan}. To issue a key: ${inkwell(`key create ${name}`)}`,
+function createCommand(cli: Cli, account: Command): void {
+  const command = account
+    .command("create")
+    .description("open an account; the first account also creates the ledger, if none exists");
+  const read = withFields(command, openAccount.input, { args: ["<id>"] });
+  command
+    .addHelpText(
+      "after",
+      examples(
+        inkwell("account create ada --plan starter"),
+        inkwell('account create ada --plan starter --owner "Ada Lovelace" --email ada@example.com'),
+      ),
+    )
+    .action(async () => {
+      const json = read();
+      const [id, plan] = [String(json.id), String(json.plan)];
+      const config = cli.config();
+      // A wrong plan must not create a ledger.
+      if (cli.host.services.isNew(config)) requirePlan(config.plans, plan);
+      await cli.withActions(
+        config,
+        async (actions) => {
+          const { result, isNew, done } = await accountActions.openAccount.run(actions, json);
+          if (!isNew) throw accountExists(id, plan);
+          cli.print(result, "");
+          cli.remark(`${done} To issue a key: ${inkwell(`key create ${id}`)}`);
+        },
+        { create: true },
       );
-    },
-    { create: true },
-  );
+    });
 }
 
 async function list(cli: Cli, options: ListOptions): Promise<void> {
@@ -193,11 +165,11 @@ async function show(cli: Cli, name: string): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
     const shown = await actions.accountWithBalance(name);
     const { account, nowMs, balance, problem } = shown;
-    const keys = await actions.keys.list(name);
+    const keys = (await actions.keys.list(name)).map(keyObject.of);
     cli.print(
-      { ...accountDocument(shown), keys: keys.map(keyObject.of) },
+      { ...accountDocument(shown), keys },
       [
-        [headOf(account), ...contactLines(account.contact)].join("\n"),
+        [headOf(account), ...contactLines(account)].join("\n"),
         balance === null ? `The balance cannot be read: ${problem}.` : balanceTable(balance),
         keys.length === 0 ? `No keys. To issue one: ${inkwell(`key create ${name}`)}` : keyTable(keys, nowMs),
       ].join("\n\n"),
@@ -205,6 +177,12 @@ async function show(cli: Cli, name: string): Promise<void> {
     if (balance === null) cli.remark(repairAdvice);
     else remarkHeld(cli, balance.heldMicro);
   });
+}
+
+function contactLines({ contact: values }: AccountWithBalance["account"]): string[] {
+  const { owner, email, externalId, note } = values;
+  const facts = { owner, "e-mail": email, "external id": externalId, note };
+  return Object.entries(facts).flatMap(([name, text]) => (text === null ? [] : [`${name}: ${text}`]));
 }
 
 function stateText({ state, endsMs }: AccountRow): string {
@@ -219,103 +197,142 @@ function headOf(account: AccountRow): string {
   return facts.join(", ");
 }
 
-async function set(
-  cli: Cli,
-  name: string,
-  { plan, at: time = "refresh", newWindow = false, dryRun = false, ends, ...texts }: SetOptions,
-  command: Command,
-): Promise<void> {
-  const contact = contactOf(texts);
-  const isTimeGiven = command.getOptionValueSource("at") === "cli";
-  const at: PlanOperation["at"] = newWindow ? "new_window" : time;
-  const changes = [plan !== undefined, ends !== undefined, Object.keys(contact).length > 0];
+/** One command for three actions and a preview. */
+function setCommand(cli: Cli, group: Command): void {
+  const command = group
+    .command("set")
+    .description("change the plan, the time at which the account closes, or the contact");
+  const { account, plan } = changePlan.input;
+  const read = withFields(
+    command,
+    {
+      ...{ account, plan: optional(plan) },
+      at: optional(
+        choice(["refresh", "now"], {
+          rule: '"refresh" or "now"',
+          option: "--at <time>",
+          about: "when the plan changes: at the next refresh of the base credits (the default), or now",
+        }),
+      ),
+      new_window: optional(
+        flag({ about: "change the plan now, and begin a window where the plan has another one" }),
+      ),
+      dry_run: optional(flag({ about: "show what the change of the plan would do, and change nothing" })),
+      ends_at: optional(setEnd.input.ends_at),
+      ...contact,
+    },
+    { args: ["<account>"] },
+  );
+  command
+    .addHelpText(
+      "after",
+      examples(
+        inkwell("account set ada --plan pro"),
+        inkwell("account set ada --plan starter --at now --dry-run"),
+        inkwell("account set ada --ends 2027-12-31"),
+        inkwell('account set ada --external-id crm-17 --note ""'),
+      ),
+    )
+    .action(() => set(cli, command, read()));
+}
+
+async function set(cli: Cli, command: Command, json: Record<string, unknown>): Promise<void> {
+  const {
+    account,
+    plan,
+    at,
+    new_window: newWindow = false,
+    dry_run: dryRun = false,
+    ends_at,
+    ...texts
+  } = json;
+  const name = String(account);
+  const hasContact = Object.keys(texts).length > 0;
+  const changes = [plan !== undefined, ends_at !== undefined, hasContact];
   if (changes.filter(Boolean).length !== 1) {
     command.error("error: give --plan, --ends or the contact, one of them at a time");
   }
-  if (plan === undefined && (dryRun || newWindow || isTimeGiven)) {
+  if (plan === undefined && (dryRun || newWindow || at !== undefined)) {
     command.error("error: --at, --new-window and --dry-run belong to --plan");
   }
-  if (newWindow && isTimeGiven && time === "refresh") {
+  if (newWindow && at === "refresh") {
     command.error("error: --new-window begins a window now, so --at refresh cannot be given with it");
   }
+  const toPlan = { account, plan, at: newWindow ? "new_window" : at };
+  const once = { operation_id: `set-${randomUUID()}` };
+  const { changePlan, previewPlan, setContact, setEnd } = accountActions;
   await cli.withActions(cli.config(), async (actions) => {
-    if (Object.keys(contact).length > 0) {
-      cli.print(accountObject.of(await actions.setContact(name, contact)), "");
-      cli.remark(`The contact of account ${name} is changed.`);
-    } else if (ends !== undefined) {
-      await refusePastEnd(actions, name, ends);
-      const account = await actions.changeState(name, `end-${randomUUID()}`, { kind: "end", ...ends });
-      cli.print(accountObject.of(account), "");
-      cli.remark(endRemark(account));
-    } else if (plan !== undefined && dryRun) {
-      const preview = await actions.previewPlan(name, plan, at);
-      cli.print(previewObject.of(preview), previewTable(preview));
+    if (plan !== undefined && dryRun) {
+      const { result } = await previewPlan.run(actions, toPlan);
+      cli.print(result, previewTable(result));
       cli.remark("Nothing has changed. Without --dry-run, the plan is changed.");
     } else if (plan !== undefined) {
       const before = await actions.accountWithBalance(name);
-      const account = await actions.changePlan(name, `plan-${randomUUID()}`, plan, at);
-      cli.print(accountObject.of(account), "");
-      cli.remark(planRemark(before, account));
+      const { result, done } = await changePlan.run(actions, { ...toPlan, ...once });
+      cli.print(result, "");
+      cli.remark(planRemark(before, result) ?? done ?? "");
+    } else {
+      if (typeof ends_at === "string") await refusePastEnd(actions, name, Date.parse(ends_at));
+      const { result, done } = await (hasContact
+        ? setContact.run(actions, { account, ...texts })
+        : setEnd.run(actions, { account, ends_at, ...once }));
+      cli.print(result, "");
+      cli.remark(done ?? "");
     }
   });
 }
 
-function planRemark({ account: before, problem }: AccountWithBalance, after: AccountRow): string {
-  const { id, plan, nextPlan, base } = after;
-  if (nextPlan !== null) {
-    return `Account ${id} stays on plan ${plan} until ${shortTime(base?.untilMs ?? null)}, and is on plan ${nextPlan} from then on.`;
+/** Says what changed besides the plan, if there is more to say than the action does. */
+function planRemark(
+  { account: before, balance }: AccountWithBalance,
+  { id, plan, next_plan }: AccountJson,
+): string | null {
+  if (balance === null) return null;
+  if (next_plan !== null) {
+    return `Account ${id} stays on plan ${plan} until ${shortTime(balance.base.endsMs)}, and is on plan ${next_plan} from then on.`;
   }
-  if (before.plan !== plan || problem !== null) {
-    return `Account ${id} is on plan ${plan}. Its credits count from now on.`;
-  }
+  if (before.plan !== plan) return `Account ${id} is on plan ${plan}. Its credits count from now on.`;
   return before.nextPlan === null
     ? `Account ${id} is on plan ${plan} already.`
     : `Account ${id} stays on plan ${plan}. The change to plan ${before.nextPlan} is cancelled.`;
 }
 
 /** Throws if the end has passed: it would close the account for good, without a confirmation. */
-async function refusePastEnd(actions: OperatorActions, name: string, { endsMs }: End): Promise<void> {
+async function refusePastEnd(actions: OperatorActions, name: string, endsMs: EpochMs): Promise<void> {
   const { nowMs } = await actions.accountWithBalance(name);
-  if (endsMs === null || endsMs > nowMs) return;
+  if (endsMs > nowMs) return;
   throw new OperatorError(
     `The end ${shortTime(endsMs)} has passed. Nothing has changed. Name a later time. To close the account now: ${inkwell(`account close ${name}`)}`,
   );
 }
 
-function endRemark({ id, state, endsMs }: AccountRow): string {
-  if (state === "closed") return `The time has passed: account ${id} is closed.`;
-  return endsMs === null ? `Account ${id} has no end.` : `Account ${id} closes at ${shortTime(endsMs)}.`;
-}
-
-/** An object, because Commander does not keep null. */
-interface End {
-  endsMs: EpochMs | null;
-}
-
-function endTime(value: string): End {
-  return { endsMs: value === "never" ? null : moment(value) };
-}
-
 /** A change within a window is a gift or a cut. */
-function earlyText({ earlyMicro }: PlanPreviewOf): string {
-  if (earlyMicro === 0) return "";
-  const what = earlyMicro > 0 ? "come" : "go";
-  return `\n\n${exactCredits(Math.abs(earlyMicro))} credits ${what} before the present windows would have ended.`;
+function earlyText({ early_micro: early }: PlanPreviewJson): string {
+  if (early === 0) return "";
+  const what = early > 0 ? "come" : "go";
+  return `\n\n${exactCredits(Math.abs(early))} credits ${what} before the present windows would have ended.`;
 }
 
 /** Shows both balances side by side. */
-function previewTable(preview: PlanPreviewOf): string {
-  const { account, effectiveMs, before, after } = preview;
-  const rows = (["base", "overage"] as const).map((name) => ({ name, was: before[name], is: after[name] }));
+function previewTable(preview: PlanPreviewJson): string {
+  const { account, effective_at, before, after } = preview;
+  const viewOf = ({ balance }: PlanPreviewJson["after"], name: "base" | "overage") => ({
+    credits: grouped(balance.balances[name].credits),
+    of: grouped(balance.caps[name].credits),
+    refreshes: shortTime(balance[`${name}Window`].refreshesAt),
+  });
+  const rows = (["base", "overage"] as const).map((name) => ({
+    ...{ name, was: viewOf(before, name), is: viewOf(after, name) },
+  }));
   const text = table(rows, [
     { head: "BUCKET", cell: ({ name }) => name },
-    { head: "CREDITS", right: true, cell: ({ was }) => creditsText(was.micro) },
-    { head: "OF", right: true, cell: ({ was }) => creditsText(was.capMicro) },
-    { head: "REFRESHES", cell: ({ was }) => shortTime(was.endsMs) },
-    { head: "THEN", right: true, cell: ({ is }) => creditsText(is.micro) },
-    { head: "OF", right: true, cell: ({ is }) => creditsText(is.capMicro) },
-    { head: "REFRESHES", cell: ({ is }) => shortTime(is.endsMs) },
+    { head: "CREDITS", right: true, cell: ({ was }) => was.credits },
+    { head: "OF", right: true, cell: ({ was }) => was.of },
+    { head: "REFRESHES", cell: ({ was }) => was.refreshes },
+    { head: "THEN", right: true, cell: ({ is }) => is.credits },
+    { head: "OF", right: true, cell: ({ is }) => is.of },
+    { head: "REFRESHES", cell: ({ is }) => is.refreshes },
   ]);
-  const from = `Account ${account}: plan ${before.plan} until ${shortTime(effectiveMs)}, then plan ${after.plan}`;
+  const from = `Account ${account}: plan ${before.plan} until ${shortTime(effective_at)}, then plan ${after.plan}`;
   return `${from}\n\n${text}${earlyText(preview)}`;
 }

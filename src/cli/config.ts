@@ -2,8 +2,10 @@
  * `inkwell config check`: checks the configuration as a start would, and shows the resulting
  * settings.
  */
+
 import path from "node:path";
 import { Command } from "commander";
+import { limitsObject } from "../accounts/limits.ts";
 import { databaseText } from "../config/database.ts";
 import type { Config } from "../config/load.ts";
 import type { ModelConfig } from "../config/model.ts";
@@ -14,6 +16,7 @@ import { OperatorError, StoreUnavailableError } from "../errors.ts";
 import { defaultsObject } from "../http/openai-format/response.ts";
 import { inkwell } from "../invocation.ts";
 import { newestVersion, type Plan, planChanges } from "../ledger/plan.ts";
+import { given } from "../objects.ts";
 import { inUseWarning, type PlansInUse, retiredInUse } from "../store/plans.ts";
 import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
@@ -205,13 +208,7 @@ function effective(config: Config) {
 }
 
 function planSettings({ base, overage, limits, models }: Plan) {
-  const { requestsPerMinute, tokensPerMinute, concurrent } = limits;
-  return {
-    base,
-    overage,
-    limits: { requests_per_minute: requestsPerMinute, tokens_per_minute: tokensPerMinute, concurrent },
-    models,
-  };
+  return { base, overage, limits: given(limitsObject(limits)), models };
 }
 
 function modelSettings(model: ModelConfig) {

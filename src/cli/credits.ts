@@ -4,162 +4,39 @@
  */
 import { randomUUID } from "node:crypto";
 import { Command } from "commander";
-import type { CreditsChange, CreditsRefund, OperatorActions } from "../accounts/operator-actions.ts";
-import { adjustmentObject, paymentObject, refundObject, topupObject } from "../accounts/operator-objects.ts";
+import type { OperatorActions } from "../accounts/operator-actions.ts";
+import { paymentObject } from "../accounts/operator-objects.ts";
 import {
   type PaymentReport,
   type PaymentReportRow,
   paymentReportCsv,
   paymentReportObject,
 } from "../accounts/payment-report.ts";
+import { creditActions } from "../actions/credit-runs.ts";
+import { addCredits, adjustCredits } from "../actions/credits.ts";
+import { flag, optional } from "../actions/field.ts";
 import { inkwell } from "../invocation.ts";
 import type { ListedPayment } from "../store/store.ts";
-import { exactCredits } from "../units.ts";
-import { creditsToAdd, creditsToAdjust, dayOrMoment, id, limit, note } from "./arguments.ts";
+import { exactCredits, grouped, shortTime } from "../units.ts";
+import { addAction, withFields } from "./action-command.ts";
+import { limit } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
-import { type Column, count, shortTime, table } from "./format.ts";
+import { type Column, table } from "./format.ts";
 import { examples } from "./help.ts";
 
 const pageRows = 500;
 
-interface AddOptions {
-  payment?: string;
-  promotional?: boolean;
-  expires?: string;
-  reason?: string;
-  id?: string;
-}
-
-interface AdjustOptions {
-  reason: string;
-  id?: string;
-  request?: string;
-  grant?: number;
-}
-
-type Change<Ids> = (actions: OperatorActions, account: string, amount: number, ids: Ids) => Promise<void>;
-
 export function creditsCommand(cli: Cli): Command {
   const credits = new Command("credits").description("add, refund or correct additional credits");
-  const command = <Ids>(
-    name: string,
-    about: string,
-    amount: { about: string; parse(value: string): number },
-    change: Change<Ids>,
-  ) =>
-    credits
-      .command(name)
-      .description(about)
-      .argument("<account>", "as account list shows it")
-      .argument("<credits>", amount.about, amount.parse)
-      .action((account: string, credits: number, ids: Ids) =>
-        cli.withActions(cli.config(), (actions) => change(actions, account, credits, ids)),
-      );
-
-  const adding = command<AddOptions>(
-    "add",
-    "add credits that were paid for, or promotional credits; each payment counts once, for all accounts",
-    { about: "whole credits", parse: creditsToAdd },
-    async (actions, account, amount, options) => {
-      if (options.promotional !== true)
-        return await addPayment(actions, account, amount, options.payment ?? "");
-      const { id = `promotion-${randomUUID()}`, reason = "promotion", expires } = options;
-      const change = await actions.adjustCredits(account, { op: id, credits: amount, reason, expires });
-      cli.print(adjustmentObject.of({ account, id, credits: amount, change }), "");
-      const end = expires === undefined ? "" : ` until ${expires}`;
-      cli.remark(
-        change.replayed
-          ? `Promotion ${id} was added before. Nothing has changed.`
-          : `${count(amount, "promotional credit")} added to ${account}${end}. ${leftText(change)}`,
-      );
-    },
-  )
-    .option("--payment <id>", "your id of the payment; a repetition changes nothing", id)
-    .option("--promotional", "credits that nobody has paid for: they are spent first, and cannot be refunded")
-    .option("--expires <time>", "of promotional credits: when they end; a day ends at its end", dayOrMoment)
-    .option("--reason <text>", "of promotional credits: the reason, for the journal", note)
-    .option("--id <id>", "of promotional credits: your id; a repetition changes nothing", id)
-    .addHelpText(
-      "after",
-      examples(
-        inkwell("credits add ada 50000 --payment inv-2041"),
-        inkwell("credits add ada 500 --promotional --expires 2027-01-31"),
-      ),
-    )
-    .hook("preAction", (_, command) => {
-      const { payment, promotional = false, expires, reason, id } = command.opts<AddOptions>();
-      if ((payment !== undefined) === promotional)
-        adding.error("error: give either --payment ID or --promotional");
-      if (!promotional && [expires, reason, id].some((option) => option !== undefined))
-        adding.error("error: --expires, --reason and --id belong to --promotional");
-    });
-
-  const addPayment = async (
-    actions: OperatorActions,
-    account: string,
-    amount: number,
-    payment: string,
-  ): Promise<void> => {
-    const change = await actions.addCredits(account, payment, amount);
-    cli.print(topupObject.of({ account, id: payment, credits: amount, change }), "");
-    cli.remark(
-      change.replayed
-        ? `Payment ${payment} was counted before. Nothing has changed.`
-        : `${count(amount, "credit")} added to ${account}. ${leftText(change)}`,
-    );
-  };
-
-  command<{ payment: string; id: string }>(
-    "refund",
-    "take back credits of a payment that was returned, as far as they are not spent",
-    { about: "whole credits, at most those of the payment", parse: creditsToAdd },
-    async (actions, account, amount, { payment, id }) => {
-      const change = await actions.refundCredits(account, { refund: id, payment, credits: amount });
-      cli.print(refundObject.of({ account, id, payment, credits: amount, change }), "");
-      cli.remark(refundRemark(account, id, change));
-    },
-  )
-    .requiredOption("--payment <id>", "the id of the payment", id)
-    .requiredOption("--id <id>", "your id of this refund; a repetition changes nothing", id)
-    .addHelpText("after", examples(inkwell("credits refund ada 50000 --payment inv-2041 --id refund-17")));
-
-  const adjusting = command<AdjustOptions>(
-    "adjust",
-    "give or take away promotional credits; each id counts once, for all accounts",
-    { about: "whole credits; a negative number takes away", parse: creditsToAdjust },
-    async (actions, account, amount, { reason, id = `adjust-${randomUUID()}`, request, grant }) => {
-      const change = await actions.adjustCredits(account, {
-        op: id,
-        credits: amount,
-        reason,
-        request,
-        grant,
-      });
-      cli.print(adjustmentObject.of({ account, id, credits: amount, change }), "");
-      cli.remark(
-        change.replayed
-          ? `Adjustment ${id} was made before. Nothing has changed.`
-          : `Account ${account} has ${exactCredits(change.additional)} additional credits now.`,
-      );
-    },
-  )
-    .requiredOption("--reason <text>", "the reason, for the journal", note)
-    .option("--id <id>", "your id of this correction; a repetition changes nothing", id)
-    .option("--request <id>", "the request that the credits make up for, at most what was paid for it", id)
-    .option("--grant <number>", "take from this grant, by its number in the journal", limit)
-    .addHelpText(
-      "after",
-      examples(
-        inkwell('credits adjust ada 12 --request 019a0c3e-5d1f-7a52-9c3e-8d1f5a529c3e --reason "cut off"'),
-        inkwell('credits adjust ada -2000 --reason "counted twice" --id fix-17'),
-      ),
-    )
-    .hook("preAction", (_, command) => {
-      const { request, grant } = command.opts<AdjustOptions>();
-      const isGiven = Number(command.args[1]) > 0;
-      if (request !== undefined && !isGiven) adjusting.error("error: --request belongs to a positive number");
-      if (grant !== undefined && isGiven) adjusting.error("error: --grant belongs to a negative number");
-    });
+  addCommand(cli, credits);
+  addAction(cli, credits, creditActions.refundCredits, {
+    about: "take back credits of a payment that was returned, as far as they are not spent",
+    remark: ({ balance }, done) => `${done} ${leftText(balance)}`,
+  });
+  addAction(cli, credits, creditActions.adjustCredits, {
+    about: "give or take away promotional credits; each id counts once, for all accounts",
+    remark: ({ balance }, done) => `${done} ${leftText(balance)}`,
+  });
 
   credits
     .command("payments")
@@ -197,6 +74,57 @@ export function creditsCommand(cli: Cli): Command {
   return credits;
 }
 
+/** Credits that were paid for, or promotional ones: two actions. */
+function addCommand(cli: Cli, credits: Command): void {
+  const command = credits
+    .command("add")
+    .description(
+      "add credits that were paid for, or promotional credits; each payment counts once, for all accounts",
+    );
+  const { account, payment_id, credits: amount } = addCredits.input;
+  const { reason, expires_at, operation_id } = adjustCredits.input;
+  const read = withFields(
+    command,
+    {
+      account,
+      credits: amount,
+      payment_id: optional(payment_id),
+      promotional: optional(
+        flag({ about: "credits that nobody has paid for: they are spent first, and cannot be refunded" }),
+      ),
+      ...{ expires_at, reason: optional(reason), operation_id: optional(operation_id) },
+    },
+    { args: ["<account>", "<credits>"] },
+  );
+  command
+    .addHelpText(
+      "after",
+      examples(
+        inkwell("credits add ada 50000 --payment inv-2041"),
+        inkwell("credits add ada 500 --promotional --expires 2027-01-31"),
+      ),
+    )
+    .action(async () => {
+      const { promotional = false, ...json } = read();
+      const isPayment = "payment_id" in json;
+      if (isPayment === promotional) command.error("error: give either --payment ID or --promotional");
+      const isForPromotion = ["expires_at", "reason", "operation_id"].some((name) => name in json);
+      if (isPayment && isForPromotion)
+        command.error("error: --expires, --reason and --id belong to --promotional");
+      const defaults = { operation_id: `promotion-${randomUUID()}`, reason: "promotion" };
+      await cli.withActions(cli.config(), async (actions) => {
+        const { result, done } = isPayment
+          ? await creditActions.addCredits.run(actions, json)
+          : await creditActions.adjustCredits.run(actions, { ...defaults, ...json });
+        cli.print(result, "");
+        cli.remark(`${done} ${leftText(result.balance)}`);
+      });
+    });
+}
+
+function leftText({ balances }: { balances: { additional: { credits: number } } }): string {
+  return `It has ${grouped(balances.additional.credits)} additional credits now.`;
+}
 function printReport(cli: Cli, report: PaymentReport, csv: boolean): void {
   const { rows, total, month, timezone, isOver } = report;
   if (csv) cli.host.stdout.write(paymentReportCsv(report));
@@ -240,19 +168,3 @@ const paymentColumns: readonly Column<ListedPayment>[] = [
   { head: "REFUNDED", right: true, cell: ({ refunded }) => exactCredits(refunded) },
   { head: "PAYMENT", cell: ({ id }) => id },
 ];
-
-function leftText({ additional }: CreditsChange): string {
-  return `It has ${exactCredits(additional)} additional credits now.`;
-}
-
-function refundRemark(
-  account: string,
-  id: string,
-  { amount, rest, additional, replayed }: CreditsRefund,
-): string {
-  const left = `It has ${exactCredits(additional)} additional credits now.`;
-  if (replayed)
-    return `Refund ${id} was made before, of ${exactCredits(amount)} credits. Nothing has changed.`;
-  if (rest === 0) return `${exactCredits(amount)} credits refunded from ${account}. ${left}`;
-  return `${exactCredits(amount)} credits refunded from ${account}. The other ${exactCredits(rest)} are held by running requests, and can be refunded when these have ended. ${left}`;
-}

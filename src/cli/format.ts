@@ -1,5 +1,5 @@
 /** Text for people: tables, times and counts, without colour. */
-import { type EpochMs, grouped } from "../units.ts";
+import { grouped } from "../units.ts";
 import { visibleLine } from "../visible-text.ts";
 
 export interface Column<Row> {
@@ -25,11 +25,6 @@ export function table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]
       .trimEnd(),
   );
   return lines.join("\n");
-}
-
-/** Returns a time to the minute, for tables. */
-export function shortTime(ms: EpochMs | null): string {
-  return ms === null ? "-" : `${new Date(ms).toISOString().slice(0, 16).replace("T", " ")}Z`;
 }
 
 /** Returns a number with its noun: `1 request`, `2 requests`. */

@@ -3,15 +3,15 @@
  * allows. It reads a page at a time.
  */
 import type { Command } from "commander";
-import { journalKindsIn } from "../accounts/fields.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { journalObject } from "../accounts/operator-objects.ts";
+import { journalKindsIn } from "../actions/views.ts";
 import { inkwell } from "../invocation.ts";
 import type { ListedEntry } from "../store/store.ts";
-import { exactCredits } from "../units.ts";
+import { exactCredits, shortTime } from "../units.ts";
 import { journalKinds, limit } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
-import { type Column, shortTime, table } from "./format.ts";
+import { type Column, table } from "./format.ts";
 import { examples } from "./help.ts";
 
 interface Options {
@@ -26,7 +26,7 @@ export function journalCommand(cli: Cli, account: Command): void {
   account
     .command("journal")
     .description("list the changes of an account's credits, the newest first")
-    .argument("<name>", "as account list shows it")
+    .argument("<account>", "as account list shows it")
     .option("--kind <kinds>", "only these kinds of entries, with commas between them", journalKinds)
     .option("--oldest", "the oldest first")
     .option("--limit <rows>", "only the first rows", limit, 100)

@@ -1,69 +1,68 @@
 /** Text of keys for people: the table of a list, and the details of one key. */
-import { budgetOf } from "../ledger/key-budget.ts";
-import type { KeyRow } from "../ledger/rows.ts";
-import { creditsIn, type EpochMs, exactCredits, grouped } from "../units.ts";
-import { type Column, shortTime, table } from "./format.ts";
+
+import { limitTexts } from "../accounts/limits.ts";
+import type { KeyJson } from "../accounts/operator-objects.ts";
+import { creditsIn, type EpochMs, exactCredits, grouped, shortTime } from "../units.ts";
+import { type Column, table } from "./format.ts";
 
 /** Budgets and old secrets have columns only if a key has one. */
-export function keyTable(rows: readonly KeyRow[], nowMs: EpochMs): string {
-  const budgets: Column<KeyRow> = { head: "BUDGET LEFT", cell: (row) => budgetText(row) ?? "-" };
-  const secrets: Column<KeyRow> = { head: "OLD SECRET UNTIL", cell: (row) => shortTime(row.oldUntilMs) };
-  return table(rows, [
-    { head: "ID", cell: (row) => row.id },
-    { head: "ACCOUNT", cell: (row) => row.account },
-    { head: "KEY", cell: (row) => `ink_...${row.lastFour}` },
-    { head: "NAME", cell: (row) => row.name ?? "-" },
-    { head: "STATE", cell: (row) => stateOf(row, nowMs) },
-    { head: "MODELS", cell: (row) => row.models.join(",") },
+export function keyTable(keys: readonly KeyJson[], nowMs: EpochMs): string {
+  const budgets: Column<KeyJson> = { head: "BUDGET LEFT", cell: (key) => budgetText(key) ?? "-" };
+  const secrets: Column<KeyJson> = {
+    head: "OLD SECRET UNTIL",
+    cell: (key) => shortTime(key.old_secret_until),
+  };
+  return table(keys, [
+    { head: "ID", cell: (key) => key.id },
+    { head: "ACCOUNT", cell: (key) => key.account },
+    { head: "KEY", cell: (key) => `ink_...${key.last_four}` },
+    { head: "NAME", cell: (key) => key.name ?? "-" },
+    { head: "STATE", cell: (key) => stateOf(key, nowMs) },
+    { head: "MODELS", cell: (key) => key.models.join(",") },
     { head: "LIMITS", cell: limitsOf },
-    ...(rows.some((row) => row.budget !== null) ? [budgets] : []),
-    { head: "LAST USED", cell: (row) => shortTime(row.lastUsedMs) },
-    { head: "EXPIRES", cell: (row) => shortTime(row.expiresMs) },
-    ...(rows.some((row) => row.oldUntilMs !== null) ? [secrets] : []),
+    ...(keys.some((key) => key.budget !== null) ? [budgets] : []),
+    { head: "LAST USED", cell: (key) => shortTime(key.last_used_at) },
+    { head: "EXPIRES", cell: (key) => shortTime(key.expires_at) },
+    ...(keys.some((key) => key.old_secret_until !== null) ? [secrets] : []),
   ]);
 }
 
-export function keyDetails(row: KeyRow, nowMs: EpochMs): string {
-  const budget = budgetOf(row);
+export function keyDetails(key: KeyJson, nowMs: EpochMs): string {
+  const { budget } = key;
   const lines: [label: string, text: string][] = [
-    ["key", `ink_...${row.lastFour} of account ${row.account}`],
-    ["name", row.name ?? "-"],
-    ["state", stateOf(row, nowMs)],
-    ["models", row.models.join(",")],
-    ["limits", limitsOf(row)],
-    ["budget", budgetText(row) ?? "-"],
+    ["key", `ink_...${key.last_four} of account ${key.account}`],
+    ["name", key.name ?? "-"],
+    ["state", stateOf(key, nowMs)],
+    ["models", key.models.join(",")],
+    ["limits", limitsOf(key)],
+    ["budget", budgetText(key) ?? "-"],
     ...(budget === null
       ? []
       : ([
-          ["  spent", `${exactCredits(row.budgetSpent ?? 0)} since ${shortTime(budget.fromMs)}`],
-          ["  held", `${exactCredits(row.held)} by running requests`],
-          ["  refreshes", shortTime(budget.untilMs)],
+          ["  spent", `${exactCredits(budget.spent_micro)} since ${shortTime(budget.started_at)}`],
+          ["  held", `${exactCredits(budget.held_micro)} by running requests`],
+          ["  refreshes", shortTime(budget.refreshes_at)],
         ] satisfies typeof lines)),
-    ["portal", row.portal === "own" ? "sees itself" : "manages all keys of the account"],
-    ["created", shortTime(row.createdMs)],
-    ["expires", row.expiresMs === null ? "never" : shortTime(row.expiresMs)],
-    ["last used", shortTime(row.lastUsedMs)],
-    ["old secret", row.oldUntilMs === null ? "-" : `valid until ${shortTime(row.oldUntilMs)}`],
+    ["portal", key.portal === "own" ? "sees itself" : "manages all keys of the account"],
+    ["created", shortTime(key.created_at)],
+    ["expires", key.expires_at === null ? "never" : shortTime(key.expires_at)],
+    ["last used", shortTime(key.last_used_at)],
+    ["old secret", key.old_secret_until === null ? "-" : `valid until ${shortTime(key.old_secret_until)}`],
   ];
-  return [`Key ${row.id}`, ...lines.map(([label, text]) => `  ${label.padEnd(12)}${text}`)].join("\n");
+  return [`Key ${key.id}`, ...lines.map(([label, text]) => `  ${label.padEnd(12)}${text}`)].join("\n");
 }
 
-export function stateOf(row: KeyRow, nowMs: EpochMs): "active" | "revoked" | "expired" {
-  if (row.revokedMs !== null) return "revoked";
-  return row.expiresMs !== null && row.expiresMs <= nowMs ? "expired" : "active";
+export function stateOf(key: KeyJson, nowMs: EpochMs): "active" | "revoked" | "expired" {
+  if (key.revoked_at !== null) return "revoked";
+  return key.expires_at !== null && Date.parse(key.expires_at) <= nowMs ? "expired" : "active";
 }
 
-function budgetText(row: KeyRow): string | null {
-  const state = budgetOf(row);
-  if (state === null) return null;
-  return `${grouped(creditsIn(state.left))} of ${grouped(creditsIn(row.budget ?? 0))} (${row.budgetEvery}${row.budgetAlign === "calendar" ? `, ${row.budgetTimezone}` : ""})`;
+function budgetText({ budget }: KeyJson): string | null {
+  if (budget === null) return null;
+  const zone = budget.align === "calendar" ? `, ${budget.timezone}` : "";
+  return `${grouped(creditsIn(budget.left_micro))} of ${grouped(budget.credits)} (${budget.every}${zone})`;
 }
 
-function limitsOf({ requestsPerMinute: rpm, tokensPerMinute: tpm, concurrent }: KeyRow): string {
-  const limits = [
-    ...(rpm === null ? [] : [`${rpm} rpm`]),
-    ...(tpm === null ? [] : [`${tpm} tpm`]),
-    ...(concurrent === null ? [] : [`${concurrent} at once`]),
-  ];
-  return limits.join(", ") || "-";
+function limitsOf({ limits }: KeyJson): string {
+  return limitTexts(limits).join(", ") || "-";
 }

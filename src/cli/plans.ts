@@ -2,12 +2,13 @@
  * `inkwell plans`: shows the plans of the database, and makes those of the configuration current.
  */
 import { Command } from "commander";
+import { limitsObject, limitTexts } from "../accounts/limits.ts";
 import { type PlanState, planObject } from "../accounts/plan-objects.ts";
 import { inkwell } from "../invocation.ts";
 import type { Plan, PlanChanges, PlanVersion } from "../ledger/plan.ts";
-import { grouped } from "../units.ts";
+import { grouped, shortTime } from "../units.ts";
 import type { Cli } from "./cli.ts";
-import { type Column, count, shortTime, table } from "./format.ts";
+import { type Column, table } from "./format.ts";
 import { examples } from "./help.ts";
 
 export function plansCommand(cli: Cli): Command {
@@ -102,12 +103,9 @@ export function planChangesText(
 
 /** Returns what a plan grants, without its name. */
 export function planText({ base, overage, limits, models }: Plan): string {
-  const { requestsPerMinute: rpm, tokensPerMinute: tpm, concurrent } = limits;
   return [
     `${grouped(base.credits)} credits every ${base.every}, overage ${grouped(overage.credits)} every ${overage.every}`,
-    ...(rpm === undefined ? [] : [`${count(rpm, "request")} a minute`]),
-    ...(tpm === undefined ? [] : [`${count(tpm, "token")} a minute`]),
-    ...(concurrent === undefined ? [] : [`${grouped(concurrent)} at once`]),
+    ...limitTexts(limitsObject(limits)),
     ...(models.length === 1 && models[0] === "*" ? [] : [`models ${models.join(" ")}`]),
   ].join(", ");
 }

@@ -4,14 +4,14 @@
  */
 import type { Command } from "commander";
 import type { Static } from "typebox";
-import type { reloadObject } from "../http/admin/service.ts";
+import type { reloadObject } from "../http/admin/service-actions.ts";
 import type { Cli } from "./cli.ts";
 import { listenerCommand, post } from "./operator-client.ts";
 
 export function reloadCommand(cli: Cli): Command {
   const about = "make the running service read its configuration again; shows what has changed";
   return listenerCommand(cli, "reload", about, async ({ url, token }) => {
-    const { reloadObject } = await import("../http/admin/service.ts");
+    const { reloadObject } = await import("../http/admin/service-actions.ts");
     show(cli, await post(`${url}/admin/reload`, token(), reloadObject.schema));
   });
 }

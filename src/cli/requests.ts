@@ -12,9 +12,9 @@ import { inkwell } from "../invocation.ts";
 import { heldBy } from "../ledger/grants.ts";
 import type { HoldRow } from "../ledger/rows.ts";
 import { pageRowsMax } from "../store/store.ts";
-import { exactCredits, grouped } from "../units.ts";
+import { exactCredits, grouped, shortTime } from "../units.ts";
 import type { Cli } from "./cli.ts";
-import { type Column, count, shortTime, table } from "./format.ts";
+import { type Column, count, table } from "./format.ts";
 import { examples } from "./help.ts";
 
 export function requestsCommand(cli: Cli): Command {

@@ -1,9 +1,9 @@
 /** `inkwell usage --hours`: prints the usage of the last hours by hour. */
 import { isoHour, usageHoursObject } from "../accounts/usage-hours.ts";
 import { type Hour, hourMs, type UsageHour } from "../store/usage-hours.ts";
-import { exactCredits, grouped } from "../units.ts";
+import { exactCredits, grouped, shortTime } from "../units.ts";
 import type { Cli } from "./cli.ts";
-import { type Column, shortTime, table } from "./format.ts";
+import { type Column, table } from "./format.ts";
 
 export function printHours(cli: Cli, report: { from: Hour; to: Hour; rows: readonly UsageHour[] }): void {
   cli.print(usageHoursObject(report), table(report.rows, columnsOf(report.rows)));

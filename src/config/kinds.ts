@@ -8,8 +8,8 @@
 
 import { isIP } from "node:net";
 import { domainToASCII } from "node:url";
-import { isRefillPeriod, isTimezone, refillPeriodRule, timezoneRule } from "../ledger/windows.ts";
-import { creditsMax } from "../units.ts";
+import { isRefillPeriod, isTimezone, refillPeriodRule } from "../ledger/windows.ts";
+import { creditsMax, timezoneRule } from "../units.ts";
 
 export interface Kind<T> {
   /** Completes "expected ...". */

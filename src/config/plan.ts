@@ -2,7 +2,8 @@
  * The `plans` section: credits, limits and models of accounts. A plan may only name models that
  * exist.
  */
-import * as fields from "../accounts/fields.ts";
+import { limitNames, limits } from "../accounts/limits.ts";
+import * as fields from "../accounts/value-rules.ts";
 import type { BucketPlan, Limits, Plan } from "../ledger/plan.ts";
 import { calendarPeriodRule, isCalendarPeriod } from "../ledger/windows.ts";
 import { given } from "../objects.ts";
@@ -59,9 +60,6 @@ function readPlan(id: string, section: Section, { modelIds, timezone }: PlanDefa
 
 function readPlanLimits(section: Section): Limits {
   const count = kind.whole(fields.limit.min, fields.limit.max);
-  return given({
-    requestsPerMinute: section.optional("requests_per_minute", count),
-    tokensPerMinute: section.optional("tokens_per_minute", count),
-    concurrent: section.optional("concurrent", count),
-  });
+  const values = limitNames.map((name) => [limits[name].row, section.optional(name, count)]);
+  return given(Object.fromEntries(values));
 }

@@ -172,8 +172,6 @@ const calendarStarts: Readonly<Record<string, (day: Temporal.PlainDate) => Tempo
 
 export const calendarPeriodRule = `one of ${Object.keys(calendarStarts).join(", ")} for windows of the calendar`;
 
-export const timezoneRule = "the name of a time zone, such as Europe/Berlin or UTC";
-
 /** Reports whether this is the name of a time zone, such as Europe/Berlin or UTC. */
 export function isTimezone(name: string): boolean {
   // Offsets such as +01:00 have no rules, and are refused so that nobody waits for summer time.

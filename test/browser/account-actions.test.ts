@@ -58,7 +58,7 @@ test("adjusts credits after a preview, with a reason in the journal", async (vis
   assert.deepEqual(await journal(service, "adjusted", "adjust"), []);
   await page.getByRole("button", { name: "Adjust the credits" }).dblclick();
   await dialogClosed(page);
-  await confirmed(page, "The credits of adjusted were adjusted by -120.");
+  await confirmed(page, "120 promotional credits taken from adjusted.");
   // The page behind the form has the new balance, without a reload.
   await page.getByText("180", { exact: true }).waitFor();
   const entries = await journal(service, "adjusted", "adjust");
@@ -338,7 +338,7 @@ test("shows what the change to a smaller plan takes, and changes the plan now", 
   assert.ok(Number(left) > 0 && Number(left) < 500, await base.innerText());
   await submit(page);
   await dialogClosed(page);
-  await confirmed(page, "The plan is student.");
+  await confirmed(page, /is on plan student\./);
   await page.getByText(`${left} of 500`).waitFor();
 });
 

@@ -46,7 +46,7 @@ test("creates a key within the limits of the own one, changes, rotates and revok
   await assertRefused(dialog.getByLabel("Budget period"), /period|every/i, { "Budget in credits": "300" });
   await dialog.getByLabel("Budget period").selectOption("P1W");
   await submit(page);
-  await confirmed(page, "The settings are saved.");
+  await confirmed(page, /is changed\. Its next request uses/);
   await page.getByRole("row").filter({ hasText: "300 of 300 left" }).getByText("20 requests/min").waitFor();
   const { data } = await service.call("GET", "/admin/accounts/default/keys?limit=500");
   const saved = Object(data).find((key: { name: string }) => key.name === "lab");
@@ -55,7 +55,7 @@ test("creates a key within the limits of the own one, changes, rotates and revok
     limits: { requests_per_minute: 20, tokens_per_minute: null, concurrent: null },
   });
   await page.getByRole("button", { name: "Rotate the key lab" }).click();
-  await dialog.getByLabel("The secret leaked: end it now").check();
+  await dialog.getByLabel("The present secret").selectOption("ends now: it leaked");
   await submit(page);
   await dialog.getByRole("button", { name: "Done" }).click();
   assert.equal(await askApi(service, made), 401);
@@ -63,7 +63,7 @@ test("creates a key within the limits of the own one, changes, rotates and revok
   await submit(page);
   await dialog.getByText("In the last 24 hours it made 1 request.").waitFor();
   await submit(page);
-  await confirmed(page, "The key is revoked.");
+  await confirmed(page, /is revoked since/);
   await page.getByRole("row").filter({ hasText: "lab" }).getByText("revoked").waitFor();
   // Rotating the key of the session keeps the session.
   await page.getByRole("button", { name: "Rotate the key manager" }).click();
@@ -104,7 +104,7 @@ test("a form sends what was typed, and no setting that changed meanwhile", async
   await page.getByRole("row", { includeHidden: true }).filter({ hasText: "2 at once" }).waitFor();
   assert.equal(await dialog.getByLabel("Name").inputValue(), "after");
   await submit(page);
-  await confirmed(page, "The settings are saved.");
+  await confirmed(page, /is changed\. Its next request uses/);
   await page.getByRole("row").filter({ hasText: "after" }).getByText("800 tokens/min, 2 at once").waitFor();
 });
 
@@ -121,7 +121,7 @@ test("a key with a budget changes names only, and a key may give itself less", a
   await dialog.getByLabel("Budget in credits").fill("100");
   await dialog.getByLabel("Budget period").selectOption("P1D");
   await submit(page);
-  await confirmed(page, "The settings are saved.");
+  await confirmed(page, /is changed\. Its next request uses/);
   await page.getByText("This key has a budget. A new key could spend more than that.").waitFor();
   await page.getByRole("button", { name: "Edit the key ward" }).click();
   await dialog.getByText("it can change the names of keys only").waitFor();

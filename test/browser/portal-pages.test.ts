@@ -82,9 +82,9 @@ test("shows the limit that counts: the smaller one of plan and key", async (visi
       .at(-1);
   await openPortal(visit, "/", limited.secret);
   assert.equal(await fact("Plan of the account"), "student");
-  assert.equal(await fact("Requests"), "10 a minute (this key; plan, for all keys together: 30)");
-  assert.equal(await fact("Tokens"), "5,000 a minute (plan, for all keys together; this key: 80,000)");
-  assert.equal(await fact("At once"), "2 (plan, for all keys together)");
+  assert.equal(await fact("Requests per minute"), "10 (this key; plan, for all keys together: 30)");
+  assert.equal(await fact("Tokens per minute"), "5,000 (plan, for all keys together; this key: 80,000)");
+  assert.equal(await fact("Requests at once"), "2 (plan, for all keys together)");
   await page.goto(`${service.portalUrl}/keys`);
   await page
     .getByText("for all keys of the account together: 30 requests/min, 5,000 tokens/min, 2 at once.")

@@ -269,7 +269,7 @@ for (const limit of ["idle", "absolute"] as const) {
     const [after] = await context.cookies();
     assert.notEqual(after?.value, before?.value);
     await page.getByRole("button", { name: "Add the credits" }).click();
-    await confirmed(page, `33 credits were added to ${id}.`);
+    await confirmed(page, `33 credits added to ${id}.`);
     const { data } = await service.call("GET", `/admin/accounts/${id}/journal`);
     assert.equal(Object(data).filter((entry: { kind: string }) => entry.kind === "payment").length, 1);
   });

@@ -1,7 +1,7 @@
 /** Keys in the portal: who may do what with which key, and what an attacker tries. */
 import assert from "node:assert/strict";
 import { parseKey } from "../../src/accounts/keys.ts";
-import { accountKeysMax } from "../../src/accounts/portal-actions.ts";
+import { accountKeysMax } from "../../src/accounts/value-rules.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
 import { timesAt } from "../../src/ledger/snapshot.ts";
 import { addKey, keyOf, revokeKey } from "../fixtures/ledger-rows.ts";

@@ -226,7 +226,7 @@ test("set refuses options that do not belong together", async () => {
   wrongUsage(await set("--ends", "never", "--dry-run"), /belong to --plan/);
   wrongUsage(await set("--ends", "never", "--at", "now"), /belong to --plan/);
   wrongUsage(await set("--plan", "big", "--at", "noon"), /Allowed choices are refresh, now/);
-  wrongUsage(await set("--ends", "someday"), /A time is ISO 8601/);
+  wrongUsage(await set("--ends", "someday"), /--ends must be ISO 8601/);
 });
 
 test("set --ends closes the account at that time, and never removes the time", async () => {

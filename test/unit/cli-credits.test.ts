@@ -117,7 +117,7 @@ describe("credits", () => {
     await ledger.openAccount();
     const adjust = (credits: string, id: string, reason = "a gift") =>
       ledger.inkwell("credits", "adjust", "alice", credits, "--reason", reason, "--id", id);
-    assert.match((await adjust("30", "i1")).stderr, /Account alice has 30 additional credits now\./);
+    assert.match((await adjust("30", "i1")).stderr, /It has 30 additional credits now\./);
     assert.match((await adjust("-10", "i2")).stderr, /has 20 additional credits now\./);
     assert.match((await adjust("-10", "i2")).stderr, /Adjustment i2 was made before/);
     refused(await adjust("-9", "i2"), /Operation "i2" made another change before: -10: a gift\./);
@@ -137,7 +137,7 @@ describe("credits", () => {
     test(`add refuses ${JSON.stringify(amount)} credits`, async () => {
       wrongUsage(
         await ledger.inkwell("credits", "add", "alice", amount, "--payment", "p"),
-        /Credits are a whole number from 1 to 9000000/,
+        /credits must be whole credits from 1 to 9000000/,
       );
     });
   }

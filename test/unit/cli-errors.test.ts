@@ -31,7 +31,7 @@ describe("--json", () => {
       ["account", "list", "--verbos", "--json"],
       /^unknown option/,
     ],
-    ["reports a missing argument", ["--json", "account", "show"], /^missing required argument 'name'/],
+    ["reports a missing argument", ["--json", "account", "show"], /^missing required argument 'account'/],
     ["reports a missing value in front of it", ["usage", "--from", "--json"], /--from/],
     [
       "reports a missing command without the whole help",
@@ -147,7 +147,7 @@ describe("suggestions for misspelled words", () => {
     const ran = await ledger.inkwell("credits", "refund", "ada", "5", "--json");
     assert.equal(
       errorIn(ran).message,
-      "required option '--payment <id>' not specified\nFor help: npm run -s inkwell -- credits refund --help",
+      "required option '--id <id>' not specified\nFor help: npm run -s inkwell -- credits refund --help",
     );
   });
 });

@@ -60,7 +60,7 @@ test("list shows every plan with its newest version, state and accounts", async 
     listed.stdout.replaceAll(times, "TIME"),
     `PLAN     VERSION  STATE    ACCOUNTS  CREATED            GRANTS
 starter        2  offered         1  TIME  2,500 credits every P1D, overage 200 every P1M
-pro            1  offered         0  TIME  1,000 credits every P1D, overage 200 every P1M, 5 requests a minute, models small
+pro            1  offered         0  TIME  1,000 credits every P1D, overage 200 every P1M, 5 requests/min, models small
 trial          1  retired         1  TIME  1,000 credits every P1D, overage 200 every P1M
 `,
   );

@@ -20,7 +20,7 @@ describe("the command line", () => {
     [[], /Usage: npm run -s inkwell --/],
     [["acount"], /unknown command 'acount'[\s\S]*Did you mean account\?/],
     [["account"], /Usage: npm run -s inkwell -- account/],
-    [["account", "show"], /missing required argument 'name'/],
+    [["account", "show"], /missing required argument 'account'/],
     [["account", "create", "alice"], /required option '--plan <plan>'/],
     [["account", "list", "more"], /too many arguments/],
     [["balance", "alice", "--verbose"], /unknown option '--verbose'/],

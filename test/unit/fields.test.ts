@@ -1,7 +1,7 @@
 /** Texts of operators: every store returns them unchanged and finds them again. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as fields from "../../src/accounts/fields.ts";
+import * as fields from "../../src/accounts/value-rules.ts";
 
 test("a note is one line of text", () => {
   for (const text of [

@@ -1,7 +1,7 @@
 /** Ids of payments, refunds, operations and other systems. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { idProblem } from "../../src/accounts/fields.ts";
+import { idProblem } from "../../src/accounts/value-rules.ts";
 import { clearIds, unclearIds } from "../fixtures/unclear-ids.ts";
 
 describe("an id", () => {

@@ -80,7 +80,7 @@ test("a new key has the settings of its creator where none are given", () => {
   const own = manager({ models: ["small"], expiresMs: start, requestsPerMinute: 5, concurrent: 2 });
   assert.deepEqual(inherited(own, { requestsPerMinute: 3 }), {
     ...{ models: ["small"], expiresMs: start, requestsPerMinute: 3 },
-    ...{ tokensPerMinute: undefined, concurrent: 2 },
+    ...{ tokensPerMinute: null, concurrent: 2 },
   });
 });
 

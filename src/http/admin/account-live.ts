@@ -19,7 +19,7 @@ import { type ApiApp, route } from "../api/app.ts";
 import { EventStream } from "../api/event-stream.ts";
 import * as schema from "../api/schemas.ts";
 import type { AdminDependencies } from "./dependencies.ts";
-import { requestObject, runningObjects } from "./requests.ts";
+import { requestObject, runningObjects } from "./request-object.ts";
 
 const requestsMax = 20;
 

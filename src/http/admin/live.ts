@@ -5,6 +5,7 @@
 import Type from "typebox";
 import { closed, count, isoTime, micro, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import { pageIn } from "../../actions/pages.ts";
 import { longestAnswer, type Model } from "../../chat/catalog.ts";
 import type { EngineServer } from "../../chat/engine.ts";
 import {
@@ -15,7 +16,6 @@ import {
   type RecentRefusal,
 } from "../../telemetry/live.ts";
 import { type ApiApp, route } from "../api/app.ts";
-import { pageIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
 import { pricingObject } from "../openai-format/response.ts";
 import type { AdminDependencies } from "./dependencies.ts";

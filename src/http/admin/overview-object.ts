@@ -23,7 +23,7 @@ import { creditsIn } from "../../units.ts";
 import { activityObject, errorObject, type LiveModel, modelObject } from "./live.ts";
 import { isLoaded } from "./model-health.ts";
 import { type DatabaseView, hoursShown, type NearExhaustion, nearAccountsMax } from "./overview-database.ts";
-import { requestObject, runningObjects } from "./requests.ts";
+import { requestObject, runningObjects } from "./request-object.ts";
 
 /** Rows of the lists. */
 const requestsMax = 20;

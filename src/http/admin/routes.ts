@@ -1,43 +1,52 @@
 /** All routes below `/admin`. The tags of the OpenAPI document are the names of their groups. */
 import { OperatorActions } from "../../accounts/operator-actions.ts";
+import { accountActions } from "../../actions/account-runs.ts";
+import type { BoundAction } from "../../actions/bind.ts";
+import { creditActions } from "../../actions/credit-runs.ts";
+import { keyActions } from "../../actions/key-runs.ts";
+import { usageActions } from "../../actions/usage-runs.ts";
+import { actionRoutes } from "../api/action-routes.ts";
 import type { ApiApp } from "../api/app.ts";
 import { documentRoutes } from "../api/openapi.ts";
+import { importRoute } from "./account-import.ts";
 import { accountLiveRoutes } from "./account-live.ts";
-import { accountRoutes } from "./accounts.ts";
-import { creditRoutes } from "./credits.ts";
 import type { AdminDependencies } from "./dependencies.ts";
-import { keyRoutes } from "./keys.ts";
 import { liveRoutes } from "./live.ts";
 import { overviewRoutes } from "./overview.ts";
-import { planRoutes } from "./plans.ts";
 import { refusedBeforeRouting } from "./refusals.ts";
-import { requestRoutes } from "./requests.ts";
-import { serviceRoutes } from "./service.ts";
+import { planActions, requestActions, type ServiceContext, serviceActions } from "./service-actions.ts";
 import { sessionRoutes } from "./session.ts";
 import { consoleCookieName } from "./sign-in.ts";
-import { usageRoutes } from "./usage.ts";
-import { usageHoursRoutes } from "./usage-hours.ts";
-import { usageSumsRoutes } from "./usage-sums.ts";
 
-const groups = {
-  accounts: accountRoutes,
-  keys: keyRoutes,
-  credits: creditRoutes,
-  usage(app: ApiApp, actions: OperatorActions) {
-    usageRoutes(app, actions);
-    usageSumsRoutes(app, actions);
-    usageHoursRoutes(app, actions);
+type AddRoutes = (app: ApiApp, actions: OperatorActions, dependencies: AdminDependencies) => void;
+
+const groups: Record<string, AddRoutes> = {
+  accounts(app, actions, dependencies) {
+    ofLedger(accountActions)(app, actions, dependencies);
+    importRoute(app, actions);
   },
-  plans: planRoutes,
-  requests: requestRoutes,
-  live(app: ApiApp, actions: OperatorActions, dependencies: AdminDependencies) {
+  keys: ofLedger(keyActions),
+  credits: ofLedger(creditActions),
+  usage: ofLedger(usageActions),
+  plans: ofService(planActions),
+  requests: ofService(requestActions),
+  live(app, actions, dependencies) {
     liveRoutes(app, actions, dependencies);
     accountLiveRoutes(app, actions, dependencies);
   },
   overview: overviewRoutes,
-  service: serviceRoutes,
+  service: ofService(serviceActions),
   session: sessionRoutes,
 };
+
+function ofLedger(bound: Record<string, BoundAction<OperatorActions>>): AddRoutes {
+  return (app, actions) => actionRoutes(app, bound, () => actions);
+}
+
+function ofService(bound: Record<string, BoundAction<ServiceContext>>): AddRoutes {
+  return (app, actions, here) =>
+    actionRoutes(app, bound, () => ({ timezone: actions.timezone, actions, here }));
+}
 
 export function adminRoutes(app: ApiApp, dependencies: AdminDependencies, version: string): void {
   documentRoutes(app, {

@@ -44,6 +44,8 @@ interface TypeBoxProvider extends FastifyTypeProvider {
   serializer: this["schema"] extends TSchema ? Static<this["schema"]> : unknown;
 }
 
+export type RouteSettings = Pick<RouteShorthandOptions, "bodyLimit" | "config" | "exposeHeadRoute">;
+
 /**
  * Returns the options of a route: the schemas of its operation, the texts for the OpenAPI
  * document, and settings of Fastify.
@@ -51,7 +53,7 @@ interface TypeBoxProvider extends FastifyTypeProvider {
 export function route<const S extends FastifySchema>(
   operationId: string,
   schema: S,
-  settings: Pick<RouteShorthandOptions, "bodyLimit" | "config" | "exposeHeadRoute"> = {},
+  settings: RouteSettings = {},
 ) {
   return { ...settings, schema: { operationId, ...schema } };
 }

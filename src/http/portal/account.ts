@@ -1,9 +1,17 @@
 /** `/api/account`: the account, the key of the session, its rights and the balance. */
 import Type from "typebox";
 import { balanceObject, refills, refillsOf } from "../../accounts/balance-object.ts";
-import { closed, fieldsFor, isoTimeOrNull, objectFor, orNull, text } from "../../accounts/json-objects.ts";
+import {
+  closed,
+  fieldsFor,
+  isoTimeOrNull,
+  limitsSchema,
+  objectFor,
+  orNull,
+  text,
+} from "../../accounts/json-objects.ts";
 import type { KeySession } from "../../accounts/key-sessions.ts";
-import { limitsObject, limitsSchema } from "../../accounts/limits-object.ts";
+import { limitsObject } from "../../accounts/limits.ts";
 import { balance, keyObject } from "../../accounts/operator-objects.ts";
 import { whyNoNewKeys } from "../../accounts/portal-rights.ts";
 import { type BalanceView, balanceOf } from "../../ledger/balance.ts";

@@ -5,8 +5,8 @@ import type { comparedPlansObject, planObject } from "../../accounts/plan-object
 import type { accountLiveObject } from "../../http/admin/account-live.ts";
 import type * as live from "../../http/admin/live.ts";
 import type { overviewObject } from "../../http/admin/overview-object.ts";
-import type { requestObject } from "../../http/admin/requests.ts";
-import type { reloadObject } from "../../http/admin/service.ts";
+import type { requestObject } from "../../http/admin/request-object.ts";
+import type { reloadObject } from "../../http/admin/service-actions.ts";
 import type { Page } from "../shared/types.ts";
 
 export type { Readiness } from "../../http/admin/server.ts";

@@ -56,7 +56,11 @@ export function markUnattended(signal: AbortSignal): void {
 }
 
 /** Sends a change. Requests with the same operation id are applied once. */
-export function send<T>(method: "POST" | "PATCH" | "DELETE", path: string, body?: object): Promise<T> {
+export function send<T>(
+  method: "GET" | "POST" | "PATCH" | "DELETE",
+  path: string,
+  body?: object,
+): Promise<T> {
   return request<T>(method, path, body);
 }
 

@@ -1,12 +1,10 @@
-/** What both apps show of a key, and the dialog that gives it a new secret. */
-import { type ComponentChildren, Fragment } from "preact";
+/** What both apps show of a key. */
+import { Fragment } from "preact";
+import { limitTexts } from "../../accounts/limits.ts";
 import { exactCredits } from "../../units.ts";
-import { ActionDialog } from "./action.tsx";
-import { send } from "./api.ts";
 import { wholeNumber } from "./numbers.ts";
-import { Secret } from "./secret.tsx";
 import type { Column } from "./table.tsx";
-import type { Key, NewKey } from "./types.ts";
+import type { Key } from "./types.ts";
 import { Badge, Time } from "./values.tsx";
 
 export function KeyState({ of: key }: { of: Key }) {
@@ -28,12 +26,7 @@ export function KeyState({ of: key }: { of: Key }) {
 }
 
 export function limitsOf({ limits }: Pick<Key, "limits">) {
-  const parts = [
-    limits.requests_per_minute !== null && `${wholeNumber(limits.requests_per_minute)} requests/min`,
-    limits.tokens_per_minute !== null && `${wholeNumber(limits.tokens_per_minute)} tokens/min`,
-    limits.concurrent !== null && `${wholeNumber(limits.concurrent)} at once`,
-  ].filter((part) => part !== false);
-  return parts.length === 0 ? <span class="quiet">none</span> : parts.join(", ");
+  return limitTexts(limits).join(", ") || <span class="quiet">none</span>;
 }
 
 /** What is left of the budget of a key. `period` follows it, and its refill follows that. */
@@ -83,57 +76,11 @@ export function lastKeyColumns({ actions, nameOf, show }: KeyActions): Column<Ke
   ];
 }
 
-/** `note` is said before the change. */
-export function RotateDialog(props: {
-  name: string;
-  path: string;
-  note: ComponentChildren;
-  close(isDone: boolean): void;
-}) {
-  const { name, path, note, close } = props;
-  return (
-    <ActionDialog
-      title={`Rotate the key ${name}`}
-      kind="rotate"
-      submit="Create a new secret"
-      isDangerous
-      intro={
-        <p>
-          The key gets a new secret. Its name, budget, limits and receipts stay. A secret from an earlier
-          rotation ends at once. {note}
-        </p>
-      }
-      fields={[
-        {
-          ...{ name: "reason", label: "The present secret", kind: "choice", initial: "planned" },
-          isRequired: true,
-          options: [
-            ["planned", "Planned: it ends later"],
-            ["leaked", "The secret leaked: end it now"],
-          ],
-        },
-        {
-          ...{ name: "overlap", label: "The present secret stays valid for", kind: "select", initial: "P1D" },
-          isRequired: true,
-          isShown: ({ reason }) => reason === "planned",
-          options: [
-            ["PT1H", "an hour"],
-            ["P1D", "a day"],
-            ["P1W", "a week"],
-            ["P1M", "a month"],
-          ],
-        },
-      ]}
-      send={async ({ reason, overlap }, operationId) => {
-        const body = { operation_id: operationId, overlap: reason === "leaked" ? "none" : overlap };
-        const rotated = await send<NewKey>("POST", path, body);
-        const lost =
-          reason === "leaked"
-            ? "The old secret has ended. Rotate the key again."
-            : "The old secret is valid for the overlap. Create another key, and then revoke this one.";
-        return { done: "The key has a new secret.", result: <Secret secret={rotated.key} lost={lost} /> };
-      }}
-      close={close}
-    />
-  );
+const periodTitles: Readonly<Record<string, string>> = {
+  ...{ PT5H: "5 hours", P1D: "day", P1W: "week", P1M: "month" },
+};
+
+/** Returns `week` for `P1W`. Unusual periods stay as they are. */
+export function periodTitle(every: string): string {
+  return periodTitles[every] ?? every;
 }

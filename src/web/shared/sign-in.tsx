@@ -1,8 +1,8 @@
 /** Sign-in by a secret, or by the one-time code of a link. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { showModal } from "./action.tsx";
 import { ApiError, isSignedIn, signIn } from "./api.ts";
+import { showModal } from "./form-dialog.tsx";
 import { appTitle } from "./paths.ts";
 
 export interface SignInWords {

@@ -1,7 +1,7 @@
 /** Changes of an account: credits, plan, state, end and contact. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { useAction } from "../../shared/action.tsx";
+import { useAction } from "../../shared/form-dialog.tsx";
 import type { Account } from "../types.ts";
 import { AdjustCredits, RefundCredits, TopUp } from "./account-credits.tsx";
 import { ChangePlan } from "./account-plan.tsx";

@@ -1,9 +1,11 @@
 /** Changes of additional credits: top-up, promotional credits and refund. */
 import { useState } from "preact/hooks";
+import { addCredits, adjustCredits, refundCredits } from "../../../actions/credits.ts";
 import { creditsIn, exactCredits } from "../../../units.ts";
-import { ActionDialog, FailedDialog } from "../../shared/action.tsx";
+import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, get, send } from "../../shared/api.ts";
 import type { Values } from "../../shared/field.tsx";
+import { FailedDialog, FormDialog } from "../../shared/form-dialog.tsx";
 import { wholeNumber, wholeNumberIn } from "../../shared/numbers.ts";
 import { newOperationId } from "../../shared/operation-id.ts";
 import { dayOf } from "../../shared/times.ts";
@@ -21,68 +23,25 @@ export function TopUp({ account: { id }, close }: Props) {
   const [payment] = useState(() => newOperationId("console"));
   return (
     <ActionDialog
-      title={`Top up ${id}`}
-      kind="topup"
-      submit="Add the credits"
-      fields={[
-        { name: "credits", label: "Credits", kind: "number", isRequired: true, min: 1 },
-        {
-          ...{ name: "payment_id", label: "Payment id", isRequired: true, initial: payment },
-          hint: "The number of the invoice or payment, if there is one. Each payment id adds credits once in the installation.",
-        },
-      ]}
-      send={async (values) => {
-        const body = { payment_id: values.payment_id?.trim(), credits: typedCredits(values) };
-        const { again } = await send<{ again: boolean }>("POST", apiPath("accounts", id, "topups"), body);
-        return {
-          done: again
-            ? "This payment had been added before. Nothing has changed."
-            : `${wholeNumber(body.credits)} credits were added to ${id}.`,
-        };
-      }}
+      action={addCredits}
+      target={{ account: id }}
+      subject={id}
+      initial={{ payment_id: payment }}
       close={close}
     />
   );
 }
 
-/** Whether the credits of the form are given, and not taken away. */
-function isGiven(values: Values): boolean {
-  return typedCredits(values) >= 0;
-}
-
 export function AdjustCredits({ account: { id }, close }: Props) {
   return (
     <ActionDialog
-      title={`Adjust the credits of ${id}`}
-      kind="adjust"
-      submit="Adjust the credits"
-      intro={
-        <p>
-          Gives promotional credits, or takes them away. Credits that were paid for are taken back by a
-          refund. The journal keeps the reason.
-        </p>
-      }
-      fields={[
-        {
-          ...{ name: "credits", label: "Credits", kind: "number", isRequired: true },
-          hint: "A negative number takes promotional credits away: -200.",
-        },
-        { name: "reason", label: "Reason", isRequired: true },
-        {
-          ...{ name: "expires_at", label: "Last day" },
-          hint: "The credits end with this day: 2027-01-31. Without one they never end.",
-          isShown: isGiven,
-        },
-        {
-          ...{ name: "request_id", label: "Request" },
-          hint: "The id of a request that the credits make up for, at most what was paid for it.",
-          isShown: isGiven,
-        },
-      ]}
-      preview={async (values) => {
+      action={adjustCredits}
+      target={{ account: id }}
+      subject={id}
+      preview={async ({ credits }) => {
         const { balances } = await get<Balance>(apiPath("accounts", id, "balance"));
         const before = balances.additional.credits;
-        const change = typedCredits(values);
+        const change = Number(credits);
         return (
           <p>
             Additional credits change from {wholeNumber(before)} to {wholeNumber(before + change)} (whole
@@ -90,19 +49,6 @@ export function AdjustCredits({ account: { id }, close }: Props) {
             {change < 0 && " Only promotional credits that no request holds can be taken."}
           </p>
         );
-      }}
-      send={async (values, operationId) => {
-        const body = {
-          operation_id: operationId,
-          credits: typedCredits(values),
-          reason: values.reason?.trim(),
-          ...(isGiven(values) && {
-            expires_at: values.expires_at?.trim() || undefined,
-            request_id: values.request_id?.trim() || undefined,
-          }),
-        };
-        await send("POST", apiPath("accounts", id, "adjustments"), body);
-        return { done: `The credits of ${id} were adjusted by ${wholeNumber(body.credits)}.` };
       }}
       close={close}
     />
@@ -144,15 +90,14 @@ function RefundForm(props: {
     return payment === undefined ? "" : String(creditsLeftOf(payment));
   };
   return (
-    <ActionDialog
+    <FormDialog
       title={title}
       kind="refund"
-      submit="Take the credits back"
+      submit={refundCredits.form?.submit ?? ""}
       isDangerous
       intro={
         <p>
-          Takes back credits of a payment that you have returned. Credits that were spent, or that running
-          requests hold, are not taken.
+          {refundCredits.form?.intro}
           {offered.length === 0 && " No payment of this account has credits left to refund."}
         </p>
       }
@@ -189,7 +134,7 @@ function RefundForm(props: {
           credits: typedCredits(values),
         });
         return {
-          done: "The refund is recorded.",
+          done: refundCredits.done?.(refund) ?? "",
           result: (
             <p>
               <ShortAmount micro={refund.refunded_micro} /> credits were taken back.{" "}

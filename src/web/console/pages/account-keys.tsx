@@ -1,7 +1,7 @@
 /** The keys of an account with their limits and budgets. */
 
-import { useAction } from "../../shared/action.tsx";
 import { apiPath, get } from "../../shared/api.ts";
+import { useAction } from "../../shared/form-dialog.tsx";
 import { KeyBudget, KeyState, lastKeyColumns, limitsOf } from "../../shared/key-values.tsx";
 import { Empty, ShownList } from "../../shared/states.tsx";
 import { Table } from "../../shared/table.tsx";

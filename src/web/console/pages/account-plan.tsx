@@ -1,7 +1,10 @@
 /** A change of the plan: the preview shows credits and refreshes before and after. */
 
-import { ActionDialog, FailedDialog } from "../../shared/action.tsx";
+import { changePlan } from "../../../actions/accounts.ts";
+import { ActionDialog } from "../../shared/action-dialog.tsx";
+import { withOptions } from "../../shared/action-fields.ts";
 import { apiPath, get, send } from "../../shared/api.ts";
+import { FailedDialog } from "../../shared/form-dialog.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { Table } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
@@ -20,45 +23,26 @@ export function ChangePlan({ account, close }: { account: Account; close(isDone:
   const other = offered.find(({ id }) => id !== account.plan);
   return (
     <ActionDialog
-      title={title}
-      kind="plan"
-      submit="Change the plan"
+      action={changePlan}
+      target={{ account: account.id }}
+      subject={account.id}
       intro={
         <p>
           The plan is {account.plan}
           {account.next_plan !== null && `, and ${account.next_plan} from the next refresh on`}.
         </p>
       }
-      fields={[
-        {
-          ...{ name: "plan", label: "New plan", kind: "select", isRequired: true },
-          initial: other?.id ?? account.plan,
-          options: offered.map(({ id }) => [
-            id,
-            id === account.plan ? `${id} (present; cancels a change)` : id,
-          ]),
-        },
-        {
-          ...{ name: "at", label: "When", kind: "select", isRequired: true, initial: "refresh" },
-          options: [
-            ["refresh", "At the next refresh of the base credits"],
-            ["now", "Now, if its windows are the same"],
-            ["new_window", "Now, with new windows where they differ"],
-          ],
-        },
-      ]}
-      preview={async (values) => {
+      initial={{ plan: other?.id ?? account.plan }}
+      inputs={(inputs) =>
+        withOptions(inputs, "plan", [
+          ...offered.map(
+            ({ id }) => [id, id === account.plan ? `${id} (present; cancels a change)` : id] as const,
+          ),
+        ])
+      }
+      preview={async (json) => {
         const path = apiPath("accounts", account.id, "plan-preview");
-        return <Preview preview={await send<PlanPreview>("POST", path, values)} />;
-      }}
-      send={async (values, operationId) => {
-        const body = { operation_id: operationId, ...values };
-        const changed = await send<Account>("PATCH", apiPath("accounts", account.id), body);
-        return {
-          done: changed.next_plan
-            ? `The plan changes to ${changed.next_plan}.`
-            : `The plan is ${changed.plan}.`,
-        };
+        return <Preview preview={await send<PlanPreview>("POST", path, json)} />;
       }}
       close={close}
     />

@@ -1,8 +1,8 @@
 /** Suspending, resuming, closing, the end date, and the contact of an account. */
 
-import { ActionDialog } from "../../shared/action.tsx";
-import { apiPath, get, send } from "../../shared/api.ts";
-import { momentIn } from "../../shared/field.tsx";
+import { changeState, setContact, setEnd } from "../../../actions/accounts.ts";
+import { ActionDialog } from "../../shared/action-dialog.tsx";
+import { apiPath, get } from "../../shared/api.ts";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
 import type { Balance, Key, Page } from "../../shared/types.ts";
 import type { Account } from "../types.ts";
@@ -46,16 +46,13 @@ export function ChangeState({ account: { id }, change, close }: Props & { change
   };
   return (
     <ActionDialog
+      action={changeState}
+      target={{ account: id, state }}
       title={`${title} ${id}`}
-      kind={change}
       submit={submit}
       isDangerous={change !== "resume"}
       intro={<p>{intro}</p>}
       {...(change === "close" ? { preview } : {})}
-      send={async (_values, operationId) => {
-        await send("POST", apiPath("accounts", id, "state"), { operation_id: operationId, state });
-        return { done: `The account ${id} is ${state}.` };
-      }}
       close={close}
     />
   );
@@ -64,39 +61,23 @@ export function ChangeState({ account: { id }, change, close }: Props & { change
 export function SetEnd({ account: { id, ends_at }, close }: Props) {
   return (
     <ActionDialog
-      title={`Set the end date of ${id}`}
-      kind="end"
-      submit="Set the end date"
-      isDangerous
-      intro={<p>The account closes at this time, for good. Leave it empty to remove the end date.</p>}
-      fields={[
-        {
-          ...{
-            name: "ends_at",
-            label: "Closes at (UTC)",
-            kind: "moment",
-            initial: ends_at?.slice(0, 16) ?? "",
-          },
-        },
-      ]}
-      preview={async ({ ends_at: typed = "" }) => {
-        const endsAt = momentIn(typed);
+      action={setEnd}
+      target={{ account: id }}
+      subject={id}
+      before={{ ends_at }}
+      preview={async ({ ends_at: endsAt }) => {
+        if (endsAt === undefined) return <p>The end date stays as it is.</p>;
         if (endsAt === null) return <p>The account has no end date any more.</p>;
-        return Date.parse(endsAt) <= Date.now() ? (
+        return Date.parse(String(endsAt)) <= Date.now() ? (
           <p>
             <strong>This time has passed: the account closes now, for good.</strong>
           </p>
         ) : (
           <p>
-            The account closes at {endsAt.slice(0, 16).replace("T", " ")} UTC. Until then you can change the
-            date.
+            The account closes at {String(endsAt).slice(0, 16).replace("T", " ")} UTC. Until then you can
+            change the date.
           </p>
         );
-      }}
-      send={async (values, operationId) => {
-        const endsAt = momentIn(values.ends_at ?? "");
-        await send("POST", apiPath("accounts", id, "end"), { operation_id: operationId, ends_at: endsAt });
-        return { done: endsAt === null ? "The end date was removed." : "The end date is set." };
       }}
       close={close}
     />
@@ -104,22 +85,12 @@ export function SetEnd({ account: { id, ends_at }, close }: Props) {
 }
 
 export function ChangeContact({ account, close }: Props) {
-  const names = ["owner", "email", "external_id", "note"] as const;
-  const labels = { owner: "Owner", email: "E-mail", external_id: "External id", note: "Note" };
   return (
     <ActionDialog
-      title={`Edit the contact of ${account.id}`}
-      kind="contact"
-      submit="Save the contact"
-      fields={names.map((name) => ({
-        ...{ name, label: labels[name], initial: account[name] ?? "" },
-        kind: name === "email" ? "email" : "text",
-      }))}
-      send={async (values) => {
-        const typed = names.map((name) => [name, values[name]?.trim() || null]);
-        await send("PATCH", apiPath("accounts", account.id, "contact"), Object.fromEntries(typed));
-        return { done: "The contact is saved." };
-      }}
+      action={setContact}
+      target={{ account: account.id }}
+      subject={account.id}
+      before={account}
       close={close}
     />
   );

@@ -1,8 +1,10 @@
 /** The list of accounts: search, filters and pages are in the path, so a list can be shared. */
 
 import { useRef, useState } from "preact/hooks";
-import { ActionDialog, FailedDialog, useAction } from "../../shared/action.tsx";
+import { openAccount } from "../../../actions/accounts.ts";
+import { inputsOf, jsonIn, withOptions, withoutNulls } from "../../shared/action-fields.ts";
 import { ApiError, apiPath, create, get } from "../../shared/api.ts";
+import { FailedDialog, FormDialog, useAction } from "../../shared/form-dialog.tsx";
 import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { Options } from "../../shared/options.tsx";
@@ -195,48 +197,33 @@ function OpenAccount({ close }: { close(): void }) {
     const failed = { title: "Open an account", retry: plans.reload, close };
     return plans.error && <FailedDialog {...failed} error={plans.error} />;
   }
-  const offered = plans.value.data.filter(({ offered }) => offered);
+  const offered = plans.value.data.filter(({ offered }) => offered).map(({ id }) => [id, id] as const);
+  const { form, input } = openAccount;
+  const inputs = withOptions(inputsOf(input, { plan: offered[0]?.[0] }), "plan", offered);
   return (
-    <ActionDialog
-      title="Open an account"
+    <FormDialog
+      title={form?.title ?? ""}
       kind="open"
-      submit="Open the account"
-      intro={<p>The account starts with full credits of its plan. Create keys for it afterwards.</p>}
-      fields={[
-        {
-          name: "id",
-          label: "Account",
-          isRequired: true,
-          hint: "Its permanent id: lower-case letters, digits, dots, dashes and underscores.",
-        },
-        {
-          ...{ name: "plan", label: "Plan", kind: "select", isRequired: true },
-          initial: offered[0]?.id ?? "",
-          options: offered.map(({ id }) => [id, id]),
-        },
-        { name: "owner", label: "Owner" },
-        { name: "email", label: "E-mail", kind: "email" },
-        { name: "note", label: "Note" },
-        { name: "external_id", label: "External id", hint: "The id of the account in another system." },
-      ]}
+      submit={form?.submit ?? ""}
+      intro={<p>{form?.intro}</p>}
+      fields={inputs}
       send={async (values) => {
-        const filled = Object.entries(values).filter(([, value]) => value.trim() !== "");
-        const { value: account, isNew } = await create<Account>(
-          apiPath("accounts"),
-          Object.fromEntries(filled),
-        ).catch((error: unknown) => {
-          if (error instanceof ApiError && (error.status === 0 || error.status >= 500)) {
-            lostResponse.current = true;
-          }
-          throw error;
-        });
+        const body = withoutNulls(jsonIn(input, values));
+        const { value: account, isNew } = await create<Account>(apiPath("accounts"), body).catch(
+          (error: unknown) => {
+            if (error instanceof ApiError && (error.status === 0 || error.status >= 500)) {
+              lostResponse.current = true;
+            }
+            throw error;
+          },
+        );
         // The API treats it as a repetition. It is one only if this form has sent it before.
         if (!isNew && !lostResponse.current) {
           const message = `Account ${account.id} exists already. Nothing has changed. Choose another id.`;
           throw new ApiError(409, "account_exists", message, "id");
         }
         go(pathTo("accounts", account.id));
-        return { done: `The account ${account.id} is open.` };
+        return { done: openAccount.done?.(account) ?? "" };
       }}
       close={close}
     />

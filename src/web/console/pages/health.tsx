@@ -1,7 +1,7 @@
 /** Health: readiness, models, nodes, clock, and the audit. */
 
-import { ActionDialog, useAction } from "../../shared/action.tsx";
 import { get, send } from "../../shared/api.ts";
+import { FormDialog, useAction } from "../../shared/form-dialog.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { Shown } from "../../shared/states.tsx";
 import { ShownTable } from "../../shared/table.tsx";
@@ -133,7 +133,7 @@ function ClockCard() {
         )}
       </Shown>
       {open === "accept" && (
-        <ActionDialog
+        <FormDialog
           title="Accept the present clock"
           kind="clock"
           submit="Accept the clock"

@@ -1,9 +1,7 @@
 /** Creating, changing, rotating and revoking a key. A new secret is shown once. */
-
-import { ActionDialog } from "../../shared/action.tsx";
-import { apiPath, send } from "../../shared/api.ts";
-import { KeyForm, keyFields, NewKeyForm } from "../../shared/key-form.tsx";
-import { RotateDialog } from "../../shared/key-values.tsx";
+import { changeKey, makeKey, revokeKey, rotateKey } from "../../../actions/keys.ts";
+import { ActionDialog } from "../../shared/action-dialog.tsx";
+import { ChangeKeyDialog, NewKeyDialog, RotateKeyDialog } from "../../shared/key-dialogs.tsx";
 import type { Key } from "../../shared/types.ts";
 
 interface Props {
@@ -11,58 +9,22 @@ interface Props {
   close(isDone: boolean): void;
 }
 
+function nameOf({ name, last_four }: Key): string {
+  return name ?? `…${last_four}`;
+}
+
 export function CreateKey({ account, close }: { account: string; close(isDone: boolean): void }) {
-  return (
-    <NewKeyForm
-      title={`Create a key for ${account}`}
-      path={apiPath("accounts", account, "keys")}
-      fields={keyFields({})}
-      close={close}
-    />
-  );
+  return <NewKeyDialog action={makeKey} account={account} close={close} />;
 }
 
 export function ChangeKey({ of: key, close }: Props) {
-  return (
-    <KeyForm
-      title={`Edit the key ${key.name ?? `…${key.last_four}`}`}
-      intro={<p>The next request of the key uses the new settings. Empty fields remove a setting.</p>}
-      path={apiPath("keys", key.id)}
-      fields={keyFields({ key })}
-      close={close}
-    />
-  );
+  return <ChangeKeyDialog action={changeKey} of={key} name={nameOf(key)} close={close} />;
 }
 
 export function RotateKey({ of: key, close }: Props) {
-  return (
-    <RotateDialog
-      name={key.name ?? `…${key.last_four}`}
-      path={apiPath("keys", key.id, "rotate")}
-      note={null}
-      close={close}
-    />
-  );
+  return <RotateKeyDialog action={rotateKey} of={key} name={nameOf(key)} close={close} />;
 }
 
 export function RevokeKey({ of: key, close }: Props) {
-  return (
-    <ActionDialog
-      title={`Revoke the key ${key.name ?? `…${key.last_four}`}`}
-      kind="revoke"
-      submit="Revoke for good"
-      isDangerous
-      intro={
-        <p>
-          Clients with this key are refused from now on; running requests may finish. This cannot be undone.
-          The receipts of the key stay.
-        </p>
-      }
-      send={async () => {
-        await send("DELETE", apiPath("keys", key.id));
-        return { done: "The key is revoked." };
-      }}
-      close={close}
-    />
-  );
+  return <ActionDialog action={revokeKey} target={{ key: key.id }} subject={nameOf(key)} close={close} />;
 }

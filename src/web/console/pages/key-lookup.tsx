@@ -1,12 +1,13 @@
 /** Finds whose key a secret is. The secret is in the body of the request only, and in no address. */
-import { ActionDialog } from "../../shared/action.tsx";
+
 import { apiPath, send } from "../../shared/api.ts";
+import { FormDialog } from "../../shared/form-dialog.tsx";
 import { go, pathTo } from "../../shared/router.tsx";
 import type { KeyOfSecret } from "../types.ts";
 
 export function LookUpKey({ close }: { close(): void }) {
   return (
-    <ActionDialog
+    <FormDialog
       title="Whose key is this?"
       kind="lookup"
       submit="Find the account"

@@ -1,7 +1,8 @@
 /** Plans with their versions and accounts, and a reload of the configuration with its result. */
 
-import { ActionDialog, useAction } from "../../shared/action.tsx";
+import { limitNames, limits } from "../../../accounts/limits.ts";
 import { get, send } from "../../shared/api.ts";
+import { FormDialog, useAction } from "../../shared/form-dialog.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
 import { Link, pathTo } from "../../shared/router.tsx";
@@ -68,13 +69,11 @@ function PlanCard({ plan }: { plan: Plan }) {
             ...{ title: "Overage", isNumber: true },
             cell: ({ overage }) => `${wholeNumber(overage.credits)} each ${overage.every}`,
           },
-          {
-            title: "Requests/min",
+          ...limitNames.map((name) => ({
+            title: limits[name].label,
             isNumber: true,
-            cell: ({ limits }) => limitOf(limits.requests_per_minute),
-          },
-          { title: "Tokens/min", isNumber: true, cell: ({ limits }) => limitOf(limits.tokens_per_minute) },
-          { title: "At once", isNumber: true, cell: ({ limits }) => limitOf(limits.concurrent) },
+            cell: (plan: Plan["versions"][number]) => limitOf(plan.limits[name]),
+          })),
           { title: "Models", cell: ({ models }) => models.join(", ") },
         ]}
       />
@@ -129,7 +128,7 @@ function Changes({ of: { added, changed, retired, plans } }: { of: Configured })
 
 function ApplyDialog({ of: configured, close }: { of: Configured; close(isDone: boolean): void }) {
   return (
-    <ActionDialog
+    <FormDialog
       title="Apply the plans of the configuration"
       kind="plans"
       submit="Apply the plans"
@@ -154,7 +153,7 @@ function ApplyDialog({ of: configured, close }: { of: Configured; close(isDone: 
 
 function ReloadDialog({ close }: { close(isDone: boolean): void }) {
   return (
-    <ActionDialog
+    <FormDialog
       title="Reload the configuration"
       kind="reload"
       submit="Reload"

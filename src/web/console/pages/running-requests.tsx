@@ -1,7 +1,7 @@
 /** Running requests of all nodes with the credits that they hold, and stopping one. */
 import { useState } from "preact/hooks";
-import { ActionDialog } from "../../shared/action.tsx";
 import { apiPath, send } from "../../shared/api.ts";
+import { FormDialog } from "../../shared/form-dialog.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { type Column, Table } from "../../shared/table.tsx";
@@ -70,7 +70,7 @@ export function RunningRequests(props: {
         )}
       </div>
       {open !== null && (
-        <ActionDialog
+        <FormDialog
           title="Stop a running request"
           kind="stop"
           submit="Stop the request"

@@ -1,6 +1,7 @@
 /** The key of the session: its budget as a picture, and its limits with those of the plan. */
+import { limitNames, limits } from "../../../accounts/limits.ts";
 import { exactCredits, microPerCredit } from "../../../units.ts";
-import { periodTitle } from "../../shared/key-form.tsx";
+import { periodTitle } from "../../shared/key-values.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import type { Key } from "../../shared/types.ts";
@@ -10,9 +11,6 @@ import type { AccountState } from "../types.ts";
 
 export function Budget({ of: key, plan }: { of: Key; plan: AccountState["plan"] }) {
   const { budget } = key;
-  const limit = (name: keyof Key["limits"], unit: string) => (
-    <Limit ofKey={key.limits[name]} ofPlan={plan.limits[name]} unit={unit} />
-  );
   return (
     <Card title={`Your key ${keyTitle(key)}`}>
       {budget !== null && <BudgetPicture of={budget} />}
@@ -26,9 +24,13 @@ export function Budget({ of: key, plan }: { of: Key; plan: AccountState["plan"] 
           ],
           ["Models", key.models.includes("*") ? "all models of the plan" : key.models.join(", ")],
           ["Plan of the account", plan.id],
-          ["Requests", limit("requests_per_minute", " a minute")],
-          ["Tokens", limit("tokens_per_minute", " a minute")],
-          ["At once", limit("concurrent", "")],
+          ...limitNames.map(
+            (name) =>
+              [
+                limits[name].label,
+                <Limit key={name} ofKey={key.limits[name]} ofPlan={plan.limits[name]} />,
+              ] as const,
+          ),
           ["Expires", <Time key="expires" at={key.expires_at} />],
         ]}
       />
@@ -37,15 +39,14 @@ export function Budget({ of: key, plan }: { of: Key; plan: AccountState["plan"] 
 }
 
 /** The smaller limit, and where it comes from. Limits of the plan count for all keys together. */
-function Limit(props: { ofKey: number | null; ofPlan: number | null; unit: string }) {
-  const { ofKey, ofPlan, unit } = props;
+function Limit(props: { ofKey: number | null; ofPlan: number | null }) {
+  const { ofKey, ofPlan } = props;
   if (ofKey === null && ofPlan === null) return "no limit";
   const isOfPlan = ofPlan !== null && (ofKey === null || ofPlan <= ofKey);
   const other = isOfPlan ? ofKey : ofPlan;
   return (
     <>
-      {wholeNumber(isOfPlan ? ofPlan : ofKey)}
-      {unit}{" "}
+      {wholeNumber(isOfPlan ? ofPlan : ofKey)}{" "}
       <span class="quiet">
         ({isOfPlan ? "plan, for all keys together" : "this key"}
         {other !== null &&

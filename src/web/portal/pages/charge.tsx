@@ -1,5 +1,5 @@
 /** Why a request cost what it cost: tokens x price = credits, and the buckets that paid. */
-import { Dialog } from "../../shared/action.tsx";
+import { Dialog } from "../../shared/form-dialog.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { paymentsOf } from "../../shared/receipts.tsx";
 import { Table } from "../../shared/table.tsx";

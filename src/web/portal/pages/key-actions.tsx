@@ -1,8 +1,8 @@
 /** Dialogs for keys. A new secret is shown once, and limits of the session's key stand at the fields. */
-import { ActionDialog } from "../../shared/action.tsx";
-import { apiPath, get, send } from "../../shared/api.ts";
-import { KeyForm, keyFields, NewKeyForm } from "../../shared/key-form.tsx";
-import { RotateDialog } from "../../shared/key-values.tsx";
+import { changeOwnKey, makeOwnKey, revokeOwnKey, rotateOwnKey } from "../../../actions/portal.ts";
+import { ActionDialog } from "../../shared/action-dialog.tsx";
+import { apiPath, get } from "../../shared/api.ts";
+import { ChangeKeyDialog, NewKeyDialog, RotateKeyDialog } from "../../shared/key-dialogs.tsx";
 import { counted } from "../../shared/numbers.ts";
 import type { Key, Page, Receipt } from "../../shared/types.ts";
 import { Time } from "../../shared/values.tsx";
@@ -16,54 +16,40 @@ interface Props {
 }
 
 export function CreateKey({ creator, close }: { creator: Key; close(isDone: boolean): void }) {
-  return (
-    <NewKeyForm
-      title="Create a key"
-      intro={<p>The key uses the credits of your account. In these pages it sees and rotates only itself.</p>}
-      path={apiPath("keys")}
-      fields={keyFields({ creator })}
-      close={close}
-    />
-  );
+  return <NewKeyDialog action={makeOwnKey} creator={creator} close={close} />;
 }
 
 /** `creator` is the key of the session. If it has a budget, only names can be changed. */
 export function ChangeKey({ of: key, creator, close }: Omit<Props, "isOwn"> & { creator: Key }) {
   const isOwn = key.id === creator.id;
-  const isOfName = creator.budget !== null;
-  const fields = keyFields({ key, creator }).filter(({ name }) => !isOfName || name === "name");
+  const intro = isOwn && (
+    <>
+      <p>{changeOwnKey.form?.intro}</p>
+      <p>
+        <strong>You are signed in with this key.</strong> It can give itself less, and only the operator can
+        give it more again. With a budget it can no longer create keys or change their settings.
+      </p>
+    </>
+  );
+  const ofName = {
+    intro: <p>Your key has a budget, so it can change the names of keys only.</p>,
+    only: ["name"],
+  };
   return (
-    <KeyForm
-      title={`Edit the key ${keyTitle(key)}`}
-      intro={
-        isOfName ? (
-          <p>Your key has a budget, so it can change the names of keys only.</p>
-        ) : (
-          <>
-            <p>The next request of the key uses the new settings. Empty fields remove a setting.</p>
-            {isOwn && (
-              <p>
-                <strong>You are signed in with this key.</strong> It can give itself less, and only the
-                operator can give it more again. With a budget it can no longer create keys or change their
-                settings.
-              </p>
-            )}
-          </>
-        )
-      }
-      path={apiPath("keys", key.id)}
-      fields={fields}
-      close={close}
+    <ChangeKeyDialog
+      {...{ action: changeOwnKey, of: key, name: keyTitle(key), creator, close }}
+      {...(creator.budget !== null ? ofName : intro ? { intro } : {})}
     />
   );
 }
 
 export function RotateKey({ of: key, isOwn, close }: Props) {
   return (
-    <RotateDialog
+    <RotateKeyDialog
+      action={rotateOwnKey}
+      of={key}
       name={keyTitle(key)}
-      path={apiPath("keys", key.id, "rotate")}
-      note={isOwn ? "You stay signed in here. Other sessions of this key end." : null}
+      note={isOwn ? "You stay signed in here. Other sessions of this key end." : ""}
       close={close}
     />
   );
@@ -73,10 +59,9 @@ export function RotateKey({ of: key, isOwn, close }: Props) {
 export function RevokeKey({ of: key, isOwn, close }: Props) {
   return (
     <ActionDialog
-      title={`Revoke the key ${keyTitle(key)}`}
-      kind="revoke"
-      submit="Revoke for good"
-      isDangerous
+      action={revokeOwnKey}
+      target={{ key: key.id }}
+      subject={keyTitle(key)}
       intro={<p>This cannot be undone. The preview shows what ends.</p>}
       preview={async () => {
         const query = {
@@ -103,10 +88,6 @@ export function RevokeKey({ of: key, isOwn, close }: Props) {
             <li>The receipts of the key stay.</li>
           </ul>
         );
-      }}
-      send={async () => {
-        await send("DELETE", apiPath("keys", key.id));
-        return { done: "The key is revoked." };
       }}
       close={close}
     />

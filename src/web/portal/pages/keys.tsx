@@ -1,5 +1,5 @@
 /** The keys that the session may see: creating, changing, rotating and revoking them. */
-import { useAction } from "../../shared/action.tsx";
+import { useAction } from "../../shared/form-dialog.tsx";
 import { KeyBudget, KeyState, lastKeyColumns, limitsOf } from "../../shared/key-values.tsx";
 import { PageHead } from "../../shared/layout.tsx";
 import { ShownTable } from "../../shared/table.tsx";

@@ -2,8 +2,35 @@
  * Pages of lists: `?limit&after` in, `{ data, next }` out. `next` is null on the last page and
  * only there.
  */
-import { invalidValue } from "../../accounts/refusals.ts";
-import { listRowsDefault } from "./schemas.ts";
+import Type, { type TSchema } from "typebox";
+import { closed, orNull } from "../accounts/json-objects.ts";
+import { invalidValue } from "../accounts/refusals.ts";
+import { type Field, number, optional } from "./field.ts";
+
+const rowsMax = 500;
+export const rowsDefault = 100;
+
+const cursor: Field<string> = {
+  kind: "text",
+  pattern: /^[^\p{Cc}\p{Cs}]{1,300}$/u,
+  rule: "the `next` of the page before",
+};
+
+/** The fields of every list. */
+export const pageFields = {
+  limit: optional(number({ min: 1, max: rowsMax }, "a whole number", { note: ` (default ${rowsDefault})` })),
+  after: optional(cursor),
+};
+
+interface Page<Row> {
+  data: Row[];
+  /** The cursor of the next page; null on the last one. */
+  next: string | null;
+}
+
+export function pageSchema<S extends TSchema>(item: S) {
+  return closed({ data: Type.Array(item), next: orNull(Type.String({ description: "a cursor" })) });
+}
 
 /** Reads one row more than the page shows, to know whether another page follows. */
 export async function pageOf<Row, Shown>(
@@ -11,8 +38,8 @@ export async function pageOf<Row, Shown>(
   read: (rows: number) => Promise<readonly Row[]>,
   show: (row: Row) => Shown,
   cursorOf: (row: Row) => string,
-): Promise<{ data: Shown[]; next: string | null }> {
-  const size = limit ?? listRowsDefault;
+): Promise<Page<Shown>> {
+  const size = limit ?? rowsDefault;
   const rows = await read(size + 1);
   const shown = rows.slice(0, size);
   const last = rows.length > size ? shown.at(-1) : undefined;
@@ -22,9 +49,9 @@ export async function pageOf<Row, Shown>(
 /** Pages through a list in memory. The cursor is the id of a row. */
 export async function pageIn<Row extends { id: string }, Shown>(
   rows: readonly Row[],
-  { limit, after }: { limit?: number; after?: string },
+  { limit, after }: { limit?: number | undefined; after?: string | undefined },
   show: (row: Row) => Shown,
-): Promise<{ data: Shown[]; next: string | null }> {
+): Promise<Page<Shown>> {
   const last = after === undefined ? -1 : rows.findIndex(({ id }) => id === after);
   if (after !== undefined && last === -1) throw wrongCursor();
   const read = async (count: number) => rows.slice(last + 1, last + 1 + count);
@@ -48,11 +75,6 @@ export function seqIn(cursor: string): number {
   return Number(cursor);
 }
 
-/** Returns whether a request's header `accept` names CSV. */
-export function acceptsCsv(accept = ""): boolean {
-  return accept.split(",").some((range) => range.split(";", 1)[0]?.trim().toLowerCase() === "text/csv");
-}
-
-function wrongCursor() {
+export function wrongCursor() {
   return invalidValue("after", "after must be the `next` of the page before, unchanged.");
 }

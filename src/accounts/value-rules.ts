@@ -1,9 +1,7 @@
 /**
- * Limits of the values that operators choose: names of accounts and plans, labels of keys, notes
- * in the journal, limits and credits. The command line, the operator API and the configuration
- * share them.
+ * Rules for the values that operators choose: names of accounts and plans, labels of keys, notes
+ * in the journal, limits and credits. Actions and the configuration share them.
  */
-import { type ListedKind, listedKinds } from "../store/store.ts";
 import { creditsMax } from "../units.ts";
 
 export interface TextField {
@@ -83,20 +81,14 @@ export const email: TextField = {
   rule: "an e-mail address such as ada@example.com, of up to 254 characters",
 };
 
-/** For filters of the journal. */
-export const kinds: TextField = {
-  pattern: new RegExp(`^(?:${listedKinds.join("|")})(?:,(?:${listedKinds.join("|")}))*$`),
-  rule: `one or more kinds of entries with commas between them: ${listedKinds.join(", ")}`,
-};
-
-/** Returns the kinds that a text of `kinds` names. */
-export function journalKindsIn(text: string): ListedKind[] {
-  const names = text.split(",");
-  return listedKinds.filter((kind) => names.includes(kind));
-}
-
 /** For labels of keys. */
 export const label = plainText(64);
+
+/**
+ * Keys of an account, ended keys included, beyond which only the operator creates more. Ended keys
+ * count, because they are never deleted.
+ */
+export const accountKeysMax = 500;
 
 /** For each limit of a plan or a key. */
 export const limit: NumberField = { min: 1, max: 1_000_000_000 };
@@ -108,6 +100,12 @@ export const budget: NumberField = { min: 0, max: creditsMax };
 
 /** 0 is refused separately. */
 export const adjustment: NumberField = { min: -creditsMax, max: creditsMax };
+
+/** Time for which the old secret stays valid after a rotation, if none is given. */
+export const defaultOverlap = "P1D";
+/** In place of a period: the old secret ends at once. */
+export const noOverlap = "none";
+export const overlapRule = `an ISO 8601 period of at most a year, or "${noOverlap}" (default ${defaultOverlap})`;
 
 /** With a visible character, and without the `refused` ones. */
 function plainText(charactersMax: number): TextField {

@@ -12,7 +12,7 @@ import { newOperationId } from "./operation-id.ts";
 import { Failure } from "./states.tsx";
 import { toast } from "./toasts.tsx";
 
-interface ActionProps {
+interface FormProps {
   title: string;
   /** Says what the change does, above the fields. */
   intro?: ComponentChildren;
@@ -33,7 +33,7 @@ interface Problem {
   message: string;
 }
 
-export function ActionDialog(props: ActionProps) {
+export function FormDialog(props: FormProps) {
   const { title, intro, fields = [], submit, isDangerous = false, kind, preview, send, close } = props;
   const [operationId] = useState(() => newOperationId(kind));
   const [values, setValues] = useState<Values>(() =>

@@ -1,0 +1,178 @@
+/** How operators change accounts. Pages bundle this file. */
+import type { AccountJson } from "../accounts/operator-objects.ts";
+import * as rules from "../accounts/value-rules.ts";
+import { shortTime } from "../units.ts";
+import { action } from "./action.ts";
+import { choice, type Field, idText, moment, nullable, optional, text } from "./field.ts";
+import { accountId, newAccountId, operationId } from "./fields.ts";
+
+const plan: Field<string> = {
+  kind: "text",
+  rule: "the name of a plan of the configuration",
+  label: "Plan",
+  option: "--plan <plan>",
+  about: "a plan that plans list shows as offered",
+};
+
+/** When a plan changes. */
+const at = choice(["refresh", "now", "new_window"], {
+  rule: '"refresh" (default), "now" or "new_window"',
+  label: "When",
+  titles: [
+    "At the next refresh of the base credits",
+    "Now, if its windows are the same",
+    "Now, with new windows where they differ",
+  ],
+});
+
+/** What people and other systems know an account by. */
+export const contact = {
+  owner: optional(
+    nullable(
+      text(rules.contact, {
+        label: "Owner",
+        option: "--owner <text>",
+        about: "the person or company that the account belongs to",
+        isRemovedByEmpty: true,
+      }),
+    ),
+  ),
+  email: optional(
+    nullable(
+      text(rules.email, {
+        label: "E-mail",
+        option: "--email <address>",
+        about: "an e-mail address for people",
+        isRemovedByEmpty: true,
+      }),
+    ),
+  ),
+  note: optional(
+    nullable(
+      text(rules.remark, {
+        label: "Note",
+        option: "--note <text>",
+        about: "a note of yours",
+        isRemovedByEmpty: true,
+      }),
+    ),
+  ),
+  external_id: optional(
+    nullable(
+      idText(rules.id, {
+        label: "External id",
+        hint: "The id of the account in another system.",
+        option: "--external-id <id>",
+        about: "the id of the account in another system, unique",
+        isRemovedByEmpty: true,
+      }),
+    ),
+  ),
+};
+
+export const openAccount = action({
+  id: "openAccount",
+  title: "Open an account",
+  help: "A repetition with the same plan returns 200 and the present account unchanged, even if its plan has changed since.",
+  http: "POST /admin/accounts",
+  role: "operator",
+  input: { id: newAccountId, plan, ...contact },
+  refuses: ["account_exists", "external_id_used"],
+  status: 201,
+  form: {
+    title: "Open an account",
+    intro: "The account starts with full credits of its plan. Create keys for it afterwards.",
+    submit: "Open the account",
+  },
+  done: ({ id, plan }: AccountJson) => `Account ${id} is open, on plan ${plan}.`,
+});
+
+export const changePlan = action({
+  id: "changePlan",
+  title: "Change the plan of an account",
+  help: "`at` is `refresh` (the default): at the end of the base window, shown as `next_plan`. Or it is `now`, which is refused if the plan has other windows, or `new_window`: now, with a new window for each bucket that has another one. A change to the present plan cancels a scheduled change. Each operation id takes effect once.",
+  http: "PATCH /admin/accounts/{account}",
+  role: "operator",
+  once: "operation_id",
+  input: {
+    account: accountId,
+    operation_id: operationId(),
+    plan: { ...plan, label: "New plan" },
+    at: optional(at),
+  },
+  refuses: ["account_closed", "operation_differs", "window_differs"],
+  form: { title: "Change the plan of {name}", submit: "Change the plan" },
+  done: ({ id, plan, next_plan }: AccountJson) =>
+    next_plan === null
+      ? `Account ${id} is on plan ${plan}.`
+      : `Account ${id} stays on plan ${plan} until the next refresh, and is on plan ${next_plan} from then on.`,
+});
+
+export const previewPlan = action({
+  id: "previewPlan",
+  title: "Show what a change of the plan would do",
+  help: "Changes nothing. `after` is the balance at `effective_at`, if nothing is spent until then. For `refresh` that is the end of the base window.",
+  http: "POST /admin/accounts/{account}/plan-preview",
+  role: "viewer",
+  input: { account: accountId, plan, at: optional(at) },
+  refuses: ["account_closed", "window_differs"],
+});
+
+export const setContact = action({
+  id: "setContact",
+  title: "Set the owner, e-mail, note or external id of an account",
+  help: "Fields that are missing stay. null removes a field. A repetition changes nothing.",
+  http: "PATCH /admin/accounts/{account}/contact",
+  role: "operator",
+  input: { account: accountId, ...contact },
+  refuses: ["external_id_used"],
+  form: { title: "Edit the contact of {name}", submit: "Save the contact" },
+  done: ({ id }: AccountJson) => `The contact of account ${id} is changed.`,
+});
+
+const state = choice(["active", "suspended", "closed"], { rule: '"active", "suspended" or "closed"' });
+
+export const changeState = action({
+  id: "changeState",
+  title: "Suspend, resume or close an account",
+  help: "A `suspended` account gets no new requests answered; running requests finish, and windows go on. `active` ends that. `closed` is final: base and overage credits lapse, additional credits stay, and payments can be refunded. Each operation id takes effect once.",
+  http: "POST /admin/accounts/{account}/state",
+  role: "support",
+  once: "operation_id",
+  input: { account: accountId, operation_id: operationId(), state },
+  refuses: ["account_closed", "operation_differs"],
+  done: ({ id, state }: AccountJson) => `Account ${id} is ${state}.`,
+});
+
+export const setEnd = action({
+  id: "setEnd",
+  title: "Set the time at which an account closes, or remove it",
+  help: "A time that has passed closes the account now. Each operation id takes effect once.",
+  http: "POST /admin/accounts/{account}/end",
+  role: "operator",
+  once: "operation_id",
+  input: {
+    account: accountId,
+    operation_id: operationId(),
+    ends_at: nullable(
+      moment({
+        label: "Closes at (UTC)",
+        option: "--ends <time>",
+        about: "close the account at this time: ISO 8601",
+      }),
+    ),
+  },
+  refuses: ["account_closed", "operation_differs"],
+  form: {
+    title: "Set the end date of {name}",
+    intro: "The account closes at this time, for good. Leave it empty to remove the end date.",
+    submit: "Set the end date",
+    isDangerous: true,
+  },
+  done: ({ id, state, ends_at }: AccountJson) =>
+    state === "closed"
+      ? `The time has passed: account ${id} is closed.`
+      : ends_at === null
+        ? `Account ${id} has no end.`
+        : `Account ${id} closes at ${shortTime(ends_at)}.`,
+});

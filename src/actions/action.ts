@@ -1,0 +1,94 @@
+/**
+ * What operators and holders of keys do, as data. Every face is made from it: the route with its
+ * schema, the command with its options, the dialog with its fields, and the rows of the documents.
+ * A description has no code of the service: `bind.ts` binds it to that.
+ *
+ * Pages bundle this file.
+ */
+import type { OperatorCode } from "../accounts/refusals.ts";
+import type { ErrorCode } from "../errors.ts";
+import type { Fields, InputOf } from "./field.ts";
+
+/** Each role may do what those before it may do. */
+const roles = ["holder", "viewer", "support", "operator", "owner"] as const;
+type Role = (typeof roles)[number];
+
+const methods = ["GET", "POST", "PATCH", "DELETE"] as const;
+type Method = (typeof methods)[number];
+
+/** Why an input is refused although each field is right. */
+interface Fault {
+  /** Name of the field in the API. */
+  param: string;
+  message: string;
+}
+
+/** What the faces read of an action. */
+export interface ActionTexts {
+  id: string;
+  /** Completes "to ...": also what the command line says of it. */
+  title: string;
+  /** Further sentences for the API's document. */
+  help?: string;
+  /** Method and path, with the fields in it: `POST /admin/keys/{key}/rotate`. */
+  http: `${Method} /${string}`;
+  /** Words of the command with its arguments: `key rotate <key>`. Absent: none is made from it. */
+  cli?: string;
+  /** Lines for the help of the command, without the program. */
+  examples?: readonly string[];
+  role: Role;
+  /** The field with the id under which a repetition changes nothing. */
+  once?: string;
+  input: Fields;
+  /** In addition to those of an account or a key that is not found. */
+  refuses: readonly (OperatorCode | ErrorCode)[];
+  /** The field `format` chooses between JSON and CSV. */
+  csv?: true;
+  /** Besides 200. 201: something is new. 202: it goes on after the response. */
+  status?: 201 | 202;
+  form?: ActionForm;
+}
+
+export interface Action<F extends Fields, Result> extends ActionTexts {
+  input: F;
+  /** Checks rules that concern several fields. */
+  check?(input: InputOf<F>): Fault | null;
+  /** One sentence about what was done, for people. */
+  done?(result: Result): string;
+}
+
+/** The dialog of an action. */
+interface ActionForm {
+  /** `{name}` stands for its subject. */
+  title: string;
+  /** What it does, above the fields. */
+  intro?: string;
+  submit: string;
+  isDangerous?: boolean;
+}
+
+/** Checks the types of a description. */
+export function action<const F extends Fields, Result = unknown>(
+  description: Action<F, Result>,
+): Action<F, Result> {
+  return description;
+}
+
+/** Returns an action that differs from another one in these parts. */
+export function variantOf<const F extends Fields, Result>(
+  { check: _, ...base }: ActionTexts & { check?: unknown; done?(result: Result): string },
+  parts: Partial<ActionTexts> & { input: F },
+): Action<F, Result> {
+  return { ...base, ...parts };
+}
+
+/** Returns the method, the path, and the names of the fields in the path. */
+export function placeOf({ http }: Pick<ActionTexts, "http">): {
+  method: Method;
+  path: string;
+  names: string[];
+} {
+  const method = methods.find((each) => http.startsWith(`${each} `)) ?? "GET";
+  const path = http.slice(method.length + 1);
+  return { method, path, names: [...path.matchAll(/\{(\w+)\}/g)].map(([, name = ""]) => name) };
+}

@@ -1,0 +1,161 @@
+/** What operators do with the credits of an account. Pages bundle this file. */
+import type { AdjustmentJson, RefundJson, TopupJson } from "../accounts/operator-objects.ts";
+import * as rules from "../accounts/value-rules.ts";
+import { exactCredits, grouped, momentRule } from "../units.ts";
+import { action } from "./action.ts";
+import { idText, moment, number, optional, text } from "./field.ts";
+import { accountId, operationId } from "./fields.ts";
+
+const credits = number(rules.topup, "whole credits", { label: "Credits", about: "whole credits" });
+
+const paymentId = idText(rules.id, {
+  label: "Payment id",
+  hint: "The number of the invoice or payment, if there is one. Each payment id adds credits once in the installation.",
+  option: "--payment <id>",
+  about: "your id of the payment; a repetition changes nothing",
+});
+
+export const addCredits = action({
+  id: "addCredits",
+  title: "Add credits that were paid for",
+  help: "Each payment id takes effect once. A repetition changes nothing and has `again: true`; with another amount it is refused.",
+  http: "POST /admin/accounts/{account}/topups",
+  role: "operator",
+  input: { account: accountId, credits, payment_id: paymentId },
+  refuses: ["account_closed", "payment_differs", "payment_used", "too_many_credits"],
+  form: { title: "Top up {name}", submit: "Add the credits" },
+  done: ({ account, payment_id, credits, again }: TopupJson) =>
+    again
+      ? `Payment ${payment_id} was counted before. Nothing has changed.`
+      : `${grouped(credits)} credits added to ${account}.`,
+});
+
+/** Whether the credits of a form are given. */
+function isGift({ credits = "" }: Readonly<Record<string, string>>): boolean {
+  return !credits.trim().startsWith("-");
+}
+
+export const adjustCredits = action({
+  id: "adjustCredits",
+  title: "Give promotional credits, or take them away",
+  help: "A positive number gives credits: until `expires_at`, if it is set, or to make up for the request `request_id`, at most what was paid for it. A negative number takes promotional credits that no request holds: those of the entry `grant` of the journal, or the newest first. It never takes what was paid for. Each operation id takes effect once. A repetition changes nothing and has `again: true`; with other values it is refused.",
+  http: "POST /admin/accounts/{account}/adjustments",
+  cli: "credits adjust <account> <credits>",
+  examples: [
+    'credits adjust ada 12 --request 019a0c3e-5d1f-7a52-9c3e-8d1f5a529c3e --reason "cut off"',
+    'credits adjust ada -2000 --reason "counted twice" --id fix-17',
+  ],
+  role: "support",
+  once: "operation_id",
+  input: {
+    account: accountId,
+    operation_id: operationId({
+      option: "--id <id>",
+      about: "your id of this change; a repetition changes nothing",
+    }),
+    credits: number(rules.adjustment, "whole credits", {
+      note: ", negative to take away, not 0",
+      label: "Credits",
+      hint: "A negative number takes promotional credits away: -200.",
+      about: "whole credits; a negative number takes away",
+    }),
+    reason: text(rules.note, {
+      label: "Reason",
+      option: "--reason <text>",
+      about: "the reason, for the journal",
+    }),
+    expires_at: optional(
+      moment({
+        day: "end",
+        rule: `the last day, in the time zone of the configuration, or a time: ${momentRule}`,
+        label: "Last day",
+        hint: "The credits end with this day: 2027-01-31. Without one they never end.",
+        isShown: isGift,
+        option: "--expires <time>",
+        about: "of credits that are given: when they end; a day ends at its end",
+      }),
+    ),
+    request_id: optional(
+      idText(rules.id, {
+        rule: `the id of a request, ${rules.id.rule}`,
+        label: "Request",
+        hint: "The id of a request that the credits make up for, at most what was paid for it.",
+        isShown: isGift,
+        option: "--request <id>",
+        about: "the request that the credits make up for, at most what was paid for it",
+      }),
+    ),
+    grant: optional(
+      number(rules.limit, "a whole number", {
+        label: "Grant",
+        hint: "Take from this grant, by its number in the journal. Without one, the newest are taken from first.",
+        isShown: (texts) => !isGift(texts),
+        option: "--grant <number>",
+        about: "take from this grant, by its number in the journal",
+      }),
+    ),
+  },
+  refuses: [
+    ...(["account_closed", "operation_differs", "too_few_credits", "too_many_credits"] as const),
+    ...(["grant_not_found", "request_not_found", "request_running", "memo_too_large"] as const),
+  ],
+  form: {
+    title: "Adjust the credits of {name}",
+    intro:
+      "Gives promotional credits, or takes them away. Credits that were paid for are taken back by a refund. The journal keeps the reason.",
+    submit: "Adjust the credits",
+  },
+  check({ credits, expiresMs, requestId, grant }) {
+    if (credits === 0) return { param: "credits", message: "credits must not be 0, which changes nothing." };
+    const isGiven = credits > 0;
+    const ofGiven = { expires_at: expiresMs, request_id: requestId };
+    const misplaced = Object.entries(isGiven ? { grant } : ofGiven).find(
+      ([, value]) => value !== undefined,
+    )?.[0];
+    if (misplaced === undefined) return null;
+    const sign = isGiven ? "taken away: credits must be negative" : "given: credits must be positive";
+    return { param: misplaced, message: `${misplaced} belongs to credits that are ${sign}.` };
+  },
+  done: ({ account, operation_id, credits, again }: AdjustmentJson) =>
+    again
+      ? `Adjustment ${operation_id} was made before. Nothing has changed.`
+      : `${grouped(Math.abs(credits))} promotional credits ${credits > 0 ? "given to" : "taken from"} ${account}.`,
+});
+
+export const refundCredits = action({
+  id: "refundCredits",
+  title: "Take back the credits of a payment that was returned",
+  help: "Takes what is neither spent nor held of this payment. `rest_micro` is held by running requests, and can be refunded when these have ended. Each refund id takes effect once, also if it could take nothing.",
+  http: "POST /admin/accounts/{account}/refunds",
+  cli: "credits refund <account> <credits>",
+  examples: ["credits refund ada 50000 --payment inv-2041 --id refund-17"],
+  role: "operator",
+  input: {
+    account: accountId,
+    refund_id: idText(rules.id, {
+      option: "--id <id>",
+      about: "your id of this refund; a repetition changes nothing",
+    }),
+    payment_id: idText(rules.id, {
+      label: "Payment id",
+      option: "--payment <id>",
+      about: "the id of the payment",
+    }),
+    credits,
+  },
+  refuses: ["payment_not_found", "refund_differs", "refund_used", "refund_too_large"],
+  form: {
+    title: "Refund a payment of {name}",
+    intro:
+      "Takes back credits of a payment that you have returned. Credits that were spent, or that running requests hold, are not taken.",
+    submit: "Take the credits back",
+    isDangerous: true,
+  },
+  done({ account, refund_id, refunded_micro, rest_micro, again }: RefundJson) {
+    const taken = exactCredits(refunded_micro);
+    if (again) return `Refund ${refund_id} was made before, of ${taken} credits. Nothing has changed.`;
+    const refunded = `${taken} credits refunded from ${account}.`;
+    if (rest_micro === 0) return refunded;
+    return `${refunded} The other ${exactCredits(rest_micro)} are held by running requests, and can be refunded when these have ended.`;
+  },
+});

@@ -1,0 +1,133 @@
+/**
+ * A field of a request: its type, its rule, and how each face shows it. The API's schema, the
+ * option of the command line and the input of a form are made from it.
+ *
+ * Pages bundle this file, so it imports no module of the service.
+ */
+import type { NumberField, TextField } from "../accounts/value-rules.ts";
+import { type EpochMs, momentRule } from "../units.ts";
+
+interface FieldTexts {
+  /** Label of the input in a form. Default: the name of the field. */
+  label?: string;
+  /** Stands below the input. */
+  hint?: string;
+  /** Values that a form offers in place of an input, each with its title. */
+  presets?: readonly (readonly [value: string, title: string])[];
+  /** Value of the input when a form opens. */
+  initial?: string;
+  /** Whether a form with these texts has the input. Default: always. */
+  isShown?(texts: Readonly<Record<string, string>>): boolean;
+  /** Option of the command line with its value: `--rpm <number>`. Default: from the name. */
+  option?: string;
+  /** Explains the option or the argument. Default: the label. */
+  about?: string;
+  /** An empty text on the command line removes the setting. Default: an option `--no-...` does. */
+  isRemovedByEmpty?: boolean;
+}
+
+type Kind =
+  /** `check`: a rule that no pattern can have. */
+  | { kind: "text"; pattern?: RegExp; check?: "id" | "overlap" | "refill period" | "timezone" }
+  | { kind: "number"; min: number; max: number }
+  | { kind: "choice"; values: readonly string[]; titles?: readonly string[] }
+  /**
+   * A time, or a day in UTC. `day`: a day in the time zone of the configuration, as its start or
+   * its end.
+   */
+  | { kind: "moment"; day?: "start" | "end" }
+  | { kind: "texts"; item: TextField; max: number }
+  | { kind: "flag" }
+  | { kind: "group"; fields: Fields };
+
+/** `Value` is what an action gets. */
+export type Field<Value = unknown> = Kind &
+  FieldTexts & {
+    /** Completes "NAME must be ...". */
+    rule: string;
+    isOptional?: boolean;
+    /** Null removes what the field sets. */
+    isNullable?: boolean;
+    /** For types only. */
+    readonly value?: Value;
+  };
+
+/** By their names in the API. */
+export type Fields = Readonly<Record<string, Field>>;
+
+type Camel<Name extends string> = Name extends `${infer Head}_${infer Tail}`
+  ? `${Head}${Capitalize<Camel<Tail>>}`
+  : Name;
+
+/** `requests_per_minute` is `requestsPerMinute`, and `expires_at` is `expiresMs`. */
+type InnerName<Name> = Name extends `${infer Head}_at`
+  ? `${Camel<Head>}Ms`
+  : Name extends string
+    ? Camel<Name>
+    : never;
+
+type ValueOf<F> =
+  F extends Field<infer Value> ? (F extends { isNullable: true } ? Value | null : Value) : never;
+
+/** What an action gets: the values of its fields. */
+export type InputOf<F extends Fields> = {
+  [Name in keyof F as F[Name] extends { isOptional: true } ? never : InnerName<Name>]: ValueOf<F[Name]>;
+} & {
+  [Name in keyof F as F[Name] extends { isOptional: true } ? InnerName<Name> : never]?:
+    | ValueOf<F[Name]>
+    | undefined;
+};
+
+/** Returns the name of a field in the program. */
+export function innerName(name: string): string {
+  return name.replace(/_at$/, "_ms").replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+export function optional<F extends Field>(field: F): F & { isOptional: true } {
+  return { ...field, isOptional: true };
+}
+
+export function nullable<F extends Field>(field: F): F & { isNullable: true } {
+  return { ...field, isNullable: true };
+}
+
+export function text(
+  { pattern, rule }: TextField,
+  texts: FieldTexts & { rule?: string } = {},
+): Field<string> {
+  return { kind: "text", pattern, rule, ...texts };
+}
+
+/** An id that is stored, so it must not look like another one. */
+export function idText(field: TextField, texts: FieldTexts & { rule?: string } = {}): Field<string> {
+  return { ...text(field, texts), kind: "text", check: "id" };
+}
+
+/** `what`: "whole credits". */
+export function number(
+  { min, max }: NumberField,
+  what: string,
+  texts: FieldTexts & { note?: string } = {},
+): Field<number> {
+  const { note = "", ...rest } = texts;
+  return { kind: "number", min, max, rule: `${what} from ${min} to ${max}${note}`, ...rest };
+}
+
+export function choice<const V extends readonly string[]>(
+  values: V,
+  texts: FieldTexts & { rule: string; titles?: readonly string[] },
+): Field<V[number]> {
+  return { kind: "choice", values, ...texts };
+}
+
+export function moment(texts: FieldTexts & { rule?: string; day?: "start" | "end" } = {}): Field<EpochMs> {
+  return { kind: "moment", rule: momentRule, ...texts };
+}
+
+export function flag(texts: FieldTexts = {}): Field<boolean> {
+  return { kind: "flag", rule: "true or false", ...texts };
+}
+
+export function group<F extends Fields>(fields: F, texts: FieldTexts = {}): Field<InputOf<F>> {
+  return { kind: "group", fields, rule: "an object", ...texts };
+}

@@ -1,0 +1,151 @@
+/** The fields that several actions have. Pages bundle them. */
+import { limits } from "../accounts/limits.ts";
+import * as rules from "../accounts/value-rules.ts";
+import type { PortalRights } from "../ledger/rows.ts";
+import type { Alignment } from "../ledger/windows.ts";
+import { timezoneRule } from "../units.ts";
+import { choice, type Field, group, idText, moment, nullable, number, optional, text } from "./field.ts";
+
+const asListed = "as account list shows it";
+
+export const accountId = text(rules.name, { label: "Account", about: asListed });
+/** Of an account that may not exist yet. */
+export const newAccountId = text(rules.name, {
+  label: "Account",
+  hint: "Its permanent id: lower-case letters, digits, dots, dashes and underscores.",
+  about: "lower-case letters, digits, dots, dashes, underscores",
+});
+export const keyId = text(rules.note, { about: "as key list shows it" });
+
+export function operationId(texts: { option?: string; about?: string } = {}): Field<string> {
+  const rule = `an id of your own for this change, ${rules.id.rule}; a repetition changes nothing`;
+  return idText(rules.id, { rule, ...texts });
+}
+
+const limitFields = allOf(limits, ({ label, option, about }) =>
+  number(rules.limit, "a whole number", { label, option, about }),
+);
+
+const period = "an ISO 8601 period such as PT5H, P1D or P1M";
+
+const budgetCredits = number(rules.budget, "whole credits", {
+  label: "Budget in credits",
+  option: "--budget <credits>",
+  about: "credits that the key may spend in each period; needs --every, unless it has a budget already",
+});
+const budgetEvery: Field<string> = {
+  ...{ kind: "text", check: "refill period", rule: period, option: "--every <period>" },
+  label: "Budget period",
+  hint: "The budget is full again after each period.",
+  presets: [
+    ["", "no budget"],
+    ["PT5H", "5 hours (PT5H)"],
+    ["P1D", "day (P1D)"],
+    ["P1W", "week (P1W)"],
+    ["P1M", "month (P1M)"],
+  ],
+  about: "period of the budget, ISO 8601: PT5H, P1D, P1M; another one begins a window",
+};
+const budgetAlign: Field<Alignment> = choice(["opening", "calendar"], {
+  label: "Refill of the budget",
+  rule: '"opening" (the default: windows begin when the first one began) or "calendar"',
+  titles: ["one period after it is set, and so on", "with the calendar day, week or month"],
+  isShown: hasCalendarPeriod,
+  option: "--align <alignment>",
+  about: "windows of the budget: from its beginning on (opening), or days, weeks or months (calendar)",
+});
+const budgetTimezone: Field<string> = {
+  kind: "text",
+  check: "timezone",
+  rule: `${timezoneRule}, for windows of the calendar; by default that of the plan`,
+  label: "Time zone of the budget",
+  hint: "A name such as Europe/Berlin. Without one, it is the time zone of the plan.",
+  isShown: (texts) => hasCalendarPeriod(texts) && texts["budget.align"] === "calendar",
+  option: "--timezone <zone>",
+  about: "zone of a calendar, such as Europe/Berlin (default: that of the plan)",
+};
+
+const budgetTexts = { label: "Budget", option: "--budget" };
+const name = text(rules.label, {
+  label: "Name",
+  hint: "For whom or what the key is.",
+  about: "a label, to recognise the key in lists",
+  option: "--name <name>",
+});
+const models: Field<readonly string[]> = {
+  kind: "texts",
+  item: { ...rules.note, rule: "the id of a model, or *" },
+  max: 100,
+  rule: "a list of 1 to 100 model ids, or of *",
+  label: "Models",
+  hint: "Ids separated by commas, or * for all models of the plan.",
+  option: "--models <ids>",
+  about: "models that the key may use, comma-separated; * for all of the plan, which is the default",
+};
+const expiresAt = moment({
+  label: "Expires at (UTC)",
+  option: "--expires <time>",
+  about: "expiry, ISO 8601: 2027-01-31, or 2027-01-31T18:00:00Z",
+});
+
+/** Settings of a new key, in the order of its form. */
+export const newKeySettings = {
+  name: optional(name),
+  models: optional(models),
+  expires_at: optional(expiresAt),
+  ...allOf(limitFields, (field) => optional(field)),
+  budget: optional(
+    group(
+      {
+        credits: budgetCredits,
+        every: budgetEvery,
+        align: optional(budgetAlign),
+        timezone: optional(budgetTimezone),
+      },
+      budgetTexts,
+    ),
+  ),
+};
+
+/** Settings that a change of a key can have. */
+export const changedKeySettings = {
+  name: optional(nullable(name)),
+  models: optional(models),
+  expires_at: optional(nullable(expiresAt)),
+  ...allOf(limitFields, (field) => optional(nullable(field))),
+  budget: optional(
+    nullable(
+      group(
+        {
+          credits: optional(budgetCredits),
+          every: optional(budgetEvery),
+          align: optional(budgetAlign),
+          timezone: optional(budgetTimezone),
+        },
+        budgetTexts,
+      ),
+    ),
+  ),
+};
+
+/** What a key may do in the portal. Operators set it. */
+export const portalRights: Field<PortalRights> = choice(["own", "account"], {
+  label: "In the portal",
+  rule: '"own" or "account": what the key may do in the portal',
+  titles: ["sees itself", "manages all keys of the account"],
+  option: "--portal <rights>",
+  about: "what the key may do in the portal: see itself, or manage all keys of its account",
+});
+
+function hasCalendarPeriod(texts: Readonly<Record<string, string>>): boolean {
+  return ["P1D", "P1W", "P1M"].includes(texts["budget.every"] ?? "");
+}
+
+function allOf<From extends Record<string, unknown>, To>(
+  from: From,
+  change: (value: From[keyof From]) => To,
+): { [Name in keyof From]: To } {
+  const names: (keyof From)[] = Object.keys(from);
+  const changed = names.map((name) => [name, change(from[name])]);
+  return Object.fromEntries(changed);
+}

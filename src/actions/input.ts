@@ -1,0 +1,104 @@
+/**
+ * Reads the input of an action: its TypeBox schemas, which the API's document has too, and the
+ * values that the action gets.
+ */
+import Type, { type TSchema } from "typebox";
+import { closed, orNull } from "../accounts/json-objects.ts";
+import { invalidValue, momentNamed } from "../accounts/refusals.ts";
+import { idProblem, noOverlap, overlapRule } from "../accounts/value-rules.ts";
+import { isRefillPeriod, isTimezone, parsePeriod, refillPeriodRule } from "../ledger/windows.ts";
+import { fieldOf, isRecord } from "../objects.ts";
+import { timezoneRule } from "../units.ts";
+import { type Field, type Fields, type InputOf, innerName } from "./field.ts";
+
+/** Returns the schemas of fields, some of them. */
+export function propertiesOf(fields: Fields, names = Object.keys(fields)): Record<string, TSchema> {
+  const shown = names.map((name) => {
+    const field = fields[name];
+    return field === undefined ? [] : [[name, schemaOf(field)] as const];
+  });
+  return Object.fromEntries(shown.flat());
+}
+
+function schemaOf(field: Field): TSchema {
+  const { isNullable = false, isOptional = false } = field;
+  const schema = isNullable ? orNull(valueSchema(field)) : valueSchema(field);
+  return isOptional ? Type.Optional(schema) : schema;
+}
+
+function valueSchema(field: Field): TSchema {
+  const { rule: description } = field;
+  switch (field.kind) {
+    case "text":
+      return Type.String(
+        field.pattern === undefined ? { description } : { pattern: field.pattern.source, description },
+      );
+    case "number":
+      return Type.Integer({ minimum: field.min, maximum: field.max, description });
+    case "choice":
+      return Type.Enum([...field.values], { description });
+    case "moment":
+      return Type.String({ description });
+    case "texts": {
+      const { pattern, rule } = field.item;
+      const item = Type.String({ pattern: pattern.source, description: rule });
+      return Type.Array(item, { minItems: 1, maxItems: field.max, description });
+    }
+    case "flag":
+      return Type.Boolean();
+    case "group":
+      return closed(propertiesOf(field.fields));
+  }
+}
+
+/**
+ * Returns the values of a JSON object that fits the schemas. Throws an `invalid_value` that names
+ * the field if a value breaks a rule that no schema can have.
+ */
+export function inputOf<F extends Fields>(fields: F, json: unknown, timezone: string, path = ""): InputOf<F> {
+  const values = Object.entries(fields).map(([name, field]) => [
+    innerName(name),
+    valueIn(field, fieldOf(json, name), timezone, path + name),
+  ]);
+  return Object.fromEntries(values.filter(([, value]) => value !== undefined));
+}
+
+function valueIn(field: Field, value: unknown, timezone: string, param: string): unknown {
+  if (typeof value === "string" && field.kind === "moment") {
+    const { day } = field;
+    return momentNamed(param, value, day === undefined ? undefined : timezone, day === "end" ? 1 : 0);
+  }
+  if (typeof value === "string" && field.kind === "text") requireText(field.check, value, param);
+  if (Array.isArray(value)) return [...new Set(value)];
+  if (field.kind === "group" && isRecord(value)) return inputOf(field.fields, value, timezone, `${param}.`);
+  return value;
+}
+
+function isPeriod(text: string): boolean {
+  try {
+    parsePeriod(text);
+    return true;
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return false;
+  }
+}
+
+function requireText(check: Extract<Field, { kind: "text" }>["check"], text: string, param: string): void {
+  switch (check) {
+    case "overlap":
+      if (text !== noOverlap && !isPeriod(text))
+        throw invalidValue(param, `${param} must be ${overlapRule}.`);
+      return;
+    case "id": {
+      const problem = idProblem(text);
+      if (problem === null) return;
+      throw invalidValue(param, `${param} ${problem}. Nothing has changed. Send the id in its plain form.`);
+    }
+    case "refill period":
+      if (!isRefillPeriod(text)) throw invalidValue(param, `${param} must be ${refillPeriodRule}.`);
+      return;
+    case "timezone":
+      if (!isTimezone(text)) throw invalidValue(param, `${param} must be ${timezoneRule}.`);
+  }
+}

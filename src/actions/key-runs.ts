@@ -1,0 +1,34 @@
+/** How the service does what operators do with keys. */
+import type { OperatorActions } from "../accounts/operator-actions.ts";
+import { keyObject, keyOfSecretObject, newKeyObject } from "../accounts/operator-objects.ts";
+import { bindFor, Created } from "./bind.ts";
+import { changeKey, makeKey, revokeKey, rotateKey } from "./keys.ts";
+import { pageIn, pageSchema } from "./pages.ts";
+import { listKeys, lookUpKey, showKey } from "./views.ts";
+
+const bind = bindFor<OperatorActions>();
+
+export const keyActions = {
+  makeKey: bind(makeKey, newKeyObject.schema, async ({ keys }, { account, operationId, ...settings }) => {
+    const { key, row } = await keys.issueOnce(account, operationId, settings);
+    const made = newKeyObject.of({ key, ...row });
+    return key === null ? made : new Created(made);
+  }),
+  listKeys: bind(listKeys, pageSchema(keyObject.schema), async ({ keys }, { account, ...page }) =>
+    pageIn(await keys.list(account), page, keyObject.of),
+  ),
+  showKey: bind(showKey, keyObject.schema, async ({ keys }, { key }) => keyObject.of(await keys.find(key))),
+  lookUpKey: bind(lookUpKey, keyOfSecretObject.schema, async ({ keys }, { key }) =>
+    keyOfSecretObject.of(await keys.lookUp(key)),
+  ),
+  changeKey: bind(changeKey, keyObject.schema, async ({ keys }, { key, operationId, ...change }) =>
+    keyObject.of(await keys.change(key, operationId, change)),
+  ),
+  rotateKey: bind(rotateKey, newKeyObject.schema, async ({ keys }, { key, operationId, overlap }) => {
+    const rotated = await keys.rotate(key, operationId, overlap);
+    return newKeyObject.of({ key: rotated.key, ...rotated.row });
+  }),
+  revokeKey: bind(revokeKey, keyObject.schema, async ({ keys }, { key }) =>
+    keyObject.of((await keys.revoke(key)).row),
+  ),
+};

@@ -1,0 +1,112 @@
+/** How the service does what the holder of a key does in the portal. */
+import { keyObject, newKeyObject, usageObject } from "../accounts/operator-objects.ts";
+import type { PortalActions, Viewer } from "../accounts/portal-actions.ts";
+import { usageHoursObject, usageHoursSchema } from "../accounts/usage-hours.ts";
+import { usageReportSchema } from "../accounts/usage-sums.ts";
+import { action, variantOf } from "./action.ts";
+import { bindFor, Created } from "./bind.ts";
+import { pageFields, pageIn, pageOf, pageSchema, seqIn } from "./pages.ts";
+import { changeOwnKey, makeOwnKey, revokeOwnKey, rotateOwnKey } from "./portal.ts";
+import { periodIn, sumsIn } from "./usage-runs.ts";
+import * as views from "./views.ts";
+
+export interface PortalContext {
+  timezone: string;
+  actions: PortalActions;
+  /** The key of the holder, and its account. */
+  session: Viewer;
+}
+
+const bind = bindFor<PortalContext>();
+const role = "holder";
+
+const listOwnKeys = variantOf(views.listKeys, {
+  title: "List the keys that the session may see, with ended ones, in the order of their creation",
+  http: "GET /api/keys",
+  role,
+  input: pageFields,
+});
+
+export const ownKeyActions = {
+  listKeys: bind(listOwnKeys, pageSchema(keyObject.schema), async ({ actions, session }, input) =>
+    pageIn(await actions.keys(session), input, keyObject.of),
+  ),
+  makeKey: bind(
+    makeOwnKey,
+    newKeyObject.schema,
+    async ({ actions, session }, { operationId, ...settings }) => {
+      const { key, row } = await actions.createKey(session, operationId, settings);
+      const made = newKeyObject.of({ key, ...row });
+      return key === null ? made : new Created(made);
+    },
+  ),
+  changeKey: bind(
+    changeOwnKey,
+    keyObject.schema,
+    async ({ actions, session }, { key, operationId, ...change }) =>
+      keyObject.of(await actions.changeKey(session, key, operationId, change)),
+  ),
+};
+
+/** Their responses arrive even if the change ends the session. */
+export const lastKeyActions = {
+  rotateKey: bind(
+    rotateOwnKey,
+    newKeyObject.schema,
+    async ({ actions, session }, { key, operationId, overlap }) => {
+      const rotated = await actions.rotateKey(session, key, operationId, overlap);
+      return newKeyObject.of({ key: rotated.key, ...rotated.row });
+    },
+  ),
+  revokeKey: bind(revokeOwnKey, keyObject.schema, async ({ actions, session }, { key }) =>
+    keyObject.of(await actions.revokeKey(session, key)),
+  ),
+};
+
+const listOwnUsage = action({
+  id: "listRequests",
+  title: "List the receipts of finished requests, newest first",
+  help: "`from` is inclusive, `to` exclusive. A key with the right `own` gets its own receipts, a key with the right `account` those of the account.",
+  http: "GET /api/requests",
+  role,
+  input: { ...views.receiptFilters, ...pageFields },
+  refuses: ["key_not_found", "list_too_slow"],
+});
+
+const sumOwnUsage = variantOf(views.sumUsage, {
+  title: "Sum usage by day, model or key",
+  http: "GET /api/usage",
+  role,
+  input: views.sumsOfHolder,
+  refuses: ["key_not_found", "list_too_slow"],
+});
+
+const showOwnUsageHours = variantOf(views.showUsageHours, {
+  http: "GET /api/usage/hours",
+  role,
+  input: views.hoursFields,
+  refuses: ["key_not_found", "list_too_slow"],
+});
+
+export const ownUsageActions = {
+  listRequests: bind(listOwnUsage, pageSchema(usageObject.schema), async ({ actions, session }, input) => {
+    const { limit, after, from, to, ...filters } = input;
+    const afterSeq = after === undefined ? undefined : seqIn(after);
+    const wanted = { ...filters, ...periodIn({ from, to }), afterSeq };
+    return await pageOf(
+      limit,
+      (rows) => actions.receipts(session, { ...wanted, limit: rows }),
+      usageObject.of,
+      ({ seq }) => String(seq),
+    );
+  }),
+  sumUsage: bind(sumOwnUsage, usageReportSchema, async ({ actions, session, timezone }, input) =>
+    sumsIn(input, timezone, (wanted) => actions.usageReport(session, wanted)),
+  ),
+  showUsageHours: bind(showOwnUsageHours, usageHoursSchema, async ({ actions, session }, input) => {
+    const { hours = views.graphHoursDefault, by, ...filters } = input;
+    return usageHoursObject(
+      await actions.usageHours(session, { ...filters, byModel: by === "model" }, hours),
+    );
+  }),
+};

@@ -1,0 +1,49 @@
+/** What the holder of a key does in the portal. Pages bundle this file. */
+import { accountKeysMax } from "../accounts/value-rules.ts";
+import { variantOf } from "./action.ts";
+import { changedKeySettings, keyId, newKeySettings, operationId } from "./fields.ts";
+import * as keys from "./keys.ts";
+
+const role = "holder";
+
+export const makeOwnKey = variantOf(keys.makeKey, {
+  title: "Create a key of the account",
+  help: `For keys with the right \`account\` and without a budget. The new key has the right \`own\`. Settings that are missing are those of the session's key, and none may exceed them. An account has at most ${accountKeysMax} keys. Only the response that creates the key (201) contains it. A repetition with the same operation id returns 200 with \`key: null\`.`,
+  http: "POST /api/keys",
+  role,
+  input: { operation_id: operationId(), ...newKeySettings },
+  refuses: ["not_permitted", "operation_differs", "key_changed", "too_many_keys", "too_many_changes"],
+  form: {
+    title: "Create a key",
+    intro: "The key uses the credits of your account. In these pages it sees and rotates only itself.",
+    submit: "Create the key",
+  },
+});
+
+export const changeOwnKey = variantOf(keys.changeKey, {
+  help: "For keys with the right `account`. No setting may exceed those of the session's key. A change that gives the key more must leave a key that may do no more than the session's key. A session whose key has a budget changes names only. Absent fields stay, and null removes a setting. Each operation id takes effect once.",
+  http: "PATCH /api/keys/{key}",
+  role,
+  input: { key: keyId, operation_id: operationId(), ...changedKeySettings },
+  refuses: ["not_permitted", "key_revoked", "operation_differs", "key_changed", "too_many_changes"],
+});
+
+export const rotateOwnKey = variantOf(keys.rotateKey, {
+  input: keys.rotateKey.input,
+  help: "The key of the session, or with the right `account` a key that may do no more. The present secret stays valid for requests for the period `overlap`, and never beyond the expiry of the key. If the session rotates its own key, the response has a cookie for a new session, and all other sessions of the key end. Each operation id takes effect once: a repetition returns the key with `key` null.",
+  http: "POST /api/keys/{key}/rotate",
+  role,
+  refuses: [
+    ...(["not_permitted", "key_revoked", "key_expired"] as const),
+    ...(["operation_differs", "key_changed", "too_many_changes"] as const),
+  ],
+});
+
+export const revokeOwnKey = variantOf(keys.revokeKey, {
+  input: keys.revokeKey.input,
+  title: "Revoke a key of the account, at once and for good",
+  help: "For keys with the right `account`. Running requests of the key may finish.",
+  http: "DELETE /api/keys/{key}",
+  role,
+  refuses: ["not_permitted", "too_many_changes"],
+});

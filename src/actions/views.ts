@@ -1,0 +1,286 @@
+/** What operators look at: lists, sums and single objects. */
+import * as rules from "../accounts/value-rules.ts";
+import { accountStates } from "../ledger/rows.ts";
+import { accountOrders, type ListedKind, listedKinds } from "../store/store.ts";
+import { graphHoursMax } from "../store/usage-hours.ts";
+import { usageGroups } from "../store/usage-sums.ts";
+import { momentRule } from "../units.ts";
+import { action } from "./action.ts";
+import { choice, type Field, type Fields, moment, number, optional, text } from "./field.ts";
+import { accountId, keyId } from "./fields.ts";
+import { pageFields } from "./pages.ts";
+
+/** For filters. The pattern excludes NUL, which PostgreSQL refuses in a query. */
+function textThatIs(what: string): Field<string> {
+  return text(rules.note, { rule: `${what}, ${rules.note.rule}` });
+}
+
+const oldestOrNewest = choice(["oldest", "newest"], { rule: '"oldest" (default) or "newest"' });
+const ofOneAccount = { ...pageFields, account: optional(accountId) };
+
+export const listAccounts = action({
+  id: "listAccounts",
+  title: "List accounts with their balances",
+  help:
+    "`search` finds accounts whose id, e-mail or external id begins with the text, or whose owner contains it, in either case of a to z. `external_id` finds one account. " +
+    "`near_exhaustion` finds accounts with less than one credit, or less than a tenth of the credits of both windows, purchased credits included. " +
+    "`order=remaining` compares the credits of all buckets. A window that has ended counts as full.",
+  http: "GET /admin/accounts",
+  role: "viewer",
+  input: {
+    ...pageFields,
+    external_id: optional(text(rules.contact)),
+    search: optional(text(rules.contact)),
+    plan: optional(text(rules.name)),
+    state: optional(choice(accountStates, { rule: '"active", "suspended" or "closed"' })),
+    near_exhaustion: optional(choice(["true"], { rule: '"true"' })),
+    order: optional(
+      choice(accountOrders, { rule: '"id" (default), "created", "plan", "additional" or "remaining"' }),
+    ),
+    direction: optional(choice(["asc", "desc"], { rule: '"asc" (default) or "desc"' })),
+  },
+  refuses: ["list_too_slow"],
+});
+
+export const showAccount = action({
+  id: "showAccount",
+  title: "Show one account",
+  http: "GET /admin/accounts/{account}",
+  role: "viewer",
+  input: { account: accountId },
+  refuses: [],
+});
+
+export const listKeys = action({
+  id: "listKeys",
+  title: "List the keys of an account, with revoked and expired ones, in the order of their creation",
+  http: "GET /admin/accounts/{account}/keys",
+  role: "viewer",
+  input: { account: accountId, ...pageFields },
+  refuses: [],
+});
+
+export const showKey = action({
+  id: "showKey",
+  title: "Show one key, without its secret",
+  http: "GET /admin/keys/{key}",
+  cli: "key show <key>",
+  role: "viewer",
+  input: { key: keyId },
+  refuses: [],
+});
+
+/** The action checks its length: a message about this field must not quote it. */
+const secret: Field<string> = { kind: "text", rule: "the whole secret of a key" };
+
+export const lookUpKey = action({
+  id: "lookUpKey",
+  title: "Find the key and the account of a secret",
+  help: "Finds revoked and expired keys too, and the secret before the last rotation. The secret is not logged, and no answer repeats it.",
+  http: "POST /admin/keys/lookup",
+  role: "viewer",
+  input: { key: secret },
+  refuses: ["key_not_found"],
+});
+
+export const showBalance = action({
+  id: "showBalance",
+  title: "Show the balance of an account, as GET /v1/balance does",
+  http: "GET /admin/accounts/{account}/balance",
+  role: "viewer",
+  input: { account: accountId },
+  refuses: [],
+});
+
+const kinds = listedKinds.join("|");
+
+export const journalKinds: rules.TextField = {
+  pattern: new RegExp(`^(?:${kinds})(?:,(?:${kinds}))*$`),
+  rule: `one or more kinds of entries with commas between them: ${listedKinds.join(", ")}`,
+};
+
+export const listJournal = action({
+  id: "listJournal",
+  title: "List the changes of an account's buckets",
+  help: "All of them, oldest first, unless `kind` and `order` say otherwise. `kind=payment,refund` lists the changes of purchased credits.",
+  http: "GET /admin/accounts/{account}/journal",
+  role: "viewer",
+  input: {
+    account: accountId,
+    ...pageFields,
+    kind: optional(text(journalKinds)),
+    order: optional(oldestOrNewest),
+  },
+  refuses: ["list_too_slow"],
+});
+
+/** Returns the kinds that a text names. */
+export function journalKindsIn(text: string): ListedKind[] {
+  const names = text.split(",");
+  return listedKinds.filter((kind) => names.includes(kind));
+}
+
+export const listPayments = action({
+  id: "listPayments",
+  title: "List the payments of an account, newest first, with what was spent and refunded of each",
+  http: "GET /admin/accounts/{account}/payments",
+  role: "viewer",
+  input: { account: accountId, ...pageFields },
+  refuses: ["list_too_slow"],
+});
+
+const format = optional(choice(["json", "csv"], { rule: '"json" or "csv"' }));
+
+const filters = {
+  model: optional(textThatIs("the id of a model")),
+  key: optional(textThatIs("the id of a key")),
+};
+
+/** Of a list of receipts. A day begins in the time zone of the configuration. */
+export const receiptFilters = {
+  from: optional(moment({ day: "start" })),
+  to: optional(moment({ day: "start" })),
+  ...filters,
+};
+
+export const listUsage = action({
+  id: "listUsage",
+  title: "List receipts of finished requests, in the order of account and journal",
+  help: "With `order=newest` the newest receipt of an account comes first; the list must name an account or a key then. `from` is inclusive, `to` exclusive. With `format=csv` or `accept: text/csv`, all receipts come as one CSV; `limit` is not accepted then.",
+  http: "GET /admin/usage",
+  role: "viewer",
+  input: {
+    ...ofOneAccount,
+    ...receiptFilters,
+    request_id: optional(textThatIs("the x-request-id of an answer")),
+    order: optional(oldestOrNewest),
+    format,
+  },
+  refuses: ["account_not_found", "list_too_slow"],
+  csv: true,
+  check({ order, account, key }) {
+    if (order !== "newest" || account !== undefined || key !== undefined) return null;
+    const message =
+      "order=newest needs account or key: receipts of all accounts are in the order of account and journal.";
+    return { param: "order", message };
+  },
+});
+
+/** A day, or the time of its start. */
+const day: Field<string> = { kind: "text", rule: momentRule };
+
+function sumsOf<const By extends readonly string[]>(by: By, rule: string) {
+  return {
+    by: optional(choice(by, { rule })),
+    from: optional(day),
+    to: optional(day),
+    ...filters,
+    order: optional(choice(["name", "cost"], { rule: '"name" or "cost"' })),
+    ...pageFields,
+    format,
+  };
+}
+
+/** Sums of operators, and those of the holders of keys. */
+export const sumsOfAll = sumsOf(usageGroups, '"day" (default), "model", "key" or "account"');
+export const sumsOfHolder = sumsOf(["day", "model", "key"], '"day" (default), "model" or "key"');
+
+export const sumUsage = action({
+  id: "sumUsage",
+  title: "Sum usage by day, model, key or account",
+  help:
+    "`from` is inclusive, `to` exclusive; both are days in the `timezone` of the configuration. The total is that of all rows, not of the page. " +
+    "A day is final five minutes after its end; `final_until` is the first day that is not. " +
+    "With `order=cost` the rows with the highest cost come first, and there is one page. " +
+    "With `format=csv` or `accept: text/csv`, all rows come as one CSV; `limit` and `after` are not accepted then.",
+  http: "GET /admin/usage/sums",
+  role: "viewer",
+  input: { ...sumsOfAll, account: optional(accountId) },
+  refuses: ["account_not_found", "list_too_slow"],
+  csv: true,
+});
+
+/** Hours that a graph shows, if a request names no number. */
+export const graphHoursDefault = 24;
+
+export const hoursFields = {
+  hours: optional(
+    number({ min: 1, max: graphHoursMax }, "a whole number of hours", {
+      note: ` (default ${graphHoursDefault})`,
+    }),
+  ),
+  ...filters,
+  by: optional(choice(["hour", "model"], { rule: '"hour" (default) or "model"' })),
+};
+
+export const showUsageHours = action({
+  id: "showUsageHours",
+  title: "Sum the usage of the last hours, by hour",
+  help: "The last row can be the present hour, which is not over. Hours without a finished request have no row. With `by=model`, each model of an hour has a row of its own.",
+  http: "GET /admin/usage/hours",
+  role: "viewer",
+  input: { ...hoursFields, account: optional(accountId) },
+  refuses: ["account_not_found", "list_too_slow"],
+});
+
+export const listPlans = action({
+  id: "listPlans",
+  title: "List the plans of the database with their versions and numbers of accounts",
+  help: "Plans of the current section in its order, then retired plans by name. Accounts keep a retired plan, and no other account can be put on it. `configuration` compares the plans of this node's configuration, as the node last read it, with the database.",
+  http: "GET /admin/plans",
+  role: "viewer",
+  input: pageFields,
+  refuses: [],
+});
+
+export const listRequests = action({
+  id: "listRequests",
+  title: "List the chat requests that this process answers now, oldest first",
+  help: "`GET /admin/holds` lists the requests of all processes with their held credits, as of their last checkpoint.",
+  http: "GET /admin/requests",
+  role: "viewer",
+  input: ofOneAccount,
+  refuses: [],
+});
+
+export const listHolds = action({
+  id: "listHolds",
+  title: "List running requests and the credits that they hold, in the order of account and request id",
+  help: "A hold whose `expires_at` has passed belongs to a process that died. It is charged by its last checkpoint within seconds.",
+  http: "GET /admin/holds",
+  role: "viewer",
+  input: ofOneAccount,
+  refuses: ["account_not_found", "list_too_slow"],
+});
+
+export const listNodes = action({
+  id: "listNodes",
+  title: "List the live processes on this database, in the order of their start",
+  help: "As this process last saw them, a few seconds ago. `differs` lists the settings that affect credits and differ from this process.",
+  http: "GET /admin/nodes",
+  role: "viewer",
+  input: pageFields,
+  refuses: [],
+});
+
+const nothing: Fields = {};
+
+export const showClock = action({
+  id: "showClock",
+  title: "Show whether the clock of the ledger is trusted",
+  help: "`clock_at` is the clock, `ledger_at` the time that the ledger uses. They differ if the clock is not trusted. Ledger time is ahead of a trusted clock that was set back, and runs at half pace until the clock has caught up.",
+  http: "GET /admin/clock",
+  role: "viewer",
+  input: nothing,
+  refuses: [],
+});
+
+export const showAudit = action({
+  id: "showAudit",
+  title: "Show the running audit and the last result",
+  help: "The result is stored in the database: every process shows the same, after a restart too. `failed` is set if a later audit could not read all rows.",
+  http: "GET /admin/audit",
+  role: "viewer",
+  input: nothing,
+  refuses: [],
+});

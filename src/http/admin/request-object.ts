@@ -1,0 +1,59 @@
+/** A running chat request as an object: of this process, or as another one last recorded it. */
+import Type, { type Static } from "typebox";
+import { count, isoTime, micro, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
+import { heldBy } from "../../ledger/grants.ts";
+import type { HoldRow } from "../../ledger/rows.ts";
+import type { RequestRecord } from "../../telemetry/request-record.ts";
+
+const here = Type.Boolean({
+  description: "false: another process answers it. Tokens and credits are those of its last checkpoint",
+});
+
+export const requestObject = objectFor<RequestRecord>("RunningRequest")({
+  request_id: [text, (record) => record.requestId],
+  account: [orNull(text), ({ caller }) => caller?.accountId ?? null],
+  key: [orNull(text), ({ caller }) => caller?.keyId ?? null],
+  model: [orNull(text), (record) => record.model],
+  stream: [
+    orNull(Type.Boolean({ description: "unknown if another process answers the request" })),
+    (record) => record.streamed,
+  ],
+  state: [
+    Type.Enum(["waiting", "running"], {
+      description: "waiting: for the count of its prompt, its credits or a place at the model",
+    }),
+    ({ work }) => (work?.generation.started ? "running" : "waiting"),
+  ],
+  since: [time, (record) => isoTime(record.startedAtMs)],
+  prompt_tokens: [orNull(count), ({ work }) => work?.promptTokens ?? null],
+  completion_tokens: [count, ({ work }) => work?.generation.usage.completionTokens ?? 0],
+  held_micro: [micro, ({ work }) => work?.hold.heldMicro ?? 0],
+  here: [here, () => true],
+});
+
+/** A request that another process answers, as an object of the same form. */
+function objectOfHold(hold: HoldRow): Static<typeof requestObject.schema> {
+  return {
+    request_id: hold.id,
+    account: hold.account,
+    key: hold.key,
+    model: hold.model,
+    stream: null,
+    state: "running",
+    since: isoTime(hold.createdMs),
+    // A hold has none before its first checkpoint.
+    prompt_tokens: hold.promptTokens || null,
+    completion_tokens: hold.completionTokens,
+    held_micro: heldBy(hold),
+    here: false,
+  };
+}
+
+/** Returns the requests of this process and those of other processes as one list, oldest first. */
+export function runningObjects(
+  records: readonly RequestRecord[],
+  elsewhere: readonly HoldRow[],
+): Static<typeof requestObject.schema>[] {
+  const all = [...records.map(requestObject.of), ...elsewhere.map(objectOfHold)];
+  return all.toSorted((one, other) => Date.parse(one.since) - Date.parse(other.since));
+}

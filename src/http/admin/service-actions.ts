@@ -1,0 +1,153 @@
+/** How this process does what operators do with the service, its plans and its requests. */
+import Type from "typebox";
+import { closed, isoTime, objectFor, text, time } from "../../accounts/json-objects.ts";
+import type { OperatorActions } from "../../accounts/operator-actions.ts";
+import {
+  acceptedClockObject,
+  auditJobObject,
+  clockObject,
+  holdObject,
+  nodeObject,
+} from "../../accounts/operator-objects.ts";
+import { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
+import type { RequestStop } from "../../accounts/request-stops.ts";
+import { bindFor } from "../../actions/bind.ts";
+import { pageIn, pageOf, pageSchema, placeCursor, placeIn } from "../../actions/pages.ts";
+import {
+  acceptClock,
+  applyPlans,
+  reloadConfiguration,
+  startAudit,
+  stopRequest,
+} from "../../actions/service.ts";
+import { listHolds, listNodes, listPlans, listRequests, showAudit, showClock } from "../../actions/views.ts";
+import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
+import type { AdminDependencies } from "./dependencies.ts";
+import { requestObject } from "./request-object.ts";
+
+export interface ServiceContext {
+  timezone: string;
+  actions: OperatorActions;
+  here: AdminDependencies;
+}
+
+const bind = bindFor<ServiceContext>();
+const names = Type.Array(text);
+
+function named(description: string) {
+  return Type.Array(text, { description });
+}
+
+const appliedObject = objectFor<AppliedPlansReport>("AppliedPlans")({
+  applied: [Type.Boolean({ description: "false: they were current" }), ({ kind }) => kind === "applied"],
+  added: [names, ({ added }) => added],
+  changed: [names, ({ changed }) => changed],
+  retired: [names, ({ retired }) => retired],
+  warnings: [names, ({ warnings }) => warnings],
+});
+
+const plansPage = closed({
+  ...pageSchema(planObject.schema).properties,
+  configuration: comparedPlansObject.schema,
+});
+
+export const planActions = {
+  listPlans: bind(listPlans, plansPage, async ({ actions, here }, input) => {
+    const section = here.configuredPlans();
+    const changes = await actions.previewPlans(section);
+    const page = await pageIn(await actions.plans(), input, planObject.of);
+    return { ...page, configuration: comparedPlansObject.of({ section, changes }) };
+  }),
+  applyPlans: bind(applyPlans, appliedObject.schema, async ({ here }) =>
+    appliedObject.of(await here.applyPlans()),
+  ),
+};
+
+const stopObject = objectFor<RequestStop>("RequestStop")({
+  request_id: [text, (stop) => stop.requestId],
+  stopped: [
+    Type.Boolean({
+      description:
+        "true: this process has stopped it; false: another process answers it, and stops it within a few seconds",
+    }),
+    (stop) => stop.isStopped,
+  ],
+});
+
+export const requestActions = {
+  listRequests: bind(
+    listRequests,
+    pageSchema(requestObject.schema),
+    async ({ here }, { limit, after = "", account }) => {
+      const found = here.requests
+        .list()
+        .filter(
+          ({ requestId, caller }) => requestId > after && [undefined, caller?.accountId].includes(account),
+        )
+        .toSorted((a, b) => (a.requestId < b.requestId ? -1 : 1));
+      return await pageOf(
+        limit,
+        async (rows) => found.slice(0, rows),
+        requestObject.of,
+        ({ requestId }) => requestId,
+      );
+    },
+  ),
+  stopRequest: bind(stopRequest, stopObject.schema, async ({ here }, { request }) =>
+    stopObject.of(await here.stops.stopRequest(request)),
+  ),
+};
+
+export const reloadObject = objectFor<ReloadReport>("Reload")({
+  reloaded_at: [time, (report) => isoTime(report.atMs)],
+  models: [
+    closed({ added: names, removed: names, changed: names }),
+    ({ models }) => ({ added: models.added, removed: models.removed, changed: models.changed }),
+  ],
+  prices: [named("models whose price has changed"), (report) => report.prices],
+  plans: [
+    closed({ added: names, changed: names, retired: names, superseded: Type.Boolean() }),
+    ({ plans }) => ({ ...plans }),
+  ],
+  warnings: [named("sentences for the operator"), (report) => report.warnings],
+  settings: [named("other settings that have changed"), (report) => report.settings],
+  needs_restart: [
+    named("settings that differ in the file and keep their values until the next start"),
+    (report) => report.needsRestart,
+  ],
+});
+
+export const serviceActions = {
+  reloadConfiguration: bind(reloadConfiguration, reloadObject.schema, async ({ here }) =>
+    reloadObject.of(await here.reload()),
+  ),
+  listNodes: bind(listNodes, pageSchema(nodeObject.schema), async ({ here }, input) =>
+    pageIn(here.nodes(), input, nodeObject.of),
+  ),
+  listHolds: bind(
+    listHolds,
+    pageSchema(holdObject.schema),
+    async ({ actions }, { limit, after, account }) => {
+      const place = placeIn(after);
+      const from = place && { account: place.account, id: place.rest };
+      return await pageOf(
+        limit,
+        (rows) => actions.holds({ account, after: from, limit: rows }),
+        holdObject.of,
+        (row) => placeCursor(row.account, row.id),
+      );
+    },
+  ),
+  showClock: bind(showClock, clockObject.schema, async ({ actions }) =>
+    clockObject.of(await actions.clock()),
+  ),
+  acceptClock: bind(acceptClock, acceptedClockObject.schema, async ({ actions }, { by, time }) =>
+    acceptedClockObject.of(await actions.acceptClock(by, time)),
+  ),
+  startAudit: bind(startAudit, auditJobObject.schema, async ({ here }) =>
+    auditJobObject.of(await here.audits.start()),
+  ),
+  showAudit: bind(showAudit, auditJobObject.schema, async ({ here }) =>
+    auditJobObject.of(await here.audits.job()),
+  ),
+};

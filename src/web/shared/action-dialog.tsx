@@ -1,0 +1,90 @@
+/**
+ * The dialog of an action: title, inputs, labels, hints and sentences are those of its description.
+ * A change of present values sends only those that differ from what the form began with, so it
+ * undoes no change that somebody else made meanwhile.
+ */
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { type ActionTexts, placeOf } from "../../actions/action.ts";
+import { inputsOf, jsonIn, withoutNulls } from "./action-fields.ts";
+import { send } from "./api.ts";
+import type { FieldOf, Values } from "./field.tsx";
+import { FormDialog } from "./form-dialog.tsx";
+
+interface ActionProps<Result> {
+  action: ActionTexts & { done?(result: Result): string };
+  /** Values that the page has, and its user does not type. */
+  target?: Readonly<Record<string, string>>;
+  /** Whom or what the action is about, for the title. */
+  subject?: string;
+  /** The present values, as JSON. */
+  before?: object;
+  /** Values of the inputs when the form opens. */
+  initial?: Values;
+  /** Changes inputs: other hints, options that the page knows. */
+  inputs?(inputs: FieldOf[]): FieldOf[];
+  intro?: ComponentChildren;
+  title?: string;
+  submit?: string;
+  /** Default: as the action says. */
+  isDangerous?: boolean;
+  preview?(json: Readonly<Record<string, unknown>>): Promise<ComponentChildren>;
+  /** Returns what to show instead of closing the dialog, such as a new key. */
+  result?(result: Result): ComponentChildren;
+  close(isDone: boolean): void;
+}
+
+export function ActionDialog<Result>(props: ActionProps<Result>) {
+  const { action, target = {}, subject = "", before, initial, preview, result, close } = props;
+  const { form, once } = action;
+  const entries = Object.entries(action.input).filter(([name]) => name !== once && !(name in target));
+  const fields = Object.fromEntries(entries);
+  // Lists may be loaded again while the form is open.
+  const [inputs] = useState(() => {
+    const made = inputsOf(fields, before).map((input) => {
+      const text = initial?.[input.name];
+      return text === undefined ? input : { ...input, initial: text };
+    });
+    return props.inputs?.(made) ?? made;
+  });
+  const [unchanged] = useState(() =>
+    jsonIn(fields, Object.fromEntries(inputs.map(({ name, initial: text = "" }) => [name, text]))),
+  );
+  const { method, path, names } = placeOf(action);
+  const json = (values: Values) => {
+    const typed = jsonIn(fields, values);
+    if (before === undefined) return withoutNulls(typed);
+    const changed = Object.entries(typed).filter(
+      ([name, value]) => JSON.stringify(value) !== JSON.stringify(unchanged[name]),
+    );
+    return Object.fromEntries(changed);
+  };
+  const intro = props.intro ?? (form?.intro && <p>{form.intro}</p>);
+  return (
+    <FormDialog
+      title={props.title ?? (form?.title ?? action.title).replace("{name}", subject)}
+      {...(intro ? { intro } : {})}
+      fields={inputs}
+      submit={props.submit ?? form?.submit ?? action.title}
+      isDangerous={props.isDangerous ?? form?.isDangerous === true}
+      kind={action.id.replace(/[A-Z].*/, "")}
+      {...(preview === undefined ? {} : { preview: (values: Values) => preview(json(values)) })}
+      send={async (values, operationId) => {
+        const typed = json(values);
+        if (before !== undefined && Object.keys(typed).length === 0) return { done: "Nothing was changed." };
+        const inPath = new Set(names);
+        const others = Object.entries(target).filter(([name]) => !inPath.has(name));
+        const id = once === undefined ? {} : { [once]: operationId };
+        const body = { ...id, ...Object.fromEntries(others), ...typed };
+        const url = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(target[name] ?? ""));
+        const made = await send<Result>(method, url, method === "DELETE" ? undefined : body);
+        const shown = result?.(made);
+        return {
+          done: action.done?.(made) ?? `${action.title}: done.`,
+          ...(shown === undefined ? {} : { result: shown }),
+        };
+      }}
+      close={close}
+    />
+  );
+}

@@ -1,0 +1,106 @@
+/**
+ * Inputs of a form, made from the fields of an action, and the JSON that their texts stand for.
+ * The parts of a group are inputs of their own: `budget.credits`.
+ */
+import type { Field, Fields } from "../../actions/field.ts";
+import { type FieldOf, momentIn, type Values } from "./field.tsx";
+import { wholeNumberIn } from "./numbers.ts";
+
+/** `before`: the present values, as JSON. */
+export function inputsOf(fields: Fields, before: unknown = {}, path = ""): FieldOf[] {
+  return Object.entries(fields).flatMap(([part, field]): FieldOf[] => {
+    const name = path + part;
+    const value = partOf(before, part);
+    if (field.kind === "group") return inputsOf(field.fields, value, `${name}.`);
+    const { label = part.replaceAll("_", " "), hint, isShown } = field;
+    const initial = textOf(field, value);
+    const options = optionsOf(field, initial);
+    return [
+      {
+        ...{ name, label, initial, kind: kindOf(part, field) },
+        isRequired: path === "" && field.isOptional !== true && field.isNullable !== true,
+        ...(hint !== undefined && { hint }),
+        ...(field.kind === "number" && { min: Math.max(field.min, path === "" ? field.min : 1) }),
+        ...(options !== undefined && { options }),
+        ...(isShown !== undefined && { isShown: (values: Values) => isShown(values) }),
+      },
+    ];
+  });
+}
+
+/** Returns inputs of which one is a choice among options that the page knows. */
+export function withOptions(
+  inputs: readonly FieldOf[],
+  name: string,
+  options: NonNullable<FieldOf["options"]>,
+): FieldOf[] {
+  return inputs.map((input) => (input.name === name ? { ...input, kind: "select", options } : input));
+}
+
+/** Returns the values as the API takes them. An empty input is null. */
+export function jsonIn(fields: Fields, values: Values, path = ""): Record<string, unknown> {
+  const parts = Object.entries(fields).map(([part, field]) => [part, valueIn(field, values, path + part)]);
+  return Object.fromEntries(parts);
+}
+
+export function withoutNulls(json: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(json).filter(([, value]) => value !== null));
+}
+
+function valueIn(field: Field, values: Values, name: string): unknown {
+  if (field.kind === "group") {
+    const parts = withoutNulls(jsonIn(field.fields, values, `${name}.`));
+    const isSet = Object.entries(parts).some(([part]) => field.fields[part]?.kind !== "choice");
+    return isSet ? parts : null;
+  }
+  const isHidden = field.isShown?.(values) === false;
+  // A hidden choice has its first value.
+  if (isHidden) return field.kind === "choice" ? field.values[0] : null;
+  const text = (values[name] ?? "").trim();
+  switch (field.kind) {
+    case "number":
+      return wholeNumberIn(text);
+    case "moment":
+      return field.day === undefined ? momentIn(text) : text || null;
+    case "texts": {
+      const items = text.split(",").map((item) => item.trim());
+      return items.filter((item) => item !== "");
+    }
+    default:
+      return text || null;
+  }
+}
+
+function kindOf(name: string, field: Field): NonNullable<FieldOf["kind"]> {
+  if (field.kind === "choice" || field.presets !== undefined) return "select";
+  if (field.kind === "number") return "number";
+  if (field.kind === "moment" && field.day === undefined) return "moment";
+  return name === "email" ? "email" : "text";
+}
+
+/** Returns the text of an input with this value. */
+function textOf(field: Field, value: unknown): string {
+  if (value === undefined || value === null) return initialOf(field);
+  if (field.kind === "moment") return String(value).slice(0, 16);
+  return Array.isArray(value) ? value.join(", ") : String(value);
+}
+
+function initialOf(field: Field): string {
+  if (field.initial !== undefined) return field.initial;
+  if (field.kind === "choice") return field.values[0] ?? "";
+  return field.kind === "texts" ? "*" : "";
+}
+
+/** Unusual values are offered as they are. */
+function optionsOf(field: Field, initial: string): FieldOf["options"] {
+  const { presets } = field;
+  if (field.kind === "choice") {
+    return field.values.map((value, n) => [value, field.titles?.[n] ?? value] as const);
+  }
+  if (presets === undefined || presets.some(([value]) => value === initial)) return presets;
+  return [...presets, [initial, initial]];
+}
+
+function partOf(value: unknown, name: string): unknown {
+  return typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined;
+}

@@ -1,0 +1,122 @@
+/** Dialogs for keys that both apps have. A new secret is shown once. */
+import type { ComponentChildren } from "preact";
+import { limitNames } from "../../accounts/limits.ts";
+import type { ActionTexts } from "../../actions/action.ts";
+import { ActionDialog } from "./action-dialog.tsx";
+import type { FieldOf } from "./field.tsx";
+import { wholeNumber } from "./numbers.ts";
+import { Secret } from "./secret.tsx";
+import { exactTime } from "./times.ts";
+import type { Key, NewKey } from "./types.ts";
+
+interface KeyDialogProps<Result> {
+  action: ActionTexts & { done?(result: Result): string };
+  intro?: ComponentChildren;
+  close(isDone: boolean): void;
+}
+
+interface NewKeyProps extends KeyDialogProps<NewKey> {
+  /** Absent: the account of the session. */
+  account?: string;
+  /** The key of the session. No key may exceed its settings. */
+  creator?: Key;
+}
+
+/** Its name is enough for a new key, so the other settings stand apart. */
+export function NewKeyDialog({ account, creator, ...rest }: NewKeyProps) {
+  return (
+    <ActionDialog
+      {...rest}
+      target={account === undefined ? {} : { account }}
+      subject={account ?? ""}
+      inputs={(inputs) =>
+        withLimitsOf(creator, inputs, true).map((input) => ({
+          ...input,
+          isMore: input.name !== "name",
+          isRequired: input.isRequired || (input.name === "name" && creator !== undefined),
+        }))
+      }
+      result={({ key }) => (
+        <Secret secret={key} lost="Revoke this key in the list, and create another one." />
+      )}
+    />
+  );
+}
+
+interface ChangeKeyProps extends KeyDialogProps<Key> {
+  of: Key;
+  name: string;
+  creator?: Key;
+  /** Names of the inputs. Default: all. */
+  only?: readonly string[];
+}
+
+export function ChangeKeyDialog({ of: key, name, creator, only, ...rest }: ChangeKeyProps) {
+  return (
+    <ActionDialog
+      {...rest}
+      target={{ key: key.id }}
+      subject={name}
+      before={{ ...key, ...key.limits }}
+      inputs={(inputs) =>
+        withLimitsOf(creator, inputs, false).filter((input) => only?.includes(input.name) ?? true)
+      }
+    />
+  );
+}
+
+/** Names the limits of the session's key at the inputs. */
+function withLimitsOf(creator: Key | undefined, inputs: FieldOf[], isNew: boolean): FieldOf[] {
+  if (creator === undefined) return inputs;
+  // A new key has what its creator has, unless it is given less.
+  const orDefault = isNew ? ", which is also the default" : "";
+  const { models, limits, expires_at: expiry } = creator;
+  const hints = new Map<string, string>();
+  if (!models.includes("*"))
+    hints.set("models", `Ids separated by commas. Your key allows: ${models.join(", ")}.`);
+  if (expiry !== null) {
+    const at = exactTime(Date.parse(expiry));
+    hints.set("expires_at", `At the latest when your key expires${orDefault}: ${at}.`);
+  }
+  for (const name of limitNames) {
+    const max = limits[name];
+    if (max !== null) hints.set(name, `At most ${wholeNumber(max)}, as your key allows${orDefault}.`);
+  }
+  return inputs.map((input) => {
+    const hint = hints.get(input.name);
+    const initial = isNew && input.name === "models" ? { initial: models.join(", ") } : {};
+    return { ...input, ...initial, ...(hint === undefined ? {} : { hint }) };
+  });
+}
+
+interface RotateProps extends KeyDialogProps<NewKey> {
+  of: Key;
+  name: string;
+  /** Said before the change. */
+  note?: string;
+}
+
+export function RotateKeyDialog({ of: key, name, note = "", action, close }: RotateProps) {
+  return (
+    <ActionDialog
+      {...{ action, close }}
+      target={{ key: key.id }}
+      subject={name}
+      intro={
+        <p>
+          {action.form?.intro} {note}
+        </p>
+      }
+      result={(rotated) => (
+        <Secret
+          secret={rotated.key}
+          lost={
+            rotated.old_secret_until === null
+              ? "The old secret has ended. Rotate the key again."
+              : "The old secret is valid for a time. Create another key, and then revoke this one."
+          }
+        />
+      )}
+    />
+  );
+}
