@@ -1,5 +1,5 @@
 /**
- * The composition root: together with src/app/ the only place that names concrete stores and
+ * The composition root: together with src/app/ the only place that opens stores and starts
  * engines.
  *
  * Parts are started in order and closed in the opposite order. A start that fails leaves nothing

@@ -1,10 +1,10 @@
 /**
  * The open grants of an account, in spending order: base, overage, then the additional ones.
  *
- * This is the only code that moves credits. A hold takes from open grants and remembers what it
- * took from each. A settlement charges what was taken from closed grants first, then the others in
- * spending order, and gives the rest back to grants that are still open. Pure: only the given
- * account changes, and its grants are replaced, never changed.
+ * This is the only code that holds, spends and returns credits. A hold takes from open grants and
+ * remembers what it took from each. A settlement charges what was taken from closed grants first,
+ * then the others in spending order, and gives the rest back to grants that are still open. Pure:
+ * only the given account changes, and its grants are replaced, never changed.
  */
 import { invariant } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";

@@ -36,7 +36,7 @@ export interface OpenOperation {
 export interface HoldOperation {
   kind: "hold";
   account: string;
-  /** Id of the hold: the request id, and also the operation id. */
+  /** The request id, which identifies the hold. */
   hold: string;
   key: string;
   model: string;
@@ -53,7 +53,7 @@ export interface ExtendOperation {
   kind: "extend";
   account: string;
   hold: string;
-  /** Number of the extension: 1, 2, 3 ... The operation id is `<hold>/<n>`. */
+  /** Number of the extension of this hold: 1, 2, 3 ... */
   n: number;
   moreMicro: MicroCredits;
   used: TokenCounts;

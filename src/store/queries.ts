@@ -1,6 +1,5 @@
 /**
- * The reads outside the ledger's commits, and the writes of keys: each statement once, for both
- * stores.
+ * The reads outside the ledger's commits: each statement once, for both stores.
  *
  * Guarantees that lists have at most `pageRowsMax` rows and a fixed order. The stores differ in
  * how they connect (`SqlConnections`) and in a few words of SQL (`SqlDialect`).
@@ -30,7 +29,7 @@ export type Purpose = "lookups" | "service" | "lists" | "history";
 export interface SqlConnections {
   /** Finds rows. Returns none if a value is text that the database cannot contain. */
   find(purpose: Purpose, statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
-  /** Finds rows like `find`, and throws a `ListTooSlowError` at the time limit for lists. */
+  /** Finds rows like `find`. Rejects with a `ListTooSlowError` at the time limit for lists. */
   findPage(purpose: Purpose, statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
   /** Writes rows, and returns what the statement returns. */
   write(statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;

@@ -11,9 +11,6 @@
  * Several processes may use one file: the lock of each commit covers the whole file, so the ledger
  * stays exact. Two servers on one file are safe for the same reason, but each counts its own
  * queues, and neither is faster for it.
- *
- * SQL is written by hand: Kysely has no dialect of its own for node:sqlite, the published ones are
- * small and young, and the statements outside commits are about a dozen.
  */
 
 import { extname } from "node:path";
