@@ -8,7 +8,15 @@
  */
 import { invariant } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
-import type { AccountRow, AdditionalGrant, BucketAmounts, LaterGrants, Taking } from "./rows.ts";
+import {
+  type AccountRow,
+  type AdditionalGrant,
+  type Bucket,
+  type BucketAmounts,
+  type LaterGrants,
+  type Taking,
+  windowBuckets,
+} from "./rows.ts";
 import type { Times } from "./snapshot.ts";
 
 /** The additional grants that are in the row of an account. A commit writes all of them. */
@@ -51,9 +59,16 @@ export function byBucket(takings: readonly Taking[]): BucketAmounts {
   return amounts;
 }
 
-/** Returns everything that a hold holds, of closed grants too. */
+/** Adds up takings, of closed grants too. */
+export function amountOf(takings: readonly Taking[]): MicroCredits {
+  let sum = 0;
+  for (const { amount } of takings) sum += amount;
+  return sum;
+}
+
+/** Returns everything that a hold holds. */
 export function heldBy({ takings }: { takings: readonly Taking[] }): MicroCredits {
-  return sumOf(byBucket(takings));
+  return amountOf(takings);
 }
 
 /** Returns the takings with others added: each grant once. */
@@ -138,55 +153,29 @@ export class OpenGrants {
     return { base: ofWindow(base), overage: ofWindow(overage), additional: sum };
   }
 
-  /** Holds up to an amount, in spending order. */
-  hold(amount: MicroCredits, times: Times): Taking[] {
-    return this.#take(amount, times, "held");
-  }
-
-  /** Spends up to an amount that was not held, in spending order. */
-  spend(amount: MicroCredits, times: Times): Taking[] {
-    return this.#take(amount, times, "spent");
-  }
-
-  #take(amount: MicroCredits, { atMs, latestMs }: Times, as: "held" | "spent"): Taking[] {
+  /** Holds up to an amount, or spends one that was not held, in spending order. */
+  take(amount: MicroCredits, { atMs, latestMs }: Times, as: "held" | "spent"): Taking[] {
     const account = this.#account;
     const takings: Taking[] = [];
     let rest = amount;
-    for (const bucket of ["base", "overage"] as const) {
-      const grant = account[bucket];
-      if (grant === null || grant.untilMs <= atMs) continue;
+    const takeFrom = <G extends Amounts & { seq: number }>(grant: G, bucket: Bucket): G => {
       const part = Math.min(rest, freeOf(grant));
-      if (part === 0) continue;
-      account[bucket] = { ...grant, [as]: grant[as] + part };
-      takings.push({ grant: grant.seq, bucket, amount: part });
-      rest -= part;
-    }
-    const inRow = this.#takeFrom(account.additional, rest, { latestMs, as, takings });
-    account.additional = inRow.grants;
-    if (inRow.rest > 0 && account.later.free > 0) {
-      const all = this.#takeFrom(this.#all(), inRow.rest, { latestMs, as, takings });
-      this.#set(all.grants);
-    }
-    this.#closeUsedUp();
-    return takings;
-  }
-
-  #takeFrom(
-    grants: readonly AdditionalGrant[],
-    amount: MicroCredits,
-    { latestMs, as, takings }: { latestMs: EpochMs; as: "held" | "spent"; takings: Taking[] },
-  ): { grants: readonly AdditionalGrant[]; rest: MicroCredits } {
-    let rest = amount;
-    if (rest === 0 || grants.length === 0) return { grants, rest };
-    const left = grants.map((grant) => {
-      const isOpen = grant.untilMs === null || grant.untilMs > latestMs;
-      const part = isOpen ? Math.min(rest, freeOf(grant)) : 0;
       if (part === 0) return grant;
       rest -= part;
-      takings.push({ grant: grant.seq, bucket: "additional", amount: part });
+      takings.push({ grant: grant.seq, bucket, amount: part });
       return { ...grant, [as]: grant[as] + part };
-    });
-    return { grants: left, rest };
+    };
+    const takeFromAdditional = (grant: AdditionalGrant) =>
+      grant.untilMs === null || grant.untilMs > latestMs ? takeFrom(grant, "additional") : grant;
+    for (const bucket of windowBuckets) {
+      const grant = account[bucket];
+      if (grant !== null && grant.untilMs > atMs) account[bucket] = takeFrom(grant, bucket);
+    }
+    if (rest > 0 && account.additional.length > 0)
+      account.additional = account.additional.map(takeFromAdditional);
+    if (rest > 0 && account.later.free > 0) this.#set(this.#all().map(takeFromAdditional));
+    this.#closeUsedUp();
+    return takings;
   }
 
   /**

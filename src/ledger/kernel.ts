@@ -19,7 +19,7 @@ import { problemOfAmounts } from "./account-problems.ts";
 import { adjust, promote, refund, topup } from "./additional.ts";
 import { accountAt } from "./balance.ts";
 import { expire, expireOverdue, settle, stop } from "./ending.ts";
-import { byBucket, heldBy, joined, OpenGrants, sumOf } from "./grants.ts";
+import { amountOf, joined, OpenGrants, sumOf } from "./grants.ts";
 import { rollBudget } from "./key-budget.ts";
 import { changeKey, issueKey, revokeKey } from "./key-changes.ts";
 import type {
@@ -58,9 +58,10 @@ export function decide(
     const { account } = operation;
     // Operations on an account keep their order.
     if (putOff.has(account)) return { kind: "unfinished" };
-    const decision = decideOne(work, operation);
-    if (decision.kind === "unfinished") putOff.add(account);
-    return decision;
+    const outcome = decideOne(work, operation);
+    if (outcome.kind === "unfinished") putOff.add(account);
+    const expired = work.takeExpired();
+    return expired.length === 0 ? outcome : { ...outcome, expired };
   });
   const changes = work.changes();
   for (const account of changes.accounts) {
@@ -71,12 +72,6 @@ export function decide(
 }
 
 function decideOne(work: UnitOfWork, operation: Operation): Decision {
-  const outcome = outcomeOf(work, operation);
-  const expired = work.takeExpired();
-  return expired.length === 0 ? outcome : { ...outcome, expired };
-}
-
-function outcomeOf(work: UnitOfWork, operation: Operation): Decision {
   if (operation.kind === "open") return open(work, operation);
   const found = work.account(operation.account);
   if (found.kind !== "found") return found;
@@ -126,7 +121,7 @@ function hold(
   );
   const taken = work.hold(account.id, operation.hold);
   if (taken !== null) {
-    const amount = heldBy(taken);
+    const amount = amountOf(taken.takings);
     const isReserved = amount < wantMicro && othersHold(work, found, taken);
     return { kind: "held", amount, reserved: isReserved, rates: {} };
   }
@@ -165,8 +160,8 @@ function hold(
     return { kind: "refused", reason: "insufficient_credits", leftMicro, refreshes, rates };
   }
 
-  const takings = grants.hold(Math.min(wantMicro, left), times);
-  const amount = sumOf(byBucket(takings));
+  const takings = grants.take(Math.min(wantMicro, left), times, "held");
+  const amount = amountOf(takings);
   countRequest(scopes, operation.promptTokens, nowMs);
   key.holds += 1;
   key.held += amount;
@@ -272,8 +267,8 @@ function extend(
   // The new expiry and the checkpoint are still written.
   if (moreMicro > 0 && ended === "some") return { kind: "unfinished" };
   const budget = key === null ? null : rollBudget(key, times.atMs);
-  const takings = grants.hold(Math.min(moreMicro, budget?.left ?? moreMicro), times);
-  const amount = sumOf(byBucket(takings));
+  const takings = grants.take(Math.min(moreMicro, budget?.left ?? moreMicro), times, "held");
+  const amount = amountOf(takings);
   // If nothing was taken, a repetition is decided anew.
   if (amount > 0) {
     row.takings = joined(row.takings, takings);
@@ -295,7 +290,7 @@ function othersHold(work: UnitOfWork, found: FoundAccount, row: HoldRow): boolea
   const budget = key === null ? null : rollBudget(key, times.atMs);
   const enough = Math.max(1, row.priceCompletion);
   if (key !== null && budget !== null && budget.left < enough) {
-    const own = heldBy(row);
+    const own = amountOf(row.takings);
     return Math.min(key.held - own - (key.used - used), budget.unspent - own) >= enough;
   }
   const held = grants.ifAllReturns(times) - sumOf(grants.free(times)) - returnable(account, row);
