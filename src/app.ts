@@ -18,11 +18,11 @@ import { startAudits, startChores, startRequestStops } from "./app/chores.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openUpgradedStore } from "./app/database.ts";
 import { connectionLimits } from "./app/open-files.ts";
-import { ServicePlans } from "./app/plans.ts";
 import { Portal } from "./app/portal.ts";
-import { type ReloadedParts, Reloader } from "./app/reload.ts";
+import { type ReloadedParts, Reloader } from "./app/reloader.ts";
 import { RunningModels } from "./app/running-models.ts";
 import { logAbandoned, logClock, logDiffering, logIgnoredVariables, logKeyFile } from "./app/service-log.ts";
+import { ServicePlans } from "./app/service-plans.ts";
 import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
 import { consoleUrl, type StartupBanner } from "./app/startup-banner.ts";
 import { webFiles } from "./app/web-bundle.ts";
@@ -42,7 +42,7 @@ import { watchEventLoop } from "./telemetry/event-loop.ts";
 import { LiveTelemetry } from "./telemetry/live.ts";
 import { createLogger } from "./telemetry/logger.ts";
 import { Metrics } from "./telemetry/metrics.ts";
-import type { Tracing } from "./telemetry/traces.ts";
+import type { Tracing } from "./telemetry/tracing.ts";
 import { version } from "./version.ts";
 
 export interface Streams {
@@ -319,7 +319,7 @@ class Service {
   async #startTracing(): Promise<Tracing | null> {
     const { tracing: options } = this.#config;
     if (options === null) return null;
-    const { Tracing } = await import("./telemetry/traces.ts");
+    const { Tracing } = await import("./telemetry/tracing.ts");
     const onLost = (spans: number) => this.#metrics.lostSpans(spans);
     const tracing = new Tracing(options, { version, logger: this.#logger, onLost });
     this.#started.defer(() => tracing.close());

@@ -5,7 +5,9 @@
  * It does not know which keys exist. All faults go into one list, so that an operator sees them
  * together. Messages show `${NAME}` and never its value, which is usually a secret.
  */
+
 import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from "yaml";
+import type { Problems } from "./problems.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -23,31 +25,6 @@ export interface Found {
 }
 
 type Scalar = string | number | boolean | null;
-
-/** Collects faults. */
-export class Problems {
-  #found: { where: string; what: string }[] = [];
-
-  add(where: string, what: string): void {
-    this.#found.push({ where, what });
-  }
-
-  get count(): number {
-    return this.#found.length;
-  }
-
-  /** Removes all faults after the first `count`. */
-  forgetAfter(count: number): void {
-    this.#found = this.#found.slice(0, count);
-  }
-
-  /** Returns each fault once: first those of the file by line, then those of variables. */
-  lines(): string[] {
-    const line = (where: string) => Number(/:(\d+)$/.exec(where)?.[1] ?? Number.MAX_SAFE_INTEGER);
-    const sorted = this.#found.toSorted((a, b) => line(a.where) - line(b.where));
-    return [...new Set(sorted.map(({ where, what }) => `${where}: ${what}`))];
-  }
-}
 
 /** The content of the file, and the variables that it names. */
 type ParsedYaml = Found & { value: Map<string, Found>; variables: ReadonlySet<string> };

@@ -5,7 +5,7 @@
  */
 
 import type { RequestDefaults } from "../chat/catalog.ts";
-import type { ThinkTags } from "../engines/text/thinking.ts";
+import type { ThinkTags } from "../engines/text/thinking-filter.ts";
 import { dialectOf, dialects, templateTokensDefault } from "../engines/upstream/dialects.ts";
 import { OperatorError } from "../errors.ts";
 import type { Price } from "../ledger/pricing.ts";

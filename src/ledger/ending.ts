@@ -85,7 +85,7 @@ export function expireOverdue(work: UnitOfWork, found: FoundAccount): "all" | "s
   const { account } = found;
   if (account.holds === 0) return "all";
   for (const overdue of work.overdue(account.id)) end(work, found, overdue, expiryOf(overdue));
-  return work.isUnfinished(account.id) ? "some" : "all";
+  return work.hasMoreOverdue(account.id) ? "some" : "all";
 }
 
 interface Ended {

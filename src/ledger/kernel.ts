@@ -19,18 +19,19 @@ import { problemOfAmounts } from "./account-problems.ts";
 import { adjust, promote, refund, topup } from "./additional.ts";
 import { accountAt } from "./balance.ts";
 import { expire, expireOverdue, settle, stop } from "./ending.ts";
-import { amountOf, joined, OpenGrants, sumOf } from "./grants.ts";
+import { amountOf, joined, sumOf } from "./grants.ts";
 import { rollBudget } from "./key-budget.ts";
 import { changeKey, issueKey, revokeKey } from "./key-changes.ts";
+import { OpenGrants } from "./open-grants.ts";
 import type {
   AccountError,
   Decision,
+  DeferredOutcome,
   ExtendOperation,
   ExtendOutcome,
   HoldOperation,
   HoldOutcome,
   Operation,
-  PutOffOutcome,
   Rates,
   Refresh,
 } from "./operations.ts";
@@ -53,13 +54,13 @@ export function decide(
   operations: readonly Operation[],
 ): { outcomes: Decision[]; changes: Changes } {
   const work = new UnitOfWork(snapshot);
-  const putOff = new Set<string>();
+  const deferred = new Set<string>();
   const outcomes = operations.map((operation): Decision => {
     const { account } = operation;
     // Operations on an account keep their order.
-    if (putOff.has(account)) return { kind: "unfinished" };
+    if (deferred.has(account)) return { kind: "more_overdue" };
     const outcome = decideOne(work, operation);
-    if (outcome.kind === "unfinished") putOff.add(account);
+    if (outcome.kind === "more_overdue") deferred.add(account);
     const expired = work.takeExpired();
     return expired.length === 0 ? outcome : { ...outcome, expired };
   });
@@ -111,7 +112,7 @@ function hold(
   work: UnitOfWork,
   found: FoundAccount,
   operation: HoldOperation,
-): HoldOutcome | PutOffOutcome | AccountError {
+): HoldOutcome | DeferredOutcome | AccountError {
   const { account, grants, plan, times } = found;
   const { nowMs, atMs } = times;
   const { minMicro, wantMicro } = operation;
@@ -137,7 +138,7 @@ function hold(
 
   // The hold may need their credits and places. Without them it could be refused, or spend the
   // wrong bucket.
-  if (expireOverdue(work, found) === "some") return { kind: "unfinished" };
+  if (expireOverdue(work, found) === "some") return { kind: "more_overdue" };
 
   const scopes = scopesOf(account, plan, key);
   followClock(scopes, nowMs);
@@ -234,7 +235,7 @@ function extend(
   work: UnitOfWork,
   found: FoundAccount,
   operation: ExtendOperation,
-): ExtendOutcome | PutOffOutcome {
+): ExtendOutcome | DeferredOutcome {
   const { account, grants, times } = found;
   const row = work.hold(account.id, operation.hold);
   if (row === null) return { kind: "ended" };
@@ -265,7 +266,7 @@ function extend(
     return { kind: "extended", amount, reserved: amount < moreMicro && othersHold(work, found, row) };
   }
   // The new expiry and the checkpoint are still written.
-  if (moreMicro > 0 && ended === "some") return { kind: "unfinished" };
+  if (moreMicro > 0 && ended === "some") return { kind: "more_overdue" };
   const budget = key === null ? null : rollBudget(key, times.atMs);
   const takings = grants.take(Math.min(moreMicro, budget?.left ?? moreMicro), times, "held");
   const amount = amountOf(takings);

@@ -25,9 +25,9 @@ import type { PublicServer, PublicSettings } from "../http/public/server.ts";
 import type { NodeWatch } from "../store/nodes.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { fingerprintOf } from "./config-fingerprint.ts";
-import type { ServicePlans } from "./plans.ts";
 import type { Portal } from "./portal.ts";
 import type { RunningModels } from "./running-models.ts";
+import type { ServicePlans } from "./service-plans.ts";
 
 /** The parts of the service that a reload changes. */
 export interface ReloadedParts {
