@@ -99,7 +99,8 @@ function closureOf(file: string, found = new Set<string>()): Set<string> {
 
 const sources = [...filesBelow("src", ".ts"), ...filesBelow("src", ".tsx")];
 const documents = [
-  ...["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md"],
+  ...["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"],
+  ...["bench/README.md", "bench/results/README.md", "examples/README.md"],
   ...filesBelow("docs", ".md"),
 ];
 
@@ -573,6 +574,14 @@ test("decision records are complete", () => {
       `docs/decisions/README.md lists ${name}`,
     );
   }
+});
+
+test("the changelog begins with the version of package.json", () => {
+  const { version } = JSON.parse(textOf("package.json")) as { version: string };
+  assert.match(
+    textOf("CHANGELOG.md"),
+    new RegExp(`^# Changelog\n\n## ${version.replaceAll(".", "\\.")} \\(`),
+  );
 });
 
 test("every path that a document names exists", () => {

@@ -29,7 +29,7 @@ import type { Portal } from "./portal.ts";
 import type { RunningModels } from "./running-models.ts";
 import type { ServicePlans } from "./service-plans.ts";
 
-/** What a reload changes, and what it needs. */
+/** Everything that a reload changes or needs. */
 export interface ReloadedDependencies {
   /** Reads the configuration as the start did. Throws an `OperatorError`. */
   reread(): Config;

@@ -29,6 +29,9 @@ type Scalar = string | number | boolean | null;
 /** The content of the file, and the variables that it names. */
 type ParsedYaml = Found & { value: Map<string, Found>; variables: ReadonlySet<string> };
 
+/** Most values of a file. Aliases of aliases can make billions of them. */
+const valuesMax = 100_000;
+
 /** Parses YAML into one map. The map is empty if the text is not valid. */
 export function parseYaml(text: string, name: string, env: Environment, problems: Problems): ParsedYaml {
   const lines = new LineCounter();
@@ -37,6 +40,7 @@ export function parseYaml(text: string, name: string, env: Environment, problems
   const variables = new Set<string>();
   const empty = { where: name, value: new Map<string, Found>(), text: false, shown: "nothing", variables };
   const broken = new Set<number>();
+  let values = 0;
   for (const error of document.errors) {
     const { line } = lines.linePos(error.pos[0]);
     // Further errors in a line follow from the first.
@@ -69,10 +73,14 @@ export function parseYaml(text: string, name: string, env: Environment, problems
     const target = isAlias(node) ? node.resolve(document) : node;
     const line = rangeLine(node) ?? lineAbove;
     const where = `${name}:${line}`;
+    const nothing = { where, value: null, text: false, shown: "nothing" };
     if (above.includes(target)) {
       problems.add(where, "this alias is inside the value that it names; write the value out");
-      return { where, value: null, text: false, shown: "nothing" };
+      return nothing;
     }
+    values += 1;
+    if (values === valuesMax) problems.add(name, `aliases make it more than ${valuesMax} values`);
+    if (values >= valuesMax) return nothing;
     const path = [...above, target];
     if (isMap(target)) {
       const entries = new Map<string, Found>();
@@ -94,7 +102,7 @@ export function parseYaml(text: string, name: string, env: Environment, problems
     if (typeof value === "number" || typeof value === "boolean") {
       return { where, value, text: false, shown: String(value) };
     }
-    return { where, value: null, text: false, shown: "nothing" };
+    return nothing;
   }
 
   function rangeLine(node: unknown): number | undefined {
