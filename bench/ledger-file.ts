@@ -4,7 +4,7 @@
  */
 import type { Plan, Plans } from "../src/ledger/plan.ts";
 import { timesAt } from "../src/ledger/snapshot.ts";
-import { SqliteCommits } from "../src/store/sqlite/commit.ts";
+import { SqliteCommits } from "../src/store/sqlite/commits.ts";
 import { openToWrite } from "../src/store/sqlite/open-to-write.ts";
 import { chargeTable } from "../src/store/tables.ts";
 import { keyOf } from "../test/fixtures/ledger-rows.ts";

@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- NAME [options]`: runs one benchmark. Each prints one table with a ratio to a
- * floor of the same run.
+ * `npm run bench -- NAME [options]`: runs one benchmark. Each prints one table. Speeds have a
+ * ratio to a floor of the same run.
  */
 interface Benchmark {
   run(args: readonly string[]): Promise<void>;

@@ -6,7 +6,7 @@
  *   npm run bench -- stops [--characters 1000000]
  */
 
-import { StopFinder } from "../src/engines/text/stops.ts";
+import { StopFinder } from "../src/engines/text/stop-finder.ts";
 import { optionsOf } from "./options.ts";
 
 /** In characters; the last is what fits four times into a body of 4 MiB. */

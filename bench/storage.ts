@@ -61,15 +61,18 @@ export async function run(args: readonly string[]): Promise<void> {
       Object.entries(stored).map(([name, { sizes, writtenBytes, commits }]) => [
         name,
         {
-          journal: each(sizes.journal ?? 0),
-          usage: each(sizes.usage ?? 0),
-          "all else": each((sizes.account ?? 0) + (sizes.api_key ?? 0) + (sizes.hold ?? 0)),
+          charge: each(sizes.charge ?? 0),
+          "all else": each(totalOf(sizes) - (sizes.charge ?? 0)),
           written: each(writtenBytes),
           "operations/commit": (((2 + wanted.extensions) * wanted.requests) / commits).toFixed(0),
         },
       ]),
     ),
   );
+}
+
+function totalOf(sizes: Sizes): number {
+  return Object.values(sizes).reduce((sum, bytes) => sum + bytes, 0);
 }
 
 async function makeRequests(
@@ -110,9 +113,8 @@ async function onSqlite(wanted: Wanted): Promise<Stored> {
       .all();
     db.close();
     const sizes = Object.fromEntries(pages.map(({ name, bytes }) => [String(name), Number(bytes)]));
-    const total = Object.values(sizes).reduce((sum, bytes) => sum + bytes, 0);
     const { size } = await stat(path);
-    if (total > size) throw new Error("the tables are larger than their file");
+    if (totalOf(sizes) > size) throw new Error("the tables are larger than their file");
     return { sizes, writtenBytes: written, commits };
   } finally {
     await rm(folder, { recursive: true });

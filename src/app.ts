@@ -1,5 +1,5 @@
 /**
- * The composition root: together with src/app/ the only place that names concrete stores and
+ * The composition root: together with src/app/ the only place that opens stores and starts
  * engines.
  *
  * Parts are started in order and closed in the opposite order. A start that fails leaves nothing
@@ -13,16 +13,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { firstKeyFileName, openFirstAccount } from "./accounts/first-account.ts";
 import { OperatorSessions } from "./accounts/operator-sessions.ts";
-import type { RequestStops } from "./accounts/request-stops.ts";
 import { startAudits, startChores, startRequestStops } from "./app/chores.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openUpgradedStore } from "./app/database.ts";
 import { connectionLimits } from "./app/open-files.ts";
-import { ServicePlans } from "./app/plans.ts";
 import { Portal } from "./app/portal.ts";
-import { type ReloadedParts, Reloader } from "./app/reload.ts";
+import { type ReloadedDependencies, Reloader } from "./app/reloader.ts";
 import { RunningModels } from "./app/running-models.ts";
 import { logAbandoned, logClock, logDiffering, logIgnoredVariables, logKeyFile } from "./app/service-log.ts";
+import { ServicePlans } from "./app/service-plans.ts";
 import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
 import { consoleUrl, type StartupBanner } from "./app/startup-banner.ts";
 import { webFiles } from "./app/web-bundle.ts";
@@ -34,7 +33,6 @@ import { AllowedHosts } from "./http/api/allowed-hosts.ts";
 import { bindOrExplain, clientUrl, listenOn, publicAddress, requirePort } from "./http/listening.ts";
 import { type PublicDependencies, PublicServer, type PublicSettings } from "./http/public/server.ts";
 import { makeDataFolder } from "./make-folder.ts";
-import type { AuditRunner } from "./store/audit-runner.ts";
 import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
@@ -42,7 +40,7 @@ import { watchEventLoop } from "./telemetry/event-loop.ts";
 import { LiveTelemetry } from "./telemetry/live.ts";
 import { createLogger } from "./telemetry/logger.ts";
 import { Metrics } from "./telemetry/metrics.ts";
-import type { Tracing } from "./telemetry/traces.ts";
+import type { Tracing } from "./telemetry/tracing.ts";
 import { version } from "./version.ts";
 
 export interface Streams {
@@ -97,21 +95,6 @@ export async function startService(
     await service.abandonStart(error);
     throw error;
   }
-}
-
-type Parts = Omit<PublicDependencies, "observers">;
-
-interface OperatorParts {
-  common: Parts;
-  audits: AuditRunner;
-  stops: RequestStops;
-  server: PublicServer;
-  watch: NodeWatch;
-  clock: ClockWatch;
-  plans: ServicePlans;
-  sessions: OperatorSessions;
-  allowedHosts: AllowedHosts;
-  reloader: Reloader;
 }
 
 class Service {
@@ -174,21 +157,52 @@ class Service {
     this.#started.defer(() => audits.stop());
     const watch = await this.#watchNodes(nodes);
     const { catalog } = models;
-    const parts = { store, ledger, catalog, metrics: this.#metrics, logger: this.#logger };
-    const server = this.#createPublicServer(parts, tracing, settings);
+    const dependencies = { store, ledger, catalog, metrics: this.#metrics, logger: this.#logger };
+    const server = this.#createPublicServer(dependencies, tracing, settings);
     const boundUrl = await bindOrExplain("listen", config.listen, () => server.listen(config.listen));
-    this.#observe(parts, server, watch, clock);
-    const allowedHosts = new AllowedHosts(operatorNames(config.operator));
     const addresses = publicAddress(config.listen, boundUrl);
-    const ofPortal = { chat: server.chat, version, token: token.token, localUrl: addresses.publicUrl };
-    const portal = config.portal === null ? null : new Portal(config, { ...parts, ...ofPortal });
+    this.#metrics.observe({
+      version,
+      catalog,
+      running: () => server.requests.count,
+      connections: server.connections,
+      uploads: server.uploads,
+      holdTotals: () => store.holdTotals(),
+      nodes: () => watch.nodes(),
+      clock: () => clock.state(),
+      lateCharges: () => ledger.late,
+    });
+    const portal =
+      config.portal === null
+        ? null
+        : new Portal(config, {
+            ...dependencies,
+            ...{ chat: server.chat, version, token: token.token, localUrl: addresses.publicUrl },
+          });
+    const allowedHosts = new AllowedHosts(operatorNames(config.operator));
     const reloader = this.#createReloader({ models, plans, server, allowedHosts, portal, watch });
     const stops = startRequestStops({ store, ledger }, server.requests, this.#times, this.#logger);
     this.#started.defer(() => stops.stop());
-    const common = { common: parts, audits, stops, server, watch, clock, plans };
-    const sessions = this.#createSessions(store, token.token);
-    const operator = { ...common, sessions, allowedHosts, reloader };
-    const operatorUrl = await this.#listenToOperator(operator);
+    const operator = createOperatorServer({
+      ...dependencies,
+      ...{ audits, stops, version, allowedHosts, live: this.#live, requests: server.requests },
+      sessions: this.#createSessions(store, token.token),
+      ownUrl: () => this.#config.operator.url,
+      nodes: () => watch.nodes(),
+      clock: () => clock.state(),
+      draining: () => this.#isLeaving || server.requests.draining,
+      warnings: () => plans.warnings,
+      reload: () => reloader.reload(),
+      timezone: () => this.#config.timezone,
+      configuredPlans: () => this.#config.plans,
+      applyPlans: () => reloader.applyPlans(),
+      lastReload: () => reloader.last,
+      readConsole: webFiles("console"),
+    });
+    this.#started.defer(() => operator.close());
+    const operatorUrl = await bindOrExplain("operator", config.operator, () =>
+      listenOn(operator, config.operator),
+    );
     if (portal !== null) this.#started.defer(() => portal.close());
     const portalUrl = portal === null ? null : await portal.listen();
     this.#started.defer(
@@ -319,7 +333,7 @@ class Service {
   async #startTracing(): Promise<Tracing | null> {
     const { tracing: options } = this.#config;
     if (options === null) return null;
-    const { Tracing } = await import("./telemetry/traces.ts");
+    const { Tracing } = await import("./telemetry/tracing.ts");
     const onLost = (spans: number) => this.#metrics.lostSpans(spans);
     const tracing = new Tracing(options, { version, logger: this.#logger, onLost });
     this.#started.defer(() => tracing.close());
@@ -385,18 +399,24 @@ class Service {
     };
   }
 
-  #createPublicServer(parts: Parts, tracing: Tracing | null, settings: PublicSettings): PublicServer {
+  #createPublicServer(
+    dependencies: Omit<PublicDependencies, "observers">,
+    tracing: Tracing | null,
+    settings: PublicSettings,
+  ): PublicServer {
     const { holdTtlMs } = this.#times;
     const observers = tracing === null ? [this.#live] : [this.#live, tracing];
-    const server = new PublicServer({ ...parts, observers }, { ...settings, holdTtlMs });
+    const server = new PublicServer({ ...dependencies, observers }, { ...settings, holdTtlMs });
     this.#server = server;
     this.#started.defer(() => server.close());
     return server;
   }
 
-  #createReloader(parts: Omit<ReloadedParts, "reread" | "settingsOf" | "metrics" | "logger" | "onApplied">) {
+  #createReloader(
+    reloaded: Omit<ReloadedDependencies, "reread" | "settingsOf" | "metrics" | "logger" | "onApplied">,
+  ) {
     const reloader = new Reloader(this.#config, {
-      ...parts,
+      ...reloaded,
       reread: this.#reread,
       settingsOf: (config) => this.#settingsOf(config),
       metrics: this.#metrics,
@@ -410,59 +430,12 @@ class Service {
     return reloader;
   }
 
-  #observe(
-    { catalog, store, ledger }: Parts,
-    server: PublicServer,
-    watch: NodeWatch,
-    clock: ClockWatch,
-  ): void {
-    this.#metrics.observe({
-      version,
-      catalog,
-      running: () => server.requests.count,
-      connections: server.connections,
-      uploads: server.uploads,
-      holdTotals: () => store.holdTotals(),
-      nodes: () => watch.nodes(),
-      clock: () => clock.state(),
-      lateCharges: () => ledger.late,
-    });
-  }
-
   #createSessions(store: Store, token: string): OperatorSessions {
     const sessions = new OperatorSessions(store, token, (err) =>
       this.#logger.warn({ err }, "the use of a session could not be recorded; it may end earlier"),
     );
     this.#sessions = sessions;
     return sessions;
-  }
-
-  #listenToOperator(parts: OperatorParts): Promise<string> {
-    const { server, watch, clock, plans, sessions, allowedHosts, reloader } = parts;
-    const address = this.#config.operator;
-    const operator = createOperatorServer({
-      ...parts.common,
-      audits: parts.audits,
-      live: this.#live,
-      stops: parts.stops,
-      requests: server.requests,
-      version,
-      sessions,
-      ownUrl: () => this.#config.operator.url,
-      allowedHosts,
-      nodes: () => watch.nodes(),
-      clock: () => clock.state(),
-      draining: () => this.#isLeaving || server.requests.draining,
-      warnings: () => plans.warnings,
-      reload: () => reloader.reload(),
-      timezone: () => this.#config.timezone,
-      configuredPlans: () => this.#config.plans,
-      applyPlans: () => reloader.applyPlans(),
-      lastReload: () => reloader.last,
-      readConsole: webFiles("console"),
-    });
-    this.#started.defer(() => operator.close());
-    return bindOrExplain("operator", address, () => listenOn(operator, address));
   }
 }
 

@@ -1,5 +1,5 @@
 /**
- * The complete list of refusals. Every error response of the public API has a row here, a row in
+ * The complete list of refusals. Every error code of the public API has a row here, a row in
  * docs/errors.md and a test. This file imports nothing.
  *
  * A refusal has two texts. `message` is for the caller. `detail` is only for the operator's log

@@ -1,9 +1,10 @@
 /** The rules of the house that a machine can keep. Each names what to do when it is broken. */
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
-import { dirname, join, normalize, relative } from "node:path";
+import { basename, dirname, join, normalize, relative } from "node:path";
 import { test } from "node:test";
 import { catalogue } from "../src/errors.ts";
+import { foldedInvariants } from "../src/ledger/account-fold.ts";
 
 const root = join(import.meta.dirname, "..");
 
@@ -89,9 +90,18 @@ function importsOf(file: string): string[] {
   return [...found].map((match) => normalize(join(dirname(file), match[1] ?? "")));
 }
 
+/** Returns a file and all files that it imports, directly or not. */
+function closureOf(file: string, found = new Set<string>()): Set<string> {
+  if (found.has(file)) return found;
+  found.add(file);
+  for (const imported of importsOf(file)) closureOf(imported, found);
+  return found;
+}
+
 const sources = [...filesBelow("src", ".ts"), ...filesBelow("src", ".tsx")];
 const documents = [
-  ...["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md"],
+  ...["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"],
+  ...["bench/README.md", "bench/results/README.md", "examples/README.md"],
   ...filesBelow("docs", ".md"),
 ];
 
@@ -362,12 +372,185 @@ test("comment lines have fewer than 100 columns", () => {
   }
 });
 
+/** Classes that stand elsewhere, each with its reason. */
+const otherFiles: Readonly<Record<string, string>> = {
+  "src/accounts/portal-limits.ts ChangeLimit": "a limiter, which has its own rewrite",
+  "src/collections.ts BusySet": "small collections are in one file",
+  "src/collections.ts FairQueue": "small collections are in one file",
+  "src/engines/upstream/server.ts LargeTurns": "a limiter, which has its own rewrite",
+  "src/http/admin/streams.ts StreamPlaces": "a limiter, which has its own rewrite",
+  "src/http/api/sign-in.ts BrowserSignIn": "the file has the whole sign-in",
+  "src/http/public/chat-service.ts RefusalAllowance": "a limiter, which has its own rewrite",
+  "src/http/public/uploads.ts BodyTurns": "a limiter, which has its own rewrite",
+  "src/http/public/uploads.ts Upload": "part of Uploads",
+  "src/ledger/batcher.ts Ledger": "the batcher is the door of the ledger for all modules",
+  "src/telemetry/live.ts RecentActivity": "part of LiveTelemetry",
+  "src/telemetry/live.ts RecentErrors": "part of LiveTelemetry",
+  "src/telemetry/live.ts RecentRefusals": "part of LiveTelemetry",
+};
+
+test("an exported class stands in a file with its name, or with the rest of it after its folder", () => {
+  for (const file of sources) {
+    const folders = dirname(file).split(/[/-]/);
+    // An error stands beside the code that throws it.
+    for (const [, name = ""] of textOf(file).matchAll(/^export (?:abstract )?class (\w+)\b(?! extends)/gm)) {
+      const words = name
+        .replace(/(?<=[a-z\d])[A-Z]/g, (letter) => `-${letter}`)
+        .toLowerCase()
+        .split("-");
+      const rest = words.filter((word) => !folders.includes(word));
+      const names = [words, rest].map((each) => `${each.join("-")}.ts`);
+      const isHere = names.some((each) => basename(file) === each || basename(file) === `${each}x`);
+      assert.ok(isHere || `${file} ${name}` in otherFiles, `${file} has the class ${name}`);
+    }
+  }
+});
+
 test("no barrels, no second versions, no drawers", () => {
   for (const file of sources) {
     assert.doesNotMatch(file, /(^|\/)(index|utils?|helpers?|misc|common)\.ts$/, file);
     assert.doesNotMatch(file, /[-_.]?v[2-9]\.ts$/i, file);
     assert.match(file, /^src\/[a-z0-9/.-]+$/, `${file} is a kebab-case name`);
   }
+});
+
+/** Returns the text below a heading of a document. */
+function sectionOf(document: string, heading: string): string {
+  const section = textOf(document)
+    .split(/^## /m)
+    .find((part) => part.startsWith(`${heading}\n`));
+  assert.ok(section !== undefined, `${document} has no section ${heading}`);
+  return section;
+}
+
+/** Returns the files of src whose code matches. */
+function filesWith(pattern: RegExp, files: readonly string[] = sources): string[] {
+  return files.filter((file) => codeOf(file).some((line) => pattern.test(line)));
+}
+
+test("ARCHITECTURE.md lists the modules in the order of their imports", () => {
+  const rows = [...sectionOf("ARCHITECTURE.md", "Modules").matchAll(/^\| (`src\/.*?) \|/gm)];
+  const listed = rows.flatMap(([, cell = ""]) => /`src\/([a-z/-]+)\/`/.exec(cell)?.[1] ?? []);
+  const folders = modules.filter((name) => existsSync(join(root, "src", name)));
+  assert.deepEqual(listed, folders);
+});
+
+test("each refusal in the picture of ARCHITECTURE.md is thrown in its file or below", () => {
+  const [, picture = ""] = sectionOf("ARCHITECTURE.md", "One request").split("```");
+  let section = "";
+  let refusals = 0;
+  for (const line of picture.split("\n")) {
+    const [path] = /src\/[\w/.-]+\w\/?/.exec(line) ?? [];
+    if (path !== undefined) assert.ok(existsSync(join(root, path)), `${path} does not exist`);
+    const [, code] = /├─ (\w+)/.exec(line) ?? [];
+    if (code === undefined) section = path ?? section;
+    else {
+      const file = path?.endsWith(".ts") ? path : section;
+      const throwing = filesWith(new RegExp(`"${code}"`), [...closureOf(file)]);
+      assert.ok(code in catalogue && throwing.length > 0, `${code} is not thrown in or below ${file}`);
+      refusals += 1;
+    }
+  }
+  assert.ok(refusals > 8);
+});
+
+test("each term of the glossary is used in the code", () => {
+  const code = sources.map(textOf).join("\n");
+  for (const [, cell = ""] of sectionOf("ARCHITECTURE.md", "Glossary").matchAll(/^\| ([a-z].*?) \|/gm)) {
+    if (cell === "term") continue;
+    for (const term of cell.replaceAll("`", "").split(", "))
+      assert.match(
+        code,
+        new RegExp(term.replaceAll(" ", "[ _-]?"), "i"),
+        `"${term}": the code has another name`,
+      );
+  }
+});
+
+test("rule 1: only the pipeline runs engines, after the hold", () => {
+  assert.deepEqual(filesWith(/\.generate\(/), ["src/chat/generate.ts"]);
+  const pipeline = textOf("src/chat/generate.ts");
+  assert.ok(pipeline.indexOf('kind: "hold"') < pipeline.indexOf(".generate("));
+});
+
+test("rules 2 and 3: only commits call the kernel, which has no clock and no I/O", () => {
+  const kernel = "src/ledger/kernel.ts";
+  const callers = sources.filter((file) => importsOf(file).includes(kernel));
+  assert.deepEqual(callers, ["src/store/postgres/commits.ts", "src/store/sqlite/commits.ts"]);
+  for (const file of closureOf(kernel)) {
+    assert.ok(
+      ["ledger", "errors", "objects", "units"].includes(moduleOf(file)),
+      `the kernel imports ${file}`,
+    );
+    assert.doesNotMatch(
+      codeOf(file).join("\n"),
+      /from "(?!\.|node:crypto")|Date\.now|new Date\(\)|performance\.|setTimeout/,
+      file,
+    );
+  }
+});
+
+test("rule 3: engines and the public format know no store, account or listener", () => {
+  // They know prices and counts of tokens, and how to repeat work.
+  const allowed = [
+    "src/ledger/rows.ts",
+    "src/ledger/operations.ts",
+    "src/ledger/pricing.ts",
+    "src/store/chore.ts",
+  ];
+  for (const file of sources.filter((each) => /^src\/(?:engines|http\/openai-format)\//.test(each))) {
+    for (const imported of importsOf(file)) {
+      const isForeign =
+        /^src\/(?:ledger|store|accounts|http)\//.test(imported) && moduleOf(imported) !== moduleOf(file);
+      assert.ok(!isForeign || allowed.includes(imported), `${file} imports ${imported}`);
+    }
+  }
+});
+
+test("rule 4: the command line and the APIs change nothing themselves", () => {
+  const change =
+    /\b(?:ledger\.apply(?:Late)?|store\.(?:putAccounts|applyPlans|acceptClock)|stopRequests\.add)\(/;
+  for (const file of filesWith(change)) assert.match(file, /^src\/(?:accounts|app|chat|store)\//, file);
+});
+
+test("rule 5: tables.ts and docs/ledger.md have every table", () => {
+  const statementsOnly = ["node", "stop_request", "usage_close", "usage_sum", "usage_summed"];
+  const created = filesBelow("src/store/migrations", ".sql").flatMap((file) =>
+    [...textOf(file).matchAll(/^create table (\w+)/gm)].map(([, name = ""]) => name),
+  );
+  const described = [...textOf("src/store/tables.ts").matchAll(/tableOf\("(\w+)"/g)].map(
+    ([, name = ""]) => name,
+  );
+  assert.deepEqual(created.sort(), [...new Set([...described, ...statementsOnly])].sort());
+  const listed = sectionOf("docs/ledger.md", "Tables");
+  for (const table of created)
+    assert.ok(listed.includes(`\`${table}\``), `docs/ledger.md does not list ${table}`);
+});
+
+test("rule 9: secrets are hashed and compared in two files alone", () => {
+  const owners = ["src/accounts/keys.ts", "src/accounts/operator-sessions.ts"];
+  assert.deepEqual(filesWith(/timingSafeEqual\(/), owners);
+});
+
+test("docs/ledger.md lists the rules of the audit by their names", () => {
+  const code = ["src/ledger/account-fold.ts", "src/store/audit.ts", "src/store/usage-steps.ts"]
+    .map(textOf)
+    .join("\n");
+  const listed = [...sectionOf("docs/ledger.md", "The audit").matchAll(/^- (.+)$/gm)].map(
+    ([, rule = ""]) => rule,
+  );
+  for (const rule of listed) assert.ok(code.includes(`"${rule}"`), `no rule of the audit: ${rule}`);
+  for (const rule of Object.values(foldedInvariants)) assert.ok(listed.includes(rule), `not listed: ${rule}`);
+});
+
+test("every error code has a test", () => {
+  const tests = filesBelow("test", ".ts").map(textOf).join("\n");
+  for (const code of Object.keys(catalogue)) assert.match(tests, new RegExp(`\\b${code}\\b`), code);
+});
+
+test("a unit ends a name, and only a limit follows it", () => {
+  const wrong = /\b[a-z]\w*(?:Ms|Micro|Bytes|Seconds)(?!Max|Min|Of\b|For\b|Per[A-Z])[A-Z]\w*/;
+  assert.deepEqual(filesWith(wrong), []);
 });
 
 test("docs/errors.md has one row for each code of the catalogue, as the catalogue has it", () => {
@@ -411,6 +594,14 @@ test("decision records are complete", () => {
       `docs/decisions/README.md lists ${name}`,
     );
   }
+});
+
+test("the changelog begins with the version of package.json", () => {
+  const { version } = JSON.parse(textOf("package.json")) as { version: string };
+  assert.match(
+    textOf("CHANGELOG.md"),
+    new RegExp(`^# Changelog\n\n## ${version.replaceAll(".", "\\.")} \\(`),
+  );
 });
 
 test("every path that a document names exists", () => {

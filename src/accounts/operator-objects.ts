@@ -1,6 +1,6 @@
 /**
- * The JSON objects of the operator API, which the command line prints too. The objects contain
- * every field of the ledger's rows except the hash of a key.
+ * The JSON objects of the operator API, which the command line prints too. They have the
+ * fields of the ledger's rows that operators need, and never the hash of a key.
  *
  * Amounts in fields that end in `_micro` are whole micro-credits (1 credit = 1,000,000), prices
  * are credits per million tokens, times are ISO 8601 in UTC.

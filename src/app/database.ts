@@ -6,7 +6,7 @@ import type { SealedReport } from "../store/audit.ts";
 import { type NodeRegistry, soleNode } from "../store/nodes.ts";
 import type { PlansInUse } from "../store/plans.ts";
 import { auditDatabase } from "../store/postgres/audit.ts";
-import { pgDumpInstead } from "../store/postgres/connection.ts";
+import { pgDumpInstead } from "../store/postgres/connection-pool.ts";
 import { plansInUseAt } from "../store/postgres/plans.ts";
 import { requireSchema } from "../store/postgres/schema.ts";
 import { commitGiveUpMs, commitRetriesMs, openPostgresStore } from "../store/postgres/store.ts";

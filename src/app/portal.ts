@@ -13,7 +13,7 @@ import type { PublicDependencies } from "../http/public/server.ts";
 import { portalConnectionLimits } from "./open-files.ts";
 import { webFiles } from "./web-bundle.ts";
 
-interface PortalParts extends Omit<PublicDependencies, "observers"> {
+interface PortalDependencies extends Omit<PublicDependencies, "observers"> {
   version: string;
   chat: ChatService;
   /** URL of the public API for clients on this machine. */
@@ -29,17 +29,17 @@ export class Portal {
   #publicUrl: string | null;
   #timezone: string;
 
-  constructor({ listen, portal, limits, timezone }: Config, { token, ...parts }: PortalParts) {
+  constructor({ listen, portal, limits, timezone }: Config, { token, ...dependencies }: PortalDependencies) {
     invariant(portal !== null, "the portal is configured");
     this.#config = portal;
     this.#timezone = timezone;
     this.#publicUrl = listen.url;
     this.#connections = new Connections(portalConnectionLimits(limits));
-    const sessions = new KeySessions(parts.store, token, (err) =>
-      parts.logger.warn({ err }, "the use of a session could not be recorded; it may end earlier"),
+    const sessions = new KeySessions(dependencies.store, token, (err) =>
+      dependencies.logger.warn({ err }, "the use of a session could not be recorded; it may end earlier"),
     );
     this.#app = createPortalServer({
-      ...parts,
+      ...dependencies,
       sessions,
       ownUrl: () => portal.url,
       allowedHosts: new AllowedHosts(portalNames(portal), portalRemedy),

@@ -7,8 +7,9 @@
  * in one turn of the event loop. The engine of a removed or changed model is closed when its last
  * request has ended.
  */
-import { Catalog, EngineSlot } from "../chat/catalog.ts";
+import { Catalog } from "../chat/catalog.ts";
 import type { Engine } from "../chat/engine.ts";
+import { EngineSlot } from "../chat/engine-slot.ts";
 import { keepsEngine } from "../config/changes.ts";
 import type { ModelConfig } from "../config/model.ts";
 import { invariant } from "../errors.ts";

@@ -1,9 +1,9 @@
 /**
  * The port between the pipeline and the engines that generate text.
  *
- * An engine does not know credits, HTTP or server-sent events. The pipeline calls it in two steps:
- * `prepare` counts the prompt, so that its length and price are known before the hold, and
- * `generate` generates the answer.
+ * An engine does not know credits, callers' keys or the public format. The pipeline calls it in
+ * two steps: `prepare` counts the prompt, so that its length and price are known before the hold,
+ * and `generate` generates the answer.
  */
 
 import type { EpochMs } from "../units.ts";

@@ -5,7 +5,9 @@
  * It does not know which keys exist. All faults go into one list, so that an operator sees them
  * together. Messages show `${NAME}` and never its value, which is usually a secret.
  */
+
 import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from "yaml";
+import type { Problems } from "./problems.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -24,33 +26,11 @@ export interface Found {
 
 type Scalar = string | number | boolean | null;
 
-/** Collects faults. */
-export class Problems {
-  #found: { where: string; what: string }[] = [];
-
-  add(where: string, what: string): void {
-    this.#found.push({ where, what });
-  }
-
-  get count(): number {
-    return this.#found.length;
-  }
-
-  /** Removes all faults after the first `count`. */
-  forgetAfter(count: number): void {
-    this.#found = this.#found.slice(0, count);
-  }
-
-  /** Returns each fault once: first those of the file by line, then those of variables. */
-  lines(): string[] {
-    const line = (where: string) => Number(/:(\d+)$/.exec(where)?.[1] ?? Number.MAX_SAFE_INTEGER);
-    const sorted = this.#found.toSorted((a, b) => line(a.where) - line(b.where));
-    return [...new Set(sorted.map(({ where, what }) => `${where}: ${what}`))];
-  }
-}
-
 /** The content of the file, and the variables that it names. */
 type ParsedYaml = Found & { value: Map<string, Found>; variables: ReadonlySet<string> };
+
+/** Most values of a file. Aliases of aliases can make billions of them. */
+const valuesMax = 100_000;
 
 /** Parses YAML into one map. The map is empty if the text is not valid. */
 export function parseYaml(text: string, name: string, env: Environment, problems: Problems): ParsedYaml {
@@ -60,6 +40,7 @@ export function parseYaml(text: string, name: string, env: Environment, problems
   const variables = new Set<string>();
   const empty = { where: name, value: new Map<string, Found>(), text: false, shown: "nothing", variables };
   const broken = new Set<number>();
+  let values = 0;
   for (const error of document.errors) {
     const { line } = lines.linePos(error.pos[0]);
     // Further errors in a line follow from the first.
@@ -92,10 +73,14 @@ export function parseYaml(text: string, name: string, env: Environment, problems
     const target = isAlias(node) ? node.resolve(document) : node;
     const line = rangeLine(node) ?? lineAbove;
     const where = `${name}:${line}`;
+    const nothing = { where, value: null, text: false, shown: "nothing" };
     if (above.includes(target)) {
       problems.add(where, "this alias is inside the value that it names; write the value out");
-      return { where, value: null, text: false, shown: "nothing" };
+      return nothing;
     }
+    values += 1;
+    if (values === valuesMax) problems.add(name, `aliases make it more than ${valuesMax} values`);
+    if (values >= valuesMax) return nothing;
     const path = [...above, target];
     if (isMap(target)) {
       const entries = new Map<string, Found>();
@@ -117,7 +102,7 @@ export function parseYaml(text: string, name: string, env: Environment, problems
     if (typeof value === "number" || typeof value === "boolean") {
       return { where, value, text: false, shown: String(value) };
     }
-    return { where, value: null, text: false, shown: "nothing" };
+    return nothing;
   }
 
   function rangeLine(node: unknown): number | undefined {

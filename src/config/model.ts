@@ -5,7 +5,7 @@
  */
 
 import type { RequestDefaults } from "../chat/catalog.ts";
-import type { ThinkTags } from "../engines/text/thinking.ts";
+import type { ThinkTags } from "../engines/text/thinking-filter.ts";
 import { dialectOf, dialects, templateTokensDefault } from "../engines/upstream/dialects.ts";
 import { OperatorError } from "../errors.ts";
 import type { Price } from "../ledger/pricing.ts";
@@ -21,7 +21,7 @@ const parallelMost = 65_536;
 /** About 4,000 tokens of English, half of the default window. */
 const systemPromptCharactersMax = 16_384;
 /** One tebibyte. */
-const pausedBytesMost = 2 ** 40;
+const pausedBytesMax = 2 ** 40;
 
 type AnyModelConfig = ReturnType<typeof readCommon>;
 export type LlamaModelConfig = AnyModelConfig & ReturnType<typeof readLlama>;
@@ -77,7 +77,7 @@ function readLlama(section: Section, source: string) {
     /** Null: depends on the machine. */
     threads: section.optional("threads", kind.whole(1, 1024)),
     /** Memory for the states of paused answers. 0: a resumed answer is always evaluated again. */
-    pausedBytesMax: section.value("paused_bytes", kind.whole(0, pausedBytesMost), { or: 2 ** 30 }),
+    pausedBytesMax: section.value("paused_bytes", kind.whole(0, pausedBytesMax), { or: 2 ** 30 }),
     gpu: section.value("gpu", kind.oneOf("auto", "cuda", "vulkan", "metal", "off"), { or: "auto" }),
     /** Time limit for loading the model file. Null: depends on its size. */
     loadMs: loadSeconds === null ? null : loadSeconds * 1000,

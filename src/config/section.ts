@@ -8,9 +8,10 @@
  */
 import path from "node:path";
 import { editDistance, nearest } from "../spelling.ts";
-import type { Environment, Found, Problems } from "./document.ts";
+import type { Environment, Found } from "./document.ts";
 import { quoted } from "./document.ts";
 import type { Kind } from "./kinds.ts";
+import type { Problems } from "./problems.ts";
 
 export interface ReadContext {
   env: Environment;

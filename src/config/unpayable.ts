@@ -4,7 +4,7 @@
  */
 import { allows } from "../chat/catalog.ts";
 import { dialectOf } from "../engines/upstream/dialects.ts";
-import { shortestBound } from "../engines/upstream/prompt-count.ts";
+import { shortestBound } from "../engines/upstream/prompt-counter.ts";
 import { shipped } from "../invocation.ts";
 import type { Plan } from "../ledger/plan.ts";
 import { costAtMost } from "../ledger/pricing.ts";

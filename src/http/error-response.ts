@@ -1,6 +1,7 @@
 /**
- * Sends error responses, to clients that are still sending a body too: whether one is still
- * coming, and dropping the rest. Errors leave all listeners through here.
+ * Sends the error responses of all listeners, also to clients that are still sending a body:
+ * whether one is still coming, and dropping the rest. Connections over a limit are refused in
+ * connections.ts.
  */
 import type { IncomingMessage, OutgoingHttpHeaders } from "node:http";
 import type { Socket } from "node:net";

@@ -1,6 +1,6 @@
 /**
- * Commits each account that the store has put off in a queue of its own. Either another session of
- * the database has locked a row of the account, or the account has more overdue holds than a
+ * Commits each account that the store has deferred in a queue of its own. Either another session
+ * of the database has locked a row of the account, or the account has more overdue holds than a
  * commit ends.
  *
  * Guarantees that the operations of an account keep their order, and that no account waits for the
@@ -31,15 +31,15 @@ interface AccountQueuesOptions {
   /** Ends all repetitions when it aborts. */
   signal: AbortSignal;
   /**
-   * Makes one attempt. Answers the entries and returns the entries that the store put off, in
+   * Makes one attempt. Answers the entries and returns the entries that the store deferred, in
    * order.
    */
-  commit(batch: readonly QueuedOperation[]): Promise<PutOff>;
+  commit(batch: readonly QueuedOperation[]): Promise<Deferred>;
   /** Receives the remaining entries of an ended account queue, in order. */
   returnToCommitQueue(entries: readonly QueuedOperation[]): void;
 }
 
-export interface PutOff {
+export interface Deferred {
   entries: readonly QueuedOperation[];
   /** True if the commit made progress for these entries. */
   isFurther: boolean;
@@ -65,15 +65,15 @@ const pauseMsPerQueue = 4;
 export class AccountQueues {
   readonly #options: AccountQueuesOptions;
   readonly #queues = new Map<string, Queue>();
-  #pump: Promise<void> | null = null;
+  #underWay: Promise<void> | null = null;
 
   constructor(options: AccountQueuesOptions) {
     this.#options = options;
   }
 
   /** Resolves when all account queues have ended. Null if there are none. */
-  get pump(): Promise<void> | null {
-    return this.#pump;
+  get underWay(): Promise<void> | null {
+    return this.#underWay;
   }
 
   has(account: string): boolean {
@@ -89,7 +89,7 @@ export class AccountQueues {
     }
     const { batchMax } = this.#options;
     this.#queues.set(account, { entries: [entry], failures: 0, dueMs: performance.now(), batchMax });
-    this.#pump ??= this.#run();
+    this.#underWay ??= this.#run();
   }
 
   async #run(): Promise<void> {
@@ -106,7 +106,7 @@ export class AccountQueues {
         this.#returnToCommitQueue(queue.entries);
       }
     }
-    this.#pump = null;
+    this.#underWay = null;
   }
 
   /**
@@ -146,7 +146,7 @@ export class AccountQueues {
   }
 
   #proceed(queue: Queue): void {
-    // The first operation needs further commits, and the store would put off all later operations
+    // The first operation needs further commits, and the store would defer all later operations
     // too.
     queue.batchMax = 1;
     for (const entry of queue.entries) delete entry.waitingSinceMs;

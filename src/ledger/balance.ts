@@ -165,7 +165,7 @@ export function workOn({ account: read, problem, overdue, later, times, plans }:
     later: new Map([[read.id, later]]),
     holds: new Map(overdue.map((hold) => [rowKey(hold.account, hold.id), hold])),
     overdue: overdue.map((hold) => rowKey(hold.account, hold.id)),
-    unfinished: new Set(),
+    moreOverdue: new Set(),
     journal: new Map(),
     ended: new Map(),
     keys: new Map(),

@@ -3,20 +3,27 @@
  *
  * Guarantees that every operation is answered, and that the operations of an account are decided
  * in order. An operation whose commit failed or timed out is sent again, and the kernel finds the
- * changes that were already made. If the store puts an account off, its operations move to an
+ * changes that were already made. If the store defers an account, its operations move to an
  * account queue (account-queues.ts), and the other accounts do not wait.
  */
 import timers from "node:timers/promises";
 import { invariant, StoreUnavailableError } from "../errors.ts";
 import { retry } from "../retry.ts";
-import { AccountQueues, type PutOff, type QueuedOperation } from "./account-queues.ts";
-import type { Decision, HoldOperation, Operation, Outcome, OutcomeOf, PutOffOutcome } from "./operations.ts";
+import { AccountQueues, type Deferred, type QueuedOperation } from "./account-queues.ts";
+import type {
+  Decision,
+  DeferredOutcome,
+  HoldOperation,
+  Operation,
+  Outcome,
+  OutcomeOf,
+} from "./operations.ts";
 import { type ChargeRow, noTokens } from "./rows.ts";
 
 export interface LedgerStore {
   /**
    * Decides and writes a batch in one transaction, all or nothing. Returns a decision for each
-   * operation, in order. The store may put accounts off. Rejects with a `StoreUnavailableError` if
+   * operation, in order. The store may defer accounts. Rejects with a `StoreUnavailableError` if
    * a further attempt may succeed. Any other rejection is a defect. The same operations can safely
    * be sent again after any rejection.
    */
@@ -63,7 +70,7 @@ export interface Committed {
 /** The operations of some of the accounts. They are committed one batch after another. */
 interface CommitQueue {
   waiting: QueuedOperation[];
-  pump: Promise<void> | null;
+  underWay: Promise<void> | null;
 }
 
 /** With larger batches, the store and the callers would wait for each other in turns. */
@@ -125,7 +132,7 @@ export class Ledger {
     this.#onHoldLeft = options.onHoldLeft;
     this.#queues = Array.from({ length: options.commitQueues ?? store.commitQueues ?? 1 }, () => ({
       waiting: [],
-      pump: null,
+      underWay: null,
     }));
     this.#accountQueues = new AccountQueues({
       batchMax: this.#batchMax,
@@ -223,8 +230,8 @@ export class Ledger {
 
   /** Resolves when every operation so far has been answered. */
   async idle(): Promise<void> {
-    const pumps = () => [...this.#queues, this.#accountQueues].map(({ pump }) => pump);
-    while (pumps().some((pump) => pump !== null)) await Promise.all(pumps());
+    const running = () => [...this.#queues, this.#accountQueues].map(({ underWay }) => underWay);
+    while (running().some((run) => run !== null)) await Promise.all(running());
   }
 
   #add(entry: QueuedOperation): void {
@@ -235,7 +242,7 @@ export class Ledger {
     }
     const queue = this.#queueOf(account);
     queue.waiting.push(entry);
-    queue.pump ??= this.#run(queue);
+    queue.underWay ??= this.#run(queue);
   }
 
   /**
@@ -276,11 +283,11 @@ export class Ledger {
         else this.#moveToAccountQueues(queue, batch);
       }
     }
-    queue.pump = null;
+    queue.underWay = null;
   }
 
-  /** Answers the entries. Returns the entries that the store has put off, in order. */
-  async #commit(batch: readonly QueuedOperation[], retriesMs: readonly number[]): Promise<PutOff> {
+  /** Answers the entries. Returns the entries that the store has deferred, in order. */
+  async #commit(batch: readonly QueuedOperation[], retriesMs: readonly number[]): Promise<Deferred> {
     const operations = batch.map((entry) => entry.operation);
     const beganMs = performance.now();
     const policy = { retriesMs, giveUpMs: this.#giveUpMs };
@@ -296,11 +303,11 @@ export class Ledger {
       }
     };
     const decisions = await retry(attempt, policy, this.#closing.signal);
-    const putOff = batch.filter((_, index) => isPutOff(decisions[index]));
+    const deferred = batch.filter((_, index) => isDeferred(decisions[index]));
     const isFurther = decisions.some((decision) => decision.kind !== "locked");
     if (isFurther) {
       this.#onCommit?.({
-        operations: batch.length - putOff.length,
+        operations: batch.length - deferred.length,
         expired: decisions.flatMap(({ expired = [] }) => expired),
         durationMs: performance.now() - beganMs,
       });
@@ -309,12 +316,12 @@ export class Ledger {
       const decision = decisions[index];
       if (decision === undefined)
         entry.reject(new Error("the store returned decisions for fewer operations than it was sent"));
-      else if (!isPutOff(decision)) entry.resolve(decision);
+      else if (!isDeferred(decision)) entry.resolve(decision);
     }
-    return { entries: putOff, isFurther };
+    return { entries: deferred, isFurther };
   }
 }
 
-function isPutOff(decision: Decision | undefined): decision is PutOffOutcome {
-  return decision?.kind === "locked" || decision?.kind === "unfinished";
+function isDeferred(decision: Decision | undefined): decision is DeferredOutcome {
+  return decision?.kind === "locked" || decision?.kind === "more_overdue";
 }

@@ -7,7 +7,7 @@
  */
 import { invariant } from "../errors.ts";
 import type { MicroCredits } from "../units.ts";
-import { byBucket, joined, sumOf } from "./grants.ts";
+import { amountOf, byBucket, joined } from "./grants.ts";
 import { chargeBudget } from "./key-budget.ts";
 import type { ExpireOutcome, SettleOperation, SettleOutcome, StopOperation } from "./operations.ts";
 import { assertTokens, costOf, priceOf } from "./pricing.ts";
@@ -85,7 +85,7 @@ export function expireOverdue(work: UnitOfWork, found: FoundAccount): "all" | "s
   const { account } = found;
   if (account.holds === 0) return "all";
   for (const overdue of work.overdue(account.id)) end(work, found, overdue, expiryOf(overdue));
-  return work.isUnfinished(account.id) ? "some" : "all";
+  return work.hasMoreOverdue(account.id) ? "some" : "all";
 }
 
 interface Ended {
@@ -106,14 +106,14 @@ function end(work: UnitOfWork, found: FoundAccount, row: HoldRow, ended: Ended):
   account.used -= checkpoint;
   // The engine generated more than its limit. The account pays if it can, and the rest is recorded
   // as shortfall.
-  const extra = grants.spend(cost - sumOf(byBucket(fromHold)), times);
+  const extra = grants.take(cost - amountOf(fromHold), times, "spent");
   const paid = joined(fromHold, extra);
   const key = work.key(row.key);
   if (key !== null) {
     key.holds -= 1;
-    key.held -= sumOf(byBucket(row.takings));
+    key.held -= amountOf(row.takings);
     key.used -= checkpoint;
-    chargeBudget(key, sumOf(byBucket(paid)), times.atMs);
+    chargeBudget(key, amountOf(paid), times.atMs);
   }
   const made = used.promptTokens + used.completionTokens;
   countTokens(scopesOf(account, found.plan, key), made - row.meteredTokens, times.nowMs);
@@ -136,9 +136,9 @@ function settleLate(
   const isMore = known >= expired.cost && used.completionTokens >= expired.completionTokens;
   const difference = isMore ? differenceOf(used, expired) : noTokens;
   const cost = isMore ? known - expired.cost : 0;
-  const paid = grants.spend(cost, times);
+  const paid = grants.take(cost, times, "spent");
   const key = work.key(expired.key);
-  if (key !== null) chargeBudget(key, sumOf(byBucket(paid)), times.atMs);
+  if (key !== null) chargeBudget(key, amountOf(paid), times.atMs);
   const scopes = scopesOf(account, found.plan, key);
   countTokens(scopes, difference.promptTokens + difference.completionTokens, times.nowMs);
   const charge = chargeOf(found, expired, {
@@ -167,13 +167,12 @@ interface Charge extends Ended {
 /** Makes the charge, which is the next fact of the account. */
 function chargeOf({ account, times }: FoundAccount, of: HoldRow | ChargeRow, charge: Charge): ChargeRow {
   const { used, cost, paid } = charge;
-  const amounts = byBucket(paid);
   const { id, key, model, pricePrompt, priceCompletion, priceCachedPrompt } = of;
   return {
     ...{ account: account.id, id, seq: nextFact(account, times), atMs: times.atMs, key, model },
     ...{ ending: charge.ending, by: charge.by, estimated: charge.estimated, late: charge.late },
     ...countsOf(used),
     ...{ pricePrompt, priceCompletion, priceCachedPrompt },
-    ...{ cost, ...amounts, paid, shortfall: cost - sumOf(amounts) },
+    ...{ cost, ...byBucket(paid), paid, shortfall: cost - amountOf(paid) },
   };
 }

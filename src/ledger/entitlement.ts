@@ -30,20 +30,15 @@ export function freshGrant(
   return { amount: microOf(version[bucket].credits), spent: 0, held: 0, ...window, plan, version: number };
 }
 
-/** Reports whether a boundary has passed at `atMs`. */
-function isDue({ base, overage }: AccountRow, atMs: EpochMs): boolean {
-  return (base !== null && base.untilMs <= atMs) || (overage !== null && overage.untilMs <= atMs);
-}
-
 /**
  * Applies the boundaries up to `atMs`, with a scheduled change of the plan. Changes nothing if a
  * plan that it needs has no version.
  */
 export function passBoundaries(account: AccountRow, catalog: PlanCatalog, atMs: EpochMs, post: Post): void {
-  if (!isDue(account, atMs) || account.base === null) return;
-  const { plan, nextPlan } = account;
+  const { base, overage, plan, nextPlan } = account;
+  if (base === null || Math.min(base.untilMs, overage?.untilMs ?? Infinity) > atMs) return;
   if ([plan, nextPlan ?? plan].some((id) => newestVersion(catalog, id) === undefined)) return;
-  const boundaryMs = account.base.untilMs;
+  const boundaryMs = base.untilMs;
   if (nextPlan !== null && boundaryMs <= atMs) {
     // A window of overage that ends at the same moment is followed by one of the new plan.
     refresh(account, catalog, { bucket: "overage", untilMs: boundaryMs - 1 }, post);

@@ -1,22 +1,13 @@
 /**
- * The open grants of an account, in spending order: base, overage, then the additional ones.
- *
- * This is the only code that moves credits. A hold takes from open grants and remembers what it
- * took from each. A settlement charges what was taken from closed grants first, then the others in
- * spending order, and gives the rest back to grants that are still open. Pure: only the given
- * account changes, and its grants are replaced, never changed.
+ * Amounts of grants and of takings, and the order in which grants are spent: base, overage, then
+ * the additional ones. open-grants.ts changes grants. Pure.
  */
-import { invariant } from "../errors.ts";
-import type { EpochMs, MicroCredits } from "../units.ts";
-import type { AccountRow, AdditionalGrant, BucketAmounts, LaterGrants, Taking } from "./rows.ts";
-import type { Times } from "./snapshot.ts";
-
-/** The additional grants that are in the row of an account. A commit writes all of them. */
-const grantsInRow = 16;
+import type { MicroCredits } from "../units.ts";
+import type { AdditionalGrant, BucketAmounts, LaterGrants, Taking } from "./rows.ts";
 
 export const noLater: LaterGrants = { count: 0, free: 0, held: 0, untilMs: null };
 
-interface Amounts {
+export interface Amounts {
   amount: MicroCredits;
   spent: MicroCredits;
   held: MicroCredits;
@@ -51,9 +42,16 @@ export function byBucket(takings: readonly Taking[]): BucketAmounts {
   return amounts;
 }
 
-/** Returns everything that a hold holds, of closed grants too. */
+/** Adds up takings, of closed grants too. */
+export function amountOf(takings: readonly Taking[]): MicroCredits {
+  let sum = 0;
+  for (const { amount } of takings) sum += amount;
+  return sum;
+}
+
+/** Returns everything that a hold holds. */
 export function heldBy({ takings }: { takings: readonly Taking[] }): MicroCredits {
-  return sumOf(byBucket(takings));
+  return amountOf(takings);
 }
 
 /** Returns the takings with others added: each grant once. */
@@ -66,236 +64,4 @@ export function joined(takings: readonly Taking[], more: readonly Taking[]): Tak
     else all[at] = { ...taking, amount: before.amount + taking.amount };
   }
   return all;
-}
-
-/**
- * The open grants of one account while they are changed. `later`: the grants that are not in the
- * row, or null if they have not been read.
- */
-export class OpenGrants {
-  readonly #account: AccountRow;
-  #later: readonly AdditionalGrant[] | null;
-
-  constructor(account: AccountRow, later: readonly AdditionalGrant[] | null) {
-    this.#account = account;
-    // Databases return rows in any order.
-    this.#later = account.later.count === 0 ? [] : (later?.toSorted(inSpendingOrder) ?? null);
-  }
-
-  /** Null: nothing of them was needed. */
-  get later(): readonly AdditionalGrant[] | null {
-    return this.#later;
-  }
-
-  /** Throws `LaterNeeded` if they have not been read. */
-  #all(): readonly AdditionalGrant[] {
-    if (this.#later === null) throw new LaterNeeded(this.#account.id);
-    return [...this.#account.additional, ...this.#later];
-  }
-
-  #set(grants: readonly AdditionalGrant[]): void {
-    const sorted = grants.toSorted(inSpendingOrder);
-    this.#account.additional = sorted.slice(0, grantsInRow);
-    this.#later = sorted.slice(grantsInRow);
-    this.#account.later = laterOf(this.#later);
-  }
-
-  /** Closes additional grants whose end has come. What is held of them stays with the holds. */
-  closeEnded(atMs: EpochMs): void {
-    const { additional, later } = this.#account;
-    const hasEnded = ({ untilMs }: { untilMs: EpochMs | null }) => untilMs !== null && untilMs <= atMs;
-    const isIn = later.untilMs !== null && later.untilMs <= atMs;
-    if (!isIn && !additional.some(hasEnded)) return;
-    const grants = isIn || later.count > 0 ? this.#all() : additional;
-    this.#set(grants.filter((grant) => !hasEnded(grant)));
-  }
-
-  /** What can be taken. Nothing of windows of an unreadable plan that have ended. */
-  free(times: Times): BucketAmounts {
-    return this.#amounts(times, freeOf, this.#account.later.free);
-  }
-
-  /** What could be taken if all running requests ended and used nothing. */
-  ifAllReturns(times: Times): MicroCredits {
-    const { later } = this.#account;
-    return sumOf(this.#amounts(times, remainingOf, later.free + later.held));
-  }
-
-  /** `ofLater`: the sum of the later grants. */
-  #amounts(
-    { atMs, latestMs }: Times,
-    of: (grant: Amounts) => MicroCredits,
-    ofLater: MicroCredits,
-  ): BucketAmounts {
-    const { base, overage, additional, later } = this.#account;
-    const isOpen = ({ untilMs }: { untilMs: EpochMs | null }) => untilMs === null || untilMs > latestMs;
-    const ofWindow = (grant: AccountRow["base"]) => (grant !== null && grant.untilMs > atMs ? of(grant) : 0);
-    let sum = 0;
-    if (isOpen(later)) {
-      for (const grant of additional) if (isOpen(grant)) sum += of(grant);
-      sum += ofLater;
-    } else for (const grant of this.#all()) if (isOpen(grant)) sum += of(grant);
-    return { base: ofWindow(base), overage: ofWindow(overage), additional: sum };
-  }
-
-  /** Holds up to an amount, in spending order. */
-  hold(amount: MicroCredits, times: Times): Taking[] {
-    return this.#take(amount, times, "held");
-  }
-
-  /** Spends up to an amount that was not held, in spending order. */
-  spend(amount: MicroCredits, times: Times): Taking[] {
-    return this.#take(amount, times, "spent");
-  }
-
-  #take(amount: MicroCredits, { atMs, latestMs }: Times, as: "held" | "spent"): Taking[] {
-    const account = this.#account;
-    const takings: Taking[] = [];
-    let rest = amount;
-    for (const bucket of ["base", "overage"] as const) {
-      const grant = account[bucket];
-      if (grant === null || grant.untilMs <= atMs) continue;
-      const part = Math.min(rest, freeOf(grant));
-      if (part === 0) continue;
-      account[bucket] = { ...grant, [as]: grant[as] + part };
-      takings.push({ grant: grant.seq, bucket, amount: part });
-      rest -= part;
-    }
-    const inRow = this.#takeFrom(account.additional, rest, { latestMs, as, takings });
-    account.additional = inRow.grants;
-    if (inRow.rest > 0 && account.later.free > 0) {
-      const all = this.#takeFrom(this.#all(), inRow.rest, { latestMs, as, takings });
-      this.#set(all.grants);
-    }
-    this.#closeUsedUp();
-    return takings;
-  }
-
-  #takeFrom(
-    grants: readonly AdditionalGrant[],
-    amount: MicroCredits,
-    { latestMs, as, takings }: { latestMs: EpochMs; as: "held" | "spent"; takings: Taking[] },
-  ): { grants: readonly AdditionalGrant[]; rest: MicroCredits } {
-    let rest = amount;
-    if (rest === 0 || grants.length === 0) return { grants, rest };
-    const left = grants.map((grant) => {
-      const isOpen = grant.untilMs === null || grant.untilMs > latestMs;
-      const part = isOpen ? Math.min(rest, freeOf(grant)) : 0;
-      if (part === 0) return grant;
-      rest -= part;
-      takings.push({ grant: grant.seq, bucket: "additional", amount: part });
-      return { ...grant, [as]: grant[as] + part };
-    });
-    return { grants: left, rest };
-  }
-
-  /**
-   * Ends what a hold took: charges up to `cost` of it and gives the rest back. Returns what was
-   * charged.
-   */
-  settle(takings: readonly Taking[], cost: MicroCredits): Taking[] {
-    const account = this.#account;
-    const isNotInRow = ({ grant, bucket }: Taking) =>
-      bucket === "additional" && !account.additional.some(({ seq }) => seq === grant);
-    const needsLater = account.later.count > 0 && takings.some(isNotInRow);
-    const additional = needsLater ? this.#all() : account.additional;
-    const order = new Map<number, number>();
-    for (const grant of [account.base, account.overage, ...additional])
-      if (grant !== null) order.set(grant.seq, order.size);
-    const paid: Taking[] = [];
-    const ended = new Map<number, { amount: MicroCredits; part: MicroCredits }>();
-    let rest = cost;
-    // Those of closed grants have no place in the order, and come first.
-    for (const taking of takings.toSorted(
-      (a, b) => (order.get(a.grant) ?? -1) - (order.get(b.grant) ?? -1),
-    )) {
-      const part = Math.min(rest, taking.amount);
-      rest -= part;
-      if (part > 0) paid.push({ ...taking, amount: part });
-      ended.set(taking.grant, { amount: taking.amount, part });
-    }
-    const after = <G extends Amounts & { seq: number }>(grant: G): G => {
-      const end = ended.get(grant.seq);
-      return end === undefined
-        ? grant
-        : { ...grant, held: grant.held - end.amount, spent: grant.spent + end.part };
-    };
-    if (account.base !== null) account.base = after(account.base);
-    if (account.overage !== null) account.overage = after(account.overage);
-    if (needsLater) this.#set(additional.map(after));
-    else account.additional = additional.map(after);
-    this.#closeUsedUp();
-    return paid;
-  }
-
-  /** Adds an additional grant. */
-  add(grant: AdditionalGrant): void {
-    const { later } = this.#account;
-    if (later.count === 0 || this.#later !== null) {
-      this.#set([...this.#all(), grant]);
-      return;
-    }
-    throw new LaterNeeded(this.#account.id);
-  }
-
-  /** Finds an open additional grant. */
-  find(matches: (grant: AdditionalGrant) => boolean): AdditionalGrant | null {
-    const { additional, later } = this.#account;
-    const found = additional.find(matches);
-    if (found !== undefined || later.count === 0) return found ?? null;
-    return this.#all().find(matches) ?? null;
-  }
-
-  /** Promotions, newest first. */
-  promotions(): AdditionalGrant[] {
-    return this.#all()
-      .filter(({ isPayment }) => !isPayment)
-      .sort((one, other) => other.seq - one.seq);
-  }
-
-  /** Changes the amount of an open additional grant. */
-  change(seq: number, by: number): void {
-    const { additional } = this.#account;
-    const changed = (grant: AdditionalGrant) =>
-      grant.seq === seq ? { ...grant, amount: grant.amount + by } : grant;
-    if (additional.some((grant) => grant.seq === seq)) this.#account.additional = additional.map(changed);
-    else this.#set(this.#all().map(changed));
-    this.#closeUsedUp();
-  }
-
-  /** Additional grants close when nothing is left and nothing is held. */
-  #closeUsedUp(): void {
-    const isOpen = ({ amount, spent, held }: AdditionalGrant) => amount > spent || held > 0;
-    const { additional } = this.#account;
-    if (additional.some((grant) => !isOpen(grant))) this.#account.additional = additional.filter(isOpen);
-    if (this.#later?.some((grant) => !isOpen(grant))) {
-      this.#later = this.#later.filter(isOpen);
-      this.#account.later = laterOf(this.#later);
-    }
-  }
-}
-
-/**
- * The decision needs the additional grants that are not in the row of the account. The store reads
- * them, and the batch is decided again.
- */
-export class LaterNeeded extends Error {
-  override readonly name = "LaterNeeded";
-  readonly account: string;
-
-  constructor(account: string) {
-    super(`the later grants of account ${account} are needed`);
-    this.account = account;
-  }
-}
-
-function laterOf(grants: readonly AdditionalGrant[]): LaterGrants {
-  let [free, held, untilMs] = [0, 0, Infinity];
-  for (const grant of grants) {
-    free += freeOf(grant);
-    held += grant.held;
-    untilMs = Math.min(untilMs, grant.untilMs ?? Infinity);
-  }
-  invariant(Number.isSafeInteger(free + held), "credits are counted exactly");
-  return { count: grants.length, free, held, untilMs: untilMs === Infinity ? null : untilMs };
 }

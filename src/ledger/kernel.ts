@@ -19,18 +19,19 @@ import { problemOfAmounts } from "./account-problems.ts";
 import { adjust, promote, refund, topup } from "./additional.ts";
 import { accountAt } from "./balance.ts";
 import { expire, expireOverdue, settle, stop } from "./ending.ts";
-import { byBucket, heldBy, joined, OpenGrants, sumOf } from "./grants.ts";
+import { amountOf, joined, sumOf } from "./grants.ts";
 import { rollBudget } from "./key-budget.ts";
 import { changeKey, issueKey, revokeKey } from "./key-changes.ts";
+import { OpenGrants } from "./open-grants.ts";
 import type {
   AccountError,
   Decision,
+  DeferredOutcome,
   ExtendOperation,
   ExtendOutcome,
   HoldOperation,
   HoldOutcome,
   Operation,
-  PutOffOutcome,
   Rates,
   Refresh,
 } from "./operations.ts";
@@ -53,14 +54,15 @@ export function decide(
   operations: readonly Operation[],
 ): { outcomes: Decision[]; changes: Changes } {
   const work = new UnitOfWork(snapshot);
-  const putOff = new Set<string>();
+  const deferred = new Set<string>();
   const outcomes = operations.map((operation): Decision => {
     const { account } = operation;
     // Operations on an account keep their order.
-    if (putOff.has(account)) return { kind: "unfinished" };
-    const decision = decideOne(work, operation);
-    if (decision.kind === "unfinished") putOff.add(account);
-    return decision;
+    if (deferred.has(account)) return { kind: "more_overdue" };
+    const outcome = decideOne(work, operation);
+    if (outcome.kind === "more_overdue") deferred.add(account);
+    const expired = work.takeExpired();
+    return expired.length === 0 ? outcome : { ...outcome, expired };
   });
   const changes = work.changes();
   for (const account of changes.accounts) {
@@ -71,12 +73,6 @@ export function decide(
 }
 
 function decideOne(work: UnitOfWork, operation: Operation): Decision {
-  const outcome = outcomeOf(work, operation);
-  const expired = work.takeExpired();
-  return expired.length === 0 ? outcome : { ...outcome, expired };
-}
-
-function outcomeOf(work: UnitOfWork, operation: Operation): Decision {
   if (operation.kind === "open") return open(work, operation);
   const found = work.account(operation.account);
   if (found.kind !== "found") return found;
@@ -116,7 +112,7 @@ function hold(
   work: UnitOfWork,
   found: FoundAccount,
   operation: HoldOperation,
-): HoldOutcome | PutOffOutcome | AccountError {
+): HoldOutcome | DeferredOutcome | AccountError {
   const { account, grants, plan, times } = found;
   const { nowMs, atMs } = times;
   const { minMicro, wantMicro } = operation;
@@ -126,7 +122,7 @@ function hold(
   );
   const taken = work.hold(account.id, operation.hold);
   if (taken !== null) {
-    const amount = heldBy(taken);
+    const amount = amountOf(taken.takings);
     const isReserved = amount < wantMicro && othersHold(work, found, taken);
     return { kind: "held", amount, reserved: isReserved, rates: {} };
   }
@@ -142,7 +138,7 @@ function hold(
 
   // The hold may need their credits and places. Without them it could be refused, or spend the
   // wrong bucket.
-  if (expireOverdue(work, found) === "some") return { kind: "unfinished" };
+  if (expireOverdue(work, found) === "some") return { kind: "more_overdue" };
 
   const scopes = scopesOf(account, plan, key);
   followClock(scopes, nowMs);
@@ -165,8 +161,8 @@ function hold(
     return { kind: "refused", reason: "insufficient_credits", leftMicro, refreshes, rates };
   }
 
-  const takings = grants.hold(Math.min(wantMicro, left), times);
-  const amount = sumOf(byBucket(takings));
+  const takings = grants.take(Math.min(wantMicro, left), times, "held");
+  const amount = amountOf(takings);
   countRequest(scopes, operation.promptTokens, nowMs);
   key.holds += 1;
   key.held += amount;
@@ -239,7 +235,7 @@ function extend(
   work: UnitOfWork,
   found: FoundAccount,
   operation: ExtendOperation,
-): ExtendOutcome | PutOffOutcome {
+): ExtendOutcome | DeferredOutcome {
   const { account, grants, times } = found;
   const row = work.hold(account.id, operation.hold);
   if (row === null) return { kind: "ended" };
@@ -270,10 +266,10 @@ function extend(
     return { kind: "extended", amount, reserved: amount < moreMicro && othersHold(work, found, row) };
   }
   // The new expiry and the checkpoint are still written.
-  if (moreMicro > 0 && ended === "some") return { kind: "unfinished" };
+  if (moreMicro > 0 && ended === "some") return { kind: "more_overdue" };
   const budget = key === null ? null : rollBudget(key, times.atMs);
-  const takings = grants.hold(Math.min(moreMicro, budget?.left ?? moreMicro), times);
-  const amount = sumOf(byBucket(takings));
+  const takings = grants.take(Math.min(moreMicro, budget?.left ?? moreMicro), times, "held");
+  const amount = amountOf(takings);
   // If nothing was taken, a repetition is decided anew.
   if (amount > 0) {
     row.takings = joined(row.takings, takings);
@@ -295,7 +291,7 @@ function othersHold(work: UnitOfWork, found: FoundAccount, row: HoldRow): boolea
   const budget = key === null ? null : rollBudget(key, times.atMs);
   const enough = Math.max(1, row.priceCompletion);
   if (key !== null && budget !== null && budget.left < enough) {
-    const own = heldBy(row);
+    const own = amountOf(row.takings);
     return Math.min(key.held - own - (key.used - used), budget.unspent - own) >= enough;
   }
   const held = grants.ifAllReturns(times) - sumOf(grants.free(times)) - returnable(account, row);

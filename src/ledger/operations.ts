@@ -36,7 +36,7 @@ export interface OpenOperation {
 export interface HoldOperation {
   kind: "hold";
   account: string;
-  /** Id of the hold: the request id, and also the operation id. */
+  /** The request id, which identifies the hold. */
   hold: string;
   key: string;
   model: string;
@@ -53,7 +53,7 @@ export interface ExtendOperation {
   kind: "extend";
   account: string;
   hold: string;
-  /** Number of the extension: 1, 2, 3 ... The operation id is `<hold>/<n>`. */
+  /** Number of the extension of this hold: 1, 2, 3 ... */
   n: number;
   moreMicro: MicroCredits;
   used: TokenCounts;
@@ -486,13 +486,13 @@ export type Outcome = OutcomeOf<Operation>;
 /**
  * Replaces an outcome: this operation and all later operations on its account must be sent again.
  */
-export interface PutOffOutcome extends Findings {
+export interface DeferredOutcome extends Findings {
   /**
    * `locked`: another session of the database has locked a row of the account, and nothing was
-   * changed. `unfinished`: the account has more overdue holds than a commit ends, and some of them
-   * were ended.
+   * changed. `more_overdue`: the account has more overdue holds than a commit ends, and some of
+   * them were ended.
    */
-  kind: "locked" | "unfinished";
+  kind: "locked" | "more_overdue";
 }
 
-export type Decision = Outcome | PutOffOutcome;
+export type Decision = Outcome | DeferredOutcome;

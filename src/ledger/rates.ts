@@ -131,25 +131,27 @@ export function rateRefusalOf(
 
 /** Counts an admitted request and its prompt. */
 export function countRequest(scopes: readonly Scope[], promptTokens: number, nowMs: EpochMs): void {
-  for (const { limits, row } of scopes) {
+  for (const scope of scopes) {
+    const { limits, row } = scope;
     if (limits.requestsPerMinute !== undefined) {
       row.requestsTatMs = advanced(row.requestsTatMs, limits.requestsPerMinute, 1, nowMs);
     }
+    if (promptTokens > 0) addTokens(scope, promptTokens, nowMs);
   }
-  countTokens(scopes, promptTokens, nowMs);
 }
 
 /** Counts generated tokens. A negative number takes back tokens that were counted but not used. */
 export function countTokens(scopes: readonly Scope[], tokens: number, nowMs: EpochMs): void {
   if (tokens === 0) return;
   followClock(scopes, nowMs);
-  for (const { limits, row } of scopes) {
-    if (limits.tokensPerMinute !== undefined) {
-      row.tokensTatMs = advanced(row.tokensTatMs, limits.tokensPerMinute, tokens, nowMs);
-      // Records the time of this count. It uses up no request.
-      row.requestsTatMs = Math.max(row.requestsTatMs, nowMs);
-    }
-  }
+  for (const scope of scopes) addTokens(scope, tokens, nowMs);
+}
+
+function addTokens({ limits, row }: Scope, tokens: number, nowMs: EpochMs): void {
+  if (limits.tokensPerMinute === undefined) return;
+  row.tokensTatMs = advanced(row.tokensTatMs, limits.tokensPerMinute, tokens, nowMs);
+  // Records the time of this count. It uses up no request.
+  row.requestsTatMs = Math.max(row.requestsTatMs, nowMs);
 }
 
 /** Returns the tightest state of each rate over all scopes, for `x-ratelimit-*`. */

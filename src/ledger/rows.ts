@@ -2,8 +2,9 @@
  * The rows of the ledger. Every store has tables with these columns (store/migrations). Amounts
  * are whole micro-credits. Times are milliseconds since the epoch. Every row is of one account.
  *
- * The facts of an account are numbered without gaps: journal entries and charges. They never
- * change. All other rows are a cache of them, which the audit computes again.
+ * The facts of an account are numbered without gaps: journal entries, with the grants that they
+ * begin, and charges. They never change. The audit computes the rows of accounts and keys again
+ * from the facts and the open holds.
  */
 import type { MicroCredits } from "../units.ts";
 import type { Columns, RowOf } from "./columns.ts";

@@ -81,7 +81,7 @@ export interface Snapshot {
    */
   overdue: readonly string[];
   /** Accounts with further overdue holds. */
-  unfinished: ReadonlySet<string>;
+  moreOverdue: ReadonlySet<string>;
   /** By operation id: entries of the operations of the batch, on any account. */
   journal: ReadonlyMap<string, JournalRow>;
   /** By `rowKey(account, id)`: the requests that operations name, if they have charges. */

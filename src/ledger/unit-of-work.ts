@@ -6,8 +6,9 @@ import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import { problemOf } from "./account-problems.ts";
 import { type Entitlement, passBoundaries } from "./entitlement.ts";
-import { noLater, OpenGrants } from "./grants.ts";
+import { noLater } from "./grants.ts";
 import { withoutOutcome } from "./key-facts.ts";
+import { OpenGrants } from "./open-grants.ts";
 import { firstWindowNote, openWindows } from "./opening.ts";
 import type { AccountError, OpenOperation, PostedOperation } from "./operations.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
@@ -286,8 +287,8 @@ export class UnitOfWork {
   }
 
   /** Reports whether the account has overdue holds that this commit does not end. */
-  isUnfinished(account: string): boolean {
-    return this.#snapshot.unfinished.has(account);
+  hasMoreOverdue(account: string): boolean {
+    return this.#snapshot.moreOverdue.has(account);
   }
 
   put(hold: HoldRow): void {

@@ -6,13 +6,14 @@
  * grow with the ledger. The steps are the same on both stores, which read what a step asks for.
  */
 import { messageOf } from "../errors.ts";
-import { AccountFold, type FoldedInvariant, foldedInvariants } from "../ledger/fold.ts";
+import { AccountFold, type FoldedInvariant, foldedInvariants } from "../ledger/account-fold.ts";
 import { fingerprintOf, offeredPlans, type PlanCatalog } from "../ledger/plan.ts";
 import type { EpochMs } from "../units.ts";
 import { accountOf } from "./account-rows.ts";
 import { type AuditReport, type FaultyRow, faultyRowsMax } from "./audit-report.ts";
 import { readFiles, readVersions } from "./plans.ts";
-import { type Seal, type SealedList, Sealing } from "./seal.ts";
+import type { Seal, SealedList } from "./seal.ts";
+import { Sealing } from "./sealing.ts";
 import type { SqlStatement } from "./sql.ts";
 import type { Table } from "./table.ts";
 import {

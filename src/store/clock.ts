@@ -7,15 +7,10 @@
  */
 import { readFileSync } from "node:fs";
 import { uptime } from "node:os";
-import {
-  type ClockPoint,
-  type RecordedClock,
-  type TrustedClock,
-  timesFrom,
-  trusts,
-} from "../ledger/clock.ts";
+import { type ClockPoint, type RecordedClock, timesFrom, trusts } from "../ledger/clock.ts";
 import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { Times } from "../ledger/snapshot.ts";
+import type { TrustedClock } from "../ledger/trusted-clock.ts";
 import type { EpochMs } from "../units.ts";
 
 /** A clock and the monotonic time to compare it with, in whole milliseconds. */

@@ -1,17 +1,18 @@
 /**
- * The reads outside the ledger's commits, and the writes of keys: each statement once, for both
- * stores.
+ * The reads outside the ledger's commits: each statement once, for both stores.
  *
  * Guarantees that lists have at most `pageRowsMax` rows and a fixed order. The stores differ in
  * how they connect (`SqlConnections`) and in a few words of SQL (`SqlDialect`).
  */
+
 import { messageOf } from "../errors.ts";
-import { newestVersion, type PlanCatalog, planProblem } from "../ledger/plan.ts";
+import { newestVersion, planProblem } from "../ledger/plan.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
 import { Conditions } from "./conditions.ts";
 import { journalEntryOf, journalSql, listedPaymentOf, paymentsSql } from "./journal.ts";
+import type { KeptPlans } from "./kept-plans.ts";
 import { paymentPeriodOf, paymentPeriodsSql } from "./payment-report.ts";
-import { accountsOnPlansOf, countAccounts, type Find, readCatalog, readEpoch } from "./plans.ts";
+import { accountsOnPlansOf, countAccounts, readEpoch } from "./plans.ts";
 import { hasSpans, type Span, spansSql, spansToRead } from "./receipt-spans.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import type { FoundKey, Receipt, Store, UsageQuery } from "./store.ts";
@@ -30,7 +31,7 @@ export type Purpose = "lookups" | "service" | "lists" | "history";
 export interface SqlConnections {
   /** Finds rows. Returns none if a value is text that the database cannot contain. */
   find(purpose: Purpose, statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
-  /** Finds rows like `find`, and throws a `ListTooSlowError` at the time limit for lists. */
+  /** Finds rows like `find`. Rejects with a `ListTooSlowError` at the time limit for lists. */
   findPage(purpose: Purpose, statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
   /** Writes rows, and returns what the statement returns. */
   write(statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
@@ -249,28 +250,4 @@ function usageConditions(conditions: Conditions, query: UsageQuery & { span: Spa
   if (after?.account === account) conditions.and(`u.seq ${beyond} ?`, after?.seq);
   else conditions.and(`(u.account, u.seq) ${beyond} (?, ?)`, after?.account, after?.seq);
   return conditions.page(`u.account ${direction}, u.seq ${direction}`, query.limit);
-}
-
-/** Reads all plans, and keeps them for as long as they are current. */
-export class KeptPlans {
-  readonly #find: Find;
-  #kept: PlanCatalog | null = null;
-
-  constructor(find: Find) {
-    this.#find = find;
-  }
-
-  /** Returns the plans of this section or of a newer one, or null if they have not been read. */
-  known(epoch: number): PlanCatalog | null {
-    return this.#kept !== null && this.#kept.epoch >= epoch ? this.#kept : null;
-  }
-
-  /** Returns the plans of this section or of a newer one. */
-  async at(epoch: number): Promise<PlanCatalog> {
-    const known = this.known(epoch);
-    if (known !== null) return known;
-    const read = await readCatalog(this.#find);
-    if (this.#kept === null || this.#kept.epoch < read.epoch) this.#kept = read;
-    return this.#kept;
-  }
 }

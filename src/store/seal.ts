@@ -7,7 +7,7 @@
  * each account (journal entries, grants, charges). The line has the number of the last fact and
  * the SHA-256 of all up to it. The last line has that of the lines.
  */
-import { createHash, type Hash, hash } from "node:crypto";
+import { hash } from "node:crypto";
 import { OperatorError } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 
@@ -25,73 +25,6 @@ export interface SealedList {
 export interface Seal {
   sealedMs: EpochMs;
   lists: ReadonlyMap<string, SealedList>;
-}
-
-/** Reports a list that is not as it was sealed. */
-type Fault = (row: { list: string; problem: string }) => void;
-
-/** Adds up the facts of all lists, and compares them with an earlier seal. */
-export class Sealing {
-  readonly #against: ReadonlyMap<string, SealedList>;
-  readonly #report: Fault;
-  readonly #lists: SealedList[] = [];
-  #name = "";
-  #last = 0;
-  #digest: Hash = createHash("sha256");
-  #isCompared = true;
-  readonly #seen = new Set<string>();
-
-  constructor(against: Seal | null, report: Fault) {
-    this.#against = against?.lists ?? new Map();
-    this.#report = report;
-  }
-
-  get lists(): readonly SealedList[] {
-    return this.#lists;
-  }
-
-  /** Begins a list. The one before is complete. */
-  begin(name: string): void {
-    this.end();
-    this.#name = name;
-    this.#last = 0;
-    this.#digest = createHash("sha256");
-    this.#isCompared = !this.#against.has(name);
-    this.#seen.add(name);
-  }
-
-  add(number: number, fact: unknown): void {
-    this.#compareBefore(number);
-    this.#last = number;
-    this.#digest.update(`${JSON.stringify(fact)}\n`);
-  }
-
-  /** Compares as soon as the sealed part is complete. */
-  #compareBefore(number: number): void {
-    const sealed = this.#against.get(this.#name);
-    if (this.#isCompared || sealed === undefined || number <= sealed.last) return;
-    this.#isCompared = true;
-    if (this.#last < sealed.last) {
-      this.#report({ list: this.#name, problem: `ends with number ${this.#last}, and had ${sealed.last}` });
-    } else if (this.#digest.copy().digest("hex") !== sealed.sha256) {
-      this.#report({ list: this.#name, problem: `is not as it was sealed, up to number ${sealed.last}` });
-    }
-  }
-
-  /** Ends the last list. */
-  end(): void {
-    if (this.#name === "") return;
-    this.#compareBefore(Number.POSITIVE_INFINITY);
-    this.#lists.push({ name: this.#name, last: this.#last, sha256: this.#digest.digest("hex") });
-    this.#name = "";
-  }
-
-  /** Ends all lists. Those that were sealed and are gone are reported. */
-  finish(): void {
-    this.end();
-    for (const name of this.#against.keys())
-      if (!this.#seen.has(name)) this.#report({ list: name, problem: "was sealed, and is gone" });
-  }
 }
 
 export function sealText(sealedMs: EpochMs, lists: readonly SealedList[]): string {

@@ -1,7 +1,7 @@
 /**
  * The port to the database. Credits change only through `commit` and `putAccounts`, and the kernel
- * decides about both. All other methods read, or write rows without credits: plans, keys,
- * sessions, the clock, sums of usage.
+ * decides about both. All other methods read, or write rows without credits: plans, sessions, the
+ * clock, sums of usage, stopped requests and the state of audits.
  */
 
 import { OperatorError } from "../errors.ts";

@@ -1,6 +1,7 @@
 /**
- * Describes each table of the ledger once, for both stores: its columns, their types, and the
- * conversions between a row and the cells of a database.
+ * Describes each table with rows of its own type once, for both stores: its columns, their types,
+ * and the conversions between a row and the cells of a database. Sums of usage, nodes and stopped
+ * requests have statements only.
  *
  * Guarantees that a row has exactly the fields of its type. A cell of another type is a defect and
  * throws. Rows of accounts may be damaged, and are read by account-rows.ts.

@@ -8,7 +8,7 @@ import { DatabaseSync } from "node:sqlite";
 import { after, before, describe, test } from "node:test";
 import { pino } from "pino";
 import { callerOf } from "../../src/accounts/keys.ts";
-import { ServicePlans } from "../../src/app/plans.ts";
+import { ServicePlans } from "../../src/app/service-plans.ts";
 import { Refusal } from "../../src/errors.ts";
 import { balanceOf } from "../../src/ledger/balance.ts";
 import type { Store } from "../../src/store/store.ts";

@@ -1,7 +1,7 @@
 /** Statements that are sent to PostgreSQL with one write. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { type Connection, commitPool, inTransaction } from "../../src/store/postgres/connection.ts";
+import { type Connection, commitPool, inTransaction } from "../../src/store/postgres/connection-pool.ts";
 import { sqlState } from "../../src/store/postgres/errors.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
 

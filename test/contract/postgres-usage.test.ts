@@ -1,10 +1,11 @@
 /** PostgreSQL reads only the rows that a query needs, whatever the size of the ledger. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { readPool } from "../../src/store/postgres/connection.ts";
+import { KeptPlans } from "../../src/store/kept-plans.ts";
+import { readPool } from "../../src/store/postgres/connection-pool.ts";
 import { connectionsOn, postgresDialect } from "../../src/store/postgres/reads.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
-import { KeptPlans, queriesOn } from "../../src/store/queries.ts";
+import { queriesOn } from "../../src/store/queries.ts";
 import { ListTooSlowError, type Store } from "../../src/store/store.ts";
 import { chargeTable, holdTable } from "../../src/store/tables.ts";
 import type { SqlRow } from "../fixtures/backends.ts";

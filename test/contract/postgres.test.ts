@@ -8,7 +8,7 @@ import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
 import { balanceOf } from "../../src/ledger/balance.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
-import { pgDumpInstead } from "../../src/store/postgres/connection.ts";
+import { pgDumpInstead } from "../../src/store/postgres/connection-pool.ts";
 import { requireVersion } from "../../src/store/postgres/schema.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";

@@ -290,7 +290,7 @@ for (const backend of backends) {
       );
     });
 
-    test("ends a limited number of overdue holds in a commit, soonest first, and puts off only their account", async () => {
+    test("ends a limited number of overdue holds in a commit, soonest first, and defers only their account", async () => {
       await store.commit([{ kind: "open", account: "bob", plan: "starter", by: "test" }]);
       await addKey(store, keyOf("bobs", "bob", { hash: hashOf(2) }));
       const left = overdueMax + 5;
@@ -305,13 +305,13 @@ for (const backend of backends) {
         later,
       ];
       const [first, bobs, put] = await store.commit(asked);
-      assert.equal(first?.kind, "unfinished");
+      assert.equal(first?.kind, "more_overdue");
       assert.deepEqual(
         first.expired?.map(({ id }) => id),
         ids.toReversed().slice(0, overdueMax),
       );
       assert.equal(bobs?.kind, "held");
-      assert.deepEqual(put, { kind: "unfinished" }, "operations on an account keep their order");
+      assert.deepEqual(put, { kind: "more_overdue" }, "operations on an account keep their order");
       assert.equal((await store.accountSnapshot("ada"))?.account.holds, 5);
       const [held, , added] = await store.commit(asked);
       assert.equal(held?.kind, "held");
@@ -319,7 +319,7 @@ for (const backend of backends) {
       assert.equal(added?.kind, "added");
     });
 
-    test("an extension keeps its hold alive if the account has too many overdue holds, and is put off for credits only", async () => {
+    test("an extension keeps its hold alive if the account has too many overdue holds, and is deferred for credits only", async () => {
       await store.commit([
         hold("h1", credits(1), { ttlMs: 2 * minute }),
         ...Array.from({ length: overdueMax + 1 }, (_, n) =>
@@ -330,7 +330,7 @@ for (const backend of backends) {
       const used = { promptTokens: 1, cachedTokens: 0, completionTokens: 9, reasoningTokens: 0 };
       const extend = { kind: "extend", account: "ada", hold: "h1", used, ttlMs: 9 * minute } as const;
       const [asking] = await store.commit([{ ...extend, n: 1, moreMicro: credits(1) }]);
-      assert.equal(asking?.kind, "unfinished");
+      assert.equal(asking?.kind, "more_overdue");
       const kept = (await store.holds({ account: "ada", limit: 10 })).find(({ id }) => id === "h1");
       assert.deepEqual([kept?.expiresMs, kept?.completionTokens], [start + 10 * minute, 9]);
       const [extended] = await store.commit([{ ...extend, n: 1, moreMicro: credits(1) }]);

@@ -36,7 +36,7 @@ for (const [name, subject] of Object.entries(subjects)) {
  * generator: the quick one looks for them.
  */
 const everyOutcome = [
-  ...["held", "reserved", "unfinished", "no_account", "ends what is overdue"].map((end) => `hold ${end}`),
+  ...["held", "reserved", "more_overdue", "no_account", "ends what is overdue"].map((end) => `hold ${end}`),
   ...["insufficient_credits", "credits_reserved", "rate_limit_exceeded", "concurrency_limit_exceeded"].map(
     (reason) => `hold refused ${reason}`,
   ),
@@ -44,8 +44,8 @@ const everyOutcome = [
     (reason) => `hold refused ${reason}`,
   ),
   ...["account_suspended", "account_closed", "hold_ended"].map((reason) => `hold refused ${reason}`),
-  ...["extended", "ended", "reserved", "unfinished", "ends what is overdue"].map((end) => `extend ${end}`),
-  ...["settled", "unknown_hold", "unfinished", "after the expiry"].map((end) => `settle ${end}`),
+  ...["extended", "ended", "reserved", "more_overdue", "ends what is overdue"].map((end) => `extend ${end}`),
+  ...["settled", "unknown_hold", "more_overdue", "after the expiry"].map((end) => `settle ${end}`),
   ...["expire expired", "expire alive", "expire ended", "stop expired", "stop ended"],
   ...["added", "added again", "conflict", "id_used", "closed", "too_much"].map((end) => `topup ${end}`),
   ...["added", "added again", "conflict", "id_used", "closed", "ended"].map((end) => `promote ${end}`),

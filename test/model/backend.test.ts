@@ -1,7 +1,7 @@
 /** Batches as llama.cpp gets them, over a native context that records calls. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type BatchEntry, NativeBackend } from "../../src/engines/llama/decode/backend.ts";
+import { type BatchEntry, NativeBackend } from "../../src/engines/llama/decode/native-backend.ts";
 import { ThreadGovernor } from "../../src/engines/llama/decode/thread-governor.ts";
 
 /** Puts the logits of each sampled token at its position in the batch, as llama.cpp does. */

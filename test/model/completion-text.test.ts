@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { TokenLogprob } from "../../src/chat/engine.ts";
-import { CompletionText } from "../../src/engines/llama/decode/completion.ts";
-import type { ThinkTags } from "../../src/engines/text/thinking.ts";
+import { CompletionText } from "../../src/engines/llama/decode/completion-text.ts";
+import type { ThinkTags } from "../../src/engines/text/thinking-filter.ts";
 
 const tags: ThinkTags = ["<think>", "</think>"];
 

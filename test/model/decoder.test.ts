@@ -1,8 +1,13 @@
 /** The decode loop step by step, over a scripted backend. No model. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Backend, BatchEntry, Sampler, SavedState } from "../../src/engines/llama/decode/backend.ts";
 import { Decoder } from "../../src/engines/llama/decode/decoder.ts";
+import type {
+  Backend,
+  BatchEntry,
+  Sampler,
+  SavedState,
+} from "../../src/engines/llama/decode/native-backend.ts";
 import { SavedStates } from "../../src/engines/llama/decode/saved-states.ts";
 import { Vocabulary } from "../../src/engines/llama/prompt/vocabulary.ts";
 import type { JobProgress, JobSpec } from "../../src/engines/llama/protocol.ts";

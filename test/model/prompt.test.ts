@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Message, Role } from "../../src/chat/engine.ts";
+import { ChatTemplate, fallbackTemplate } from "../../src/engines/llama/prompt/chat-template.ts";
 import { type PlannerOptions, PromptPlanner } from "../../src/engines/llama/prompt/planner.ts";
-import { ChatTemplate, fallbackTemplate } from "../../src/engines/llama/prompt/template.ts";
 import { Vocabulary } from "../../src/engines/llama/prompt/vocabulary.ts";
 
 const control = 3;

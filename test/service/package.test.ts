@@ -65,15 +65,15 @@ test("contains the compiled program and what it reads, and nothing else", () => 
     .filter((each) => each.isFile())
     .map((each) => path.relative(installed, path.join(each.parentPath, each.name)));
   const others = files.filter((file) => !/^dist\/.*\.(?:js|sql)$/.test(file) && !/^dist\/web\//.test(file));
-  const documents = ["deploy/**", "docs/*.md", "docs/{api,decisions,operating}/**"].flatMap((pattern) =>
-    globSync(pattern, { cwd: root }).filter((file) => statSync(path.join(root, file)).isFile()),
+  const documents = ["deploy/**", "examples/*", "docs/*.md", "docs/{api,decisions,operating}/**"].flatMap(
+    (pattern) => globSync(pattern, { cwd: root }).filter((file) => statSync(path.join(root, file)).isFile()),
   );
   assert.deepEqual(
     others.toSorted(),
     [
-      ...["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md"],
+      ...["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"],
       ...["docs/screenshots/overview-1280-light.png", "inkwell.example.yaml", "models/miniature.gguf"],
-      "package.json",
+      ...["package.json", "dist/sbom.cdx.json"],
       ...documents,
     ].toSorted(),
   );

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { ChunkEncoder } from "../../src/http/openai-format/response.ts";
+import { ChunkEncoder } from "../../src/http/openai-format/chunk-encoder.ts";
 
 const head = { id: "chatcmpl-1", created: 7, model: 'a "model"' };
 

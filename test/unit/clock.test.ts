@@ -7,8 +7,8 @@ import {
   pointAt,
   type RecordedClock,
   type Trust,
-  TrustedClock,
 } from "../../src/ledger/clock.ts";
+import { TrustedClock } from "../../src/ledger/trusted-clock.ts";
 import { day, hour, minute, second, start } from "../fixtures/times.ts";
 
 const halfYear = 182 * day;

@@ -156,9 +156,11 @@ describe("the image", () => {
     for (const file of copied) assert.ok(existsSync(path.join(root, file)), `${file} exists`);
     // The program finds these files beside dist/, as in the checkout beside src/.
     const files = listOf(fieldsOf(JSON.parse(textOf("package.json"))).files).map(String);
-    // Pages about the code, and the picture of README.md, are of the package alone.
+    // Pages about the code, examples, and the picture of README.md, are of the package alone.
     const ofPackage = (file: string) =>
-      file === "dist" || /^[A-Z]+\.md$/.test(file) || file.startsWith("docs/screenshots/");
+      ["dist", "examples"].includes(file) ||
+      /^[A-Z]+\.md$/.test(file) ||
+      file.startsWith("docs/screenshots/");
     for (const file of files.filter((each) => !ofPackage(each))) {
       const isCopied = copied.some((each) => each === file || file.startsWith(`${each}/`));
       assert.ok(isCopied, `the image has ${file} of the package`);

@@ -6,7 +6,7 @@ import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { EventStream, type StreamTimes } from "../../src/http/public/chat.ts";
+import { EventStream, type StreamTimes } from "../../src/http/public/event-stream.ts";
 
 const times = { keepAliveMs: 60_000, streamIdleMs: 60_000 };
 

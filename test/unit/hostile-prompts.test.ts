@@ -21,7 +21,7 @@ import type {
 } from "../../src/chat/engine.ts";
 import { type Charge, generate } from "../../src/chat/generate.ts";
 import { LoadedTokenizer } from "../../src/engines/upstream/loaded-tokenizer.ts";
-import { PromptCounter } from "../../src/engines/upstream/prompt-count.ts";
+import { PromptCounter } from "../../src/engines/upstream/prompt-counter.ts";
 import { ServerPool } from "../../src/engines/upstream/server-pool.ts";
 import { Tokenizer } from "../../src/engines/upstream/tokenizer.ts";
 import { Refusal } from "../../src/errors.ts";

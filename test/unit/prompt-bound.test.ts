@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { promptBound, textBound } from "../../src/engines/upstream/prompt-count.ts";
+import { promptBound, textBound } from "../../src/engines/upstream/prompt-counter.ts";
 import { assertLinear } from "../fixtures/processor-time.ts";
 
 const bytesOf = (text: string) => Buffer.byteLength(text);

@@ -4,7 +4,8 @@ import { Writable } from "node:stream";
 import { test } from "node:test";
 import { pino } from "pino";
 import { RecentErrors } from "../../src/telemetry/live.ts";
-import { createLogger, RequestLog, terminalText } from "../../src/telemetry/logger.ts";
+import { createLogger, terminalText } from "../../src/telemetry/logger.ts";
+import { RequestLog } from "../../src/telemetry/request-log.ts";
 import { chargeOf, recordOf } from "../fixtures/request-record.ts";
 
 function recorded(use: (log: RequestLog) => void): Record<string, unknown>[] {

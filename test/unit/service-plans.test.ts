@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fingerprintOf } from "../../src/app/config-fingerprint.ts";
-import { ServicePlans } from "../../src/app/plans.ts";
+import { ServicePlans } from "../../src/app/service-plans.ts";
 import { loadConfig } from "../../src/config/load.ts";
 import { isCurrent, type Plan, type PlanCatalog, type Plans } from "../../src/ledger/plan.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";

@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { Segment } from "../../src/engines/text/segments.ts";
+import type { Segment } from "../../src/engines/text/held-segments.ts";
 import { SequenceMatcher } from "../../src/engines/text/sequence-matcher.ts";
-import { StopFinder } from "../../src/engines/text/stops.ts";
-import { ThinkingFilter, type ThinkTags } from "../../src/engines/text/thinking.ts";
+import { StopFinder } from "../../src/engines/text/stop-finder.ts";
+import { ThinkingFilter, type ThinkTags } from "../../src/engines/text/thinking-filter.ts";
 import { assertAtMost, assertLinear } from "../fixtures/processor-time.ts";
 
 function piecesOf(texts: readonly string[]): Segment[] {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import pino from "pino";
-import { Tracing } from "../../src/telemetry/traces.ts";
+import { Tracing } from "../../src/telemetry/tracing.ts";
 import { type Span, startCollector } from "../fixtures/collector.ts";
 import { chargeOf, recordOf } from "../fixtures/request-record.ts";
 

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { ChunkReader, type ChunkRules } from "../../src/engines/upstream/chunk.ts";
+import { ChunkReader, type ChunkRules } from "../../src/engines/upstream/chunk-reader.ts";
 
 const rules: ChunkRules = { reasoningFields: ["reasoning_content"], topLogprobs: null };
 const head = { id: "chatcmpl-0", object: "chat.completion.chunk", created: 1, model: 'a "model"' };

@@ -6,11 +6,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import type { Message, Reasoning, Sampling } from "../../src/chat/engine.ts";
-import { AnswerText } from "../../src/engines/upstream/answer.ts";
+import { AnswerText } from "../../src/engines/upstream/answer-text.ts";
+import { Circuit, failuresMax, openMs, openMsMax } from "../../src/engines/upstream/circuit.ts";
 import { type DialectName, dialectOf, dialects, requestBody } from "../../src/engines/upstream/dialects.ts";
 import { failureOfStatus, loggable } from "../../src/engines/upstream/failure.ts";
-import { PromptEstimator, sizeOf } from "../../src/engines/upstream/prompt-count.ts";
-import { Circuit, failuresMax, openMs, openMsMax } from "../../src/engines/upstream/server.ts";
+import { PromptEstimator, sizeOf } from "../../src/engines/upstream/prompt-estimator.ts";
 
 function bodyOf(
   dialect: DialectName,

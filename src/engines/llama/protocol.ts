@@ -6,7 +6,7 @@
  * message at the start of each decode step. It holds the output of all jobs from the step before.
  */
 import type { Message, Reasoning, Sampling, TokenLogprob } from "../../chat/engine.ts";
-import type { ThinkTags } from "../text/thinking.ts";
+import type { ThinkTags } from "../text/thinking-filter.ts";
 
 export type Gpu = "auto" | "cuda" | "vulkan" | "metal" | false;
 

@@ -25,8 +25,8 @@ import type {
 } from "../../chat/engine.ts";
 import { given } from "../../objects.ts";
 import { alternativesOf } from "../sampling-limits.ts";
-import type { ThinkTags } from "../text/thinking.ts";
-import { AnswerText } from "./answer.ts";
+import type { ThinkTags } from "../text/thinking-filter.ts";
+import { AnswerText } from "./answer-text.ts";
 import { type SentenceCleaner, sentenceCleaner } from "./caller-sentence.ts";
 import {
   type Dialect,
@@ -36,7 +36,7 @@ import {
   templateTokensDefault,
 } from "./dialects.ts";
 import { type CompletedAnswer, UpstreamGeneration } from "./generation.ts";
-import { type PreparedConversation, PromptCounter } from "./prompt-count.ts";
+import { type PreparedConversation, PromptCounter } from "./prompt-counter.ts";
 import type { UpstreamServer } from "./server.ts";
 import { ServerPool, type ServerPoolOptions } from "./server-pool.ts";
 import type { Tokenizer } from "./tokenizer.ts";

@@ -19,14 +19,16 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { EngineError, type EngineEvent, type Generation, type Usage } from "../../chat/engine.ts";
 import { given } from "../../objects.ts";
-import type { ConversationForms } from "../text/message-normalisation.ts";
+import type { ConversationForms } from "../text/conversation-forms.ts";
+import type { Waiter } from "./admission-queue.ts";
 import { type AnswerOptions, UpstreamAnswer } from "./answer.ts";
 import type { SentenceCleaner } from "./caller-sentence.ts";
+import type { Attempt } from "./circuit.ts";
 import { type Dialect, requestBody, type UpstreamRequest } from "./dialects.ts";
 import type { Exchange } from "./exchange.ts";
 import { brokenAnswer, inMidAnswer, UpstreamFailure } from "./failure.ts";
-import type { Attempt, UpstreamServer } from "./server.ts";
-import type { Applicant, ServerPool } from "./server-pool.ts";
+import type { UpstreamServer } from "./server.ts";
+import type { ServerPool } from "./server-pool.ts";
 
 /** Time for the usage and the end of the stream after the end of the answer. */
 const finishMs = 5000;
@@ -68,7 +70,7 @@ interface Sent {
   exchange: Exchange;
 }
 
-export class UpstreamGeneration implements Generation, Applicant {
+export class UpstreamGeneration implements Generation, Waiter {
   readonly job: UpstreamJob;
   readonly #pool: ServerPool;
   readonly #answer: UpstreamAnswer;
@@ -238,7 +240,7 @@ export class UpstreamGeneration implements Generation, Applicant {
     const attempt = server.begin(this.#sent?.attempt ?? null);
     this.#events = [];
     this.#next = 0;
-    const owner = { changed: () => this.#wakeUp(), freed: this.#pool.pump };
+    const owner = { changed: () => this.#wakeUp(), freed: this.#pool.dispatch };
     this.#sent = { server, attempt, exchange: server.send(body, owner, { attempt, isFresh }) };
   }
 

@@ -12,7 +12,7 @@ import { messageOf, OperatorError } from "../../errors.ts";
 import { exceededSize } from "../../json-size.ts";
 import type { TokenizerFiles } from "../../model-files/tokenizer-files.ts";
 import { fieldOf } from "../../objects.ts";
-import { ConversationForms } from "../text/message-normalisation.ts";
+import { ConversationForms } from "../text/conversation-forms.ts";
 
 /** The largest known tokenizers have a fourth of this. Takes the thread some 300 MB to parse. */
 const keysMax = 1_048_576;

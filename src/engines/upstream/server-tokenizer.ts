@@ -10,7 +10,7 @@ import type { Message } from "../../chat/engine.ts";
 import { codeOf, messageOf } from "../../errors.ts";
 import { exceededSize, foreignKeysMax, valuesPerKey } from "../../json-size.ts";
 import { fieldOf } from "../../objects.ts";
-import type { ConversationForms } from "../text/message-normalisation.ts";
+import type { ConversationForms } from "../text/conversation-forms.ts";
 import type { Dialect, Fields } from "./dialects.ts";
 import type { Answer, Body, UpstreamServer } from "./server.ts";
 

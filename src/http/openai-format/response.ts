@@ -3,7 +3,6 @@
  * models, and the rate-limit headers.
  */
 
-import { randomBytes } from "node:crypto";
 import type { Model, RequestDefaults } from "../../chat/catalog.ts";
 import type { FinishReason, TokenLogprob, Usage } from "../../chat/engine.ts";
 import type { RateState, Rates } from "../../ledger/operations.ts";
@@ -29,96 +28,11 @@ export function errorEvent(body: string, fields = ""): string {
   return `data: ${oneLine(fields === "" ? body : `${body.slice(0, -1)},${fields}}`)}\n\n`;
 }
 
-interface ChunkOptions {
-  includeUsage: boolean;
-  includeObfuscation: boolean;
-}
-
-/**
- * Encodes the chunks of a streamed answer as server-sent events. Every returned string consists of
- * complete events: `data: ...` and an empty line.
- *
- * The parts that are the same in every chunk are built once, so a token costs one JSON string and
- * one concatenation.
- */
-export class ChunkEncoder {
-  readonly #prefix: string;
-  /** Parts of a chunk with text and without log-probabilities, before and after the text. */
-  readonly #beforeText: string;
-  readonly #behindText: string;
-  /** End of a chunk with a choice. It has `usage: null` if the request asks for usage. */
-  readonly #suffix: string;
-  readonly #obfuscated: boolean;
-
-  constructor(head: AnswerHead, options: ChunkOptions) {
-    const { id, created, model } = head;
-    const fields = JSON.stringify({ id, object: "chat.completion.chunk", created, model });
-    this.#prefix = `data: ${oneLine(fields.slice(0, -1))},"choices":[`;
-    this.#suffix = options.includeUsage ? `],"usage":null` : "]";
-    this.#obfuscated = options.includeObfuscation;
-    this.#beforeText = `${this.#prefix}{"index":0,"delta":{"content":`;
-    this.#behindText = `},"finish_reason":null}${this.#suffix}`;
-  }
-
-  first(): string {
-    return this.#choice(`{"role":"assistant","content":""}`, "", "null", 0);
-  }
-
-  text(text: string, logprobs: readonly TokenLogprob[] | undefined): string {
-    if (logprobs === undefined) {
-      return `${this.#beforeText}${textJson(text)}${this.#behindText}${this.#padding(text.length)}}\n\n`;
-    }
-    const extra = `"logprobs":${oneLine(logprobsJson(logprobs.map(logprobJson)))},`;
-    return this.#choice(`{"content":${textJson(text)}}`, extra, "null", text.length);
-  }
-
-  last(finishReason: FinishReason): string {
-    return this.#choice("{}", "", `"${finishReason}"`, 0);
-  }
-
-  /** `fields` are further JSON fields of the chunk. */
-  usage(usage: Usage, fields = ""): string {
-    const more = fields === "" ? "" : `,${fields}`;
-    return `${this.#prefix}],"usage":${JSON.stringify(usageObject(usage))}${more}${this.#padding(0)}}\n\n`;
-  }
-
-  #choice(delta: string, extra: string, finishReason: string, textLength: number): string {
-    return `${this.#prefix}{"index":0,"delta":${delta},${extra}"finish_reason":${finishReason}}${this.#suffix}${this.#padding(textLength)}}\n\n`;
-  }
-
-  #padding(textLength: number): string {
-    return this.#obfuscated ? `,"obfuscation":"${obfuscation(textLength)}"` : "";
-  }
-}
-
-/**
- * Text and obfuscation are padded to a multiple of this, so that the size of a chunk does not
- * reveal its token.
- */
-const obfuscationStep = 32;
-
-function obfuscation(textLength: number): string {
-  return randomText(obfuscationStep - (textLength % obfuscationStep));
-}
-
-let pool = "";
-let poolUsed = 0;
-
-function randomText(length: number): string {
-  if (poolUsed + length > pool.length) {
-    pool = randomBytes(6144).toString("base64url");
-    poolUsed = 0;
-  }
-  const text = pool.slice(poolUsed, poolUsed + length);
-  poolUsed += length;
-  return text;
-}
-
 /**
  * Most tokens are printable ASCII, which needs no escapes. This check is faster than
  * `JSON.stringify`.
  */
-function textJson(text: string): string {
+export function textJson(text: string): string {
   for (let at = 0; at < text.length; at += 1) {
     const unit = text.charCodeAt(at);
     if (unit < 0x20 || unit > 0x7e || unit === 0x22 || unit === 0x5c) return oneLine(JSON.stringify(text));
@@ -130,7 +44,7 @@ function textJson(text: string): string {
  * Escapes three characters that JSON allows unescaped. Unicode line readers (Python's
  * `splitlines`, which some clients use on event streams) would split an event at them.
  */
-function oneLine(json: string): string {
+export function oneLine(json: string): string {
   return /[\u0085\u2028\u2029]/.test(json)
     ? json.replace(
         /[\u0085\u2028\u2029]/g,
@@ -163,7 +77,7 @@ export function completionJson(head: AnswerHead, answer: WholeAnswer): string {
   return `${fields},"choices":[${choice}],"usage":${JSON.stringify(usageObject(usage))}}`;
 }
 
-function usageObject(usage: Usage) {
+export function usageObject(usage: Usage) {
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
@@ -174,7 +88,7 @@ function usageObject(usage: Usage) {
 }
 
 /** `tokens` are encoded by `logprobJson`. */
-function logprobsJson(tokens: readonly string[]): string {
+export function logprobsJson(tokens: readonly string[]): string {
   return `{"content":[${tokens.join(",")}],"refusal":null}`;
 }
 

@@ -11,16 +11,10 @@ import { Refusal } from "../../errors.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
 import { type RequestObserver, RequestRecord, type Work } from "../../telemetry/request-record.ts";
 import { notJson } from "../error-response.ts";
-import { type AnswerStyle, ChatEndpoint, type ChatOptions } from "./chat.ts";
+import { type AnswerStyle, ChatEndpoint, type ChatOptions } from "./chat-endpoint.ts";
 import { errorHandler } from "./error-handler.ts";
-import {
-  callerOf,
-  contextDecorator,
-  contextOf,
-  hasContext,
-  RequestContext,
-  RunningRequests,
-} from "./running-requests.ts";
+import { callerOf, contextDecorator, contextOf, hasContext, RequestContext } from "./request-context.ts";
+import { RunningRequests } from "./running-requests.ts";
 import { tooLarge, type UploadLimits, Uploads, type UploadTimes } from "./uploads.ts";
 
 export type ChatLimits = UploadLimits & RefusalLimits & ChatOptions;

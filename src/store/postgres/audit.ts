@@ -14,7 +14,7 @@ import { type FaultyRow, faultyCell } from "../audit-report.ts";
 import { readCatalog } from "../plans.ts";
 import type { Seal } from "../seal.ts";
 import { serverMs } from "./clock.ts";
-import { type Connection, forAudit } from "./connection.ts";
+import { type Connection, forAudit } from "./connection-pool.ts";
 import { sqlState } from "./errors.ts";
 import { type Cell, onlyCell } from "./rows.ts";
 

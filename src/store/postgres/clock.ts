@@ -8,14 +8,9 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { invariant } from "../../errors.ts";
-import {
-  acceptedMsMax,
-  type ClockState,
-  clockAtStart,
-  type Reading,
-  TrustedClock,
-} from "../../ledger/clock.ts";
+import { acceptedMsMax, type ClockState, clockAtStart, type Reading } from "../../ledger/clock.ts";
 import type { Times } from "../../ledger/snapshot.ts";
+import { TrustedClock } from "../../ledger/trusted-clock.ts";
 import type { EpochMs } from "../../units.ts";
 import { requirePossibleClock } from "../../version.ts";
 import {
@@ -28,7 +23,7 @@ import {
 } from "../clock.ts";
 import type { ClockAcceptance } from "../store.ts";
 import { clockTable } from "../tables.ts";
-import type { ConnectionPool } from "./connection.ts";
+import type { ConnectionPool } from "./connection-pool.ts";
 import { onlyCell } from "./rows.ts";
 
 /** The clock of the server. */

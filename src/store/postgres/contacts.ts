@@ -1,7 +1,7 @@
 /** Reads and writes contacts, in the transaction of `putAccounts`. */
 import { type AccountDraft, type ContactRow, contactsNamedBy, type DraftChanges } from "../contacts.ts";
 import { contactTable } from "../tables.ts";
-import type { Connection } from "./connection.ts";
+import type { Connection } from "./connection-pool.ts";
 import type { Statement } from "./exchange.ts";
 import { arrayLiteral } from "./rows.ts";
 import { insertInto } from "./writing.ts";

@@ -9,7 +9,7 @@ export const limits = {
   statementMs: 10_000,
   /** One page of a list. */
   listMs: listLimitMs,
-  /** The lock of a row when a key is created or revoked. */
+  /** A lock, except in a commit. */
   lockMs: 5_000,
   /**
    * A row that another commit has locked. Commits take milliseconds; after this time other

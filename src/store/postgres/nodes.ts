@@ -4,7 +4,7 @@
 import { invariant } from "../../errors.ts";
 import { type ConfigFingerprint, type NodeRegistry, type NodeRow, silentMs } from "../nodes.ts";
 import { serverMs } from "./clock.ts";
-import type { ConnectionPool } from "./connection.ts";
+import type { ConnectionPool } from "./connection-pool.ts";
 import type { Cell } from "./rows.ts";
 
 /** The row of a node without heartbeats for this time is deleted. */

@@ -15,7 +15,7 @@ import {
 } from "../plans.ts";
 import { planFileTable, planVersionTable } from "../tables.ts";
 import { ledgerMs, reading, type TimeParameter } from "./clock.ts";
-import { type Connection, type Connections, forAudit, inTransaction } from "./connection.ts";
+import { type Connection, type Connections, forAudit, inTransaction } from "./connection-pool.ts";
 import { onlyCell } from "./rows.ts";
 import { insertInto } from "./writing.ts";
 

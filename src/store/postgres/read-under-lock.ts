@@ -16,7 +16,7 @@ import { paymentOf, selectPayments } from "../journal.ts";
 import { readEpoch } from "../plans.ts";
 import { accountTable, chargeTable, holdTable, journalTable, keyTable, laterGrantTable } from "../tables.ts";
 import { type CommitClock, elapsedMs, reading, trustedMs } from "./clock.ts";
-import type { Connection } from "./connection.ts";
+import type { Connection } from "./connection-pool.ts";
 import type { Statement } from "./exchange.ts";
 import { arrayLiteral, type Cell } from "./rows.ts";
 
@@ -114,7 +114,7 @@ const readKeys = `
 /** Cells in the result of `readHolds`. */
 const clockAt = 1;
 const epochAt = 2;
-const unfinishedAt = 3;
+const moreOverdueAt = 3;
 const placeAt = 4;
 const holdFrom = 5;
 
@@ -190,7 +190,7 @@ export async function readUnderLock(
   const withHold = (rows.holds ?? []).filter((cells) => cells[holdFrom] !== null);
   const holds = withHold.map((cells) => holdTable.rowOf(cells, holdFrom));
   const overdue = holds.filter((_, index) => withHold[index]?.[placeAt] !== null);
-  const unfinished = first?.[unfinishedAt];
+  const moreOverdue = first?.[moreOverdueAt];
   const journal = (rows.journal ?? []).map((cells) => journalTable.rowOf(cells));
   const charges = Map.groupBy(
     (rows.charges ?? []).map((cells) => chargeTable.rowOf(cells)),
@@ -217,7 +217,7 @@ export async function readUnderLock(
     ),
     holds: new Map(holds.map((row: HoldRow) => [rowKey(row.account, row.id), row])),
     overdue: overdue.map(({ account, id }) => rowKey(account, id)),
-    unfinished: new Set(Array.isArray(unfinished) ? unfinished.map(String) : []),
+    moreOverdue: new Set(Array.isArray(moreOverdue) ? moreOverdue.map(String) : []),
     journal: new Map(journal.flatMap((row) => (row.op === null ? [] : [[row.op, row] as const]))),
     ended: new Map(
       [...charges].map(([name, rows]) => [name, { charges: rows, memos: memos.get(name) ?? 0 }]),

@@ -15,7 +15,7 @@ import type { SqlDialect } from "../sql.ts";
 import { ListTooSlowError } from "../store.ts";
 import { accountTable, holdTable, laterGrantTable } from "../tables.ts";
 import { elapsedMs, type PostgresClock, reading, trustedMs } from "./clock.ts";
-import type { ConnectionPool } from "./connection.ts";
+import type { ConnectionPool } from "./connection-pool.ts";
 import { isStatementTimeout } from "./errors.ts";
 import { limits } from "./limits.ts";
 

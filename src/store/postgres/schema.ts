@@ -10,7 +10,7 @@ import type { Plans } from "../../ledger/plan.ts";
 import type { AppliedMigration } from "../migrations.ts";
 import { appliedMigration, pendingMigrations } from "../migrations.ts";
 import type { TimeParameter } from "./clock.ts";
-import { type Connection, forAudit, forMigration, placeOf, schemaName } from "./connection.ts";
+import { type Connection, forAudit, forMigration, placeOf, schemaName } from "./connection-pool.ts";
 import { openingError, type Place } from "./errors.ts";
 import { writePlans } from "./plans.ts";
 import { onlyCell } from "./rows.ts";

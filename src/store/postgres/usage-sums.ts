@@ -8,7 +8,7 @@
 import type { EpochMs } from "../../units.ts";
 import { firstKeptHour } from "../usage-hours.ts";
 import { isSummingDue, readUsageState, summingStep, usageStateOf } from "../usage-steps.ts";
-import { type Connection, type ConnectionPool, inTransaction } from "./connection.ts";
+import { type Connection, type ConnectionPool, inTransaction } from "./connection-pool.ts";
 import { isLockTimeout } from "./errors.ts";
 import { limits } from "./limits.ts";
 import { onlyCell } from "./rows.ts";

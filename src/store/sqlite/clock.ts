@@ -17,9 +17,9 @@ import {
   pointAfterSet,
   type Reading,
   type Trust,
-  TrustedClock,
 } from "../../ledger/clock.ts";
 import type { Times } from "../../ledger/snapshot.ts";
+import { TrustedClock } from "../../ledger/trusted-clock.ts";
 import type { EpochMs } from "../../units.ts";
 import {
   type ClockRow,

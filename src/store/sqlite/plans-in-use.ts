@@ -5,7 +5,7 @@
  */
 import { countAccounts, type PlansInUse, plansInUseOf, readFiles, readVersions } from "../plans.ts";
 import { readAsItIs, type SqliteFile } from "./file.ts";
-import { Statements } from "./query.ts";
+import { Statements } from "./statements.ts";
 
 /** Throws an OperatorError if the file has no ledger of this version. */
 export function plansInUseIn(file: SqliteFile): PlansInUse {

@@ -7,7 +7,8 @@ import type { PlanCatalog, PlanChanges, Plans } from "../../ledger/plan.ts";
 import type { EpochMs } from "../../units.ts";
 import { catalogOf, plansToApply, readFiles, readVersions } from "../plans.ts";
 import { planFileTable, planVersionTable } from "../tables.ts";
-import { type Cells, insertInto, Statements } from "./query.ts";
+import { type Cells, insertInto } from "./query.ts";
+import { Statements } from "./statements.ts";
 
 function read(db: DatabaseSync, text: string): Cells[] {
   return new Statements(db).rows({ text, values: [] });

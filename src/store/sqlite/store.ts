@@ -11,34 +11,29 @@
  * Several processes may use one file: the lock of each commit covers the whole file, so the ledger
  * stays exact. Two servers on one file are safe for the same reason, but each counts its own
  * queues, and neither is faster for it.
- *
- * SQL is written by hand: Kysely has no dialect of its own for node:sqlite, the published ones are
- * small and young, and the statements outside commits are about a dozen.
  */
 
 import { extname } from "node:path";
-import type { DatabaseSync } from "node:sqlite";
 import type { Worker } from "node:worker_threads";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
-import type { AccountSnapshot } from "../../ledger/balance.ts";
 import type { Plans } from "../../ledger/plan.ts";
-import type { HoldRow, LaterGrantRow } from "../../ledger/rows.ts";
-import { overdueMax, type Times } from "../../ledger/snapshot.ts";
+import type { Times } from "../../ledger/snapshot.ts";
 import { startThread } from "../../threads/start.ts";
 import type { EpochMs } from "../../units.ts";
 import { requirePossibleClock } from "../../version.ts";
 import { auditJobsOn } from "../audit-job-queries.ts";
 import type { AuditReport } from "../audit-report.ts";
 import { type SharedClock, sharedClock, timesOf } from "../clock.ts";
-import { readEpoch } from "../plans.ts";
-import { KeptPlans, type Purpose, queriesOn } from "../queries.ts";
+import { KeptPlans } from "../kept-plans.ts";
+import { type Purpose, queriesOn } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
 import type { SqlDialect, SqlStatement } from "../sql.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import { ListTooSlowError, listLimitMs, type Store } from "../store.ts";
-import { holdTable, laterGrantTable } from "../tables.ts";
 import { openToRead, type SqliteFile, sqliteError } from "./file.ts";
-import { type Cells, findAccount, Query, Statements } from "./query.ts";
+import type { Cells } from "./query.ts";
+import { SqliteSnapshots } from "./snapshots.ts";
+import { Statements } from "./statements.ts";
 import { type Calls, type Fault, openedId, type SqliteThreadData, type ThreadReply } from "./thread.ts";
 
 const defaultBusyMs = 5000;
@@ -167,44 +162,6 @@ export function sqliteDialect(ledgerMs: () => EpochMs): SqlDialect {
     ledgerMs,
     items: (array) => `json_each(${array}) e`,
   };
-}
-
-export class SqliteSnapshots {
-  readonly #db: DatabaseSync;
-  readonly #times: () => Times;
-  readonly #overdue: Query<HoldRow>;
-  readonly #statements: Statements;
-  readonly #later: Query<LaterGrantRow>;
-
-  constructor(db: DatabaseSync, times: () => Times) {
-    this.#db = db;
-    this.#later = new Query(db, laterGrantTable, "where account = ?");
-    this.#statements = new Statements(db);
-    this.#times = times;
-    this.#overdue = new Query(
-      db,
-      holdTable,
-      "where account = ? and expires_ms <= ? order by expires_ms, id limit ?",
-    );
-  }
-
-  /** Both reads see the same state. The clock is read after that state is fixed. */
-  of(account: string): (Omit<AccountSnapshot, "plans"> & { epoch: number }) | null {
-    this.#db.exec("begin");
-    try {
-      const read = findAccount(this.#statements, account);
-      if (read === undefined) return null;
-      const times = this.#times();
-      const later = read.row.later.count === 0 ? [] : this.#later.all(account);
-      const [cells] = this.#statements.rows({ name: "epoch", text: readEpoch, values: [] });
-      const overdue = this.#overdue.all(account, times.nowMs, overdueMax);
-      const { row, problem } = read;
-      return { account: row, problem, overdue, later, times, epoch: Number(cells?.[0]) };
-    } finally {
-      // A failing disk ends the transaction by itself.
-      if (this.#db.isTransaction) this.#db.exec("commit");
-    }
-  }
 }
 
 /**

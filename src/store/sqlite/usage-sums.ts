@@ -9,7 +9,7 @@ import type { EpochMs } from "../../units.ts";
 import { firstKeptHour } from "../usage-hours.ts";
 import { deleteHours, isSummingDue, readUsageState, summingStep, usageStateOf } from "../usage-steps.ts";
 import { inTransaction } from "./file.ts";
-import type { Statements } from "./query.ts";
+import type { Statements } from "./statements.ts";
 
 /** Charges of one step: 12 ms, with their sums by hour. */
 const chargesMax = 500;

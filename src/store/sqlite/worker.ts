@@ -9,7 +9,7 @@ import type { MessagePort } from "node:worker_threads";
 import { invariant, OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { ListTooSlowError } from "../store.ts";
 import { openToRead, sqliteError } from "./file.ts";
-import { rowsWithin } from "./query.ts";
+import { rowsWithin } from "./statements.ts";
 import {
   type Call,
   type Calls,

@@ -4,9 +4,9 @@
  */
 import { machineOf } from "../clock.ts";
 import { SqliteClock } from "./clock.ts";
-import { SqliteCommits } from "./commit.ts";
+import { SqliteCommits } from "./commits.ts";
 import { openToWrite } from "./open-to-write.ts";
-import { Statements } from "./query.ts";
+import { Statements } from "./statements.ts";
 import type { Handlers, SqliteThreadData } from "./thread.ts";
 import { sumOnSqlite } from "./usage-sums.ts";
 

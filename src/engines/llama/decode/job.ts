@@ -8,11 +8,11 @@
  */
 import type { TokenLogprob } from "../../../chat/engine.ts";
 import { given } from "../../../objects.ts";
-import type { ThinkTags } from "../../text/thinking.ts";
+import type { ThinkTags } from "../../text/thinking-filter.ts";
 import type { Vocabulary } from "../prompt/vocabulary.ts";
 import type { JobEnding, JobProgress, JobSpec, TextEvent } from "../protocol.ts";
-import type { Backend, BatchEntry, Sampler } from "./backend.ts";
-import { CompletionText } from "./completion.ts";
+import { CompletionText } from "./completion-text.ts";
+import type { Backend, BatchEntry, Sampler } from "./native-backend.ts";
 import { samplerConfig } from "./sampling.ts";
 import type { Lease } from "./sequence-pool.ts";
 

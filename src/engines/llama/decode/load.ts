@@ -13,10 +13,10 @@ import {
   NoBinaryFoundError,
 } from "node-llama-cpp";
 import { messageOf, OperatorError } from "../../../errors.ts";
-import type { PromptTokenizer } from "../prompt/prompt.ts";
+import type { PromptTokenizer } from "../prompt/prompt-builder.ts";
 import { Vocabulary } from "../prompt/vocabulary.ts";
 import type { Gpu, LoadOptions } from "../protocol.ts";
-import { type Backend, NativeBackend, nativeOf } from "./backend.ts";
+import { type Backend, NativeBackend, nativeOf } from "./native-backend.ts";
 import { ThreadGovernor } from "./thread-governor.ts";
 
 /**

@@ -8,7 +8,7 @@
 import { randomInt } from "node:crypto";
 import type { Sampling } from "../../../chat/engine.ts";
 import { clampPenalty, isGreedy, topKMax } from "../../sampling-limits.ts";
-import type { SamplerConfig } from "./backend.ts";
+import type { SamplerConfig } from "./native-backend.ts";
 
 /** Means "random" to llama.cpp. A request with this seed gets the seed below. */
 const randomSeed = 0xffffffff;

@@ -7,7 +7,7 @@
  * job.
  */
 import { messageOf } from "../../../errors.ts";
-import type { Backend, SavedState } from "./backend.ts";
+import type { Backend, SavedState } from "./native-backend.ts";
 import type { Sequence } from "./sequences.ts";
 
 /** Contents of a sequence that a job lost, and a copy of its state if there is one. */

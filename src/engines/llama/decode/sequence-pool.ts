@@ -7,7 +7,7 @@
  * Guarantees: a sequence has at most one holder. A saved state returns only to the sequence it
  * came from. If that one is in use, the job's text is evaluated again in another.
  */
-import type { Backend } from "./backend.ts";
+import type { Backend } from "./native-backend.ts";
 import type { EvictedSequence, SavedStates } from "./saved-states.ts";
 import { chooseSequence, newSequence, type Sequence, type Wanted } from "./sequences.ts";
 

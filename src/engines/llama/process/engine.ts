@@ -30,7 +30,7 @@ import type { QueueMax } from "../../../collections.ts";
 import { invariant } from "../../../errors.ts";
 import { checkModel } from "../../../model-files/gguf.ts";
 import type { EngineLog } from "../../engine-log.ts";
-import type { ThinkTags } from "../../text/thinking.ts";
+import type { ThinkTags } from "../../text/thinking-filter.ts";
 import type { Gpu, JobProgress, LoadedModel, LoadOptions, PromptPlan, ToChild } from "../protocol.ts";
 import type { EngineMessage } from "./engine-process.ts";
 import { type GenerationOwner, LlamaGeneration } from "./generation.ts";
@@ -168,7 +168,7 @@ export class LlamaEngine implements Engine {
         // Otherwise it will start with what it was granted and paid by then.
         if (this.#places.find(message.id) === undefined) return;
         this.#send(message);
-        if (this.#places.isPaused(message.id)) this.#pump();
+        if (this.#places.isPaused(message.id)) this.#dispatch();
       },
       cancel: (generation) => this.#cancel(generation),
       reserve: (items) => this.#reserve(items),
@@ -240,12 +240,12 @@ export class LlamaEngine implements Engine {
       const why = `${this.load().waiting} generations are waiting already`;
       throw new EngineError("overloaded", why, { retryAfterSeconds });
     }
-    this.#pump();
+    this.#dispatch();
     return generation;
   }
 
   /** Call this whenever a place may be free, or needed. */
-  #pump(): void {
+  #dispatch(): void {
     clearTimeout(this.#lookTimer);
     if (this.state !== "ready") return;
     for (const { type, job } of this.#places.moves(performance.now())) {
@@ -254,14 +254,14 @@ export class LlamaEngine implements Engine {
     }
     if (!this.#places.isAnyoneWaiting) return;
     for (const generation of this.#places.running()) generation.runAhead();
-    this.#lookTimer = setTimeout(() => this.#pump(), lookMs).unref();
+    this.#lookTimer = setTimeout(() => this.#dispatch(), lookMs).unref();
   }
 
   #reserve(items: number): boolean {
     if (items > this.#aheadItemsLeft) return false;
     this.#aheadItemsLeft -= items;
     // There may be room now for a generation that found none.
-    if (items < 0) this.#pump();
+    if (items < 0) this.#dispatch();
     return true;
   }
 
@@ -291,7 +291,7 @@ export class LlamaEngine implements Engine {
       stalled: () => this.#supervisor.killHung("has made no progress"),
     });
     this.#promptQueue.resume();
-    this.#pump();
+    this.#dispatch();
   }
 
   #receive(message: EngineMessage): void {
@@ -303,12 +303,12 @@ export class LlamaEngine implements Engine {
       case "progress":
         for (const answers of message.batches) this.#options.onDecode?.(answers);
         for (const job of message.jobs) this.#progress(job);
-        this.#pump();
+        this.#dispatch();
         this.#watch?.heard();
         return;
       case "placed":
         this.#places.placed(message.id, message.sequence, message.tookMs);
-        this.#pump();
+        this.#dispatch();
         return;
       case "log":
         this.#options.log[message.level]({ engine: this.pid }, message.message);

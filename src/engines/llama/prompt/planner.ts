@@ -6,11 +6,11 @@
  */
 import type { Message, Reasoning } from "../../../chat/engine.ts";
 import { messageOf } from "../../../errors.ts";
-import type { ThinkTags } from "../../text/thinking.ts";
+import type { ThinkTags } from "../../text/thinking-filter.ts";
 import type { Prepared } from "../protocol.ts";
-import { markersIn, PromptBuilder, type PromptTokenizer } from "./prompt.ts";
+import { ChatTemplate, fallbackTemplate, type Part } from "./chat-template.ts";
+import { markersIn, PromptBuilder, type PromptTokenizer } from "./prompt-builder.ts";
 import { type RoleMarks, roleMarksOf } from "./role-marks.ts";
-import { ChatTemplate, fallbackTemplate, type Part } from "./template.ts";
 import { TimeLimitExceeded } from "./time-limit.ts";
 
 /** Maximum thinking tokens for each `effort`, unless `reasoning.max_tokens` is set. */

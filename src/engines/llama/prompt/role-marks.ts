@@ -5,7 +5,7 @@
  * that are ordinary words without a sign.
  */
 import type { Message, Role } from "../../../chat/engine.ts";
-import type { ChatTemplate, Part } from "./template.ts";
+import type { ChatTemplate, Part } from "./chat-template.ts";
 import { TimeLimitExceeded } from "./time-limit.ts";
 
 export interface RoleMarks {

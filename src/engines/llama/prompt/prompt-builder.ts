@@ -8,8 +8,8 @@
  * tokenized together, as in the model's training.
  */
 import { setImmediate } from "node:timers/promises";
+import type { Part } from "./chat-template.ts";
 import { chunkLengthMax, chunksOf } from "./chunker.ts";
-import type { Part } from "./template.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
 export interface PromptTokenizer {

@@ -5,7 +5,7 @@
  * on. The tokens of all of these count as reasoning; a token that holds both text and tag counts
  * as what comes first in it. Tags that a model writes later in its answer are taken out as well.
  */
-import { HeldSegments, type Segment } from "./segments.ts";
+import { HeldSegments, type Segment } from "./held-segments.ts";
 import { SequenceMatcher } from "./sequence-matcher.ts";
 
 /** The strings that open and close a model's thinking. */

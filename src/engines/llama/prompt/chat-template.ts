@@ -14,7 +14,7 @@ import { Template } from "@huggingface/jinja";
 import type { Message } from "../../../chat/engine.ts";
 import { messageOf } from "../../../errors.ts";
 import { given } from "../../../objects.ts";
-import { normalForms, type Turn } from "../../text/message-normalisation.ts";
+import { normalForms, type Turn } from "../../text/conversation-forms.ts";
 import { withTimeLimit } from "./time-limit.ts";
 
 export interface Part {

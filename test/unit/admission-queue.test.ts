@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { type Applicant, PlaceLine } from "../../src/engines/upstream/server-pool.ts";
+import { AdmissionQueue, type Waiter } from "../../src/engines/upstream/admission-queue.ts";
 
 /** A request with a name. The letter of the name is its account. */
-class Request implements Applicant {
+class Request implements Waiter {
   readonly name: string;
   readonly accountId: string;
 
@@ -19,16 +19,16 @@ class Request implements Applicant {
   breakOff(): void {}
 }
 
-function nameOf(applicant: Applicant): string {
-  assert.ok(applicant instanceof Request);
-  return applicant.name;
+function nameOf(waiter: Waiter): string {
+  assert.ok(waiter instanceof Request);
+  return waiter.name;
 }
 
 /** A line before `total` places, with the requests that run. */
 class Hall {
   nowMs = 0;
-  readonly line = new PlaceLine(1000);
-  readonly running: Applicant[] = [];
+  readonly line = new AdmissionQueue(1000);
+  readonly running: Waiter[] = [];
   readonly #total: number;
   readonly #reserved: number;
 

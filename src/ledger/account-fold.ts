@@ -6,7 +6,7 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { microOf } from "../units.ts";
-import { byBucket, freeOf, heldBy, inSpendingOrder, sumOf } from "./grants.ts";
+import { amountOf, byBucket, freeOf, inSpendingOrder, sumOf } from "./grants.ts";
 import { chargeBudget } from "./key-budget.ts";
 import { applyKeyFact, keyFactsOf } from "./key-facts.ts";
 import { firstWindowNote } from "./opening.ts";
@@ -429,7 +429,11 @@ export class AccountFold {
   #compareHeld(key: KeyRow, holds: readonly HoldRow[]): void {
     const own = holds.filter((hold) => hold.key === key.id);
     const found = [key.holds, key.held, key.used].join(" ");
-    const expected = [own.length, sum(own.map(heldBy)), sum(own.map(costOfHold))].join(" ");
+    const expected = [
+      own.length,
+      sum(own.map(({ takings }) => amountOf(takings))),
+      sum(own.map(costOfHold)),
+    ].join(" ");
     if (found !== expected) this.#report("holds", { account: this.#account, key: key.id, found, expected });
   }
 }

@@ -25,8 +25,8 @@
  */
 
 import { invariant, withNothingDone } from "../../errors.ts";
-import { LaterNeeded } from "../../ledger/grants.ts";
 import { decide } from "../../ledger/kernel.ts";
+import { LaterNeeded } from "../../ledger/open-grants.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { PlanCatalog } from "../../ledger/plan.ts";
 import type { AdditionalGrant } from "../../ledger/rows.ts";
@@ -48,7 +48,7 @@ import {
   laterGrantTable,
 } from "../tables.ts";
 import type { CommitClock } from "./clock.ts";
-import { type Connection, type Connections, rollBack } from "./connection.ts";
+import { type Connection, type Connections, rollBack } from "./connection-pool.ts";
 import { contactStatements, readContacts } from "./contacts.ts";
 import { doubledIn, isLockTimeout } from "./errors.ts";
 import type { Statement } from "./exchange.ts";

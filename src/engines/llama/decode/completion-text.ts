@@ -6,9 +6,10 @@
  * visible text.
  */
 import type { TokenLogprob } from "../../../chat/engine.ts";
-import { type Segment, Utf8Joiner } from "../../text/segments.ts";
-import { StopFinder } from "../../text/stops.ts";
-import { ThinkingFilter, type ThinkTags } from "../../text/thinking.ts";
+import type { Segment } from "../../text/held-segments.ts";
+import { StopFinder } from "../../text/stop-finder.ts";
+import { ThinkingFilter, type ThinkTags } from "../../text/thinking-filter.ts";
+import { Utf8Joiner } from "../../text/utf8-joiner.ts";
 import type { TextEvent } from "../protocol.ts";
 
 interface CompletionOptions {

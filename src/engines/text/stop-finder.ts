@@ -6,7 +6,7 @@
  * sequences, the first to be complete ends the text; if two end together, the longer one. Time is
  * linear in the text, however long the stop sequences are.
  */
-import { HeldSegments, type Segment } from "./segments.ts";
+import { HeldSegments, type Segment } from "./held-segments.ts";
 import { SequenceMatcher } from "./sequence-matcher.ts";
 
 export class StopFinder {

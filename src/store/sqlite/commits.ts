@@ -7,10 +7,11 @@
  * command line, even a second server) wait and the ledger stays exact. Only the kernel decides
  * about credits.
  */
-import type { DatabaseSync, StatementSync } from "node:sqlite";
+
+import type { DatabaseSync } from "node:sqlite";
 import { invariant, withNothingDone } from "../../errors.ts";
-import { LaterNeeded } from "../../ledger/grants.ts";
 import { decide } from "../../ledger/kernel.ts";
+import { LaterNeeded } from "../../ledger/open-grants.ts";
 import type { Decision, Operation } from "../../ledger/operations.ts";
 import type { PlanCatalog, PlanChanges, Plans } from "../../ledger/plan.ts";
 import type { AccountRow, AdditionalGrant, HoldRow, JournalRow, KeyRow } from "../../ledger/rows.ts";
@@ -42,7 +43,9 @@ import {
 import { readContacts, writeContacts } from "./contacts.ts";
 import { inTransaction, sqliteError } from "./file.ts";
 import { applyPlans, readCatalog } from "./plans.ts";
-import { findAccount, insertInto, Query, Statements, update } from "./query.ts";
+import { insertInto, Query, update } from "./query.ts";
+import { RowCache } from "./row-cache.ts";
+import { findAccount, Statements } from "./statements.ts";
 
 /** The statements of a commit. */
 function statementsOf(db: DatabaseSync) {
@@ -228,7 +231,7 @@ export class SqliteCommits {
       problems,
       holds,
       overdue: ending.map(({ account, id }) => rowKey(account, id)),
-      unfinished: new Set(overdue.slice(this.#overdueMax).map(({ account }) => account)),
+      moreOverdue: new Set(overdue.slice(this.#overdueMax).map(({ account }) => account)),
       journal,
       ended,
       keys,
@@ -304,74 +307,4 @@ function soonestFirst(a: Overdue, b: Overdue): number {
 /** Throws unless the statement has written its row. */
 function requireWritten(isWritten: boolean, table: string): void {
   invariant(isWritten, `a row of ${table} that was read under the lock can be written`);
-}
-
-/** About 10 MB. All rows are dropped above it. */
-const rowsMax = 20_000;
-
-/**
- * Keeps accounts, keys and open holds between the commits of one connection, so that a commit
- * reads only rows that it does not know.
- *
- * Guarantees that every kept row is the row of the database. All rows are dropped if another
- * connection has changed the file, or if this connection has changed rows since its last
- * successful commit.
- */
-export class RowCache {
-  /** By id. */
-  readonly accounts = new Map<string, AccountRow>();
-  /** By `rowKey(account, id)`. */
-  readonly keys = new Map<string, KeyRow>();
-  /** By `rowKey(account, id)`. */
-  readonly holds = new Map<string, HoldRow>();
-  /** Null: they have to be read. */
-  plans: PlanCatalog | null = null;
-  /** Changes with every commit of another connection. */
-  readonly #dataVersion: StatementSync;
-  /** Counts the rows that this connection has changed, including changes that were rolled back. */
-  readonly #ownChanges: StatementSync;
-  readonly #rowsMax: number;
-  #versionAtEnd = 0;
-  #changesAtEnd = 0;
-
-  constructor(db: DatabaseSync, max = rowsMax) {
-    this.#rowsMax = max;
-    this.#dataVersion = db.prepare("pragma data_version");
-    this.#ownChanges = db.prepare("select total_changes()");
-    this.#dataVersion.setReturnArrays(true);
-    this.#ownChanges.setReturnArrays(true);
-  }
-
-  /**
-   * Drops all rows if any of them may have changed. Call it under the lock of the transaction,
-   * before any read.
-   */
-  begin(): void {
-    const version = numberOf(this.#dataVersion);
-    const isSame = version === this.#versionAtEnd && numberOf(this.#ownChanges) === this.#changesAtEnd;
-    const size = this.accounts.size + this.keys.size + this.holds.size;
-    if (!isSame) this.plans = null;
-    if (!isSame || size > this.#rowsMax) {
-      this.accounts.clear();
-      this.keys.clear();
-      this.holds.clear();
-    }
-    this.#versionAtEnd = version;
-  }
-
-  /** Keeps the rows that the ledger has committed. */
-  end({ accounts, keys, keysSet, keysNew, holdsPut, holdsEnded }: Changes): void {
-    for (const row of accounts) this.accounts.set(row.id, row);
-    for (const row of [...keys, ...keysSet, ...keysNew]) this.keys.set(rowKey(row.account, row.id), row);
-    for (const row of holdsPut) this.holds.set(rowKey(row.account, row.id), row);
-    for (const { account, id } of holdsEnded) this.holds.delete(rowKey(account, id));
-    this.#changesAtEnd = numberOf(this.#ownChanges);
-  }
-}
-
-function numberOf(statement: StatementSync): number {
-  const row: unknown = statement.get();
-  const cell: unknown = Array.isArray(row) ? row[0] : undefined;
-  invariant(typeof cell === "number", "the statement returns a number");
-  return cell;
 }

@@ -25,12 +25,12 @@ import type { PublicServer, PublicSettings } from "../http/public/server.ts";
 import type { NodeWatch } from "../store/nodes.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { fingerprintOf } from "./config-fingerprint.ts";
-import type { ServicePlans } from "./plans.ts";
 import type { Portal } from "./portal.ts";
 import type { RunningModels } from "./running-models.ts";
+import type { ServicePlans } from "./service-plans.ts";
 
-/** The parts of the service that a reload changes. */
-export interface ReloadedParts {
+/** Everything that a reload changes or needs. */
+export interface ReloadedDependencies {
   /** Reads the configuration as the start did. Throws an `OperatorError`. */
   reread(): Config;
   models: RunningModels;
@@ -54,16 +54,16 @@ const explanations = {
 };
 
 export class Reloader {
-  readonly #parts: ReloadedParts;
+  readonly #dependencies: ReloadedDependencies;
   #running: Config;
   #phase: keyof typeof explanations | "idle" = "starting";
   #last: LastReload | null = null;
   #underWay: Promise<unknown> | null = null;
   readonly #closing = new AbortController();
 
-  constructor(running: Config, parts: ReloadedParts) {
+  constructor(running: Config, dependencies: ReloadedDependencies) {
     this.#running = running;
-    this.#parts = parts;
+    this.#dependencies = dependencies;
   }
 
   /** The last reload that was tried, if there was one. */
@@ -74,7 +74,7 @@ export class Reloader {
   /** Allows reloads from now on. */
   open(): void {
     if (this.#phase === "starting") this.#phase = "idle";
-    this.#parts.metrics.reloaded(true, Date.now());
+    this.#dependencies.metrics.reloaded(true, Date.now());
   }
 
   /**
@@ -87,7 +87,7 @@ export class Reloader {
 
   /** Makes the plans of the running configuration current, even if they were superseded. */
   async applyPlans(): Promise<AppliedPlansReport> {
-    return await this.#alone(() => this.#parts.plans.apply(this.#running.plans, { force: true }));
+    return await this.#alone(() => this.#dependencies.plans.apply(this.#running.plans, { force: true }));
   }
 
   async #alone<T>(change: () => Promise<T>): Promise<T> {
@@ -106,7 +106,7 @@ export class Reloader {
   reloadOnSignal(): void {
     if (this.#phase !== "idle") {
       const reason = explanations[this.#phase];
-      this.#parts.logger.warn({ reason }, "the configuration was not reloaded on SIGHUP");
+      this.#dependencies.logger.warn({ reason }, "the configuration was not reloaded on SIGHUP");
       return;
     }
     // It logs its failure.
@@ -121,7 +121,7 @@ export class Reloader {
   }
 
   async #reload(): Promise<ReloadReport> {
-    const { logger, metrics } = this.#parts;
+    const { logger, metrics } = this.#dependencies;
     try {
       const report = await this.#prepareAndApply();
       this.#last = { atMs: report.atMs, successful: true };
@@ -140,14 +140,14 @@ export class Reloader {
   }
 
   async #prepareAndApply(): Promise<ReloadReport> {
-    const { models, reread, settingsOf, logger } = this.#parts;
+    const { models, reread, settingsOf, logger } = this.#dependencies;
     const read = reread();
     const between = changesBetween(this.#running, read);
     const next = applicable(this.#running, read);
     const settings = settingsOf(next);
     const engines = await models.prepare(next.models, this.#closing.signal);
     const plans = await models.orClose(engines, () =>
-      this.#parts.plans.apply(next.plans, { models: next.models }),
+      this.#dependencies.plans.apply(next.plans, { models: next.models }),
     );
     const { kind, added, changed, retired, warnings } = plans;
     const superseded = kind === "superseded";
@@ -170,7 +170,7 @@ export class Reloader {
   }
 
   #apply(next: Config, settings: PublicSettings): void {
-    const { server, allowedHosts, portal, watch, logger, onApplied } = this.#parts;
+    const { server, allowedHosts, portal, watch, logger, onApplied } = this.#dependencies;
     server.configure(settings);
     allowedHosts.replace(operatorNames(next.operator));
     portal?.configure(next);
