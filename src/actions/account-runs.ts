@@ -4,7 +4,8 @@ import { accountObject, listedAccountObject, previewObject } from "../accounts/o
 import { defined } from "../objects.ts";
 import type { AccountOrder } from "../store/store.ts";
 import { changePlan, changeState, openAccount, previewPlan, setContact, setEnd } from "./accounts.ts";
-import { bindFor, Created } from "./bind.ts";
+import { bindFor } from "./bind.ts";
+import { Created } from "./created.ts";
 import { pageOf, pageSchema, placeCursor, placeIn, seqIn } from "./pages.ts";
 import { listAccounts, showAccount } from "./views.ts";
 

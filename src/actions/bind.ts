@@ -2,17 +2,9 @@
 import type { TSchema } from "typebox";
 import { invalidValue } from "../accounts/refusals.ts";
 import type { Action, ActionTexts } from "./action.ts";
+import { Created } from "./created.ts";
 import type { Fields, InputOf } from "./field.ts";
 import { inputOf } from "./input.ts";
-
-/** Something that is new because of the action. */
-export class Created<Result> {
-  readonly result: Result;
-
-  constructor(result: Result) {
-    this.result = result;
-  }
-}
 
 interface Outcome<Result> {
   result: Result;

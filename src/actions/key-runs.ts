@@ -1,7 +1,8 @@
 /** How the service does what operators do with keys. */
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { keyObject, keyOfSecretObject, newKeyObject } from "../accounts/operator-objects.ts";
-import { bindFor, Created } from "./bind.ts";
+import { bindFor } from "./bind.ts";
+import { Created } from "./created.ts";
 import { changeKey, makeKey, revokeKey, rotateKey } from "./keys.ts";
 import { pageIn, pageSchema } from "./pages.ts";
 import { listKeys, lookUpKey, showKey } from "./views.ts";
