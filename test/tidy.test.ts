@@ -21,6 +21,8 @@ const modules = [
   "json-size",
   "spelling",
   "visible-text",
+  "job",
+  "jobs",
   "make-folder",
   "secret-file",
   "invocation",

@@ -2,13 +2,12 @@
  * `/admin/accounts/{account}/live`: the balance of an account and its running requests, once and
  * as a stream.
  *
- * However many streams there are, one statement a second finds the accounts that have changed
- * (accounts/live-accounts.ts). Tokens of requests that this process answers come from memory.
+ * Tokens of requests that this process answers come from memory, those of others from the
+ * database.
  */
 import Type from "typebox";
 import { balanceObject, refills, refillsOf } from "../../accounts/balance-object.ts";
 import { count, micro, objectFor } from "../../accounts/json-objects.ts";
-import { LiveAccounts } from "../../accounts/live-accounts.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { balance } from "../../accounts/operator-objects.ts";
 import type { BalanceView } from "../../ledger/balance.ts";
@@ -16,7 +15,6 @@ import type { HoldRow } from "../../ledger/rows.ts";
 import { pageRowsMax } from "../../store/store.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
 import { type ApiApp, route } from "../api/app.ts";
-import { EventStream } from "../api/event-stream.ts";
 import * as schema from "../api/schemas.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { requestObject, runningObjects } from "./requests.ts";
@@ -47,12 +45,8 @@ const about = { ...schema.ofAccount(), response: { 200: accountLiveObject.schema
 export function accountLiveRoutes(
   app: ApiApp,
   actions: OperatorActions,
-  { store, requests, streams, logger }: AdminDependencies,
+  { requests, streams, accounts }: AdminDependencies,
 ): void {
-  const accounts = new LiveAccounts({
-    store,
-    onError: (err) => logger.warn({ err }, "the live state of accounts could not be read; trying again"),
-  });
   const config = { prolongsSession: false };
 
   function objectOf(account: string, view: BalanceView, holds: readonly HoldRow[]) {
@@ -103,11 +97,9 @@ export function accountLiveRoutes(
       // An account that is missing or invalid is refused before the first byte.
       await actions.balance(account);
       streams.take(request, reply);
-      const stream = new EventStream(reply);
-      const end = accounts.watchAll(account, (live) =>
-        stream.send("message", objectOf(account, live.balance, live.requests)),
+      accounts.follow(reply, { account, owner: null }, (stream, live) =>
+        stream.send("message", JSON.stringify(objectOf(account, live.balance, live.requests))),
       );
-      stream.onEnd(end);
     },
   );
 }

@@ -6,6 +6,7 @@ import { accountLiveRoutes } from "./account-live.ts";
 import { accountRoutes } from "./accounts.ts";
 import { creditRoutes } from "./credits.ts";
 import type { AdminDependencies } from "./dependencies.ts";
+import { jobRoutes } from "./jobs.ts";
 import { keyRoutes } from "./keys.ts";
 import { liveRoutes } from "./live.ts";
 import { overviewRoutes } from "./overview.ts";
@@ -35,7 +36,10 @@ const groups = {
     accountLiveRoutes(app, actions, dependencies);
   },
   overview: overviewRoutes,
-  service: serviceRoutes,
+  service(app: ApiApp, actions: OperatorActions, dependencies: AdminDependencies) {
+    serviceRoutes(app, actions, dependencies);
+    jobRoutes(app, dependencies);
+  },
   session: sessionRoutes,
 };
 
