@@ -25,7 +25,8 @@ interface FeedOptions<Topic, State> {
 interface Follower<Topic, State> {
   topic: Topic;
   show(state: State): void;
-  isNew: boolean;
+  /** It is new, or its last read failed. */
+  isWaiting: boolean;
 }
 
 export class Feed<Topic, State> {
@@ -49,27 +50,28 @@ export class Feed<Topic, State> {
   /** Answers with a stream of events. `show` sends a state of the topic to it. */
   follow(reply: FastifyReply, topic: Topic, show: (stream: FeedStream, state: State) => void): void {
     const stream = new FeedStream(reply);
-    const follower = { topic, isNew: true, show: (state: State) => show(stream, state) };
+    const follower = { topic, isWaiting: true, show: (state: State) => show(stream, state) };
     this.#followers.add(follower);
     stream.onEnd(() => this.#followers.delete(follower));
     void this.#job.runAfresh();
   }
 
-  /** Shows all followers their states, or only the new ones if the others have just seen theirs. */
+  /** Shows the states of all followers, or only of those that wait if others have just seen theirs. */
   async #show(): Promise<void> {
     const nowMs = performance.now();
     const isDue = nowMs - this.#shownMs >= this.#everyMs / 2;
-    const shown = [...this.#followers].filter(({ isNew }) => isNew || isDue);
+    const shown = [...this.#followers].filter(({ isWaiting }) => isWaiting || isDue);
     if (shown.length === 0) return;
     if (isDue) this.#shownMs = nowMs;
     const topics = shown.map(({ topic }) => topic);
-    // Timers are inexact: a state of half the interval before would never be replaced in time.
+    // Timers are inexact: a state may be a little younger than the interval.
     const states = this.#read(topics, isDue ? this.#everyMs / 2 : this.#everyMs);
     const results = await Promise.allSettled(
       shown.map(async (follower, index) => {
-        follower.isNew = false;
+        follower.isWaiting = true;
         const state = await states[index];
         if (state !== undefined) follower.show(state);
+        follower.isWaiting = false;
       }),
     );
     for (const result of results) if (result.status === "rejected") throw result.reason;
