@@ -16,8 +16,8 @@ export interface ListedJobOptions extends Pick<JobOptions, "name" | "everyMs" | 
 interface JobsOptions {
   logger: Pick<Logger, "info" | "error">;
   metrics: {
-    jobStarted(job: string): void;
-    jobEnded(job: string, outcome: "ok" | "failed"): void;
+    jobStarted(name: string): void;
+    jobEnded(name: string, outcome: "ok" | "failed"): void;
   };
 }
 

@@ -80,7 +80,7 @@ operatorTest(
     const { body } = await operator.get("/admin/overview");
     assert.deepEqual(listOf(fieldsOf(body.health).jobs), [failing]);
     const { text } = await operator.get("/metrics");
-    assert.match(text, /^inkwell_job_runs_total\{job="count",outcome="failed"\} 1$/m);
+    assert.match(text, /^inkwell_job_runs_total\{name="count",outcome="failed"\} 1$/m);
     failure = null;
     await job.run();
     const again = await jobOf(operator, "count");

@@ -187,9 +187,9 @@ test("metrics count the runs of each job, and have the time of its last success"
   const text = async () =>
     (await metrics.text()).split("\n").filter((line) => line.startsWith("inkwell_job"));
   const lines = (ok: number, failed: number, atMs: number) => [
-    `inkwell_job_runs_total{job="count",outcome="ok"} ${ok}`,
-    `inkwell_job_runs_total{job="count",outcome="failed"} ${failed}`,
-    `inkwell_job_last_success_timestamp_seconds{job="count"} ${atMs / 1000}`,
+    `inkwell_job_runs_total{name="count",outcome="ok"} ${ok}`,
+    `inkwell_job_runs_total{name="count",outcome="failed"} ${failed}`,
+    `inkwell_job_last_success_timestamp_seconds{name="count"} ${atMs / 1000}`,
   ];
   assert.deepEqual(await text(), lines(0, 0, start), "the start counts as a success");
   t.mock.timers.tick(5000);
