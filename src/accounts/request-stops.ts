@@ -16,7 +16,7 @@ import { isoTime } from "./json-objects.ts";
 import { OperatorRefusal } from "./refusals.ts";
 
 /** The requests that this process answers. */
-export interface RequestsHere {
+interface RequestsHere {
   readonly count: number;
   stopOne(requestId: string, by: string): boolean;
 }

@@ -1,4 +1,4 @@
-/** Jobs in the operator API, and how the feed of live pages behaves when its reads fail or hang. */
+/** Jobs in the operator API, and the feed of live pages when its reads fail or hang. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {

@@ -11,7 +11,7 @@ const keepAliveMs = 15_000;
 /** More than the buffers of both ends hold, sooner or later. */
 const large = "x".repeat(256 * 1024);
 
-/** A stream whose client reads only when the test says so. */
+/** A stream whose client reads nothing until the test resumes it. */
 async function startStream() {
   const app = createApiApp();
   const opened = Promise.withResolvers<{ stream: FeedStream; isBehind(): boolean }>();

@@ -2,9 +2,8 @@
  * The feed of live pages: each follower gets the state of its topic at once, and then after each
  * change, until its session or its client ends the response.
  *
- * Guarantees that the topics of all followers are read together, at most about once a second and
- * by one read at a time, and that a topic that cannot be read keeps no other from being shown.
- * Without followers nothing is read.
+ * Guarantees that the topics of all followers are read together, about once a second and one read
+ * at a time. Other topics are shown if one cannot be read. Without followers nothing is read.
  */
 import type { FastifyReply } from "fastify";
 import type { Job } from "../../job.ts";
@@ -56,7 +55,7 @@ export class Feed<Topic, State> {
     void this.#job.runAfresh();
   }
 
-  /** Shows the states of all followers, or only of those that wait if others have just seen theirs. */
+  /** Shows all followers their states, or only those that wait if it has just shown the others. */
   async #show(): Promise<void> {
     const nowMs = performance.now();
     const isDue = nowMs - this.#shownMs >= this.#everyMs / 2;
