@@ -1,4 +1,4 @@
-/** A stream of a live page over a real connection: what a slow reader gets, and when it is dropped. */
+/** A stream of a live page over a real connection: what a slow reader gets, and when it ends. */
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { test } from "node:test";
