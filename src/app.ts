@@ -42,7 +42,7 @@ import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
 import { watchEventLoop } from "./telemetry/event-loop.ts";
-import { LiveTelemetry } from "./telemetry/live.ts";
+import { LiveTelemetry } from "./telemetry/live-telemetry.ts";
 import { createLogger } from "./telemetry/logger.ts";
 import { Metrics } from "./telemetry/metrics.ts";
 import type { Tracing } from "./telemetry/traces.ts";

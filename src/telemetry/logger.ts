@@ -15,7 +15,7 @@ import type { LogLevel } from "../config/load.ts";
 import { given } from "../objects.ts";
 import { microPerCredit } from "../units.ts";
 import { visibleLine } from "../visible-text.ts";
-import type { RecentErrors } from "./live.ts";
+import type { RecentErrors } from "./recent-errors.ts";
 import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
 
 /**

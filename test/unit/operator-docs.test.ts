@@ -14,7 +14,7 @@ import { accountFeed } from "../../src/http/api/account-feed.ts";
 import { createApiApp } from "../../src/http/api/app.ts";
 import { RunningRequests } from "../../src/http/public/running-requests.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
-import { LiveTelemetry } from "../../src/telemetry/live.ts";
+import { LiveTelemetry } from "../../src/telemetry/live-telemetry.ts";
 import { Metrics } from "../../src/telemetry/metrics.ts";
 import { testJobs } from "../fixtures/jobs.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";

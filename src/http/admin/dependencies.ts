@@ -9,7 +9,7 @@ import type { Plans } from "../../ledger/plan.ts";
 import type { AuditRunner } from "../../store/audit-runner.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
-import type { LiveTelemetry } from "../../telemetry/live.ts";
+import type { LiveTelemetry } from "../../telemetry/live-telemetry.ts";
 import type { AccountFeed } from "../api/account-feed.ts";
 import type { RunningRequests } from "../public/running-requests.ts";
 import type { SignIn } from "./sign-in.ts";

@@ -7,13 +7,9 @@ import { closed, count, isoTime, micro, objectFor, orNull, text, time } from "..
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { longestAnswer, type Model } from "../../chat/catalog.ts";
 import type { EngineServer } from "../../chat/engine.ts";
-import {
-  type Activity,
-  dayMs,
-  type Percentiles,
-  type RecentError,
-  type RecentRefusal,
-} from "../../telemetry/live.ts";
+import { type Activity, dayMs, type Percentiles } from "../../telemetry/recent-activity.ts";
+import type { RecentError } from "../../telemetry/recent-errors.ts";
+import type { RecentRefusal } from "../../telemetry/recent-refusals.ts";
 import { type ApiApp, route } from "../api/app.ts";
 import { pageIn } from "../api/paging.ts";
 import * as schema from "../api/schemas.ts";
