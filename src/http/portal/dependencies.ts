@@ -1,4 +1,4 @@
-/** What the routes of the portal's API depend on. */
+/** Dependencies of the routes of the portal's API. */
 import type { Logger } from "pino";
 import { OperatorActions } from "../../accounts/operator-actions.ts";
 import { PortalActions, type Viewer } from "../../accounts/portal-actions.ts";

@@ -1,4 +1,4 @@
-/** The portal with the miniature model, jobs of both listeners, and their pages during a restart. */
+/** The portal with the miniature model, jobs of both listeners, and pages during a restart. */
 import "../portal-chat.test.ts";
 import "../portal-keys.test.ts";
 import "../jobs.test.ts";
