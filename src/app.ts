@@ -13,9 +13,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { firstKeyFileName, openFirstAccount } from "./accounts/first-account.ts";
 import { OperatorSessions } from "./accounts/operator-sessions.ts";
-import { startAudits, startChores, startRequestStops } from "./app/chores.ts";
+import { RequestStops } from "./accounts/request-stops.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openUpgradedStore } from "./app/database.ts";
+import { startStoreJobs } from "./app/jobs.ts";
 import { connectionLimits } from "./app/open-files.ts";
 import { Portal } from "./app/portal.ts";
 import { type ReloadedDependencies, Reloader } from "./app/reloader.ts";
@@ -29,15 +30,19 @@ import type { Config } from "./config/load.ts";
 import { operatorNames, operatorToken } from "./config/operator.ts";
 import { invariant, messageOf } from "./errors.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
+import { accountFeed } from "./http/api/account-feed.ts";
 import { AllowedHosts } from "./http/api/allowed-hosts.ts";
 import { bindOrExplain, clientUrl, listenOn, publicAddress, requirePort } from "./http/listening.ts";
 import { type PublicDependencies, PublicServer, type PublicSettings } from "./http/public/server.ts";
+import { Jobs } from "./jobs.ts";
+import type { Ledger } from "./ledger/batcher.ts";
 import { makeDataFolder } from "./make-folder.ts";
+import { AuditRunner } from "./store/audit-runner.ts";
 import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
 import { watchEventLoop } from "./telemetry/event-loop.ts";
-import { LiveTelemetry } from "./telemetry/live.ts";
+import { LiveTelemetry } from "./telemetry/live-telemetry.ts";
 import { createLogger } from "./telemetry/logger.ts";
 import { Metrics } from "./telemetry/metrics.ts";
 import type { Tracing } from "./telemetry/tracing.ts";
@@ -108,6 +113,7 @@ class Service {
   readonly #logger: Logger;
   readonly #metrics = new Metrics();
   readonly #live = new LiveTelemetry();
+  readonly #jobs: Jobs;
   /** Everything that has been started. Closed in the opposite order. */
   readonly #started = new AsyncDisposableStack();
   /** Charges that the store has not recorded by then are given up. Set when closing begins. */
@@ -126,6 +132,7 @@ class Service {
     this.#isAtTerminal = stdout.isTTY === true;
     this.#times = times;
     this.#logger = createLogger(config.log.level, stderr, this.#live.errors);
+    this.#jobs = new Jobs({ logger: this.#logger, metrics: this.#metrics });
   }
 
   get stopped(): Promise<void> {
@@ -153,8 +160,7 @@ class Service {
     const { store, ledger, nodes } = await this.#openDatabase();
     const plans = await this.#applyPlans(store);
     const clock = await this.#watchClock(store);
-    const audits = startAudits(store, this.#times, this.#metrics, this.#logger);
-    this.#started.defer(() => audits.stop());
+    const audits = this.#startAudits(store);
     const watch = await this.#watchNodes(nodes);
     const { catalog } = models;
     const dependencies = { store, ledger, catalog, metrics: this.#metrics, logger: this.#logger };
@@ -172,19 +178,17 @@ class Service {
       clock: () => clock.state(),
       lateCharges: () => ledger.late,
     });
+    const accounts = accountFeed(this.#jobs, store);
+    const live = { jobs: this.#jobs, accounts };
+    const ofPortal = { chat: server.chat, version, token: token.token, localUrl: addresses.publicUrl };
     const portal =
-      config.portal === null
-        ? null
-        : new Portal(config, {
-            ...dependencies,
-            ...{ chat: server.chat, version, token: token.token, localUrl: addresses.publicUrl },
-          });
+      config.portal === null ? null : new Portal(config, { ...dependencies, ...live, ...ofPortal });
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
     const reloader = this.#createReloader({ models, plans, server, allowedHosts, portal, watch });
-    const stops = startRequestStops({ store, ledger }, server.requests, this.#times, this.#logger);
-    this.#started.defer(() => stops.stop());
+    const stops = this.#startRequestStops(store, ledger, server);
     const operator = createOperatorServer({
       ...dependencies,
+      ...live,
       ...{ audits, stops, version, allowedHosts, live: this.#live, requests: server.requests },
       sessions: this.#createSessions(store, token.token),
       ownUrl: () => this.#config.operator.url,
@@ -205,12 +209,8 @@ class Service {
     );
     if (portal !== null) this.#started.defer(() => portal.close());
     const portalUrl = portal === null ? null : await portal.listen();
-    this.#started.defer(
-      startChores({
-        ...{ store, ledger, times: this.#times, logger: this.#logger },
-        timezone: () => this.#config.timezone,
-      }),
-    );
+    const timezone = () => this.#config.timezone;
+    startStoreJobs(this.#jobs, { store, ledger, times: this.#times, timezone });
 
     const loaded = await loading;
     signal.throwIfAborted();
@@ -356,6 +356,7 @@ class Service {
       },
     });
     this.#started.defer(async () => {
+      await this.#jobs.stop();
       await database.ledger.close(Math.max(0, this.#closeByMs - performance.now()));
       await database.store.close();
     });
@@ -365,30 +366,48 @@ class Service {
   async #applyPlans(store: Store): Promise<ServicePlans> {
     const plans = new ServicePlans(store, this.#logger);
     await plans.apply(this.#config.plans, { models: this.#config.models });
-    plans.watch(this.#times.heartbeatEveryMs);
-    this.#started.defer(() => plans.stop());
+    plans.watch(this.#jobs, this.#times.heartbeatEveryMs);
     return plans;
+  }
+
+  #startAudits(store: Store): AuditRunner {
+    const audits = new AuditRunner(store, {
+      jobs: this.#jobs,
+      everyMs: this.#times.heartbeatEveryMs,
+      onResult: (problems, atMs) => this.#metrics.audited(problems, atMs),
+      onError: (err) => this.#logger.error({ err }, "the audit failed"),
+    });
+    this.#started.defer(() => audits.stop());
+    return audits;
+  }
+
+  #startRequestStops(store: Store, ledger: Ledger, server: PublicServer): RequestStops {
+    const stops = new RequestStops({ store, ledger, by: "operator" }, server.requests, {
+      jobs: this.#jobs,
+      everyMs: this.#times.stopsEveryMs,
+      onError: (err) => this.#logger.warn({ err }, "the end of a stopped request could not be read"),
+    });
+    this.#started.defer(() => stops.stop());
+    return stops;
   }
 
   async #watchNodes(nodes: NodeRegistry): Promise<NodeWatch> {
     const self = { id: nodeId(), version, fingerprint: fingerprintOf(this.#config) };
     const watch = await startNodeWatch(nodes, self, {
+      jobs: this.#jobs,
       everyMs: this.#times.heartbeatEveryMs,
       onDiffers: (differing) => logDiffering(this.#logger, differing),
-      onError: (err) => this.#logger.warn({ err }, "the heartbeat to the other nodes failed; trying again"),
     });
     this.#started.defer(() => watch.stop());
     return watch;
   }
 
-  async #watchClock(store: Store): Promise<ClockWatch> {
-    const watch = await startClockWatch(store, {
+  #watchClock(store: Store): Promise<ClockWatch> {
+    return startClockWatch(store, {
+      jobs: this.#jobs,
       everyMs: this.#times.clockEveryMs,
       onChange: (state, readings) => logClock(this.#logger, state, readings),
-      onError: (err) => this.#logger.warn({ err }, "the clock could not be read; trying again"),
     });
-    this.#started.defer(() => watch.stop());
-    return watch;
   }
 
   #settingsOf({ limits, cors, portal }: Config): PublicSettings {

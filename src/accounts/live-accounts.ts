@@ -1,175 +1,109 @@
 /**
- * The live state of an account for pages of the portal and the console: balance and running
- * requests at the checkpoints of the ledger. Any process may have written these.
+ * The live state of accounts for pages of the portal and the console: balance and running requests
+ * at the checkpoints of the ledger. Any process may have written these.
  *
- * However many pages watch, one statement a second finds the accounts that have changed, and each
- * of these is read once. The rights of a key are read again each second.
+ * However many pages follow accounts, one statement finds the accounts that have changed, and each
+ * of these is read once. The rights of a key are read again each time.
  */
+import { invariant } from "../errors.ts";
 import { type BalanceView, balanceOf } from "../ledger/balance.ts";
 import type { HoldRow, KeyRow } from "../ledger/rows.ts";
 import { pageRowsMax, type Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
-import type { KeySession } from "./key-sessions.ts";
+
+export interface LiveTopic {
+  account: string;
+  /** SHA-256 of the secret of a session, which sees what its key may see. Null sees everything. */
+  owner: string | null;
+}
 
 export interface LiveAccount {
   balance: BalanceView;
   /**
    * Number of the newest journal entry of the account: a request that began and ended between two
-   * looks has changed it, and perhaps nothing else.
+   * reads has changed it, and perhaps nothing else.
    */
   seq: number;
   /** Running requests that the viewer may see, oldest first. */
   requests: readonly HoldRow[];
 }
 
-interface Reading {
-  balance: BalanceView;
-  seq: number;
-  holds: readonly HoldRow[];
-}
-
-/** Null sees all requests of the account. */
-type Viewer = {
-  /** SHA-256 of the secret of the session. */
-  owner: string;
-  key: KeyRow;
-} | null;
-
-interface Watcher {
-  viewer: Viewer;
-  show(live: LiveAccount): void;
-}
-
-interface Watched {
-  readonly watchers: Set<Watcher>;
+interface Reading extends LiveAccount {
   mark: string | null;
-  reading: Reading | null;
   /** The balance changes then by itself: a window refreshes, or the account closes. */
   changesMs: EpochMs;
+  /** When this was last known to be the state of the account. Monotonic. */
+  checkedMs: number;
 }
 
-interface LiveAccountsOptions {
-  store: Pick<Store, "accountMarks" | "findKeys" | "accountSnapshot" | "holds" | "times">;
-  /** Called once for each time in which the database cannot be read. */
-  onError(error: unknown): void;
-  everyMs?: number;
-}
+type LiveStore = Pick<Store, "accountMarks" | "findKeys" | "accountSnapshot" | "holds" | "times">;
+
+/** Accounts that nobody has followed for this time are forgotten. */
+const keptMs = 10_000;
 
 export class LiveAccounts {
-  readonly #options: Required<LiveAccountsOptions>;
-  readonly #accounts = new Map<string, Watched>();
-  #timer: NodeJS.Timeout | null = null;
-  #isLooking = false;
-  #isFailing = false;
+  readonly #store: LiveStore;
+  readonly #readings = new Map<string, Reading>();
 
-  constructor(options: LiveAccountsOptions) {
-    this.#options = { everyMs: 1_000, ...options };
+  constructor(store: LiveStore) {
+    this.#store = store;
   }
 
-  /** Number of watchers of an account. */
-  count(account: string): number {
-    return this.#accounts.get(account)?.watchers.size ?? 0;
+  /** Returns the state of each topic, as it was at most `ageMsMax` ago. */
+  read(topics: readonly LiveTopic[], ageMsMax: number): Promise<LiveAccount>[] {
+    const nowMs = performance.now();
+    const isOlder = ({ checkedMs }: Reading, ageMs: number) => nowMs - checkedMs >= ageMs;
+    for (const [account, reading] of this.#readings)
+      if (isOlder(reading, keptMs)) this.#readings.delete(account);
+    const keys = this.#keysOf([...new Set(topics.flatMap(({ owner }) => owner ?? []))]);
+    const kept = new Map([...this.#readings].filter(([, reading]) => !isOlder(reading, ageMsMax)));
+    const accounts = [...new Set(topics.map(({ account }) => account))].filter((each) => !kept.has(each));
+    const marks = accounts.length === 0 ? null : this.#store.accountMarks(accounts);
+    const read = new Map(accounts.map((account) => [account, this.#read(account, marks, nowMs)]));
+    return topics.map(async ({ account, owner }) => {
+      const [found, reading] = await Promise.all([keys, read.get(account) ?? kept.get(account)]);
+      invariant(reading !== undefined, "an account is kept or read");
+      const { requests } = reading;
+      const key = owner === null ? null : found.get(owner);
+      if (key === null || key?.portal === "account") return reading;
+      // A session whose key has another secret now ends in a moment.
+      return { ...reading, requests: requests.filter((hold) => hold.key === key?.id) };
+    });
   }
 
-  /** As `watchAll`, for the requests that a session may see. */
-  watch({ owner, key }: KeySession, show: (live: LiveAccount) => void): () => void {
-    return this.#watch(key.account, { viewer: { owner, key }, show });
+  async #keysOf(owners: readonly string[]): Promise<ReadonlyMap<string, KeyRow>> {
+    const found = owners.length === 0 ? [] : await this.#store.findKeys(owners);
+    return new Map(found.map(({ key }) => [key.hash, key]));
   }
 
-  /**
-   * Calls `show` with the state of now, and then once a second. Returns a function that ends
-   * this.
-   */
-  watchAll(account: string, show: (live: LiveAccount) => void): () => void {
-    return this.#watch(account, { viewer: null, show });
+  async #read(
+    account: string,
+    marks: Promise<ReadonlyMap<string, string>> | null,
+    checkedMs: number,
+  ): Promise<Reading> {
+    // The mark is read first, so a change in between is found at the next time.
+    const mark = (await marks)?.get(account) ?? null;
+    const before = this.#readings.get(account);
+    const isSame = before?.mark === mark && this.#store.times().atMs < before.changesMs;
+    const reading = isSame
+      ? { ...before, checkedMs }
+      : { ...(await this.#stateOf(account)), mark, checkedMs };
+    this.#readings.set(account, reading);
+    return reading;
   }
 
-  #watch(account: string, watcher: Watcher): () => void {
-    const watched = this.#accounts.get(account) ?? {
-      ...{ watchers: new Set<Watcher>(), mark: null, reading: null, changesMs: 0 },
-    };
-    watched.watchers.add(watcher);
-    this.#accounts.set(account, watched);
-    if (watched.reading !== null) watcher.show(shownTo(watcher, watched.reading));
-    // An account that others watch already is read within a second anyway.
-    else this.#schedule(0);
-    this.#schedule(this.#options.everyMs);
-    return () => {
-      watched.watchers.delete(watcher);
-      if (watched.watchers.size === 0 && this.#accounts.get(account) === watched)
-        this.#accounts.delete(account);
-    };
-  }
-
-  #schedule(afterMs: number): void {
-    if (this.#isLooking || this.#accounts.size === 0) return;
-    if (this.#timer !== null && afterMs > 0) return;
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#look(), afterMs);
-    // Closing the listener ends the responses, and so the watching.
-    this.#timer.unref();
-  }
-
-  async #look(): Promise<void> {
-    this.#timer = null;
-    this.#isLooking = true;
-    try {
-      await this.#readChanged();
-      this.#isFailing = false;
-    } catch (error) {
-      if (!this.#isFailing) this.#options.onError(error);
-      this.#isFailing = true;
-    }
-    this.#isLooking = false;
-    const isNew = [...this.#accounts.values()].some(({ reading }) => reading === null);
-    this.#schedule(isNew && !this.#isFailing ? 0 : this.#options.everyMs);
-  }
-
-  async #readChanged(): Promise<void> {
-    const { store } = this.#options;
-    const accounts = [...this.#accounts];
-    const watchers = accounts.flatMap(([, watched]) => [...watched.watchers]);
-    const viewers = watchers.flatMap(({ viewer }) => viewer ?? []);
-    const [marks, found] = await Promise.all([
-      store.accountMarks(accounts.map(([account]) => account)),
-      store.findKeys([...new Set(viewers.map(({ owner }) => owner))]),
-    ]);
-    const keys = new Map(found.map(({ key }) => [key.hash, key]));
-    for (const viewer of viewers) viewer.key = keys.get(viewer.owner) ?? viewer.key;
-    // An account that cannot be read does not keep others from being shown.
-    const results = await Promise.allSettled(
-      accounts.map(async ([account, watched]) => {
-        const mark = marks.get(account) ?? null;
-        const isSame = watched.mark === mark && store.times().atMs < watched.changesMs;
-        if (!isSame || watched.reading === null) {
-          // The mark was read before, so a change in between is found at the next look.
-          watched.reading = await this.#read(account);
-          watched.mark = mark;
-          watched.changesMs = nextChangeMs(watched.reading);
-        }
-        for (const watcher of watched.watchers) watcher.show(shownTo(watcher, watched.reading));
-      }),
-    );
-    for (const result of results) if (result.status === "rejected") throw result.reason;
-  }
-
-  async #read(account: string): Promise<Reading> {
-    const { store } = this.#options;
+  async #stateOf(account: string): Promise<Omit<Reading, "mark" | "checkedMs">> {
     const [snapshot, holds] = await Promise.all([
-      store.accountSnapshot(account),
-      store.holds({ account, limit: pageRowsMax }),
+      this.#store.accountSnapshot(account),
+      this.#store.holds({ account, limit: pageRowsMax }),
     ]);
-    return { balance: balanceOf(snapshot), seq: snapshot?.account.seq ?? 0, holds };
+    const balance = balanceOf(snapshot);
+    const { base, overage, endsMs } = balance;
+    return {
+      balance,
+      seq: snapshot?.account.seq ?? 0,
+      requests: holds.toSorted((one, other) => one.createdMs - other.createdMs),
+      changesMs: Math.min(base.endsMs, overage.endsMs, endsMs ?? Number.POSITIVE_INFINITY),
+    };
   }
-}
-
-function nextChangeMs({ balance: { base, overage, endsMs } }: Reading): EpochMs {
-  return Math.min(base.endsMs, overage.endsMs, endsMs ?? Number.POSITIVE_INFINITY);
-}
-
-function shownTo({ viewer }: Watcher, { balance, seq, holds }: Reading): LiveAccount {
-  const key = viewer?.key;
-  const seesAll = key === undefined || key.portal === "account";
-  const own = seesAll ? holds : holds.filter((hold) => hold.key === key.id);
-  return { balance, seq, requests: own.toSorted((one, other) => one.createdMs - other.createdMs) };
 }

@@ -7,15 +7,16 @@
  * Guarantees that a request is stopped at most once, and that a stop names a request that runs.
  */
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Job } from "../job.ts";
+import type { Jobs } from "../jobs.ts";
 import type { Ledger } from "../ledger/batcher.ts";
-import { type Chore, startChore } from "../store/chore.ts";
 import type { Receipt, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { isoTime } from "./json-objects.ts";
 import { OperatorRefusal } from "./refusals.ts";
 
 /** The requests that this process answers. */
-export interface RequestsHere {
+interface RequestsHere {
   readonly count: number;
   stopOne(requestId: string, by: string): boolean;
 }
@@ -44,6 +45,13 @@ export interface StoppedRequest {
   receipt: Receipt | null;
 }
 
+interface RequestStopsOptions {
+  jobs: Jobs;
+  everyMs: number;
+  /** Called if the end of a request that another process answers cannot be read. */
+  onError(error: unknown): void;
+}
+
 /** Older rows are left alone. A look may fail while the database is away. */
 const lookBackMs = 60_000;
 
@@ -51,19 +59,22 @@ export class RequestStops {
   readonly #deps: StopDependencies;
   readonly #here: RequestsHere;
   readonly #onError: (error: unknown) => void;
-  readonly #looks: Chore;
+  readonly #looks: Job;
   readonly #elsewhere = new Set<Promise<unknown>>();
 
   /** Looks every `everyMs` while requests run here. */
   constructor(
     dependencies: StopDependencies,
     here: RequestsHere,
-    times: { everyMs: number; onError(error: unknown): void },
+    { jobs, everyMs, onError }: RequestStopsOptions,
   ) {
     this.#deps = dependencies;
     this.#here = here;
-    this.#onError = times.onError;
-    this.#looks = startChore(() => this.#look(), times);
+    this.#onError = onError;
+    this.#looks = jobs.start({
+      ...{ name: "stop_requests", everyMs, failure: "the stops of requests could not be read" },
+      run: () => this.#look(),
+    });
   }
 
   /** Throws `request_not_found` if no process answers the request. */

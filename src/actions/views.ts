@@ -263,6 +263,56 @@ export const listNodes = action({
   refuses: [],
 });
 
+export const listModels = action({
+  id: "listModels",
+  title: "List models with their state, price, load, servers and speed",
+  help: "`last_day` counts the requests of this process since its start, at most of 24 hours. `servers` is null for models of the embedded engine.",
+  http: "GET /admin/models",
+  role: "viewer",
+  input: pageFields,
+  refuses: [],
+});
+
+export const listErrors = action({
+  id: "listErrors",
+  title: "List the last warnings and errors of this process, newest first",
+  help: "Lines that repeat are one row with their number. A restart begins anew; the log has all of them.",
+  http: "GET /admin/errors",
+  role: "viewer",
+  input: pageFields,
+  refuses: [],
+});
+
+export const listRefusals = action({
+  id: "listRefusals",
+  title: "List the last chat requests of an account that ended with an error, newest first",
+  help: "At most 50, of this process since its start.",
+  http: "GET /admin/accounts/{account}/refusals",
+  role: "viewer",
+  input: { account: accountId, ...pageFields },
+  refuses: [],
+});
+
+export const showAccountLive = action({
+  id: "showAccountLive",
+  title: "Show the balance of an account and its running requests",
+  help: "Does not prolong a session.",
+  http: "GET /admin/accounts/{account}/live",
+  role: "viewer",
+  input: { account: accountId },
+  refuses: [],
+});
+
+export const listJobs = action({
+  id: "listJobs",
+  title: "List the regular work of this process and whether it succeeds",
+  help: "`since` is the time at which the state began. `last_error` is kept after a success. A restart begins anew.",
+  http: "GET /admin/jobs",
+  role: "viewer",
+  input: pageFields,
+  refuses: [],
+});
+
 const nothing: Fields = {};
 
 export const showClock = action({

@@ -3,6 +3,7 @@ import { KeySessions } from "../accounts/key-sessions.ts";
 import type { Config } from "../config/load.ts";
 import { type PortalConfig, portalNames } from "../config/portal.ts";
 import { invariant } from "../errors.ts";
+import type { AccountFeed } from "../http/api/account-feed.ts";
 import { AllowedHosts, portalRemedy } from "../http/api/allowed-hosts.ts";
 import type { ApiApp } from "../http/api/app.ts";
 import { Connections } from "../http/connections.ts";
@@ -10,12 +11,15 @@ import { bindOrExplain, clientUrl, listenOn } from "../http/listening.ts";
 import { createPortalServer } from "../http/portal/server.ts";
 import type { ChatService } from "../http/public/chat-service.ts";
 import type { PublicDependencies } from "../http/public/server.ts";
+import type { Jobs } from "../jobs.ts";
 import { portalConnectionLimits } from "./open-files.ts";
 import { webFiles } from "./web-bundle.ts";
 
 interface PortalDependencies extends Omit<PublicDependencies, "observers"> {
   version: string;
   chat: ChatService;
+  jobs: Jobs;
+  accounts: AccountFeed;
   /** URL of the public API for clients on this machine. */
   localUrl: string;
   /** The operator token, which keys the hashes of sessions. */

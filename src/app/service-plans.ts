@@ -10,6 +10,7 @@ import type { AppliedPlansReport } from "../config/changes.ts";
 import type { ModelConfig } from "../config/model.ts";
 import { unpayableModels } from "../config/unpayable.ts";
 import { inkwell } from "../invocation.ts";
+import type { Jobs } from "../jobs.ts";
 import { isCurrent, offeredPlans, type PlanCatalog, type Plans } from "../ledger/plan.ts";
 import { inUseWarning, retiredInUse } from "../store/plans.ts";
 import type { Store } from "../store/store.ts";
@@ -28,8 +29,6 @@ export class ServicePlans {
   #superseded = false;
   #unpayable: ReturnType<typeof unpayableModels> = [];
   #applications = 0;
-  #timer: NodeJS.Timeout | null = null;
-  #looking: Promise<void> | null = null;
 
   constructor(store: PlanStore, logger: Logger) {
     this.#store = store;
@@ -68,20 +67,11 @@ export class ServicePlans {
   }
 
   /** Looks every `everyMs` whether the section is still the current one. */
-  watch(everyMs: number): void {
-    this.#timer = setInterval(() => {
-      this.#looking ??= this.#look()
-        .catch((err: unknown) => this.#logger.warn({ err }, "the plans could not be read; trying again"))
-        .finally(() => {
-          this.#looking = null;
-        });
-    }, everyMs);
-  }
-
-  /** Resolves when the last look has ended. */
-  async stop(): Promise<void> {
-    if (this.#timer !== null) clearInterval(this.#timer);
-    await this.#looking;
+  watch(jobs: Jobs, everyMs: number): void {
+    jobs.start({
+      ...{ name: "watch_plans", everyMs, failure: "the plans could not be read" },
+      run: () => this.#look(),
+    });
   }
 
   async #look(): Promise<void> {

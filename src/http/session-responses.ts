@@ -6,24 +6,30 @@
  * database does not answer, the responses end too: nothing shows that their session is valid.
  */
 import type { ServerResponse } from "node:http";
+import type { Jobs } from "../jobs.ts";
 
 interface SessionResponsesOptions {
+  jobs: Jobs;
+  /** Name of its job. */
+  name: string;
   /** Returns which of the sessions have not ended. */
   valid(sessions: readonly string[]): Promise<ReadonlySet<string>>;
-  /** Called if the sessions could not be read. */
-  onError(error: unknown): void;
-  everyMs?: number;
-  /** Time limit of one read. */
-  readMs?: number;
 }
 
-export class SessionResponses {
-  readonly #options: Required<SessionResponsesOptions>;
-  readonly #bySession = new Map<string, Set<ServerResponse>>();
-  #timer: NodeJS.Timeout | null = null;
+const everyMs = 400;
+/** Time limit of one read. */
+const readMs = 5_000;
 
-  constructor(options: SessionResponsesOptions) {
-    this.#options = { everyMs: 400, readMs: 5_000, ...options };
+export class SessionResponses {
+  readonly #valid: SessionResponsesOptions["valid"];
+  readonly #bySession = new Map<string, Set<ServerResponse>>();
+
+  constructor({ jobs, name, valid }: SessionResponsesOptions) {
+    this.#valid = valid;
+    jobs.start({
+      ...{ name, everyMs, failure: "sessions could not be read, so responses to them are ended" },
+      run: () => this.#check(),
+    });
   }
 
   /** Ends the response if the session ends before it. */
@@ -34,7 +40,6 @@ export class SessionResponses {
       responses.delete(response);
       if (responses.size === 0 && this.#bySession.get(session) === responses) this.#bySession.delete(session);
     });
-    this.#schedule();
   }
 
   /** Ends all responses of a session. */
@@ -42,32 +47,20 @@ export class SessionResponses {
     for (const response of this.#bySession.get(session) ?? []) response.destroy();
   }
 
-  #schedule(): void {
-    if (this.#timer !== null || this.#bySession.size === 0) return;
-    this.#timer = setTimeout(() => void this.#check(), this.#options.everyMs);
-    // The listener closes its connections, which empties the map.
-    this.#timer.unref();
-  }
-
   async #check(): Promise<void> {
     const sessions = [...this.#bySession.keys()];
-    const valid = await this.#read(sessions);
-    for (const session of sessions) if (!valid.has(session)) this.end(session);
-    this.#timer = null;
-    this.#schedule();
-  }
-
-  async #read(sessions: readonly string[]): Promise<ReadonlySet<string>> {
-    const { valid, onError, readMs } = this.#options;
-    const late = Promise.withResolvers<never>();
-    const timer = setTimeout(() => late.reject(new Error("the database did not answer in time")), readMs);
+    if (sessions.length === 0) return;
+    let valid: ReadonlySet<string> = new Set();
     try {
-      return await Promise.race([valid(sessions), late.promise]);
-    } catch (error) {
-      onError(error);
-      return new Set();
+      valid = await inTime(this.#valid(sessions));
     } finally {
-      clearTimeout(timer);
+      for (const session of sessions) if (!valid.has(session)) this.end(session);
     }
   }
+}
+
+async function inTime<T>(reading: Promise<T>): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => late.reject(new Error("the database did not answer in time")), readMs);
+  return await Promise.race([reading, late.promise]).finally(() => clearTimeout(timer));
 }

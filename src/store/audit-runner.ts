@@ -7,9 +7,10 @@
  */
 import { randomUUID } from "node:crypto";
 import { messageOf } from "../errors.ts";
+import type { Job } from "../job.ts";
+import type { Jobs } from "../jobs.ts";
 import type { EpochMs } from "../units.ts";
 import { type AuditJob, auditJobOf, type StoredAudit } from "./audit-job.ts";
-import { type Chore, startChore } from "./chore.ts";
 import type { Store } from "./store.ts";
 
 /** An audit of this process whose end is not stored yet. */
@@ -21,9 +22,11 @@ interface Run {
 }
 
 interface AuditRunnerOptions {
+  jobs: Jobs;
   everyMs: number;
   /** Called with the last result of the database, after the start and when there is another. */
   onResult(problems: number, atMs: EpochMs): void;
+  /** Called if an audit fails. */
   onError(error: unknown): void;
 }
 
@@ -33,7 +36,7 @@ const reasonCharactersMax = 1000;
 export class AuditRunner {
   readonly #store: Pick<Store, "audit" | "auditJobs" | "times">;
   readonly #options: AuditRunnerOptions;
-  readonly #looks: Chore;
+  readonly #looks: Job;
   #run: Run | null = null;
   /** End of the last result that was reported. */
   #reportedMs: EpochMs | null = null;
@@ -43,7 +46,11 @@ export class AuditRunner {
   constructor(store: Pick<Store, "audit" | "auditJobs" | "times">, options: AuditRunnerOptions) {
     this.#store = store;
     this.#options = options;
-    this.#looks = startChore(() => this.#look(), options);
+    this.#looks = options.jobs.start({
+      ...{ name: "follow_audit", everyMs: options.everyMs },
+      failure: "the state of the audit could not be read or stored",
+      run: () => this.#look(),
+    });
   }
 
   /** Starts an audit, unless one runs already in any process. */
@@ -79,9 +86,7 @@ export class AuditRunner {
       this.#options.onError(error);
       run.end ??= { failure: messageOf(error).slice(0, reasonCharactersMax) };
     }
-    // A look that is under way may have passed the job before its end.
-    await this.#looks.run();
-    await this.#looks.run();
+    await this.#looks.runAfresh();
   }
 
   async #look(): Promise<void> {

@@ -4,8 +4,8 @@
  *
  * Guarantees one report for each change, and a report of wrong readings between two looks.
  */
+import type { Jobs } from "../jobs.ts";
 import type { ClockState } from "../ledger/clock.ts";
-import { startChore } from "./chore.ts";
 import type { Store } from "./store.ts";
 
 export const clockEveryMs = 5000;
@@ -13,24 +13,22 @@ export const clockEveryMs = 5000;
 export interface ClockWatch {
   /** The state at the last look. */
   state(): ClockState;
-  /** Resolves when the last look has ended. */
-  stop(): Promise<void>;
 }
 
 interface ClockWatchOptions {
+  jobs: Jobs;
   everyMs: number;
   /**
    * Called if the clock is no longer believed, or is believed again, or if `readings` readings
    * since the last look were not believed and the clock is right again.
    */
   onChange(state: ClockState, readings: number): void;
-  onError(error: unknown): void;
 }
 
 /** Looks before it resolves, and then every `everyMs`. */
 export async function startClockWatch(
   store: Pick<Store, "clock">,
-  { everyMs, onChange, onError }: ClockWatchOptions,
+  { jobs, everyMs, onChange }: ClockWatchOptions,
 ): Promise<ClockWatch> {
   let seen: ClockState = await store.clock();
   if (!seen.isTrusted) onChange(seen, seen.distrusted);
@@ -42,6 +40,6 @@ export async function startClockWatch(
     if (seen.isTrusted !== before.isTrusted || (seen.isTrusted && readings > 0)) onChange(seen, readings);
   }
 
-  const looks = startChore(look, { everyMs, onError });
-  return { state: () => seen, stop: looks.stop };
+  jobs.start({ name: "watch_clock", everyMs, failure: "the clock could not be read", run: look });
+  return { state: () => seen };
 }

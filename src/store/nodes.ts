@@ -7,8 +7,8 @@
  * then. Differences are only reported: a rolling change of the configuration differs for as long
  * as it takes.
  */
+import type { Jobs } from "../jobs.ts";
 import type { EpochMs } from "../units.ts";
-import { startChore } from "./chore.ts";
 
 /** The parts of the configuration that must be equal on all nodes: a description by name. */
 export type ConfigFingerprint = Readonly<Record<string, string>>;
@@ -66,28 +66,24 @@ export interface NodeWatch {
 }
 
 interface NodeWatchOptions {
+  jobs: Jobs;
   everyMs: number;
   /** Called with the nodes that differ when they change; empty when all nodes agree again. */
   onDiffers(nodes: readonly NodeView[]): void;
-  onError(error: unknown): void;
 }
 
-/**
- * Sends a heartbeat before it resolves, and then every `everyMs`. A failure is reported to
- * `onError`.
- */
+/** Sends a heartbeat before it resolves, which may fail, and then every `everyMs`. */
 export async function startNodeWatch(
   registry: NodeRegistry,
   { id, version, fingerprint: first }: NodeSelf,
-  { everyMs, onDiffers, onError }: NodeWatchOptions,
+  { jobs, everyMs, onDiffers }: NodeWatchOptions,
 ): Promise<NodeWatch> {
   let seen: NodeView[] = [];
   let reported = "";
   let fingerprint = first;
-  let sent = first;
 
   async function heartbeat(): Promise<void> {
-    sent = fingerprint;
+    const sent = fingerprint;
     const rows = await registry.heartbeat({ id, version, fingerprint: sent });
     seen = rows.map((row) => ({
       ...row,
@@ -100,20 +96,22 @@ export async function startNodeWatch(
     reported = report;
   }
 
-  const heartbeats = startChore(heartbeat, { everyMs, onError });
+  const heartbeats = jobs.start({
+    ...{ name: "send_heartbeats", everyMs, failure: "the heartbeat to the other nodes failed" },
+    run: heartbeat,
+  });
   await heartbeats.run();
   return {
     nodes: () => seen,
     async changed(next) {
       fingerprint = next;
-      await heartbeats.run();
-      // A heartbeat that was under way had the earlier fingerprint.
-      if (sent !== next) await heartbeats.run();
+      // A heartbeat that is under way has the earlier fingerprint.
+      await heartbeats.runAfresh();
     },
     async stop() {
       await heartbeats.stop();
       // If this fails, the missing heartbeats show that the node has stopped.
-      await registry.leave(id).catch(onError);
+      await registry.leave(id).catch(() => {});
     },
   };
 }

@@ -12,7 +12,7 @@ import { type Logger, type LoggerOptions, pino, symbols } from "pino";
 import { prettyFactory } from "pino-pretty";
 import type { LogLevel } from "../config/load.ts";
 import { visibleLine } from "../visible-text.ts";
-import type { RecentErrors } from "./live.ts";
+import type { RecentErrors } from "./recent-errors.ts";
 
 export function createLogger(
   level: LogLevel,

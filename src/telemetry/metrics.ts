@@ -176,6 +176,17 @@ export class Metrics implements RequestObserver {
     "inkwell_audit_timestamp_seconds",
     "Time of the last audit of a service; NaN before the first audit.",
   );
+  readonly #jobRuns = this.#make.counter(
+    "inkwell_job_runs_total",
+    "Ended runs of the regular work of this process, by outcome.",
+    ["name", "outcome"],
+  );
+  readonly #jobSuccessSeconds = this.#make.gauge(
+    "inkwell_job_last_success_timestamp_seconds",
+    "Time of the last successful run of the job, or of its start.",
+    // Prometheus gives the label `job` to each scraped metric.
+    ["name"],
+  );
   readonly #build = this.#make.gauge("inkwell_build_info", "Always 1. The label is the version.", [
     "version",
   ]);
@@ -371,6 +382,16 @@ export class Metrics implements RequestObserver {
   audited(problems: number, atMs: number): void {
     this.#auditProblems.set(problems);
     this.#auditSeconds.set(atMs / 1000);
+  }
+
+  jobStarted(name: string): void {
+    for (const outcome of ["ok", "failed"]) this.#jobRuns.inc({ name, outcome }, 0);
+    this.#jobSuccessSeconds.set({ name }, Date.now() / 1000);
+  }
+
+  jobEnded(name: string, outcome: "ok" | "failed"): void {
+    this.#jobRuns.inc({ name, outcome });
+    if (outcome === "ok") this.#jobSuccessSeconds.set({ name }, Date.now() / 1000);
   }
 
   /** Call at the start too: the configuration has been loaded then. */

@@ -5,6 +5,7 @@ import { type AuditJob, auditJobOf } from "../../src/store/audit-job.ts";
 import { AuditRunner } from "../../src/store/audit-runner.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends } from "../fixtures/backends.ts";
+import { testJobs } from "../fixtures/jobs.ts";
 import { plansOf } from "../fixtures/ledger-rows.ts";
 import { until } from "../fixtures/until.ts";
 
@@ -80,7 +81,7 @@ for (const backend of backends) {
 
 function runnerOn(store: Store, results: number[]): AuditRunner {
   return new AuditRunner(store, {
-    everyMs: 20,
+    ...{ jobs: testJobs(), everyMs: 20 },
     onResult: (problems) => results.push(problems),
     onError: (error) => assert.fail(String(error)),
   });

@@ -5,6 +5,7 @@ import { RequestStops, stopElsewhere } from "../../src/accounts/request-stops.ts
 import { Ledger } from "../../src/ledger/batcher.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
+import { testJobs } from "../fixtures/jobs.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { addKey, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { minute } from "../fixtures/times.ts";
@@ -40,7 +41,7 @@ for (const backend of backends) {
         return true;
       };
       const idle = { count: 0, stopOne: () => false };
-      const options = { everyMs: 10, onError: assert.fail };
+      const options = { jobs: testJobs(), everyMs: 10, onError: assert.fail };
       const nodes = [
         new RequestStops(depsOf(one, "ann"), idle, options),
         new RequestStops(depsOf(two, "bert"), { count: 1, stopOne }, options),

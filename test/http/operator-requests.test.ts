@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { RequestStops } from "../../src/accounts/request-stops.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
+import { testJobs } from "../fixtures/jobs.ts";
 import { type Fields, fieldsOf, operatorTests, refused, type TestOperator } from "../fixtures/operator.ts";
 import { babble, errorOf, type TestService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
@@ -115,7 +116,7 @@ operatorTest("stops a request that another process on the database answers", asy
   const store = await openSqliteStore({ path: service.databaseFile, plans: service.plans });
   const idle = { count: 0, stopOne: () => false };
   const stops = new RequestStops({ store, ledger: service.ledger, by: "operator" }, idle, {
-    everyMs: 1000,
+    ...{ jobs: testJobs(), everyMs: 1000 },
     onError: assert.fail,
   });
   try {

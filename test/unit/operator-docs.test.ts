@@ -10,11 +10,13 @@ import { Catalog } from "../../src/chat/catalog.ts";
 import { sharedCodes } from "../../src/http/admin/refusals.ts";
 import { adminRoutes } from "../../src/http/admin/routes.ts";
 import { SignIn } from "../../src/http/admin/sign-in.ts";
+import { accountFeed } from "../../src/http/api/account-feed.ts";
 import { createApiApp } from "../../src/http/api/app.ts";
 import { RunningRequests } from "../../src/http/public/running-requests.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
-import { LiveTelemetry } from "../../src/telemetry/live.ts";
+import { LiveTelemetry } from "../../src/telemetry/live-telemetry.ts";
 import { Metrics } from "../../src/telemetry/metrics.ts";
+import { testJobs } from "../fixtures/jobs.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { start } from "../fixtures/times.ts";
 
@@ -50,12 +52,14 @@ test("each route has one row", async () => {
   const configuration = { reload, applyPlans: reload, configuredPlans: () => new Map() };
   const audits = { start: reload, job: reload };
   const sessions = new OperatorSessions(store, "a-token-of-operators", reload);
+  const jobs = testJobs();
   const signIn = new SignIn({
-    ...{ sessions, ownUrl: () => null, logger: pino({ enabled: false }), metrics: new Metrics() },
+    ...{ sessions, jobs, ownUrl: () => null, logger: pino({ enabled: false }), metrics: new Metrics() },
   });
   const health = () => ({ clock: "ok" as const, draining: false, warnings: [] });
   const live = {
     health,
+    ...{ jobs, accounts: accountFeed(jobs, store) },
     live: new LiveTelemetry(),
     requests: new RunningRequests(),
     stops: { stopRequest: reload },
@@ -73,6 +77,7 @@ test("each route has one row", async () => {
   };
   adminRoutes(app, admin, "0.0.0");
   await app.ready();
+  await jobs.stop();
   const { paths } = app.swagger();
   assert.ok(typeof paths === "object" && paths !== null);
   const routes = Object.entries(paths).flatMap(([route, methods]) =>

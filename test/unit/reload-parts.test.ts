@@ -6,6 +6,7 @@ import { FairQueue } from "../../src/collections.ts";
 import { RefusalAllowance } from "../../src/http/public/chat-service.ts";
 import { Uploads } from "../../src/http/public/uploads.ts";
 import { type ConfigFingerprint, type NodeRegistry, startNodeWatch } from "../../src/store/nodes.ts";
+import { testJobs } from "../fixtures/jobs.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
 import { PuppetEngine } from "../fixtures/puppet-engine.ts";
 
@@ -104,7 +105,7 @@ test("a node reports a changed fingerprint, even if a heartbeat with the earlier
   const watch = await startNodeWatch(
     registry,
     { id: "self", version: "0", fingerprint: { price: "1" } },
-    { everyMs: 5, onDiffers: (nodes) => reports.push(nodes.length), onError: assert.fail },
+    { jobs: testJobs(), everyMs: 5, onDiffers: (nodes) => reports.push(nodes.length) },
   );
   isSlow = true;
   while (answer === null) await new Promise((resolve) => setTimeout(resolve, 1));

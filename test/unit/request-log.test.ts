@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { Writable } from "node:stream";
 import { test } from "node:test";
 import { pino } from "pino";
-import { RecentErrors } from "../../src/telemetry/live.ts";
 import { createLogger, terminalText } from "../../src/telemetry/logger.ts";
+import { RecentErrors } from "../../src/telemetry/recent-errors.ts";
 import { RequestLog } from "../../src/telemetry/request-log.ts";
 import { chargeOf, recordOf } from "../fixtures/request-record.ts";
 

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { fingerprintOf } from "../../src/app/config-fingerprint.ts";
 import { ServicePlans } from "../../src/app/service-plans.ts";
 import { loadConfig } from "../../src/config/load.ts";
+import { Jobs } from "../../src/jobs.ts";
 import { isCurrent, type Plan, type PlanCatalog, type Plans } from "../../src/ledger/plan.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
@@ -18,8 +19,9 @@ function begin() {
   const store = new MemoryStore(one, () => start);
   const log: Record<string, unknown>[] = [];
   const plans = new ServicePlans(store, loggerTo(log));
+  const jobs = new Jobs({ logger: loggerTo(log), metrics: { jobStarted: () => {}, jobEnded: () => {} } });
   const messages = () => log.map(({ level, msg }) => `${level} ${msg}`);
-  return { store, plans, log, messages };
+  return { store, plans, jobs, log, messages };
 }
 
 test("an equal section changes nothing and logs nothing", async () => {
@@ -54,7 +56,7 @@ test("does not apply a superseded section, unless an operator asks for it", asyn
 });
 
 test("warns of models that the current plans can never pay for, also after another node has changed the plans", async () => {
-  const { store, plans, log } = begin();
+  const { store, plans, jobs, log } = begin();
   const { models } = loadConfig({
     cwd: "/nowhere",
     env: {
@@ -70,10 +72,10 @@ test("warns of models that the current plans can never pay for, also after anoth
   assert.match(warnings[0] ?? "", /to big takes 5\.3 credits.* never have that many: b \(3\), c \(2\)\./);
   assert.deepEqual(plans.warnings, warnings);
   assert.partialDeepStrictEqual(log.at(-1), { level: 40, model: "big", smallest: "5.3", plans: ["b", "c"] });
-  plans.watch(1);
+  plans.watch(jobs, 1);
   await store.applyPlans(plansOf(planOf("b", 5, 0), planOf("c", 5, 1), planOf("bought", 0, 0)), false);
   await until("only b is too small", () => plans.warnings.join().includes("many: b (5)."));
-  await plans.stop();
+  await jobs.stop();
 });
 
 test("applies the section even if the accounts cannot be counted, and reports that", async () => {
@@ -87,9 +89,9 @@ test("applies the section even if the accounts cannot be counted, and reports th
 });
 
 test("notices within an interval that another node replaces the section or makes it current again", async () => {
-  const { store, plans, messages } = begin();
+  const { store, plans, jobs, messages } = begin();
   await plans.apply(one);
-  plans.watch(1);
+  plans.watch(jobs, 1);
   await store.applyPlans(two, false);
   await until("it is superseded", () => plans.superseded);
   await store.applyPlans(one, true);
@@ -100,7 +102,7 @@ test("notices within an interval that another node replaces the section or makes
   store.plans = read;
   await store.applyPlans(two, true);
   await until("it goes on", () => plans.superseded);
-  await plans.stop();
+  await jobs.stop();
   const warned = messages().filter((line) => line.includes("not in use"));
   assert.equal(warned.length, 2, "once for each change");
   const again = messages().filter((line) => line.includes("current again"));
@@ -108,7 +110,7 @@ test("notices within an interval that another node replaces the section or makes
 });
 
 test("a look that began before the section was applied changes nothing", async () => {
-  const { store, plans } = begin();
+  const { store, plans, jobs } = begin();
   await plans.apply(one);
   await store.applyPlans(two, false);
   const answer = Promise.withResolvers<PlanCatalog>();
@@ -120,11 +122,11 @@ test("a look that began before the section was applied changes nothing", async (
     asked.resolve();
     return await answer.promise;
   };
-  plans.watch(1);
+  plans.watch(jobs, 1);
   await asked.promise;
   await plans.apply(one, { force: true });
   answer.resolve(old);
-  await plans.stop();
+  await jobs.stop();
   assert.equal(plans.superseded, false);
 });
 

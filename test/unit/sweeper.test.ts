@@ -1,11 +1,10 @@
 /**
- * The sweeper ends overdue holds behind holds that cannot be ended, and reports a failing store.
+ * The sweeper ends overdue holds behind holds that cannot be ended, and fails with its store.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { Ledger } from "../../src/ledger/batcher.ts";
-import { startSweeper } from "../../src/store/sweeper.ts";
+import { endExpiredHolds } from "../../src/store/sweeper.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
@@ -14,22 +13,18 @@ import { minute } from "../fixtures/times.ts";
 const small = planOf("small", 10, 5);
 const gone = planOf("gone", 2000, 0);
 
-/** Sweeps until this number of holds has expired. */
+const goesOn = () => false;
+
+/** Sweeps once, which ends this number of holds. */
 async function sweep({ store }: Bench, holds: number): Promise<void> {
-  const errors: unknown[] = [];
   let expired = 0;
   const ledger = new Ledger(store, {
     onCommit: (commit) => {
       expired += commit.expired.length;
     },
   });
-  const sweeper = startSweeper(store, ledger, {
-    everyMs: 60_000,
-    onError: (error) => errors.push(error),
-  });
-  while (expired < holds && errors.length === 0) await nextTurn();
-  await sweeper.stop();
-  assert.deepEqual({ expired, errors }, { expired: holds, errors: [] });
+  await endExpiredHolds(store, ledger, goesOn);
+  assert.equal(expired, holds);
 }
 
 /** A bench on which `bobHolds` holds of Bob are overdue, and after them hold `a` of Ada. */
@@ -68,16 +63,9 @@ test("ends holds of other accounts while another session has locked one account"
     },
     { giveUpMs: 30 },
   );
-  const errors: unknown[] = [];
-  const sweeper = startSweeper(made.store, ledger, {
-    everyMs: 60_000,
-    onError: (error) => errors.push(error),
-  });
-  while (errors.length === 0) await nextTurn();
-  await sweeper.stop();
+  await assert.rejects(endExpiredHolds(made.store, ledger, goesOn), /locked a row of account bob/);
   assert.equal(made.store.receipt("ada", "a")?.ending, "expired");
   assert.equal(made.store.openHolds("bob").length, 100);
-  assert.match(String(errors), /locked a row of account bob/);
 });
 
 test("ends more holds than one read returns in one sweep", async () => {
@@ -99,23 +87,27 @@ test("uses the clock of the commits, not the clock of this machine", async () =>
       return made.store.commit(operations);
     },
   });
-  const sweeper = startSweeper(made.store, ledger, {
-    everyMs: 60_000,
-    onError: (error) => assert.fail(String(error)),
-  });
-  await sweeper.stop();
+  await endExpiredHolds(made.store, ledger, goesOn);
   assert.deepEqual(asked, []);
 });
 
-test("reports a sweep that fails", async () => {
+test("fails if the store does not respond", async () => {
   const made = await bench(small);
   const failure = new Error("the store is away");
   made.store.overdueHolds = () => Promise.reject(failure);
-  const errors: unknown[] = [];
-  const sweeper = startSweeper(made.store, new Ledger(made.store), {
-    everyMs: 60_000,
-    onError: (error) => errors.push(error),
-  });
-  await sweeper.stop();
-  assert.deepEqual(errors, [failure]);
+  await assert.rejects(endExpiredHolds(made.store, new Ledger(made.store), goesOn), failure);
+});
+
+test("ends no further holds once the service stops", async () => {
+  const made = await bench(gone);
+  for (let n = 0; n < 200; n += 1) await made.apply(hold(`h${n}`, credits(1), { ttlMs: 1000 }));
+  made.clock.nowMs += minute;
+  let reads = 0;
+  const { overdueHolds } = made.store;
+  made.store.overdueHolds = async (...query) => {
+    reads += 1;
+    return await overdueHolds.apply(made.store, query);
+  };
+  await endExpiredHolds(made.store, new Ledger(made.store), () => reads > 0);
+  assert.equal(reads, 1);
 });

@@ -6,7 +6,7 @@
  * not asked. A probe costs no token and refuses no request: only the circuit breaker (server.ts)
  * keeps requests from a server.
  */
-import { type Chore, startChore } from "../../store/chore.ts";
+import { Job } from "../../job.ts";
 import { failureOfConnection } from "./failure.ts";
 
 interface ProbeOptions {
@@ -27,7 +27,7 @@ const jitter = 0.2;
 export class Probe {
   readonly #options: ProbeOptions;
   readonly #closing = new AbortController();
-  readonly #chore: Chore;
+  readonly #job: Job;
   #isDown = false;
   #askedMs = 0;
   /** When the server was last known to respond. */
@@ -37,7 +37,8 @@ export class Probe {
   constructor(options: ProbeOptions) {
     this.#options = options;
     const everyMs = options.everyMs * (1 + jitter * (Math.random() - 0.5));
-    this.#chore = startChore(() => this.#ask(), { everyMs, onError: (error) => this.#failed(error) });
+    const onError = (error: unknown) => this.#failed(error);
+    this.#job = new Job({ name: "probe", everyMs, run: () => this.#ask(), onError });
   }
 
   /** True if the last probe failed and the server answered no request since. */
@@ -56,12 +57,12 @@ export class Probe {
   /** Asks at once, because a request failed. */
   doubt(): void {
     this.#answeredMs = Number.NEGATIVE_INFINITY;
-    void this.#chore.run();
+    void this.#job.run();
   }
 
   async stop(): Promise<void> {
     this.#closing.abort();
-    await this.#chore.stop();
+    await this.#job.stop();
   }
 
   /** Throws if the server does not respond in time, or with a 5xx. */

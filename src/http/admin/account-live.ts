@@ -2,22 +2,23 @@
  * `/admin/accounts/{account}/live`: the balance of an account and its running requests, once and
  * as a stream.
  *
- * However many streams there are, one statement a second finds the accounts that have changed
- * (accounts/live-accounts.ts). Tokens of requests that this process answers come from memory.
+ * Tokens of requests that this process answers come from memory, those of others from the
+ * database.
  */
 import Type from "typebox";
 import { balanceObject, refills, refillsOf } from "../../accounts/balance-object.ts";
-import { count, micro, objectFor } from "../../accounts/json-objects.ts";
-import { LiveAccounts } from "../../accounts/live-accounts.ts";
+import { closed, count, micro, objectFor } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { balance } from "../../accounts/operator-objects.ts";
+import * as rules from "../../accounts/value-rules.ts";
+import { bindFor } from "../../actions/bind.ts";
+import { showAccountLive } from "../../actions/views.ts";
 import type { BalanceView } from "../../ledger/balance.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import { pageRowsMax } from "../../store/store.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
+import { actionRoute } from "../api/action-routes.ts";
 import { type ApiApp, route } from "../api/app.ts";
-import { EventStream } from "../api/event-stream.ts";
-import * as schema from "../api/schemas.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { requestObject, runningObjects } from "./request-object.ts";
 
@@ -42,17 +43,16 @@ export const accountLiveObject = objectFor<AccountNow>("AccountLive")({
   ],
 });
 
-const about = { ...schema.ofAccount(), response: { 200: accountLiveObject.schema } };
+const bind = bindFor<OperatorActions>();
+const accountPath = closed({
+  account: Type.String({ pattern: rules.name.pattern.source, description: rules.name.rule }),
+});
 
 export function accountLiveRoutes(
   app: ApiApp,
   actions: OperatorActions,
-  { store, requests, streams, logger }: AdminDependencies,
+  { requests, streams, accounts }: AdminDependencies,
 ): void {
-  const accounts = new LiveAccounts({
-    store,
-    onError: (err) => logger.warn({ err }, "the live state of accounts could not be read; trying again"),
-  });
   const config = { prolongsSession: false };
 
   function objectOf(account: string, view: BalanceView, holds: readonly HoldRow[]) {
@@ -70,19 +70,8 @@ export function accountLiveRoutes(
     return objectOf(account, view, holds);
   }
 
-  app.get(
-    "/admin/accounts/:account/live",
-    route(
-      "showAccountLive",
-      {
-        summary: "Show the balance of an account and its running requests",
-        description: "Does not prolong a session.",
-        ...about,
-      },
-      { config },
-    ),
-    ({ params }) => objectNow(params.account),
-  );
+  const shown = bind(showAccountLive, accountLiveObject.schema, (_, { account }) => objectNow(account));
+  actionRoute(app, shown, () => actions, { config });
 
   app.get(
     "/admin/accounts/:account/live/stream",
@@ -92,9 +81,10 @@ export function accountLiveRoutes(
         summary: "Stream the balance of an account and its running requests as server-sent events",
         description:
           "The `data` of each event `message` is the object of `GET /admin/accounts/{account}/live`: first as it is, then after each change, at most once a second. A session has four streams at most.",
-        ...about,
+        params: accountPath,
+        response: { 200: accountLiveObject.schema },
         events: true,
-        refusals: [...about.refusals, "concurrency_limit_exceeded"],
+        refusals: ["account_not_found", "concurrency_limit_exceeded"],
       },
       { config, exposeHeadRoute: false },
     ),
@@ -103,11 +93,9 @@ export function accountLiveRoutes(
       // An account that is missing or invalid is refused before the first byte.
       await actions.balance(account);
       streams.take(request, reply);
-      const stream = new EventStream(reply);
-      const end = accounts.watchAll(account, (live) =>
-        stream.send("message", objectOf(account, live.balance, live.requests)),
+      accounts.follow(reply, { account, owner: null }, (stream, live) =>
+        stream.send("message", JSON.stringify(objectOf(account, live.balance, live.requests))),
       );
-      stream.onEnd(end);
     },
   );
 }

@@ -3,12 +3,14 @@ import type { Logger } from "pino";
 import type { RequestStops } from "../../accounts/request-stops.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
+import type { Jobs } from "../../jobs.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { AuditRunner } from "../../store/audit-runner.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
-import type { LiveTelemetry } from "../../telemetry/live.ts";
+import type { LiveTelemetry } from "../../telemetry/live-telemetry.ts";
+import type { AccountFeed } from "../api/account-feed.ts";
 import type { RunningRequests } from "../public/running-requests.ts";
 import type { SignIn } from "./sign-in.ts";
 import type { StreamPlaces } from "./streams.ts";
@@ -25,6 +27,9 @@ export interface AdminDependencies {
   stops: Pick<RequestStops, "stopRequest">;
   signIn: SignIn;
   streams: Pick<StreamPlaces, "take">;
+  jobs: Jobs;
+  /** The live state of accounts. */
+  accounts: Pick<AccountFeed, "follow">;
   logger: Pick<Logger, "warn">;
   /** The processes on the same database, including this process. */
   nodes(): readonly NodeView[];

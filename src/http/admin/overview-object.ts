@@ -13,14 +13,17 @@ import {
 } from "../../accounts/json-objects.ts";
 import type { AccountOfList } from "../../accounts/operator-actions.ts";
 import { isoHour } from "../../accounts/usage-hours.ts";
+import type { JobState } from "../../job.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import { dayOf } from "../../store/usage-days.ts";
 import { type Hour, hourMs, type UsageHour } from "../../store/usage-hours.ts";
-import type { Activity, RecentError } from "../../telemetry/live.ts";
+import type { Activity } from "../../telemetry/recent-activity.ts";
+import type { RecentError } from "../../telemetry/recent-errors.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
 import { creditsIn } from "../../units.ts";
-import { activityObject, errorObject, type LiveModel, modelObject } from "./live.ts";
+import { jobObject } from "./job-object.ts";
+import { activityObject, errorObject, type LiveModel, modelObject } from "./live-objects.ts";
 import { isLoaded } from "./model-health.ts";
 import { type DatabaseView, hoursShown, type NearExhaustion, nearAccountsMax } from "./overview-database.ts";
 import { requestObject, runningObjects } from "./request-object.ts";
@@ -35,6 +38,8 @@ export interface Snapshot {
   draining: boolean;
   warnings: string[];
   nodes: readonly NodeView[];
+  /** The jobs of this process that fail or hang. */
+  jobs: readonly JobState[];
   /** Of this process. */
   requests: readonly RequestRecord[];
   /** Of other processes. */
@@ -106,13 +111,15 @@ export const overviewObject = objectFor<Snapshot>("Overview")({
       clock: Type.Enum(["ok", "wrong"]),
       draining: Type.Boolean({ description: "true while the service stops" }),
       warnings: Type.Array(text),
+      jobs: Type.Array(jobObject.schema, { description: "jobs of this process that fail or hang" }),
       nodes: Type.Integer({ minimum: 0, description: "processes on the database" }),
       node: orNull(Type.String({ description: "id of this process" })),
     }),
-    ({ store, clock, draining, warnings, nodes, models }) => {
+    ({ store, clock, draining, warnings, jobs, nodes, models }) => {
       const ready = store === "ok" && !draining && models.some(({ model }) => isLoaded(model));
       const node = nodes.find(({ isSelf }) => isSelf)?.id ?? null;
-      return { ready, store, clock, draining, warnings, nodes: nodes.length, node };
+      const failing = jobs.map(jobObject.of);
+      return { ready, store, clock, draining, warnings, jobs: failing, nodes: nodes.length, node };
     },
   ],
   running: [

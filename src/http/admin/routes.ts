@@ -11,10 +11,15 @@ import { documentRoutes } from "../api/openapi.ts";
 import { importRoute } from "./account-import.ts";
 import { accountLiveRoutes } from "./account-live.ts";
 import type { AdminDependencies } from "./dependencies.ts";
-import { liveRoutes } from "./live.ts";
 import { overviewRoutes } from "./overview.ts";
 import { refusedBeforeRouting } from "./refusals.ts";
-import { planActions, requestActions, type ServiceContext, serviceActions } from "./service-actions.ts";
+import {
+  liveActions,
+  planActions,
+  requestActions,
+  type ServiceContext,
+  serviceActions,
+} from "./service-actions.ts";
 import { sessionRoutes } from "./session.ts";
 import { consoleCookieName } from "./sign-in.ts";
 
@@ -31,7 +36,7 @@ const groups: Record<string, AddRoutes> = {
   plans: ofService(planActions),
   requests: ofService(requestActions),
   live(app, actions, dependencies) {
-    liveRoutes(app, actions, dependencies);
+    ofService(liveActions)(app, actions, dependencies);
     accountLiveRoutes(app, actions, dependencies);
   },
   overview: overviewRoutes,

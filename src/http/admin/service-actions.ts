@@ -20,9 +20,12 @@ import {
   startAudit,
   stopRequest,
 } from "../../actions/service.ts";
-import { listHolds, listNodes, listPlans, listRequests, showAudit, showClock } from "../../actions/views.ts";
+import * as views from "../../actions/views.ts";
 import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
+import { dayMs } from "../../telemetry/recent-activity.ts";
 import type { AdminDependencies } from "./dependencies.ts";
+import { jobObject } from "./job-object.ts";
+import { errorObject, modelObject, refusalObject } from "./live-objects.ts";
 import { requestObject } from "./request-object.ts";
 
 export interface ServiceContext {
@@ -52,7 +55,7 @@ const plansPage = closed({
 });
 
 export const planActions = {
-  listPlans: bind(listPlans, plansPage, async ({ actions, here }, input) => {
+  listPlans: bind(views.listPlans, plansPage, async ({ actions, here }, input) => {
     const section = here.configuredPlans();
     const changes = await actions.previewPlans(section);
     const page = await pageIn(await actions.plans(), input, planObject.of);
@@ -76,7 +79,7 @@ const stopObject = objectFor<RequestStop>("RequestStop")({
 
 export const requestActions = {
   listRequests: bind(
-    listRequests,
+    views.listRequests,
     pageSchema(requestObject.schema),
     async ({ here }, { limit, after = "", account }) => {
       const found = here.requests
@@ -117,15 +120,37 @@ export const reloadObject = objectFor<ReloadReport>("Reload")({
   ],
 });
 
+export const liveActions = {
+  listModels: bind(
+    views.listModels,
+    pageSchema(modelObject.schema),
+    async ({ here: { catalog, live } }, input) =>
+      pageIn(catalog.all(), input, (model) =>
+        modelObject.of({ model, lastDay: live.activity.over(model.id, dayMs) }),
+      ),
+  ),
+  listErrors: bind(views.listErrors, pageSchema(errorObject.schema), async ({ here: { live } }, input) =>
+    pageIn(live.errors.list(), input, errorObject.of),
+  ),
+  listRefusals: bind(
+    views.listRefusals,
+    pageSchema(refusalObject.schema),
+    async ({ actions, here: { live } }, { account, ...input }) => {
+      const { id } = await actions.account(account);
+      return await pageIn(live.refusals.of(id), input, refusalObject.of);
+    },
+  ),
+};
+
 export const serviceActions = {
   reloadConfiguration: bind(reloadConfiguration, reloadObject.schema, async ({ here }) =>
     reloadObject.of(await here.reload()),
   ),
-  listNodes: bind(listNodes, pageSchema(nodeObject.schema), async ({ here }, input) =>
+  listNodes: bind(views.listNodes, pageSchema(nodeObject.schema), async ({ here }, input) =>
     pageIn(here.nodes(), input, nodeObject.of),
   ),
   listHolds: bind(
-    listHolds,
+    views.listHolds,
     pageSchema(holdObject.schema),
     async ({ actions }, { limit, after, account }) => {
       const place = placeIn(after);
@@ -138,7 +163,7 @@ export const serviceActions = {
       );
     },
   ),
-  showClock: bind(showClock, clockObject.schema, async ({ actions }) =>
+  showClock: bind(views.showClock, clockObject.schema, async ({ actions }) =>
     clockObject.of(await actions.clock()),
   ),
   acceptClock: bind(acceptClock, acceptedClockObject.schema, async ({ actions }, { by, time }) =>
@@ -147,7 +172,11 @@ export const serviceActions = {
   startAudit: bind(startAudit, auditJobObject.schema, async ({ here }) =>
     auditJobObject.of(await here.audits.start()),
   ),
-  showAudit: bind(showAudit, auditJobObject.schema, async ({ here }) =>
+  listJobs: bind(views.listJobs, pageSchema(jobObject.schema), async ({ here: { jobs } }, input) => {
+    const rows = jobs.states().map((job) => ({ ...job, id: job.name }));
+    return await pageIn(rows, input, jobObject.of);
+  }),
+  showAudit: bind(views.showAudit, auditJobObject.schema, async ({ here }) =>
     auditJobObject.of(await here.audits.job()),
   ),
 };

@@ -12,6 +12,7 @@ import { OperatorRefusal } from "../../accounts/refusals.ts";
 import { type NewSession, type SessionSecrets, sessionLifeMs } from "../../accounts/sessions.ts";
 import { isLoopback } from "../../config/kinds.ts";
 import { Refusal } from "../../errors.ts";
+import type { Jobs } from "../../jobs.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import type { Metrics, SignInResult } from "../../telemetry/metrics.ts";
 import {
@@ -61,6 +62,7 @@ interface ListenerTexts {
 
 export interface SignInDependencies<Sessions> {
   sessions: Sessions;
+  jobs: Jobs;
   /** `operator.url` or `portal.url`: the URL that users of the listener open, if configured. */
   ownUrl(): string | null;
   logger: Pick<Logger, "info" | "warn">;
@@ -82,12 +84,12 @@ export class BrowserSignIn<Found extends SessionRow> {
   readonly #responses: SessionResponses;
 
   constructor(options: SignInOptions<Found>) {
-    const { sessions, logger, attempts = new SignInAttempts() } = options;
+    const { sessions, jobs, section, attempts = new SignInAttempts() } = options;
     this.#options = options;
     this.#attempts = attempts;
     this.#responses = new SessionResponses({
+      ...{ jobs, name: `check_${section}_sessions` },
       valid: (hashes) => sessions.valid(hashes),
-      onError: (err) => logger.warn({ err }, "sessions could not be read; responses to them are ended"),
     });
   }
 

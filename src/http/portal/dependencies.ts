@@ -1,10 +1,11 @@
-/** What the routes of the portal's API depend on. */
+/** Dependencies of the routes of the portal's API. */
 import type { Logger } from "pino";
 import { OperatorActions } from "../../accounts/operator-actions.ts";
 import { PortalActions, type Viewer } from "../../accounts/portal-actions.ts";
 import type { Catalog, Model } from "../../chat/catalog.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
 import type { Store } from "../../store/store.ts";
+import type { AccountFeed } from "../api/account-feed.ts";
 import type { ChatService } from "../public/chat-service.ts";
 import type { PortalSignIn } from "./sign-in.ts";
 
@@ -14,6 +15,8 @@ export interface PortalDependencies {
   catalog: Catalog;
   /** The chat requests of the process, those of the public listener included. */
   chat: Pick<ChatService, "serve">;
+  /** The live state of accounts. */
+  accounts: Pick<AccountFeed, "follow" | "count">;
   logger: Logger;
   signIn: PortalSignIn;
   actions: PortalActions;

@@ -2,13 +2,12 @@
 import Type from "typebox";
 import { balanceObject } from "../../accounts/balance-object.ts";
 import { closed, count, isoTime, micro, objectFor, text, time } from "../../accounts/json-objects.ts";
-import { type LiveAccount, LiveAccounts } from "../../accounts/live-accounts.ts";
+import type { LiveAccount, LiveTopic } from "../../accounts/live-accounts.ts";
 import { balance } from "../../accounts/operator-objects.ts";
 import { Refusal } from "../../errors.ts";
 import { heldBy } from "../../ledger/grants.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import { type ApiApp, route } from "../api/app.ts";
-import { EventStream } from "../api/event-stream.ts";
 import { accountStateObject } from "./account.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
@@ -40,11 +39,7 @@ export const runningRequests = closed({
   }),
 });
 
-export function liveRoutes(app: ApiApp, { store, logger }: PortalDependencies): void {
-  const accounts = new LiveAccounts({
-    store,
-    onError: (err) => logger.warn({ err }, "the live state of accounts could not be read; trying again"),
-  });
+export function liveRoutes(app: ApiApp, { accounts }: PortalDependencies): void {
   const config = { prolongsSession: false };
   app.get(
     "/api/live",
@@ -61,21 +56,21 @@ export function liveRoutes(app: ApiApp, { store, logger }: PortalDependencies): 
       { config, exposeHeadRoute: false },
     ),
     async (request, reply) => {
-      const session = sessionOf(request);
-      if (accounts.count(session.key.account) >= streamsPerAccountMax) {
+      const { owner, key } = sessionOf(request);
+      const { account } = key;
+      const isOwn = (topic: LiveTopic) => topic.account === account && topic.owner !== null;
+      if (accounts.count(isOwn) >= streamsPerAccountMax) {
         throw new Refusal(
           "concurrency_limit_exceeded",
           `This account has ${streamsPerAccountMax} open pages already. Close one of them.`,
           { retryAfterSeconds: 30 },
         );
       }
-      const stream = new EventStream(reply);
-      const end = accounts.watch(session, (live) => {
-        stream.send("balance", balanceObject(live.balance));
-        stream.send("account", accountStateObject.of(live.balance));
-        stream.send("requests", requestsObject(live));
+      accounts.follow(reply, { account, owner }, (stream, live) => {
+        stream.send("balance", JSON.stringify(balanceObject(live.balance)));
+        stream.send("account", JSON.stringify(accountStateObject.of(live.balance)));
+        stream.send("requests", JSON.stringify(requestsObject(live)));
       });
-      stream.onEnd(end);
     },
   );
 }

@@ -6,6 +6,7 @@
  * key, and the rules of signing in are those of the operator's listener (api/sign-in.ts).
  */
 import type { KeySessions } from "../../accounts/key-sessions.ts";
+import type { Jobs } from "../../jobs.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { refusedConnections } from "../../telemetry/refused-connections.ts";
 import type { AllowedHosts } from "../api/allowed-hosts.ts";
@@ -24,6 +25,7 @@ interface PortalServerDependencies extends Omit<PortalDependencies, "signIn" | "
   /** Version of the service, for the OpenAPI document. */
   version: string;
   sessions: KeySessions;
+  jobs: Jobs;
   /** `portal.url`: the URL that people use. */
   ownUrl(): string | null;
   /** For tests. */

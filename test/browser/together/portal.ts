@@ -1,4 +1,5 @@
-/** The portal with the miniature model, and both sets of pages while it restarts. */
+/** The portal with the miniature model, jobs of both listeners, and pages during a restart. */
 import "../portal-chat.test.ts";
 import "../portal-keys.test.ts";
+import "../jobs.test.ts";
 import "../restart.test.ts";

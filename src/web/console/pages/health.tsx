@@ -1,4 +1,4 @@
-/** Health: readiness, models, nodes, clock, and the audit. */
+/** Health: readiness, models, nodes, jobs, clock, and the audit. */
 
 import { get, send } from "../../shared/api.ts";
 import { FormDialog, useAction } from "../../shared/form-dialog.tsx";
@@ -9,15 +9,17 @@ import { exactTime } from "../../shared/times.ts";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Facts, Time } from "../../shared/values.tsx";
-import type { Clock, Model, Node, Readiness } from "../types.ts";
+import type { Clock, Job, Model, Node, Readiness } from "../types.ts";
 import { AuditCard } from "./audit.tsx";
 import { RecentErrors } from "./errors.tsx";
+import { JobsCard } from "./jobs.tsx";
 import { ModelTable, PriceTable } from "./models.tsx";
 
 export function HealthPage() {
   const readiness = useLoaded("readiness", (signal) => get<Readiness>("/readyz", {}, signal));
   const models = useLoaded("models", (signal) => get<Page<Model>>("/admin/models", { limit: 500 }, signal));
   const nodes = useLoaded("nodes", (signal) => get<Page<Node>>("/admin/nodes", { limit: 500 }, signal));
+  const jobs = useLoaded("jobs", (signal) => get<Page<Job>>("/admin/jobs", { limit: 500 }, signal));
   return (
     <>
       <PageHead title="Health">
@@ -27,6 +29,7 @@ export function HealthPage() {
             readiness.reload();
             models.reload();
             nodes.reload();
+            jobs.reload();
           }}
         >
           Refresh
@@ -62,6 +65,7 @@ export function HealthPage() {
           ]}
         />
       </Card>
+      <JobsCard of={jobs} />
       <ClockCard />
       <AuditCard />
       <RecentErrors />

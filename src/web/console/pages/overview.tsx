@@ -189,13 +189,15 @@ function NearExhaustion({ rows }: { rows: NonNullable<Overview["near_exhaustion"
 
 /** Screen readers hear of a change of the health. */
 function HealthLine({ health }: { health: Overview["health"] }) {
-  const isHealthy = health.ready && health.clock === "ok" && health.warnings.length === 0;
+  const jobs = health.jobs.map(({ name, state }) => `The job "${name.replaceAll("_", " ")}" is ${state}.`);
+  const warnings = [...health.warnings, ...jobs];
+  const isHealthy = health.ready && health.clock === "ok" && warnings.length === 0;
   return (
     <p class={isHealthy ? "health" : "notice warn"} role="status">
       <Badge text={health.ready ? "ready" : "not ready"} tone={health.ready ? "good" : "bad"} />{" "}
       {isHealthy
         ? "The service takes requests, the database responds, and the clock is trusted."
-        : ["Something needs your attention.", ...health.warnings].join(" ")}{" "}
+        : ["Something needs your attention.", ...warnings].join(" ")}{" "}
       <Link to={pathTo("health")}>Health</Link>
     </p>
   );

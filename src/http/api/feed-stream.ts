@@ -1,5 +1,5 @@
 /**
- * Server-sent events to one client: states, of which only the newest counts.
+ * Server-sent events to one page: states, of which only the newest counts.
  *
  * An event that is equal to the one before is not sent again. A client that does not read gets the
  * newest state of each event when it reads again, so it needs bounded memory, and is disconnected
@@ -11,7 +11,7 @@ import { writeHead } from "../error-response.ts";
 
 const keepAliveMs = 15_000;
 
-export class EventStream {
+export class FeedStream {
   readonly #response: ServerResponse;
   /** The last data of each event. */
   readonly #last = new Map<string, string>();
@@ -38,20 +38,10 @@ export class EventStream {
     else this.#response.once("close", listener);
   }
 
-  /** Ends the stream. A failed one breaks off. */
-  end(isFailed = false): void {
-    if (isFailed) this.#response.destroy();
-    else this.#response.end();
-  }
-
-  send(event: string, data: unknown): void {
-    this.sendJson(event, JSON.stringify(data));
-  }
-
-  /** Sends data that is JSON already. The event "" has no name. */
-  sendJson(event: string, text: string): void {
-    if (this.#last.get(event) === text) return;
-    this.#last.set(event, text);
+  /** Sends data, which is JSON. */
+  send(event: string, json: string): void {
+    if (this.#last.get(event) === json) return;
+    this.#last.set(event, json);
     this.#unwritten.add(event);
     this.#write();
   }
@@ -61,8 +51,7 @@ export class EventStream {
       const { destroyed, writableEnded, writableNeedDrain } = this.#response;
       if (destroyed || writableEnded || writableNeedDrain) return;
       this.#unwritten.delete(event);
-      const name = event === "" ? "" : `event: ${event}\n`;
-      this.#response.write(`${name}data: ${this.#last.get(event)}\n\n`);
+      this.#response.write(`event: ${event}\ndata: ${this.#last.get(event)}\n\n`);
     }
   }
 

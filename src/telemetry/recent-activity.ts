@@ -1,28 +1,11 @@
 /**
- * Recent events that this process keeps in memory for its operators: sums of the last day by
- * model, refusals by account, warnings and errors. A restart forgets them.
+ * Activity of the models of this process within the last 24 hours: requests, errors, tokens, cost
+ * and speed. Counts are kept for 5 minutes each, so the memory has a limit for each model. Times
+ * and speeds are counted in classes of 10 %, so a percentile is at most 5 % off.
  */
 import type { Charge } from "../chat/generate.ts";
-import { type ErrorCode, messageOf } from "../errors.ts";
-import type { EpochMs, MicroCredits } from "../units.ts";
-import { visibleLine } from "../visible-text.ts";
+import type { MicroCredits } from "../units.ts";
 import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
-
-export class LiveTelemetry implements RequestObserver {
-  readonly activity = new RecentActivity();
-  readonly refusals = new RecentRefusals();
-  /** Filled by the logger. */
-  readonly errors = new RecentErrors();
-
-  finished(record: RequestRecord): void {
-    this.activity.finished(record);
-    this.refusals.finished(record);
-  }
-
-  chargedLate(record: RequestRecord, charge: Charge): void {
-    this.activity.chargedLate(record, charge);
-  }
-}
 
 const slotMs = 300_000;
 const slotsKept = 288;
@@ -70,11 +53,6 @@ const classMin = 0.1;
 /** Up to about 3 million: tokens per second, or milliseconds. */
 const classes = 180;
 
-/**
- * Activity of the models of this process within the last 24 hours: requests, errors, tokens, cost
- * and speed. Counts are kept for 5 minutes each, so the memory has a limit for each model. Times
- * and speeds are counted in classes of 10 %, so a percentile is at most 5 % off.
- */
 export class RecentActivity implements RequestObserver {
   readonly #now: () => number;
   /** Slots by their number, by model. "" is for requests without a known model. */
@@ -181,118 +159,4 @@ function percentile(counts: readonly number[], total: number, part: number): num
     return left <= 0;
   });
   return classMin * Math.exp((index + 0.5) / classesPerE);
-}
-
-/** Refusals of an account, and accounts with refusals. */
-const kept = { perAccountMax: 50, accountsMax: 1000 };
-
-export interface RecentRefusal {
-  /** Id of the request. */
-  id: string;
-  atMs: EpochMs;
-  code: ErrorCode;
-  /** Null if the request named no known model. */
-  model: string | null;
-  /** Id of the key. */
-  key: string;
-}
-
-/**
- * The last chat requests of each account that ended with an error.
- *
- * Guarantees at most `perAccountMax` of an account, and at most `accountsMax` accounts: the
- * account whose last refusal is oldest is forgotten first. No text of a request is kept.
- */
-export class RecentRefusals implements RequestObserver {
-  /** Newest last. */
-  readonly #accounts = new Map<string, RecentRefusal[]>();
-
-  finished({ isChat, caller, code, requestId: id, model }: RequestRecord): void {
-    if (!isChat || caller === null || code === null) return;
-    const { accountId, keyId: key } = caller;
-    const refusals = this.#accounts.get(accountId) ?? [];
-    refusals.push({ id, atMs: Date.now(), code, model, key });
-    if (refusals.length > kept.perAccountMax) refusals.shift();
-    this.#accounts.delete(accountId);
-    this.#accounts.set(accountId, refusals);
-    if (this.#accounts.size <= kept.accountsMax) return;
-    const [oldest] = this.#accounts.keys();
-    if (oldest !== undefined) this.#accounts.delete(oldest);
-  }
-
-  /** Newest first. */
-  of(account: string): RecentRefusal[] {
-    return this.#accounts.get(account)?.toReversed() ?? [];
-  }
-}
-
-/** At most this many lines are kept. */
-const errorsMax = 100;
-const messageCharactersMax = 500;
-const warnLevel = 40;
-const errorLevel = 50;
-
-export interface RecentError {
-  /** Names the line, for pages. */
-  id: string;
-  level: "warn" | "error";
-  message: string;
-  code: string | null;
-  /** Of the last such line. */
-  requestId: string | null;
-  model: string | null;
-  count: number;
-  firstMs: EpochMs;
-  lastMs: EpochMs;
-}
-
-/**
- * The last warnings and errors of the log, so that operators see them without the log.
- *
- * Contains what the log contains, so no key, prompt or answer, and no stack. Lines that repeat are
- * counted. Guarantees at most `errorsMax` lines.
- */
-export class RecentErrors {
-  /** By level, code, model and message. Newest last. */
-  readonly #errors = new Map<string, RecentError>();
-  #count = 0;
-
-  /** Takes the arguments of a line of the log. */
-  logged(level: number, [first, text]: readonly unknown[]): void {
-    if (level < warnLevel) return;
-    const fields = new Map<string, unknown>(
-      typeof first === "object" && first !== null ? Object.entries(first) : [],
-    );
-    const said = typeof first === "string" ? first : String(text ?? "");
-    const why = fields.get("reason") ?? fields.get("detail") ?? fields.get("err");
-    const reason = why === undefined ? "" : `: ${messageOf(why)}`;
-    const message = visibleLine((said + reason).slice(0, messageCharactersMax));
-    const known = level >= errorLevel ? ("error" as const) : ("warn" as const);
-    const code = textOrNull(fields.get("code"));
-    const model = textOrNull(fields.get("model"));
-    const key = JSON.stringify([known, code, model, message]);
-    const before = this.#errors.get(key);
-    this.#errors.delete(key);
-    const lastMs = Date.now();
-    this.#count += 1;
-    this.#errors.set(key, {
-      id: before?.id ?? String(this.#count),
-      ...{ level: known, message, code, model, requestId: textOrNull(fields.get("requestId")) },
-      count: (before?.count ?? 0) + 1,
-      firstMs: before?.firstMs ?? lastMs,
-      lastMs,
-    });
-    if (this.#errors.size <= errorsMax) return;
-    const [oldest] = this.#errors.keys();
-    if (oldest !== undefined) this.#errors.delete(oldest);
-  }
-
-  /** Newest first. */
-  list(): RecentError[] {
-    return [...this.#errors.values()].reverse();
-  }
-}
-
-function textOrNull(value: unknown): string | null {
-  return typeof value === "string" ? value : null;
 }

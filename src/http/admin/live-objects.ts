@@ -1,24 +1,12 @@
-/**
- * `/admin/models`, `/admin/errors` and the refusals of an account: what this process remembers in
- * memory.
- */
+/** What this process remembers in memory, as objects: models, errors and refusals. */
 import Type from "typebox";
 import { closed, count, isoTime, micro, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
-import type { OperatorActions } from "../../accounts/operator-actions.ts";
-import { pageIn } from "../../actions/pages.ts";
 import { longestAnswer, type Model } from "../../chat/catalog.ts";
 import type { EngineServer } from "../../chat/engine.ts";
-import {
-  type Activity,
-  dayMs,
-  type Percentiles,
-  type RecentError,
-  type RecentRefusal,
-} from "../../telemetry/live.ts";
-import { type ApiApp, route } from "../api/app.ts";
-import * as schema from "../api/schemas.ts";
+import type { Activity, Percentiles } from "../../telemetry/recent-activity.ts";
+import type { RecentError } from "../../telemetry/recent-errors.ts";
+import type { RecentRefusal } from "../../telemetry/recent-refusals.ts";
 import { pricingObject } from "../openai-format/response.ts";
-import type { AdminDependencies } from "./dependencies.ts";
 
 const load = closed({ running: count, waiting: count, paused: count });
 const amount = Type.Number({ minimum: 0 });
@@ -118,48 +106,3 @@ export const refusalObject = objectFor<RecentRefusal>("RecentRefusal")({
   model: [orNull(text), (refusal) => refusal.model],
   key: [text, (refusal) => refusal.key],
 });
-
-export function liveRoutes(
-  app: ApiApp,
-  actions: OperatorActions,
-  { catalog, live }: AdminDependencies,
-): void {
-  app.get(
-    "/admin/models",
-    route("listModels", {
-      summary: "List models with their state, price, load, servers and speed",
-      description:
-        "`last_day` counts the requests of this process since its start, at most of 24 hours. `servers` is null for models of the embedded engine.",
-      ...schema.listOf(modelObject.schema),
-    }),
-    async ({ query }) =>
-      pageIn(catalog.all(), query, (model) =>
-        modelObject.of({ model, lastDay: live.activity.over(model.id, dayMs) }),
-      ),
-  );
-
-  app.get(
-    "/admin/errors",
-    route("listErrors", {
-      summary: "List the last warnings and errors of this process, newest first",
-      description:
-        "Lines that repeat are one row with their number. A restart begins anew; the log has all of them.",
-      ...schema.listOf(errorObject.schema),
-    }),
-    async ({ query }) => pageIn(live.errors.list(), query, errorObject.of),
-  );
-
-  app.get(
-    "/admin/accounts/:account/refusals",
-    route("listRefusals", {
-      summary: "List the last chat requests of an account that ended with an error, newest first",
-      description: "At most 50, of this process since its start.",
-      ...schema.listOf(refusalObject.schema),
-      ...schema.ofAccount(),
-    }),
-    async ({ params, query }) => {
-      const { id } = await actions.account(params.account);
-      return await pageIn(live.refusals.of(id), query, refusalObject.of);
-    },
-  );
-}

@@ -1,0 +1,39 @@
+/** The jobs of a service that only work on its store, besides requests. */
+import type { Jobs } from "../jobs.ts";
+import type { Ledger } from "../ledger/batcher.ts";
+import type { Store } from "../store/store.ts";
+import { endExpiredHolds } from "../store/sweeper.ts";
+import type { ServiceTimes } from "./service-times.ts";
+
+interface StoreJobsOptions {
+  store: Store;
+  ledger: Ledger;
+  times: ServiceTimes;
+  /** The zone of the configuration. */
+  timezone(): string;
+}
+
+/** Ends expired holds, sums usage and removes expired sessions. */
+export function startStoreJobs(jobs: Jobs, { store, ledger, times, timezone }: StoreJobsOptions): void {
+  jobs.start({
+    name: "end_expired_holds",
+    everyMs: times.sweepEveryMs,
+    failure: "expired holds could not be ended",
+    run: (isStopped) => endExpiredHolds(store, ledger, isStopped),
+  });
+  // So reports are fast, and days become final without one.
+  jobs.start({
+    name: "sum_usage",
+    everyMs: times.sumUsageEveryMs,
+    failure: "usage could not be summed",
+    run: async (isStopped) => {
+      while (!isStopped() && (await store.sumUsage(timezone())));
+    },
+  });
+  jobs.start({
+    name: "remove_sessions",
+    everyMs: times.removeSessionsEveryMs,
+    failure: "expired sessions could not be removed",
+    run: () => store.removeSessions(store.times().nowMs),
+  });
+}

@@ -1,0 +1,25 @@
+/**
+ * Recent events that this process keeps in memory for its operators: sums of the last day by
+ * model, refusals by account, warnings and errors. A restart forgets them.
+ */
+import type { Charge } from "../chat/generate.ts";
+import { RecentActivity } from "./recent-activity.ts";
+import { RecentErrors } from "./recent-errors.ts";
+import { RecentRefusals } from "./recent-refusals.ts";
+import type { RequestObserver, RequestRecord } from "./request-record.ts";
+
+export class LiveTelemetry implements RequestObserver {
+  readonly activity = new RecentActivity();
+  readonly refusals = new RecentRefusals();
+  /** Filled by the logger. */
+  readonly errors = new RecentErrors();
+
+  finished(record: RequestRecord): void {
+    this.activity.finished(record);
+    this.refusals.finished(record);
+  }
+
+  chargedLate(record: RequestRecord, charge: Charge): void {
+    this.activity.chargedLate(record, charge);
+  }
+}

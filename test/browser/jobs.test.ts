@@ -1,0 +1,59 @@
+/** Jobs on the pages of the console: all that run, and one that fails and works again. */
+import assert from "node:assert/strict";
+import type { Page } from "playwright-core";
+import { browserTests } from "../fixtures/browser.ts";
+import { assertAccessible, loaded, open } from "../fixtures/console.ts";
+import { textOf } from "../fixtures/deploy.ts";
+import { change } from "../fixtures/ledger-file.ts";
+import { until } from "../fixtures/until.ts";
+
+const test = browserTests({ pages: "both" });
+
+function jobsOf(page: Page) {
+  const card = page.locator(".card", { has: page.getByRole("heading", { name: "Jobs", exact: true }) });
+  return card.getByRole("row").filter({ has: page.getByRole("cell") });
+}
+
+function jobOf(page: Page, name: string) {
+  return jobsOf(page).filter({ hasText: name });
+}
+
+/** Loads Health again until the job is in this state. */
+async function becomes(page: Page, name: string, state: RegExp): Promise<void> {
+  await until(`${name} is ${state}`, async () => {
+    await page.getByRole("button", { name: "Refresh" }).click();
+    await loaded(page);
+    return state.test(await jobOf(page, name).innerText());
+  });
+}
+
+test("Health lists each documented job with its interval and state", async (visit) => {
+  const { page } = visit;
+  await open(visit, "/health");
+  const names = await jobsOf(page).locator("td:first-child, th[scope=row]").allInnerTexts();
+  const documented = textOf("docs/operating/jobs.md")
+    .split("\n")
+    .flatMap((line) => [...(/^\| (`\w+`(?:, `\w+`)*) \| [\d.]+ s \|/.exec(line)?.slice(1) ?? [])])
+    .flatMap((cell) => [...cell.matchAll(/\w+/g)].map(([name]) => name.replaceAll("_", " ")));
+  assert.deepEqual(names.toSorted(), documented.toSorted());
+  await becomes(page, "end expired holds", /\b10 s\s+ok\s/);
+  await assertAccessible(page);
+});
+
+test("the overview says that a job fails, and Health has its error, until it works again", async (visit) => {
+  const { page, service, expects } = visit;
+  await open(visit, "");
+  await page.getByText("The service takes requests").waitFor();
+  expects(/^log: .*the state of the audit could not be read or stored/);
+  change(service.folder, "alter table audit_job rename to moved");
+  await page.getByText('The job "follow audit" is failing.').waitFor();
+  // Health shows the last audit too.
+  expects("500 GET /admin/audit", /^log: .*operator request failed/);
+  await page.getByRole("link", { name: "Health" }).first().click();
+  await becomes(page, "follow audit", /failing since .*no such table: main.audit_job/s);
+  await assertAccessible(page);
+  change(service.folder, "alter table moved rename to audit_job");
+  await becomes(page, "follow audit", /\sok\s.*no such table: main.audit_job/s);
+  await page.getByRole("link", { name: "Overview" }).first().click();
+  await page.getByText("The service takes requests").waitFor();
+});
