@@ -25,6 +25,7 @@ const modules = [
   "secret-file",
   "invocation",
   "version",
+  "limits",
   "threads",
   "ledger",
   "store",
