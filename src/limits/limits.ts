@@ -1,6 +1,6 @@
 /**
- * The limits on clients: of what, for whom, how much, and what happens beyond it. Each limiter is
- * made with its row, and a test compares docs/operating/client-limits.md with this table.
+ * The limits on clients: whom, what, how much, which refusal, which metric. Each limiter is made
+ * with its row, and a test compares docs/operating/client-limits.md with this table.
  *
  * The limits of plans and keys are not here: ledger/rates.ts keeps them in the rows of accounts.
  */
@@ -10,14 +10,14 @@ export type Topic = "Connections" | "Bodies" | "Refused work" | "Shared time" | 
 export interface Limit {
   topic: Topic;
   what: string;
-  /** Whose amount it is. */
+  /** Each of these has the amount. */
   of: "node" | "address" | "connection" | "body" | "request" | "account" | "key" | "session" | "model";
   /** By default, if there is a setting. */
   most: number | string;
   unit?: "bytes" | "ms";
   /** In the section `limits` of the configuration. */
   setting?: string;
-  /** What happens beyond the limit. A refusal is its status and code. */
+  /** The consequence of more. A refusal is shown as its status and code. */
   beyond: string;
   /** The metric that shows it. Null: only the log does, or nothing is lost. */
   metric: string | null;
@@ -29,7 +29,7 @@ const tooManyAtOnce = "`429 concurrency_limit_exceeded`";
 const timeout = "`408 request_timeout`, closed";
 const requests = "inkwell_requests_total";
 const refusedConnections = "inkwell_refused_connections_total";
-const idleFirst = `the longest idle one is closed, or the new one gets ${overloaded}`;
+const idleFirst = `closes the longest idle one, else ${overloaded}`;
 
 const connection = { topic: "Connections", metric: null, beyond: "closed" } as const;
 const connections = { topic: "Connections", beyond: idleFirst, metric: refusedConnections } as const;
@@ -54,7 +54,7 @@ export const limits = {
     ...connections,
     what: "connections of the public listener",
     of: "node",
-    most: "half of the files, see below; at most 8192",
+    most: "half of the files, at most 8192",
     setting: "connections",
   },
   addressConnections: {
@@ -138,9 +138,9 @@ export const limits = {
     ...body,
     what: "keys, all objects counted; four times as many values",
     of: "body",
-    most: "32,768 or 16 for each of `messages`, whichever is larger",
+    most: "32,768, or 16 for each of `messages`",
     setting: "keys",
-    beyond: "`400 invalid_value`, before the body is parsed",
+    beyond: "`400 invalid_value`",
   },
   chunks: {
     ...body,
@@ -159,7 +159,7 @@ export const limits = {
   },
   accountRefusedBytes: {
     ...refusedBytes,
-    what: "the same, four times as much",
+    what: "the same",
     of: "account",
     most: accountFactor * refusedBytesMost,
   },
@@ -172,7 +172,7 @@ export const limits = {
   },
   accountRefusedMs: {
     ...refusedMs,
-    what: "the same, four times as much",
+    what: "the same",
     of: "account",
     most: accountFactor * refusedMsMost,
   },
@@ -181,7 +181,7 @@ export const limits = {
 
   bodyTurn: {
     ...time,
-    what: "parsing in one turn of the event loop, and the rest of a body",
+    what: "parsing in one turn of the event loop",
     of: "node",
     most: 10,
   },
@@ -195,7 +195,7 @@ export const limits = {
   },
   largeMessages: {
     topic: "Shared time",
-    what: "messages of 128 KiB or more to and from its servers, in one turn",
+    what: "messages over 128 KiB to and from its servers, per turn",
     of: "model",
     most: 1,
     beyond: "waits",
@@ -219,7 +219,7 @@ export const limits = {
   },
   signInChecks: {
     ...signIns,
-    what: "sign-ins that are checked at once",
+    what: "sign-ins checked at once",
     of: "address",
     most: 1,
     beyond: "waits",

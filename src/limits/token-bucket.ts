@@ -4,8 +4,8 @@
  *
  * As in ledger/rates.ts, the state of a key is one time: when it will have its whole amount again.
  * The memory is bounded, and no key waits because of others. Keys that have their whole amount are
- * forgotten. Beyond `keysMax`, so are those that have used least: a key is forgotten early only
- * beside thousands of others that have each used more.
+ * forgotten. If `keysMax` others remain, the half that has used least is forgotten too. So nobody
+ * can remove a debt from the memory without a larger debt of each of thousands of keys.
  */
 import type { Limit } from "./limits.ts";
 
@@ -52,7 +52,7 @@ export class TokenBucket {
     return this.#most;
   }
 
-  /** Changes the amount. What was used before still counts. */
+  /** Changes the amount. Earlier use still counts. */
   set most(most: number) {
     const nowMs = this.#nowMs();
     const factor = this.#most / most;

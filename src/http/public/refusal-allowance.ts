@@ -3,8 +3,8 @@
  * time. Refused requests are free, so without a limit a key without credits could take the main
  * thread from all other callers.
  *
- * The number of refusals does not count, because small invalid requests are cheap. What was used
- * is in memory, for this process only.
+ * The number of refusals does not count, because small invalid requests are cheap. The
+ * allowances are in memory, for this process only.
  */
 import type { Caller } from "../../accounts/keys.ts";
 import { Refusal } from "../../errors.ts";
