@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { type Applicant, PlaceLine } from "../../src/engines/upstream/server-pool.ts";
+import { type Applicant, PlaceLine } from "../../src/engines/upstream/place-line.ts";
 
 /** A request with a name. The letter of the name is its account. */
 class Request implements Applicant {

@@ -7,10 +7,10 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import type { Message, Reasoning, Sampling } from "../../src/chat/engine.ts";
 import { AnswerText } from "../../src/engines/upstream/answer.ts";
+import { Circuit, failuresMax, openMs, openMsMax } from "../../src/engines/upstream/circuit.ts";
 import { type DialectName, dialectOf, dialects, requestBody } from "../../src/engines/upstream/dialects.ts";
 import { failureOfStatus, loggable } from "../../src/engines/upstream/failure.ts";
 import { PromptEstimator, sizeOf } from "../../src/engines/upstream/prompt-count.ts";
-import { Circuit, failuresMax, openMs, openMsMax } from "../../src/engines/upstream/server.ts";
 
 function bodyOf(
   dialect: DialectName,

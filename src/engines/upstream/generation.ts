@@ -22,11 +22,13 @@ import { given } from "../../objects.ts";
 import type { ConversationForms } from "../text/message-normalisation.ts";
 import { type AnswerOptions, UpstreamAnswer } from "./answer.ts";
 import type { SentenceCleaner } from "./caller-sentence.ts";
+import type { Attempt } from "./circuit.ts";
 import { type Dialect, requestBody, type UpstreamRequest } from "./dialects.ts";
 import type { Exchange } from "./exchange.ts";
 import { brokenAnswer, inMidAnswer, UpstreamFailure } from "./failure.ts";
-import type { Attempt, UpstreamServer } from "./server.ts";
-import type { Applicant, ServerPool } from "./server-pool.ts";
+import type { Applicant } from "./place-line.ts";
+import type { UpstreamServer } from "./server.ts";
+import type { ServerPool } from "./server-pool.ts";
 
 /** Time for the usage and the end of the stream after the end of the answer. */
 const finishMs = 5000;

@@ -14,14 +14,8 @@ import { notJson } from "../error-response.ts";
 import { type AnswerStyle, ChatEndpoint, type ChatOptions } from "./chat.ts";
 import { errorHandler } from "./error-handler.ts";
 import { RefusalAllowance, type RefusalLimits } from "./refusal-allowance.ts";
-import {
-  callerOf,
-  contextDecorator,
-  contextOf,
-  hasContext,
-  RequestContext,
-  RunningRequests,
-} from "./running-requests.ts";
+import { callerOf, contextDecorator, contextOf, hasContext, RequestContext } from "./request-context.ts";
+import { RunningRequests } from "./running-requests.ts";
 import { tooLarge, type UploadLimits, Uploads, type UploadTimes } from "./uploads.ts";
 
 export type ChatLimits = UploadLimits & RefusalLimits & ChatOptions;

@@ -7,7 +7,7 @@ import type { Logger } from "pino";
 import { codeOf, Refusal, StoreUnavailableError } from "../../errors.ts";
 import { notJson, sendError } from "../error-response.ts";
 import { rateHeaders } from "../openai-format/response.ts";
-import { contextOf } from "./running-requests.ts";
+import { contextOf } from "./request-context.ts";
 
 /**
  * Returns `error` itself if it is a refusal, otherwise the refusal that the caller gets instead.
