@@ -27,6 +27,11 @@ export class Slots {
     return this.#total;
   }
 
+  /** Keys that are remembered. */
+  get size(): number {
+    return this.#held.size;
+  }
+
   held(key: string): number {
     return this.#held.get(key) ?? 0;
   }

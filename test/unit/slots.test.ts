@@ -27,7 +27,7 @@ test("holds amounts, as bytes, and nothing of keys that have given all back", ()
   slots.release("ada", 60);
   assert.deepEqual([slots.held("ada"), slots.total], [40, 40]);
   slots.release("ada", 40);
-  assert.deepEqual([slots.held("ada"), slots.total], [0, 0]);
+  assert.deepEqual([slots.held("ada"), slots.total, slots.size], [0, 0, 0]);
 });
 
 test("a changed number counts from now on, and takes nothing away", () => {
