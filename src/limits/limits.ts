@@ -24,241 +24,142 @@ export interface Limit {
 }
 
 const overloaded = "`503 overloaded`";
-const tooManySignIns = "`429 too_many_sign_ins`";
-const tooManyAtOnce = "`429 concurrency_limit_exceeded`";
-const timeout = "`408 request_timeout`, closed";
-const requests = "inkwell_requests_total";
-const refusedConnections = "inkwell_refused_connections_total";
+const atOnce = "`429 concurrency_limit_exceeded`";
+const slow = "`408 request_timeout`, closed";
 const idleFirst = `closes the longest idle one, else ${overloaded}`;
+const tooManySignIns = "`429 too_many_sign_ins`";
+const tooManyRefusals = "`429 too_many_refusals`";
+const inRequests = "inkwell_requests_total";
+const inRefusedBytes = "inkwell_refused_bytes_total";
+const inRefusedSeconds = "inkwell_refused_seconds_total";
+const inConnections = "inkwell_refused_connections_total";
 
-const connection = { topic: "Connections", metric: null, beyond: "closed" } as const;
-const connections = { topic: "Connections", beyond: idleFirst, metric: refusedConnections } as const;
-const body = { topic: "Bodies", metric: requests } as const;
-const uploadBytes = { topic: "Bodies", beyond: overloaded, metric: "inkwell_upload_bytes" } as const;
-const uploads = { topic: "Bodies", beyond: tooManyAtOnce, metric: "inkwell_uploads" } as const;
-const refused = { topic: "Refused work", beyond: "`429 too_many_refusals`" } as const;
-const refusedBytes = { ...refused, unit: "bytes", metric: "inkwell_refused_bytes_total" } as const;
-const refusedMs = { ...refused, unit: "ms", metric: "inkwell_refused_seconds_total" } as const;
-const rest = { topic: "Refused work", beyond: "closed", metric: null } as const;
-const time = { topic: "Shared time", unit: "ms", beyond: "waits", metric: null } as const;
-const signIns = { topic: "Sign-in and pages", metric: "inkwell_sign_ins_total" } as const;
-const pages = { topic: "Sign-in and pages", metric: null } as const;
+type Shared = Pick<Limit, "topic" | "metric" | "beyond" | "unit">;
 
-const refusedBytesMost = 60 * 1024 * 1024;
-const refusedMsMost = 1_200;
+/** The limits of a topic with the same consequence, metric and unit. */
+function group(topic: Topic, beyond: string, metric: string | null = null, unit?: "bytes" | "ms") {
+  const shared: Shared = { topic, beyond, metric, ...(unit === undefined ? {} : { unit }) };
+  return <Most extends number | string>(of: Limit["of"], most: Most, what: string, setting?: string) => ({
+    ...{ ...shared, of, most, what },
+    ...(setting === undefined ? {} : { setting }),
+  });
+}
+
+const connections = group("Connections", idleFirst, inConnections);
+const uploadBytes = group("Bodies", overloaded, "inkwell_upload_bytes");
+const uploads = group("Bodies", atOnce, "inkwell_uploads");
+const bodyTime = group("Bodies", slow, inRequests, "ms");
+const refusedBytes = group("Refused work", tooManyRefusals, inRefusedBytes, "bytes");
+const refusedMs = group("Refused work", tooManyRefusals, inRefusedSeconds, "ms");
+const signIns = group("Sign-in and pages", tooManySignIns, "inkwell_sign_ins_total");
+
+const mib = 1024 * 1024;
 /** An account may have so many times the refused work of a key. */
 export const accountFactor = 4;
 
 export const limits = {
-  connections: {
-    ...connections,
-    what: "connections of the public listener",
-    of: "node",
-    most: "half of the files, at most 8192",
-    setting: "connections",
-  },
-  addressConnections: {
-    ...connections,
-    what: "the same; IPv6: of a /64 network",
-    of: "address",
-    most: "a quarter of `connections`",
-    setting: "connections_per_address",
-  },
-  portalConnections: {
-    ...connections,
-    what: "connections of the portal; of an address a quarter",
-    of: "node",
-    most: "an eighth of the files, at most 512",
-  },
-  operatorConnections: {
-    ...connections,
-    what: "connections of the operator listener",
-    of: "node",
-    most: 128,
-  },
-  operatorAddressConnections: { ...connections, what: "the same", of: "address", most: 96 },
-  headers: {
-    ...connection,
-    what: "time until the headers are complete",
-    of: "connection",
-    most: 15_000,
-    unit: "ms",
-    beyond: "`408`, closed",
-  },
-  keepAlive: { ...connection, what: "time without a request", of: "connection", most: 72_000, unit: "ms" },
-  requestsAhead: {
-    ...connection,
-    what: "requests sent ahead of their responses",
-    of: "connection",
-    most: 16,
-  },
+  connections: connections(
+    "node",
+    "half of the files, at most 8192",
+    "connections of the public listener",
+    "connections",
+  ),
+  addressConnections: connections(
+    "address",
+    "a quarter of `connections`",
+    "the same; IPv6: of a /64 network",
+    "connections_per_address",
+  ),
+  portalConnections: connections(
+    "node",
+    "an eighth of the files, at most 512",
+    "connections of the portal; of an address a quarter",
+  ),
+  operatorConnections: connections("node", 128, "connections of the operator listener"),
+  operatorAddressConnections: connections("address", 96, "the same"),
+  headers: group(
+    "Connections",
+    "`408`, closed",
+    null,
+    "ms",
+  )("connection", 15_000, "time until the headers are complete"),
+  keepAlive: group("Connections", "closed", null, "ms")("connection", 72_000, "time without a request"),
+  requestsAhead: group("Connections", "closed")("connection", 16, "requests sent ahead of their responses"),
 
-  bodyBytes: {
-    ...body,
-    what: "bytes",
-    of: "body",
-    most: 4 * 1024 * 1024,
-    unit: "bytes",
-    setting: "body_bytes",
-    beyond: "`413 request_too_large`",
-  },
-  uploadBytes: {
-    ...uploadBytes,
-    what: "all bodies that are being received or checked",
-    of: "node",
-    most: "16 times `body_bytes`",
-    setting: "upload_bytes",
-  },
-  keyUploadBytes: { ...uploadBytes, what: "such bodies", of: "key", most: "a quarter of it" },
-  accountUploadBytes: { ...uploadBytes, what: "such bodies", of: "account", most: "half of it" },
-  keyUploads: { ...uploads, what: "number of such bodies", of: "key", most: "its `concurrent` plus 4" },
-  accountUploads: {
-    ...uploads,
-    what: "number of such bodies",
-    of: "account",
-    most: "its `concurrent` plus 4",
-  },
-  bodyRate: {
-    ...body,
-    what: "average rate, after 10 s",
-    of: "body",
-    most: "at least 16 KiB per second",
-    beyond: timeout,
-  },
-  bodyTime: {
-    ...body,
-    what: "time for a whole body",
-    of: "body",
-    most: 120_000,
-    unit: "ms",
-    setting: "upload_seconds",
-    beyond: timeout,
-  },
-  keys: {
-    ...body,
-    what: "keys, all objects counted; four times as many values",
-    of: "body",
-    most: "32,768, or 16 for each of `messages`",
-    setting: "keys",
-    beyond: "`400 invalid_value`",
-  },
-  chunks: {
-    ...body,
-    what: "chunks without a content-length; and one per 64 bytes",
-    of: "body",
-    most: 16_384,
-    beyond: "`413 request_too_large`",
-  },
+  bodyBytes: group("Bodies", "`413 request_too_large`", inRequests, "bytes")(
+    "body",
+    4 * mib,
+    "bytes",
+    "body_bytes",
+  ),
+  uploadBytes: uploadBytes(
+    "node",
+    "16 times `body_bytes`",
+    "all bodies that are being received or checked",
+    "upload_bytes",
+  ),
+  keyUploadBytes: uploadBytes("key", "a quarter of it", "such bodies"),
+  accountUploadBytes: uploadBytes("account", "half of it", "such bodies"),
+  keyUploads: uploads("key", "its `concurrent` plus 4", "number of such bodies"),
+  accountUploads: uploads("account", "its `concurrent` plus 4", "number of such bodies"),
+  bodyRate: bodyTime("body", "at least 16 KiB per second", "average rate, after 10 s"),
+  bodyTime: bodyTime("body", 120_000, "time for a whole body", "upload_seconds"),
+  keys: group("Bodies", "`400 invalid_value`", inRequests)(
+    "body",
+    "32,768, or 16 for each of `messages`",
+    "keys, all objects counted; four times as many values",
+    "keys",
+  ),
+  chunks: group("Bodies", "`413 request_too_large`", inRequests)(
+    "body",
+    16_384,
+    "chunks without a content-length; and one per 64 bytes",
+  ),
 
-  refusedBytes: {
-    ...refusedBytes,
-    what: "bytes of bodies per minute",
-    of: "key",
-    most: refusedBytesMost,
-    setting: "refused_bytes_per_minute",
-  },
-  accountRefusedBytes: {
-    ...refusedBytes,
-    what: "the same",
-    of: "account",
-    most: accountFactor * refusedBytesMost,
-  },
-  refusedMs: {
-    ...refusedMs,
-    what: "processor time per minute",
-    of: "key",
-    most: refusedMsMost,
-    setting: "refused_milliseconds_per_minute",
-  },
-  accountRefusedMs: {
-    ...refusedMs,
-    what: "the same",
-    of: "account",
-    most: accountFactor * refusedMsMost,
-  },
-  restTime: { ...rest, what: "time for the rest of its body", of: "request", most: 5_000, unit: "ms" },
-  restBytes: { ...rest, what: "rest of its body", of: "request", most: 16 * 1024 * 1024, unit: "bytes" },
+  refusedBytes: refusedBytes("key", 60 * mib, "bytes of bodies per minute", "refused_bytes_per_minute"),
+  accountRefusedBytes: refusedBytes("account", accountFactor * 60 * mib, "the same"),
+  refusedMs: refusedMs("key", 1_200, "processor time per minute", "refused_milliseconds_per_minute"),
+  accountRefusedMs: refusedMs("account", accountFactor * 1_200, "the same"),
+  restTime: group("Refused work", "closed", null, "ms")("request", 5_000, "time for the rest of its body"),
+  restBytes: group("Refused work", "closed", null, "bytes")("request", 16 * mib, "rest of its body"),
 
-  bodyTurn: {
-    ...time,
-    what: "parsing in one turn of the event loop",
-    of: "node",
-    most: 10,
-  },
-  waitingBodies: {
-    ...body,
-    topic: "Shared time",
-    what: "bodies that wait to be parsed; as many again for accounts that have none waiting",
-    of: "node",
-    most: 1_024,
-    beyond: overloaded,
-  },
-  largeMessages: {
-    topic: "Shared time",
-    what: "messages over 128 KiB to and from its servers, per turn",
-    of: "model",
-    most: 1,
-    beyond: "waits",
-    metric: null,
-  },
-  promptTime: {
-    ...time,
-    what: "the embedded engine's time for prompts in 2 s, while others are answered",
-    of: "account",
-    most: 200,
-    beyond: `waits; after 15 s ${overloaded}`,
-    metric: requests,
-  },
+  bodyTurn: group("Shared time", "waits", null, "ms")("node", 10, "parsing in one turn of the event loop"),
+  waitingBodies: group("Shared time", overloaded, inRequests)(
+    "node",
+    1_024,
+    "bodies that wait to be parsed; as many again for accounts that have none waiting",
+  ),
+  largeMessages: group("Shared time", "waits")(
+    "model",
+    1,
+    "messages over 128 KiB to and from its servers, per turn",
+  ),
+  promptTime: group(
+    "Shared time",
+    `waits; after 15 s ${overloaded}`,
+    inRequests,
+    "ms",
+  )("account", 200, "the embedded engine's time for prompts in 2 s, while others are answered"),
 
-  failedSignIns: {
-    ...signIns,
-    what: "failed sign-ins within a minute",
-    of: "address",
-    most: 10,
-    beyond: tooManySignIns,
-  },
-  signInChecks: {
-    ...signIns,
-    what: "sign-ins checked at once",
-    of: "address",
-    most: 1,
-    beyond: "waits",
-  },
-  waitingSignIns: {
-    ...signIns,
-    what: "sign-ins that wait",
-    of: "address",
-    most: 100,
-    beyond: tooManySignIns,
-  },
-  keySignIns: {
-    ...signIns,
-    what: "sign-ins to the portal per minute",
-    of: "key",
-    most: 60,
-    beyond: tooManySignIns,
-  },
-  changes: {
-    ...pages,
-    what: "[changes](portal.md#rights) in the portal per minute",
-    of: "account",
-    most: 60,
-    beyond: "`429 too_many_changes`",
-  },
-  usageReads: {
-    ...pages,
-    what: "lists and sums of usage that the portal reads at once",
-    of: "account",
-    most: 1,
-    beyond: "waits",
-  },
-  waitingUsageReads: { ...pages, what: "those that wait", of: "account", most: 31, beyond: overloaded },
-  sessionStreams: {
-    ...pages,
-    what: "[streams](live.md#streams) of the operator API",
-    of: "session",
-    most: 4,
-    beyond: tooManyAtOnce,
-  },
-  streams: { ...pages, what: "the same", of: "node", most: 128, beyond: tooManyAtOnce },
-} as const satisfies Record<string, Limit>;
+  failedSignIns: signIns("address", 10, "failed sign-ins within a minute"),
+  signInChecks: group("Sign-in and pages", "waits")("address", 1, "sign-ins checked at once"),
+  waitingSignIns: signIns("address", 100, "sign-ins that wait"),
+  keySignIns: signIns("key", 60, "sign-ins to the portal per minute"),
+  changes: group("Sign-in and pages", "`429 too_many_changes`")(
+    "account",
+    60,
+    "[changes](portal.md#rights) in the portal per minute",
+  ),
+  usageReads: group("Sign-in and pages", "waits")(
+    "account",
+    1,
+    "lists and sums of usage that the portal reads at once",
+  ),
+  waitingUsageReads: group("Sign-in and pages", overloaded)("account", 31, "those that wait"),
+  sessionStreams: group("Sign-in and pages", atOnce)(
+    "session",
+    4,
+    "[streams](live.md#streams) of the operator API",
+  ),
+  streams: group("Sign-in and pages", atOnce)("node", 128, "the same"),
+};
