@@ -1,6 +1,6 @@
 /**
- * Collections for what comes and goes all the time: a queue that is fair between accounts, a set,
- * and maps with a bound. Pure.
+ * Collections for what comes and goes all the time: a queue that is fair between accounts, and a
+ * set. Pure.
  */
 
 /** Limit of a queue. A function if it can change while the queue is used. */
@@ -130,13 +130,4 @@ export class BusySet<T> {
   [Symbol.iterator](): SetIterator<T> {
     return this.#members.values();
   }
-}
-
-/** Sets an entry as the newest of its map. A map with more than `sizeMax` forgets its oldest. */
-export function setNewest<K, V>(map: Map<K, V>, key: K, value: V, sizeMax: number): void {
-  map.delete(key);
-  map.set(key, value);
-  if (map.size <= sizeMax) return;
-  const oldest = map.keys().next();
-  if (oldest.done !== true) map.delete(oldest.value);
 }

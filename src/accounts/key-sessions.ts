@@ -7,11 +7,12 @@
  */
 import { Refusal } from "../errors.ts";
 import type { KeyRow } from "../ledger/rows.ts";
+import { limits } from "../limits/limits.ts";
+import { TokenBucket } from "../limits/token-bucket.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { FoundKey, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { callerOf, findUsableKey, hashKey, invalidKey, secretWith } from "./keys.ts";
-import { ChangeLimit } from "./portal-limits.ts";
 import { OperatorRefusal } from "./refusals.ts";
 import { type NewSession, type SessionDatabase, type SessionSecrets, Sessions } from "./sessions.ts";
 
@@ -24,7 +25,7 @@ export class KeySessions {
   readonly #store: KeySessionDatabase;
   readonly #sessions: Sessions;
   /** Sign-ins by key. Each writes a session. */
-  readonly #starts = new ChangeLimit();
+  readonly #starts = new TokenBucket(limits.keySignIns);
 
   /** `onError`: a use could not be recorded, so the session may end earlier. */
   constructor(store: KeySessionDatabase, token: string, onError: (error: unknown) => void) {
@@ -51,7 +52,7 @@ export class KeySessions {
       );
     }
     const { account, id: keyId } = found.key;
-    const seconds = this.#starts.secondsUntil(keyId);
+    const seconds = Math.ceil(this.#starts.take(keyId) / 1000);
     if (seconds > 0) {
       throw new OperatorRefusal(
         "too_many_sign_ins",

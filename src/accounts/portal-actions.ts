@@ -7,6 +7,9 @@
  */
 import { Refusal } from "../errors.ts";
 import type { KeyRow } from "../ledger/rows.ts";
+import { limits } from "../limits/limits.ts";
+import { Slots } from "../limits/slots.ts";
+import { TokenBucket } from "../limits/token-bucket.ts";
 import { unknownName } from "../spelling.ts";
 import type { FoundKey, Receipt, Store, UsageQuery } from "../store/store.ts";
 import type { Hour, UsageHour } from "../store/usage-hours.ts";
@@ -14,7 +17,6 @@ import type { UsageSumsQuery } from "../store/usage-sums.ts";
 import type { KeyActions } from "./key-actions.ts";
 import type { KeyOptions } from "./keys.ts";
 import type { OperatorActions } from "./operator-actions.ts";
-import { ChangeLimit } from "./portal-limits.ts";
 import {
   inherited,
   type OwnKeyChange,
@@ -27,9 +29,6 @@ import {
 import { invalidValue, keyNotFound, newIdNeeded, OperatorRefusal, requireId } from "./refusals.ts";
 import type { UsageReport } from "./usage-sums.ts";
 import { accountKeysMax } from "./value-rules.ts";
-
-/** Reads of receipts of one account, waiting ones included. A page has three or four at a time. */
-const readsMax = 32;
 
 /** The key of a session, with its account and plan, as they were when the request arrived. */
 export type Viewer = FoundKey;
@@ -51,18 +50,17 @@ interface PortalActionDependencies {
     /** Returns the actions of the holder of a key. */
     as(by: string): { keys: Pick<KeyActions, "issueOnce" | "change" | "rotate" | "revoke"> };
   };
-  changes?: ChangeLimit;
 }
 
 export class PortalActions {
   readonly #deps: PortalActionDependencies;
-  readonly #changes: ChangeLimit;
-  /** By account: its reads of receipts that have not ended, and the end of the last of them. */
-  readonly #reads = new Map<string, { count: number; last: Promise<void> }>();
+  /** Each change is a commit, and journal entries and keys are never deleted. */
+  readonly #changes = new TokenBucket(limits.changes);
+  /** Reads of receipts. A page has three or four at a time. */
+  readonly #reads = new Slots(limits.usageReads, limits.usageReads.most, limits.waitingUsageReads);
 
   constructor(dependencies: PortalActionDependencies) {
     this.#deps = dependencies;
-    this.#changes = dependencies.changes ?? new ChangeLimit();
   }
 
   /** Lists receipts, newest first. `afterSeq`: the journal number of the last receipt before. */
@@ -114,7 +112,7 @@ export class PortalActions {
     const settings = { ...options, ...inherited(own, options), portal: "own" as const };
     // The models of the key itself may be gone.
     this.#requireModels(viewer, settings.models);
-    this.#changes.count(own.account);
+    this.#countChange(own.account);
     const conditions = { creator: own, keysMax: accountKeysMax };
     const created = await onceFor(own, operation, (id) =>
       this.#keysOf(own).issueOnce(own.account, id, settings, conditions),
@@ -132,7 +130,7 @@ export class PortalActions {
     const target = await this.#find(viewer, id);
     requireChanges(own, viewer.account.state, target, change);
     this.#requireModels(viewer, change.models);
-    this.#changes.count(own.account);
+    this.#countChange(own.account);
     return await onceFor(own, operation, (op) =>
       this.#keysOf(own).change(target.id, op, ofHolder(target, change), target),
     );
@@ -144,7 +142,7 @@ export class PortalActions {
     const target = await this.#find(viewer, id);
     requireRotates(own, account.state, target);
     // Keys that manage only themselves do not use up the changes of those that manage others.
-    this.#changes.count(own.portal === "own" ? `own keys of ${own.account}` : own.account);
+    this.#countChange(own.portal === "own" ? `own keys of ${own.account}` : own.account);
     const rotated = await onceFor(own, operation, (op) =>
       this.#keysOf(own).rotate(target.id, op, overlap, target),
     );
@@ -162,7 +160,7 @@ export class PortalActions {
     const target = await this.#find(viewer, id);
     requireRevokes(viewer.key);
     // Nobody else can keep a key from revoking others.
-    this.#changes.count(`revocations by ${viewer.key.id}`);
+    this.#countChange(`revocations by ${viewer.key.id}`);
     return (await this.#keysOf(viewer.key).revoke(target.id)).row;
   }
 
@@ -206,26 +204,30 @@ export class PortalActions {
     return now.expiresMs !== null && now.expiresMs <= this.#deps.store.times().latestMs ? null : now;
   }
 
+  /** `scope`: an account, or what else has changes of its own. */
+  #countChange(scope: string): void {
+    const seconds = Math.ceil(this.#changes.take(scope) / 1000);
+    if (seconds === 0) return;
+    throw new OperatorRefusal(
+      "too_many_changes",
+      `${limits.changes.most} changes were made within a minute. Try again in ${seconds} s. Nothing has changed.`,
+      null,
+      seconds,
+    );
+  }
+
   /**
    * Reads receipts for one request of an account at a time: a read can take seconds, and on SQLite
-   * other reads of receipts wait for it. Requests whose client has left wait too, so their number
-   * is limited.
+   * other reads of receipts wait for it. Requests whose client has left wait too.
    */
   async #inTurn<T>(account: string, read: () => Promise<T>): Promise<T> {
-    const reads = this.#reads.get(account) ?? { count: 0, last: Promise.resolve() };
-    if (reads.count >= readsMax) throw tooManyReads();
-    this.#reads.set(account, reads);
-    reads.count += 1;
-    const result = reads.last.then(read);
-    reads.last = result.then(
-      () => {},
-      () => {},
-    );
+    const turn = this.#reads.wait(account);
+    if (turn === null) throw tooManyReads();
+    await turn;
     try {
-      return await result;
+      return await read();
     } finally {
-      reads.count -= 1;
-      if (reads.count === 0) this.#reads.delete(account);
+      this.#reads.release(account);
     }
   }
 }
@@ -258,7 +260,7 @@ async function onceFor<T>(own: KeyRow, operation: string, run: (id: string) => P
 function tooManyReads(): Refusal {
   return new Refusal(
     "overloaded",
-    `The account has ${readsMax} lists and sums of usage waiting. Try again in a moment.`,
+    `The account has ${limits.waitingUsageReads.most} lists and sums of usage waiting. Try again in a moment.`,
     { retryAfterSeconds: 5 },
   );
 }

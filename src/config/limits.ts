@@ -1,4 +1,5 @@
 /** The `limits` section: every limit of the service that does not belong to a plan or a key. */
+import { limits } from "../limits/limits.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
@@ -11,7 +12,7 @@ const keysMin = 32_768;
 export function readLimits(section: Section) {
   const whole = (key: string, min: number, max: number, or: number) =>
     section.value(key, kind.whole(min, max), { or });
-  const bodyBytesMax = whole("body_bytes", 1024, 268_435_456, 4_194_304);
+  const bodyBytesMax = whole("body_bytes", 1024, 268_435_456, limits.bodyBytes.most);
   const uploads = section.placed("upload_bytes", kind.whole(1024, 17_179_869_184), { or: 16 * bodyBytesMax });
   if (uploads.value < bodyBytesMax) {
     section.problem(
@@ -25,10 +26,10 @@ export function readLimits(section: Section) {
     /** Total of all request bodies that are being received or checked. */
     uploadBytesMax: uploads.value,
     /** Longest time to receive the body of a request. */
-    uploadMs: whole("upload_seconds", 1, 3600, 120) * 1000,
+    uploadMs: whole("upload_seconds", 1, 3600, limits.bodyTime.most / 1000) * 1000,
     /** Bytes of bodies, and time of the main thread, for refused requests of one key. */
-    refusedBytesPerMinute: whole("refused_bytes_per_minute", 1, 68_719_476_736, 62_914_560),
-    refusedMsPerMinute: whole("refused_milliseconds_per_minute", 1, 60_000, 1_200),
+    refusedBytesPerMinute: whole("refused_bytes_per_minute", 1, 68_719_476_736, limits.refusedBytes.most),
+    refusedMsPerMinute: whole("refused_milliseconds_per_minute", 1, 60_000, limits.refusedMs.most),
     /** Null: depends on the number of files that the process may open. */
     connectionsMax: section.optional("connections", kind.whole(1, 1_000_000)),
     /** Null: a quarter of `connectionsMax`. */

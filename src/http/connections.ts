@@ -12,6 +12,7 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { BlockList, isIPv6, type Socket } from "node:net";
 import { invariant, Refusal } from "../errors.ts";
+import { limits } from "../limits/limits.ts";
 import type { ConnectionRefusal } from "../telemetry/metrics.ts";
 import { isUploading } from "./error-response.ts";
 import { errorBody, errorHeaders, rawResponse } from "./openai-format/error-body.ts";
@@ -263,7 +264,7 @@ function networksOf(trusted: readonly string[]): BlockList {
 }
 
 /** Most requests that a connection may send ahead. Clients that pipeline send a few of them. */
-export const requestsAheadMax = 16;
+export const requestsAheadMax = limits.requestsAhead.most;
 
 /** Hands on only those events to the listeners of the server that `admit` returns true for. */
 function filter<Arguments extends unknown[]>(

@@ -7,6 +7,7 @@ import type { IncomingMessage, OutgoingHttpHeaders } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Refusal } from "../errors.ts";
+import { limits } from "../limits/limits.ts";
 import {
   type ErrorResponse,
   errorBody,
@@ -92,8 +93,8 @@ export function notJson(): Refusal {
 }
 
 /** Limits of dropping a body: the sender has this time and these bytes to read its answer. */
-const dropMs = 5_000;
-const dropBytesMax = 16 * 1024 * 1024;
+const dropMs = limits.restTime.most;
+const dropBytesMax = limits.restBytes.most;
 /** Cost of reading a chunk, in addition to its bytes. */
 const dropBytesPerChunk = 4096;
 /**

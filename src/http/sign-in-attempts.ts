@@ -2,20 +2,14 @@
  * Limits failed attempts to sign in, for each client address on this node. An IPv6 client is its
  * /64 network.
  *
- * Attempts under way and failed ones of the last minute are ten at most. Further attempts wait
- * until one ends: a success gives its place back, a failure keeps it. So attempts at the same time
- * find out no more than attempts one after the other. The memory is bounded: beyond `clientsMax`,
- * the clients that tried longest ago are forgotten.
+ * The attempts of a client are made one after the other, so attempts at the same time find out no
+ * more than others. Ten may fail in any minute; successful ones do not count.
  */
-import { setNewest } from "../collections.ts";
+import { limits } from "../limits/limits.ts";
+import { Slots } from "../limits/slots.ts";
+import { TokenBucket } from "../limits/token-bucket.ts";
 import { clientOf } from "./connections.ts";
 
-/** Failed attempts in any minute. */
-export const failedAttemptsMax = 10;
-/** Attempts of one client that wait. A page sends one at a time. */
-export const waitingAttemptsMax = 100;
-const windowMs = 60_000;
-const clientsMax = 10_000;
 /** An attempt takes some milliseconds. */
 const fullRetryMs = 1_000;
 
@@ -27,59 +21,40 @@ type Admission =
   /** Too many attempts wait. */
   | { kind: "full"; waitMs: number };
 
-interface Client {
-  /** Monotonic times of failures, oldest first. */
-  failedMs: number[];
-  underWay: number;
-  waiting: ((admission: Admission) => void)[];
-}
-
 export class SignInAttempts {
-  readonly #nowMs: () => number;
-  /** The client that tried last is last. */
-  readonly #clients = new Map<string, Client>();
+  readonly #checks = new Slots(limits.signInChecks, limits.signInChecks.most, limits.waitingSignIns);
+  readonly #failures: TokenBucket;
 
-  constructor(nowMs = () => performance.now()) {
-    this.#nowMs = nowMs;
+  constructor(nowMs?: () => number) {
+    this.#failures = new TokenBucket(limits.failedSignIns, { most: 1, nowMs });
   }
 
   /** Resolves when the attempt may be made, or is refused. */
   async begin(address: string): Promise<Admission> {
-    const client = this.#clientAt(clientOf(address));
-    if (client.waiting.length >= waitingAttemptsMax) return { kind: "full", waitMs: fullRetryMs };
-    const { promise, resolve } = Promise.withResolvers<Admission>();
-    client.waiting.push(resolve);
-    this.#admit(client);
-    return await promise;
-  }
-
-  #clientAt(name: string): Client {
-    const client = this.#clients.get(name) ?? { failedMs: [], underWay: 0, waiting: [] };
-    setNewest(this.#clients, name, client, clientsMax);
-    return client;
-  }
-
-  /** Decides about the attempts that wait, as far as that is possible now. */
-  #admit(client: Client): void {
-    const nowMs = this.#nowMs();
-    client.failedMs = client.failedMs.filter((atMs) => atMs > nowMs - windowMs);
-    const { failedMs, waiting } = client;
-    const [firstMs] = failedMs;
-    if (firstMs !== undefined && failedMs.length >= failedAttemptsMax) {
-      const waitMs = firstMs + windowMs - nowMs;
-      for (const resolve of waiting.splice(0)) resolve({ kind: "failed", waitMs });
-      return;
+    const client = clientOf(address);
+    const turn = this.#checks.wait(client);
+    if (turn === null) return { kind: "full", waitMs: fullRetryMs };
+    await turn;
+    const { key, waitMs } = this.#nextFailure(client);
+    if (waitMs > 0) {
+      this.#checks.release(client);
+      return { kind: "failed", waitMs };
     }
-    const free = failedAttemptsMax - failedMs.length - client.underWay;
-    for (const resolve of waiting.splice(0, Math.max(0, free))) {
-      client.underWay += 1;
-      resolve({ kind: "admitted", end: (hasFailed) => this.#end(client, hasFailed) });
-    }
+    const end = (hasFailed: boolean): void => {
+      if (hasFailed) this.#failures.spend(key, 1);
+      this.#checks.release(client);
+    };
+    return { kind: "admitted", end };
   }
 
-  #end(client: Client, hasFailed: boolean): void {
-    client.underWay -= 1;
-    if (hasFailed) client.failedMs.push(this.#nowMs());
-    this.#admit(client);
+  /**
+   * Returns which failure the next one of the client would be, and the time until it may be. Each
+   * of the ten has a minute of its own. One bucket of ten would fill again while it is used, and
+   * some minute would have nearly twenty.
+   */
+  #nextFailure(client: string): { key: string; waitMs: number } {
+    const keys = Array.from({ length: limits.failedSignIns.most }, (_, n) => `${client} ${n}`);
+    const waits = keys.map((key) => ({ key, waitMs: this.#failures.waitMs(key, 1) }));
+    return waits.reduce((one, other) => (other.waitMs < one.waitMs ? other : one));
   }
 }

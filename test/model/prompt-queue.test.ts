@@ -2,40 +2,8 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { EngineError } from "../../src/chat/engine.ts";
-import { burstMs, PromptBudget, share } from "../../src/engines/llama/process/prompt-budget.ts";
 import { PromptQueue } from "../../src/engines/llama/process/prompt-queue.ts";
 import type { ToChild } from "../../src/engines/llama/protocol.ts";
-
-test("an account takes its share of the time plus one burst", () => {
-  const budget = new PromptBudget();
-  const promptMs = 30;
-  let taken = 0;
-  for (let nowMs = 0; nowMs < 60_000; nowMs += 1) {
-    if (budget.waitMs("anna", nowMs) > 0) continue;
-    taken += promptMs;
-    budget.spend("anna", promptMs, nowMs);
-  }
-  const most = share * 60_000 + burstMs + promptMs;
-  assert.ok(taken <= most && taken > 0.9 * most, `${taken} of at most ${most} ms`);
-});
-
-test("returns the time until an account may continue; idle time fills its bucket up to a burst", () => {
-  const budget = new PromptBudget();
-  budget.spend("anna", burstMs + 50, 0);
-  const waitMs = budget.waitMs("anna", 0);
-  assert.ok(budget.waitMs("anna", waitMs - 2) > 0);
-  assert.equal(budget.waitMs("anna", waitMs), 0);
-  assert.equal(budget.waitMs("boris", 0), 0);
-  budget.spend("anna", burstMs, 1_000_000);
-  assert.ok(budget.waitMs("anna", 1_000_000) > 0);
-});
-
-test("keeps a debt while many accounts come and go", () => {
-  const budget = new PromptBudget();
-  budget.spend("anna", 10_000, 0);
-  for (let n = 0; n < 5000; n++) budget.spend(`account ${n}`, 1, n);
-  assert.ok(budget.waitMs("anna", 5000) > 0);
-});
 
 /** A child that takes `workMs` for each prompt, which is answered by hand. */
 function start(t: TestContext, disturbing: string[], workMs: number) {

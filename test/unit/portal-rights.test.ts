@@ -1,7 +1,6 @@
 /** The rights of a key over keys in the portal: each rule with the values around it. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ChangeLimit } from "../../src/accounts/portal-limits.ts";
 import {
   inherited,
   type LimitedSettings,
@@ -135,25 +134,4 @@ test("a key rotates itself, and with the right `account` keys that may do no mor
 test("keys with the right `own` revoke nothing, not even themselves", () => {
   requireRevokes(manager({ budget: 1 }));
   notPermitted(() => requireRevokes(manager({ portal: "own" })));
-});
-
-test("an account may make sixty changes at once, and then one a second", () => {
-  let nowMs = 0;
-  const limit = new ChangeLimit(() => nowMs);
-  const tooMany = () =>
-    assert.throws(
-      () => limit.count("ada"),
-      (error) =>
-        error instanceof OperatorRefusal &&
-        error.code === "too_many_changes" &&
-        error.retryAfterSeconds === 1,
-    );
-  for (let n = 0; n < 60; n += 1) limit.count("ada");
-  tooMany();
-  limit.count("bob");
-  nowMs += 999;
-  tooMany();
-  nowMs += 1;
-  limit.count("ada");
-  tooMany();
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Refusal } from "../../src/errors.ts";
-import { RefusalAllowance } from "../../src/http/public/chat-service.ts";
+import { RefusalAllowance } from "../../src/http/public/refusal-allowance.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
 
 const limits = { refusedBytesPerMinute: 60_000, refusedMsPerMinute: 1_200 };
@@ -79,22 +79,4 @@ test("gives an account four times the allowance of a key, separate from other ac
   assert.notEqual(waitOf(allowance, callerOf("another key")), null);
   assert.equal(waitOf(allowance, callerOf("key0", "ben")) === null, false, "the key itself is still over");
   assert.equal(waitOf(allowance, callerOf("bens key", "ben")), null);
-});
-
-test("removes levels that have reached zero", () => {
-  const { allowance, pass } = begin();
-  allowance.charge(callerOf("key"), { bytes: 0, ms: 0 });
-  assert.equal(allowance.size, 0, "no work is nothing to remember");
-  for (let n = 0; n < 900; n += 1) allowance.charge(callerOf(`old${n}`, `o${n}`), { bytes: 1_000, ms: 1 });
-  assert.equal(allowance.size, 1_800);
-  pass(60_000);
-  for (let n = 0; n < 200; n += 1) allowance.charge(callerOf(`new${n}`, `n${n}`), { bytes: 1_000, ms: 1 });
-  assert.ok(allowance.size <= 400, `${allowance.size} are remembered`);
-});
-
-test("keeps a bounded number of levels", () => {
-  const { allowance } = begin();
-  for (let n = 0; n < 120_000; n += 1) allowance.charge(callerOf(`${n}`, `${n}`), { bytes: 60_000, ms: 0 });
-  assert.ok(allowance.size <= 100_000, `${allowance.size} are remembered`);
-  assert.notEqual(waitOf(allowance, callerOf("119999", "119999")), null, "the last ones are among them");
 });

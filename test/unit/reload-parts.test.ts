@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Catalog } from "../../src/chat/catalog.ts";
 import { FairQueue } from "../../src/collections.ts";
-import { RefusalAllowance } from "../../src/http/public/chat-service.ts";
+import { RefusalAllowance } from "../../src/http/public/refusal-allowance.ts";
 import { Uploads } from "../../src/http/public/uploads.ts";
 import { type ConfigFingerprint, type NodeRegistry, startNodeWatch } from "../../src/store/nodes.ts";
 import { testJobs } from "../fixtures/jobs.ts";

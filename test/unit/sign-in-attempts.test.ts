@@ -1,9 +1,11 @@
 /** The limit of failed sign-ins: attempts one after the other, and many at once. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { failedAttemptsMax, SignInAttempts, waitingAttemptsMax } from "../../src/http/sign-in-attempts.ts";
+import { SignInAttempts } from "../../src/http/sign-in-attempts.ts";
+import { limits } from "../../src/limits/limits.ts";
 
 const address = "203.0.113.7";
+const failedMax = limits.failedSignIns.most;
 
 /** Begins an attempt. `outcome` is null while it waits. */
 function begin(attempts: SignInAttempts, from = address) {
@@ -42,9 +44,7 @@ test("any number of successful attempts pass, one after the other and at once", 
   const attempts = new SignInAttempts(() => 0);
   for (let n = 0; n < 50; n += 1) await begin(attempts).end(false);
   const many = beginMany(attempts, 60);
-  const first = await kinds(many);
-  assert.equal(first.filter((kind) => kind === "admitted").length, failedAttemptsMax);
-  assert.equal(first.filter((kind) => kind === "waiting").length, 50);
+  assert.equal((await kinds(many)).filter((kind) => kind === "admitted").length, 1);
   for (const each of many) await each.end(false);
 });
 
@@ -52,60 +52,51 @@ test("guesses at once find out no more than guesses one after the other", async 
   const attempts = new SignInAttempts(() => 0);
   const many = beginMany(attempts, 60);
   for (const [n, each] of many.entries()) {
-    if (n < failedAttemptsMax) await each.end(true);
+    if (n < failedMax) await each.end(true);
     else assert.equal(await each.kind(), "failed");
   }
   assert.equal(await begin(attempts).kind(), "failed");
 });
 
-test("an attempt that succeeds gives back its own place, and no failure", async () => {
+test("an attempt that succeeds is no failure, and the next one has its turn", async () => {
   const attempts = new SignInAttempts(() => 0);
-  for (let n = 0; n < failedAttemptsMax - 1; n += 1) await begin(attempts).end(true);
-  const guess = begin(attempts);
-  const right = begin(attempts);
-  assert.deepEqual(await kinds([guess, right]), ["admitted", "waiting"]);
-  await guess.end(false);
-  assert.equal(await right.kind(), "admitted");
-  const next = begin(attempts);
-  assert.equal(await next.kind(), "waiting", "one place is left");
+  for (let n = 0; n < failedMax - 1; n += 1) await begin(attempts).end(true);
+  const [right, guess, last] = beginMany(attempts, 3);
+  assert.ok(right && guess && last);
+  assert.deepEqual(await kinds([right, guess]), ["admitted", "waiting"]);
   await right.end(false);
-  await next.end(true);
-  assert.equal(await begin(attempts).kind(), "failed");
+  assert.deepEqual(await kinds([guess, last]), ["admitted", "waiting"]);
+  await guess.end(true);
+  assert.equal(await last.kind(), "failed");
 });
 
-test("waiting attempts are admitted in their order and refused together", async () => {
-  const attempts = new SignInAttempts(() => 0);
-  for (let n = 0; n < failedAttemptsMax - 1; n += 1) await begin(attempts).end(true);
-  const [first, second, third] = beginMany(attempts, 3);
-  assert.ok(first && second && third);
-  await first.end(false);
-  assert.deepEqual(await kinds([second, third]), ["admitted", "waiting"]);
-  await second.end(true);
-  assert.equal(await third.kind(), "failed");
-});
-
-test("a failure counts for a minute from its end", async () => {
+test("a failure counts for a minute from its end, and any minute has ten", async () => {
   let nowMs = 0;
   const attempts = new SignInAttempts(() => nowMs);
   const slow = begin(attempts);
   await slow.kind();
-  for (let n = 0; n < failedAttemptsMax - 1; n += 1) await begin(attempts).end(true);
-  nowMs = 59_000;
+  nowMs = 50_000;
   await slow.end(true);
-  assert.equal(await begin(attempts).waitMs(), 1_000);
-  nowMs = 60_000;
-  for (let n = 0; n < failedAttemptsMax - 1; n += 1) await begin(attempts).end(true);
-  assert.equal(await begin(attempts).waitMs(), 59_000);
+  nowMs = 59_000;
+  for (let n = 0; n < failedMax - 1; n += 1) await begin(attempts).end(true);
+  assert.equal(await begin(attempts).waitMs(), 51_000);
+  nowMs = 110_000;
+  await begin(attempts).end(true);
+  assert.equal(await begin(attempts).waitMs(), 9_000);
+  nowMs = 119_000;
+  for (let n = 0; n < failedMax - 1; n += 1) await begin(attempts).end(true);
+  assert.equal(await begin(attempts).waitMs(), 51_000);
 });
 
 test("one client cannot keep others waiting, nor more than its share", async () => {
   const attempts = new SignInAttempts(() => 0);
-  const many = beginMany(attempts, failedAttemptsMax + waitingAttemptsMax);
+  const many = beginMany(attempts, 1 + limits.waitingSignIns.most);
   const further = begin(attempts);
   assert.equal(await further.kind(), "full");
   assert.ok((await further.waitMs()) > 0);
   assert.equal(await begin(attempts, "203.0.113.8").kind(), "admitted");
   assert.equal(await begin(attempts, "2001:db8::1").kind(), "admitted");
+  assert.equal(await begin(attempts, "2001:db8::2").kind(), "waiting", "a /64 network is one client");
   for (const each of many) await each.end(false);
   assert.equal(await begin(attempts).kind(), "admitted");
 });

@@ -16,11 +16,13 @@ import {
   type Message,
 } from "../../chat/engine.ts";
 import { BusySet, type QueueMax } from "../../collections.ts";
+import { limits } from "../../limits/limits.ts";
+import { Turns } from "../../limits/turns.ts";
 import type { EngineLog } from "../engine-log.ts";
 import { AdmissionQueue, type Places, type Waiter } from "./admission-queue.ts";
 import type { Attempt } from "./circuit.ts";
 import { loggable, type UpstreamFailure } from "./failure.ts";
-import { LargeTurns, UpstreamServer, type UpstreamTimes } from "./server.ts";
+import { UpstreamServer, type UpstreamTimes } from "./server.ts";
 
 export interface ServerPoolOptions {
   /** At least one. */
@@ -66,7 +68,8 @@ export class ServerPool {
   constructor(options: ServerPoolOptions) {
     const { urls, key, parallel, times, queueMax, probeEveryMs } = options;
     this.#options = options;
-    const turns = new LargeTurns();
+    // `upload_bytes` limits the messages that wait.
+    const turns = new Turns(limits.largeMessages, { turnMs: 0 });
     this.#servers = urls.map(
       (url) => new UpstreamServer({ url, key, connectionsMax: parallel, times, turns }),
     );

@@ -6,9 +6,9 @@
  * way, because callers check `hasRoom` first.
  */
 
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { Client, type Dispatcher, Pool } from "undici";
 import type { EngineServer } from "../../chat/engine.ts";
+import type { Turns } from "../../limits/turns.ts";
 import type { EpochMs } from "../../units.ts";
 import { type Attempt, Circuit, coolDownMsMax } from "./circuit.ts";
 import { Exchange, type ExchangeOwner } from "./exchange.ts";
@@ -42,7 +42,7 @@ interface ServerOptions {
   /** Requests on their way at once. */
   connectionsMax: number;
   times: UpstreamTimes;
-  turns: LargeTurns;
+  turns: Turns;
 }
 
 interface ProbeListeners {
@@ -76,7 +76,7 @@ export class UpstreamServer {
   readonly #origin: string;
   readonly #path: string;
   readonly #connectionsMax: number;
-  readonly #turns: LargeTurns;
+  readonly #turns: Turns;
   readonly #headers: Record<string, string>;
   readonly #connectMs: number;
   /** Null until `watch`. */
@@ -194,14 +194,16 @@ export class UpstreamServer {
     };
     const exchange = new Exchange({ changed: owner.changed, freed }, this.#headersMs);
     const path = `${this.#path}/chat/completions`;
-    this.#turns.run(body.characters, () => {
+    const dispatch = () => {
       if (exchange.isAborted) exchange.drop();
       else
         (client ?? this.#pool).dispatch(
           { method: "POST", path, headers: this.#headers, body: body.text() },
           exchange,
         );
-    });
+    };
+    if (body.characters < largeCharacters) dispatch();
+    else void this.#turn(body.characters).then(dispatch);
     return exchange;
   }
 
@@ -210,7 +212,7 @@ export class UpstreamServer {
    * connection was closed before the answer, the request is sent again over a new one.
    */
   async ask(path: string, body: Body, signal: AbortSignal): Promise<Answer> {
-    await this.#turns.wait(body.characters);
+    await this.#turn(body.characters);
     const question: Question = { path, body: body.text(), signal };
     const response = await this.#ask(this.#asks, question).catch((error: unknown) => {
       if (signal.aborted || !wasClosed(error)) throw error;
@@ -233,7 +235,7 @@ export class UpstreamServer {
 
   async #answerOf({ statusCode, body }: Dispatcher.ResponseData): Promise<Answer> {
     const bytes = Buffer.from(await body.arrayBuffer());
-    await this.#turns.wait(bytes.length);
+    await this.#turn(bytes.length);
     return { status: statusCode, bytes };
   }
 
@@ -250,6 +252,15 @@ export class UpstreamServer {
     } finally {
       await client.destroy();
     }
+  }
+
+  /**
+   * Resolves at once if the message is small, otherwise in a turn of the event loop of its own. A
+   * conversation of 4 MB takes about 10 ms to encode as JSON, and as long again to write to the
+   * connection. Twenty of them in one turn would block the event loop for half a second.
+   */
+  async #turn(characters: number): Promise<void> {
+    if (characters >= largeCharacters) await this.#turns.wait(this.name, () => {});
   }
 
   get #state(): EngineServer["state"] {
@@ -327,26 +338,3 @@ export interface Body {
 
 /** A smaller message takes less than a millisecond and needs no turn of its own. */
 const largeCharacters = 131_072;
-
-/**
- * Spreads the work on large messages over turns of the event loop: one of them in each turn.
- *
- * A conversation of 4 MB takes about 10 ms to encode as JSON, and as long again to write to the
- * connection. Twenty of them in one turn would block the event loop for half a second.
- */
-export class LargeTurns {
-  #last: Promise<unknown> = Promise.resolve();
-
-  /** Calls `work` at once if the message is small, otherwise in a turn of its own. */
-  run(characters: number, work: () => void): void {
-    if (characters < largeCharacters) work();
-    else void this.wait(characters).then(work);
-  }
-
-  /** Resolves in a turn of its own if the message is large. */
-  wait(characters: number): Promise<unknown> {
-    if (characters < largeCharacters) return Promise.resolve();
-    this.#last = this.#last.then(() => nextTurn());
-    return this.#last;
-  }
-}

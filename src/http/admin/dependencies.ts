@@ -13,7 +13,7 @@ import type { LiveTelemetry } from "../../telemetry/live-telemetry.ts";
 import type { AccountFeed } from "../api/account-feed.ts";
 import type { RunningRequests } from "../public/running-requests.ts";
 import type { SignIn } from "./sign-in.ts";
-import type { StreamPlaces } from "./streams.ts";
+import type { StreamPlaces } from "./stream-places.ts";
 
 export interface AdminDependencies {
   store: Store;

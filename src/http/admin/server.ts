@@ -15,6 +15,7 @@ import type { OperatorSessions } from "../../accounts/operator-sessions.ts";
 import type { EngineState } from "../../chat/engine.ts";
 import type { LastReload } from "../../config/changes.ts";
 import type { ClockState } from "../../ledger/clock.ts";
+import { limits } from "../../limits/limits.ts";
 import { isRecord } from "../../objects.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
@@ -30,7 +31,7 @@ import { isLoaded, modelWarnings } from "./model-health.ts";
 import { operatorResponseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
 import { SignIn } from "./sign-in.ts";
-import { StreamPlaces } from "./streams.ts";
+import { StreamPlaces } from "./stream-places.ts";
 
 interface OperatorDependencies extends Omit<AdminDependencies, "signIn" | "health" | "streams"> {
   /** Version of the service, for the OpenAPI document. */
@@ -70,7 +71,11 @@ export interface Readiness {
  * Fewer than the files that app/open-files.ts reserves, with the streams (streams.ts). One client
  * address cannot take all connections.
  */
-export const connectionLimits = { connectionsMax: 128, connectionsPerAddressMax: 96, trustedProxies: [] };
+export const connectionLimits = {
+  connectionsMax: limits.operatorConnections.most,
+  connectionsPerAddressMax: limits.operatorAddressConnections.most,
+  trustedProxies: [],
+};
 
 const consolePath = "/console";
 const healthPath = "/healthz";

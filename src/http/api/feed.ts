@@ -41,11 +41,6 @@ export class Feed<Topic, State> {
     this.#job = jobs.start({ name, everyMs, failure, run: () => this.#show() });
   }
 
-  /** Number of followers whose topic matches. */
-  count(matches: (topic: Topic) => boolean): number {
-    return [...this.#followers].filter(({ topic }) => matches(topic)).length;
-  }
-
   /** Answers with a stream of events. `show` sends a state of the topic to it. */
   follow(reply: FastifyReply, topic: Topic, show: (stream: FeedStream, state: State) => void): void {
     const stream = new FeedStream(reply);

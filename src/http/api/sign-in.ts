@@ -13,6 +13,7 @@ import { type NewSession, type SessionSecrets, sessionLifeMs } from "../../accou
 import { isLoopback } from "../../config/kinds.ts";
 import { Refusal } from "../../errors.ts";
 import type { Jobs } from "../../jobs.ts";
+import { limits } from "../../limits/limits.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import type { Metrics, SignInResult } from "../../telemetry/metrics.ts";
 import {
@@ -24,7 +25,7 @@ import {
   setCookie,
 } from "../session-cookie.ts";
 import { SessionResponses } from "../session-responses.ts";
-import { failedAttemptsMax, SignInAttempts, waitingAttemptsMax } from "../sign-in-attempts.ts";
+import { SignInAttempts } from "../sign-in-attempts.ts";
 import { clientOf } from "./guard.ts";
 
 declare module "fastify" {
@@ -192,8 +193,8 @@ export class BrowserSignIn<Found extends SessionRow> {
     const seconds = Math.ceil(waitMs / 1000);
     const reason =
       kind === "failed"
-        ? `Signing in from this address failed ${failedAttemptsMax} times within a minute.`
-        : `${waitingAttemptsMax} attempts to sign in from this address are waiting.`;
+        ? `Signing in from this address failed ${limits.failedSignIns.most} times within a minute.`
+        : `${limits.waitingSignIns.most} attempts to sign in from this address are waiting.`;
     return new OperatorRefusal(
       "too_many_sign_ins",
       `${reason} Try again in ${seconds} s. ${this.#options.stillPossible}`,

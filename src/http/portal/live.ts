@@ -2,18 +2,18 @@
 import Type from "typebox";
 import { balanceObject } from "../../accounts/balance-object.ts";
 import { closed, count, isoTime, micro, objectFor, text, time } from "../../accounts/json-objects.ts";
-import type { LiveAccount, LiveTopic } from "../../accounts/live-accounts.ts";
+import type { LiveAccount } from "../../accounts/live-accounts.ts";
 import { balance } from "../../accounts/operator-objects.ts";
 import { Refusal } from "../../errors.ts";
 import { heldBy } from "../../ledger/grants.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
+import { limits } from "../../limits/limits.ts";
+import { Slots } from "../../limits/slots.ts";
 import { type ApiApp, route } from "../api/app.ts";
 import { accountStateObject } from "./account.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
 
-/** Open pages of one account on this node. Others get no live state, and work without it. */
-const streamsPerAccountMax = 32;
 const shownRequestsMax = 100;
 
 const runningRequestObject = objectFor<HoldRow>("OwnRunningRequest")({
@@ -41,6 +41,8 @@ export const runningRequests = closed({
 
 export function liveRoutes(app: ApiApp, { accounts }: PortalDependencies): void {
   const config = { prolongsSession: false };
+  // Further pages get no live state, and work without it.
+  const streams = new Slots(limits.portalStreams);
   app.get(
     "/api/live",
     route(
@@ -58,14 +60,17 @@ export function liveRoutes(app: ApiApp, { accounts }: PortalDependencies): void 
     async (request, reply) => {
       const { owner, key } = sessionOf(request);
       const { account } = key;
-      const isOwn = (topic: LiveTopic) => topic.account === account && topic.owner !== null;
-      if (accounts.count(isOwn) >= streamsPerAccountMax) {
+      // The client has left while it was authenticated.
+      if (reply.raw.destroyed) return;
+      if (!streams.fits(account)) {
         throw new Refusal(
           "concurrency_limit_exceeded",
-          `This account has ${streamsPerAccountMax} open pages already. Close one of them.`,
+          `This account has ${streams.max} open pages already. Close one of them.`,
           { retryAfterSeconds: 30 },
         );
       }
+      streams.take(account);
+      reply.raw.once("close", () => streams.release(account));
       accounts.follow(reply, { account, owner }, (stream, live) => {
         stream.send("balance", JSON.stringify(balanceObject(live.balance)));
         stream.send("account", JSON.stringify(accountStateObject.of(live.balance)));

@@ -1,4 +1,7 @@
-/** The state of one request in the server: its record, its reserved body and the work so far. */
+/**
+ * State of one request in the server: its record, its reserved body, and the work so far. The
+ * hooks and handlers of a request find it on the request of Fastify.
+ */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Caller } from "../../accounts/keys.ts";
 import { catalogue, type ErrorCode, invariant } from "../../errors.ts";

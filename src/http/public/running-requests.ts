@@ -1,8 +1,7 @@
 /**
  * The requests in progress: chat requests that are being answered, and requests that wait for
  * something first (their key, their body, a balance). Ends them when their client leaves or the
- * service stops. `RequestContext` is the state of one request: its record, its reserved body and
- * the work so far.
+ * service stops.
  *
  * A client has left when its socket has ended or closed, whether or not a byte has been sent. Each
  * connection has one pair of listeners, however many requests it carries. The reason of an aborted

@@ -19,6 +19,7 @@ import { type Catalog, longestAnswer } from "../../chat/catalog.ts";
 import { Refusal } from "../../errors.ts";
 import { balanceOf } from "../../ledger/balance.ts";
 import type { Ledger } from "../../ledger/batcher.ts";
+import { limits as fixedLimits } from "../../limits/limits.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { refusedConnections } from "../../telemetry/refused-connections.ts";
@@ -65,12 +66,12 @@ interface PublicOptions extends PublicSettings {
  * Longest time until the headers of a request are complete, counted from the connection or from
  * their first byte.
  */
-const headersTimeoutMs = 15_000;
+const headersTimeoutMs = fixedLimits.headers.most;
 
 /**
  * Longest time that a connection without a request stays open; longer than balancers keep theirs.
  */
-const keepAliveTimeoutMs = 72_000;
+const keepAliveTimeoutMs = fixedLimits.keepAlive.most;
 
 /** How often Node looks for connections that have exceeded these times. */
 const connectionsCheckMs = 2_000;

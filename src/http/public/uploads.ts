@@ -5,12 +5,13 @@
  * A body with a content-length reserves its bytes before the first byte is read. A body without a
  * content-length reserves bytes as it grows. The reservation ends when the request is accepted or
  * refused, or its client leaves. The memory of the body is then freed at once, without a garbage
- * collection. `BodyTurns` limits the time that parsing the bodies takes.
+ * collection.
  */
 import type { IncomingMessage } from "node:http";
 import type { Caller } from "../../accounts/keys.ts";
-import { FairQueue } from "../../collections.ts";
 import { invariant, Refusal } from "../../errors.ts";
+import { limits } from "../../limits/limits.ts";
+import { Slots } from "../../limits/slots.ts";
 import { freeChunk } from "../error-response.ts";
 
 export interface UploadLimits {
@@ -51,86 +52,84 @@ const firstBytes = 64 * 1024;
  * Each chunk costs Node as much time as a kilobyte, so a body of 4 MiB in chunks of one byte would
  * take seconds. Encoders that stream JSON send some thousand small chunks.
  */
-const chunksFree = 16_384;
+const chunksFree = limits.chunks.most;
 const bytesPerChunkMin = 64;
 
 const retryAfterSeconds = 2;
 
-/** Uploads of one key, of one account, or in total. */
+/** Bodies that share a limit: those of one key, of one account, or all. */
 interface Scope {
-  readonly whose: string;
-  bytesMax: number;
-  uploads: number;
-  bytes: number;
+  whose: string;
+  key: string;
+  bytes: Slots;
 }
+
+/** The one key of slots for all callers. */
+const all = "all";
 
 export class Uploads {
   #limits: UploadLimits;
   readonly #times: UploadTimes;
-  readonly #keys = new Map<string, Scope>();
-  readonly #accounts = new Map<string, Scope>();
-  readonly #total: Scope;
+  readonly #keyBytes = new Slots(limits.keyUploadBytes);
+  readonly #accountBytes = new Slots(limits.accountUploadBytes);
+  readonly #allBytes = new Slots(limits.uploadBytes);
+  readonly #keyUploads = new Slots(limits.keyUploads);
+  readonly #accountUploads = new Slots(limits.accountUploads);
 
-  constructor(limits: UploadLimits, times: UploadTimes = uploadTimes) {
-    this.#limits = limits;
+  constructor(given: UploadLimits, times: UploadTimes = uploadTimes) {
+    this.#limits = given;
     this.#times = times;
-    this.#total = { whose: "all callers", bytesMax: limits.uploadBytesMax, uploads: 0, bytes: 0 };
+    this.configure(given);
   }
 
   /** Changes the limits. Bodies that are being received keep their size and time limits. */
-  configure(limits: UploadLimits): void {
-    this.#limits = limits;
-    this.#total.bytesMax = limits.uploadBytesMax;
-    for (const key of this.#keys.values()) key.bytesMax = this.#shareOf(keyShare);
-    for (const account of this.#accounts.values()) account.bytesMax = this.#shareOf(accountShare);
+  configure(given: UploadLimits): void {
+    const { uploadBytesMax, bodyBytesMax } = given;
+    this.#limits = given;
+    this.#allBytes.max = uploadBytesMax;
+    this.#keyBytes.max = Math.max(bodyBytesMax, Math.floor(uploadBytesMax * keyShare));
+    this.#accountBytes.max = Math.max(bodyBytesMax, Math.floor(uploadBytesMax * accountShare));
   }
 
   get count(): number {
-    return this.#total.uploads;
+    return this.#keyUploads.total;
   }
 
   get bytes(): number {
-    return this.#total.bytes;
+    return this.#allBytes.total;
   }
 
   /**
    * Admits the body of a request and reserves the bytes of its content-length. Throws
    * `concurrency_limit_exceeded` or `overloaded`.
    */
-  admit(caller: Caller, headers: IncomingMessage["headers"]): Upload {
+  admit({ keyId, accountId, concurrent, plan }: Caller, headers: IncomingMessage["headers"]): Upload {
     const declaredBytes =
       headers["transfer-encoding"] === undefined ? Number(headers["content-length"] ?? 0) : null;
-    const key = this.#keys.get(caller.keyId) ?? this.#newScope("this key", keyShare);
-    const account = this.#accounts.get(caller.accountId) ?? this.#newScope("this account", accountShare);
-    requireRoom("This key", key, caller.concurrent);
-    requireRoom("This account", account, caller.plan.limits.concurrent ?? null);
-    const reservation = new Reservation([key, account, this.#total], () => {
-      if (key.uploads === 0) this.#keys.delete(caller.keyId);
-      if (account.uploads === 0) this.#accounts.delete(caller.accountId);
+    requireRoom("This key", this.#keyUploads, keyId, concurrent);
+    requireRoom("This account", this.#accountUploads, accountId, plan.limits.concurrent ?? null);
+    const scopes = [
+      { whose: "this key", key: keyId, bytes: this.#keyBytes },
+      { whose: "this account", key: accountId, bytes: this.#accountBytes },
+      { whose: "all callers", key: all, bytes: this.#allBytes },
+    ];
+    const reservation = new Reservation(scopes, () => {
+      this.#keyUploads.release(keyId);
+      this.#accountUploads.release(accountId);
     });
     // A larger body is refused later, for its size.
     reservation.growTo(Math.min(declaredBytes ?? 0, this.#limits.bodyBytesMax));
-    reservation.open();
-    this.#keys.set(caller.keyId, key);
-    this.#accounts.set(caller.accountId, account);
+    this.#keyUploads.take(keyId);
+    this.#accountUploads.take(accountId);
     return new Upload(this.#limits, this.#times, declaredBytes, reservation);
-  }
-
-  #newScope(whose: string, share: number): Scope {
-    return { whose, bytesMax: this.#shareOf(share), uploads: 0, bytes: 0 };
-  }
-
-  #shareOf(share: number): number {
-    const { uploadBytesMax, bodyBytesMax } = this.#limits;
-    return Math.max(bodyBytesMax, Math.floor(uploadBytesMax * share));
   }
 }
 
-function requireRoom(whose: string, { uploads }: Scope, concurrent: number | null): void {
-  if (concurrent === null || uploads < concurrent + spareUploads) return;
+function requireRoom(whose: string, uploads: Slots, key: string, concurrent: number | null): void {
+  if (concurrent === null || uploads.fits(key, 1, concurrent + spareUploads)) return;
   throw new Refusal(
     "concurrency_limit_exceeded",
-    `${whose} may run ${concurrent} requests at the same time, and already has ${uploads} that are being received or checked. Try again when one has ended.`,
+    `${whose} may run ${concurrent} requests at the same time, and already has ${uploads.held(key)} that are being received or checked. Try again when one has ended.`,
     { retryAfterSeconds: 1 },
   );
 }
@@ -146,32 +145,24 @@ class Reservation {
     this.#onRelease = onRelease;
   }
 
-  /** Counts the upload. */
-  open(): void {
-    for (const scope of this.#scopes) scope.uploads += 1;
-  }
-
   /** Reserves `bytes` in total. Throws `overloaded` if they are not free. */
   growTo(bytes: number): void {
     const moreBytes = bytes - this.#bytes;
     if (moreBytes <= 0) return;
-    const full = this.#scopes.find((scope) => scope.bytes + moreBytes > scope.bytesMax);
+    const full = this.#scopes.find((scope) => !scope.bytes.fits(scope.key, moreBytes));
     if (full !== undefined) {
       throw new Refusal(
         "overloaded",
-        `Too many bytes of request bodies of ${full.whose} are being received or checked. The limit is ${full.bytesMax} bytes in total. Send the request again in ${retryAfterSeconds} s.`,
+        `Too many bytes of request bodies of ${full.whose} are being received or checked. The limit is ${full.bytes.max} bytes in total. Send the request again in ${retryAfterSeconds} s.`,
         { retryAfterSeconds },
       );
     }
-    for (const scope of this.#scopes) scope.bytes += moreBytes;
+    for (const scope of this.#scopes) scope.bytes.take(scope.key, moreBytes);
     this.#bytes = bytes;
   }
 
   release(): void {
-    for (const scope of this.#scopes) {
-      scope.bytes -= this.#bytes;
-      scope.uploads -= 1;
-    }
+    for (const scope of this.#scopes) scope.bytes.release(scope.key, this.#bytes);
     this.#onRelease();
   }
 }
@@ -352,72 +343,4 @@ export function tooLarge(bodyBytesMax: number): Refusal {
     "request_too_large",
     `The body is larger than ${bodyBytesMax} bytes; send a shorter conversation.`,
   );
-}
-
-/**
- * An ordinary body takes 0.01 to 0.1 ms, so hundreds of them never wait. A body of 4 MiB takes 5
- * to 30 ms.
- */
-const turnMs = 10;
-const waitingMax = 1024;
-
-/**
- * Spreads the work on request bodies over turns of the event loop.
- *
- * One turn spends at most `turnMs` and the rest of one body on this work, however many bodies
- * arrive together. Accounts take turns with the bodies that wait. At most `waitingMax` bodies
- * wait, or twice as many if they are the first of their accounts.
- */
-export class BodyTurns {
-  readonly #waiting = new FairQueue<() => void>(waitingMax);
-  #spentMs = 0;
-  #isScheduled = false;
-
-  /** True if a body can be processed in this turn. */
-  get isFree(): boolean {
-    return this.#waiting.size === 0 && this.#spentMs < turnMs;
-  }
-
-  /** Runs `work` now. */
-  run<T>(work: () => T): T {
-    const startedMs = performance.now();
-    try {
-      return work();
-    } finally {
-      this.#spentMs += performance.now() - startedMs;
-      this.#schedule();
-    }
-  }
-
-  /** Runs `work` in one of the next turns. Throws `overloaded` if too many bodies wait. */
-  async wait<T>(accountId: string, work: () => T): Promise<T> {
-    const { promise, resolve } = Promise.withResolvers<T>();
-    // An error of the work rejects the promise.
-    const job = () => resolve((async () => work())());
-    if (!this.#waiting.push(accountId, job)) {
-      throw new Refusal(
-        "overloaded",
-        "Too many large requests have arrived at once. Send the request again in a moment.",
-        { retryAfterSeconds: 1 },
-      );
-    }
-    this.#schedule();
-    return await promise;
-  }
-
-  #schedule(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    setImmediate(() => this.#nextTurn());
-  }
-
-  #nextTurn(): void {
-    this.#isScheduled = false;
-    this.#spentMs = 0;
-    while (this.#spentMs < turnMs) {
-      const job = this.#waiting.shift();
-      if (job === undefined) return;
-      this.run(job);
-    }
-  }
 }

@@ -4,8 +4,8 @@
  *
  * The child tokenizes on the thread that drives the decoder, so running answers get their step
  * between two prompts. After a long prompt they get as much time as it took. While answers of
- * other accounts run, an account's prompts take at most a tenth of the time (prompt-budget.ts),
- * and prompts of other accounts go first.
+ * other accounts run, an account's prompts take at most a tenth of the time and a burst, and
+ * prompts of other accounts go first. An account without recent prompts never waits.
  *
  * Guarantees: every call ends: with a result, an abort, a timeout or a failure. If the child ends
  * during a prompt, the prompt gets a second attempt with the next child, unless its caller has
@@ -13,9 +13,10 @@
  */
 import { EngineError, type Prompt } from "../../../chat/engine.ts";
 import { FairQueue } from "../../../collections.ts";
+import { limits } from "../../../limits/limits.ts";
+import { TokenBucket } from "../../../limits/token-bucket.ts";
 import type { FromChild, Prepared, ToChild } from "../protocol.ts";
 import { ProgressWatch } from "./progress-watch.ts";
-import { PromptBudget } from "./prompt-budget.ts";
 
 interface PromptQueueOptions {
   /** Time limit of a call. */
@@ -47,6 +48,11 @@ const waitingMax = 256;
 const attemptsMax = 2;
 /** A cooldown of equal length follows a slower prompt, so prompts take at most half the time. */
 const cooldownAfterMs = 20;
+/**
+ * Time in which a budget fills: an account gets a tenth of the time. For comparison: a prompt of
+ * 8,000 tokens takes about 9 ms.
+ */
+const promptTimePerMs = 10 * limits.promptTime.most;
 /** Interval of checks while prompts wait for their budget. */
 const lookMs = 100;
 const retryAfterSeconds = 5;
@@ -55,7 +61,8 @@ export class PromptQueue {
   readonly #options: PromptQueueOptions;
   readonly #waiting = new FairQueue<Pending>(waitingMax);
   readonly #watch: ProgressWatch;
-  readonly #budget = new PromptBudget();
+  /** Milliseconds of the thread. */
+  readonly #budget: TokenBucket;
   readonly #nowMs: () => number;
   #budgetTimer: NodeJS.Timeout | undefined;
   /** The prompt that the child has. */
@@ -68,6 +75,7 @@ export class PromptQueue {
   constructor(options: PromptQueueOptions) {
     this.#options = options;
     this.#nowMs = options.nowMs ?? (() => performance.now());
+    this.#budget = new TokenBucket(limits.promptTime, { perMs: promptTimePerMs, nowMs: this.#nowMs });
     this.#watch = new ProgressWatch({
       boundMs: options.stallMs,
       isDue: () => this.#asked !== undefined,
@@ -109,7 +117,7 @@ export class PromptQueue {
     this.#asked = undefined;
     this.#watch.heard();
     const { accountId } = pending.prompt;
-    if (this.#options.disturbs(accountId)) this.#budget.spend(accountId, answer.workMs, this.#nowMs());
+    if (this.#options.disturbs(accountId)) this.#budget.spend(accountId, answer.workMs);
     pending.settle(answer.type === "prepared" ? answer : new EngineError("failed", answer.message));
     const tookMs = this.#nowMs() - this.#askedMs;
     this.#isCoolingDown = tookMs >= cooldownAfterMs;
@@ -186,6 +194,6 @@ export class PromptQueue {
 
   /** Returns the milliseconds until the account's budget allows another prompt. */
   #waitMs(accountId: string): number {
-    return this.#options.disturbs(accountId) ? this.#budget.waitMs(accountId, this.#nowMs()) : 0;
+    return this.#options.disturbs(accountId) ? this.#budget.waitMs(accountId) : 0;
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Places for the streams of the operator API. A stream takes none of the listener's connections,
+ * Slots for the streams of the operator API. A stream takes none of the listener's connections,
  * so that open pages cannot lock operators out: neither many pages, nor many people behind one
  * address. The connection of a stream is closed after it.
  *
@@ -8,17 +8,19 @@
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Refusal } from "../../errors.ts";
+import { limits } from "../../limits/limits.ts";
+import { Slots } from "../../limits/slots.ts";
 import type { Connections } from "../connections.ts";
 
 /** Each takes an open file, which app/open-files.ts reserves. */
-export const streamsMax = 128;
-export const streamsPerSessionMax = 4;
+export const streamsMax = limits.streams.most;
+export const streamsPerSessionMax = limits.sessionStreams.most;
 const retryAfterSeconds = 30;
 
 export class StreamPlaces {
   readonly #connections: Pick<Connections, "release">;
-  readonly #perSession = new Map<string, number>();
-  #count = 0;
+  readonly #ofSessions = new Slots(limits.sessionStreams);
+  readonly #all = new Slots(limits.streams);
 
   constructor(connections: Pick<Connections, "release">) {
     this.#connections = connections;
@@ -28,21 +30,18 @@ export class StreamPlaces {
   take({ session, raw: { socket } }: FastifyRequest, reply: FastifyReply): void {
     // The client has left while it was authenticated.
     if (reply.raw.destroyed) return;
-    const ofSession = session === null ? 0 : (this.#perSession.get(session.hash) ?? 0);
-    if (ofSession >= streamsPerSessionMax) {
+    const taken = [{ slots: this.#all, key: "all" }];
+    if (session !== null) taken.unshift({ slots: this.#ofSessions, key: session.hash });
+    const full = taken.find(({ slots, key }) => !slots.fits(key))?.slots;
+    if (full === this.#ofSessions) {
       throw noPlace(`This session has ${streamsPerSessionMax} streams already, in other windows.`);
     }
-    if (this.#count >= streamsMax) throw noPlace(`This process has ${streamsMax} streams already.`);
-    this.#count += 1;
-    if (session !== null) this.#perSession.set(session.hash, ofSession + 1);
+    if (full !== undefined) throw noPlace(`This process has ${streamsMax} streams already.`);
+    for (const { slots, key } of taken) slots.take(key);
     this.#connections.release(socket);
     reply.header("connection", "close");
     reply.raw.once("close", () => {
-      this.#count -= 1;
-      if (session === null) return;
-      const left = (this.#perSession.get(session.hash) ?? 1) - 1;
-      if (left > 0) this.#perSession.set(session.hash, left);
-      else this.#perSession.delete(session.hash);
+      for (const { slots, key } of taken) slots.release(key);
     });
   }
 }

@@ -6,12 +6,12 @@ import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { EventStream, type StreamTimes } from "../../src/http/public/event-stream.ts";
+import { AnswerStream, type StreamTimes } from "../../src/http/public/answer-stream.ts";
 
 const times = { keepAliveMs: 60_000, streamIdleMs: 60_000 };
 
 /** Returns the chunks that a client receives. Each write of `answer` is one chunk. */
-async function chunksOf(answer: (stream: EventStream) => Promise<void>): Promise<string[]> {
+async function chunksOf(answer: (stream: AnswerStream) => Promise<void>): Promise<string[]> {
   const server = createServer((_, response) => void answer(streamOn(response))).listen(0, "127.0.0.1");
   await once(server, "listening");
   const address = server.address();
@@ -24,10 +24,10 @@ async function chunksOf(answer: (stream: EventStream) => Promise<void>): Promise
   return [...body.matchAll(/^([0-9a-f]+)\r\n(.*)\r\n/gm)].map(([, , chunk = ""]) => chunk);
 }
 
-function streamOn(response: ServerResponse, patience: StreamTimes = times): EventStream {
+function streamOn(response: ServerResponse, patience: StreamTimes = times): AnswerStream {
   const gone = new AbortController();
   response.once("close", () => gone.abort());
-  return new EventStream(response, () => response.writeHead(200), patience, gone.signal);
+  return new AnswerStream(response, () => response.writeHead(200), patience, gone.signal);
 }
 
 test("writes the events of one turn together, in order", async () => {

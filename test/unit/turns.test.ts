@@ -1,9 +1,9 @@
-/** Bodies take turns of the event loop. */
+/** Work is spread over turns of the event loop. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, mock, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { Refusal } from "../../src/errors.ts";
-import { BodyTurns } from "../../src/http/public/uploads.ts";
+import { limits } from "../../src/limits/limits.ts";
+import { Turns } from "../../src/limits/turns.ts";
 
 let nowMs = 0;
 beforeEach(() => {
@@ -11,13 +11,17 @@ beforeEach(() => {
 });
 afterEach(() => mock.restoreAll());
 
+function turnsOfBodies(): Turns {
+  return new Turns(limits.bodyTurn, { waiting: limits.waitingBodies });
+}
+
 /** Takes longer than the limit of one turn. */
 function work(): void {
   nowMs += 15;
 }
 
 test("runs a body at once if the service is idle, and several small bodies in one turn", () => {
-  const turns = new BodyTurns();
+  const turns = turnsOfBodies();
   assert.equal(turns.isFree, true);
   for (let body = 0; body < 9; body += 1) {
     turns.run(() => {
@@ -32,7 +36,7 @@ test("runs a body at once if the service is idle, and several small bodies in on
 });
 
 test("runs one large body per turn of the event loop", async () => {
-  const turns = new BodyTurns();
+  const turns = turnsOfBodies();
   const done: number[] = [];
   turns.run(work);
   assert.equal(turns.isFree, false);
@@ -53,7 +57,7 @@ test("runs one large body per turn of the event loop", async () => {
 });
 
 test("gives accounts turns", async () => {
-  const turns = new BodyTurns();
+  const turns = turnsOfBodies();
   const done: string[] = [];
   turns.run(work);
   const bodies = ["a", "a", "a", "b"].map((account) =>
@@ -67,23 +71,35 @@ test("gives accounts turns", async () => {
 });
 
 test("passes an error to the caller of its body only", async () => {
-  const turns = new BodyTurns();
+  const turns = turnsOfBodies();
   assert.throws(() => turns.run(() => assert.fail("no good")), /no good/);
   turns.run(work);
-  const refused = turns.wait("a", () => assert.fail("no good either"));
+  const refused = turns.wait("a", (): string => assert.fail("no good either")) ?? "refused";
   const good = turns.wait("a", () => "good");
-  await assert.rejects(refused, /no good either/);
+  await assert.rejects(async () => await refused, /no good either/);
   assert.equal(await good, "good");
 });
 
-test("refuses bodies beyond the limit, but accepts those of other accounts", async () => {
-  const turns = new BodyTurns();
+test("limits the work that waits, but accepts that of other keys", async () => {
+  const turns = turnsOfBodies();
   turns.run(work);
-  const flood = Array.from({ length: 1024 }, () => turns.wait("a", () => true));
-  await assert.rejects(
+  const flood = Array.from({ length: limits.waitingBodies.most }, () => turns.wait("a", () => true));
+  assert.ok(!flood.includes(null));
+  assert.equal(
     turns.wait("a", () => true),
-    (error) => error instanceof Refusal && error.code === "overloaded",
+    null,
   );
   assert.equal(await turns.wait("b", () => true), true);
   await Promise.all(flood);
+});
+
+test("without time in a turn, each piece of work has a turn of its own", async () => {
+  const turns = new Turns(limits.largeMessages, { turnMs: 0 });
+  assert.equal(turns.isFree, false);
+  const done: string[] = [];
+  for (const name of ["a", "b", "c"]) void turns.wait("server", () => {})?.then(() => done.push(name));
+  for (const expected of [[], ["a"], ["a", "b"], ["a", "b", "c"]]) {
+    assert.deepEqual(done, expected);
+    await nextTurn();
+  }
 });

@@ -23,7 +23,7 @@ export interface StreamTimes {
   streamIdleMs: number;
 }
 
-export class EventStream {
+export class AnswerStream {
   readonly #response: ServerResponse;
   readonly #sendHeaders: () => void;
   readonly #times: StreamTimes;
