@@ -162,5 +162,5 @@ export const limits = {
     "[streams](live.md#streams) of the operator API",
   ),
   streams: group("Sign-in and pages", atOnce)("node", 128, "the same"),
-  portalStreams: group("Sign-in and pages", atOnce)("account", 32, "streams of the portal on a node"),
+  portalStreams: group("Sign-in and pages", atOnce)("account", 32, "portal streams"),
 };

@@ -16,7 +16,7 @@ export interface PortalDependencies {
   /** The chat requests of the process, those of the public listener included. */
   chat: Pick<ChatService, "serve">;
   /** The live state of accounts. */
-  accounts: Pick<AccountFeed, "follow" | "count">;
+  accounts: Pick<AccountFeed, "follow">;
   logger: Logger;
   signIn: PortalSignIn;
   actions: PortalActions;
