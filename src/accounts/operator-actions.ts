@@ -8,22 +8,12 @@
  * the errors of accounts/refusals.ts.
  */
 
-import { invariant } from "../errors.ts";
 import { type AccountSnapshot, type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
 import type { Ledger } from "../ledger/batcher.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
-import type {
-  AdjustOperation,
-  PlanOperation,
-  PromoteOperation,
-  RefundOperation,
-  StateOperation,
-  TopupOperation,
-} from "../ledger/operations.ts";
 import { type PlanChanges, type Plans, planChanges } from "../ledger/plan.ts";
-import { type PlanPreview, previewPlan } from "../ledger/preview.ts";
 import type { AccountRow, HoldRow } from "../ledger/rows.ts";
-import { type AccountInOrder, type Contact, type ListedAccount, noContact } from "../store/contacts.ts";
+import { type AccountInOrder, type ListedAccount, noContact } from "../store/contacts.ts";
 import type {
   AccountsQuery,
   HoldsQuery,
@@ -38,28 +28,13 @@ import type {
 import { type Hour, hourMs, type UsageHour, type UsageHoursQuery } from "../store/usage-hours.ts";
 import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
-import { type Credits, type EpochMs, type MicroCredits, microOf } from "../units.ts";
+import type { EpochMs } from "../units.ts";
 import { type ImportedAccount, type ImportOptions, importAccounts } from "./account-import.ts";
 import { isoTime } from "./json-objects.ts";
 import { KeyActions } from "./key-actions.ts";
-import {
-  adjustmentRefusal,
-  planChangeRefusal,
-  promotionRefusal,
-  refundRefusal,
-  stateRefusal,
-  topupRefusal,
-} from "./outcome-refusals.ts";
 import { type PaymentReport, paymentReport } from "./payment-report.ts";
 import type { PlanState } from "./plan-objects.ts";
-import {
-  accountExists,
-  accountNotFound,
-  accountRefusal,
-  externalIdUsed,
-  OperatorRefusal,
-  planRefusal,
-} from "./refusals.ts";
+import { accountNotFound, OperatorRefusal } from "./refusals.ts";
 import { type StoppedRequest, stopElsewhere } from "./request-stops.ts";
 import { type UsageReport, usageReport } from "./usage-sums.ts";
 
@@ -88,45 +63,19 @@ export interface AccountOfList extends AccountInOrder {
   balance: BalanceView | null;
 }
 
-/** What a change of an account's plan would do. */
-export type PlanPreviewOf = Extract<PlanPreview, { kind: "preview" }> & { account: string };
-
-/** Result of a refund. */
-export interface CreditsRefund extends CreditsChange {
-  amount: MicroCredits;
-  /** The part that running requests hold. It can be refunded when they have ended. */
-  rest: MicroCredits;
-}
-
-/** Credits that are given, or promotional credits that are taken away. */
-interface Adjustment {
-  op: string;
-  /** Negative: taken away. */
-  credits: Credits;
-  reason: string;
-  /** Of credits that are given: the time at which they end. Absent: never. */
-  expiresMs?: EpochMs | undefined;
-  /** Of credits that are given: the request that they make up for. */
-  request?: string | undefined;
-  /** Of credits that are taken away: the number of their grant. Absent: the newest first. */
-  grant?: number | undefined;
-}
-
-/** Result of a top-up or an adjustment. */
-export interface CreditsChange {
-  /** True if the id was known: the credits were counted before, and nothing has changed now. */
-  replayed: boolean;
-  /** Additional credits after the change. */
-  additional: MicroCredits;
-  balance: BalanceView;
-}
-
 export class OperatorActions {
   readonly keys: KeyActions;
+  readonly store: Store;
+  readonly ledger: Ledger;
+  /** Who acts. The journal names them. */
+  readonly by: string;
   readonly #deps: ActionDependencies;
 
   constructor(dependencies: ActionDependencies) {
     this.keys = new KeyActions(dependencies);
+    this.store = dependencies.store;
+    this.ledger = dependencies.ledger;
+    this.by = dependencies.by;
     this.#deps = dependencies;
   }
 
@@ -135,59 +84,9 @@ export class OperatorActions {
     return new OperatorActions({ ...this.#deps, by });
   }
 
-  /**
-   * Opens an account with its contact. Returns the existing account, unchanged, if it was opened
-   * on the same plan before.
-   */
-  async openAccount(
-    id: string,
-    plan: string,
-    contact: Partial<Contact> = {},
-  ): Promise<{ account: ListedAccount; isNew: boolean }> {
-    const outcome = await this.#open(id, plan, contact);
-    if (outcome.kind === "exists") {
-      // The first journal entry has the plan that the account was opened on; its plan may have
-      // changed since.
-      const [opening] = await this.#deps.store.journal(id, { limit: 1 });
-      if (opening?.note !== plan) throw accountExists(id, opening?.note ?? null);
-    }
-    return { account: await this.account(id), isNew: outcome.kind === "opened" };
-  }
-
-  async #open(
-    id: string,
-    plan: string,
-    contact: Partial<Contact>,
-  ): Promise<{ kind: "opened" } | { kind: "exists" }> {
-    const { by } = this.#deps;
-    // Only the ledger repeats an operation while the database is away.
-    if (Object.keys(contact).length === 0) {
-      const outcome = await this.#deps.ledger.apply({ kind: "open", account: id, plan, by });
-      const { kind } = outcome;
-      if (kind === "opened" || kind === "exists") return outcome;
-      if (kind === "unknown_plan" || kind === "retired_plan") throw planRefusal(plan, outcome);
-      invariant(kind !== "balances_refused", "nothing is brought along");
-      throw accountRefusal(id, outcome);
-    }
-    const drafts = [{ id, plan, contact, key: null }];
-    const options = { by, dryRun: false, updatesExisting: false };
-    const [outcome] = await this.#deps.store.putAccounts(drafts, options);
-    switch (outcome?.kind) {
-      case "opened":
-      case "exists":
-        return outcome;
-      case "unknown_plan":
-      case "retired_plan":
-        throw planRefusal(plan, outcome);
-      case "external_id_used":
-        throw externalIdUsed(contact.externalId ?? "", outcome.account);
-    }
-    throw accountNotFound(id);
-  }
-
   /** Returns the account as it is now, even if nothing has been written since a window ended. */
   async account(id: string): Promise<ListedAccount> {
-    return await this.#listed(await this.#snapshot(id));
+    return await this.#listed(await this.snapshot(id));
   }
 
   /** Lists accounts with their balances, without what overdue holds will cost. */
@@ -204,7 +103,7 @@ export class OperatorActions {
   }
 
   async accountWithBalance(id: string): Promise<AccountWithBalance> {
-    const snapshot = await this.#snapshot(id);
+    const snapshot = await this.snapshot(id);
     const { nowMs } = snapshot.times;
     const account = await this.#listed(snapshot);
     const read = readBalance(snapshot);
@@ -221,23 +120,11 @@ export class OperatorActions {
     for (let last: AccountInOrder | undefined; ; ) {
       const place = { after: last?.id, afterValue: last?.orderValue };
       const limit = Math.min(pageRows, rowsMax - accounts.length);
-      const page = await this.#deps.store.accounts({ ...query, ...place, limit });
+      const page = await this.store.accounts({ ...query, ...place, limit });
       for (const { id } of page) accounts.push(await this.accountWithBalance(id));
       last = page.at(-1);
       if (page.length < pageRows || accounts.length >= rowsMax) return accounts;
     }
-  }
-
-  /** Sets the given fields of the contact. The others stay. */
-  async setContact(id: string, contact: Partial<Contact>): Promise<ListedAccount> {
-    const drafts = [{ id, plan: null, contact, key: null }];
-    const options = { by: this.#deps.by, dryRun: false, updatesExisting: true };
-    const [outcome] = await this.#deps.store.putAccounts(drafts, options);
-    if (outcome?.kind === "no_account") throw accountNotFound(id);
-    if (outcome?.kind === "external_id_used") {
-      throw externalIdUsed(contact.externalId ?? "", outcome.account);
-    }
-    return await this.account(id);
   }
 
   /** Opens accounts and sets contacts. Existing accounts keep their plans and credits. */
@@ -249,115 +136,34 @@ export class OperatorActions {
     return await importAccounts(store, accounts, { by, timezone: timezone(), ...options });
   }
 
-  /** Changes the plan at the end of the base window, or now. */
-  async changePlan(
-    account: string,
-    op: string,
-    plan: string,
-    at: PlanOperation["at"] = "refresh",
-  ): Promise<ListedAccount> {
-    const { ledger, by } = this.#deps;
-    const outcome = await ledger.apply({ kind: "plan", account, op, plan, at, by });
-    if (outcome.kind === "changed") return await this.account(account);
-    throw planChangeRefusal({ account, op, plan }, outcome);
-  }
-
-  /** Returns what a change of the plan would do. Changes nothing. */
-  async previewPlan(
-    account: string,
-    plan: string,
-    at: PlanOperation["at"] = "refresh",
-  ): Promise<PlanPreviewOf> {
-    const preview = previewPlan(await this.#snapshot(account), { plan, at });
-    if (preview.kind === "preview") return { ...preview, account };
-    throw planChangeRefusal({ account, op: "preview", plan }, preview);
-  }
-
-  /** Suspends, resumes or closes the account, or sets the time at which it closes. */
-  async changeState(account: string, op: string, to: StateOperation["to"]): Promise<ListedAccount> {
-    const operation: StateOperation = { kind: "state", account, op, to, by: this.#deps.by };
-    const outcome = await this.#deps.ledger.apply(operation);
-    if (outcome.kind === "changed") return await this.account(account);
-    throw stateRefusal(operation, outcome);
-  }
-
-  /** Adds credits that were paid for. */
-  async addCredits(account: string, payment: string, credits: Credits): Promise<CreditsChange> {
-    const { by } = this.#deps;
-    const operation: TopupOperation = { kind: "topup", account, payment, amount: microOf(credits), by };
-    const outcome = await this.#deps.ledger.apply(operation);
-    if (outcome.kind === "added") return { ...outcome, balance: await this.balance(account) };
-    throw topupRefusal(operation, outcome);
-  }
-
-  /** Gives promotional credits, or takes them away if the number is negative. */
-  async adjustCredits(account: string, adjustment: Adjustment): Promise<CreditsChange> {
-    const { ledger, by } = this.#deps;
-    const { op, credits, reason, expiresMs: untilMs = null, request = null, grant = null } = adjustment;
-    if (credits < 0) {
-      const amount = microOf(0 - credits);
-      const operation: AdjustOperation = { kind: "adjust", account, op, amount, grant, reason, by };
-      const outcome = await ledger.apply(operation);
-      if (outcome.kind === "adjusted") return { ...outcome, balance: await this.balance(account) };
-      throw adjustmentRefusal(operation, outcome);
-    }
-    const amount = microOf(credits);
-    const operation: PromoteOperation = {
-      kind: "promote",
-      account,
-      op,
-      amount,
-      untilMs,
-      reason,
-      request,
-      by,
-    };
-    const outcome = await ledger.apply(operation);
-    if (outcome.kind === "added") return { ...outcome, balance: await this.balance(account) };
-    throw promotionRefusal(operation, outcome);
-  }
-
-  /** Takes back what is neither spent nor held of a payment, up to the amount. */
-  async refundCredits(
-    account: string,
-    { refund, payment, credits }: { refund: string; payment: string; credits: Credits },
-  ): Promise<CreditsRefund> {
-    const amount = microOf(credits);
-    const { by } = this.#deps;
-    const operation: RefundOperation = { kind: "refund", account, refund, payment, amount, by };
-    const outcome = await this.#deps.ledger.apply(operation);
-    if (outcome.kind === "refunded") return { ...outcome, balance: await this.balance(account) };
-    throw refundRefusal(operation, outcome);
-  }
-
   async balance(account: string): Promise<BalanceView> {
-    return balanceOf(await this.#snapshot(account));
+    return balanceOf(await this.snapshot(account));
   }
 
   async journal(account: string, query: JournalQuery): Promise<ListedEntry[]> {
     await this.#requireAccount(account);
-    return await this.#deps.store.journal(account, query);
+    return await this.store.journal(account, query);
   }
 
   /** Lists the payments of an account with what was spent and refunded of them, newest first. */
   async payments(account: string, query: PaymentsQuery): Promise<ListedPayment[]> {
     await this.#requireAccount(account);
-    return await this.#deps.store.payments(account, query);
+    return await this.store.payments(account, query);
   }
 
   /** Returns what happened to each payment in a month of the configured zone. */
   async paymentReport(month: string): Promise<PaymentReport> {
-    return await paymentReport(this.#deps.store, { month, timezone: this.timezone });
+    return await paymentReport(this.store, { month, timezone: this.timezone });
   }
 
   async usage(query: UsageQuery): Promise<Receipt[]> {
     await this.#requireAccount(query.account);
-    return await this.#deps.store.usage(query);
+    return await this.store.usage(query);
   }
 
   async usagePages(query: Omit<UsageQuery, "limit">): Promise<AsyncIterable<readonly Receipt[]>> {
     await this.#requireAccount(query.account);
-    return usagePages(this.#deps.store, query);
+    return usagePages(this.store, query);
   }
 
   /** The zone of the configuration, for local days. */
@@ -367,7 +173,7 @@ export class OperatorActions {
 
   async usageReport(query: UsageSumsQuery): Promise<UsageReport> {
     await this.#requireAccount(query.account);
-    return await usageReport(this.#deps.store, query, this.timezone);
+    return await usageReport(this.store, query, this.timezone);
   }
 
   /** Sums usage by hour, for the last hours up to now. */
@@ -376,14 +182,14 @@ export class OperatorActions {
     hours: number,
   ): Promise<{ from: Hour; to: Hour; rows: UsageHour[] }> {
     await this.#requireAccount(query.account);
-    const to = Math.floor(this.#deps.store.times().atMs / hourMs) + 1;
+    const to = Math.floor(this.store.times().atMs / hourMs) + 1;
     const from = to - hours;
-    return { from, to, rows: await this.#deps.store.usageHours({ ...query, from, to }) };
+    return { from, to, rows: await this.store.usageHours({ ...query, from, to }) };
   }
 
   async holds(query: HoldsQuery): Promise<HoldRow[]> {
     await this.#requireAccount(query.account);
-    return await this.#deps.store.holds(query);
+    return await this.store.holds(query);
   }
 
   /** Stops a request that a service on this database answers, and waits for its end. */
@@ -393,8 +199,8 @@ export class OperatorActions {
 
   /** Returns the plans of the current section in its order, then retired plans by name. */
   async plans(): Promise<PlanState[]> {
-    const { offered, versions } = await this.#deps.store.plans();
-    const accounts = await this.#deps.store.accountsOnPlans();
+    const { offered, versions } = await this.store.plans();
+    const accounts = await this.store.accountsOnPlans();
     const retired = [...versions.keys()].filter((id) => !offered.includes(id)).sort();
     return [...offered, ...retired].map((id) => ({
       id,
@@ -416,17 +222,17 @@ export class OperatorActions {
 
   /** Makes a plans section current, even if a newer one replaced it before. */
   async applyPlans(section: Plans): Promise<PlanChanges> {
-    return await this.#deps.store.applyPlans(section, true);
+    return await this.store.applyPlans(section, true);
   }
 
   /** The time to which holds last. */
   elapsedMs(): EpochMs {
-    return this.#deps.store.times().nowMs;
+    return this.store.times().nowMs;
   }
 
   /** Reads the clock of the ledger. */
   async clock(): Promise<ClockState> {
-    return await this.#deps.store.clock();
+    return await this.store.clock();
   }
 
   /**
@@ -434,7 +240,7 @@ export class OperatorActions {
    * minute. `by` names the operator in the ledger.
    */
   async acceptClock(by: string, timeMs: EpochMs): Promise<AcceptedClock> {
-    const acceptance = await this.#deps.store.acceptClock(by, timeMs);
+    const acceptance = await this.store.acceptClock(by, timeMs);
     switch (acceptance.kind) {
       case "accepted":
         return acceptance.accepted;
@@ -450,16 +256,16 @@ export class OperatorActions {
   }
 
   async #requireAccount(id: string | undefined): Promise<void> {
-    if (id !== undefined) await this.#snapshot(id);
+    if (id !== undefined) await this.snapshot(id);
   }
 
   async #listed(snapshot: AccountSnapshot): Promise<ListedAccount> {
     const account = accountAt(snapshot);
-    return { ...account, contact: (await this.#deps.store.contact(account.id)) ?? noContact };
+    return { ...account, contact: (await this.store.contact(account.id)) ?? noContact };
   }
 
-  async #snapshot(id: string) {
-    const snapshot = await this.#deps.store.accountSnapshot(id);
+  async snapshot(id: string) {
+    const snapshot = await this.store.accountSnapshot(id);
     if (snapshot === null) throw accountNotFound(id);
     return snapshot;
   }

@@ -10,6 +10,7 @@ import { type BalanceView, isNearExhaustion, nearExhaustionPercent } from "../le
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import { heldBy } from "../ledger/grants.ts";
 import { budgetOf } from "../ledger/key-budget.ts";
+import type { PlanPreview } from "../ledger/preview.ts";
 import {
   accountStates,
   buckets,
@@ -25,7 +26,7 @@ import type { AuditReport } from "../store/audit-report.ts";
 import type { ListedAccount } from "../store/contacts.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { ListedEntry, ListedPayment, Receipt } from "../store/store.ts";
-import { type Credits, creditsIn } from "../units.ts";
+import { type Credits, creditsIn, type MicroCredits } from "../units.ts";
 import type { ImportResult } from "./account-import.ts";
 import { balanceObject } from "./balance-object.ts";
 import {
@@ -44,7 +45,7 @@ import {
 } from "./json-objects.ts";
 import type { KeyOfSecret } from "./key-actions.ts";
 import { limitsObject } from "./limits.ts";
-import type { AccountOfList, CreditsChange, CreditsRefund, PlanPreviewOf } from "./operator-actions.ts";
+import type { AccountOfList } from "./operator-actions.ts";
 
 const accountFields = fieldsFor<ListedAccount>()({
   id: [text, (row) => row.id],
@@ -193,16 +194,16 @@ interface CreditsRow {
   account: string;
   id: string;
   credits: Credits;
-  change: CreditsChange;
+  /** The id was known: the credits were counted before, and nothing has changed now. */
+  replayed: boolean;
+  /** After the change. */
+  balance: BalanceView;
 }
 
 const changeFields = fieldsFor<CreditsRow>()({
   credits: [Type.Integer(), (row) => row.credits],
-  again: [
-    Type.Boolean({ description: "whether the id had taken effect before" }),
-    (row) => row.change.replayed,
-  ],
-  balance: [balance, (row) => balanceObject(row.change.balance)],
+  again: [Type.Boolean({ description: "whether the id had taken effect before" }), (row) => row.replayed],
+  balance: [balance, (row) => balanceObject(row.balance)],
 });
 
 export const topupObject = objectFor<CreditsRow>("Topup")({
@@ -220,9 +221,11 @@ export const adjustmentObject = objectFor<CreditsRow>("Adjustment")({
 });
 export type AdjustmentJson = Static<typeof adjustmentObject.schema>;
 
-interface RefundRow extends Omit<CreditsRow, "change"> {
+interface RefundRow extends CreditsRow {
   payment: string;
-  change: CreditsRefund;
+  amount: MicroCredits;
+  /** The part that running requests hold. It can be refunded when they have ended. */
+  rest: MicroCredits;
 }
 
 export const refundObject = objectFor<RefundRow>("Refund")({
@@ -230,13 +233,13 @@ export const refundObject = objectFor<RefundRow>("Refund")({
   refund_id: [text, (row) => row.id],
   payment_id: [text, (row) => row.payment],
   credits: [count, (row) => row.credits],
-  refunded_micro: [micro, (row) => row.change.amount],
+  refunded_micro: [micro, (row) => row.amount],
   rest_micro: [
     Type.Integer({
       minimum: 0,
       description: "micro-credits that running requests hold. They can be refunded when these have ended",
     }),
-    (row) => row.change.rest,
+    (row) => row.rest,
   ],
   again: changeFields.again,
   balance: changeFields.balance,
@@ -253,6 +256,9 @@ const previewed = closed({
 function previewedOf(view: BalanceView) {
   return { plan: view.plan, next_plan: view.nextPlan, state: view.state, balance: balanceObject(view) };
 }
+
+/** What a change of an account's plan would do. */
+type PlanPreviewOf = Extract<PlanPreview, { kind: "preview" }> & { account: string };
 
 export const previewObject = objectFor<PlanPreviewOf>("PlanPreview")({
   account: [text, (preview) => preview.account],

@@ -8,7 +8,6 @@ import type {
   PostedOperation,
   PromoteOperation,
   RefundOperation,
-  StateOperation,
   TopupOperation,
 } from "../ledger/operations.ts";
 import { exactCredits, type MicroCredits } from "../units.ts";
@@ -44,13 +43,6 @@ export function planChangeRefusal(
     default:
       return otherRefusal({ account, op }, outcome);
   }
-}
-
-export function stateRefusal(
-  operation: StateOperation,
-  outcome: Exclude<OutcomeOf<StateOperation>, { kind: "changed" }>,
-): Error {
-  return otherRefusal(operation, outcome);
 }
 
 export function topupRefusal(

@@ -1,7 +1,19 @@
 /** How the service does what operators do with accounts. */
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { accountObject, listedAccountObject, previewObject } from "../accounts/operator-objects.ts";
+import { otherRefusal, planChangeRefusal } from "../accounts/outcome-refusals.ts";
+import {
+  accountExists,
+  accountNotFound,
+  accountRefusal,
+  externalIdUsed,
+  planRefusal,
+} from "../accounts/refusals.ts";
+import { invariant } from "../errors.ts";
+import type { StateOperation } from "../ledger/operations.ts";
+import { previewPlan as planPreview } from "../ledger/preview.ts";
 import { defined } from "../objects.ts";
+import type { Contact, ListedAccount } from "../store/contacts.ts";
 import type { AccountOrder } from "../store/store.ts";
 import { changePlan, changeState, openAccount, previewPlan, setContact, setEnd } from "./accounts.ts";
 import { bindFor } from "./bind.ts";
@@ -13,10 +25,15 @@ const bind = bindFor<OperatorActions>();
 const toState = { active: "resume", suspended: "suspend", closed: "close" } as const;
 
 export const accountActions = {
-  openAccount: bind(openAccount, accountObject.schema, async (actions, { id, plan, ...contact }) => {
-    const { account, isNew } = await actions.openAccount(id, plan, defined(contact));
-    const opened = accountObject.of(account);
-    return isNew ? new Created(opened) : opened;
+  openAccount: bind(openAccount, accountObject.schema, async (operator, { id, plan, ...rest }) => {
+    const isNew = await open(operator, id, plan, defined(rest));
+    const opened = accountObject.of(await operator.account(id));
+    if (isNew) return new Created(opened);
+    // The first journal entry has the plan that the account was opened on; its plan may have
+    // changed since.
+    const [opening] = await operator.store.journal(id, { limit: 1 });
+    if (opening?.note !== plan) throw accountExists(id, opening?.note ?? null);
+    return opened;
   }),
   listAccounts: bind(listAccounts, pageSchema(listedAccountObject.schema), async (actions, input) => {
     const { limit, after, direction, nearExhaustion, order = "id", ...filters } = input;
@@ -35,22 +52,81 @@ export const accountActions = {
   showAccount: bind(showAccount, accountObject.schema, async (actions, { account }) =>
     accountObject.of(await actions.account(account)),
   ),
-  changePlan: bind(changePlan, accountObject.schema, async (actions, { account, operationId, plan, at }) =>
-    accountObject.of(await actions.changePlan(account, operationId, plan, at)),
+  changePlan: bind(changePlan, accountObject.schema, async (operator, input) => {
+    const { account, operationId: op, plan, at = "refresh" } = input;
+    const { ledger, by } = operator;
+    const outcome = await ledger.apply({ kind: "plan", account, op, plan, at, by });
+    if (outcome.kind !== "changed") throw planChangeRefusal({ account, op, plan }, outcome);
+    return accountObject.of(await operator.account(account));
+  }),
+  setContact: bind(setContact, accountObject.schema, async (operator, { account, ...rest }) => {
+    const contact = defined(rest);
+    const drafts = [{ id: account, plan: null, contact, key: null }];
+    const options = { by: operator.by, dryRun: false, updatesExisting: true };
+    const [outcome] = await operator.store.putAccounts(drafts, options);
+    if (outcome?.kind === "no_account") throw accountNotFound(account);
+    if (outcome?.kind === "external_id_used") throw externalIdUsed(contact.externalId ?? "", outcome.account);
+    return accountObject.of(await operator.account(account));
+  }),
+  previewPlan: bind(
+    previewPlan,
+    previewObject.schema,
+    async (operator, { account, plan, at = "refresh" }) => {
+      const preview = planPreview(await operator.snapshot(account), { plan, at });
+      if (preview.kind !== "preview") throw planChangeRefusal({ account, op: "preview", plan }, preview);
+      return previewObject.of({ ...preview, account });
+    },
   ),
-  setContact: bind(setContact, accountObject.schema, async (actions, { account, ...contact }) =>
-    accountObject.of(await actions.setContact(account, defined(contact))),
+  changeState: bind(changeState, accountObject.schema, async (operator, { account, operationId, state }) =>
+    accountObject.of(await stateOf(operator, account, operationId, { kind: toState[state] })),
   ),
-  previewPlan: bind(previewPlan, previewObject.schema, async (actions, { account, plan, at }) =>
-    previewObject.of(await actions.previewPlan(account, plan, at)),
-  ),
-  changeState: bind(changeState, accountObject.schema, async (actions, { account, operationId, state }) =>
-    accountObject.of(await actions.changeState(account, operationId, { kind: toState[state] })),
-  ),
-  setEnd: bind(setEnd, accountObject.schema, async (actions, { account, operationId, endsMs }) =>
-    accountObject.of(await actions.changeState(account, operationId, { kind: "end", endsMs })),
+  setEnd: bind(setEnd, accountObject.schema, async (operator, { account, operationId, endsMs }) =>
+    accountObject.of(await stateOf(operator, account, operationId, { kind: "end", endsMs })),
   ),
 };
+
+/** Returns whether the account is new. */
+async function open(
+  { ledger, store, by }: OperatorActions,
+  id: string,
+  plan: string,
+  contact: Partial<Contact>,
+): Promise<boolean> {
+  // Only the ledger repeats an operation while the database is away.
+  if (Object.keys(contact).length === 0) {
+    const outcome = await ledger.apply({ kind: "open", account: id, plan, by });
+    const { kind } = outcome;
+    if (kind === "opened" || kind === "exists") return kind === "opened";
+    if (kind === "unknown_plan" || kind === "retired_plan") throw planRefusal(plan, outcome);
+    invariant(kind !== "balances_refused", "nothing is brought along");
+    throw accountRefusal(id, outcome);
+  }
+  const drafts = [{ id, plan, contact, key: null }];
+  const [outcome] = await store.putAccounts(drafts, { by, dryRun: false, updatesExisting: false });
+  switch (outcome?.kind) {
+    case "opened":
+    case "exists":
+      return outcome.kind === "opened";
+    case "unknown_plan":
+    case "retired_plan":
+      throw planRefusal(plan, outcome);
+    case "external_id_used":
+      throw externalIdUsed(contact.externalId ?? "", outcome.account);
+  }
+  throw accountNotFound(id);
+}
+
+async function stateOf(
+  operator: OperatorActions,
+  account: string,
+  op: string,
+  to: StateOperation["to"],
+): Promise<ListedAccount> {
+  const operation = { kind: "state", account, op, to, by: operator.by } as const;
+  const outcome = await operator.ledger.apply(operation);
+  if (outcome.kind !== "changed") throw otherRefusal(operation, outcome);
+  return await operator.account(account);
+}
 
 /** Reads the cursor of a list of accounts. */
 function placeOf(cursor: string | undefined, order: AccountOrder) {

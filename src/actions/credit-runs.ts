@@ -9,26 +9,47 @@ import {
   refundObject,
   topupObject,
 } from "../accounts/operator-objects.ts";
+import {
+  adjustmentRefusal,
+  promotionRefusal,
+  refundRefusal,
+  topupRefusal,
+} from "../accounts/outcome-refusals.ts";
+import { microOf } from "../units.ts";
 import { bindFor } from "./bind.ts";
 import { addCredits, adjustCredits, refundCredits } from "./credits.ts";
+import type { InputOf } from "./field.ts";
 import { pageOf, pageSchema, seqIn } from "./pages.ts";
 import { journalKindsIn, listJournal, listPayments, showBalance } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
 
 export const creditActions = {
-  addCredits: bind(addCredits, topupObject.schema, async (actions, { account, paymentId: id, credits }) =>
-    topupObject.of({ account, id, credits, change: await actions.addCredits(account, id, credits) }),
-  ),
-  adjustCredits: bind(adjustCredits, adjustmentObject.schema, async (actions, input) => {
-    const { account, operationId: id, requestId: request, credits, ...rest } = input;
-    const change = await actions.adjustCredits(account, { ...rest, op: id, credits, request });
-    return adjustmentObject.of({ account, id, credits, change });
+  addCredits: bind(addCredits, topupObject.schema, async (operator, input) => {
+    const { account, paymentId: payment, credits } = input;
+    const { ledger, by } = operator;
+    const operation = { kind: "topup", account, payment, amount: microOf(credits), by } as const;
+    const outcome = await ledger.apply(operation);
+    if (outcome.kind !== "added") throw topupRefusal(operation, outcome);
+    const balance = await operator.balance(account);
+    return topupObject.of({ account, id: payment, credits, replayed: outcome.replayed, balance });
   }),
-  refundCredits: bind(refundCredits, refundObject.schema, async (actions, input) => {
-    const { account, refundId: id, paymentId: payment, credits } = input;
-    const change = await actions.refundCredits(account, { refund: id, payment, credits });
-    return refundObject.of({ account, id, payment, credits, change });
+  adjustCredits: bind(adjustCredits, adjustmentObject.schema, async (operator, input) => {
+    const { account, operationId: op, credits } = input;
+    const replayed = await (credits < 0 ? take(operator, input) : give(operator, input));
+    return adjustmentObject.of({
+      ...{ account, id: op, credits, replayed },
+      balance: await operator.balance(account),
+    });
+  }),
+  refundCredits: bind(refundCredits, refundObject.schema, async (operator, input) => {
+    const { account, refundId: refund, paymentId: payment, credits } = input;
+    const { ledger, by } = operator;
+    const operation = { kind: "refund", account, refund, payment, amount: microOf(credits), by } as const;
+    const outcome = await ledger.apply(operation);
+    if (outcome.kind !== "refunded") throw refundRefusal(operation, outcome);
+    const balance = await operator.balance(account);
+    return refundObject.of({ ...outcome, account, id: refund, payment, credits, balance });
   }),
   showBalance: bind(showBalance, balance, async (actions, { account }) =>
     balanceObject(await actions.balance(account)),
@@ -55,6 +76,28 @@ export const creditActions = {
     );
   }),
 };
+
+type Adjustment = InputOf<typeof adjustCredits.input>;
+
+/** Gives promotional credits. Returns whether they were given before. */
+async function give({ ledger, by }: OperatorActions, input: Adjustment): Promise<boolean> {
+  const { account, operationId: op, credits, reason, expiresMs: untilMs = null, requestId = null } = input;
+  const amount = microOf(credits);
+  const id = { account, op, request: requestId };
+  const operation = { kind: "promote", ...id, amount, untilMs, reason, by } as const;
+  const outcome = await ledger.apply(operation);
+  if (outcome.kind === "added") return outcome.replayed;
+  throw promotionRefusal(operation, outcome);
+}
+
+/** Takes promotional credits away. Returns whether they were taken before. */
+async function take({ ledger, by }: OperatorActions, input: Adjustment): Promise<boolean> {
+  const { account, operationId: op, credits, reason, grant = null } = input;
+  const operation = { kind: "adjust", account, op, amount: microOf(0 - credits), grant, reason, by } as const;
+  const outcome = await ledger.apply(operation);
+  if (outcome.kind === "adjusted") return outcome.replayed;
+  throw adjustmentRefusal(operation, outcome);
+}
 
 function afterSeqIn(cursor: string | undefined): number | undefined {
   return cursor === undefined ? undefined : seqIn(cursor);

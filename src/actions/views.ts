@@ -5,10 +5,17 @@ import { accountOrders, type ListedKind, listedKinds } from "../store/store.ts";
 import { graphHoursMax } from "../store/usage-hours.ts";
 import { usageGroups } from "../store/usage-sums.ts";
 import { momentRule } from "../units.ts";
-import { action } from "./action.ts";
+import type { Action } from "./action.ts";
 import { choice, type Field, type Fields, moment, number, optional, text } from "./field.ts";
 import { accountId, keyId } from "./fields.ts";
 import { pageFields } from "./pages.ts";
+
+/** An action that changes nothing. */
+function view<const F extends Fields>(
+  parts: Omit<Action<F, unknown>, "role" | "refuses"> & Partial<Pick<Action<F, unknown>, "refuses">>,
+): Action<F, unknown> {
+  return { role: "viewer", refuses: [], ...parts };
+}
 
 /** For filters. The pattern excludes NUL, which PostgreSQL refuses in a query. */
 function textThatIs(what: string): Field<string> {
@@ -18,7 +25,7 @@ function textThatIs(what: string): Field<string> {
 const oldestOrNewest = choice(["oldest", "newest"], { rule: '"oldest" (default) or "newest"' });
 const ofOneAccount = { ...pageFields, account: optional(accountId) };
 
-export const listAccounts = action({
+export const listAccounts = view({
   id: "listAccounts",
   title: "List accounts with their balances",
   help:
@@ -26,7 +33,6 @@ export const listAccounts = action({
     "`near_exhaustion` finds accounts with less than one credit, or less than a tenth of the credits of both windows, purchased credits included. " +
     "`order=remaining` compares the credits of all buckets. A window that has ended counts as full.",
   http: "GET /admin/accounts",
-  role: "viewer",
   input: {
     ...pageFields,
     external_id: optional(text(rules.contact)),
@@ -42,54 +48,45 @@ export const listAccounts = action({
   refuses: ["list_too_slow"],
 });
 
-export const showAccount = action({
+export const showAccount = view({
   id: "showAccount",
   title: "Show one account",
   http: "GET /admin/accounts/{account}",
-  role: "viewer",
   input: { account: accountId },
-  refuses: [],
 });
 
-export const listKeys = action({
+export const listKeys = view({
   id: "listKeys",
   title: "List the keys of an account, with revoked and expired ones, in the order of their creation",
   http: "GET /admin/accounts/{account}/keys",
-  role: "viewer",
   input: { account: accountId, ...pageFields },
-  refuses: [],
 });
 
-export const showKey = action({
+export const showKey = view({
   id: "showKey",
   title: "Show one key, without its secret",
   http: "GET /admin/keys/{key}",
   cli: "key show <key>",
-  role: "viewer",
   input: { key: keyId },
-  refuses: [],
 });
 
 /** The action checks its length: a message about this field must not quote it. */
 const secret: Field<string> = { kind: "text", rule: "the whole secret of a key" };
 
-export const lookUpKey = action({
+export const lookUpKey = view({
   id: "lookUpKey",
   title: "Find the key and the account of a secret",
   help: "Finds revoked and expired keys too, and the secret before the last rotation. The secret is not logged, and no answer repeats it.",
   http: "POST /admin/keys/lookup",
-  role: "viewer",
   input: { key: secret },
   refuses: ["key_not_found"],
 });
 
-export const showBalance = action({
+export const showBalance = view({
   id: "showBalance",
   title: "Show the balance of an account, as GET /v1/balance does",
   http: "GET /admin/accounts/{account}/balance",
-  role: "viewer",
   input: { account: accountId },
-  refuses: [],
 });
 
 const kinds = listedKinds.join("|");
@@ -99,12 +96,11 @@ export const journalKinds: rules.TextField = {
   rule: `one or more kinds of entries with commas between them: ${listedKinds.join(", ")}`,
 };
 
-export const listJournal = action({
+export const listJournal = view({
   id: "listJournal",
   title: "List the changes of an account's buckets",
   help: "All of them, oldest first, unless `kind` and `order` say otherwise. `kind=payment,refund` lists the changes of purchased credits.",
   http: "GET /admin/accounts/{account}/journal",
-  role: "viewer",
   input: {
     account: accountId,
     ...pageFields,
@@ -120,11 +116,10 @@ export function journalKindsIn(text: string): ListedKind[] {
   return listedKinds.filter((kind) => names.includes(kind));
 }
 
-export const listPayments = action({
+export const listPayments = view({
   id: "listPayments",
   title: "List the payments of an account, newest first, with what was spent and refunded of each",
   http: "GET /admin/accounts/{account}/payments",
-  role: "viewer",
   input: { account: accountId, ...pageFields },
   refuses: ["list_too_slow"],
 });
@@ -143,12 +138,11 @@ export const receiptFilters = {
   ...filters,
 };
 
-export const listUsage = action({
+export const listUsage = view({
   id: "listUsage",
   title: "List receipts of finished requests, in the order of account and journal",
   help: "With `order=newest` the newest receipt of an account comes first; the list must name an account or a key then. `from` is inclusive, `to` exclusive. With `format=csv` or `accept: text/csv`, all receipts come as one CSV; `limit` is not accepted then.",
   http: "GET /admin/usage",
-  role: "viewer",
   input: {
     ...ofOneAccount,
     ...receiptFilters,
@@ -185,7 +179,7 @@ function sumsOf<const By extends readonly string[]>(by: By, rule: string) {
 export const sumsOfAll = sumsOf(usageGroups, '"day" (default), "model", "key" or "account"');
 export const sumsOfHolder = sumsOf(["day", "model", "key"], '"day" (default), "model" or "key"');
 
-export const sumUsage = action({
+export const sumUsage = view({
   id: "sumUsage",
   title: "Sum usage by day, model, key or account",
   help:
@@ -194,7 +188,6 @@ export const sumUsage = action({
     "With `order=cost` the rows with the highest cost come first, and there is one page. " +
     "With `format=csv` or `accept: text/csv`, all rows come as one CSV; `limit` and `after` are not accepted then.",
   http: "GET /admin/usage/sums",
-  role: "viewer",
   input: { ...sumsOfAll, account: optional(accountId) },
   refuses: ["account_not_found", "list_too_slow"],
   csv: true,
@@ -213,124 +206,102 @@ export const hoursFields = {
   by: optional(choice(["hour", "model"], { rule: '"hour" (default) or "model"' })),
 };
 
-export const showUsageHours = action({
+export const showUsageHours = view({
   id: "showUsageHours",
   title: "Sum the usage of the last hours, by hour",
   help: "The last row can be the present hour, which is not over. Hours without a finished request have no row. With `by=model`, each model of an hour has a row of its own.",
   http: "GET /admin/usage/hours",
-  role: "viewer",
   input: { ...hoursFields, account: optional(accountId) },
   refuses: ["account_not_found", "list_too_slow"],
 });
 
-export const listPlans = action({
+export const listPlans = view({
   id: "listPlans",
   title: "List the plans of the database with their versions and numbers of accounts",
   help: "Plans of the current section in its order, then retired plans by name. Accounts keep a retired plan, and no other account can be put on it. `configuration` compares the plans of this node's configuration, as the node last read it, with the database.",
   http: "GET /admin/plans",
-  role: "viewer",
   input: pageFields,
-  refuses: [],
 });
 
-export const listRequests = action({
+export const listRequests = view({
   id: "listRequests",
   title: "List the chat requests that this process answers now, oldest first",
   help: "`GET /admin/holds` lists the requests of all processes with their held credits, as of their last checkpoint.",
   http: "GET /admin/requests",
-  role: "viewer",
   input: ofOneAccount,
-  refuses: [],
 });
 
-export const listHolds = action({
+export const listHolds = view({
   id: "listHolds",
   title: "List running requests and the credits that they hold, in the order of account and request id",
   help: "A hold whose `expires_at` has passed belongs to a process that died. It is charged by its last checkpoint within seconds.",
   http: "GET /admin/holds",
-  role: "viewer",
   input: ofOneAccount,
   refuses: ["account_not_found", "list_too_slow"],
 });
 
-export const listNodes = action({
+export const listNodes = view({
   id: "listNodes",
   title: "List the live processes on this database, in the order of their start",
   help: "As this process last saw them, a few seconds ago. `differs` lists the settings that affect credits and differ from this process.",
   http: "GET /admin/nodes",
-  role: "viewer",
   input: pageFields,
-  refuses: [],
 });
 
-export const listModels = action({
+export const listModels = view({
   id: "listModels",
   title: "List models with their state, price, load, servers and speed",
   help: "`last_day` counts the requests of this process since its start, at most of 24 hours. `servers` is null for models of the embedded engine.",
   http: "GET /admin/models",
-  role: "viewer",
   input: pageFields,
-  refuses: [],
 });
 
-export const listErrors = action({
+export const listErrors = view({
   id: "listErrors",
   title: "List the last warnings and errors of this process, newest first",
   help: "Lines that repeat are one row with their number. A restart begins anew; the log has all of them.",
   http: "GET /admin/errors",
-  role: "viewer",
   input: pageFields,
-  refuses: [],
 });
 
-export const listRefusals = action({
+export const listRefusals = view({
   id: "listRefusals",
   title: "List the last chat requests of an account that ended with an error, newest first",
   help: "At most 50, of this process since its start.",
   http: "GET /admin/accounts/{account}/refusals",
-  role: "viewer",
   input: { account: accountId, ...pageFields },
-  refuses: [],
 });
 
-export const showAccountLive = action({
+export const showAccountLive = view({
   id: "showAccountLive",
   title: "Show the balance of an account and its running requests",
   help: "Does not prolong a session.",
   http: "GET /admin/accounts/{account}/live",
-  role: "viewer",
   input: { account: accountId },
-  refuses: [],
 });
 
-export const listJobs = action({
+export const listJobs = view({
   id: "listJobs",
   title: "List the regular work of this process and whether it succeeds",
   help: "`since` is the time at which the state began. `last_error` is kept after a success. A restart begins anew.",
   http: "GET /admin/jobs",
-  role: "viewer",
   input: pageFields,
-  refuses: [],
 });
 
 const nothing: Fields = {};
 
-export const showClock = action({
+export const showClock = view({
   id: "showClock",
   title: "Show whether the clock of the ledger is trusted",
   help: "`clock_at` is the clock, `ledger_at` the time that the ledger uses. They differ if the clock is not trusted. Ledger time is ahead of a trusted clock that was set back, and runs at half pace until the clock has caught up.",
   http: "GET /admin/clock",
-  role: "viewer",
   input: nothing,
-  refuses: [],
 });
 
-export const showAudit = action({
+export const showAudit = view({
   id: "showAudit",
   title: "Show the running audit and the last result",
   help: "The result is stored in the database: every process shows the same, after a restart too. `failed` is set if a later audit could not read all rows.",
   http: "GET /admin/audit",
-  role: "viewer",
   input: nothing,
-  refuses: [],
 });

@@ -4,6 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { OperatorActions } from "../../src/accounts/operator-actions.ts";
+import { accountActions } from "../../src/actions/account-runs.ts";
+import { creditActions } from "../../src/actions/credit-runs.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
@@ -15,7 +17,7 @@ async function withAccount() {
   const ledger = new Ledger(store, { retriesMs: [] });
   const who = { by: "an operator", timezone: () => "UTC" };
   const actions = new OperatorActions({ store, ledger, modelIds: () => ["small"], ...who });
-  await actions.openAccount("ada", "starter");
+  await accountActions.openAccount.run(actions, { id: "ada", plan: "starter" });
   return { store, actions };
 }
 
@@ -37,29 +39,37 @@ test("reports the store's failure if no key was stored", async () => {
 
 test("repeats a change of credits without an effect, and returns the present balance", async () => {
   const { actions } = await withAccount();
-  const first = await actions.addCredits("ada", "p1", 5);
-  const given = { op: "i1", credits: 4, reason: "an apology" };
-  const taken = { op: "i2", credits: -3, reason: "by mistake" };
-  const [promoted, adjusted] = [
-    await actions.adjustCredits("ada", given),
-    await actions.adjustCredits("ada", taken),
+  const account = "ada";
+  const changes = async () => [
+    await creditActions.addCredits.run(actions, { account, payment_id: "p1", credits: 5 }),
+    await creditActions.adjustCredits.run(actions, {
+      ...{ account, operation_id: "i1", credits: 4, reason: "an apology" },
+    }),
+    await creditActions.adjustCredits.run(actions, {
+      ...{ account, operation_id: "i2", credits: -3, reason: "by mistake" },
+    }),
   ];
-  assert.deepEqual([first.replayed, first.additional], [false, 5_000_000]);
-  assert.deepEqual([promoted.replayed, promoted.additional], [false, 9_000_000]);
-  assert.deepEqual([adjusted.replayed, adjusted.additional], [false, 6_000_000]);
-  for (const again of [
-    await actions.addCredits("ada", "p1", 5),
-    await actions.adjustCredits("ada", given),
-    await actions.adjustCredits("ada", taken),
-  ]) {
-    assert.deepEqual([again.replayed, again.balance.additionalMicro], [true, 6_000_000]);
-  }
+  const left = ({ result }: Awaited<ReturnType<typeof changes>>[number]) => [
+    result.again,
+    result.balance.balances.additional.credits,
+  ];
+  assert.deepEqual((await changes()).map(left), [
+    [false, 5],
+    [false, 9],
+    [false, 6],
+  ]);
+  assert.deepEqual((await changes()).map(left), [
+    [true, 6],
+    [true, 6],
+    [true, 6],
+  ]);
 });
 
 test("opens an account once per plan, whatever its present plan is", async () => {
   const { actions } = await withAccount();
-  await actions.changePlan("ada", "up", "big", "now");
-  const again = await actions.openAccount("ada", "starter");
-  assert.deepEqual([again.isNew, again.account.plan], [false, "big"]);
-  await assert.rejects(actions.openAccount("ada", "big"), { code: "account_exists" });
+  const { changePlan, openAccount } = accountActions;
+  await changePlan.run(actions, { account: "ada", operation_id: "up", plan: "big", at: "now" });
+  const again = await openAccount.run(actions, { id: "ada", plan: "starter" });
+  assert.deepEqual([again.isNew, again.result.plan], [false, "big"]);
+  await assert.rejects(openAccount.run(actions, { id: "ada", plan: "big" }), { code: "account_exists" });
 });
