@@ -51,8 +51,8 @@ export class RefusalAllowance {
 
   /** Throws `too_many_refusals` if the key or its account has used up its allowance. */
   require({ keyId, accountId }: Caller): void {
-    requireOf(this.#key, keyId);
-    requireOf(this.#account, accountId);
+    requireAllowance(this.#key, keyId);
+    requireAllowance(this.#account, accountId);
   }
 
   /** Counts the work on a refused request. */
@@ -70,7 +70,7 @@ interface Buckets {
   ms: TokenBucket;
 }
 
-function requireOf({ whose, bytes, ms }: Buckets, id: string): void {
+function requireAllowance({ whose, bytes, ms }: Buckets, id: string): void {
   const waitMs = Math.max(bytes.waitMs(id), ms.waitMs(id));
   if (waitMs === 0) return;
   const seconds = Math.ceil(waitMs / 1000);
