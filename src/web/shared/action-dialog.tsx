@@ -67,7 +67,7 @@ export function ActionDialog<Result>(props: ActionProps<Result>) {
       fields={inputs}
       submit={props.submit ?? form?.submit ?? action.title}
       isDangerous={props.isDangerous ?? form?.isDangerous === true}
-      kind={action.id.replace(/[A-Z].*/, "")}
+      kind={action.id.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}
       {...(preview === undefined ? {} : { preview: (values: Values) => preview(json(values)) })}
       send={async (values, operationId) => {
         const typed = json(values);
