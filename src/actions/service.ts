@@ -13,6 +13,14 @@ export const applyPlans = action({
   role: "operator",
   input: {},
   refuses: ["cannot_reload_now"],
+  form: {
+    title: "Apply the plans of the configuration",
+    intro:
+      "Every node uses these plans afterwards, even if newer ones had replaced them. Credits of present windows stay until their next refresh.",
+    submit: "Apply the plans",
+    isDangerous: true,
+  },
+  done: () => "The plans of the configuration are in use.",
 });
 
 export const stopRequest = action({
@@ -24,6 +32,9 @@ export const stopRequest = action({
   input: { request: text(rules.note, { rule: `the id of a request, ${rules.note.rule}` }) },
   refuses: ["request_not_found"],
   status: 202,
+  form: { title: "Stop a running request", submit: "Stop the request", isDangerous: true },
+  done: ({ stopped }: { stopped: boolean }) =>
+    stopped ? "The request is stopped." : "Another node stops the request within seconds.",
 });
 
 export const reloadConfiguration = action({
@@ -34,6 +45,13 @@ export const reloadConfiguration = action({
   role: "operator",
   input: {},
   refuses: ["cannot_reload_now", "configuration_invalid"],
+  form: {
+    title: "Reload the configuration",
+    intro:
+      "Reads inkwell.yaml of this node again and applies it. If a part cannot be used, nothing changes. New models are loaded first, which can take minutes. Running answers keep their model and price.",
+    submit: "Reload",
+  },
+  done: () => "The configuration is reloaded.",
 });
 
 export const acceptClock = action({
@@ -41,13 +59,22 @@ export const acceptClock = action({
   title: "Accept the present reading of the clock",
   help: "Ends the time in which the ledger does not believe its clock. `time` is the true time, which has to be within a minute of the clock. `by` names the operator in the record. Other processes follow within 5 s.",
   http: "POST /admin/clock/accept",
-  cli: "clock accept",
   role: "operator",
   input: {
-    by: text(rules.note, { label: "By", option: "--by <name>", about: "who accepts it, for the record" }),
-    time: moment({ label: "True time (UTC)", option: "--time <time>", about: "the true time" }),
+    time: moment({
+      label: "The true time (UTC)",
+      hint: "From another clock. It has to be within a minute of the clock.",
+    }),
+    by: text(rules.note, { label: "Your name", hint: "For the record." }),
   },
   refuses: ["clock_trusted", "clock_differs"],
+  form: {
+    title: "Accept the present clock",
+    intro:
+      "Look at another clock first. If the clock is ahead of the ledger, windows end and begin up to it, and nothing takes that back. If it is behind, the ledger runs at half pace until it has caught up.",
+    submit: "Accept the clock",
+    isDangerous: true,
+  },
   done: ({ clock_at }: AcceptedClockJson) => `The clock is accepted as of ${shortTime(clock_at)}.`,
 });
 

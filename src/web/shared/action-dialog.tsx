@@ -62,7 +62,7 @@ export function ActionDialog<Result>(props: ActionProps<Result>) {
   const intro = props.intro ?? (form?.intro && <p>{form.intro}</p>);
   return (
     <FormDialog
-      title={props.title ?? (form?.title ?? action.title).replace("{name}", subject)}
+      title={props.title ?? (form?.title ?? action.title).replace("{name}", () => subject)}
       {...(intro ? { intro } : {})}
       fields={inputs}
       submit={props.submit ?? form?.submit ?? action.title}
@@ -77,7 +77,7 @@ export function ActionDialog<Result>(props: ActionProps<Result>) {
         const id = once === undefined ? {} : { [once]: operationId };
         const body = { ...id, ...Object.fromEntries(others), ...typed };
         const url = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(target[name] ?? ""));
-        const made = await send<Result>(method, url, method === "DELETE" ? undefined : body);
+        const made = await send<Result>(method, url, Object.keys(body).length === 0 ? undefined : body);
         const shown = result?.(made);
         return {
           done: action.done?.(made) ?? `${action.title}: done.`,

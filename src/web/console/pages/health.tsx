@@ -1,7 +1,9 @@
 /** Health: readiness, models, nodes, jobs, clock, and the audit. */
 
-import { get, send } from "../../shared/api.ts";
-import { FormDialog, useAction } from "../../shared/form-dialog.tsx";
+import { acceptClock } from "../../../actions/service.ts";
+import { ActionDialog } from "../../shared/action-dialog.tsx";
+import { get } from "../../shared/api.ts";
+import { useAction } from "../../shared/form-dialog.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { Shown } from "../../shared/states.tsx";
 import { ShownTable } from "../../shared/table.tsx";
@@ -136,35 +138,7 @@ function ClockCard() {
           </>
         )}
       </Shown>
-      {open === "accept" && (
-        <FormDialog
-          title="Accept the present clock"
-          kind="clock"
-          submit="Accept the clock"
-          isDangerous
-          intro={
-            <p>
-              Look at another clock first. If the clock is ahead of the ledger, windows end and begin up to
-              it, and nothing takes that back. If it is behind, the ledger runs at half pace until it has
-              caught up.
-            </p>
-          }
-          fields={[
-            {
-              name: "time",
-              label: "The true time",
-              isRequired: true,
-              hint: "From another clock, with its zone: 2027-01-31T18:04Z. It has to be within a minute of the clock.",
-            },
-            { name: "by", label: "Your name", isRequired: true, hint: "For the record." },
-          ]}
-          send={async ({ by, time }) => {
-            await send("POST", "/admin/clock/accept", { by, time });
-            return { done: "The clock is accepted." };
-          }}
-          close={close}
-        />
-      )}
+      {open === "accept" && <ActionDialog action={acceptClock} close={close} />}
     </Card>
   );
 }

@@ -1,8 +1,10 @@
 /** Plans with their versions and accounts, and a reload of the configuration with its result. */
 
 import { limitNames, limits } from "../../../accounts/limits.ts";
-import { get, send } from "../../shared/api.ts";
-import { FormDialog, useAction } from "../../shared/form-dialog.tsx";
+import { applyPlans, reloadConfiguration } from "../../../actions/service.ts";
+import { ActionDialog } from "../../shared/action-dialog.tsx";
+import { get } from "../../shared/api.ts";
+import { useAction } from "../../shared/form-dialog.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
 import { Link, pathTo } from "../../shared/router.tsx";
@@ -128,24 +130,14 @@ function Changes({ of: { added, changed, retired, plans } }: { of: Configured })
 
 function ApplyDialog({ of: configured, close }: { of: Configured; close(isDone: boolean): void }) {
   return (
-    <FormDialog
-      title="Apply the plans of the configuration"
-      kind="plans"
-      submit="Apply the plans"
-      isDangerous
+    <ActionDialog
+      action={applyPlans}
       intro={
         <>
-          <p>
-            Every node uses these plans afterwards, even if newer ones had replaced them. Credits of present
-            windows stay until their next refresh.
-          </p>
+          <p>{applyPlans.form?.intro}</p>
           <Changes of={configured} />
         </>
       }
-      send={async () => {
-        await send("POST", "/admin/plans/apply");
-        return { done: "The plans of the configuration are in use." };
-      }}
       close={close}
     />
   );
@@ -153,20 +145,9 @@ function ApplyDialog({ of: configured, close }: { of: Configured; close(isDone: 
 
 function ReloadDialog({ close }: { close(isDone: boolean): void }) {
   return (
-    <FormDialog
-      title="Reload the configuration"
-      kind="reload"
-      submit="Reload"
-      intro={
-        <p>
-          Reads inkwell.yaml of this node again and applies it. If a part cannot be used, nothing changes. New
-          models are loaded first, which can take minutes. Running answers keep their model and price.
-        </p>
-      }
-      send={async () => {
-        const report = await send<Reload>("POST", "/admin/reload");
-        return { done: "The configuration is reloaded.", result: <ReloadResult report={report} /> };
-      }}
+    <ActionDialog
+      action={reloadConfiguration}
+      result={(report: Reload) => <ReloadResult report={report} />}
       close={close}
     />
   );

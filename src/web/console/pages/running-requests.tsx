@@ -1,7 +1,8 @@
 /** Running requests of all nodes with the credits that they hold, and stopping one. */
+
 import { useState } from "preact/hooks";
-import { apiPath, send } from "../../shared/api.ts";
-import { FormDialog } from "../../shared/form-dialog.tsx";
+import { stopRequest } from "../../../actions/service.ts";
+import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { type Column, Table } from "../../shared/table.tsx";
@@ -70,24 +71,15 @@ export function RunningRequests(props: {
         )}
       </div>
       {open !== null && (
-        <FormDialog
-          title="Stop a running request"
-          kind="stop"
-          submit="Stop the request"
-          isDangerous
+        <ActionDialog
+          action={stopRequest}
+          target={{ request: open.request_id }}
           intro={
             <p>
               The request <code>{open.request_id}</code> of {open.account} to {open.model} ends now. Its
               client gets the error <code>request_stopped</code>, and pays for the tokens so far.
             </p>
           }
-          send={async () => {
-            const path = apiPath("requests", open.request_id, "stop");
-            const { stopped } = await send<{ stopped: boolean }>("POST", path);
-            return {
-              done: stopped ? "The request is stopped." : "Another node stops the request within seconds.",
-            };
-          }}
           close={() => setOpen(null)}
         />
       )}
