@@ -1,11 +1,9 @@
 /**
- * Everything that operators do with accounts and credits, and with keys (key-actions.ts). The
- * command line and the operator API parse a request, call one of these actions and print its
- * result.
+ * What the actions of an operator have in common: the store, the ledger, who acts, keys
+ * (key-actions.ts), and reads of accounts, receipts, plans and the clock. What changes accounts
+ * and credits is in src/actions, beside its descriptions.
  *
- * Actions that change accounts or credits are safe to repeat, as each operation id and payment id
- * takes effect once. A repetition with other values is refused and changes nothing. Actions throw
- * the errors of accounts/refusals.ts.
+ * Throws the errors of accounts/refusals.ts.
  */
 
 import { type AccountSnapshot, type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
