@@ -27,8 +27,8 @@ import {
   parseKey,
   secretWith,
 } from "./keys.ts";
-import type { RowLimits } from "./limits.ts";
 import { otherRefusal } from "./outcome-refusals.ts";
+import type { RowLimits } from "./plan-limits.ts";
 import {
   accountNotFound,
   accountRefusal,

@@ -15,12 +15,12 @@ import { balanceUnavailable } from "../ledger/balance.ts";
 import { ruleOfBudget } from "../ledger/key-budget.ts";
 import type { BudgetSettings, NewKey } from "../ledger/operations.ts";
 import type { Plan } from "../ledger/plan.ts";
-import type { KeyRow, PortalRights } from "../ledger/rows.ts";
+import { type KeyRow, limitsIn, type PortalRights } from "../ledger/rows.ts";
 import type { Alignment } from "../ledger/windows.ts";
 import { defined } from "../objects.ts";
 import type { FoundKey, Store } from "../store/store.ts";
 import { type Credits, type EpochMs, microOf } from "../units.ts";
-import { limitsOf, type RowLimits } from "./limits.ts";
+import type { RowLimits } from "./plan-limits.ts";
 
 const prefix = "ink_";
 const randomLength = 34;
@@ -87,7 +87,7 @@ export function newKey(account: string, options: KeyOptions): MintedKey {
     name: options.name ?? null,
     models: options.models ?? ["*"],
     expiresMs: options.expiresMs ?? null,
-    ...limitsOf(options),
+    ...limitsIn(options),
     portal: options.portal ?? "own",
   };
   return { key, row };
@@ -105,7 +105,7 @@ export function isAsAsked(row: KeyRow, options: KeyOptions): boolean {
 
 function settingsOf(row: NewKey): Omit<NewKey, "hash" | "lastFour"> {
   const { id, account, name, models, expiresMs, portal } = row;
-  return { id, account, name, models, expiresMs, portal, ...limitsOf(row) };
+  return { id, account, name, models, expiresMs, portal, ...limitsIn(row) };
 }
 
 /** Returns a new key. */

@@ -44,8 +44,8 @@ import {
   time,
 } from "./json-objects.ts";
 import type { KeyOfSecret } from "./key-actions.ts";
-import { limitsObject } from "./limits.ts";
 import type { AccountOfList } from "./operator-actions.ts";
+import { limitsObject } from "./plan-limits.ts";
 
 const accountFields = fieldsFor<ListedAccount>()({
   id: [text, (row) => row.id],

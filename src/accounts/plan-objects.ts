@@ -3,7 +3,7 @@ import Type from "typebox";
 import type { Plan, PlanChanges, Plans, PlanVersion } from "../ledger/plan.ts";
 import { alignments } from "../ledger/windows.ts";
 import { closed, component, count, isoTime, limitsSchema, objectFor, text, time } from "./json-objects.ts";
-import { limitsObject } from "./limits.ts";
+import { limitsObject } from "./plan-limits.ts";
 
 /** A plan of the database. */
 export interface PlanState {

@@ -5,12 +5,12 @@
  * key, or the secret of a key that may do more. Such a key can only be renamed, narrowed and
  * revoked.
  */
-import type { AccountState, KeyAuthority } from "../ledger/rows.ts";
+import { type AccountState, type KeyAuthority, limitsIn } from "../ledger/rows.ts";
 import { defined, given } from "../objects.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import type { KeyChange } from "./key-actions.ts";
 import type { BudgetOptions } from "./keys.ts";
-import { limitNames, limits, limitsOf, type RowLimits } from "./limits.ts";
+import { planLimitNames, planLimits, type RowLimits } from "./plan-limits.ts";
 import { invalidValue, OperatorRefusal } from "./refusals.ts";
 
 /** The settings of a key that the key of a session limits. Undefined: the setting stays. */
@@ -152,8 +152,8 @@ function excessOf(own: KeyAuthority, settings: LimitedSettings): Excess | null {
       message: `expires_at must be ${expiry} or earlier, when the key that you signed in with expires.`,
     };
   }
-  for (const param of limitNames) {
-    const { row } = limits[param];
+  for (const param of planLimitNames) {
+    const { row } = planLimits[param];
     if (isMore(settings[row], own[row])) {
       const message = `${param} must be at most ${own[row]}, the limit of the key that you signed in with.`;
       return { param, message };
@@ -173,7 +173,7 @@ export function inherited(own: KeyAuthority, settings: LimitedSettings) {
   return {
     models: settings.models ?? own.models,
     expiresMs: settings.expiresMs ?? own.expiresMs ?? undefined,
-    ...limitsOf({ ...limitsOf(own), ...given(limitsOf(settings)) }),
+    ...limitsIn({ ...limitsIn(own), ...given(limitsIn(settings)) }),
   };
 }
 

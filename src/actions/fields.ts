@@ -1,5 +1,5 @@
 /** The fields that several actions have. Pages bundle them. */
-import { limits } from "../accounts/limits.ts";
+import { planLimits } from "../accounts/plan-limits.ts";
 import * as rules from "../accounts/value-rules.ts";
 import type { PortalRights } from "../ledger/rows.ts";
 import type { Alignment } from "../ledger/windows.ts";
@@ -22,7 +22,7 @@ export function operationId(texts: { option?: string; about?: string } = {}): Fi
   return idText(rules.id, { rule, ...texts });
 }
 
-const limitFields = allOf(limits, ({ label, option, about }) =>
+const limitFields = allOf(planLimits, ({ label, option, about }) =>
   number(rules.limit, "a whole number", { label, option, about }),
 );
 

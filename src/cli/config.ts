@@ -5,7 +5,7 @@
 
 import path from "node:path";
 import { Command } from "commander";
-import { limitsObject } from "../accounts/limits.ts";
+import { limitsObject } from "../accounts/plan-limits.ts";
 import { databaseText } from "../config/database.ts";
 import type { Config } from "../config/load.ts";
 import type { ModelConfig } from "../config/model.ts";

@@ -1,7 +1,7 @@
 /** Text of keys for people: the table of a list, and the details of one key. */
 
-import { limitTexts } from "../accounts/limits.ts";
 import type { KeyJson } from "../accounts/operator-objects.ts";
+import { limitTexts } from "../accounts/plan-limits.ts";
 import { creditsIn, type EpochMs, exactCredits, grouped, shortTime } from "../units.ts";
 import { type Column, table } from "./format.ts";
 

@@ -2,7 +2,7 @@
  * `inkwell plans`: shows the plans of the database, and makes those of the configuration current.
  */
 import { Command } from "commander";
-import { limitsObject, limitTexts } from "../accounts/limits.ts";
+import { limitsObject, limitTexts } from "../accounts/plan-limits.ts";
 import { type PlanState, planObject } from "../accounts/plan-objects.ts";
 import { inkwell } from "../invocation.ts";
 import type { Plan, PlanChanges, PlanVersion } from "../ledger/plan.ts";

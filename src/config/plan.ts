@@ -2,7 +2,7 @@
  * The `plans` section: credits, limits and models of accounts. A plan may only name models that
  * exist.
  */
-import { limitNames, limits } from "../accounts/limits.ts";
+import { planLimitNames, planLimits } from "../accounts/plan-limits.ts";
 import * as fields from "../accounts/value-rules.ts";
 import type { BucketPlan, Limits, Plan } from "../ledger/plan.ts";
 import { calendarPeriodRule, isCalendarPeriod } from "../ledger/windows.ts";
@@ -60,6 +60,6 @@ function readPlan(id: string, section: Section, { modelIds, timezone }: PlanDefa
 
 function readPlanLimits(section: Section): Limits {
   const count = kind.whole(fields.limit.min, fields.limit.max);
-  const values = limitNames.map((name) => [limits[name].row, section.optional(name, count)]);
+  const values = planLimitNames.map((name) => [planLimits[name].row, section.optional(name, count)]);
   return given(Object.fromEntries(values));
 }

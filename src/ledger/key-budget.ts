@@ -6,7 +6,7 @@
  */
 import { invariant } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
-import type { KeyRow } from "./rows.ts";
+import { type KeyRow, uncounted } from "./rows.ts";
 import type { Times } from "./snapshot.ts";
 import { isSameRule, type Window, type WindowRule, windowAfter, windowFrom } from "./windows.ts";
 
@@ -119,10 +119,7 @@ const noBudget = {
 export const unusedKey = {
   revokedMs: null,
   lastUsedMs: null,
-  requestsTatMs: 0,
-  tokensTatMs: 0,
-  tokensLimit: null,
-  holds: 0,
+  ...uncounted,
   held: 0,
   used: 0,
   ...noBudget,

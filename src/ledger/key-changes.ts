@@ -19,7 +19,7 @@ import type {
   RevokeOutcome,
 } from "./operations.ts";
 import { followClock, scopesOf } from "./rates.ts";
-import { hasSameAuthority, type KeyRow } from "./rows.ts";
+import { hasSameAuthority, type KeyRow, limitsIn } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import { earlier, type FoundAccount, type UnitOfWork } from "./unit-of-work.ts";
 import { endOf } from "./windows.ts";
@@ -102,12 +102,11 @@ export function addKey(
   const key: KeyRow = { ...row, createdMs: atMs, ...unusedKey };
   setBudget(key, budget, atMs);
   work.addKey(key);
-  const { name, models, requestsPerMinute, tokensPerMinute, concurrent, expiresMs, portal } = row;
-  const limits = { requestsPerMinute, tokensPerMinute, concurrent };
+  const { name, models, expiresMs, portal } = row;
   const set = {
     name,
     models,
-    ...limits,
+    ...limitsIn(row),
     expiresMs,
     portal,
     ...(settings === null ? {} : { budget: settings }),

@@ -5,7 +5,7 @@
 import type { EpochMs } from "../units.ts";
 import { type BudgetChange, rollBudget, ruleOfBudget, setBudget, unusedKey } from "./key-budget.ts";
 import type { BudgetSettings, KeyOperation, KeyOutcome } from "./operations.ts";
-import type { JournalRow, KeyRow } from "./rows.ts";
+import { type JournalRow, type KeyRow, type LimitRow, limitFields, limitsIn } from "./rows.ts";
 import { isCalendarPeriod } from "./windows.ts";
 
 /** Hexadecimal digits of the SHA-256 of a secret that the journal has. */
@@ -23,17 +23,23 @@ export function revokedNote(key: string): string {
 
 /** Returns what an operation changes, without the secret. A repetition has the same text. */
 export function settingsNote({ key, set }: Pick<KeyOperation, "key" | "set">): string {
-  const { name, models, requestsPerMinute, tokensPerMinute, concurrent, expiresMs } = set;
+  const { name, models, expiresMs } = set;
   const { budget, rotation, portal } = set;
   const expires =
     expiresMs === undefined || expiresMs === null ? expiresMs : new Date(expiresMs).toISOString();
   const settings = {
-    ...{ name, models, requestsPerMinute, tokensPerMinute, concurrent, expires },
+    ...{ name, models, ...limitsOf(set), expires },
     budget: budget && { micro: budget.micro, ...budget.rule, byOperator: budget.byOperator },
     rotation: rotation && { overlap: rotation.overlap },
     portal,
   };
   return `${key} ${JSON.stringify(settings)}`;
+}
+
+/** Returns the limits that are given, in their order. */
+function limitsOf(set: Partial<LimitRow>): Partial<LimitRow> {
+  const values = limitFields.filter((name) => set[name] !== undefined).map((name) => [name, set[name]]);
+  return Object.fromEntries(values);
 }
 
 /** Adds what the operation has led to: the zone of a budget by the calendar, and new secrets. */
@@ -81,12 +87,9 @@ export function budgetAfter(
 }
 
 /** The settings of a note. */
-interface NotedSettings {
+interface NotedSettings extends Partial<LimitRow> {
   name?: string | null;
   models?: readonly string[];
-  requestsPerMinute?: number | null;
-  tokensPerMinute?: number | null;
-  concurrent?: number | null;
   expires?: string | null;
   portal?: KeyRow["portal"];
   budget?: ({ micro?: number; byOperator?: boolean } & NonNullable<BudgetSettings["rule"]>) | null;
@@ -148,9 +151,7 @@ const blankKey: Omit<KeyRow, "id" | "account" | "createdMs"> = {
   lastFour: "",
   name: null,
   models: [],
-  requestsPerMinute: null,
-  tokensPerMinute: null,
-  concurrent: null,
+  ...limitsIn({}),
   expiresMs: null,
   portal: "own",
 };
@@ -159,12 +160,12 @@ const blankKey: Omit<KeyRow, "id" | "account" | "createdMs"> = {
 export function keyFactsOf(key: KeyRow, atMs: EpochMs): (readonly [field: string, value: string])[] {
   const row = { ...key };
   rollBudget(row, atMs);
-  const { name, models, requestsPerMinute, tokensPerMinute, concurrent, expiresMs, portal } = row;
+  const { name, models, expiresMs, portal } = row;
   const { createdMs, revokedMs, hash, oldHash, oldUntilMs } = row;
   const { budget, budgetEvery, budgetAlign, budgetTimezone, budgetAnchorMs, budgetFromMs } = row;
   const { budgetUntilMs, budgetSpent, budgetByOperator } = row;
   const facts = {
-    ...{ name, models: models.join(" "), requestsPerMinute, tokensPerMinute, concurrent, expiresMs, portal },
+    ...{ name, models: models.join(" "), ...limitsIn(row), expiresMs, portal },
     ...{
       createdMs,
       revokedMs,

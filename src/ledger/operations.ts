@@ -13,6 +13,7 @@ import type {
   Ending,
   KeyAuthority,
   KeyRow,
+  LimitRow,
   PortalRights,
   TokenCounts,
   WindowBucket,
@@ -168,8 +169,7 @@ export interface IssueOperation extends Recorded {
 /** What its creator chooses of a key. */
 export type NewKey = Pick<
   KeyRow,
-  | ("id" | "account" | "hash" | "lastFour" | "name" | "models" | "expiresMs" | "portal")
-  | ("requestsPerMinute" | "tokensPerMinute" | "concurrent")
+  ("id" | "account" | "hash" | "lastFour" | "name" | "models" | "expiresMs" | "portal") | keyof LimitRow
 >;
 
 /** Revokes a key for good. */
@@ -199,12 +199,9 @@ export interface KeyOperation extends Recorded {
   seen?: KeyAuthority;
 }
 
-export interface KeySettings {
+export interface KeySettings extends Partial<LimitRow> {
   name?: string | null;
   models?: readonly string[];
-  requestsPerMinute?: number | null;
-  tokensPerMinute?: number | null;
-  concurrent?: number | null;
   expiresMs?: EpochMs | null;
   portal?: PortalRights;
   /** An absent part stays. Amount and period are needed if the key has no budget. */

@@ -6,9 +6,10 @@
  * grant can always be checked against the version that it names. Pure.
  */
 import { createHash } from "node:crypto";
+import { given } from "../objects.ts";
 import type { Credits, EpochMs } from "../units.ts";
 import type { Columns, RowOf } from "./columns.ts";
-import type { WindowBucket } from "./rows.ts";
+import type { LimitRow, WindowBucket } from "./rows.ts";
 import { type Alignment, parsePeriod, type WindowRule } from "./windows.ts";
 
 export interface BucketPlan {
@@ -20,11 +21,7 @@ export interface BucketPlan {
 }
 
 /** Absent means no limit. */
-export interface Limits {
-  requestsPerMinute?: number;
-  tokensPerMinute?: number;
-  concurrent?: number;
-}
+export type Limits = { [Name in keyof LimitRow]?: NonNullable<LimitRow[Name]> };
 
 export interface Plan {
   id: string;
@@ -123,11 +120,11 @@ export function offeredPlans({ offered, versions }: PlanCatalog): Plans {
  * several ways, and models in any order.
  */
 function normalised({ id, base, overage, timezone, limits, models }: Plan): string {
-  const { requestsPerMinute = null, tokensPerMinute = null, concurrent = null } = limits;
   const bucket = ({ credits, every, align }: BucketPlan) => [credits, parsePeriod(every), align];
   const zone = [base, overage].some(({ align }) => align === "calendar") ? timezone : null;
-  const granted = [bucket(base), bucket(overage), zone, requestsPerMinute, tokensPerMinute, concurrent];
-  return JSON.stringify([id, ...granted, [...models].sort()]);
+  // By name: a limit that is added to the program leaves the fingerprints of other plans as they are.
+  const limited = Object.entries(given(limits)).sort();
+  return JSON.stringify([id, bucket(base), bucket(overage), zone, limited, [...models].sort()]);
 }
 
 /** Returns the SHA-256 of a plans section, whatever the order of its plans. */

@@ -15,7 +15,7 @@ import { given } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
 import type { HoldOutcome, RateState, Rates } from "./operations.ts";
 import type { Limits } from "./plan.ts";
-import type { AccountRow, KeyRow } from "./rows.ts";
+import { type AccountRow, type CountRow, type KeyRow, limitsIn } from "./rows.ts";
 
 const minuteMs = 60_000;
 
@@ -23,16 +23,14 @@ const minuteMs = 60_000;
 export interface Scope {
   scope: "account" | "key";
   limits: Limits;
-  row: { requestsTatMs: EpochMs; tokensTatMs: EpochMs; tokensLimit: number | null; holds: number };
+  row: CountRow;
 }
 
 /** `plan` null: the plan of the account is not known, and its limits are not counted. */
 export function scopesOf(account: AccountRow, plan: { limits: Limits } | null, key: KeyRow | null): Scope[] {
   const scopes: Scope[] = plan === null ? [] : [{ scope: "account", limits: plan.limits, row: account }];
   if (key !== null) {
-    const { requestsPerMinute, tokensPerMinute, concurrent } = key;
-    const limits = given({ requestsPerMinute, tokensPerMinute, concurrent });
-    scopes.push({ scope: "key", limits, row: key });
+    scopes.push({ scope: "key", limits: given(limitsIn(key)), row: key });
   }
   return scopes;
 }

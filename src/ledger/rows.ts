@@ -73,6 +73,44 @@ export type AccountState = (typeof accountStates)[number];
  * The present state of an account. Its open grants are in one row, so that one lock protects a
  * decision.
  */
+/** The limits of plans and keys; null is no limit. All lists of limits follow from this one. */
+export const limitColumns = {
+  requestsPerMinute: "integer?",
+  tokensPerMinute: "integer?",
+  concurrent: "integer?",
+} as const satisfies Columns;
+export interface LimitRow extends RowOf<typeof limitColumns> {}
+
+/** What the limits of an account or a key have counted. */
+export const countColumns = {
+  /** Number of open holds. */
+  holds: "integer",
+  /**
+   * GCRA: theoretical arrival time of requests and tokens per minute, with fractions of a
+   * millisecond.
+   */
+  requestsTatMs: "real",
+  tokensTatMs: "real",
+  /** The limit of tokens per minute with which `tokensTatMs` was counted. */
+  tokensLimit: "integer?",
+} as const satisfies Columns;
+export interface CountRow extends RowOf<typeof countColumns> {}
+
+export const uncounted: CountRow = { holds: 0, requestsTatMs: 0, tokensTatMs: 0, tokensLimit: null };
+
+function namesOf<C extends Columns>(columns: C): (keyof C)[] {
+  return Object.keys(columns) as (keyof C)[];
+}
+
+export const limitFields = namesOf(limitColumns);
+export const countFields = namesOf(countColumns);
+
+/** Returns the limits of a row, with null for those that are absent. */
+export function limitsIn(row: { [Name in keyof LimitRow]?: LimitRow[Name] | undefined }): LimitRow {
+  const values = limitFields.map((name) => [name, row[name] ?? null]);
+  return Object.fromEntries(values);
+}
+
 export const accountColumns = {
   id: "text",
   plan: "text",
@@ -94,19 +132,9 @@ export const accountColumns = {
   additional: { items: additionalGrant },
   later: { columns: laterGrants },
 
-  /** Number of open holds. */
-  holds: "integer",
+  ...countColumns,
   /** The cost of the open holds at their last checkpoints. */
   used: "micro",
-
-  /**
-   * GCRA: theoretical arrival time of requests and tokens per minute, with fractions of a
-   * millisecond.
-   */
-  requestsTatMs: "real",
-  tokensTatMs: "real",
-  /** The limit of tokens per minute with which `tokensTatMs` was counted. */
-  tokensLimit: "integer?",
 } as const satisfies Columns;
 export interface AccountRow extends RowOf<typeof accountColumns> {}
 
@@ -302,19 +330,12 @@ export const keyColumns = {
   lastFour: "text",
   /** Model ids or `*`. They restrict the models of the plan. */
   models: "texts",
-  requestsPerMinute: "integer?",
-  tokensPerMinute: "integer?",
-  concurrent: "integer?",
+  ...limitColumns,
   createdMs: "ms",
   expiresMs: "ms?",
   revokedMs: "ms?",
   lastUsedMs: "ms?",
-  /** GCRA state, with fractions of a millisecond, and open holds, for the limits of the key. */
-  requestsTatMs: "real",
-  tokensTatMs: "real",
-  /** The limit of tokens per minute with which `tokensTatMs` was counted. */
-  tokensLimit: "integer?",
-  holds: "integer",
+  ...countColumns,
   /** Credits that the open holds of the key hold. */
   held: "micro",
   /** The cost of these holds at their last checkpoints. */
@@ -346,7 +367,8 @@ export interface KeyRow extends RowOf<typeof keyColumns> {}
 
 /** The fields of a key that decide what its holder may do. */
 const authority = [
-  ...(["id", "account", "hash", "models", "requestsPerMinute", "tokensPerMinute", "concurrent"] as const),
+  ...(["id", "account", "hash", "models"] as const),
+  ...limitFields,
   ...([
     "expiresMs",
     "revokedMs",

@@ -12,15 +12,17 @@ import { OpenGrants } from "./open-grants.ts";
 import { firstWindowNote, openWindows } from "./opening.ts";
 import type { AccountError, OpenOperation, PostedOperation } from "./operations.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
-import type {
-  AccountRow,
-  ChargeRow,
-  GrantRow,
-  HoldRow,
-  JournalKind,
-  JournalRow,
-  KeyRow,
-  LaterGrantRow,
+import {
+  type AccountRow,
+  type ChargeRow,
+  countFields,
+  type GrantRow,
+  type HoldRow,
+  type JournalKind,
+  type JournalRow,
+  type KeyRow,
+  type LaterGrantRow,
+  uncounted,
 } from "./rows.ts";
 import {
   type Changes,
@@ -361,8 +363,8 @@ export function nextFact(account: AccountRow, { atMs }: Times): number {
 
 /** The fields of an account that change without a new fact. */
 const state = [
-  ...(["seq", "base", "overage", "additional", "later", "holds", "used"] as const),
-  ...(["requestsTatMs", "tokensTatMs", "tokensLimit"] as const),
+  ...(["seq", "base", "overage", "additional", "later", "used"] as const),
+  ...countFields,
 ] satisfies (keyof AccountRow)[];
 
 function isMoved(account: AccountRow, read: AccountRow | undefined): boolean {
@@ -370,7 +372,8 @@ function isMoved(account: AccountRow, read: AccountRow | undefined): boolean {
 }
 
 const keyState = [
-  ...(["holds", "held", "used", "lastUsedMs", "requestsTatMs", "tokensTatMs", "tokensLimit"] as const),
+  ...(["held", "used", "lastUsedMs"] as const),
+  ...countFields,
   ...(["budgetSpent", "budgetFromMs"] as const),
 ] satisfies (keyof KeyRow)[];
 
@@ -392,11 +395,8 @@ export const emptyAccount: AccountRow = {
   overage: null,
   additional: [],
   later: noLater,
-  holds: 0,
+  ...uncounted,
   used: 0,
-  requestsTatMs: 0,
-  tokensTatMs: 0,
-  tokensLimit: null,
 };
 
 /** What became of an earlier execution of an operation. Null: there was none. */

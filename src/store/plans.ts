@@ -15,7 +15,7 @@ import {
   type PlanVersion,
   planChanges,
 } from "../ledger/plan.ts";
-import { windowBuckets } from "../ledger/rows.ts";
+import { limitsIn, windowBuckets } from "../ledger/rows.ts";
 import { isCalendarPeriod, isPeriod, isTimezone } from "../ledger/windows.ts";
 import { given } from "../objects.ts";
 import { creditsMax, type EpochMs } from "../units.ts";
@@ -82,21 +82,14 @@ function readVersion(cells: readonly unknown[]): PlanVersion | { plan: string; p
   return version;
 }
 
-function versionOf({
-  plan,
-  requestsPerMinute,
-  tokensPerMinute,
-  concurrent,
-  ...row
-}: PlanVersionRow): PlanVersion {
-  return { id: plan, limits: given({ requestsPerMinute, tokensPerMinute, concurrent }), ...row };
+function versionOf({ plan: id, ...row }: PlanVersionRow): PlanVersion {
+  const { version, createdMs, base, overage, timezone, models } = row;
+  return { id, version, createdMs, base, overage, timezone, limits: given(limitsIn(row)), models };
 }
 
 export function planVersionRowOf({ id, limits, ...version }: PlanVersion): PlanVersionRow {
-  return { plan: id, ...noLimits, ...limits, ...version };
+  return { plan: id, ...limitsIn(limits), ...version };
 }
-
-const noLimits = { requestsPerMinute: null, tokensPerMinute: null, concurrent: null };
 
 /** Accounts on each plan, without closed accounts. */
 export type AccountsOnPlans = ReadonlyMap<string, number>;

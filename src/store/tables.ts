@@ -11,11 +11,13 @@ import { appliedColumns } from "../ledger/plan.ts";
 import {
   accountColumns,
   chargeColumns,
+  countFields,
   grantColumns,
   holdColumns,
   journalColumns,
   keyColumns,
   laterGrantColumns,
+  limitColumns,
 } from "../ledger/rows.ts";
 import { alignments } from "../ledger/windows.ts";
 import { auditJobColumns } from "./audit-job.ts";
@@ -50,7 +52,9 @@ export const keyStateTable = tableOf(
   "api_key",
   pick(
     keyColumns,
-    ...(["account", "id", "requestsTatMs", "tokensTatMs", "tokensLimit", "holds", "held", "used"] as const),
+    ...(["account", "id"] as const),
+    ...countFields,
+    ...(["held", "used"] as const),
     ...(["lastUsedMs", "budgetFromMs", "budgetUntilMs", "budgetAnchorMs", "budgetSpent"] as const),
   ),
 );
@@ -68,9 +72,7 @@ export const planVersionTable = tableOf("plan_version", {
   base: bucketPlan,
   overage: bucketPlan,
   timezone: "text",
-  requestsPerMinute: "integer?",
-  tokensPerMinute: "integer?",
-  concurrent: "integer?",
+  ...limitColumns,
   models: "texts",
 });
 export type PlanVersionRow = ReturnType<typeof planVersionTable.rowOf>;

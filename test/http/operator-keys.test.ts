@@ -153,7 +153,10 @@ operatorTest(
 
 operatorTest("refuses to rotate with a bad overlap, and keys that have ended", async (operator) => {
   const rotated = (body: object) => operator.post(`${path}/rotate`, { operation_id: "r", ...body });
-  assert.match(refused(await rotated({ overlap: "long" }), 400, "invalid_value"), /overlap is invalid/);
+  assert.match(
+    refused(await rotated({ overlap: "long" }), 400, "invalid_value"),
+    /overlap must be an ISO 8601 period/,
+  );
   assert.match(refused(await rotated({ overlap: "P2Y" }), 400, "invalid_value"), /at most a year/);
   refused(await rotated({ overlap: 5 }), 400, "invalid_type");
   refused(await rotated({ every: "P1D" }), 400, "unknown_parameter");

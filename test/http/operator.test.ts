@@ -289,6 +289,7 @@ operatorTest("the OpenAPI document describes every route and its parts", async (
     "get /admin/clock",
     "get /admin/errors",
     "get /admin/holds",
+    "get /admin/jobs",
     "get /admin/keys/{key}",
     "get /admin/models",
     "get /admin/nodes",

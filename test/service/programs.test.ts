@@ -141,6 +141,7 @@ const otherScripts: Record<string, string> = {
   inkwell: "test/service/documented-commands.test.ts",
   build: "test/service/package.test.ts",
   prepack: "test/service/package.test.ts",
+  sbom: "test/service/package.test.ts",
   openapi: "test/http/api-documents.test.ts",
   check: "a part of npm test",
   test: "this run",

@@ -1,7 +1,9 @@
 /** Texts of operators: every store returns them unchanged and finds them again. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { planLimits } from "../../src/accounts/plan-limits.ts";
 import * as fields from "../../src/accounts/value-rules.ts";
+import { limitFields } from "../../src/ledger/rows.ts";
 
 test("a note is one line of text", () => {
   for (const text of [
@@ -34,4 +36,9 @@ test("refuses lone surrogates, which would make different payment ids equal", ()
     assert.doesNotMatch(half, fields.note.pattern);
     assert.doesNotMatch(half, fields.label.pattern);
   }
+});
+
+test("each limit of the ledger has its name, label and option", () => {
+  const rows = Object.values(planLimits).map(({ row }) => row);
+  assert.deepEqual(rows, limitFields);
 });

@@ -11,8 +11,8 @@ import {
   text,
 } from "../../accounts/json-objects.ts";
 import type { KeySession } from "../../accounts/key-sessions.ts";
-import { limitsObject } from "../../accounts/limits.ts";
 import { balance, keyObject } from "../../accounts/operator-objects.ts";
+import { limitsObject } from "../../accounts/plan-limits.ts";
 import { whyNoNewKeys } from "../../accounts/portal-rights.ts";
 import { type BalanceView, balanceOf } from "../../ledger/balance.ts";
 import { keyAt } from "../../ledger/key-budget.ts";

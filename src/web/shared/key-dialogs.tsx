@@ -1,6 +1,6 @@
 /** Dialogs for keys that both apps have. A new secret is shown once. */
 import type { ComponentChildren } from "preact";
-import { limitNames } from "../../accounts/limits.ts";
+import { planLimitNames } from "../../accounts/plan-limits.ts";
 import type { ActionTexts } from "../../actions/action.ts";
 import { ActionDialog } from "./action-dialog.tsx";
 import type { FieldOf } from "./field.tsx";
@@ -78,7 +78,7 @@ function withLimitsOf(creator: Key | undefined, inputs: FieldOf[], isNew: boolea
     const at = exactTime(Date.parse(expiry));
     hints.set("expires_at", `At the latest when your key expires${orDefault}: ${at}.`);
   }
-  for (const name of limitNames) {
+  for (const name of planLimitNames) {
     const max = limits[name];
     if (max !== null) hints.set(name, `At most ${wholeNumber(max)}, as your key allows${orDefault}.`);
   }

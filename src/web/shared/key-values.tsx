@@ -1,6 +1,6 @@
 /** What both apps show of a key. */
 import { Fragment } from "preact";
-import { limitTexts } from "../../accounts/limits.ts";
+import { limitTexts } from "../../accounts/plan-limits.ts";
 import { exactCredits } from "../../units.ts";
 import { wholeNumber } from "./numbers.ts";
 import type { Column } from "./table.tsx";

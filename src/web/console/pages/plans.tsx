@@ -1,6 +1,6 @@
 /** Plans with their versions and accounts, and a reload of the configuration with its result. */
 
-import { limitNames, limits } from "../../../accounts/limits.ts";
+import { planLimitNames, planLimits } from "../../../accounts/plan-limits.ts";
 import { applyPlans, reloadConfiguration } from "../../../actions/service.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { get } from "../../shared/api.ts";
@@ -71,8 +71,8 @@ function PlanCard({ plan }: { plan: Plan }) {
             ...{ title: "Overage", isNumber: true },
             cell: ({ overage }) => `${wholeNumber(overage.credits)} each ${overage.every}`,
           },
-          ...limitNames.map((name) => ({
-            title: limits[name].label,
+          ...planLimitNames.map((name) => ({
+            title: planLimits[name].label,
             isNumber: true,
             cell: (plan: Plan["versions"][number]) => limitOf(plan.limits[name]),
           })),

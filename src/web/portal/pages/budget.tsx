@@ -1,5 +1,5 @@
 /** The key of the session: its budget as a picture, and its limits with those of the plan. */
-import { limitNames, limits } from "../../../accounts/limits.ts";
+import { planLimitNames, planLimits } from "../../../accounts/plan-limits.ts";
 import { exactCredits, microPerCredit } from "../../../units.ts";
 import { periodTitle } from "../../shared/key-values.tsx";
 import { Card } from "../../shared/layout.tsx";
@@ -24,10 +24,10 @@ export function Budget({ of: key, plan }: { of: Key; plan: AccountState["plan"] 
           ],
           ["Models", key.models.includes("*") ? "all models of the plan" : key.models.join(", ")],
           ["Plan of the account", plan.id],
-          ...limitNames.map(
+          ...planLimitNames.map(
             (name) =>
               [
-                limits[name].label,
+                planLimits[name].label,
                 <Limit key={name} ofKey={key.limits[name]} ofPlan={plan.limits[name]} />,
               ] as const,
           ),

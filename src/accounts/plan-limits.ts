@@ -5,7 +5,7 @@
 import { grouped } from "../units.ts";
 
 /** By their names in the API and the configuration. `row`: in the program. `unit`: of a number. */
-export const limits = {
+export const planLimits = {
   requests_per_minute: {
     row: "requestsPerMinute",
     label: "Requests per minute",
@@ -29,29 +29,23 @@ export const limits = {
   },
 } as const;
 
-type LimitName = keyof typeof limits;
-export const limitNames = Object.keys(limits) as LimitName[];
+type LimitName = keyof typeof planLimits;
+export const planLimitNames = Object.keys(planLimits) as LimitName[];
 
-type LimitRow = (typeof limits)[LimitName]["row"];
+type LimitRow = (typeof planLimits)[LimitName]["row"];
 /** Absent and null: no limit. */
 export type RowLimits = { [Row in LimitRow]?: number | null | undefined };
 
 /** Returns the limits as the API names them. */
 export function limitsObject(row: RowLimits): Record<LimitName, number | null> {
-  const values = limitNames.map((name) => [name, row[limits[name].row] ?? null]);
-  return Object.fromEntries(values);
-}
-
-/** Returns the limits of a row, with null for those that are absent. */
-export function limitsOf(row: RowLimits): Record<LimitRow, number | null> {
-  const values = Object.values(limits).map((limit) => [limit.row, row[limit.row] ?? null]);
+  const values = planLimitNames.map((name) => [name, row[planLimits[name].row] ?? null]);
   return Object.fromEntries(values);
 }
 
 /** Returns the limits that are set, for people. */
 export function limitTexts(values: Record<LimitName, number | null>): string[] {
-  return limitNames.flatMap((name) => {
+  return planLimitNames.flatMap((name) => {
     const value = values[name];
-    return value === null ? [] : [`${grouped(value)} ${limits[name].unit}`];
+    return value === null ? [] : [`${grouped(value)} ${planLimits[name].unit}`];
   });
 }
