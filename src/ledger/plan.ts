@@ -122,7 +122,7 @@ export function offeredPlans({ offered, versions }: PlanCatalog): Plans {
 function normalised({ id, base, overage, timezone, limits, models }: Plan): string {
   const bucket = ({ credits, every, align }: BucketPlan) => [credits, parsePeriod(every), align];
   const zone = [base, overage].some(({ align }) => align === "calendar") ? timezone : null;
-  // By name: a limit that is added to the program leaves the fingerprints of other plans as they are.
+  // By name: a limit that the program gets later leaves the fingerprints of other plans alone.
   const limited = Object.entries(given(limits)).sort();
   return JSON.stringify([id, bucket(base), bucket(overage), zone, limited, [...models].sort()]);
 }

@@ -82,7 +82,7 @@ export const limitColumns = {
 export interface LimitRow extends RowOf<typeof limitColumns> {}
 
 /** What the limits of an account or a key have counted. */
-export const countColumns = {
+const countColumns = {
   /** Number of open holds. */
   holds: "integer",
   /**
