@@ -91,9 +91,6 @@ const expiresAt = moment({
 /** Settings of a new key, in the order of its form. */
 export const newKeySettings = {
   name: optional(name),
-  models: optional(models),
-  expires_at: optional(expiresAt),
-  ...allOf(limitFields, (field) => optional(field)),
   budget: optional(
     group(
       {
@@ -105,14 +102,14 @@ export const newKeySettings = {
       budgetTexts,
     ),
   ),
+  models: optional(models),
+  expires_at: optional(expiresAt),
+  ...allOf(limitFields, (field) => optional(field)),
 };
 
 /** Settings that a change of a key can have. */
 export const changedKeySettings = {
   name: optional(nullable(name)),
-  models: optional(models),
-  expires_at: optional(nullable(expiresAt)),
-  ...allOf(limitFields, (field) => optional(nullable(field))),
   budget: optional(
     nullable(
       group(
@@ -126,6 +123,9 @@ export const changedKeySettings = {
       ),
     ),
   ),
+  models: optional(models),
+  expires_at: optional(nullable(expiresAt)),
+  ...allOf(limitFields, (field) => optional(nullable(field))),
 };
 
 /** What a key may do in the portal. Operators set it. */

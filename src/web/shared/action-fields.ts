@@ -18,7 +18,7 @@ export function inputsOf(fields: Fields, before: unknown = {}, path = ""): Field
     return [
       {
         ...{ name, label, initial, kind: kindOf(part, field) },
-        isRequired: path === "" && field.isOptional !== true && field.isNullable !== true,
+        isRequired: options === undefined ? isNeeded(field, path) : !options.some(([value]) => value === ""),
         ...(hint !== undefined && { hint }),
         ...(field.kind === "number" && { min: Math.max(field.min, path === "" ? field.min : 1) }),
         ...(options !== undefined && { options }),
@@ -69,6 +69,11 @@ function valueIn(field: Field, values: Values, name: string): unknown {
     default:
       return text || null;
   }
+}
+
+/** An action has a default for a list, and its input shows it: it is replaced, but not removed. */
+function isNeeded({ kind, isOptional = false, isNullable = false }: Field, path: string): boolean {
+  return !isNullable && path === "" && (!isOptional || kind === "texts");
 }
 
 function kindOf(name: string, field: Field): NonNullable<FieldOf["kind"]> {
