@@ -19,6 +19,7 @@ import {
   argvOf,
   commands,
   isChange,
+  portalActions as ofPortal,
   operatorActions,
   requestOf,
   rightJson,
@@ -76,7 +77,16 @@ interface Step {
   code?: string;
 }
 
-const settings: Fields = { ...rightJson(keys.makeKey.input, Object.keys(keys.makeKey.input)), name: "first" };
+const settings: Fields = {
+  ...rightJson(keys.makeKey.input, Object.keys(keys.makeKey.input)),
+  ...{ name: "first", portal: "account" },
+};
+/** What the key has then. */
+const shown = {
+  ...{ name: "first", models: ["small"], portal: "account", expires_at: "2100-01-31T00:00:00.000Z" },
+  limits: { requests_per_minute: 5, tokens_per_minute: 5, concurrent: 5 },
+  budget: { credits: 5, every: "P1D", align: "calendar", timezone: "Europe/Berlin", left_micro: 5_000_000 },
+};
 const differs = { code: "operation_differs" };
 
 const steps: Step[] = [
@@ -195,7 +205,10 @@ test("every change has the same result over HTTP and by the command line, and co
       const json = step.json("ada", made.ada);
       const { status, body, text } = await send(action, json);
       assert.ok(status < 300, text);
-      if (action.id === "makeKey") made.ada = String(body.id);
+      if (action.id === "makeKey") {
+        made.ada = String(body.id);
+        assert.partialDeepStrictEqual(body, shown);
+      }
       const ran = await inkwell("--json", ...argvFor(step, step.json("bob", made.bob)));
       assert.equal(ran.code, 0, ran.stdout + ran.stderr);
       const document = JSON.parse(ran.stdout);
@@ -312,5 +325,14 @@ test("every change of the holder of a key counts once", async () => {
     assert.deepEqual([again.status, again.body], [200, { ...first.body, ...secret }], action.id);
     if (other !== null) refused(await send(action, { ...json, ...other }), 409, "operation_differs");
     assert.deepEqual(rowsOf(service), before, "nothing has changed");
+  }
+});
+
+test("nothing is done for a page without a session", async () => {
+  await using service = await startService();
+  await using portal = await startPortal(service);
+  for (const action of ofPortal) {
+    const [method, url] = requestOf(action, rightJson(action.input));
+    refused(await portal.as("inkwell_portal=wrong", method, url), 401, "invalid_session");
   }
 });

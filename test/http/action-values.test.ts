@@ -15,7 +15,13 @@ import {
   sentFaults,
   withFault,
 } from "../fixtures/actions.ts";
-import { fieldsOf, type OperatorAnswer, startOperator, type TestOperator } from "../fixtures/operator.ts";
+import {
+  fieldsOf,
+  type OperatorAnswer,
+  refused,
+  startOperator,
+  type TestOperator,
+} from "../fixtures/operator.ts";
 import { startPortal, type TestPortal } from "../fixtures/portal.ts";
 import { startService, type TestService } from "../fixtures/service.ts";
 
@@ -68,3 +74,13 @@ for (const [listener, actions, send] of listeners) {
     }
   });
 }
+
+test("a cursor of no page is refused", async () => {
+  // These go on after any name: an account, a request, a model.
+  const anyName = ["listAccounts", "listRequests", "sumUsage"];
+  const lists = operatorActions.filter(({ id, input }) => "after" in input && !anyName.includes(id));
+  for (const action of lists) {
+    const answer = await operator.get(requestOf(action, rightJson(action.input, ["after"]))[1]);
+    assert.match(refused(answer, 400, "invalid_value"), /^after must be the `next` of the page/, action.id);
+  }
+});

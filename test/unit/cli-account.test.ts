@@ -35,22 +35,6 @@ test("create refuses an existing account and names its plan", async () => {
   );
 });
 
-test("create refuses an unknown plan and suggests a similar one", async () => {
-  refused(
-    await ledger.inkwell("account", "create", "alice", "--plan", "startr"),
-    /no plan "startr"\. Did you mean starter\?/,
-  );
-});
-
-for (const name of ["Alice", "a b", "-a", ".a", "a/b", "a".repeat(65), "ä"]) {
-  test(`create refuses the name ${name.slice(0, 10)}`, async () => {
-    wrongUsage(
-      await ledger.inkwell("account", "create", "--plan", "starter", "--", name),
-      /1 to 64 characters: lower-case/,
-    );
-  });
-}
-
 test("list shows all accounts over several pages of the store", async () => {
   for (let i = 0; i < 101; i++) {
     await new Ledger(ledger.store).apply({ kind: "open", account: `a${i}`, plan: "big", by: "test" });
@@ -119,10 +103,6 @@ test("list and show report the problem of an account without a plan", async () =
   assert.deepEqual([document.balance, "problem" in document && document.problem], [null, problem]);
 });
 
-test("show refuses an unknown account", async () => {
-  refused(await ledger.inkwell("account", "show", "bob"), /There is no account bob/);
-});
-
 test("set --at now upgrades a plan at once", async () => {
   await ledger.openAccount();
   const ran = await ledger.inkwell("account", "set", "alice", "--plan", "big", "--at", "now");
@@ -141,15 +121,6 @@ test("set cancels a scheduled change if the present plan is chosen", async () =>
   );
   assert.equal(ledger.store.account("alice").nextPlan, null);
   assert.equal((await set("starter")).stderr, "Account alice is on plan starter already.\n");
-});
-
-test("set refuses an unknown account or plan", async () => {
-  refused(await ledger.inkwell("account", "set", "bob", "--plan", "big"), /There is no account bob/);
-  await ledger.openAccount();
-  refused(
-    await ledger.inkwell("account", "set", "alice", "--plan", "huge"),
-    /no plan "huge"\. Defined: starter, big\./,
-  );
 });
 
 test("set --at now to a smaller plan takes its credits at once", async () => {
@@ -226,7 +197,6 @@ test("set refuses options that do not belong together", async () => {
   wrongUsage(await set("--ends", "never", "--dry-run"), /belong to --plan/);
   wrongUsage(await set("--ends", "never", "--at", "now"), /belong to --plan/);
   wrongUsage(await set("--plan", "big", "--at", "noon"), /Allowed choices are refresh, now/);
-  wrongUsage(await set("--ends", "someday"), /--ends must be ISO 8601/);
 });
 
 test("set --ends closes the account at that time, and never removes the time", async () => {
@@ -284,7 +254,7 @@ test("create and set keep the contact, show and list print it, and list finds it
   assert.equal((await ledger.store.contact("bob"))?.note, "new");
 });
 
-test("the contact is refused if it is malformed or belongs to another account", async () => {
+test("an external id that belongs to another account is refused", async () => {
   await ledger.inkwell("account", "create", "alice", "--plan", "starter", "--external-id", "crm-1");
   await ledger.openAccount("bob");
   refused(
@@ -296,12 +266,6 @@ test("the contact is refused if it is malformed or belongs to another account", 
     /belongs to account alice/,
   );
   refused(await ledger.inkwell("account", "show", "carl"), /There is no account carl/);
-  refused(await ledger.inkwell("account", "set", "dan", "--owner", "D"), /There is no account dan/);
-  wrongUsage(await ledger.inkwell("account", "set", "bob", "--email", "bob"), /an e-mail address such as/);
-  wrongUsage(
-    await ledger.inkwell("account", "set", "bob", "--note", "a\nb"),
-    /1 to 1000 characters on one line/,
-  );
 });
 
 test("list filters, orders and cuts off accounts", async () => {

@@ -34,32 +34,3 @@ test("reports the store's failure if no key was stored", async () => {
   store.hooks = { before: () => Promise.reject(new Error("the connection is lost")) };
   await assert.rejects(actions.keys.issueOnce("ada", "op", {}), /the connection is lost/);
 });
-
-test("repeats a change of credits without an effect, and returns the present balance", async () => {
-  const { actions } = await withAccount();
-  const first = await actions.addCredits("ada", "p1", 5);
-  const given = { op: "i1", credits: 4, reason: "an apology" };
-  const taken = { op: "i2", credits: -3, reason: "by mistake" };
-  const [promoted, adjusted] = [
-    await actions.adjustCredits("ada", given),
-    await actions.adjustCredits("ada", taken),
-  ];
-  assert.deepEqual([first.replayed, first.additional], [false, 5_000_000]);
-  assert.deepEqual([promoted.replayed, promoted.additional], [false, 9_000_000]);
-  assert.deepEqual([adjusted.replayed, adjusted.additional], [false, 6_000_000]);
-  for (const again of [
-    await actions.addCredits("ada", "p1", 5),
-    await actions.adjustCredits("ada", given),
-    await actions.adjustCredits("ada", taken),
-  ]) {
-    assert.deepEqual([again.replayed, again.balance.additionalMicro], [true, 6_000_000]);
-  }
-});
-
-test("opens an account once per plan, whatever its present plan is", async () => {
-  const { actions } = await withAccount();
-  await actions.changePlan("ada", "up", "big", "now");
-  const again = await actions.openAccount("ada", "starter");
-  assert.deepEqual([again.isNew, again.account.plan], [false, "big"]);
-  await assert.rejects(actions.openAccount("ada", "big"), { code: "account_exists" });
-});
