@@ -1,7 +1,7 @@
 /**
  * Every dialog of the table of actions, in console and portal: title, inputs, labels, hints and
- * required marks are those of its description. A wrong value is refused at its field, with the label
- * in the place of the API's name, and nothing typed is lost. A right one says what was done.
+ * required marks are those of its description. A wrong value is refused at its field, with its
+ * label in the place of the API's name, and nothing typed is lost. A right one says what was done.
  */
 import assert from "node:assert/strict";
 import type { Locator, Page } from "playwright-core";

@@ -8,6 +8,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { operatorCatalogue } from "../../src/accounts/refusals.ts";
 import { placeOf } from "../../src/actions/action.ts";
+import * as credits from "../../src/actions/credits.ts";
 import { catalogue } from "../../src/errors.ts";
 import { commands, described, isChange, operatorActions, portalActions } from "../fixtures/actions.ts";
 import { cliLedger } from "../fixtures/cli-ledger.ts";
@@ -74,6 +75,29 @@ test("every change has a dialog and a sentence about what was done, but for thos
   assert.deepEqual(ids(changes.filter(({ done }) => done === undefined)), withoutSentence.toSorted());
   for (const { id, done, form } of changes)
     if (form !== undefined) assert.ok(done !== undefined && form.submit !== "", id);
+});
+
+test("credits say what was done, what could not be taken, and what was done before", () => {
+  const { addCredits, adjustCredits, refundCredits } = credits;
+  const refund = { account: "ada", refund_id: "r1", refunded_micro: 35_000_000, rest_micro: 5_000_000 };
+  const rest = "The other 5 are held by running requests, and can be refunded when these have ended.";
+  const cases: [action: { done?: unknown }, result: object, sentence: string][] = [
+    [addCredits, { account: "ada", credits: 5000 }, "5,000 credits added to ada."],
+    [
+      ...([addCredits, { payment_id: "p1", again: true }] as const),
+      "Payment p1 was counted before. Nothing has changed.",
+    ],
+    [adjustCredits, { account: "ada", credits: -30 }, "30 promotional credits taken from ada."],
+    [refundCredits, refund, `35 credits refunded from ada. ${rest}`],
+    [
+      ...([refundCredits, { ...refund, again: true }] as const),
+      "Refund r1 was made before, of 35 credits. Nothing has changed.",
+    ],
+  ];
+  for (const [{ done }, result, sentence] of cases) {
+    assert.ok(typeof done === "function");
+    assert.equal(done(result), sentence);
+  }
 });
 
 test("every description is bound to code, and every form is in a page", () => {

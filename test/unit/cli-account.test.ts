@@ -18,15 +18,6 @@ test("create opens an account and shows the next command", async () => {
   assert.equal(ledger.closed, 1);
 });
 
-test("create prints the account with --json, wherever the option stands", async () => {
-  const expected = {
-    ...{ id: "alice", plan: "starter", next_plan: null, state: "active", ends_at: null },
-    ...{ created_at: "2027-01-15T12:00:00.000Z", owner: null, email: null, note: null, external_id: null },
-  };
-  const ran = await ledger.inkwell("--json", "account", "create", "alice", "--plan", "starter");
-  assert.deepEqual(JSON.parse(ran.stdout), expected);
-});
-
 test("create refuses an existing account and names its plan", async () => {
   await ledger.openAccount();
   refused(
@@ -103,13 +94,6 @@ test("list and show report the problem of an account without a plan", async () =
   assert.deepEqual([document.balance, "problem" in document && document.problem], [null, problem]);
 });
 
-test("set --at now upgrades a plan at once", async () => {
-  await ledger.openAccount();
-  const ran = await ledger.inkwell("account", "set", "alice", "--plan", "big", "--at", "now");
-  assert.equal(ran.stderr, "Account alice is on plan big. Its credits count from now on.\n");
-  assert.equal(ledger.store.account("alice").base?.amount, 5_000_000_000);
-});
-
 test("set cancels a scheduled change if the present plan is chosen", async () => {
   await ledger.openAccount();
   const set = (...options: string[]) => ledger.inkwell("account", "set", "alice", "--plan", ...options);
@@ -121,12 +105,6 @@ test("set cancels a scheduled change if the present plan is chosen", async () =>
   );
   assert.equal(ledger.store.account("alice").nextPlan, null);
   assert.equal((await set("starter")).stderr, "Account alice is on plan starter already.\n");
-});
-
-test("set --at now to a smaller plan takes its credits at once", async () => {
-  await ledger.inkwell("account", "create", "alice", "--plan", "big");
-  assert.equal((await ledger.inkwell("account", "set", "alice", "--plan", "starter", "--at", "now")).code, 0);
-  assert.match((await ledger.inkwell("balance", "alice")).stdout, /^base +1,000 +1,000 /m);
 });
 
 test("set schedules a plan for the refresh, which show and list name until it takes effect", async () => {
@@ -175,19 +153,6 @@ test("set --dry-run shows both balances and changes nothing", async () => {
     await ledger.inkwell("account", "set", "alice", "--plan", "huge", "--dry-run"),
     /no plan "huge"\. Defined: starter, big\./,
   );
-});
-
-test("the preview is what the change then does", async () => {
-  await ledger.openAccount();
-  const set = ["account", "set", "alice", "--plan", "big"];
-  const next = await ledger.documentOf(...set, "--dry-run");
-  const preview = await ledger.documentOf(...set, "--at", "now", "--dry-run");
-  await ledger.inkwell(...set, "--at", "now");
-  const balance = await ledger.documentOf("balance", "alice");
-  assert.partialDeepStrictEqual(preview, { after: { balance } });
-  ledger.nowMs += 24 * 60 * 60 * 1000;
-  const then = await ledger.documentOf("balance", "alice");
-  assert.partialDeepStrictEqual(next, { effective_at: "2027-01-16T12:00:00.000Z", after: { balance: then } });
 });
 
 test("set refuses options that do not belong together", async () => {

@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import { additionalOf } from "../../src/ledger/additional.ts";
 import { Ledger } from "../../src/ledger/batcher.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
-import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { hold } from "../fixtures/ledger-operations.ts";
 
 const ledger = cliLedger();
 
@@ -25,49 +25,14 @@ describe("credits", () => {
     assert.equal(additionalOf(ledger.store.account("alice")), 50_000_000);
   });
 
-  test("refund takes what is free of a payment once, and reports the rest", async () => {
+  test("add gives promotional credits until their last day", async () => {
     await ledger.openAccount();
-    await ledger.inkwell("credits", "add", "alice", "50", "--payment", "p1");
-    const { id: key } = await ledger.makeKey();
-    // The base and the overage credits, 5 credits of the payment that are spent, and 10 that are
-    // held.
-    const hold1 = hold("r1", 1_205_000_000, { account: "alice", key });
-    await ledger.store.commit([hold1, settle("r1", 1_205_000_000, { account: "alice" })]);
-    await ledger.store.commit([hold("r2", 10_000_000, { account: "alice", key })]);
-    const refund = ["credits", "refund", "alice", "40", "--payment", "p1", "--id", "r1"];
-    const first = await ledger.inkwell(...refund);
-    assert.equal(
-      first.stderr,
-      "35 credits refunded from alice. The other 5 are held by running requests, and can be refunded when these have ended. It has 10 additional credits now.\n",
+    const given = await ledger.inkwell(
+      ...["credits", "add", "alice", "5", "--promotional", "--expires", "2027-01-31"],
     );
-    assert.match(
-      (await ledger.inkwell(...refund)).stderr,
-      /Refund r1 was made before, of 35 credits\. Nothing has changed\./,
-    );
-    const balance = await ledger.documentOf("balance", "alice");
-    assert.deepEqual(await ledger.documentOf(...refund), {
-      ...{ account: "alice", refund_id: "r1", payment_id: "p1", credits: 40 },
-      ...{ refunded_micro: 35_000_000, rest_micro: 5_000_000, again: true, balance },
-    });
-    await ledger.store.commit([settle("r2", 0, { account: "alice" })]);
-    const rest = await ledger.inkwell("credits", "refund", "alice", "5", "--payment", "p1", "--id", "r2");
-    assert.equal(rest.stderr, "5 credits refunded from alice. It has 5 additional credits now.\n");
-  });
-
-  test("refund never takes a promotion", async () => {
-    await ledger.openAccount();
-    await ledger.inkwell("credits", "add", "alice", "50", "--payment", "p1");
-    await ledger.inkwell("credits", "add", "alice", "100", "--promotional", "--id", "g1");
-    const { id: key } = await ledger.makeKey();
-    // The promotion is spent first.
-    await ledger.store.commit([hold("r1", 1_320_000_000, { account: "alice", key })]);
-    await ledger.store.commit([settle("r1", 1_320_000_000, { account: "alice" })]);
-    await ledger.inkwell("credits", "adjust", "alice", "100", "--reason", "goodwill", "--id", "g2");
-    const refund = (credits: string, id: string) =>
-      ledger.inkwell("credits", "refund", "alice", credits, "--payment", "p1", "--id", id);
-    refused(await refund("31", "r1"), /30 credits are neither spent nor refunded/);
-    assert.equal((await refund("30", "r1")).code, 0);
-    assert.equal(additionalOf(ledger.store.account("alice")), 100_000_000);
+    assert.equal(given.stderr, "5 promotional credits given to alice. It has 5 additional credits now.\n");
+    const [grant] = ledger.store.account("alice").additional;
+    assert.deepEqual([grant?.untilMs, grant?.isPayment], [Date.UTC(2027, 1, 1), false]);
   });
 
   test("add needs a payment or a promotion, and not both", async () => {

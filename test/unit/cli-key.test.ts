@@ -4,7 +4,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hashKey } from "../../src/accounts/keys.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
-import { revokeKey } from "../fixtures/ledger-rows.ts";
 
 const ledger = cliLedger();
 
@@ -38,24 +37,6 @@ test("list hides revoked and expired keys without --all", async () => {
   const all = await ledger.documentOf("key", "list", "--all");
   assert.ok(Array.isArray(all) && all.length === 3);
   refused(await ledger.inkwell("key", "list", "carol"), /There is no account carol/);
-});
-
-test("revoke ends a key once and can be repeated", async () => {
-  await ledger.openAccount();
-  const { id } = await ledger.makeKey();
-  assert.match(
-    (await ledger.inkwell("key", "revoke", id)).stderr,
-    /is revoked since .*Z\. Requests with it are refused/,
-  );
-  assert.ok(ledger.store.key(id).revokedMs !== null);
-  const earlier = await ledger.makeKey();
-  await revokeKey(ledger.store, earlier.id);
-  ledger.nowMs += 60 * 60 * 1000;
-  assert.match(
-    (await ledger.inkwell("key", "revoke", earlier.id)).stderr,
-    /is revoked since 2027-01-15 12:00Z/,
-  );
-  assert.equal(ledger.store.key(earlier.id).revokedMs, Date.UTC(2027, 0, 15, 12));
 });
 
 test("list shows how to begin if there are none", async () => {
