@@ -252,6 +252,10 @@ operatorTest("refunds what is free of a payment, once per refund id", async (ope
   await operator.post("/admin/accounts/bob/topups", { payment_id: "b", credits: 50 });
   const elsewhere = { ...asked, payment_id: "b" };
   refused(await operator.post("/admin/accounts/bob/refunds", elsewhere), 409, "refund_used");
+  const topup = { payment_id: "p", credits: 50 };
+  refused(await operator.post("/admin/accounts/bob/topups", topup), 409, "payment_used");
+  const memo = { operation_id: "m", credits: 1, reason: "cut off", request_id: "running" };
+  refused(await operator.post(adjustments, memo), 409, "request_running");
   const used = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
   const end = { hold: "running", used, ending: "refused", estimated: false, by: null } as const;
   await service.ledger.apply({ kind: "settle", account: "test", ...end });
