@@ -363,32 +363,6 @@ test("sets, moves and removes an end date, and warns of one that has passed", as
   assert.equal((await service.call("GET", "/admin/accounts/ending")).state, "active");
 });
 
-test("edits a contact, removes a field, and finds the account by the new e-mail", async (visit) => {
-  const { page, service } = visit;
-  await openAccount(service, "moved");
-  const contact = { owner: "Before", email: "before@x.example", note: "old", external_id: "crm-1" };
-  await service.call("PATCH", "/admin/accounts/moved/contact", contact);
-  await open(visit, "/accounts/moved");
-  await choose(page, "Edit the contact");
-  const dialog = page.getByRole("dialog");
-  assert.equal(await dialog.getByLabel("Owner").inputValue(), "Before");
-  await dialog.getByLabel("Owner").fill("Zoë O'Neill");
-  await dialog.getByLabel("E-mail").fill("zoe@x.example");
-  await dialog.getByLabel("Note").fill("");
-  await submit(page);
-  await dialogClosed(page);
-  await page.getByText("Zoë O'Neill").waitFor();
-  const { owner, email, note, external_id } = await service.call("GET", "/admin/accounts/moved");
-  assert.deepEqual(
-    { owner, email, note, external_id },
-    { owner: "Zoë O'Neill", email: "zoe@x.example", note: null, external_id: "crm-1" },
-  );
-  await page.getByRole("link", { name: "Accounts", exact: true }).first().click();
-  await page.getByRole("searchbox").fill("zoe@");
-  await page.keyboard.press("Enter");
-  await page.getByRole("link", { name: "moved", exact: true }).waitFor();
-});
-
 test("continues after a restart of the service between two changes", async (visit) => {
   const { page, service } = visit;
   await openAccount(service, "across");

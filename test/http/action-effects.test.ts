@@ -1,7 +1,7 @@
 /**
- * Each change of operators, once over HTTP and once by the command line, on equal new accounts: the
- * results are equal up to ids and times. A repetition changes nothing, and the same id with other
- * values is refused. Subjects that do not exist, or have ended, are refused alike.
+ * Each change of operators, once over HTTP and once by the command line, on equal new accounts:
+ * the results are equal up to ids and times. A repetition changes nothing, and the same id with
+ * other values is refused. Subjects that do not exist, or have ended, are refused alike.
  */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
