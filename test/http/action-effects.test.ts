@@ -19,7 +19,6 @@ import {
   argvOf,
   commands,
   isChange,
-  portalActions as ofPortal,
   operatorActions,
   requestOf,
   rightJson,
@@ -325,14 +324,5 @@ test("every change of the holder of a key counts once", async () => {
     assert.deepEqual([again.status, again.body], [200, { ...first.body, ...secret }], action.id);
     if (other !== null) refused(await send(action, { ...json, ...other }), 409, "operation_differs");
     assert.deepEqual(rowsOf(service), before, "nothing has changed");
-  }
-});
-
-test("nothing is done for a page without a session", async () => {
-  await using service = await startService();
-  await using portal = await startPortal(service);
-  for (const action of ofPortal) {
-    const [method, url] = requestOf(action, rightJson(action.input));
-    refused(await portal.as("inkwell_portal=wrong", method, url), 401, "invalid_session");
   }
 });

@@ -1,6 +1,7 @@
 /**
- * Each field of each action over HTTP, of operators and of holders of keys: a wrong value is refused
- * with the code of its fault, the name of the field and what would be right, and nothing changes.
+ * Each field of each action over HTTP, of operators and of holders of keys: a wrong value is
+ * refused with the code of its fault, the name of the field and what would be right, and nothing
+ * changes.
  * The faults come from test/fixtures/actions.ts.
  */
 import assert from "node:assert/strict";

@@ -1,7 +1,7 @@
 /**
- * Each argument and option of the commands that are made from actions: a wrong value is wrong usage,
- * with the option in the message and what would be right, and nothing is opened. The faults come
- * from test/fixtures/actions.ts.
+ * Each argument and option of the commands that are made from actions: a wrong value is wrong
+ * usage, with the option in the message and what would be right, and nothing is opened. The faults
+ * come from test/fixtures/actions.ts.
  */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

@@ -1,6 +1,6 @@
 /**
- * What a key may give to other keys in the portal. The rules of each action are tested over HTTP, in
- * test/http/portal-wider-keys.test.ts.
+ * What a key may give to other keys in the portal. The rules of each action are tested over HTTP,
+ * in test/http/portal-wider-keys.test.ts.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
