@@ -210,8 +210,16 @@ portalTest("a key with a budget manages names and revocations only", async (port
     ...{ keys: "account", can_create_keys: false },
     why_not: "This key has a budget. A new key could spend more than that.",
   });
+  await unchanged(service, async () => {
+    for (const [n, change] of [
+      ...[null, { credits: 9_000, every: "P1D" }, { every: "PT1H" }].map((budget) => ({ budget })),
+      ...[{ expires_at: "2100-01-01" }, { concurrent: 1 }],
+    ].entries())
+      refused(await boss.change(boss.id, change, `own-${n}`), 403, "not_permitted");
+  });
   assert.equal((await boss.change("key1", { name: "laptop" })).body.name, "laptop");
   assert.notEqual((await boss.revoke("key1")).body.revoked_at, null);
+  assert.equal((await boss.rotate(boss.id)).status, 200, "its own secret is not more");
 });
 
 portalTest(
