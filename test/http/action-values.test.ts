@@ -76,6 +76,20 @@ for (const [listener, actions, send] of listeners) {
   });
 }
 
+for (const [listener, actions, send] of listeners) {
+  // A list with a cursor follows another one.
+  const optionsOf = ({ input }: ActionTexts) =>
+    Object.keys(input).filter((name) => input[name]?.isOptional === true && name !== "after");
+  test(`${listener} takes a right value for each option of its lists`, async () => {
+    for (const action of actions.filter(({ http }) => http.startsWith("GET "))) {
+      for (const name of optionsOf(action)) {
+        const { status, text } = await send(...requestOf(action, rightJson(action.input, [name])));
+        assert.equal(status, 200, `${action.id} with ${name}: ${text}`);
+      }
+    }
+  });
+}
+
 test("a cursor of no page is refused", async () => {
   // These go on after any name: an account, a request, a model.
   const anyName = ["listAccounts", "listRequests", "sumUsage"];
