@@ -68,23 +68,6 @@ test("adjusts credits after a preview, with a reason in the journal", async (vis
   await page.getByText("Counted twice <b>by us</b>").waitFor();
 });
 
-test("refuses an adjustment below zero at the field, and keeps the form", async (visit) => {
-  const { page, service, expects } = visit;
-  await openAccount(service, "overdrawn");
-  await open(visit, "/accounts/overdrawn");
-  await choose(page, "Adjust credits");
-  const typed = { Credits: "-1", Reason: "A correction" };
-  const credits = page.getByRole("dialog").getByLabel("Credits");
-  await credits.fill(typed.Credits);
-  await page.getByRole("dialog").getByLabel("Reason").fill(typed.Reason);
-  await submit(page);
-  await page.getByText("Only promotional credits that no request holds can be taken.").waitFor();
-  expects("409 POST /admin/accounts/overdrawn/adjustments");
-  await submit(page);
-  await assertRefused(credits, /0 promotional credits|promotional/i, typed);
-  assert.deepEqual(await journal(service, "overdrawn", "adjust"), []);
-});
-
 test("refunds a payment as far as its credits are left, once", async (visit) => {
   const { page, service, expects } = visit;
   const key = await openAccount(service, "refunded");
@@ -234,31 +217,6 @@ test("filters the journal by kind, keeps the choice in the path, and reads newes
   await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
 });
 
-test("refuses the refund of an unknown payment at the field of its id", async (visit) => {
-  const { page, service, expects } = visit;
-  await openAccount(service, "unpaid");
-  await open(visit, "/accounts/unpaid");
-  await choose(page, "Refund a payment");
-  const typed = { "Payment id": `invoice <img src=x onerror="document.title='broken'">`, Credits: "25" };
-  const payment = page.getByRole("dialog").getByLabel("Payment id");
-  await payment.fill(typed["Payment id"]);
-  await page.getByRole("dialog").getByLabel("Credits").fill(typed.Credits);
-  await submit(page);
-  await page.getByRole("button", { name: "Take the credits back" }).waitFor();
-  expects(/^40[04] POST \/admin\/accounts\/unpaid\/refunds$/);
-  await submit(page);
-  await assertRefused(payment, /has no payment/i, typed);
-  assert.equal(await page.locator("dialog img").count(), 0);
-  // The same form goes on with the right id.
-  await service.call("POST", "/admin/accounts/unpaid/topups", { payment_id: "invoice-10", credits: 25 });
-  await payment.fill("invoice-10");
-  await submit(page);
-  await page.getByText(/25 credits of invoice-10 are taken back/).waitFor();
-  await submit(page);
-  await page.getByText("25 credits were taken back.").waitFor();
-  assert.equal(await additional(service, "unpaid"), 0);
-});
-
 test("a preview of other values than those in the form is not shown", async (visit) => {
   const { page, service } = visit;
   await openAccount(service, "hurried");
@@ -403,32 +361,6 @@ test("sets, moves and removes an end date, and warns of one that has passed", as
   await page.getByRole("button", { name: "Cancel" }).click();
   await dialogClosed(page);
   assert.equal((await service.call("GET", "/admin/accounts/ending")).state, "active");
-});
-
-test("edits a contact, removes a field, and finds the account by the new e-mail", async (visit) => {
-  const { page, service } = visit;
-  await openAccount(service, "moved");
-  const contact = { owner: "Before", email: "before@x.example", note: "old", external_id: "crm-1" };
-  await service.call("PATCH", "/admin/accounts/moved/contact", contact);
-  await open(visit, "/accounts/moved");
-  await choose(page, "Edit the contact");
-  const dialog = page.getByRole("dialog");
-  assert.equal(await dialog.getByLabel("Owner").inputValue(), "Before");
-  await dialog.getByLabel("Owner").fill("Zoë O'Neill");
-  await dialog.getByLabel("E-mail").fill("zoe@x.example");
-  await dialog.getByLabel("Note").fill("");
-  await submit(page);
-  await dialogClosed(page);
-  await page.getByText("Zoë O'Neill").waitFor();
-  const { owner, email, note, external_id } = await service.call("GET", "/admin/accounts/moved");
-  assert.deepEqual(
-    { owner, email, note, external_id },
-    { owner: "Zoë O'Neill", email: "zoe@x.example", note: null, external_id: "crm-1" },
-  );
-  await page.getByRole("link", { name: "Accounts", exact: true }).first().click();
-  await page.getByRole("searchbox").fill("zoe@");
-  await page.keyboard.press("Enter");
-  await page.getByRole("link", { name: "moved", exact: true }).waitFor();
 });
 
 test("continues after a restart of the service between two changes", async (visit) => {

@@ -149,6 +149,7 @@ test("replaces a leaked key at once, or with a day for its users", async (visit)
     const secret: string = await page.evaluate("navigator.clipboard.readText()");
     await page.getByRole("button", { name: "Done" }).click();
     await dialogClosed(page);
+    assert.ok(!(await page.content()).includes(secret), "the page keeps no secret");
     return secret;
   };
   const second = await rotate("stays valid for a day");

@@ -30,52 +30,11 @@ function settlementOf(promptTokens: number) {
   return { kind: "settle", account: "test", hold: "request", used, ...end } as const;
 }
 
-operatorTest("opens an account once; a repetition returns the same account", async (operator, service) => {
-  const first = await operator.post("/admin/accounts", { id: "ada", plan: "big" });
-  assert.equal(first.status, 201);
-  assert.deepEqual(Object.keys(first.body), [
-    "id",
-    "plan",
-    "next_plan",
-    "state",
-    "ends_at",
-    "created_at",
-    "owner",
-    "email",
-    "note",
-    "external_id",
-  ]);
-  const again = await operator.post("/admin/accounts", { id: "ada", plan: "big" });
-  assert.deepEqual([again.status, again.body], [200, first.body]);
-  assert.deepEqual((await operator.get("/admin/accounts/ada")).body, first.body);
-  const entries = await service.store.journal("ada", { limit: 10 });
-  assert.deepEqual(
-    entries.map(({ kind }) => kind),
-    ["open", "window", "window"],
-  );
-});
-
-operatorTest("refuses to open an account again on another plan", async (operator) => {
-  await operator.post("/admin/accounts", { id: "ada", plan: "big" });
-  const answer = await operator.post("/admin/accounts", { id: "ada", plan: "test" });
-  assert.match(refused(answer, 409, "account_exists"), /opened on plan big/);
-});
-
 operatorTest("accepts a repetition after the plan has changed", async (operator) => {
   await operator.post("/admin/accounts", { id: "ada", plan: "test" });
   await operator.patch("/admin/accounts/ada", { operation_id: "up", plan: "big", at: "now" });
   const again = await operator.post("/admin/accounts", { id: "ada", plan: "test" });
   assert.deepEqual([again.status, again.body.plan], [200, "big"]);
-});
-
-operatorTest("requires a valid name and an existing plan", async (operator) => {
-  for (const id of ["", "Ada", "a b", "../a", "a".repeat(65), "a\n"]) {
-    refused(await operator.post("/admin/accounts", { id, plan: "test" }), 400, "invalid_value");
-  }
-  refused(await operator.post("/admin/accounts", { plan: "test" }), 400, "missing_required_parameter");
-  const answer = await operator.post("/admin/accounts", { id: "ada", plan: "bigg" });
-  assert.match(refused(answer, 400, "invalid_value"), /no plan "bigg"\. Did you mean big\?/);
-  refused(await operator.get("/admin/accounts/ada"), 404, "account_not_found");
 });
 
 operatorTest("lists accounts in pages, in the order of their ids", async (operator) => {
@@ -84,28 +43,6 @@ operatorTest("lists accounts in pages, in the order of their ids", async (operat
     const ids = (await operator.all("/admin/accounts", limit)).map(({ id }) => id);
     assert.deepEqual(ids, ["a", "b", "c", "d", "test"], `pages of ${limit}`);
   }
-});
-
-operatorTest("changes a plan once per operation id", async (operator, service) => {
-  const change = (operation_id: string, plan: string) =>
-    operator.patch("/admin/accounts/test", { operation_id, plan, at: "now" });
-  const first = await change("up", "big");
-  assert.deepEqual([first.status, first.body.plan], [200, "big"]);
-  assert.equal((await service.balance()).base.micro, 5000e6);
-  assert.equal((await change("down", "test")).body.plan, "test");
-  // The first one, sent again late, does not undo the second.
-  assert.equal((await change("up", "big")).body.plan, "test");
-  assert.match(
-    refused(await change("up", "test"), 409, "operation_differs"),
-    /Operation "up" made another change before: big\./,
-  );
-  refused(await change("on", "none"), 400, "invalid_value");
-  refused(await operator.patch("/admin/accounts/test", { plan: "big" }), 400, "missing_required_parameter");
-  refused(
-    await operator.patch("/admin/accounts/nobody", { operation_id: "x", plan: "big" }),
-    404,
-    "account_not_found",
-  );
 });
 
 operatorTest("schedules a plan for the refresh, and cancels it", async (operator) => {
@@ -120,7 +57,6 @@ operatorTest("schedules a plan for the refresh, and cancels it", async (operator
     /before: big at refresh\./,
   );
   assert.equal((await change("stay", "test", "refresh")).body.next_plan, null);
-  refused(await change("x", "big", "noon"), 400, "invalid_value");
 });
 
 operatorTest("previews a change of the plan without changing anything", async (operator, service) => {
@@ -138,13 +74,6 @@ operatorTest("previews a change of the plan without changing anything", async (o
   assert.equal((await service.store.journal("test", { limit: 9 })).length, 4, "nothing was written");
   await operator.patch("/admin/accounts/test", { operation_id: "up", plan: "big", at: "now" });
   assert.deepEqual((await operator.get("/admin/accounts/test/balance")).body, after.balance);
-
-  refused(await preview("none"), 400, "invalid_value");
-  refused(
-    await operator.post("/admin/accounts/none/plan-preview", { plan: "big" }),
-    404,
-    "account_not_found",
-  );
 });
 
 operatorTest("begins other windows only if it is asked to", async (operator, service) => {
@@ -165,10 +94,6 @@ operatorTest("begins other windows only if it is asked to", async (operator, ser
   assert.deepEqual([status, body.plan], [200, "hourly"]);
   const after = (await operator.get("/admin/accounts/test/balance")).body;
   assert.deepEqual(shown.balances, after.balances);
-  const { startedAt, refreshesAt: ends } = fieldsOf(after.baseWindow);
-  assert.equal(Date.parse(String(ends)) - Date.parse(String(startedAt)), 3_600_000);
-  assert.deepEqual(after.overageWindow, before.overageWindow, "the same windows go on");
-  assert.equal((await service.balance()).base.micro, credits(100 - 30), "what was spent counts as spent");
 });
 
 operatorTest("suspends, resumes and closes an account once per operation id", async (operator, service) => {
@@ -180,24 +105,10 @@ operatorTest("suspends, resumes and closes an account once per operation id", as
   assert.equal((await change("r1", "active")).body.state, "active");
   // Sent again late, it does not suspend the account again.
   assert.equal((await change("s1", "suspended")).body.state, "active");
-  refused(await change("s1", "closed"), 409, "operation_differs");
   assert.equal((await service.chat()).status, 200);
-  refused(await change("x", "gone"), 400, "invalid_value");
-
   assert.equal((await change("c1", "closed")).body.state, "closed");
   assert.equal((await change("c1", "closed")).status, 200);
   assert.equal((await service.chat()).status, 403);
-  refused(await change("r2", "active"), 409, "account_closed");
-  for (const [path, body] of [
-    ["topups", { payment_id: "p", credits: 1 }],
-    ["adjustments", { operation_id: "a", credits: 1, reason: "r" }],
-    ["plan-preview", { plan: "big" }],
-    ["end", { operation_id: "e", ends_at: null }],
-  ] as const) {
-    refused(await operator.post(`/admin/accounts/test/${path}`, body), 409, "account_closed");
-  }
-  const plan = { operation_id: "p", plan: "big" };
-  refused(await operator.patch("/admin/accounts/test", plan), 409, "account_closed");
 });
 
 operatorTest("sets and removes the time at which an account closes", async (operator) => {
@@ -205,13 +116,6 @@ operatorTest("sets and removes the time at which an account closes", async (oper
     operator.post("/admin/accounts/test/end", { operation_id, ends_at });
   assert.equal((await end("e1", "2100-01-01")).body.ends_at, "2100-01-01T00:00:00.000Z");
   assert.equal((await end("e2", null)).body.ends_at, null);
-  refused(await end("e3", "2100-02-31"), 400, "invalid_value");
-  refused(await end("e3", 5), 400, "invalid_type");
-  refused(
-    await operator.post("/admin/accounts/test/end", { operation_id: "e" }),
-    400,
-    "missing_required_parameter",
-  );
   assert.equal((await end("e3", "2020-01-01")).body.state, "closed");
 });
 
@@ -235,18 +139,6 @@ operatorTest("shows a key only in the response that creates it", async (operator
   assert.equal((await service.store.keys("test")).length, 2);
 });
 
-operatorTest("refuses an operation id with other properties, and in another account", async (operator) => {
-  await operator.post("/admin/accounts", { id: "ada", plan: "test" });
-  await operator.post(keys, { operation_id: "k1", expires_at: "2100-01-31" });
-  for (const other of [{}, { expires_at: "2100-02-01" }, { expires_at: "2100-01-31", name: "x" }]) {
-    refused(await operator.post(keys, { operation_id: "k1", ...other }), 409, "operation_differs");
-  }
-  const same = await operator.post(keys, { operation_id: "k1", expires_at: "2100-01-31T00:00:00Z" });
-  assert.equal(same.status, 200);
-  const elsewhere = await operator.post("/admin/accounts/ada/keys", { operation_id: "k1" });
-  assert.match(refused(elsewhere, 409, "operation_differs"), /changed account test before/);
-});
-
 operatorTest(
   "twenty simultaneous requests with one operation id issue one key and show it once",
   async (operator, service) => {
@@ -268,18 +160,7 @@ operatorTest("refuses a key that could not work", async (operator) => {
     refused(await post({ models: ["small", "huge"] }), 400, "invalid_value"),
     /no model "huge"\. Defined: small, other\./,
   );
-  refused(await post({ models: [] }), 400, "invalid_value");
   refused(await post({ expires_at: "2020-01-01" }), 400, "invalid_value");
-  refused(await post({ expires_at: "2100-02-31" }), 400, "invalid_value");
-  refused(await post({ expires_at: "tomorrow" }), 400, "invalid_value");
-  refused(await post({ requests_per_minute: 0 }), 400, "invalid_value");
-  refused(await post({ name: "two\nlines" }), 400, "invalid_value");
-  refused(await operator.post(keys, {}), 400, "missing_required_parameter");
-  refused(
-    await operator.post("/admin/accounts/nobody/keys", { operation_id: "k" }),
-    404,
-    "account_not_found",
-  );
   assert.equal((await operator.all(keys, 10)).length, 1);
 });
 
@@ -294,8 +175,6 @@ operatorTest("lists keys in pages, in the order of their creation", async (opera
     const times = rows.map(({ created_at }) => String(created_at));
     assert.deepEqual(times, times.toSorted());
   }
-  refused(await operator.get(`${keys}?after=nothing`), 400, "invalid_value");
-  refused(await operator.get("/admin/accounts/nobody/keys"), 404, "account_not_found");
 });
 
 operatorTest("revokes a key at once, and only once", async (operator, service) => {
@@ -310,8 +189,6 @@ operatorTest("revokes a key at once, and only once", async (operator, service) =
     headers: { "content-type": "application/json" },
   });
   assert.deepEqual([again.status, fieldsOf(again.body)], [200, revoked.body]);
-  refused(await operator.delete("/admin/keys/key_none"), 404, "key_not_found");
-  refused(await operator.get("/admin/keys/key_none"), 404, "key_not_found");
 });
 
 operatorTest("lists accounts with balances, filtered and in each order, in pages", async (operator) => {
@@ -345,12 +222,8 @@ operatorTest("lists accounts with balances, filtered and in each order, in pages
   assert.deepEqual([listed?.id, listed?.near_exhaustion], ["c", false]);
 });
 
-operatorTest("refuses unknown orders, filters and cursors of another order", async (operator) => {
-  for (const query of ["order=name", "direction=down", "state=open", "near_exhaustion=false", "plan=%00"]) {
-    refused(await operator.get(`/admin/accounts?${query}`), 400, "invalid_value");
-  }
+operatorTest("refuses cursors of another order", async (operator) => {
   for (const query of ["order=created&after=a", "order=remaining&after=a:b", "order=additional&after=a:"]) {
     assert.match(refused(await operator.get(`/admin/accounts?${query}`), 400, "invalid_value"), /unchanged/);
   }
-  refused(await operator.get("/admin/accounts?sort=id"), 400, "unknown_parameter");
 });

@@ -33,11 +33,6 @@ operatorTest(
       clock_at: "2026-01-15T12:00:01.000Z",
     });
     const accept = async (body: object) => await operator.post("/admin/clock/accept", body);
-    refused(await accept({ time }), 400, "missing_required_parameter");
-    refused(await accept({ by: "ada" }), 400, "missing_required_parameter");
-    refused(await accept({ by: "", time }), 400, "invalid_value");
-    for (const wrong of ["now", "2026-01-15T12:00", "2026-02-31"])
-      refused(await accept({ by: "ada", time: wrong }), 400, "invalid_value");
     assert.equal(named.length, 1);
     service.store.acceptClock = async () => ({ kind: "differs", clockMs: start + 61_000 });
     assert.match(

@@ -30,28 +30,6 @@ operatorTest("counts a payment once, even if it is sent many times at once", asy
   assert.equal(additionalIn(other.body.balance), 501);
 });
 
-operatorTest("refuses a known payment with another amount", async (operator) => {
-  await operator.post(topups, { payment_id: "p", credits: 500 });
-  const answer = await operator.post(topups, { payment_id: "p", credits: 50 });
-  assert.match(
-    refused(answer, 409, "payment_differs"),
-    /with 500 credits instead of 50\. Nothing has changed/,
-  );
-  assert.equal(additionalIn((await operator.get("/admin/accounts/test/balance")).body), 500);
-});
-
-operatorTest("requires whole positive credits and an existing account", async (operator) => {
-  for (const credits of [0, -1, 9_000_001]) {
-    refused(await operator.post(topups, { payment_id: "p", credits }), 400, "invalid_value");
-  }
-  for (const payment_id of ["", "  ", "two\nlines", "x".repeat(201)]) {
-    refused(await operator.post(topups, { payment_id, credits: 1 }), 400, "invalid_value");
-  }
-  refused(await operator.post(topups, { credits: 1 }), 400, "missing_required_parameter");
-  const nobody = await operator.post("/admin/accounts/nobody/topups", { payment_id: "p", credits: 1 });
-  refused(nobody, 404, "account_not_found");
-});
-
 operatorTest("refuses more credits than can be counted exactly", async (operator, service) => {
   await service.ledger.apply({
     kind: "topup",
@@ -86,12 +64,7 @@ operatorTest(
     assert.match(refused(otherReason, 409, "operation_differs"), /made another change before: .*goodwill/);
     assert.equal(fieldsOf(otherReason.body.error).param, "operation_id");
     assert.match(refused(await adjust("c", -11), 409, "too_few_credits"), /has 10 promotional credits/);
-    refused(await adjust("d", 0), 400, "invalid_value");
-    refused(
-      await operator.post(adjustments, { operation_id: "e", credits: 1 }),
-      400,
-      "missing_required_parameter",
-    );
+    assert.match(refused(await adjust("d", 0), 400, "invalid_value"), /must not be 0/);
   },
 );
 
@@ -99,7 +72,6 @@ operatorTest("returns the balance that clients see", async (operator, service) =
   await (await service.chat()).text();
   const shown = await operator.get("/admin/accounts/test/balance");
   assert.deepEqual(shown.body, await jsonOf(await service.request("GET", "/v1/balance")));
-  refused(await operator.get("/admin/accounts/nobody/balance"), 404, "account_not_found");
 });
 
 test("reports why a balance cannot be read", async () => {
@@ -188,8 +160,6 @@ operatorTest(
       assert.equal(sumOf("base") - charged, balance.base.micro);
       assert.equal(sumOf("additional"), balance.additionalMicro);
     }
-    refused(await operator.get("/admin/accounts/test/journal?after=x"), 400, "invalid_value");
-    refused(await operator.get("/admin/accounts/nobody/journal"), 404, "account_not_found");
   },
 );
 
@@ -207,13 +177,6 @@ operatorTest("filters the journal by kind, in both orders, in pages", async (ope
     assert.deepEqual(await shown("kind=payment,adjust&order=newest", limit), purchased.toReversed());
     assert.deepEqual(await shown("kind=charge,open&order=newest", limit), ["10 charge", "1 open"]);
     assert.deepEqual(await shown("kind=refund", limit), []);
-  }
-});
-
-operatorTest("refuses an unknown kind of entry and lists the kinds", async (operator) => {
-  for (const kind of ["gift", "payment,gift", "", "payment,", " payment"]) {
-    const answer = await operator.get(`/admin/accounts/test/journal?kind=${kind}`);
-    assert.match(refused(answer, 400, "invalid_value"), /kind must be .*: open, window, .*, charge/);
   }
 });
 
@@ -242,8 +205,6 @@ operatorTest("lists payments newest first, with what was refunded of each", asyn
       ],
     );
   }
-  refused(await operator.get("/admin/accounts/test/payments?after=x"), 400, "invalid_value");
-  refused(await operator.get("/admin/accounts/nobody/payments"), 404, "account_not_found");
 });
 
 operatorTest("refunds what is free of a payment, once per refund id", async (operator, service) => {
@@ -270,19 +231,31 @@ operatorTest("refunds what is free of a payment, once per refund id", async (ope
   });
   assert.deepEqual(fieldsOf(fieldsOf(balance).balances).additional, { credits: 10 });
   assert.deepEqual((await operator.post(refunds, asked)).body, { ...body, again: true });
-  refused(await operator.post(refunds, { ...asked, credits: 46 }), 409, "refund_differs");
-  refused(await operator.post(refunds, { ...asked, refund_id: "r2", credits: 11 }), 409, "refund_too_large");
+  assert.match(
+    refused(await operator.post(refunds, { ...asked, credits: 46 }), 409, "refund_differs"),
+    /^Refund "r1" was made before, with other values: 45 of p\./,
+  );
+  assert.match(
+    refused(
+      await operator.post(refunds, { ...asked, refund_id: "r2", credits: 11 }),
+      409,
+      "refund_too_large",
+    ),
+    /^Of payment "p", 10 credits are neither spent nor refunded/,
+  );
   refused(
     await operator.post(refunds, { ...asked, refund_id: "r2", payment_id: "q" }),
     404,
     "payment_not_found",
   );
-  refused(await operator.post(refunds, { ...asked, credits: 0 }), 400, "invalid_value");
-  refused(await operator.post(refunds, { payment_id: "p", credits: 1 }), 400, "missing_required_parameter");
   await operator.post("/admin/accounts", { id: "bob", plan: "test" });
   await operator.post("/admin/accounts/bob/topups", { payment_id: "b", credits: 50 });
   const elsewhere = { ...asked, payment_id: "b" };
   refused(await operator.post("/admin/accounts/bob/refunds", elsewhere), 409, "refund_used");
+  const topup = { payment_id: "p", credits: 50 };
+  refused(await operator.post("/admin/accounts/bob/topups", topup), 409, "payment_used");
+  const memo = { operation_id: "m", credits: 1, reason: "cut off", request_id: "running" };
+  refused(await operator.post(adjustments, memo), 409, "request_running");
   const used = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
   const end = { hold: "running", used, ending: "refused", estimated: false, by: null } as const;
   await service.ledger.apply({ kind: "settle", account: "test", ...end });
@@ -302,11 +275,7 @@ operatorTest("promotional credits have a last day, and end with it", async (oper
     [{ amount: credits(60), untilMs: Date.UTC(2099, 1, 1), isPayment: false }],
     "the end of the last day and that time are the same",
   );
-  for (const expires_at of ["2020-01-31", "tomorrow", "2099-02-30"]) {
-    refused(await give("c", expires_at), 400, "invalid_value");
-  }
-  refused(await give("a", "2099-03-31"), 409, "operation_differs");
-  assert.equal((await give("a", "2099-01-31")).body.again, true);
+  refused(await give("c", "2020-01-31"), 400, "invalid_value");
 });
 
 operatorTest(

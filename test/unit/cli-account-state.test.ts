@@ -62,29 +62,3 @@ test("close at a terminal changes nothing if the input ends", async () => {
   assert.equal(await terminal.ended, 1);
   assert.equal(stateOf(), "active");
 });
-
-test("a closed account is not changed again", async () => {
-  await ledger.openAccount();
-  await ledger.inkwell("account", "close", "alice", "--yes");
-  for (const change of [
-    ["close", "alice", "--yes"],
-    ["suspend", "alice"],
-    ["resume", "alice"],
-  ]) {
-    refused(await ledger.inkwell("account", ...change), /Account alice is closed\. Nothing has changed\./);
-  }
-  refused(
-    await ledger.inkwell("account", "set", "alice", "--plan", "big", "--dry-run"),
-    /Account alice is closed/,
-  );
-});
-
-test("an unknown account is refused", async () => {
-  for (const change of [
-    ["suspend", "bob"],
-    ["resume", "bob"],
-    ["close", "bob", "--yes"],
-  ]) {
-    refused(await ledger.inkwell("account", ...change), /There is no account bob/);
-  }
-});

@@ -18,15 +18,6 @@ test("create opens an account and shows the next command", async () => {
   assert.equal(ledger.closed, 1);
 });
 
-test("create prints the account with --json, wherever the option stands", async () => {
-  const expected = {
-    ...{ id: "alice", plan: "starter", next_plan: null, state: "active", ends_at: null },
-    ...{ created_at: "2027-01-15T12:00:00.000Z", owner: null, email: null, note: null, external_id: null },
-  };
-  const ran = await ledger.inkwell("--json", "account", "create", "alice", "--plan", "starter");
-  assert.deepEqual(JSON.parse(ran.stdout), expected);
-});
-
 test("create refuses an existing account and names its plan", async () => {
   await ledger.openAccount();
   refused(
@@ -34,22 +25,6 @@ test("create refuses an existing account and names its plan", async () => {
     /Account alice already exists, opened on plan starter/,
   );
 });
-
-test("create refuses an unknown plan and suggests a similar one", async () => {
-  refused(
-    await ledger.inkwell("account", "create", "alice", "--plan", "startr"),
-    /no plan "startr"\. Did you mean starter\?/,
-  );
-});
-
-for (const name of ["Alice", "a b", "-a", ".a", "a/b", "a".repeat(65), "ä"]) {
-  test(`create refuses the name ${name.slice(0, 10)}`, async () => {
-    wrongUsage(
-      await ledger.inkwell("account", "create", "--plan", "starter", "--", name),
-      /1 to 64 characters: lower-case/,
-    );
-  });
-}
 
 test("list shows all accounts over several pages of the store", async () => {
   for (let i = 0; i < 101; i++) {
@@ -119,17 +94,6 @@ test("list and show report the problem of an account without a plan", async () =
   assert.deepEqual([document.balance, "problem" in document && document.problem], [null, problem]);
 });
 
-test("show refuses an unknown account", async () => {
-  refused(await ledger.inkwell("account", "show", "bob"), /There is no account bob/);
-});
-
-test("set --at now upgrades a plan at once", async () => {
-  await ledger.openAccount();
-  const ran = await ledger.inkwell("account", "set", "alice", "--plan", "big", "--at", "now");
-  assert.equal(ran.stderr, "Account alice is on plan big. Its credits count from now on.\n");
-  assert.equal(ledger.store.account("alice").base?.amount, 5_000_000_000);
-});
-
 test("set cancels a scheduled change if the present plan is chosen", async () => {
   await ledger.openAccount();
   const set = (...options: string[]) => ledger.inkwell("account", "set", "alice", "--plan", ...options);
@@ -141,21 +105,6 @@ test("set cancels a scheduled change if the present plan is chosen", async () =>
   );
   assert.equal(ledger.store.account("alice").nextPlan, null);
   assert.equal((await set("starter")).stderr, "Account alice is on plan starter already.\n");
-});
-
-test("set refuses an unknown account or plan", async () => {
-  refused(await ledger.inkwell("account", "set", "bob", "--plan", "big"), /There is no account bob/);
-  await ledger.openAccount();
-  refused(
-    await ledger.inkwell("account", "set", "alice", "--plan", "huge"),
-    /no plan "huge"\. Defined: starter, big\./,
-  );
-});
-
-test("set --at now to a smaller plan takes its credits at once", async () => {
-  await ledger.inkwell("account", "create", "alice", "--plan", "big");
-  assert.equal((await ledger.inkwell("account", "set", "alice", "--plan", "starter", "--at", "now")).code, 0);
-  assert.match((await ledger.inkwell("balance", "alice")).stdout, /^base +1,000 +1,000 /m);
 });
 
 test("set schedules a plan for the refresh, which show and list name until it takes effect", async () => {
@@ -206,19 +155,6 @@ test("set --dry-run shows both balances and changes nothing", async () => {
   );
 });
 
-test("the preview is what the change then does", async () => {
-  await ledger.openAccount();
-  const set = ["account", "set", "alice", "--plan", "big"];
-  const next = await ledger.documentOf(...set, "--dry-run");
-  const preview = await ledger.documentOf(...set, "--at", "now", "--dry-run");
-  await ledger.inkwell(...set, "--at", "now");
-  const balance = await ledger.documentOf("balance", "alice");
-  assert.partialDeepStrictEqual(preview, { after: { balance } });
-  ledger.nowMs += 24 * 60 * 60 * 1000;
-  const then = await ledger.documentOf("balance", "alice");
-  assert.partialDeepStrictEqual(next, { effective_at: "2027-01-16T12:00:00.000Z", after: { balance: then } });
-});
-
 test("set refuses options that do not belong together", async () => {
   const set = (...options: string[]) => ledger.inkwell("account", "set", "alice", ...options);
   wrongUsage(await set(), /give --plan, --ends or the contact/);
@@ -226,7 +162,6 @@ test("set refuses options that do not belong together", async () => {
   wrongUsage(await set("--ends", "never", "--dry-run"), /belong to --plan/);
   wrongUsage(await set("--ends", "never", "--at", "now"), /belong to --plan/);
   wrongUsage(await set("--plan", "big", "--at", "noon"), /Allowed choices are refresh, now/);
-  wrongUsage(await set("--ends", "someday"), /--ends must be ISO 8601/);
 });
 
 test("set --ends closes the account at that time, and never removes the time", async () => {
@@ -284,7 +219,7 @@ test("create and set keep the contact, show and list print it, and list finds it
   assert.equal((await ledger.store.contact("bob"))?.note, "new");
 });
 
-test("the contact is refused if it is malformed or belongs to another account", async () => {
+test("an external id that belongs to another account is refused", async () => {
   await ledger.inkwell("account", "create", "alice", "--plan", "starter", "--external-id", "crm-1");
   await ledger.openAccount("bob");
   refused(
@@ -296,12 +231,6 @@ test("the contact is refused if it is malformed or belongs to another account", 
     /belongs to account alice/,
   );
   refused(await ledger.inkwell("account", "show", "carl"), /There is no account carl/);
-  refused(await ledger.inkwell("account", "set", "dan", "--owner", "D"), /There is no account dan/);
-  wrongUsage(await ledger.inkwell("account", "set", "bob", "--email", "bob"), /an e-mail address such as/);
-  wrongUsage(
-    await ledger.inkwell("account", "set", "bob", "--note", "a\nb"),
-    /1 to 1000 characters on one line/,
-  );
 });
 
 test("list filters, orders and cuts off accounts", async () => {

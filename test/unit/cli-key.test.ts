@@ -4,7 +4,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hashKey } from "../../src/accounts/keys.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
-import { revokeKey } from "../fixtures/ledger-rows.ts";
 
 const ledger = cliLedger();
 
@@ -20,63 +19,6 @@ test("create prints only the key on stdout", async () => {
   assert.equal(row?.hash, hashKey(ran.stdout.trim()));
   assert.deepEqual([row.models, row.expiresMs], [["*"], null]);
 });
-
-test("create accepts a name, models, an expiry and limits", async () => {
-  await ledger.openAccount();
-  const options = [
-    "--name",
-    "ci",
-    "--models",
-    "small",
-    "--expires",
-    "2100-02-28",
-    "--rpm",
-    "5",
-    "--tpm",
-    "6",
-    "--concurrent",
-    "7",
-    "--portal",
-    "account",
-  ];
-  const { id } = await ledger.makeKey(...options);
-  const row = ledger.store.key(id);
-  assert.equal(row.name, "ci");
-  assert.deepEqual(row.models, ["small"]);
-  assert.equal(row.expiresMs, Date.UTC(2100, 1, 28));
-  assert.deepEqual([row.requestsPerMinute, row.tokensPerMinute, row.concurrent], [5, 6, 7]);
-  assert.equal(row.portal, "account");
-});
-
-test("create refuses an unknown account, an unknown model and a past expiry", async () => {
-  refused(await ledger.inkwell("key", "create", "bob"), /There is no account bob/);
-  await ledger.openAccount();
-  refused(
-    await ledger.inkwell("key", "create", "alice", "--models", "small,smal"),
-    /no model "smal"\. Did you mean small\?/,
-  );
-  refused(
-    await ledger.inkwell("key", "create", "alice", "--expires", "2020-01-01"),
-    /would have expired already/,
-  );
-  assert.deepEqual(await ledger.store.keys(), []);
-});
-
-const bad: [option: string, value: string, message: RegExp][] = [
-  ["--expires", "tomorrow", /ISO 8601 with its zone/],
-  ["--expires", "2027-02-31", /ISO 8601 with its zone/],
-  ["--expires", "2027-01-01T12:00:00", /ISO 8601 with its zone/],
-  ["--rpm", "0", /must be a whole number from 1/],
-  ["--tpm", "1.5", /must be a whole number/],
-  ["--concurrent", "many", /must be a whole number/],
-  ["--models", "a,,b", /must be the id of a model/],
-  ["--name", "a\nb", /on one line/],
-];
-for (const [option, value, message] of bad) {
-  test(`create refuses ${option} ${JSON.stringify(value)}`, async () => {
-    wrongUsage(await ledger.inkwell("key", "create", "alice", option, value), message);
-  });
-}
 
 test("list hides revoked and expired keys without --all", async () => {
   await ledger.openAccount();
@@ -97,28 +39,6 @@ test("list hides revoked and expired keys without --all", async () => {
   refused(await ledger.inkwell("key", "list", "carol"), /There is no account carol/);
 });
 
-test("revoke ends a key once and can be repeated", async () => {
-  await ledger.openAccount();
-  const { id } = await ledger.makeKey();
-  assert.match(
-    (await ledger.inkwell("key", "revoke", id)).stderr,
-    /is revoked since .*Z\. Requests with it are refused/,
-  );
-  assert.ok(ledger.store.key(id).revokedMs !== null);
-  const earlier = await ledger.makeKey();
-  await revokeKey(ledger.store, earlier.id);
-  ledger.nowMs += 60 * 60 * 1000;
-  assert.match(
-    (await ledger.inkwell("key", "revoke", earlier.id)).stderr,
-    /is revoked since 2027-01-15 12:00Z/,
-  );
-  assert.equal(ledger.store.key(earlier.id).revokedMs, Date.UTC(2027, 0, 15, 12));
-});
-
-test("revoke refuses an unknown id", async () => {
-  refused(await ledger.inkwell("key", "revoke", "key_0"), /There is no key "key_0"/);
-});
-
 test("list shows how to begin if there are none", async () => {
   await ledger.openAccount();
   assert.match(
@@ -126,22 +46,6 @@ test("list shows how to begin if there are none", async () => {
     /To issue one: npm run -s inkwell -- key create alice\n$/,
   );
   assert.match((await ledger.inkwell("key", "list")).stderr, /npm run -s inkwell -- key create ACCOUNT\n$/);
-});
-
-test("create accepts a budget and refuses a half of one", async () => {
-  await ledger.openAccount();
-  const { id } = await ledger.makeKey("--budget", "500", "--every", "P1M");
-  assert.partialDeepStrictEqual(ledger.store.key(id), {
-    ...{ budget: 500_000_000, budgetEvery: "P1M", budgetSpent: 0 },
-    ...{ budgetAnchorMs: ledger.nowMs, budgetFromMs: ledger.nowMs },
-  });
-  for (const [given, value, missing] of [
-    ["--budget", "5", /--every is missing/],
-    ["--every", "P1D", /--budget is missing/],
-  ] as const) {
-    wrongUsage(await ledger.inkwell("key", "create", "alice", given, value), missing);
-  }
-  assert.equal((await ledger.store.keys("alice")).length, 1);
 });
 
 test("set changes the named settings and keeps the others", async () => {
@@ -188,36 +92,13 @@ test("set changes amount and period of a budget, and removes it", async () => {
   assert.doesNotMatch((await ledger.inkwell("key", "list")).stdout, /BUDGET/);
 });
 
-const badSettings: [options: string[], message: RegExp][] = [
-  [[], /nothing to change: name at least one setting/],
-  [["--budget=-5", "--every", "P1D"], /--budget must be whole credits from 0/],
-  [["--budget", "1.5"], /--budget must be whole credits from 0/],
-  [["--budget", "5", "--every", "monthly"], /--every must be an ISO 8601 period of at most 10 years/],
-  [["--every", "PT0S"], /--every must be an ISO 8601 period/],
-  [["--no-budget", "--every", "P1D"], /--no-budget excludes --every/],
-  [["--rpm", "0"], /must be a whole number from 1/],
-  [["--concurrent", "none"], /must be a whole number/],
-  [["--expires", "soon"], /ISO 8601 with its zone/],
-  [["--models", ","], /must be the id of a model/],
-  [["--portal", "all"], /Allowed choices are own, account/],
-  [["--colour", "red"], /unknown option '--colour'/],
-];
-for (const [options, message] of badSettings) {
-  test(`set refuses ${options.join(" ") || "no setting"}`, async () => {
-    wrongUsage(await ledger.inkwell("key", "set", "key_0", ...options), message);
-  });
-}
-
-test("set refuses an unknown id or model, a past expiry and a revoked key, and changes nothing", async () => {
-  await ledger.openAccount();
-  refused(await ledger.inkwell("key", "set", "key_0", "--name", "x"), /There is no key "key_0"/);
-  const { id } = await ledger.makeKey("--name", "ci");
-  const set = (...options: string[]) => ledger.inkwell("key", "set", id, "--name", "x", ...options);
-  refused(await set("--models", "smal"), /no model "smal"\. Did you mean small\?/);
-  refused(await set("--expires", "2020-01-01"), /would have expired already/);
-  await ledger.inkwell("key", "revoke", id);
-  refused(await set(), /is revoked, which is final/);
-  assert.equal(ledger.store.key(id).name, "ci");
+test("set needs a setting, and half a budget is refused", async () => {
+  const set = (...options: string[]) => ledger.inkwell("key", "set", "key_0", ...options);
+  wrongUsage(await set(), /nothing to change: name at least one setting/);
+  wrongUsage(await set("--no-budget", "--every", "P1D"), /--no-budget excludes --every/);
+  const create = (...options: string[]) => ledger.inkwell("key", "create", "alice", ...options);
+  wrongUsage(await create("--budget", "5"), /--every is missing/);
+  wrongUsage(await create("--every", "P1D"), /--budget is missing/);
 });
 
 test("rotate prints only the new secret, and the old one stays valid for a day", async () => {
@@ -238,23 +119,16 @@ test("rotate prints only the new secret, and the old one stays valid for a day",
   assert.partialDeepStrictEqual(await ledger.documentOf("key", "show", id), { old_secret_until: null });
 });
 
-test("rotate refuses a bad overlap, and keys that are unknown, expired or revoked", async () => {
+test("rotate refuses an overlap above a year, and a key that has expired", async () => {
   await ledger.openAccount();
   const { id } = await ledger.makeKey("--expires", "2027-01-16");
-  wrongUsage(
-    await ledger.inkwell("key", "rotate", id, "--overlap", "0"),
-    /--overlap must be an ISO 8601 period of at most a year, or "none"/,
-  );
   refused(await ledger.inkwell("key", "rotate", id, "--overlap", "P2Y"), /overlap must be at most a year/);
-  refused(await ledger.inkwell("key", "rotate", "key_0"), /There is no key "key_0"/);
   const { hash } = ledger.store.key(id);
   ledger.nowMs += 86_400_000;
   refused(
     await ledger.inkwell("key", "rotate", id),
     /expired at 2027-01-16T00:00:00\.000Z\. Set a later expiry/,
   );
-  await ledger.inkwell("key", "revoke", id);
-  refused(await ledger.inkwell("key", "rotate", id), /is revoked, which is final/);
   assert.equal(ledger.store.key(id).hash, hash);
 });
 

@@ -3,7 +3,21 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { planLimits } from "../../src/accounts/plan-limits.ts";
 import * as fields from "../../src/accounts/value-rules.ts";
+import { journalKinds } from "../../src/actions/views.ts";
 import { limitFields } from "../../src/ledger/rows.ts";
+
+test("names of accounts and plans are plain", () => {
+  for (const text of ["a", "0", "a.b-c_d", "a".repeat(64)]) assert.match(text, fields.name.pattern);
+  for (const text of ["", "Alice", "a b", "-a", ".a", "../a", "a/b", "a".repeat(65), "ä", "a\n"])
+    assert.doesNotMatch(text, fields.name.pattern, text);
+});
+
+test("a filter of the journal is one or more of its kinds", () => {
+  for (const text of ["payment", "payment,refund,close"]) assert.match(text, journalKinds.pattern);
+  for (const text of ["", "gift", "payment,gift", "payment,", " payment"])
+    assert.doesNotMatch(text, journalKinds.pattern, text);
+  assert.match(journalKinds.rule, /: open, window, .*, charge/);
+});
 
 test("a note is one line of text", () => {
   for (const text of [

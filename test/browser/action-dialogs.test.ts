@@ -1,0 +1,330 @@
+/**
+ * Every dialog of the table of actions, in console and portal: title, inputs, labels, hints and
+ * required marks are those of its description. A wrong value is refused at its field, with its
+ * label in the place of the API's name, and nothing typed is lost. A right one says what was done.
+ */
+import assert from "node:assert/strict";
+import type { Locator, Page } from "playwright-core";
+import * as accounts from "../../src/actions/accounts.ts";
+import { placeOf } from "../../src/actions/action.ts";
+import * as credits from "../../src/actions/credits.ts";
+import type { Fields } from "../../src/actions/field.ts";
+import * as keys from "../../src/actions/keys.ts";
+import * as portal from "../../src/actions/portal.ts";
+import { type Described, operatorActions, portalActions } from "../fixtures/actions.ts";
+import { type Answer, browserTests, type Visit } from "../fixtures/browser.ts";
+import {
+  assertRefused,
+  choose,
+  confirmed,
+  open,
+  openMore,
+  submit,
+  typePayment,
+} from "../fixtures/console.ts";
+import { keyOf, openPortal } from "../fixtures/portal-pages.ts";
+
+const test = browserTests({ pages: "both" });
+
+const account = "formed";
+const long = "x".repeat(300);
+
+type Texts = Readonly<Record<string, string>>;
+
+interface Refusal {
+  /** Typed into the fields with these labels, in this order. */
+  type: Texts;
+  /** Label of the field that is refused, and what its message says. */
+  at: string;
+  says: RegExp;
+  /** Response of the service; absent if the page refuses the value by itself. */
+  status?: number;
+}
+
+interface Dialog {
+  action: Described;
+  /** Path of the page that has the dialog. */
+  path: string;
+  open(page: Page): Promise<void>;
+  /** In the title. */
+  subject?: string;
+  hasPreview?: boolean;
+  refusals?: readonly Refusal[];
+  right?: Texts;
+  /** Fields that the page fills, and inputs of its own. */
+  unlike?: { filled?: readonly string[]; own?: readonly string[]; required?: readonly string[] };
+}
+
+const press = (name: string) => async (page: Page) => {
+  await page.getByRole("button", { name, exact: true }).click();
+  await page.getByRole("dialog").waitFor();
+};
+const menu = (action: string) => (page: Page) => choose(page, action);
+const createKey = async (page: Page) => {
+  await press("Create a key")(page);
+  await openMore(page);
+};
+
+const keySettings: Pick<Dialog, "refusals" | "right"> = {
+  refusals: [
+    { type: { Name: long }, at: "Name", says: /Name must be .* 64 characters/, status: 400 },
+    {
+      ...{ type: { Name: "thesis", "Budget in credits": "a lot" }, at: "Budget in credits" },
+      says: /Enter a whole number/,
+    },
+    {
+      ...{ type: { "Budget in credits": "500" }, at: "Budget period", status: 400 },
+      says: /Budget period is missing|has no budget/,
+    },
+    {
+      type: { "Budget in credits": "", "Requests per minute": "0" },
+      ...{ at: "Requests per minute", says: /at least 1/ },
+    },
+    { type: { "Requests per minute": "1.5" }, at: "Requests per minute", says: /whole number/ },
+    {
+      type: { "Requests per minute": "", Models: "no such model!" },
+      ...{ at: "Models", says: /no model/, status: 400 },
+    },
+    {
+      type: { Models: "*", "Expires at (UTC)": "2020-01-01T00:00" },
+      ...{ at: "Expires at (UTC)", says: /expired already/, status: 400 },
+    },
+  ],
+  right: { "Expires at (UTC)": "", "Budget in credits": "500", "Budget period": "P1M" },
+};
+
+const ofAccount = { path: `/accounts/${account}`, subject: account };
+const ofKeys = { path: `/accounts/${account}/keys`, subject: account };
+const inPortal = { path: "/keys" };
+
+/** The dialog of a key with this name, which no other dialog changes. */
+function ofKey(name: string, button: string): Pick<Dialog, "subject" | "open"> {
+  return { subject: name, open: press(`${button} the key ${name}`) };
+}
+
+const dialogs: Dialog[] = [
+  {
+    ...{ action: accounts.openAccount, path: "/accounts", open: press("Open an account") },
+    refusals: [
+      { type: { Owner: "Jo", Note: "A note" }, at: "Account", says: /Account is missing/ },
+      { type: { Account: "Not an id!" }, at: "Account", says: /Account must be .*lower-case/, status: 400 },
+      { type: { Account: account }, at: "Account", says: /exists already\. Nothing/ },
+      { type: { Account: "opened", Owner: long }, at: "Owner", says: /Owner must be .*200/, status: 400 },
+      { type: { Owner: "Jo", "E-mail": "nobody" }, at: "E-mail", says: /E-mail must be/, status: 400 },
+      {
+        type: { "E-mail": "", "External id": "crm-other" },
+        at: "External id",
+        says: /crm-other/,
+        status: 409,
+      },
+    ],
+    right: { "External id": "" },
+  },
+  {
+    ...{ ...ofAccount, action: credits.addCredits, open: press("Top up") },
+    refusals: [
+      { type: { "Payment id": "invoice <i>1</i>" }, at: "Credits", says: /Credits is missing/ },
+      { type: { Credits: "0" }, at: "Credits", says: /at least 1/ },
+      { type: { Credits: "-5" }, at: "Credits", says: /at least 1/ },
+      { type: { Credits: "12.5" }, at: "Credits", says: /whole number/ },
+      { type: { Credits: "999999999999999" }, at: "Credits", says: /Credits must be/, status: 400 },
+      { type: { Credits: "5", "Payment id": "pay-other" }, at: "Payment id", says: /pay-other/, status: 409 },
+      { type: { "Payment id": "" }, at: "Payment id", says: /Payment id is missing/ },
+    ],
+    right: { "Payment id": "invoice <i>1</i>" },
+  },
+  {
+    ...{ ...ofAccount, action: credits.adjustCredits, open: menu("Adjust credits"), hasPreview: true },
+    refusals: [
+      { type: { Credits: "10" }, at: "Reason", says: /Reason is missing/ },
+      { type: { Reason: "A correction", Credits: "" }, at: "Credits", says: /missing/ },
+      { type: { Credits: "0" }, at: "Credits", says: /Credits must not be 0/, status: 400 },
+      { type: { Credits: "10", Reason: long }, at: "Reason", says: /Reason must be .*200/, status: 400 },
+    ],
+    right: { Reason: "A correction" },
+  },
+  {
+    ...{ ...ofAccount, action: credits.refundCredits, hasPreview: true },
+    async open(page) {
+      await choose(page, "Refund a payment");
+      await typePayment(page);
+    },
+    refusals: [
+      { type: { Credits: "-200", "Payment id": "pay-mine" }, at: "Credits", says: /at least 1/ },
+      { type: { Credits: "200000" }, at: "Credits", says: /300/, status: 409 },
+      { type: { Credits: "5", "Payment id": "" }, at: "Payment id", says: /missing/ },
+      { type: { "Payment id": "pay-other" }, at: "Payment id", says: /pay-other/, status: 404 },
+    ],
+    right: { "Payment id": "pay-mine" },
+    unlike: { filled: ["refund_id"], own: ["payment"] },
+  },
+  {
+    ...{ ...ofAccount, action: accounts.setContact, open: menu("Edit the contact") },
+    refusals: [
+      { type: { Owner: long, Note: "kept" }, at: "Owner", says: /Owner must be .*200/, status: 400 },
+      { type: { Owner: "Jo", "E-mail": "a@b@c" }, at: "E-mail", says: /E-mail must be/, status: 400 },
+      {
+        type: { "E-mail": "", "External id": "crm-other" },
+        at: "External id",
+        says: /crm-other/,
+        status: 409,
+      },
+    ],
+    right: { "External id": "crm-2" },
+  },
+  {
+    ...{ ...ofAccount, action: accounts.changePlan, open: menu("Change the plan"), hasPreview: true },
+    right: { When: "now" },
+  },
+  {
+    ...{ ...ofAccount, action: accounts.setEnd, open: menu("Set the end date"), hasPreview: true },
+    right: { "Closes at (UTC)": "2099-03-31T18:00" },
+  },
+  { ...ofKeys, action: keys.makeKey, open: createKey, ...keySettings },
+  { ...ofKeys, action: keys.changeKey, ...ofKey("edited", "Edit"), ...keySettings },
+  { ...ofKeys, action: keys.rotateKey, ...ofKey("rotated", "Rotate") },
+  { ...ofKeys, action: keys.revokeKey, ...ofKey("revoked", "Revoke") },
+  {
+    ...{ ...inPortal, action: portal.makeOwnKey, open: createKey, ...keySettings },
+    unlike: { required: ["name"] },
+  },
+  { ...inPortal, action: portal.changeOwnKey, ...ofKey("changed", "Edit"), ...keySettings },
+  { ...inPortal, action: portal.rotateOwnKey, ...ofKey("replaced", "Rotate") },
+  { ...inPortal, action: portal.revokeOwnKey, ...ofKey("ended", "Revoke"), hasPreview: true },
+];
+
+let prepared: Promise<string> | null = null;
+
+/** Two accounts with a payment, and keys. Returns the secret of a key that manages the others. */
+async function prepare({ service }: Pick<Visit, "service">): Promise<string> {
+  for (const id of [account, "other"]) {
+    const contact = { external_id: `crm-${id}` };
+    await service.call("POST", "/admin/accounts", { id, plan: "starter", ...contact });
+    const payment_id = id === account ? "pay-mine" : "pay-other";
+    await service.call("POST", `/admin/accounts/${id}/topups`, { payment_id, credits: 300 });
+  }
+  const names = dialogs.flatMap(({ action, subject }) => ("key" in action.input && subject ? [subject] : []));
+  for (const name of names) await keyOf(service, account, { name });
+  return (await keyOf(service, account, { name: "boss", portal: "account" })).secret;
+}
+
+async function openPage(visit: Visit, { action, path }: Dialog): Promise<void> {
+  prepared ??= prepare(visit);
+  const secret = await prepared;
+  if (action.role === "holder") await openPortal(visit, path, secret);
+  else await open(visit, path);
+}
+
+/** Whether an input offers values, and none of them is empty. */
+function isOffered({ presets = [["", ""]] }: Fields[string]): boolean {
+  return !presets.some(([value]) => value === "");
+}
+
+/** Returns the inputs that a description asks for when its dialog opens. */
+function inputsFor({ action, unlike = {} }: Dialog): string[] {
+  const { names } = placeOf(action);
+  const filled = [...names, action.once, ...(unlike.filled ?? [])];
+  const inputsOf = (fields: Fields, path = ""): string[] =>
+    Object.entries(fields).flatMap(([part, field]) => {
+      const name = path + part;
+      if (field.kind === "group") return inputsOf(field.fields, `${name}.`);
+      if (field.isShown?.({}) === false) return [];
+      const isOptional = path !== "" || field.isOptional === true || field.isNullable === true;
+      const hasValue = field.kind === "choice" || field.kind === "texts" || isOffered(field);
+      const isRequired = !isOptional || hasValue || unlike.required?.includes(name) === true;
+      return [
+        [name, field.label + (isRequired ? "" : " (optional)"), field.hint ?? "", isRequired].join("|"),
+      ];
+    });
+  return inputsOf(
+    Object.fromEntries(Object.entries(action.input).filter(([name]) => !filled.includes(name))),
+  );
+}
+
+/** Returns the inputs of the dialog: name, label, hint, and whether it is required. */
+async function shownInputs(page: Page): Promise<string[]> {
+  return await page.evaluate(`[...document.querySelectorAll("dialog [name]")].map((input) => [
+    input.name,
+    input.labels[0].textContent,
+    document.getElementById(input.id + "-hint")?.textContent ?? "",
+    input.getAttribute("aria-required"),
+  ].join("|"))`);
+}
+
+async function fill(dialog: Locator, texts: Texts): Promise<void> {
+  for (const [label, text] of Object.entries(texts)) {
+    const input = dialog.getByLabel(label);
+    if ((await input.evaluate<string, { tagName: string }>(({ tagName }) => tagName)) === "SELECT")
+      await input.selectOption(text);
+    else await input.fill(text);
+  }
+}
+
+async function preview(page: Page, { hasPreview = false }: Dialog): Promise<void> {
+  if (!hasPreview) return;
+  await submit(page);
+  await page.getByRole("dialog").locator(".preview").waitFor();
+}
+
+for (const each of dialogs) {
+  const { action, subject = "", refusals = [], right = {}, unlike = {} } = each;
+  const { form, http, done } = action;
+  test(`the dialog of ${http} is that of its description`, async (visit) => {
+    const { page, service, expects } = visit;
+    await openPage(visit, each);
+    await each.open(page);
+    const dialog = page.getByRole("dialog");
+    const title = form?.title.replace("{name}", subject);
+    assert.equal(await dialog.getByRole("heading").first().innerText(), title);
+    const shown = (await shownInputs(page)).filter(
+      (input) => !unlike.own?.includes(input.split("|", 1)[0] ?? ""),
+    );
+    assert.deepEqual(shown, inputsFor(each));
+
+    const before = await journal(service);
+    const typed: Record<string, string> = {};
+    const { method, path } = placeOf(action);
+    const sent = new RegExp(`^\\d+ ${method} ${path.replace(/\{\w+\}/g, "[^/]+")}$`);
+    if (refusals.some(({ status }) => status !== undefined)) expects(sent);
+    for (const { type, at, says, status } of refusals) {
+      await fill(dialog, type);
+      Object.assign(typed, type);
+      if (status !== undefined) await preview(page, each);
+      await submit(page);
+      await assertRefused(dialog.getByLabel(at), says, typed);
+      const messages = await dialog.getByRole("alert").allInnerTexts();
+      for (const name of Object.keys(action.input))
+        if (name.includes("_")) assert.ok(!messages.join(" ").includes(name), messages.join(" "));
+    }
+    assert.deepEqual(await journal(service), before, "nothing has changed");
+
+    await fill(dialog, right);
+    await preview(page, each);
+    const url = new RegExp(`${path.replace(/\{\w+\}/g, "[^/]+")}$`);
+    const answered = page.waitForResponse(
+      (response) => response.request().method() === method && url.test(response.url()),
+    );
+    await dialog.getByRole("button", { name: form?.submit ?? "", exact: true }).click();
+    const result: unknown = await (await answered).json();
+    assert.ok(typeof done === "function");
+    await confirmed(page, String(done(result)));
+  });
+}
+
+async function journal({ call }: Visit["service"]): Promise<Answer> {
+  return await call("GET", `/admin/accounts/${account}/journal?limit=500`);
+}
+
+/** They need a wrong clock, a changed file or a running request, which these tests have. */
+const elsewhere: Readonly<Record<string, string>> = {
+  acceptClock: "clock.test.ts",
+  applyPlans: "configuration.test.ts",
+  reloadConfiguration: "configuration.test.ts",
+  stopRequest: "running-requests.test.ts",
+};
+
+test("every action with a form has its dialog here", async () => {
+  const tested = new Set(dialogs.map(({ action }) => action.http));
+  for (const { id, http, form } of [...operatorActions, ...portalActions])
+    if (form !== undefined) assert.ok(tested.has(http) || id in elsewhere, http);
+});

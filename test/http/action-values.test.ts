@@ -1,0 +1,101 @@
+/**
+ * Each field of each action over HTTP, of operators and of holders of keys: a wrong value is
+ * refused with the code of its fault, the name of the field and what would be right, and nothing
+ * changes.
+ * The faults come from test/fixtures/actions.ts.
+ */
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { ActionTexts } from "../../src/actions/action.ts";
+import {
+  operatorActions,
+  portalActions,
+  requestOf,
+  rightJson,
+  rowsOf,
+  sentFaults,
+  withFault,
+} from "../fixtures/actions.ts";
+import {
+  fieldsOf,
+  type OperatorAnswer,
+  refused,
+  startOperator,
+  type TestOperator,
+} from "../fixtures/operator.ts";
+import { startPortal, type TestPortal } from "../fixtures/portal.ts";
+import { startService, type TestService } from "../fixtures/service.ts";
+
+const opened = new AsyncDisposableStack();
+let service: TestService;
+let operator: TestOperator;
+let portal: TestPortal;
+let cookie: string;
+
+before(async () => {
+  service = opened.use(await startService());
+  operator = opened.use(await startOperator(service));
+  portal = opened.use(await startPortal(service));
+  cookie = await portal.signIn(await service.addKey({ id: "boss", portal: "account" }));
+});
+after(() => opened.disposeAsync());
+
+type Send = (method: string, path: string, body?: string) => Promise<OperatorAnswer>;
+
+const listeners: [name: string, actions: readonly ActionTexts[], send: Send][] = [
+  [
+    "the operator API",
+    operatorActions,
+    (method, path, body) => operator.ask(method, path, body === undefined ? {} : { body }),
+  ],
+  [
+    "the portal's API",
+    portalActions,
+    (method, path, body) =>
+      portal.ask(method, path, { headers: { cookie }, ...(body === undefined ? {} : { body }) }),
+  ],
+];
+
+for (const [listener, actions, send] of listeners) {
+  describe(`${listener} refuses wrong values`, () => {
+    for (const action of actions) {
+      test(`of ${action.http}`, async () => {
+        const before = rowsOf(service);
+        const right = rightJson(action.input, ["budget"]);
+        for (const fault of sentFaults(action)) {
+          const answer = await send(...requestOf(action, withFault(right, fault)));
+          const { code, param, message } = fieldsOf(answer.body.error ?? {});
+          const { code: expected, param: path, says } = fault;
+          const sent = JSON.stringify(fault).slice(0, 300);
+          assert.deepEqual([answer.status, code, param], [400, expected, path], `${sent}: ${answer.text}`);
+          assert.ok(String(message).includes(says), `${sent}: ${message}`);
+        }
+        assert.deepEqual(rowsOf(service), before, "nothing has changed");
+      });
+    }
+  });
+}
+
+for (const [listener, actions, send] of listeners) {
+  // A list with a cursor follows another one.
+  const optionsOf = ({ input }: ActionTexts) =>
+    Object.keys(input).filter((name) => input[name]?.isOptional === true && name !== "after");
+  test(`${listener} takes a right value for each option of its lists`, async () => {
+    for (const action of actions.filter(({ http }) => http.startsWith("GET "))) {
+      for (const name of optionsOf(action)) {
+        const { status, text } = await send(...requestOf(action, rightJson(action.input, [name])));
+        assert.equal(status, 200, `${action.id} with ${name}: ${text}`);
+      }
+    }
+  });
+}
+
+test("a cursor of no page is refused", async () => {
+  // These go on after any name: an account, a request, a model.
+  const anyName = ["listAccounts", "listRequests", "sumUsage"];
+  const lists = operatorActions.filter(({ id, input }) => "after" in input && !anyName.includes(id));
+  for (const action of lists) {
+    const answer = await operator.get(requestOf(action, rightJson(action.input, ["after"]))[1]);
+    assert.match(refused(answer, 400, "invalid_value"), /^after must be the `next` of the page/, action.id);
+  }
+});
