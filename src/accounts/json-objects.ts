@@ -5,7 +5,7 @@
 import Type, { type Static, type TObject, type TProperties, type TSchema } from "typebox";
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
-import { planLimits } from "./plan-limits.ts";
+import { allOf, planLimits } from "./plan-limits.ts";
 
 export const time = Type.String({ format: "date-time", description: "a time" });
 export const count = Type.Integer({ minimum: 0 });
@@ -76,11 +76,6 @@ function descriptionOf(schema: TSchema): string {
 
 /** The limits of a plan or a key. Null means no limit. */
 export const limitsSchema = closed(allOf(planLimits, () => orNull(count)));
-
-function allOf<From extends object, To>(from: From, make: () => To): { [Name in keyof From]: To } {
-  const made = Object.keys(from).map((name) => [name, make()]);
-  return Object.fromEntries(made);
-}
 
 export function isoTime(ms: EpochMs): string {
   return new Date(ms).toISOString();

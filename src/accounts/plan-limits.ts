@@ -49,3 +49,13 @@ export function limitTexts(values: Record<LimitName, number | null>): string[] {
     return value === null ? [] : [`${grouped(value)} ${planLimits[name].unit}`];
   });
 }
+
+/** Returns an object with the same names, and with what is made of each value. */
+export function allOf<From extends Record<string, unknown>, To>(
+  from: From,
+  make: (value: From[keyof From]) => To,
+): { [Name in keyof From]: To } {
+  const names: (keyof From)[] = Object.keys(from);
+  const made = names.map((name) => [name, make(from[name])]);
+  return Object.fromEntries(made);
+}

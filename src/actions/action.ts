@@ -9,9 +9,8 @@ import type { OperatorCode } from "../accounts/refusals.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { Fields, InputOf } from "./field.ts";
 
-/** Each role may do what those before it may do. */
-const roles = ["holder", "viewer", "support", "operator", "owner"] as const;
-type Role = (typeof roles)[number];
+/** A holder of a key, in the portal; of operators, each may do what those before it may do. */
+type Role = "holder" | "viewer" | "support" | "operator" | "owner";
 
 const methods = ["GET", "POST", "PATCH", "DELETE"] as const;
 type Method = (typeof methods)[number];

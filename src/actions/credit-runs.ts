@@ -19,7 +19,7 @@ import { microOf } from "../units.ts";
 import { bindFor } from "./bind.ts";
 import { addCredits, adjustCredits, refundCredits } from "./credits.ts";
 import type { InputOf } from "./field.ts";
-import { pageOf, pageSchema, seqIn } from "./pages.ts";
+import { afterSeqIn, pageOf, pageSchema } from "./pages.ts";
 import { journalKindsIn, listJournal, listPayments, showBalance } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
@@ -97,8 +97,4 @@ async function take({ ledger, by }: OperatorActions, input: Adjustment): Promise
   const outcome = await ledger.apply(operation);
   if (outcome.kind === "adjusted") return outcome.replayed;
   throw adjustmentRefusal(operation, outcome);
-}
-
-function afterSeqIn(cursor: string | undefined): number | undefined {
-  return cursor === undefined ? undefined : seqIn(cursor);
 }

@@ -131,3 +131,14 @@ export function flag(texts: FieldTexts = {}): Field<boolean> {
 export function group<F extends Fields>(fields: F, texts: FieldTexts = {}): Field<InputOf<F>> {
   return { kind: "group", fields, rule: "an object", ...texts };
 }
+
+/**
+ * Returns a message of the API with other words in the place of its names. `wordOf` gets the index
+ * of an item, `[1]`, or an empty text.
+ */
+export function withWord(message: string, name: string, wordOf: (index: string) => string): string {
+  // A name such as `credits` is also a word, so it is a name only at the start of the message.
+  const before = /^[a-z]+$/.test(name) ? "^" : "(?<![\\w.-])";
+  const pattern = `${before}${name.replaceAll(".", "\\.")}(\\[\\d+\\])?(?![\\w.]*\\w)`;
+  return message.replaceAll(new RegExp(pattern, "g"), (_, index: string = "") => wordOf(index));
+}

@@ -1,5 +1,5 @@
 /** The fields that several actions have. Pages bundle them. */
-import { planLimits } from "../accounts/plan-limits.ts";
+import { allOf, planLimits } from "../accounts/plan-limits.ts";
 import * as rules from "../accounts/value-rules.ts";
 import type { PortalRights } from "../ledger/rows.ts";
 import type { Alignment } from "../ledger/windows.ts";
@@ -33,16 +33,17 @@ const budgetCredits = number(rules.budget, "whole credits", {
   option: "--budget <credits>",
   about: "credits that the key may spend in each period; needs --every, unless it has a budget already",
 });
+/** Periods that forms offer for a budget, with their titles. */
+export const budgetPeriods: Readonly<Record<string, string>> = {
+  ...{ PT5H: "5 hours", P1D: "day", P1W: "week", P1M: "month" },
+};
 const budgetEvery: Field<string> = {
   ...{ kind: "text", check: "refill period", rule: period, option: "--every <period>" },
   label: "Budget period",
   hint: "The budget is full again after each period.",
   presets: [
     ["", "no budget"],
-    ["PT5H", "5 hours (PT5H)"],
-    ["P1D", "day (P1D)"],
-    ["P1W", "week (P1W)"],
-    ["P1M", "month (P1M)"],
+    ...Object.entries(budgetPeriods).map(([period, title]) => [period, `${title} (${period})`] as const),
   ],
   about: "period of the budget, ISO 8601: PT5H, P1D, P1M; another one begins a window",
 };
@@ -139,13 +140,4 @@ export const portalRights: Field<PortalRights> = choice(["own", "account"], {
 
 function hasCalendarPeriod(texts: Readonly<Record<string, string>>): boolean {
   return ["P1D", "P1W", "P1M"].includes(texts["budget.every"] ?? "");
-}
-
-function allOf<From extends Record<string, unknown>, To>(
-  from: From,
-  change: (value: From[keyof From]) => To,
-): { [Name in keyof From]: To } {
-  const names: (keyof From)[] = Object.keys(from);
-  const changed = names.map((name) => [name, change(from[name])]);
-  return Object.fromEntries(changed);
 }

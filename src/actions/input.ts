@@ -6,7 +6,7 @@ import Type, { type TSchema } from "typebox";
 import { closed, orNull } from "../accounts/json-objects.ts";
 import { invalidValue, momentNamed } from "../accounts/refusals.ts";
 import { idProblem, noOverlap, overlapRule } from "../accounts/value-rules.ts";
-import { isRefillPeriod, isTimezone, parsePeriod, refillPeriodRule } from "../ledger/windows.ts";
+import { isPeriod, isRefillPeriod, isTimezone, refillPeriodRule } from "../ledger/windows.ts";
 import { fieldOf, isRecord } from "../objects.ts";
 import { timezoneRule } from "../units.ts";
 import { type Field, type Fields, type InputOf, innerName } from "./field.ts";
@@ -72,16 +72,6 @@ function valueIn(field: Field, value: unknown, timezone: string, param: string):
   if (Array.isArray(value)) return [...new Set(value)];
   if (field.kind === "group" && isRecord(value)) return inputOf(field.fields, value, timezone, `${param}.`);
   return value;
-}
-
-function isPeriod(text: string): boolean {
-  try {
-    parsePeriod(text);
-    return true;
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    return false;
-  }
 }
 
 function requireText(check: Extract<Field, { kind: "text" }>["check"], text: string, param: string): void {

@@ -78,3 +78,8 @@ export function seqIn(cursor: string): number {
 export function wrongCursor() {
   return invalidValue("after", "after must be the `next` of the page before, unchanged.");
 }
+
+/** Reads the cursor of a list in the order of journal numbers. */
+export function afterSeqIn(cursor: string | undefined): number | undefined {
+  return cursor === undefined ? undefined : seqIn(cursor);
+}

@@ -6,7 +6,7 @@ import { usageReportSchema } from "../accounts/usage-sums.ts";
 import { action, variantOf } from "./action.ts";
 import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";
-import { pageFields, pageIn, pageOf, pageSchema, seqIn } from "./pages.ts";
+import { afterSeqIn, pageFields, pageIn, pageOf, pageSchema } from "./pages.ts";
 import { changeOwnKey, makeOwnKey, revokeOwnKey, rotateOwnKey } from "./portal.ts";
 import { periodIn, sumsIn } from "./usage-runs.ts";
 import * as views from "./views.ts";
@@ -92,8 +92,7 @@ const showOwnUsageHours = variantOf(views.showUsageHours, {
 export const ownUsageActions = {
   listRequests: bind(listOwnUsage, pageSchema(usageObject.schema), async ({ actions, session }, input) => {
     const { limit, after, from, to, ...filters } = input;
-    const afterSeq = after === undefined ? undefined : seqIn(after);
-    const wanted = { ...filters, ...periodIn({ from, to }), afterSeq };
+    const wanted = { ...filters, ...periodIn({ from, to }), afterSeq: afterSeqIn(after) };
     return await pageOf(
       limit,
       (rows) => actions.receipts(session, { ...wanted, limit: rows }),

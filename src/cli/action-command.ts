@@ -4,12 +4,11 @@
  */
 import { randomUUID } from "node:crypto";
 import { Command, Option } from "commander";
-import { Compile } from "typebox/compile";
 import { closed } from "../accounts/json-objects.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { type ActionTexts, placeOf } from "../actions/action.ts";
 import type { BoundAction } from "../actions/bind.ts";
-import type { Field, Fields } from "../actions/field.ts";
+import { type Field, type Fields, withWord } from "../actions/field.ts";
 import { inputOf, propertiesOf } from "../actions/input.ts";
 import { Refusal } from "../errors.ts";
 import { explain } from "../http/openai-format/explain.ts";
@@ -101,14 +100,12 @@ export function withFields(
   );
   const options = Object.fromEntries(inOptions);
   addOptions(command, options, once);
-  const schema = closed(propertiesOf(fields));
-  const validator = Compile(schema);
   return () => {
     const given = named.map((name, n) => [name, parsed(fields[name], command.args[n])] as const);
     const json: Record<string, unknown> = { ...Object.fromEntries(given), ...read(command, options) };
     if (once !== undefined) json[once] ??= `${command.name()}-${randomUUID()}`;
     requireSound(command, fields, () => {
-      const fault = validator.Check(json) ? null : explain(schema, json, "");
+      const fault = explain(closed(propertiesOf(fields)), json, "");
       if (fault !== null) throw fault;
       inputOf(fields, json, "UTC");
     });
@@ -189,10 +186,7 @@ function withFlags(message: string, fields: Fields, path = ""): string {
   return Object.entries(fields).reduce((text, [name, field]) => {
     const inParts = field.kind === "group" ? withFlags(text, field.fields, `${path}${name}.`) : text;
     if (field.option === undefined && path === "") return inParts;
-    // A name such as `name` is also a word, so it is a name only at the start of the message.
-    const before = path === "" && !name.includes("_") ? "^" : "(?<![\\w.-])";
-    const pattern = new RegExp(`${before}${`${path}${name}`.replaceAll(".", "\\.")}(?![\\w.])`, "g");
-    return inParts.replaceAll(pattern, flagOf(name, field));
+    return withWord(inParts, path + name, (index) => flagOf(name, field) + index);
   }, message);
 }
 

@@ -1,6 +1,7 @@
 /** What both apps show of a key. */
 import { Fragment } from "preact";
 import { limitTexts } from "../../accounts/plan-limits.ts";
+import { budgetPeriods } from "../../actions/fields.ts";
 import { exactCredits } from "../../units.ts";
 import { wholeNumber } from "./numbers.ts";
 import type { Column } from "./table.tsx";
@@ -76,11 +77,7 @@ export function lastKeyColumns({ actions, nameOf, show }: KeyActions): Column<Ke
   ];
 }
 
-const periodTitles: Readonly<Record<string, string>> = {
-  ...{ PT5H: "5 hours", P1D: "day", P1W: "week", P1M: "month" },
-};
-
 /** Returns `week` for `P1W`. Unusual periods stay as they are. */
 export function periodTitle(every: string): string {
-  return periodTitles[every] ?? every;
+  return budgetPeriods[every] ?? every;
 }
