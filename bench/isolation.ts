@@ -29,7 +29,7 @@ import { ListTooSlowError, type Store } from "../src/store/store.ts";
 import { endExpiredHolds } from "../src/store/sweeper.ts";
 import { chargeTable } from "../src/store/tables.ts";
 import { type Postgres, start } from "../test/fixtures/postgres.ts";
-import { accountId, keyId, plans, price, used } from "./ledger-file.ts";
+import { accountId, keyId, plans, price, usage } from "./ledger-file.ts";
 import type { NodeTask } from "./node-process.ts";
 import { optionsOf } from "./options.ts";
 import { holdAndSettle, openAccount } from "./pair.ts";
@@ -273,7 +273,7 @@ async function overdue(holds: number, perAccount: number): Promise<Measured[]> {
         key: keyId(ofOwner(n)),
         model: "bench",
         price,
-        promptTokens: used.promptTokens,
+        promptTokens: usage.promptTokens,
         minMicro: 1,
         wantMicro: 100,
         ttlMs: 30_000,

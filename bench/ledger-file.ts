@@ -22,7 +22,7 @@ const plan: Plan = {
 export const plans: Plans = new Map([[plan.id, plan]]);
 export const price = { prompt: 1, completion: 1 };
 /** Usage of every request in these files, which determines its cost in micro-credits. */
-export const used = { promptTokens: 10, cachedTokens: 0, completionTokens: 1, reasoningTokens: 0 };
+export const usage = { promptTokens: 10, cachedTokens: 0, completionTokens: 1, reasoningTokens: 0 };
 
 export function accountId(n: number): string {
   return `account-${String(n).padStart(5, "0")}`;
@@ -61,7 +61,7 @@ export function makeLedgerFile(path: string, accounts: number, charges: number):
   }
   // Whole rounds over the accounts, so that all have equal histories.
   const rounds = Math.ceil(charges / accounts);
-  const cost = used.promptTokens + used.completionTokens;
+  const cost = usage.promptTokens + usage.completionTokens;
   db.exec(`
     begin;
     create temp table r as with recursive n(n) as (select 1 union all select n + 1 from n where n < ${rounds})
@@ -70,7 +70,7 @@ export function makeLedgerFile(path: string, accounts: number, charges: number):
       select a.id, printf('%08x-%04x-7%03x-8000-%012x', ${startMs} / 65536, ${startMs} % 65536, r.n % 4096,
           r.n * ${accounts} + a.rowid),
         a.seq + r.n, ${startMs} + (r.n * ${accounts} + a.rowid) / 200, k.id, 'bench', 'stop', null, 0, 0,
-        ${used.promptTokens}, 0, ${used.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0,
+        ${usage.promptTokens}, 0, ${usage.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0,
         json_array(json_array(a.base_seq, 'base', ${cost})), 0
       from r cross join (select row_number() over (order by id) as rowid, id, seq, base_seq from account) a
       join api_key k on k.account = a.id;

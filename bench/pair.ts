@@ -7,7 +7,7 @@ import type { Ledger } from "../src/ledger/batcher.ts";
 import type { Store } from "../src/store/store.ts";
 import { newRequestId } from "../src/telemetry/request-record.ts";
 import { addKey, keyOf } from "../test/fixtures/ledger-rows.ts";
-import { accountId, keyId, price, used } from "./ledger-file.ts";
+import { accountId, keyId, price, usage } from "./ledger-file.ts";
 
 /** An account without limits, with a key. */
 export async function openAccount(
@@ -36,14 +36,14 @@ export async function holdAndSettle(
     key: keyId(n),
     model: "bench",
     price,
-    promptTokens: used.promptTokens,
-    minMicro: used.promptTokens + 1,
-    wantMicro: used.promptTokens + used.completionTokens,
+    promptTokens: usage.promptTokens,
+    minMicro: usage.promptTokens + 1,
+    wantMicro: usage.promptTokens + usage.completionTokens,
     ttlMs: 30_000,
   });
   if (held.kind !== "held") throw new Error(`a hold was answered with ${JSON.stringify(held)}`);
   for (let step = 1; step <= extensions; step += 1) {
-    const extension = { kind: "extend", account, hold, n: step, moreMicro: 1, used, ttlMs: 30_000 } as const;
+    const extension = { kind: "extend", account, hold, n: step, moreMicro: 1, usage, ttlMs: 30_000 } as const;
     const extended = await ledger.apply(extension);
     if (extended.kind !== "extended") throw new Error(`an extension was answered with ${extended.kind}`);
   }
@@ -52,7 +52,7 @@ export async function holdAndSettle(
     kind: "settle",
     account,
     hold,
-    used,
+    usage,
     ending: "stop",
     estimated: false,
     by: null,

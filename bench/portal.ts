@@ -15,7 +15,7 @@ import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { chargeTable } from "../src/store/tables.ts";
 import { dayMs } from "../src/store/usage-days.ts";
 import { startConsoleService } from "../test/fixtures/browser.ts";
-import { accountId, makeLedgerFile, plans, used } from "./ledger-file.ts";
+import { accountId, makeLedgerFile, plans, usage } from "./ledger-file.ts";
 import { optionsOf } from "./options.ts";
 import { pageHeader, signIn } from "./sign-in.ts";
 
@@ -128,10 +128,10 @@ function setSecrets(path: string): void {
 async function makeFile(path: string, charges: number, days: number): Promise<void> {
   makeLedgerFile(path, accounts, 0);
   const db = new DatabaseSync(path);
-  const cost = used.promptTokens + used.completionTokens;
+  const cost = usage.promptTokens + usage.completionTokens;
   const startMs = Date.now() - days * dayMs;
   const addKey = db.prepare(
-    `insert into api_key (account, id, hash, last_four, models, created_ms, requests_tat_ms, tokens_tat_ms, holds, held, used, portal)
+    `insert into api_key (account, id, hash, last_four, models, created_ms, requests_tat_ms, tokens_tat_ms, holds, held, running_cost, portal)
       values (?, ?, ?, 'abcd', '["*"]', ?, 0, 0, 0, 0, 0, ?)`,
   );
   for (const [n, { id, secret }] of keys.entries()) {
@@ -149,7 +149,7 @@ async function makeFile(path: string, charges: number, days: number): Promise<vo
       case when n % 2 = 1 then printf('key_%016d', n * 7919 % ${accounts})
         when n < ${2 * rare.charges} then '${rare.key}' else 'key_large_' || (n / 2 % 19) end,
       case when n < ${2 * rare.charges} then '${rare.model}' when n % 3 = 0 then 'small' else 'large' end,
-      'stop', null, 0, 0, ${used.promptTokens}, 0, ${used.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0,
+      'stop', null, 0, 0, ${usage.promptTokens}, 0, ${usage.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0,
       json_array(json_array(1, 'base', ${cost})), 0
     from n;
     commit;

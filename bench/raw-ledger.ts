@@ -6,7 +6,7 @@
  */
 import type { DatabaseSync } from "node:sqlite";
 import { newRequestId } from "../src/telemetry/request-record.ts";
-import { accountId, keyId, nextAccount, used } from "./ledger-file.ts";
+import { accountId, keyId, nextAccount, usage } from "./ledger-file.ts";
 
 /** Operations of one commit of the ledger. */
 export interface Batch {
@@ -19,7 +19,7 @@ export interface RawResult {
   ms: number;
 }
 
-const held = used.promptTokens + used.completionTokens;
+const held = usage.promptTokens + usage.completionTokens;
 const openedMs = 30_000;
 
 /** Writes batches of these sizes, over and over, until `ms` have passed. */
@@ -65,7 +65,7 @@ export function rawLoop(
     if (account === undefined) throw new Error("there is at least one account");
     const id = newRequestId();
     account.holds += 1;
-    insertHold.run(account.id, id, account.key, nowMs, nowMs + openedMs, account.taken, used.promptTokens);
+    insertHold.run(account.id, id, account.key, nowMs, nowMs + openedMs, account.taken, usage.promptTokens);
     changed.add(account);
     open.push({ account, id });
   };
@@ -83,8 +83,8 @@ export function rawLoop(
       account.seq,
       nowMs,
       account.key,
-      used.promptTokens,
-      used.completionTokens,
+      usage.promptTokens,
+      usage.completionTokens,
       held,
       held,
       account.taken,

@@ -17,7 +17,7 @@ import type { Store } from "../src/store/store.ts";
 import { chargeTable } from "../src/store/tables.ts";
 import { dayMs } from "../src/store/usage-days.ts";
 import type { UsageSumsQuery } from "../src/store/usage-sums.ts";
-import { accountId, makeLedgerFile, plans, used } from "./ledger-file.ts";
+import { accountId, makeLedgerFile, plans, usage } from "./ledger-file.ts";
 import { optionsOf } from "./options.ts";
 import { holdAndSettle } from "./pair.ts";
 
@@ -113,7 +113,7 @@ function addCharges(
   { charges, accounts, days }: Record<"charges" | "accounts" | "days", number>,
 ) {
   const db = new DatabaseSync(path);
-  const cost = used.promptTokens + used.completionTokens;
+  const cost = usage.promptTokens + usage.completionTokens;
   const startMs = (Math.floor(Date.now() / dayMs) - days) * dayMs;
   db.exec(`
     pragma synchronous = off; pragma foreign_keys = off; pragma wal_autocheckpoint = 100000;
@@ -123,7 +123,7 @@ function addCharges(
     select printf('account-%05d', n * 7919 % ${accounts}), printf('charge-%09d', n), 100 + n,
       ${startMs} + cast(n * 1.0 / ${charges} * ${days * dayMs} as integer), printf('key_%016d', n * 7919 % ${accounts}),
       case n / ${accounts} % 2 when 0 then 'small' else 'large' end, 'stop', null, 0, 0,
-      ${used.promptTokens}, 0, ${used.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0, json_array(json_array(1, 'base', ${cost})), 0
+      ${usage.promptTokens}, 0, ${usage.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0, json_array(json_array(1, 'base', ${cost})), 0
     from n;
     update account set seq = coalesce((select max(seq) from charge c where c.account = account.id), seq);
     commit;

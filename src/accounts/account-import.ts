@@ -208,14 +208,14 @@ function soundPart(
     const left = kept(`${bucket}_left`, balances[`${bucket}_left`]);
     const start = kept(`${bucket}_start`, balances[`${bucket}_start`]);
     const fromMs = start === undefined ? null : localMomentOf(start, timezone);
-    return left === undefined || fromMs === null ? undefined : { fromMs, left: microOf(Number(left)) };
+    return left === undefined || fromMs === null ? undefined : { fromMs, leftMicro: microOf(Number(left)) };
   };
   const additional = kept("additional", balances.additional);
   const payment = kept("payment", balances.payment) ?? null;
   const brought: OpeningBalances = defined({
     base: windowOf("base"),
     overage: windowOf("overage"),
-    additional: additional === undefined ? undefined : { amount: microOf(Number(additional)), payment },
+    additional: additional === undefined ? undefined : { amountMicro: microOf(Number(additional)), payment },
   });
   return {
     ...{ id, plan: kept("plan", plan) ?? null, key: null },

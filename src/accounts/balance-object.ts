@@ -11,8 +11,8 @@ import { closed, isoTime, time } from "./json-objects.ts";
 export function balanceObject(view: BalanceView) {
   const { base, overage, additionalMicro } = view;
   const credits = {
-    base: creditsIn(base.micro),
-    overage: creditsIn(overage.micro),
+    base: creditsIn(base.remainingMicro),
+    overage: creditsIn(overage.remainingMicro),
     additional: creditsIn(additionalMicro),
   };
   const caps = { base: creditsIn(base.capMicro), overage: creditsIn(overage.capMicro) };
@@ -23,12 +23,12 @@ export function balanceObject(view: BalanceView) {
     available: total > 0,
     plan: view.plan,
     balances: {
-      base: { credits: credits.base, percent: percentOf(base.micro, base.capMicro) },
-      overage: { credits: credits.overage, percent: percentOf(overage.micro, overage.capMicro) },
+      base: { credits: credits.base, percent: percentOf(base.remainingMicro, base.capMicro) },
+      overage: { credits: credits.overage, percent: percentOf(overage.remainingMicro, overage.capMicro) },
       additional: { credits: credits.additional },
       total: {
         credits: total,
-        percent: percentOf(base.micro + overage.micro, base.capMicro + overage.capMicro),
+        percent: percentOf(base.remainingMicro + overage.remainingMicro, base.capMicro + overage.capMicro),
       },
     },
     caps: {

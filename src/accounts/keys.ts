@@ -49,9 +49,9 @@ export function budgetSettings(
   { credits, every, align, timezone }: BudgetOptions,
   byOperator: boolean | undefined,
 ): BudgetSettings {
-  const micro = credits === undefined ? undefined : microOf(credits);
+  const amountMicro = credits === undefined ? undefined : microOf(credits);
   const rule = defined({ every, align, timezone });
-  return defined({ micro, rule: Object.keys(rule).length === 0 ? undefined : rule, byOperator });
+  return defined({ amountMicro, rule: Object.keys(rule).length === 0 ? undefined : rule, byOperator });
 }
 
 /**
@@ -100,7 +100,7 @@ export function isAsAsked(row: KeyRow, options: KeyOptions): boolean {
   const rule = ruleOfBudget(row);
   if (options.budget === undefined || rule === null) return options.budget === undefined && rule === null;
   const { credits, every, align = "opening", timezone = rule.timezone } = options.budget;
-  return row.budget === microOf(credits) && isDeepStrictEqual(rule, { every, align, timezone });
+  return row.budgetMicro === microOf(credits) && isDeepStrictEqual(rule, { every, align, timezone });
 }
 
 function settingsOf(row: NewKey): Omit<NewKey, "hash" | "lastFour"> {

@@ -127,13 +127,13 @@ function budgetObject(row: KeyRow): Static<typeof budget> | null {
   const state = budgetOf(row);
   if (state === null) return null;
   return {
-    credits: creditsIn(row.budget ?? 0),
+    credits: creditsIn(row.budgetMicro ?? 0),
     every: row.budgetEvery ?? "",
     align: row.budgetAlign ?? "opening",
     timezone: row.budgetTimezone ?? "UTC",
-    left_micro: state.left,
-    spent_micro: row.budgetSpent ?? 0,
-    held_micro: row.held,
+    left_micro: state.leftMicro,
+    spent_micro: row.budgetSpentMicro ?? 0,
+    held_micro: row.heldMicro,
     started_at: isoTime(state.fromMs),
     refreshes_at: isoTime(state.untilMs),
   };
@@ -223,9 +223,9 @@ export type AdjustmentJson = Static<typeof adjustmentObject.schema>;
 
 interface RefundRow extends CreditsRow {
   payment: string;
-  amount: MicroCredits;
+  amountMicro: MicroCredits;
   /** The part that running requests hold. It can be refunded when they have ended. */
-  rest: MicroCredits;
+  restMicro: MicroCredits;
 }
 
 export const refundObject = objectFor<RefundRow>("Refund")({
@@ -233,13 +233,13 @@ export const refundObject = objectFor<RefundRow>("Refund")({
   refund_id: [text, (row) => row.id],
   payment_id: [text, (row) => row.payment],
   credits: [count, (row) => row.credits],
-  refunded_micro: [micro, (row) => row.amount],
+  refunded_micro: [micro, (row) => row.amountMicro],
   rest_micro: [
     Type.Integer({
       minimum: 0,
       description: "micro-credits that running requests hold. They can be refunded when these have ended",
     }),
-    (row) => row.rest,
+    (row) => row.restMicro,
   ],
   again: changeFields.again,
   balance: changeFields.balance,
@@ -294,7 +294,7 @@ export const journalObject = objectFor<ListedEntry>("JournalEntry")({
           "what a grant begins with, or by how much its amount changes; of a charge, what was paid, as a negative number",
       }),
     ),
-    (row) => row.amount,
+    (row) => row.amountMicro,
   ],
   grant: [
     orNull(Type.Integer({ minimum: 1, description: "the number of the entry that began the changed grant" })),
@@ -306,9 +306,9 @@ export const journalObject = objectFor<ListedEntry>("JournalEntry")({
 export const paymentObject = objectFor<ListedPayment>("Payment")({
   payment_id: [text, (row) => row.id],
   at: [time, (row) => isoTime(row.atMs)],
-  amount_micro: [micro, (row) => row.amount],
-  refunded_micro: [micro, (row) => row.refunded],
-  spent_micro: [micro, (row) => row.spent],
+  amount_micro: [micro, (row) => row.amountMicro],
+  refunded_micro: [micro, (row) => row.refundedMicro],
+  spent_micro: [micro, (row) => row.spentMicro],
   journal_seq: [count, (row) => row.seq],
 });
 
@@ -344,11 +344,11 @@ export const usageObject = objectFor<Receipt>("UsageRecord")({
   prompt_tokens: [Type.Integer(), (row) => row.promptTokens],
   cached_tokens: [Type.Integer(), (row) => row.cachedTokens],
   reasoning_tokens: [Type.Integer(), (row) => row.reasoningTokens],
-  cost_micro: [micro, (row) => row.cost],
+  cost_micro: [micro, (row) => row.costMicro],
   base_micro: [micro, (row) => row.base],
   overage_micro: [micro, (row) => row.overage],
   additional_micro: [micro, (row) => row.additional],
-  shortfall_micro: [micro, (row) => row.shortfall],
+  shortfall_micro: [micro, (row) => row.shortfallMicro],
   memo_micro: [
     Type.Integer({ minimum: 0, description: "what memos gave back for the request later, in micro-credits" }),
     (row) => row.memoMicro,

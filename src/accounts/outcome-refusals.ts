@@ -46,14 +46,14 @@ export function planChangeRefusal(
 }
 
 export function topupRefusal(
-  { account, payment, amount }: TopupOperation,
+  { account, payment, amountMicro }: TopupOperation,
   outcome: Exclude<OutcomeOf<TopupOperation>, { kind: "added" }>,
 ): Error {
   switch (outcome.kind) {
     case "conflict":
       return new OperatorRefusal(
         "payment_differs",
-        `Payment "${payment}" was counted before, with ${exactCredits(outcome.amount)} credits instead of ${exactCredits(amount)}. ${newIdNeeded}`,
+        `Payment "${payment}" was counted before, with ${exactCredits(outcome.amountMicro)} credits instead of ${exactCredits(amountMicro)}. ${newIdNeeded}`,
         "credits",
       );
     case "id_used":
@@ -93,7 +93,9 @@ export function promotionRefusal(
         "request_id",
       );
     case "too_much":
-      return outcome.left === null ? tooManyCredits(account) : memoTooLarge(request ?? "", outcome.left);
+      return outcome.leftMicro === null
+        ? tooManyCredits(account)
+        : memoTooLarge(request ?? "", outcome.leftMicro);
     default:
       return otherRefusal(operation, outcome);
   }
@@ -122,7 +124,7 @@ export function adjustmentRefusal(
     case "too_little":
       return new OperatorRefusal(
         "too_few_credits",
-        `Account ${account} has ${exactCredits(outcome.free)} promotional credits that no request holds. An adjustment cannot take away more, and never takes what was paid for: that is a refund. ${unchanged}`,
+        `Account ${account} has ${exactCredits(outcome.freeMicro)} promotional credits that no request holds. An adjustment cannot take away more, and never takes what was paid for: that is a refund. ${unchanged}`,
         "credits",
       );
     default:
@@ -156,7 +158,7 @@ export function refundRefusal(
     case "too_much":
       return new OperatorRefusal(
         "refund_too_large",
-        `Of payment "${payment}", ${exactCredits(outcome.refundable)} credits are neither spent nor refunded. A refund cannot be larger. ${unchanged}`,
+        `Of payment "${payment}", ${exactCredits(outcome.refundableMicro)} credits are neither spent nor refunded. A refund cannot be larger. ${unchanged}`,
         "credits",
       );
     default:

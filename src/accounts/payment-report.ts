@@ -14,11 +14,11 @@ const pageRows = 500;
 
 /** `left` is `leftBefore`, plus what was added, minus what was spent and refunded. */
 interface PaymentMonth {
-  leftBefore: MicroCredits;
-  added: MicroCredits;
-  spent: MicroCredits;
-  refunded: MicroCredits;
-  left: MicroCredits;
+  leftBeforeMicro: MicroCredits;
+  addedMicro: MicroCredits;
+  spentMicro: MicroCredits;
+  refundedMicro: MicroCredits;
+  leftMicro: MicroCredits;
 }
 
 export interface PaymentReportRow extends PaymentMonth {
@@ -68,34 +68,44 @@ function startOf(year: number, month: number, timezone: string): EpochMs {
 }
 
 function rowOf(payment: PaymentPeriod, fromMs: EpochMs): PaymentReportRow {
-  const { id, account, atMs, amount, spentBefore, refundedBefore, spent, refunded } = payment;
-  const left = amount - spentBefore - refundedBefore;
-  const [leftBefore, added] = atMs < fromMs ? [left, 0] : [0, left];
-  return { id, account, atMs, leftBefore, added, spent, refunded, left: left - spent - refunded };
+  const { id, account, atMs, amountMicro, spentBeforeMicro, refundedBeforeMicro, spentMicro, refundedMicro } =
+    payment;
+  const leftMicro = amountMicro - spentBeforeMicro - refundedBeforeMicro;
+  const [leftBeforeMicro, addedMicro] = atMs < fromMs ? [leftMicro, 0] : [0, leftMicro];
+  return {
+    id,
+    account,
+    atMs,
+    leftBeforeMicro,
+    addedMicro,
+    spentMicro,
+    refundedMicro,
+    leftMicro: leftMicro - spentMicro - refundedMicro,
+  };
 }
 
-function isShown({ leftBefore, added }: PaymentReportRow): boolean {
-  return leftBefore > 0 || added > 0;
+function isShown({ leftBeforeMicro, addedMicro }: PaymentReportRow): boolean {
+  return leftBeforeMicro > 0 || addedMicro > 0;
 }
 
 function totalOf(rows: readonly PaymentReportRow[]): PaymentMonth {
   const sum = (of: keyof PaymentMonth) => rows.reduce((total, row) => total + row[of], 0);
   return {
-    leftBefore: sum("leftBefore"),
-    added: sum("added"),
-    spent: sum("spent"),
-    refunded: sum("refunded"),
-    left: sum("left"),
+    leftBeforeMicro: sum("leftBeforeMicro"),
+    addedMicro: sum("addedMicro"),
+    spentMicro: sum("spentMicro"),
+    refundedMicro: sum("refundedMicro"),
+    leftMicro: sum("leftMicro"),
   };
 }
 
-function amountsObject({ leftBefore, added, spent, refunded, left }: PaymentMonth) {
+function amountsObject({ leftBeforeMicro, addedMicro, spentMicro, refundedMicro, leftMicro }: PaymentMonth) {
   return {
-    left_before_micro: leftBefore,
-    added_micro: added,
-    spent_micro: spent,
-    refunded_micro: refunded,
-    left_micro: left,
+    left_before_micro: leftBeforeMicro,
+    added_micro: addedMicro,
+    spent_micro: spentMicro,
+    refunded_micro: refundedMicro,
+    left_micro: leftMicro,
   };
 }
 

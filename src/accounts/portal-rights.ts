@@ -30,13 +30,13 @@ interface Excess {
 
 /** Returns why a key cannot create keys; null if it can. */
 export function whyNoNewKeys(
-  { portal, budget }: Pick<KeyAuthority, "portal" | "budget">,
+  { portal, budgetMicro }: Pick<KeyAuthority, "portal" | "budgetMicro">,
   state: AccountState,
 ): string | null {
   if (portal === "own") {
     return "This key manages only itself. The operator can let it manage the keys of its account.";
   }
-  if (budget !== null) return "This key has a budget. A new key could spend more than that.";
+  if (budgetMicro !== null) return "This key has a budget. A new key could spend more than that.";
   return state === "suspended" ? suspended : null;
 }
 
@@ -62,7 +62,7 @@ export function requireChanges(
 ): void {
   if (own.portal === "own") throw notPermitted("This key cannot change settings. It can be rotated.");
   const settings = defined(change);
-  if (own.budget !== null && Object.keys(settings).length > 0) {
+  if (own.budgetMicro !== null && Object.keys(settings).length > 0) {
     throw notPermitted(
       "This key has a budget, so it cannot change what keys may do. It can rename and revoke them.",
     );
@@ -79,7 +79,7 @@ export function requireChanges(
 export function requireRotates(own: KeyAuthority, state: AccountState, target: KeyAuthority): void {
   if (target.id === own.id) return;
   if (own.portal === "own") throw notPermitted("This key manages only itself.");
-  if (own.budget !== null) {
+  if (own.budgetMicro !== null) {
     throw notPermitted("This key has a budget, so it cannot get the secret of another key.");
   }
   if (state === "suspended") throw notPermitted(suspended);
@@ -108,8 +108,8 @@ function requireNoWider(own: KeyAuthority, key: LimitedSettings & { id: string }
 /** Whether a change gives a key more than it has in any setting. */
 function widens(target: KeyAuthority, { budget, ...settings }: OwnKeyChange): boolean {
   if (excessOf(target, settings) !== null) return true;
-  if (budget === undefined || target.budget === null) return false;
-  if (budget === null || isMore(microIn(budget), target.budget)) return true;
+  if (budget === undefined || target.budgetMicro === null) return false;
+  if (budget === null || isMore(microIn(budget), target.budgetMicro)) return true;
   const { every, align, timezone } = budget;
   const isOther = (part: string | undefined, now: string | null) => part !== undefined && part !== now;
   // Shorter windows give more.
@@ -125,7 +125,7 @@ function requireLower(target: KeyAuthority, { budget }: OwnKeyChange): void {
   if (budget === undefined || target.budgetByOperator !== true) return;
   const windows = budget === null ? [] : [budget.every, budget.align, budget.timezone];
   const keepsWindows = windows.every((part) => part === undefined);
-  if (budget !== null && keepsWindows && !isMore(microIn(budget), target.budget)) return;
+  if (budget !== null && keepsWindows && !isMore(microIn(budget), target.budgetMicro)) return;
   throw notPermitted(
     `The operator has set the budget of key ${target.id}. Here it can be lowered, and nothing else.`,
   );

@@ -55,11 +55,11 @@ export const sumFields = fieldsFor<UsageSum>()({
   cached_tokens: [tokens, (sum) => sum.cachedTokens],
   completion_tokens: [tokens, (sum) => sum.completionTokens],
   reasoning_tokens: [tokens, (sum) => sum.reasoningTokens],
-  cost_micro: [micro, (sum) => sum.cost],
+  cost_micro: [micro, (sum) => sum.costMicro],
   base_micro: [micro, (sum) => sum.base],
   overage_micro: [micro, (sum) => sum.overage],
   additional_micro: [micro, (sum) => sum.additional],
-  shortfall_micro: [micro, (sum) => sum.shortfall],
+  shortfall_micro: [micro, (sum) => sum.shortfallMicro],
 });
 
 const totalObject = objectFor<UsageSum>("UsageTotal")(sumFields);

@@ -28,7 +28,7 @@ export const creditActions = {
   addCredits: bind(addCredits, topupObject.schema, async (operator, input) => {
     const { account, paymentId: payment, credits } = input;
     const { ledger, by } = operator;
-    const operation = { kind: "topup", account, payment, amount: microOf(credits), by } as const;
+    const operation = { kind: "topup", account, payment, amountMicro: microOf(credits), by } as const;
     const outcome = await ledger.apply(operation);
     if (outcome.kind !== "added") throw topupRefusal(operation, outcome);
     const balance = await operator.balance(account);
@@ -45,7 +45,14 @@ export const creditActions = {
   refundCredits: bind(refundCredits, refundObject.schema, async (operator, input) => {
     const { account, refundId: refund, paymentId: payment, credits } = input;
     const { ledger, by } = operator;
-    const operation = { kind: "refund", account, refund, payment, amount: microOf(credits), by } as const;
+    const operation = {
+      kind: "refund",
+      account,
+      refund,
+      payment,
+      amountMicro: microOf(credits),
+      by,
+    } as const;
     const outcome = await ledger.apply(operation);
     if (outcome.kind !== "refunded") throw refundRefusal(operation, outcome);
     const balance = await operator.balance(account);
@@ -82,9 +89,9 @@ type Adjustment = InputOf<typeof adjustCredits.input>;
 /** Gives promotional credits. Returns whether they were given before. */
 async function give({ ledger, by }: OperatorActions, input: Adjustment): Promise<boolean> {
   const { account, operationId: op, credits, reason, expiresMs: untilMs = null, requestId = null } = input;
-  const amount = microOf(credits);
+  const amountMicro = microOf(credits);
   const id = { account, op, request: requestId };
-  const operation = { kind: "promote", ...id, amount, untilMs, reason, by } as const;
+  const operation = { kind: "promote", ...id, amountMicro, untilMs, reason, by } as const;
   const outcome = await ledger.apply(operation);
   if (outcome.kind === "added") return outcome.replayed;
   throw promotionRefusal(operation, outcome);
@@ -93,7 +100,15 @@ async function give({ ledger, by }: OperatorActions, input: Adjustment): Promise
 /** Takes promotional credits away. Returns whether they were taken before. */
 async function take({ ledger, by }: OperatorActions, input: Adjustment): Promise<boolean> {
   const { account, operationId: op, credits, reason, grant = null } = input;
-  const operation = { kind: "adjust", account, op, amount: microOf(0 - credits), grant, reason, by } as const;
+  const operation = {
+    kind: "adjust",
+    account,
+    op,
+    amountMicro: microOf(0 - credits),
+    grant,
+    reason,
+    by,
+  } as const;
   const outcome = await ledger.apply(operation);
   if (outcome.kind === "adjusted") return outcome.replayed;
   throw adjustmentRefusal(operation, outcome);

@@ -58,16 +58,16 @@ function adviceOf({ reason, leftMicro, refreshes }: Shortage, request: UnpaidReq
   const shorter = isShorterPaid
     ? [`Send a shorter prompt: what is left pays for ${promptFor(price, leftMicro)}.`]
     : [];
-  const enough = refreshes.find(({ micro }) => micro >= costAtMost(price, promptTokens, 1));
+  const enough = refreshes.find(({ amountMicro }) => amountMicro >= costAtMost(price, promptTokens, 1));
   if (enough !== undefined) return [...shorter, `${at(enough.atMs)}.`].join(" ");
-  const forShorter = refreshes.find(({ micro }) => micro >= leastMicro);
+  const forShorter = refreshes.find(({ amountMicro }) => amountMicro >= leastMicro);
   if (!isShorterPaid && forShorter === undefined) {
     return `No refresh helps: even the shortest prompt and one token take ${exactCredits(leastMicro)} credits, which is more than ${neverEnough}. ${ask}`;
   }
   const later =
     isShorterPaid || forShorter === undefined
       ? []
-      : [`${at(forShorter.atMs)}, and ${thenPays} for ${promptFor(price, forShorter.micro)}.`];
+      : [`${at(forShorter.atMs)}, and ${thenPays} for ${promptFor(price, forShorter.amountMicro)}.`];
   return [...shorter, ...later, `No refresh pays for this one. ${ask}`].join(" ");
 }
 

@@ -61,16 +61,16 @@ export interface Charge {
   usage: Usage;
   /** Tokens that the engine reported beyond what the hold paid for. Normally none. */
   uncharged: { promptTokens: number; completionTokens: number };
-  cost: MicroCredits;
+  costMicro: MicroCredits;
   /** Part of the cost that each bucket paid. The rest is the shortfall. */
   paid: BucketAmounts;
   /**
    * Part of `paid` that an earlier expiry took. Null if the hold had not expired.
    */
   paidBefore: BucketAmounts | null;
-  shortfall: MicroCredits;
+  shortfallMicro: MicroCredits;
   /** Part of the shortfall that an earlier expiry recorded. */
-  shortfallBefore: MicroCredits;
+  shortfallBeforeMicro: MicroCredits;
   times: StageTimes;
 }
 
@@ -374,7 +374,7 @@ async function settle(
     kind: "settle",
     account: accountId,
     hold: record.requestId,
-    used: { promptTokens, cachedTokens, completionTokens, reasoningTokens },
+    usage: { promptTokens, cachedTokens, completionTokens, reasoningTokens },
     ending: made.ending,
     by: stoppedBy(made.ending, signal),
     estimated,
@@ -384,9 +384,9 @@ async function settle(
       record.unsettled(outcome);
       return false;
     }
-    const { cost, paid, paidBefore = null, shortfall, shortfallBefore = 0 } = outcome;
+    const { costMicro, paid, paidBefore = null, shortfallMicro, shortfallBeforeMicro = 0 } = outcome;
     const times = { ...made.times, settledMs: performance.now() };
-    record.charged({ ...made, times, cost, paid, paidBefore, shortfall, shortfallBefore });
+    record.charged({ ...made, times, costMicro, paid, paidBefore, shortfallMicro, shortfallBeforeMicro });
     return true;
   };
   try {

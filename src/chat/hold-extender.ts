@@ -78,14 +78,18 @@ export class HoldExtender {
   #endPause: (() => void) | null = null;
 
   /** `held`: the open hold. It has just been taken. */
-  constructor(ledger: Ledger, request: ExtendedRequest, held: { amount: MicroCredits; reserved: boolean }) {
+  constructor(
+    ledger: Ledger,
+    request: ExtendedRequest,
+    held: { amountMicro: MicroCredits; reserved: boolean },
+  ) {
     this.#ledger = ledger;
     this.#request = request;
-    this.#heldMicro = held.amount;
-    this.#paidTokens = this.#paidBy(held.amount);
+    this.#heldMicro = held.amountMicro;
+    this.#paidTokens = this.#paidBy(held.amountMicro);
     const { wantTokens, wantMicro } = request;
     // The hold got less than it requested, and no other request will give credits back.
-    const isSpent = held.amount < wantMicro && !held.reserved;
+    const isSpent = held.amountMicro < wantMicro && !held.reserved;
     this.#isLast = isSpent || this.#paidTokens === wantTokens;
     this.#deadline = this.#deadlineIn(request.holdTtlMs);
   }
@@ -188,19 +192,19 @@ export class HoldExtender {
     const { price, promptTokensMax, wantTokens, holdTtlMs } = this.#request;
     const generation = this.#generation;
     // A request that waits in the engine's queue costs nothing, even if its prompt is counted.
-    const used = generation?.started === true ? countsOf(this.#payable(generation.usage)) : noTokens;
+    const usage = generation?.started === true ? countsOf(this.#payable(generation.usage)) : noTokens;
     const askedMs = performance.now();
     const isMore = !this.#isLast && nextTokens > this.#paidTokens;
     const moreMicro = isMore ? costAtMost(price, promptTokensMax, nextTokens) - this.#heldMicro : 0;
     try {
-      const outcome = await this.#ask(Math.max(0, moreMicro), used);
+      const outcome = await this.#ask(Math.max(0, moreMicro), usage);
       if (outcome.kind !== "extended") return await this.#lose(outcome.kind);
       clearTimeout(this.#deadline);
       if (!this.#isStopped) this.#deadline = this.#deadlineIn(askedMs + holdTtlMs - performance.now());
       if (moreMicro <= 0) return;
       this.#paidTokens = this.#paidBy(this.#heldMicro);
-      const isShort = outcome.amount < moreMicro;
-      const waits = isShort && outcome.reserved && this.#waitsOn(outcome.amount);
+      const isShort = outcome.amountMicro < moreMicro;
+      const waits = isShort && outcome.reserved && this.#waitsOn(outcome.amountMicro);
       if (!waits) this.#waiting = null;
       this.#isLast = (isShort && !waits) || this.#paidTokens >= wantTokens;
     } catch (error) {
@@ -245,7 +249,7 @@ export class HoldExtender {
       // less.
       while (cost > this.#heldMicro) {
         const outcome = await this.#ask(cost - this.#heldMicro, countsOf(this.#payable(usage)));
-        if (outcome.kind !== "extended" || outcome.amount === 0) return;
+        if (outcome.kind !== "extended" || outcome.amountMicro === 0) return;
       }
     } catch (error) {
       // The settlement waits for the store. It charges what is known to be held.
@@ -254,7 +258,7 @@ export class HoldExtender {
   }
 
   /** Asks the ledger for more credits, and writes a checkpoint. */
-  async #ask(moreMicro: MicroCredits, used: TokenCounts): Promise<ExtendOutcome | AccountError> {
+  async #ask(moreMicro: MicroCredits, usage: TokenCounts): Promise<ExtendOutcome | AccountError> {
     const { accountId, requestId, holdTtlMs } = this.#request;
     const outcome = await this.#ledger.apply({
       kind: "extend",
@@ -262,13 +266,13 @@ export class HoldExtender {
       hold: requestId,
       n: this.#n + 1,
       moreMicro,
-      used,
+      usage,
       ttlMs: holdTtlMs,
     });
     if (outcome.kind === "extended") {
       // After a lost answer the same number is used again, so that a slice is taken once.
       this.#n += 1;
-      this.#heldMicro += outcome.amount;
+      this.#heldMicro += outcome.amountMicro;
     }
     return outcome;
   }

@@ -44,7 +44,7 @@ export function stateCommands(cli: Cli, account: Command): void {
 async function close(cli: Cli, account: string, yes: boolean): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
     const { balance } = await actions.accountWithBalance(account);
-    const lapsing = balance === null ? 0 : balance.base.micro + balance.overage.micro;
+    const lapsing = balance === null ? 0 : balance.base.remainingMicro + balance.overage.remainingMicro;
     const effect = `Closing ${account} is final. ${exactCredits(lapsing)} base and overage credits lapse.`;
     if (!yes && !(await isConfirmed(cli, effect))) throw new OperatorError("Nothing has changed.");
     const change = { account, operation_id: `close-${randomUUID()}`, state: "closed" };

@@ -132,8 +132,8 @@ async function list(cli: Cli, options: ListOptions): Promise<void> {
     const columns: Column<AccountWithBalance>[] = [
       { head: "ACCOUNT", cell: ({ account }) => account.id },
       { head: "PLAN", cell: ({ account }) => account.plan },
-      { head: "BASE", right: true, cell: ({ balance }) => creditsText(balance?.base.micro) },
-      { head: "OVERAGE", right: true, cell: ({ balance }) => creditsText(balance?.overage.micro) },
+      { head: "BASE", right: true, cell: ({ balance }) => creditsText(balance?.base.remainingMicro) },
+      { head: "OVERAGE", right: true, cell: ({ balance }) => creditsText(balance?.overage.remainingMicro) },
       { head: "ADDITIONAL", right: true, cell: ({ balance }) => creditsText(balance?.additionalMicro) },
       { head: "CREATED", cell: ({ account }) => shortTime(account.createdMs) },
     ];

@@ -132,7 +132,7 @@ function printReport(cli: Cli, report: PaymentReport, csv: boolean): void {
   if (rows.length === 0) cli.remark(`No payment had credits left in ${month}.`);
   else
     cli.remark(
-      `Total: ${exactCredits(total.leftBefore)} left before, ${exactCredits(total.added)} added, ${exactCredits(total.spent)} spent, ${exactCredits(total.refunded)} refunded, ${exactCredits(total.left)} left.`,
+      `Total: ${exactCredits(total.leftBeforeMicro)} left before, ${exactCredits(total.addedMicro)} added, ${exactCredits(total.spentMicro)} spent, ${exactCredits(total.refundedMicro)} refunded, ${exactCredits(total.leftMicro)} left.`,
     );
   cli.remark(`Month in ${timezone}.${isOver ? "" : " It has not ended, so these figures will change."}`);
 }
@@ -140,11 +140,11 @@ function printReport(cli: Cli, report: PaymentReport, csv: boolean): void {
 const reportColumns: readonly Column<PaymentReportRow>[] = [
   { head: "PAYMENT", cell: ({ id }) => id },
   { head: "ACCOUNT", cell: ({ account }) => account },
-  { head: "LEFT BEFORE", right: true, cell: ({ leftBefore }) => exactCredits(leftBefore) },
-  { head: "ADDED", right: true, cell: ({ added }) => exactCredits(added) },
-  { head: "SPENT", right: true, cell: ({ spent }) => exactCredits(spent) },
-  { head: "REFUNDED", right: true, cell: ({ refunded }) => exactCredits(refunded) },
-  { head: "LEFT", right: true, cell: ({ left }) => exactCredits(left) },
+  { head: "LEFT BEFORE", right: true, cell: ({ leftBeforeMicro }) => exactCredits(leftBeforeMicro) },
+  { head: "ADDED", right: true, cell: ({ addedMicro }) => exactCredits(addedMicro) },
+  { head: "SPENT", right: true, cell: ({ spentMicro }) => exactCredits(spentMicro) },
+  { head: "REFUNDED", right: true, cell: ({ refundedMicro }) => exactCredits(refundedMicro) },
+  { head: "LEFT", right: true, cell: ({ leftMicro }) => exactCredits(leftMicro) },
 ];
 
 async function paymentsOf(
@@ -163,8 +163,8 @@ async function paymentsOf(
 
 const paymentColumns: readonly Column<ListedPayment>[] = [
   { head: "TIME", cell: ({ atMs }) => shortTime(atMs) },
-  { head: "CREDITS", right: true, cell: ({ amount }) => exactCredits(amount) },
-  { head: "SPENT", right: true, cell: ({ spent }) => exactCredits(spent) },
-  { head: "REFUNDED", right: true, cell: ({ refunded }) => exactCredits(refunded) },
+  { head: "CREDITS", right: true, cell: ({ amountMicro }) => exactCredits(amountMicro) },
+  { head: "SPENT", right: true, cell: ({ spentMicro }) => exactCredits(spentMicro) },
+  { head: "REFUNDED", right: true, cell: ({ refundedMicro }) => exactCredits(refundedMicro) },
   { head: "PAYMENT", cell: ({ id }) => id },
 ];

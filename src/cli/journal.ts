@@ -70,7 +70,7 @@ const columns: readonly Column<ListedEntry>[] = [
   { head: "TIME", cell: ({ atMs }) => shortTime(atMs) },
   { head: "KIND", cell: ({ kind }) => kind },
   { head: "BUCKET", cell: ({ bucket }) => bucket ?? "-" },
-  { head: "CREDITS", right: true, cell: ({ amount }) => change(amount) },
+  { head: "CREDITS", right: true, cell: ({ amountMicro }) => change(amountMicro) },
   { head: "GRANT", right: true, cell: ({ grantSeq }) => (grantSeq === null ? "-" : String(grantSeq)) },
   { head: "BY", cell: ({ by }) => by },
   { head: "ID", cell: ({ op }) => op ?? "-" },

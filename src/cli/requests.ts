@@ -91,7 +91,7 @@ function endedText({ requestId, outcome, receipt }: StoppedRequest): string {
   const end =
     outcome === "stopped" ? "is stopped" : `ended by itself (${receipt?.ending}) before it was stopped`;
   if (receipt === null) return `Request ${requestId} ${end}. Nothing was charged.`;
-  const { promptTokens, completionTokens, cost, shortfall } = receipt;
+  const { promptTokens, completionTokens, costMicro, shortfallMicro } = receipt;
   const tokens = `${grouped(promptTokens)} + ${count(completionTokens, "token")}`;
-  return `Request ${requestId} ${end}. It is charged ${exactCredits(cost - shortfall)} credits for ${tokens}.`;
+  return `Request ${requestId} ${end}. It is charged ${exactCredits(costMicro - shortfallMicro)} credits for ${tokens}.`;
 }

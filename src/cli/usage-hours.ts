@@ -22,6 +22,6 @@ function columnsOf(rows: readonly UsageHour[]): Column<UsageHour>[] {
     number("PROMPT", (row) => grouped(row.promptTokens)),
     number("CACHED", (row) => grouped(row.cachedTokens)),
     number("COMPLETION", (row) => grouped(row.completionTokens)),
-    number("CREDITS", (row) => exactCredits(row.cost - row.shortfall)),
+    number("CREDITS", (row) => exactCredits(row.costMicro - row.shortfallMicro)),
   ];
 }

@@ -16,10 +16,10 @@ export async function printSums(cli: Cli, report: UsageReport, csv: boolean): Pr
   else cli.print(usageReportObject(report, null), table(report.rows, columnsOf(report)));
   const { total, isFinal, finalDay, timezone } = report;
   cli.remark(
-    `Total: ${count(total.requests, "request")}, ${count(total.promptTokens + total.completionTokens, "token")}, ${exactCredits(total.cost - total.shortfall)} credits.`,
+    `Total: ${count(total.requests, "request")}, ${count(total.promptTokens + total.completionTokens, "token")}, ${exactCredits(total.costMicro - total.shortfallMicro)} credits.`,
   );
-  if (total.shortfall > 0) {
-    cli.remark(`Written off: ${exactCredits(total.shortfall)} credits that accounts did not have.`);
+  if (total.shortfallMicro > 0) {
+    cli.remark(`Written off: ${exactCredits(total.shortfallMicro)} credits that accounts did not have.`);
   }
   const days = `Days are in ${timezone}.`;
   if (isFinal) cli.remark(`Final: this period never changes. ${days}`);
@@ -46,7 +46,7 @@ function columnsOf(report: UsageReport): Column<UsageSumRow>[] {
     number("PROMPT", (row) => grouped(row.promptTokens)),
     number("CACHED", (row) => grouped(row.cachedTokens)),
     number("COMPLETION", (row) => grouped(row.completionTokens)),
-    number("CREDITS", (row) => exactCredits(row.cost - row.shortfall)),
+    number("CREDITS", (row) => exactCredits(row.costMicro - row.shortfallMicro)),
     number("BASE", (row) => exactCredits(row.base)),
     number("OVERAGE", (row) => exactCredits(row.overage)),
     number("ADDITIONAL", (row) => exactCredits(row.additional)),

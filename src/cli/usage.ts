@@ -112,7 +112,7 @@ async function* summed(pages: Pages, sum: { requests: number; tokens: number; co
       // A late charge belongs to a request that has a charge of its own.
       if (!row.late) sum.requests += 1;
       sum.tokens += row.promptTokens + row.completionTokens;
-      sum.costMicro += row.cost - row.shortfall;
+      sum.costMicro += row.costMicro - row.shortfallMicro;
     }
     yield rows;
   }
@@ -138,7 +138,12 @@ const columns: readonly Column<Receipt>[] = [
   { head: "PROMPT", right: true, width: 9, cell: (row) => grouped(row.promptTokens) },
   { head: "CACHED", right: true, width: 9, cell: (row) => grouped(row.cachedTokens) },
   { head: "COMPLETION", right: true, cell: completionText },
-  { head: "CREDITS", right: true, width: 14, cell: (row) => exactCredits(row.cost - row.shortfall) },
+  {
+    head: "CREDITS",
+    right: true,
+    width: 14,
+    cell: (row) => exactCredits(row.costMicro - row.shortfallMicro),
+  },
   { head: "ENDING", width: 13, cell: (row) => (row.late ? `${row.ending} (late)` : row.ending) },
   { head: "REQUEST", cell: (row) => row.id },
 ];

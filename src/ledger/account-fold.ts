@@ -172,14 +172,14 @@ export class AccountFold {
       wrong("is a window of the additional bucket");
       return;
     }
-    if (bucket !== entry.bucket || grant.amount !== entry.amount) wrong("differs from its entry");
+    if (bucket !== entry.bucket || grant.amountMicro !== entry.amountMicro) wrong("differs from its entry");
     if (grant.payment !== null || grant.request !== null)
       wrong("is a window, and names a payment or a request");
     if (grant.plan !== this.#plan) wrong(`is of the plan ${grant.plan}, and the account is on ${this.#plan}`);
     const before = this.#open[bucket];
     const note = before === null ? firstWindowNote(grant, entry.atMs) : grant.plan;
     if (entry.note !== note) wrong(`is "${note}", and its entry says "${entry.note}"`);
-    this.#open[bucket] = { ...grant, most: grant.amount };
+    this.#open[bucket] = { ...grant, most: grant.amountMicro };
     this.#grants.set(seq, this.#open[bucket]);
     if (this.#plans.damaged.has(grant.plan ?? "")) return;
     const version = versionOf(this.#plans, grant.plan ?? "", grant.version ?? 0);
@@ -187,13 +187,14 @@ export class AccountFold {
       wrong(`there is no version ${grant.version} of the plan ${grant.plan}`);
       return;
     }
-    if (grant.amount !== microOf(version[bucket].credits)) wrong("has other credits than its plan version");
+    if (grant.amountMicro !== microOf(version[bucket].credits))
+      wrong("has other credits than its plan version");
     this.#checkWindow(ruleOf(version, bucket), grant, { before, atMs: entry.atMs });
   }
 
   #checkWindow(
     rule: WindowRule,
-    { seq, fromMs, untilMs, anchorMs, amount, spent }: GrantRow,
+    { seq, fromMs, untilMs, anchorMs, amountMicro, spentMicro }: GrantRow,
     { before, atMs }: { before: FoldedGrant | null; atMs: EpochMs },
   ): void {
     const wrong = (problem: string) => this.#wrong("windows", seq, problem);
@@ -208,50 +209,51 @@ export class AccountFold {
       // A new account brings along what its entry says.
       if (atMs !== this.#createdMs) wrong("is the first one, and is not of the opening");
       if (untilMs <= atMs) wrong("had ended at the opening");
-      if (spent > amount) wrong("begins with more spent than it has");
+      if (spentMicro > amountMicro) wrong("begins with more spent than it has");
       return;
     }
     const replaces = fromMs < (before.untilMs ?? Number.NEGATIVE_INFINITY);
     if (replaces && fromMs < before.fromMs) wrong("begins before the window that it replaces");
-    const carried = replaces ? before.spent : 0;
-    if (spent !== carried) wrong(`begins with ${spent} spent, and the window before left ${carried}`);
+    const carried = replaces ? before.spentMicro : 0;
+    if (spentMicro !== carried)
+      wrong(`begins with ${spentMicro} spent, and the window before left ${carried}`);
   }
 
   #beginAdditional(entry: JournalRow, grant: GrantRow): void {
-    const { seq, amount, spent, untilMs, payment, request } = grant;
+    const { seq, amountMicro, spentMicro, untilMs, payment, request } = grant;
     const wrong = (problem: string) => this.#wrong("grants", seq, problem);
     if (grant.bucket !== "additional" || entry.bucket !== "additional")
       wrong("is not of the additional bucket");
-    if (amount !== entry.amount || amount <= 0) wrong("differs from its entry");
-    if (spent !== 0) wrong("begins with credits spent");
+    if (amountMicro !== entry.amountMicro || amountMicro <= 0) wrong("differs from its entry");
+    if (spentMicro !== 0) wrong("begins with credits spent");
     if (grant.fromMs !== entry.atMs) wrong("begins at another time than its entry");
     if ((payment !== null) !== (entry.kind === "payment")) wrong("is a payment without an id, or has one");
     if (payment !== null && (entry.op !== `payment:${payment}` || untilMs !== null))
       wrong("is another payment");
     if ((request !== null) !== (entry.kind === "memo")) wrong("is a memo without a request, or has one");
     if (grant.plan !== null || grant.version !== null || grant.anchorMs !== null) wrong("has a plan");
-    this.#grants.set(seq, { ...grant, most: amount });
+    this.#grants.set(seq, { ...grant, most: amountMicro });
   }
 
   /** A change of the amount of an open grant. */
-  #change({ seq, kind, bucket, amount, grantSeq, note }: JournalRow): void {
+  #change({ seq, kind, bucket, amountMicro, grantSeq, note }: JournalRow): void {
     const wrong = (problem: string) => this.#wrong("grants", seq, problem);
     const grant = this.#grants.get(grantSeq ?? 0);
     if (grant === undefined || grant.bucket !== bucket) {
       wrong(`changes a grant ${grantSeq} that is not there`);
       return;
     }
-    if (amount === null) {
+    if (amountMicro === null) {
       wrong("has no amount");
       return;
     }
-    grant.amount += amount;
-    grant.most = Math.max(grant.most, grant.amount);
+    grant.amountMicro += amountMicro;
+    grant.most = Math.max(grant.most, grant.amountMicro);
     const isPayment = grant.payment !== null;
     if (kind === "change") {
       if (grant.bucket !== "additional" && this.#open[grant.bucket] !== grant)
         wrong("changes a closed window");
-      if (grant.bucket !== "additional" && !this.#isAmountOf(note ?? "", grant.bucket, grant.amount))
+      if (grant.bucket !== "additional" && !this.#isAmountOf(note ?? "", grant.bucket, grant.amountMicro))
         wrong("is not to the credits of its plan");
       return;
     }
@@ -261,8 +263,8 @@ export class AccountFold {
     }
     if (isPayment !== (kind === "refund"))
       wrong(isPayment ? "changes a payment" : "refunds what nobody has paid");
-    if (kind === "promotion" ? amount <= 0 : amount > 0) wrong("has the wrong sign");
-    if (grant.amount < grant.spent) wrong("takes credits that were spent");
+    if (kind === "promotion" ? amountMicro <= 0 : amountMicro > 0) wrong("has the wrong sign");
+    if (grant.amountMicro < grant.spentMicro) wrong("takes credits that were spent");
   }
 
   #isAmountOf(plan: string, bucket: WindowBucket, amount: MicroCredits): boolean {
@@ -272,14 +274,14 @@ export class AccountFold {
   }
 
   charge(charge: ChargeRow): void {
-    const { seq, paid, cost, shortfall } = charge;
+    const { seq, paid, costMicro, shortfallMicro } = charge;
     this.#number(seq, charge.atMs);
     const wrong = (problem: string) => this.#wrong("charges", seq, problem);
-    if (costOfCharge(charge) !== cost) wrong("its cost is not tokens x prices");
+    if (costOfCharge(charge) !== costMicro) wrong("its cost is not tokens x prices");
     const sums = byBucket(paid);
     for (const bucket of ["base", "overage", "additional"] as const)
       if (sums[bucket] !== charge[bucket]) wrong(`its grants paid another amount from ${bucket}`);
-    if (sumOf(sums) + shortfall !== cost || shortfall < 0)
+    if (sumOf(sums) + shortfallMicro !== costMicro || shortfallMicro < 0)
       wrong("what was paid and the shortfall are not the cost");
     for (const taking of paid) this.#spend(taking, seq);
     const key = this.#keys.get(charge.key);
@@ -287,14 +289,14 @@ export class AccountFold {
     else chargeBudget(key, sumOf(sums), charge.atMs);
   }
 
-  #spend({ grant: of, bucket, amount }: Taking, seq: number): void {
+  #spend({ grant: of, bucket, amountMicro }: Taking, seq: number): void {
     const grant = this.#grants.get(of);
-    if (grant === undefined || grant.bucket !== bucket || amount <= 0) {
-      this.#wrong("charges", seq, `takes ${amount} from a grant ${of} of ${bucket} that is not there`);
+    if (grant === undefined || grant.bucket !== bucket || amountMicro <= 0) {
+      this.#wrong("charges", seq, `takes ${amountMicro} from a grant ${of} of ${bucket} that is not there`);
       return;
     }
-    grant.spent += amount;
-    if (grant.spent > grant.most) this.#wrong("charges", seq, `takes more from grant ${of} than it had`);
+    grant.spentMicro += amountMicro;
+    if (grant.spentMicro > grant.most) this.#wrong("charges", seq, `takes more from grant ${of} than it had`);
   }
 
   /**
@@ -312,7 +314,7 @@ export class AccountFold {
     different("at_ms", account.atMs, this.#atMs);
     different("created_ms", account.createdMs, this.#createdMs);
     different("holds", account.holds, holds.length);
-    different("used", account.used, sum(holds.map(costOfHold)));
+    different("used", account.runningCostMicro, sum(holds.map(costOfHold)));
     const held = this.#heldByHolds(holds);
     for (const bucket of windowBuckets) this.#compareWindow(account[bucket], bucket, held);
     this.#compareAdditional(account, { later, held, nowMs });
@@ -333,9 +335,9 @@ export class AccountFold {
   #heldByHolds(holds: readonly HoldRow[]): Map<number, MicroCredits> {
     const held = new Map<number, MicroCredits>();
     for (const { id, takings } of holds) {
-      for (const { grant: of, bucket, amount } of takings) {
+      for (const { grant: of, bucket, amountMicro } of takings) {
         const grant = this.#grants.get(of);
-        if (grant === undefined || grant.bucket !== bucket || amount <= 0) {
+        if (grant === undefined || grant.bucket !== bucket || amountMicro <= 0) {
           this.#report("holds", {
             account: this.#account,
             hold: id,
@@ -350,7 +352,7 @@ export class AccountFold {
             problem: "takes from it twice",
           });
         }
-        held.set(of, (held.get(of) ?? 0) + amount);
+        held.set(of, (held.get(of) ?? 0) + amountMicro);
       }
     }
     return held;
@@ -362,7 +364,7 @@ export class AccountFold {
     held: ReadonlyMap<number, MicroCredits>,
   ): void {
     const expected = this.#open[bucket];
-    const found = row === null ? null : windowText(row, row.held);
+    const found = row === null ? null : windowText(row, row.heldMicro);
     const wanted = expected === null ? null : windowText(expected, held.get(expected.seq) ?? 0);
     if (found !== wanted)
       this.#report("account", { account: this.#account, field: bucket, found, expected: wanted });
@@ -388,22 +390,26 @@ export class AccountFold {
         wrong(row.seq, "is no additional grant");
         continue;
       }
-      const { amount, spent, untilMs, payment } = grant;
-      const expected = additionalText({ amount, spent, untilMs }, held.get(row.seq) ?? 0, payment !== null);
-      const found = additionalText(row, row.held, row.isPayment);
+      const { amountMicro, spentMicro, untilMs, payment } = grant;
+      const expected = additionalText(
+        { amountMicro, spentMicro, untilMs },
+        held.get(row.seq) ?? 0,
+        payment !== null,
+      );
+      const found = additionalText(row, row.heldMicro, row.isPayment);
       if (found !== expected) wrong(row.seq, `is ${found}, and its facts say ${expected}`);
     }
     for (const grant of this.#grants.values()) {
       if (grant.bucket !== "additional" || listed.has(grant.seq)) continue;
-      const isLeft = grant.amount > grant.spent || (held.get(grant.seq) ?? 0) > 0;
+      const isLeft = grant.amountMicro > grant.spentMicro || (held.get(grant.seq) ?? 0) > 0;
       // What ends closes with the next commit, which may write no fact.
       const hasEnded = grant.untilMs !== null && grant.untilMs <= Math.max(this.#atMs, nowMs);
       if (isLeft && !hasEnded) wrong(grant.seq, "has credits left, and is not there");
     }
     const free = sum(later.map(freeOf));
     const untilMs = later.reduce((first, each) => Math.min(first, each.untilMs ?? Infinity), Infinity);
-    const expected = [later.length, free, sum(later.map((each) => each.held)), untilMs].join(" ");
-    const found = [sums.count, sums.free, sums.held, sums.untilMs ?? Infinity].join(" ");
+    const expected = [later.length, free, sum(later.map((each) => each.heldMicro)), untilMs].join(" ");
+    const found = [sums.count, sums.freeMicro, sums.heldMicro, sums.untilMs ?? Infinity].join(" ");
     if (found !== expected) wrong(0, `the sums of later grants are ${found}, and they add up to ${expected}`);
   }
 
@@ -428,7 +434,7 @@ export class AccountFold {
 
   #compareHeld(key: KeyRow, holds: readonly HoldRow[]): void {
     const own = holds.filter((hold) => hold.key === key.id);
-    const found = [key.holds, key.held, key.used].join(" ");
+    const found = [key.holds, key.heldMicro, key.runningCostMicro].join(" ");
     const expected = [
       own.length,
       sum(own.map(({ takings }) => amountOf(takings))),
@@ -458,8 +464,8 @@ function movedFields(
 }
 
 interface Amounts {
-  amount: MicroCredits;
-  spent: MicroCredits;
+  amountMicro: MicroCredits;
+  spentMicro: MicroCredits;
   untilMs: EpochMs | null;
 }
 
@@ -467,12 +473,16 @@ function windowText(
   grant: Amounts & Pick<GrantRow, "seq" | "fromMs" | "anchorMs" | "plan" | "version">,
   held: MicroCredits,
 ): string {
-  const { seq, amount, spent, fromMs, untilMs, anchorMs, plan, version } = grant;
-  return `${seq}: ${spent} spent and ${held} held of ${amount}, ${fromMs} to ${untilMs} from ${anchorMs}, ${plan} ${version}`;
+  const { seq, amountMicro, spentMicro, fromMs, untilMs, anchorMs, plan, version } = grant;
+  return `${seq}: ${spentMicro} spent and ${held} held of ${amountMicro}, ${fromMs} to ${untilMs} from ${anchorMs}, ${plan} ${version}`;
 }
 
-function additionalText({ amount, spent, untilMs }: Amounts, held: MicroCredits, isPayment: boolean): string {
-  return `${spent} spent and ${held} held of ${amount} until ${untilMs}${isPayment ? ", paid" : ""}`;
+function additionalText(
+  { amountMicro, spentMicro, untilMs }: Amounts,
+  held: MicroCredits,
+  isPayment: boolean,
+): string {
+  return `${spentMicro} spent and ${held} held of ${amountMicro} until ${untilMs}${isPayment ? ", paid" : ""}`;
 }
 
 function costOfHold(hold: HoldRow): MicroCredits {

@@ -19,7 +19,7 @@ function isTime(ms: EpochMs): boolean {
 
 /** Describes why the account cannot be used. Returns null if it is sound. */
 export function problemOf(account: AccountRow, plans: PlanCatalog): string | null {
-  const { seq, state, endsMs, holds, used, base, overage, additional, later } = account;
+  const { seq, state, endsMs, holds, runningCostMicro, base, overage, additional, later } = account;
   if (!isAmount(seq - 1)) return "the number of its last fact is not 1 or more";
   if (!isTime(account.atMs)) return "its last fact has no time";
   if (endsMs !== null && !isTime(endsMs)) return "its end is not a time";
@@ -27,8 +27,12 @@ export function problemOf(account: AccountRow, plans: PlanCatalog): string | nul
     return "the state of its limits per minute is not a time";
   const problem = problemOfAmounts(account);
   if (problem !== null) return problem;
-  const held = [base, overage, ...additional].reduce((sum, grant) => sum + (grant?.held ?? 0), later.held);
-  if (holds === 0 && (held !== 0 || used !== 0)) return "credits are held without a running request";
+  const held = [base, overage, ...additional].reduce(
+    (sum, grant) => sum + (grant?.heldMicro ?? 0),
+    later.heldMicro,
+  );
+  if (holds === 0 && (held !== 0 || runningCostMicro !== 0))
+    return "credits are held without a running request";
   for (const bucket of windowBuckets) {
     const grant = account[bucket];
     if ((grant === null) !== (state === "closed")) return `its state is ${state}, and its ${bucket} is not`;
@@ -58,21 +62,22 @@ export function problemOfAmounts({
   additional,
   later,
   holds,
-  used,
+  runningCostMicro,
 }: AccountRow): string | null {
   for (const grant of [base, overage]) {
     if (grant === null) continue;
-    const { amount, spent, held } = grant;
-    if (!isAmount(amount) || !isAmount(spent) || !isAmount(held)) return "a bucket is negative or not whole";
+    const { amountMicro, spentMicro, heldMicro } = grant;
+    if (!isAmount(amountMicro) || !isAmount(spentMicro) || !isAmount(heldMicro))
+      return "a bucket is negative or not whole";
   }
-  let sum = later.free + later.held;
-  for (const { amount, spent, held } of additional) {
+  let sum = later.freeMicro + later.heldMicro;
+  for (const { amountMicro: amount, spentMicro: spent, heldMicro: held } of additional) {
     if (!isAmount(spent) || !isAmount(held) || !isAmount(amount - spent - held))
       return "an additional grant is negative or not whole";
     sum += amount - spent;
   }
-  if (!isAmount(later.count) || !isAmount(later.free) || !isAmount(later.held))
+  if (!isAmount(later.count) || !isAmount(later.freeMicro) || !isAmount(later.heldMicro))
     return "the later grants are negative or not whole";
   if (!isAmount(sum)) return "the additional credits are too many to count exactly";
-  return isAmount(holds) && isAmount(used) ? null : "what is held is negative or not whole";
+  return isAmount(holds) && isAmount(runningCostMicro) ? null : "what is held is negative or not whole";
 }

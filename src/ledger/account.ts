@@ -82,7 +82,7 @@ export function changePlan(work: UnitOfWork, found: FoundAccount, operation: Pla
   account.plan = plan;
   account.nextPlan = null;
   found.plan = version;
-  work.post(found, { kind: "plan", op, by, note, amount: earlyOf(account, version) });
+  work.post(found, { kind: "plan", op, by, note, amountMicro: earlyOf(account, version) });
   for (const bucket of windowBuckets) {
     changeBucket(account, work.plans, { bucket, version, atMs: times.atMs }, work.entitle(found, by));
   }
@@ -94,7 +94,9 @@ function earlyOf(account: AccountRow, version: PlanVersion): number {
   return windowBuckets.reduce((sum, bucket) => {
     const grant = account[bucket];
     if (grant === null) return sum;
-    return sum + remainingOf({ ...grant, amount: microOf(version[bucket].credits) }) - remainingOf(grant);
+    return (
+      sum + remainingOf({ ...grant, amountMicro: microOf(version[bucket].credits) }) - remainingOf(grant)
+    );
   }, 0);
 }
 

@@ -23,28 +23,31 @@ import { earlier, type FoundAccount, type UnitOfWork } from "./unit-of-work.ts";
 
 /** What is left of all additional grants, with what running requests hold. */
 export function additionalOf({ additional, later }: AccountRow): MicroCredits {
-  return additional.reduce((sum, { amount, spent }) => sum + (amount - spent), later.free + later.held);
+  return additional.reduce(
+    (sum, { amountMicro, spentMicro }) => sum + (amountMicro - spentMicro),
+    later.freeMicro + later.heldMicro,
+  );
 }
 
-function assertAmount(amount: MicroCredits): void {
-  invariant(Number.isSafeInteger(amount) && amount > 0, "an amount is whole and positive");
+function assertAmount(amountMicro: MicroCredits): void {
+  invariant(Number.isSafeInteger(amountMicro) && amountMicro > 0, "an amount is whole and positive");
 }
 
 export function topup(work: UnitOfWork, found: FoundAccount, operation: TopupOperation): TopupOutcome {
   const { account } = found;
-  const { payment, amount, by } = operation;
-  assertAmount(amount);
+  const { payment, amountMicro, by } = operation;
+  assertAmount(amountMicro);
   const before = work.payment(payment);
   if (before !== null && before.account !== account.id) return { kind: "id_used", account: before.account };
   if (before !== null) {
-    if (before.amount !== amount) return { kind: "conflict", amount: before.amount };
-    return { kind: "added", additional: additionalOf(account), replayed: true };
+    if (before.amountMicro !== amountMicro) return { kind: "conflict", amountMicro: before.amountMicro };
+    return { kind: "added", additionalMicro: additionalOf(account), replayed: true };
   }
   if (account.state === "closed") return { kind: "closed" };
-  if (!fits(account, amount)) return { kind: "too_much" };
-  const posting = { kind: "payment", op: opOf(operation), by, amount, note: payment } as const;
+  if (!fits(account, amountMicro)) return { kind: "too_much" };
+  const posting = { kind: "payment", op: opOf(operation), by, amountMicro, note: payment } as const;
   work.grantAdditional(found, posting, { untilMs: null, payment, request: null });
-  return { kind: "added", additional: additionalOf(account), replayed: false };
+  return { kind: "added", additionalMicro: additionalOf(account), replayed: false };
 }
 
 /**
@@ -54,108 +57,120 @@ export function topup(work: UnitOfWork, found: FoundAccount, operation: TopupOpe
 export function bringAdditional(
   work: UnitOfWork,
   found: FoundAccount,
-  { amount, payment, by }: { amount: MicroCredits; payment: string | null; by: string },
+  { amountMicro, payment, by }: { amountMicro: MicroCredits; payment: string | null; by: string },
 ): void {
-  assertAmount(amount);
+  assertAmount(amountMicro);
   const posting =
     payment === null
-      ? ({ kind: "promotion", note: `${exactCredits(amount)}: brought along` } as const)
+      ? ({ kind: "promotion", note: `${exactCredits(amountMicro)}: brought along` } as const)
       : ({ kind: "payment", op: `payment:${payment}`, note: payment } as const);
-  work.grantAdditional(found, { ...posting, by, amount }, { untilMs: null, payment, request: null });
+  work.grantAdditional(found, { ...posting, by, amountMicro }, { untilMs: null, payment, request: null });
 }
 
 /** Adds promotional credits: to an open grant with the same end, or as a new one. */
 export function promote(work: UnitOfWork, found: FoundAccount, operation: PromoteOperation): PromoteOutcome {
   const { account, grants, times } = found;
-  const { amount, untilMs, reason, request, by } = operation;
-  assertAmount(amount);
+  const { amountMicro, untilMs, reason, request, by } = operation;
+  assertAmount(amountMicro);
   const until = untilMs === null ? "" : ` until ${new Date(untilMs).toISOString()}`;
-  const note = `${exactCredits(amount)}${until}${request === null ? "" : ` for ${request}`}: ${reason}`;
+  const note = `${exactCredits(amountMicro)}${until}${request === null ? "" : ` for ${request}`}: ${reason}`;
   const before = earlier(work, operation, note);
   if (before?.kind === "replayed") {
-    return { kind: "added", additional: additionalOf(account), replayed: true };
+    return { kind: "added", additionalMicro: additionalOf(account), replayed: true };
   }
   if (before !== null) return before;
   if (account.state === "closed") return { kind: "closed" };
   if (untilMs !== null && untilMs <= times.latestMs) return { kind: "ended" };
-  if (!fits(account, amount)) return { kind: "too_much", left: null };
-  const posting = { op: opOf(operation), by, amount, note };
+  if (!fits(account, amountMicro)) return { kind: "too_much", leftMicro: null };
+  const posting = { op: opOf(operation), by, amountMicro, note };
   if (request !== null) {
     if (work.hold(account.id, request) !== null) return { kind: "hold_open" };
     const { charges, memos } = work.ended(account.id, request);
     if (charges.length === 0) return { kind: "unknown_request" };
     const paid = charges.reduce((sum, charge) => sum + sumOf(charge), 0);
-    if (amount > paid - memos) return { kind: "too_much", left: paid - memos };
+    if (amountMicro > paid - memos) return { kind: "too_much", leftMicro: paid - memos };
     work.grantAdditional(found, { kind: "memo", ...posting }, { untilMs, payment: null, request });
-    return { kind: "added", additional: additionalOf(account), replayed: false };
+    return { kind: "added", additionalMicro: additionalOf(account), replayed: false };
   }
   const open = grants.find((grant) => !grant.isPayment && grant.untilMs === untilMs);
   if (open === null) {
     work.grantAdditional(found, { kind: "promotion", ...posting }, { untilMs, payment: null, request: null });
   } else {
     work.post(found, { kind: "promotion", ...posting, bucket: "additional", grantSeq: open.seq });
-    grants.change(open.seq, amount);
+    grants.change(open.seq, amountMicro);
   }
-  return { kind: "added", additional: additionalOf(account), replayed: false };
+  return { kind: "added", additionalMicro: additionalOf(account), replayed: false };
 }
 
 /** Takes promotional credits that nothing holds. */
 export function adjust(work: UnitOfWork, found: FoundAccount, operation: AdjustOperation): AdjustOutcome {
   const { account, grants } = found;
-  const { amount, grant: named, reason, by } = operation;
-  assertAmount(amount);
-  const note = `-${exactCredits(amount)}${named === null ? "" : ` of ${named}`}: ${reason}`;
+  const { amountMicro, grant: named, reason, by } = operation;
+  assertAmount(amountMicro);
+  const note = `-${exactCredits(amountMicro)}${named === null ? "" : ` of ${named}`}: ${reason}`;
   const before = earlier(work, operation, note);
   if (before?.kind === "replayed") {
-    return { kind: "adjusted", additional: additionalOf(account), replayed: true };
+    return { kind: "adjusted", additionalMicro: additionalOf(account), replayed: true };
   }
   if (before !== null) return before;
   const promotions = grants.promotions().filter(({ seq }) => named === null || seq === named);
   if (named !== null && promotions.length === 0) return { kind: "unknown_grant" };
-  const free = promotions.reduce((sum, grant) => sum + freeOf(grant), 0);
-  if (amount > free) return { kind: "too_little", free };
-  let rest = amount;
+  const freeMicro = promotions.reduce((sum, grant) => sum + freeOf(grant), 0);
+  if (amountMicro > freeMicro) return { kind: "too_little", freeMicro };
+  let rest = amountMicro;
   for (const promotion of promotions) {
     const part = Math.min(rest, freeOf(promotion));
     if (part === 0) continue;
-    const op = rest === amount ? opOf(operation) : null;
-    const entry = { kind: "adjust", op, by, note, bucket: "additional", amount: -part } as const;
+    const op = rest === amountMicro ? opOf(operation) : null;
+    const entry = { kind: "adjust", op, by, note, bucket: "additional", amountMicro: -part } as const;
     work.post(found, { ...entry, grantSeq: promotion.seq });
     grants.change(promotion.seq, -part);
     rest -= part;
   }
-  return { kind: "adjusted", additional: additionalOf(account), replayed: false };
+  return { kind: "adjusted", additionalMicro: additionalOf(account), replayed: false };
 }
 
 /** Takes back what is neither spent nor held of a payment, up to the amount. */
 export function refund(work: UnitOfWork, found: FoundAccount, operation: RefundOperation): RefundOutcome {
   const { account, grants } = found;
-  const { payment: id, amount, by } = operation;
-  assertAmount(amount);
-  const note = `${exactCredits(amount)} of ${id}`;
+  const { payment: id, amountMicro, by } = operation;
+  assertAmount(amountMicro);
+  const note = `${exactCredits(amountMicro)} of ${id}`;
   const op = opOf(operation);
   const before = earlier(work, operation, note);
   if (before?.kind === "replayed") {
-    const refunded = 0 - (work.entry(op)?.amount ?? 0);
-    const rest = amount - refunded;
-    return { kind: "refunded", amount: refunded, rest, additional: additionalOf(account), replayed: true };
+    const refundedMicro = 0 - (work.entry(op)?.amountMicro ?? 0);
+    const restMicro = amountMicro - refundedMicro;
+    return {
+      kind: "refunded",
+      amountMicro: refundedMicro,
+      restMicro,
+      additionalMicro: additionalOf(account),
+      replayed: true,
+    };
   }
   if (before !== null) return before;
   const payment = work.payment(id);
   if (payment === null || payment.account !== account.id) return { kind: "unknown_payment" };
   const open = grants.find(({ seq }) => seq === payment.seq);
-  const refundable = open === null ? 0 : open.amount - open.spent;
-  if (amount > refundable) return { kind: "too_much", refundable };
-  const taken = open === null ? 0 : Math.min(amount, freeOf(open));
+  const refundableMicro = open === null ? 0 : open.amountMicro - open.spentMicro;
+  if (amountMicro > refundableMicro) return { kind: "too_much", refundableMicro };
+  const takenMicro = open === null ? 0 : Math.min(amountMicro, freeOf(open));
   // Recorded even if nothing is free: a repetition gets the same answer.
-  const entry = { kind: "refund", op, by, note, bucket: "additional", amount: 0 - taken } as const;
+  const entry = { kind: "refund", op, by, note, bucket: "additional", amountMicro: 0 - takenMicro } as const;
   work.post(found, { ...entry, grantSeq: payment.seq });
-  if (taken > 0) grants.change(payment.seq, 0 - taken);
-  work.countRefund(id, taken);
-  const rest = amount - taken;
-  return { kind: "refunded", amount: taken, rest, additional: additionalOf(account), replayed: false };
+  if (takenMicro > 0) grants.change(payment.seq, 0 - takenMicro);
+  work.countRefund(id, takenMicro);
+  const restMicro = amountMicro - takenMicro;
+  return {
+    kind: "refunded",
+    amountMicro: takenMicro,
+    restMicro,
+    additionalMicro: additionalOf(account),
+    replayed: false,
+  };
 }
 
-function fits(account: AccountRow, amount: number): boolean {
-  return Number.isSafeInteger(additionalOf(account) + amount);
+function fits(account: AccountRow, amountMicro: number): boolean {
+  return Number.isSafeInteger(additionalOf(account) + amountMicro);
 }

@@ -34,7 +34,7 @@ export interface AccountSnapshot {
 
 export interface BucketView {
   /** Credits - spent, and 0 if more was spent. It includes what running requests hold. */
-  micro: MicroCredits;
+  remainingMicro: MicroCredits;
   capMicro: MicroCredits;
   /** The window that contains the moment of the snapshot. */
   startsMs: EpochMs;
@@ -95,12 +95,18 @@ export function readBalance(snapshot: AccountSnapshot): BalanceView | { problem:
 function viewOf(account: AccountRow, { plans, times }: AccountSnapshot, bucket: WindowBucket): BucketView {
   const grant = account[bucket];
   if (grant === null) {
-    return { micro: 0, capMicro: 0, startsMs: account.createdMs, endsMs: times.atMs + 1, refillMicro: 0 };
+    return {
+      remainingMicro: 0,
+      capMicro: 0,
+      startsMs: account.createdMs,
+      endsMs: times.atMs + 1,
+      refillMicro: 0,
+    };
   }
-  const { amount, fromMs, untilMs } = grant;
+  const { amountMicro, fromMs, untilMs } = grant;
   return {
-    micro: remainingOf(grant),
-    capMicro: amount,
+    remainingMicro: remainingOf(grant),
+    capMicro: amountMicro,
     startsMs: fromMs,
     endsMs: untilMs,
     refillMicro: refillOf(account, plans, bucket),
@@ -109,8 +115,8 @@ function viewOf(account: AccountRow, { plans, times }: AccountSnapshot, bucket: 
 
 /** What running requests hold of the open grants. */
 function heldOf({ base, overage, additional, later }: AccountRow): MicroCredits {
-  let held = (base?.held ?? 0) + (overage?.held ?? 0) + later.held;
-  for (const grant of additional) held += grant.held;
+  let held = (base?.heldMicro ?? 0) + (overage?.heldMicro ?? 0) + later.heldMicro;
+  for (const grant of additional) held += grant.heldMicro;
   return held;
 }
 
@@ -127,7 +133,7 @@ export function accountAt(account: AccountRow, catalog: PlanCatalog, atMs: Epoch
     } else if (fact.kind === "window") later[fact.bucket] = { ...fact.grant, seq: 0 };
     else {
       const grant = later[fact.bucket];
-      if (grant !== null) later[fact.bucket] = { ...grant, amount: grant.amount + fact.by };
+      if (grant !== null) later[fact.bucket] = { ...grant, amountMicro: grant.amountMicro + fact.by };
     }
   });
   return later;
@@ -142,7 +148,7 @@ export const nearExhaustionPercent = 10;
  */
 export function isNearExhaustion({ state, base, overage, additionalMicro }: BalanceView): boolean {
   if (state === "closed") return false;
-  const left = base.micro + overage.micro + additionalMicro;
+  const left = base.remainingMicro + overage.remainingMicro + additionalMicro;
   const granted = base.capMicro + overage.capMicro;
   return left < microPerCredit || left < granted * (nearExhaustionPercent / 100);
 }

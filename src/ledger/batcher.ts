@@ -184,7 +184,7 @@ export class Ledger {
       kind: "settle",
       account,
       hold,
-      used: noTokens,
+      usage: noTokens,
       ending: "refused",
       by: null,
       estimated: false,

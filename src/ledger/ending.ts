@@ -26,7 +26,7 @@ import { type FoundAccount, nextFact, type UnitOfWork } from "./unit-of-work.ts"
 
 export function settle(work: UnitOfWork, found: FoundAccount, operation: SettleOperation): SettleOutcome {
   const { account } = found;
-  assertTokens(operation.used);
+  assertTokens(operation.usage);
   invariant(operation.ending !== "expired", "a settlement is not an expiry");
   const row = work.hold(account.id, operation.hold);
   if (row !== null) return settled([end(work, found, row, operation)]);
@@ -39,18 +39,19 @@ export function settle(work: UnitOfWork, found: FoundAccount, operation: SettleO
 /** Adds up the charges of a request. The first of two was made by the expiry of its hold. */
 function settled([first, late]: [ChargeRow, ChargeRow?]): SettleOutcome {
   const paid = paidOf(first);
-  if (late === undefined) return { kind: "settled", cost: first.cost, paid, shortfall: first.shortfall };
+  if (late === undefined)
+    return { kind: "settled", costMicro: first.costMicro, paid, shortfallMicro: first.shortfallMicro };
   return {
     kind: "settled",
-    cost: first.cost + late.cost,
+    costMicro: first.costMicro + late.costMicro,
     paid: {
       base: paid.base + late.base,
       overage: paid.overage + late.overage,
       additional: paid.additional + late.additional,
     },
-    shortfall: first.shortfall + late.shortfall,
+    shortfallMicro: first.shortfallMicro + late.shortfallMicro,
     paidBefore: paid,
-    shortfallBefore: first.shortfall,
+    shortfallBeforeMicro: first.shortfallMicro,
   };
 }
 
@@ -75,7 +76,7 @@ export function stop(work: UnitOfWork, found: FoundAccount, { hold, by }: StopOp
 }
 
 function expiryOf(row: HoldRow): Ended {
-  return { used: row, ending: "expired", by: null, estimated: false };
+  return { usage: row, ending: "expired", by: null, estimated: false };
 }
 
 /**
@@ -89,7 +90,7 @@ export function expireOverdue(work: UnitOfWork, found: FoundAccount): "all" | "s
 }
 
 interface Ended {
-  used: TokenCounts;
+  usage: TokenCounts;
   ending: Ending;
   by: string | null;
   estimated: boolean;
@@ -98,26 +99,26 @@ interface Ended {
 /** Ends an open hold: charges it and returns the rest to the grants that are still open. */
 function end(work: UnitOfWork, found: FoundAccount, row: HoldRow, ended: Ended): ChargeRow {
   const { account, grants, times } = found;
-  const { used } = ended;
-  const cost = costOf(priceOf(row), used);
-  const fromHold = grants.settle(row.takings, cost);
+  const { usage } = ended;
+  const costMicro = costOf(priceOf(row), usage);
+  const fromHold = grants.settle(row.takings, costMicro);
   account.holds -= 1;
   const checkpoint = costOf(priceOf(row), row);
-  account.used -= checkpoint;
+  account.runningCostMicro -= checkpoint;
   // The engine generated more than its limit. The account pays if it can, and the rest is recorded
   // as shortfall.
-  const extra = grants.take(cost - amountOf(fromHold), times, "spent");
+  const extra = grants.take(costMicro - amountOf(fromHold), times, "spentMicro");
   const paid = joined(fromHold, extra);
   const key = work.key(row.key);
   if (key !== null) {
     key.holds -= 1;
-    key.held -= amountOf(row.takings);
-    key.used -= checkpoint;
+    key.heldMicro -= amountOf(row.takings);
+    key.runningCostMicro -= checkpoint;
     chargeBudget(key, amountOf(paid), times.atMs);
   }
-  const made = used.promptTokens + used.completionTokens;
+  const made = usage.promptTokens + usage.completionTokens;
   countTokens(scopesOf(account, found.plan, key), made - row.meteredTokens, times.nowMs);
-  const charge = chargeOf(found, row, { ...ended, cost, paid, late: false });
+  const charge = chargeOf(found, row, { ...ended, costMicro, paid, late: false });
   work.end(row, charge);
   return charge;
 }
@@ -130,49 +131,49 @@ function settleLate(
   operation: SettleOperation,
 ): ChargeRow {
   const { account, grants, times } = found;
-  const { used, ending, by, estimated } = operation;
-  const known = costOf(priceOf(expired), used);
+  const { usage, ending, by, estimated } = operation;
+  const knownMicro = costOf(priceOf(expired), usage);
   // The charge of the checkpoint is never taken back. If it is higher, it stays.
-  const isMore = known >= expired.cost && used.completionTokens >= expired.completionTokens;
-  const difference = isMore ? differenceOf(used, expired) : noTokens;
-  const cost = isMore ? known - expired.cost : 0;
-  const paid = grants.take(cost, times, "spent");
+  const isMore = knownMicro >= expired.costMicro && usage.completionTokens >= expired.completionTokens;
+  const difference = isMore ? differenceOf(usage, expired) : noTokens;
+  const costMicro = isMore ? knownMicro - expired.costMicro : 0;
+  const paid = grants.take(costMicro, times, "spentMicro");
   const key = work.key(expired.key);
   if (key !== null) chargeBudget(key, amountOf(paid), times.atMs);
   const scopes = scopesOf(account, found.plan, key);
   countTokens(scopes, difference.promptTokens + difference.completionTokens, times.nowMs);
   const charge = chargeOf(found, expired, {
-    ...{ used: difference, ending, by, estimated, cost, paid },
+    ...{ usage: difference, ending, by, estimated, costMicro, paid },
     late: true,
   });
   work.record(charge);
   return charge;
 }
 
-function differenceOf(used: TokenCounts, before: TokenCounts): TokenCounts {
+function differenceOf(usage: TokenCounts, before: TokenCounts): TokenCounts {
   return {
-    promptTokens: used.promptTokens - before.promptTokens,
-    cachedTokens: used.cachedTokens - before.cachedTokens,
-    completionTokens: used.completionTokens - before.completionTokens,
-    reasoningTokens: used.reasoningTokens - before.reasoningTokens,
+    promptTokens: usage.promptTokens - before.promptTokens,
+    cachedTokens: usage.cachedTokens - before.cachedTokens,
+    completionTokens: usage.completionTokens - before.completionTokens,
+    reasoningTokens: usage.reasoningTokens - before.reasoningTokens,
   };
 }
 
 interface Charge extends Ended {
-  cost: MicroCredits;
+  costMicro: MicroCredits;
   paid: readonly Taking[];
   late: boolean;
 }
 
 /** Makes the charge, which is the next fact of the account. */
 function chargeOf({ account, times }: FoundAccount, of: HoldRow | ChargeRow, charge: Charge): ChargeRow {
-  const { used, cost, paid } = charge;
+  const { usage, costMicro, paid } = charge;
   const { id, key, model, pricePrompt, priceCompletion, priceCachedPrompt } = of;
   return {
     ...{ account: account.id, id, seq: nextFact(account, times), atMs: times.atMs, key, model },
     ...{ ending: charge.ending, by: charge.by, estimated: charge.estimated, late: charge.late },
-    ...countsOf(used),
+    ...countsOf(usage),
     ...{ pricePrompt, priceCompletion, priceCachedPrompt },
-    ...{ cost, ...byBucket(paid), paid, shortfall: cost - amountOf(paid) },
+    ...{ costMicro, ...byBucket(paid), paid, shortfallMicro: costMicro - amountOf(paid) },
   };
 }

@@ -27,7 +27,14 @@ export function freshGrant(
   window: Window,
 ): Omit<WindowGrant, "seq"> {
   const { id: plan, version: number } = version;
-  return { amount: microOf(version[bucket].credits), spent: 0, held: 0, ...window, plan, version: number };
+  return {
+    amountMicro: microOf(version[bucket].credits),
+    spentMicro: 0,
+    heldMicro: 0,
+    ...window,
+    plan,
+    version: number,
+  };
 }
 
 /**
@@ -110,12 +117,16 @@ export function changeBucket(
   if (open === null) return;
   const amount = microOf(version[bucket].credits);
   if (keepsWindow(open, catalog, { bucket, version })) {
-    const by = amount - open.amount;
+    const by = amount - open.amountMicro;
     if (by !== 0) post({ kind: "change", bucket, grant: open.seq, by, plan: version.id });
     return;
   }
   const window = grantWindowFrom(ruleOf(version, bucket), atMs);
-  post({ kind: "window", bucket, grant: { ...freshGrant(version, bucket, window), spent: open.spent } });
+  post({
+    kind: "window",
+    bucket,
+    grant: { ...freshGrant(version, bucket, window), spentMicro: open.spentMicro },
+  });
 }
 
 /**

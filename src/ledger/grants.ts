@@ -5,22 +5,22 @@
 import type { MicroCredits } from "../units.ts";
 import type { AdditionalGrant, BucketAmounts, LaterGrants, Taking } from "./rows.ts";
 
-export const noLater: LaterGrants = { count: 0, free: 0, held: 0, untilMs: null };
+export const noLater: LaterGrants = { count: 0, freeMicro: 0, heldMicro: 0, untilMs: null };
 
 export interface Amounts {
-  amount: MicroCredits;
-  spent: MicroCredits;
-  held: MicroCredits;
+  amountMicro: MicroCredits;
+  spentMicro: MicroCredits;
+  heldMicro: MicroCredits;
 }
 
 /** What can be taken. A change to a smaller plan can leave less than nothing. */
-export function freeOf({ amount, spent, held }: Amounts): MicroCredits {
-  return Math.max(0, amount - spent - held);
+export function freeOf({ amountMicro, spentMicro, heldMicro }: Amounts): MicroCredits {
+  return Math.max(0, amountMicro - spentMicro - heldMicro);
 }
 
 /** What is not spent, with what running requests hold. */
-export function remainingOf({ amount, spent }: Amounts): MicroCredits {
-  return Math.max(0, amount - spent);
+export function remainingOf({ amountMicro, spentMicro }: Amounts): MicroCredits {
+  return Math.max(0, amountMicro - spentMicro);
 }
 
 /** Grants with an end come first, soonest first, then promotions and payments, oldest first. */
@@ -38,14 +38,14 @@ export function sumOf({ base, overage, additional }: BucketAmounts): MicroCredit
 /** Adds up takings by bucket. */
 export function byBucket(takings: readonly Taking[]): BucketAmounts {
   const amounts = { base: 0, overage: 0, additional: 0 };
-  for (const { bucket, amount } of takings) amounts[bucket] += amount;
+  for (const { bucket, amountMicro } of takings) amounts[bucket] += amountMicro;
   return amounts;
 }
 
 /** Adds up takings, of closed grants too. */
 export function amountOf(takings: readonly Taking[]): MicroCredits {
   let sum = 0;
-  for (const { amount } of takings) sum += amount;
+  for (const { amountMicro } of takings) sum += amountMicro;
   return sum;
 }
 
@@ -61,7 +61,7 @@ export function joined(takings: readonly Taking[], more: readonly Taking[]): Tak
     const at = all.findIndex(({ grant }) => grant === taking.grant);
     const before = all[at];
     if (before === undefined) all.push(taking);
-    else all[at] = { ...taking, amount: before.amount + taking.amount };
+    else all[at] = { ...taking, amountMicro: before.amountMicro + taking.amountMicro };
   }
   return all;
 }

@@ -122,9 +122,9 @@ function hold(
   );
   const taken = work.hold(account.id, operation.hold);
   if (taken !== null) {
-    const amount = amountOf(taken.takings);
-    const isReserved = amount < wantMicro && othersHold(work, found, taken);
-    return { kind: "held", amount, reserved: isReserved, rates: {} };
+    const amountMicro = amountOf(taken.takings);
+    const isReserved = amountMicro < wantMicro && othersHold(work, found, taken);
+    return { kind: "held", amountMicro, reserved: isReserved, rates: {} };
   }
   if (work.ended(account.id, operation.hold).charges.length > 0)
     return { kind: "refused", reason: "hold_ended" };
@@ -145,13 +145,13 @@ function hold(
   const limited = rateRefusalOf(scopes, operation.promptTokens, nowMs);
   if (limited !== null) return limited;
   const budget = rollBudget(key, atMs);
-  const left = budget?.left ?? Number.POSITIVE_INFINITY;
-  if (budget !== null && left < minMicro) {
+  const budgetLeftMicro = budget?.leftMicro ?? Number.POSITIVE_INFINITY;
+  if (budget !== null && budgetLeftMicro < minMicro) {
     const rates = ratesOf(scopes, nowMs);
-    if (budget.unspent >= minMicro) return reserved("key", rates);
-    const full = key.budget ?? 0;
-    const refreshes = full > left ? [{ atMs: budget.untilMs, micro: full }] : [];
-    return { kind: "refused", reason: "key_budget_exceeded", leftMicro: left, refreshes, rates };
+    if (budget.unspentMicro >= minMicro) return reserved("key", rates);
+    const amountMicro = key.budgetMicro ?? 0;
+    const refreshes = amountMicro > budgetLeftMicro ? [{ atMs: budget.untilMs, amountMicro }] : [];
+    return { kind: "refused", reason: "key_budget_exceeded", leftMicro: budgetLeftMicro, refreshes, rates };
   }
   const leftMicro = sumOf(grants.free(times));
   if (leftMicro < minMicro) {
@@ -161,11 +161,11 @@ function hold(
     return { kind: "refused", reason: "insufficient_credits", leftMicro, refreshes, rates };
   }
 
-  const takings = grants.take(Math.min(wantMicro, left), times, "held");
-  const amount = amountOf(takings);
+  const takings = grants.take(Math.min(wantMicro, budgetLeftMicro), times, "heldMicro");
+  const amountMicro = amountOf(takings);
   countRequest(scopes, operation.promptTokens, nowMs);
   key.holds += 1;
-  key.held += amount;
+  key.heldMicro += amountMicro;
   key.lastUsedMs = atMs;
   account.holds += 1;
   const row: HoldRow = {
@@ -177,7 +177,7 @@ function hold(
     expiresMs: nowMs + operation.ttlMs,
     takings,
     extension: 0,
-    extended: 0,
+    extendedMicro: 0,
     meteredTokens: operation.promptTokens,
     ...noTokens,
     pricePrompt: operation.price.prompt,
@@ -185,8 +185,8 @@ function hold(
     priceCachedPrompt: operation.price.cachedPrompt ?? operation.price.prompt,
   };
   work.put(row);
-  const isReserved = amount < wantMicro && othersHold(work, found, row);
-  return { kind: "held", amount, reserved: isReserved, rates: ratesOf(scopes, nowMs) };
+  const isReserved = amountMicro < wantMicro && othersHold(work, found, row);
+  return { kind: "held", amountMicro, reserved: isReserved, rates: ratesOf(scopes, nowMs) };
 }
 
 type KeyRefusal = "account_suspended" | "account_closed" | "key_revoked" | "key_expired" | "key_unknown";
@@ -215,19 +215,19 @@ function refreshesOf(
   // A scheduled plan begins then, and can begin other windows.
   const next = accountAt(account, work.plans, base.untilMs);
   const ends = [base, overage, next.base, next.overage].flatMap((grant) => grant?.untilMs ?? []);
-  let most = leftMicro;
+  let mostMicro = leftMicro;
   return ends
     .toSorted((one, other) => one - other)
     .flatMap((atMs) => {
       const then = accountAt(account, work.plans, atMs);
       const open = new OpenGrants(then, grants.later);
-      const micro =
+      const amountMicro =
         then.state === "closed"
           ? 0
           : open.ifAllReturns({ ...times, atMs, latestMs: Math.max(atMs, times.latestMs) });
-      if (micro <= most) return [];
-      most = micro;
-      return [{ atMs, micro }];
+      if (amountMicro <= mostMicro) return [];
+      mostMicro = amountMicro;
+      return [{ atMs, amountMicro }];
     });
 }
 
@@ -239,22 +239,22 @@ function extend(
   const { account, grants, times } = found;
   const row = work.hold(account.id, operation.hold);
   if (row === null) return { kind: "ended" };
-  const { used, moreMicro, n } = operation;
-  assertTokens(used);
+  const { usage, moreMicro, n } = operation;
+  assertTokens(usage);
   invariant(
     Number.isSafeInteger(moreMicro) && moreMicro >= 0,
     "an extension asks for a whole amount or nothing",
   );
   // Throws for counts that cannot be charged. With such a checkpoint the hold could never end.
-  const cost = costOf(priceOf(row), used);
+  const cost = costOf(priceOf(row), usage);
   const key = work.key(row.key);
   row.expiresMs = Math.max(row.expiresMs, times.nowMs + operation.ttlMs);
   // A late checkpoint never replaces a newer one.
-  if (isFurther(used, row)) {
+  if (isFurther(usage, row)) {
     const more = cost - costOf(priceOf(row), row);
-    account.used += more;
-    if (key !== null) key.used += more;
-    Object.assign(row, countsOf(used));
+    account.runningCostMicro += more;
+    if (key !== null) key.runningCostMicro += more;
+    Object.assign(row, countsOf(usage));
   }
   work.put(row);
   const ended = expireOverdue(work, found);
@@ -262,22 +262,30 @@ function extend(
   if (work.hold(account.id, row.id) === null) return { kind: "ended" };
 
   if (n <= row.extension) {
-    const amount = n === row.extension ? row.extended : 0;
-    return { kind: "extended", amount, reserved: amount < moreMicro && othersHold(work, found, row) };
+    const amountMicro = n === row.extension ? row.extendedMicro : 0;
+    return {
+      kind: "extended",
+      amountMicro,
+      reserved: amountMicro < moreMicro && othersHold(work, found, row),
+    };
   }
   // The new expiry and the checkpoint are still written.
   if (moreMicro > 0 && ended === "some") return { kind: "more_overdue" };
   const budget = key === null ? null : rollBudget(key, times.atMs);
-  const takings = grants.take(Math.min(moreMicro, budget?.left ?? moreMicro), times, "held");
-  const amount = amountOf(takings);
+  const takings = grants.take(Math.min(moreMicro, budget?.leftMicro ?? moreMicro), times, "heldMicro");
+  const amountMicro = amountOf(takings);
   // If nothing was taken, a repetition is decided anew.
-  if (amount > 0) {
+  if (amountMicro > 0) {
     row.takings = joined(row.takings, takings);
     row.extension = n;
-    row.extended = amount;
-    if (key !== null) key.held += amount;
+    row.extendedMicro = amountMicro;
+    if (key !== null) key.heldMicro += amountMicro;
   }
-  return { kind: "extended", amount, reserved: amount < moreMicro && othersHold(work, found, row) };
+  return {
+    kind: "extended",
+    amountMicro,
+    reserved: amountMicro < moreMicro && othersHold(work, found, row),
+  };
 }
 
 /**
@@ -290,21 +298,21 @@ function othersHold(work: UnitOfWork, found: FoundAccount, row: HoldRow): boolea
   const key = work.key(row.key);
   const budget = key === null ? null : rollBudget(key, times.atMs);
   const enough = Math.max(1, row.priceCompletion);
-  if (key !== null && budget !== null && budget.left < enough) {
+  if (key !== null && budget !== null && budget.leftMicro < enough) {
     const own = amountOf(row.takings);
-    return Math.min(key.held - own - (key.used - used), budget.unspent - own) >= enough;
+    return Math.min(key.heldMicro - own - (key.runningCostMicro - used), budget.unspentMicro - own) >= enough;
   }
   const held = grants.ifAllReturns(times) - sumOf(grants.free(times)) - returnable(account, row);
-  return held - (account.used - used) >= enough;
+  return held - (account.runningCostMicro - used) >= enough;
 }
 
 /** Returns what the account would get back if the hold ended and used nothing. */
 function returnable({ base, overage, additional, later }: AccountRow, { takings }: HoldRow): MicroCredits {
   const open = new Set([base, overage, ...additional].map((grant) => grant?.seq));
   let back = 0;
-  for (const { grant, bucket, amount } of takings) {
+  for (const { grant, bucket, amountMicro } of takings) {
     // A grant that is not in the row may be among the later ones.
-    if (open.has(grant) || (bucket === "additional" && later.held > 0)) back += amount;
+    if (open.has(grant) || (bucket === "additional" && later.heldMicro > 0)) back += amountMicro;
   }
   return back;
 }

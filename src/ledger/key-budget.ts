@@ -13,13 +13,16 @@ import { isSameRule, type Window, type WindowRule, windowAfter, windowFrom } fro
 /** The state of a budget at one moment. */
 interface BudgetState extends Window {
   /** What the window has not spent, including what running requests hold. */
-  unspent: MicroCredits;
+  unspentMicro: MicroCredits;
   /** What a hold can still take. */
-  left: MicroCredits;
+  leftMicro: MicroCredits;
 }
 
 /** The budget to set. Undefined leaves it. Null removes it. */
-export type BudgetChange = { micro: MicroCredits; rule: WindowRule; byOperator: boolean } | null | undefined;
+export type BudgetChange =
+  | { amountMicro: MicroCredits; rule: WindowRule; byOperator: boolean }
+  | null
+  | undefined;
 
 /** Returns how the windows of a budget follow one another, or null without a budget. */
 export function ruleOfBudget(key: KeyRow): WindowRule | null {
@@ -51,15 +54,15 @@ function startWindow(key: KeyRow, { fromMs, untilMs, anchorMs }: Window, spent: 
   key.budgetFromMs = fromMs;
   key.budgetUntilMs = untilMs;
   key.budgetAnchorMs = anchorMs;
-  key.budgetSpent = spent;
+  key.budgetSpentMicro = spent;
 }
 
 /** Returns the state of the budget in the window that the key has, or null if it has none. */
 export function budgetOf(key: KeyRow): BudgetState | null {
-  const { budget, budgetSpent, held } = key;
-  if (budget === null) return null;
-  const unspent = Math.max(0, budget - (budgetSpent ?? 0));
-  return { unspent, left: Math.max(0, unspent - held), ...windowOf(key) };
+  const { budgetMicro, budgetSpentMicro, heldMicro } = key;
+  if (budgetMicro === null) return null;
+  const unspentMicro = Math.max(0, budgetMicro - (budgetSpentMicro ?? 0));
+  return { unspentMicro, leftMicro: Math.max(0, unspentMicro - heldMicro), ...windowOf(key) };
 }
 
 /**
@@ -78,7 +81,7 @@ export function keyAt(read: KeyRow, { atMs, latestMs }: Times): KeyRow {
 
 /** Counts a charge in the window of `atMs`. */
 export function chargeBudget(key: KeyRow, paid: MicroCredits, atMs: EpochMs): void {
-  if (rollBudget(key, atMs) !== null) key.budgetSpent = (key.budgetSpent ?? 0) + paid;
+  if (rollBudget(key, atMs) !== null) key.budgetSpentMicro = (key.budgetSpentMicro ?? 0) + paid;
 }
 
 /**
@@ -93,25 +96,25 @@ export function setBudget(key: KeyRow, budget: BudgetChange, atMs: EpochMs): voi
   }
   rollBudget(key, atMs);
   const before = ruleOfBudget(key);
-  const { micro, rule, byOperator } = budget;
-  key.budget = micro;
+  const { amountMicro, rule, byOperator } = budget;
+  key.budgetMicro = amountMicro;
   key.budgetByOperator = byOperator;
   if (before !== null && isSameRule(before, rule)) return;
   key.budgetEvery = rule.every;
   key.budgetAlign = rule.align;
   key.budgetTimezone = rule.timezone;
-  startWindow(key, windowFrom(rule, atMs), key.budgetSpent ?? 0);
+  startWindow(key, windowFrom(rule, atMs), key.budgetSpentMicro ?? 0);
 }
 
 const noBudget = {
-  budget: null,
+  budgetMicro: null,
   budgetEvery: null,
   budgetAlign: null,
   budgetTimezone: null,
   budgetAnchorMs: null,
   budgetFromMs: null,
   budgetUntilMs: null,
-  budgetSpent: null,
+  budgetSpentMicro: null,
   budgetByOperator: null,
 } as const satisfies Partial<KeyRow>;
 
@@ -120,8 +123,8 @@ export const unusedKey = {
   revokedMs: null,
   lastUsedMs: null,
   ...uncounted,
-  held: 0,
-  used: 0,
+  heldMicro: 0,
+  runningCostMicro: 0,
   ...noBudget,
   oldHash: null,
   oldUntilMs: null,

@@ -2,6 +2,7 @@
  * What the journal says about keys, in a form from which the audit computes them again: settings
  * as JSON, and of secrets the beginning of their SHA-256. Pure.
  */
+import { defined } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
 import { type BudgetChange, rollBudget, ruleOfBudget, setBudget, unusedKey } from "./key-budget.ts";
 import type { BudgetSettings, KeyOperation, KeyOutcome } from "./operations.ts";
@@ -29,7 +30,7 @@ export function settingsNote({ key, set }: Pick<KeyOperation, "key" | "set">): s
     expiresMs === undefined || expiresMs === null ? expiresMs : new Date(expiresMs).toISOString();
   const settings = {
     ...{ name, models, ...limitsOf(set), expires },
-    budget: budget && { micro: budget.micro, ...budget.rule, byOperator: budget.byOperator },
+    budget: budget && { micro: budget.amountMicro, ...budget.rule, byOperator: budget.byOperator },
     rotation: rotation && { overlap: rotation.overlap },
     portal,
   };
@@ -75,15 +76,15 @@ export function budgetAfter(
 ): BudgetChange | Extract<KeyOutcome, { kind: "no_budget" | "no_calendar_period" }> {
   if (budget === undefined || budget === null) return budget;
   const before = key === null ? null : ruleOfBudget(key);
-  const micro = budget.micro ?? key?.budget ?? null;
+  const amountMicro = budget.amountMicro ?? key?.budgetMicro ?? null;
   const every = budget.rule?.every ?? before?.every;
-  if (micro === null || every === undefined) return { kind: "no_budget" };
+  if (amountMicro === null || every === undefined) return { kind: "no_budget" };
   const align = budget.rule?.align ?? before?.align ?? "opening";
   if (align === "calendar" && !isCalendarPeriod(every)) return { kind: "no_calendar_period", every };
   const zoneBefore = before?.align === "calendar" ? before.timezone : undefined;
   const zone = budget.rule?.timezone ?? zoneBefore ?? planZone ?? "UTC";
   const rule = { every, align, timezone: align === "opening" ? "UTC" : zone };
-  return { micro, rule, byOperator: budget.byOperator ?? key?.budgetByOperator ?? true };
+  return { amountMicro, rule, byOperator: budget.byOperator ?? key?.budgetByOperator ?? true };
 }
 
 /** The settings of a note. */
@@ -119,7 +120,10 @@ export function applyKeyFact(keys: Map<string, KeyRow>, { account, atMs, note }:
   if (expires !== undefined) key.expiresMs = expires === null ? null : Date.parse(expires);
   if (budget !== undefined) {
     const { micro, byOperator, ...rule } = budget ?? {};
-    const change = budget === null ? null : budgetAfter(zone, key, { ...parts({ micro, byOperator }), rule });
+    const change =
+      budget === null
+        ? null
+        : budgetAfter(zone, key, { ...defined({ amountMicro: micro, byOperator }), rule });
     if (change !== null && change !== undefined && "kind" in change) return "sets a budget without a period";
     if (zoneOf(change) !== zone) return "has another zone than its budget";
     setBudget(key, change, atMs);
@@ -130,10 +134,6 @@ export function applyKeyFact(keys: Map<string, KeyRow>, { account, atMs, note }:
     key.hash = secret;
   }
   return null;
-}
-
-function parts({ micro, byOperator }: { micro?: number | undefined; byOperator?: boolean | undefined }) {
-  return { ...(micro === undefined ? {} : { micro }), ...(byOperator === undefined ? {} : { byOperator }) };
 }
 
 function settingsIn(text: string): NotedSettings | null {
@@ -162,8 +162,8 @@ export function keyFactsOf(key: KeyRow, atMs: EpochMs): (readonly [field: string
   rollBudget(row, atMs);
   const { name, models, expiresMs, portal } = row;
   const { createdMs, revokedMs, hash, oldHash, oldUntilMs } = row;
-  const { budget, budgetEvery, budgetAlign, budgetTimezone, budgetAnchorMs, budgetFromMs } = row;
-  const { budgetUntilMs, budgetSpent, budgetByOperator } = row;
+  const { budgetMicro, budgetEvery, budgetAlign, budgetTimezone, budgetAnchorMs, budgetFromMs } = row;
+  const { budgetUntilMs, budgetSpentMicro, budgetByOperator } = row;
   const facts = {
     ...{ name, models: models.join(" "), ...limitsIn(row), expiresMs, portal },
     ...{
@@ -173,8 +173,8 @@ export function keyFactsOf(key: KeyRow, atMs: EpochMs): (readonly [field: string
       oldSecret: oldHash && secretFact(oldHash),
       oldUntilMs,
     },
-    ...{ budget, budgetEvery, budgetAlign, budgetTimezone, budgetAnchorMs, budgetFromMs, budgetUntilMs },
-    ...{ budgetSpent, budgetByOperator },
+    ...{ budgetMicro, budgetEvery, budgetAlign, budgetTimezone, budgetAnchorMs, budgetFromMs },
+    ...{ budgetUntilMs, budgetSpentMicro, budgetByOperator },
   };
   return Object.entries(facts).map(
     ([field, value]) => [field, value === null ? "none" : String(value)] as const,

@@ -64,13 +64,13 @@ export class OpenGrants {
 
   /** What can be taken. Nothing of windows of an unreadable plan that have ended. */
   free(times: Times): BucketAmounts {
-    return this.#amounts(times, freeOf, this.#account.later.free);
+    return this.#amounts(times, freeOf, this.#account.later.freeMicro);
   }
 
   /** What could be taken if all running requests ended and used nothing. */
   ifAllReturns(times: Times): MicroCredits {
     const { later } = this.#account;
-    return sumOf(this.#amounts(times, remainingOf, later.free + later.held));
+    return sumOf(this.#amounts(times, remainingOf, later.freeMicro + later.heldMicro));
   }
 
   /** `ofLater`: the sum of the later grants. */
@@ -91,7 +91,7 @@ export class OpenGrants {
   }
 
   /** Holds up to an amount, or spends one that was not held, in spending order. */
-  take(amount: MicroCredits, { atMs, latestMs }: Times, as: "held" | "spent"): Taking[] {
+  take(amount: MicroCredits, { atMs, latestMs }: Times, as: "heldMicro" | "spentMicro"): Taking[] {
     const account = this.#account;
     const takings: Taking[] = [];
     let rest = amount;
@@ -99,7 +99,7 @@ export class OpenGrants {
       const part = Math.min(rest, freeOf(grant));
       if (part === 0) return grant;
       rest -= part;
-      takings.push({ grant: grant.seq, bucket, amount: part });
+      takings.push({ grant: grant.seq, bucket, amountMicro: part });
       return { ...grant, [as]: grant[as] + part };
     };
     const takeFromAdditional = (grant: AdditionalGrant) =>
@@ -110,7 +110,7 @@ export class OpenGrants {
     }
     if (rest > 0 && account.additional.length > 0)
       account.additional = account.additional.map(takeFromAdditional);
-    if (rest > 0 && account.later.free > 0) this.#set(this.#all().map(takeFromAdditional));
+    if (rest > 0 && account.later.freeMicro > 0) this.#set(this.#all().map(takeFromAdditional));
     this.#closeUsedUp();
     return takings;
   }
@@ -135,16 +135,16 @@ export class OpenGrants {
     for (const taking of takings.toSorted(
       (a, b) => (order.get(a.grant) ?? -1) - (order.get(b.grant) ?? -1),
     )) {
-      const part = Math.min(rest, taking.amount);
+      const part = Math.min(rest, taking.amountMicro);
       rest -= part;
-      if (part > 0) paid.push({ ...taking, amount: part });
-      ended.set(taking.grant, { amount: taking.amount, part });
+      if (part > 0) paid.push({ ...taking, amountMicro: part });
+      ended.set(taking.grant, { amount: taking.amountMicro, part });
     }
     const after = <G extends Amounts & { seq: number }>(grant: G): G => {
       const end = ended.get(grant.seq);
       return end === undefined
         ? grant
-        : { ...grant, held: grant.held - end.amount, spent: grant.spent + end.part };
+        : { ...grant, heldMicro: grant.heldMicro - end.amount, spentMicro: grant.spentMicro + end.part };
     };
     if (account.base !== null) account.base = after(account.base);
     if (account.overage !== null) account.overage = after(account.overage);
@@ -180,10 +180,10 @@ export class OpenGrants {
   }
 
   /** Changes the amount of an open additional grant. */
-  change(seq: number, by: number): void {
+  change(seq: number, byMicro: MicroCredits): void {
     const { additional } = this.#account;
     const changed = (grant: AdditionalGrant) =>
-      grant.seq === seq ? { ...grant, amount: grant.amount + by } : grant;
+      grant.seq === seq ? { ...grant, amountMicro: grant.amountMicro + byMicro } : grant;
     if (additional.some((grant) => grant.seq === seq)) this.#account.additional = additional.map(changed);
     else this.#set(this.#all().map(changed));
     this.#closeUsedUp();
@@ -191,7 +191,8 @@ export class OpenGrants {
 
   /** Additional grants close when nothing is left and nothing is held. */
   #closeUsedUp(): void {
-    const isOpen = ({ amount, spent, held }: AdditionalGrant) => amount > spent || held > 0;
+    const isOpen = ({ amountMicro, spentMicro, heldMicro }: AdditionalGrant) =>
+      amountMicro > spentMicro || heldMicro > 0;
     const { additional } = this.#account;
     if (additional.some((grant) => !isOpen(grant))) this.#account.additional = additional.filter(isOpen);
     if (this.#later?.some((grant) => !isOpen(grant))) {
@@ -219,9 +220,14 @@ function laterOf(grants: readonly AdditionalGrant[]): LaterGrants {
   let [free, held, untilMs] = [0, 0, Infinity];
   for (const grant of grants) {
     free += freeOf(grant);
-    held += grant.held;
+    held += grant.heldMicro;
     untilMs = Math.min(untilMs, grant.untilMs ?? Infinity);
   }
   invariant(Number.isSafeInteger(free + held), "credits are counted exactly");
-  return { count: grants.length, free, held, untilMs: untilMs === Infinity ? null : untilMs };
+  return {
+    count: grants.length,
+    freeMicro: free,
+    heldMicro: held,
+    untilMs: untilMs === Infinity ? null : untilMs,
+  };
 }

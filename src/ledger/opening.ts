@@ -13,13 +13,13 @@ export interface OpeningBalances {
   base?: OpeningWindow;
   overage?: OpeningWindow;
   /** A payment, or a promotion if there is no payment id. */
-  additional?: { amount: MicroCredits; payment: string | null };
+  additional?: { amountMicro: MicroCredits; payment: string | null };
 }
 
 /** The present window: its beginning, and what is left in it. */
 export interface OpeningWindow {
   fromMs: EpochMs;
-  left: MicroCredits;
+  leftMicro: MicroCredits;
 }
 
 export interface BalancesRefused {
@@ -49,7 +49,7 @@ export function openWindows(
     const grant = freshGrant(version, bucket, window);
     post({
       ...{ kind: "window", bucket },
-      grant: brought === undefined ? grant : { ...grant, spent: grant.amount - brought.left },
+      grant: brought === undefined ? grant : { ...grant, spentMicro: grant.amountMicro - brought.leftMicro },
     });
   }
 }
@@ -74,16 +74,16 @@ export function windowFaults(
         faults.push({ kind: "window_ended", bucket, untilMs, presentMs });
       }
     }
-    if (brought.left > amount) faults.push({ kind: "too_much_left", bucket, amount });
+    if (brought.leftMicro > amount) faults.push({ kind: "too_much_left", bucket, amount });
     return faults;
   });
 }
 
 /** Returns the note of a first window. For the audit it repeats what was brought along. */
 export function firstWindowNote(
-  { plan, fromMs, spent }: { plan: string | null; fromMs: EpochMs; spent: MicroCredits },
+  { plan, fromMs, spentMicro }: { plan: string | null; fromMs: EpochMs; spentMicro: MicroCredits },
   atMs: EpochMs,
 ): string | null {
-  if (fromMs === atMs && spent === 0) return plan;
-  return `${plan}, ${exactCredits(spent)} spent since ${new Date(fromMs).toJSON()}`;
+  if (fromMs === atMs && spentMicro === 0) return plan;
+  return `${plan}, ${exactCredits(spentMicro)} spent since ${new Date(fromMs).toJSON()}`;
 }

@@ -57,7 +57,7 @@ export interface ExtendOperation {
   /** Number of the extension of this hold: 1, 2, 3 ... */
   n: number;
   moreMicro: MicroCredits;
-  used: TokenCounts;
+  usage: TokenCounts;
   ttlMs: number;
 }
 
@@ -66,7 +66,7 @@ export interface SettleOperation {
   kind: "settle";
   account: string;
   hold: string;
-  used: TokenCounts;
+  usage: TokenCounts;
   ending: Ending;
   /** The operator who stopped the request. */
   by: string | null;
@@ -99,7 +99,7 @@ interface Recorded {
 export interface TopupOperation extends Recorded {
   kind: "topup";
   payment: string;
-  amount: MicroCredits;
+  amountMicro: MicroCredits;
 }
 
 /**
@@ -109,7 +109,7 @@ export interface TopupOperation extends Recorded {
 export interface PromoteOperation extends Recorded {
   kind: "promote";
   op: string;
-  amount: MicroCredits;
+  amountMicro: MicroCredits;
   untilMs: EpochMs | null;
   reason: string;
   /** A memo: the request that it makes up for. It is a grant of its own. */
@@ -120,7 +120,7 @@ export interface PromoteOperation extends Recorded {
 export interface AdjustOperation extends Recorded {
   kind: "adjust";
   op: string;
-  amount: MicroCredits;
+  amountMicro: MicroCredits;
   /** Number of the grant to take from. Null: any promotion. */
   grant: number | null;
   reason: string;
@@ -131,7 +131,7 @@ export interface RefundOperation extends Recorded {
   kind: "refund";
   refund: string;
   payment: string;
-  amount: MicroCredits;
+  amountMicro: MicroCredits;
 }
 
 /** Changes the plan at the end of the base window, or now. */
@@ -183,7 +183,7 @@ export interface RevokeOperation extends Recorded {
  * spent.
  */
 export interface BudgetSettings {
-  micro?: MicroCredits;
+  amountMicro?: MicroCredits;
   /** Without a zone, windows of the calendar have that of the account's plan. */
   rule?: Partial<WindowRule>;
   byOperator?: boolean;
@@ -251,13 +251,13 @@ export interface Rates {
 export interface Refresh {
   atMs: EpochMs;
   /** Credits that can be spent then, if nothing is spent until then. */
-  micro: MicroCredits;
+  amountMicro: MicroCredits;
 }
 
 export type HoldOutcome =
   | {
       kind: "held";
-      amount: MicroCredits;
+      amountMicro: MicroCredits;
       /** As in the outcome of an extension. */
       reserved: boolean;
       rates: Rates;
@@ -305,7 +305,7 @@ export type HoldOutcome =
 export type ExtendOutcome =
   | {
       kind: "extended";
-      amount: MicroCredits;
+      amountMicro: MicroCredits;
       /**
        * Less than asked for was taken, and the rest is held by other requests. Some of it may come
        * back when they end.
@@ -319,16 +319,16 @@ export type SettleOutcome =
   | {
       kind: "settled";
       /** The sum of `paid` and `shortfall`. */
-      cost: MicroCredits;
+      costMicro: MicroCredits;
       paid: BucketAmounts;
-      shortfall: MicroCredits;
+      shortfallMicro: MicroCredits;
       /**
        * The part of `paid` that an earlier expiry of the hold took. Absent if the hold had not
        * expired.
        */
       paidBefore?: BucketAmounts;
       /** The part of `shortfall` that this expiry recorded. Absent if `paidBefore` is absent. */
-      shortfallBefore?: MicroCredits;
+      shortfallBeforeMicro?: MicroCredits;
     }
   /** The hold was never taken. Nothing was charged. */
   | { kind: "unknown_hold" };
@@ -339,15 +339,15 @@ export type ExpireOutcome = { kind: "expired" } | { kind: "alive" } | { kind: "e
 type UsedElsewhere = { kind: "id_used"; account: string };
 
 export type TopupOutcome =
-  | { kind: "added"; additional: MicroCredits; replayed: boolean }
-  | { kind: "conflict"; amount: MicroCredits }
+  | { kind: "added"; additionalMicro: MicroCredits; replayed: boolean }
+  | { kind: "conflict"; amountMicro: MicroCredits }
   | UsedElsewhere
   | { kind: "closed" }
   /** The bucket would exceed the safe integers. */
   | { kind: "too_much" };
 
 export type PromoteOutcome =
-  | { kind: "added"; additional: MicroCredits; replayed: boolean }
+  | { kind: "added"; additionalMicro: MicroCredits; replayed: boolean }
   /** The operation was executed before, with this other amount, end, reason or request. */
   | { kind: "conflict"; note: string }
   | UsedElsewhere
@@ -357,24 +357,24 @@ export type PromoteOutcome =
   | { kind: "unknown_request" }
   | { kind: "hold_open" }
   /** Of a memo: only this much of what was paid for the request is left. Otherwise null. */
-  | { kind: "too_much"; left: MicroCredits | null };
+  | { kind: "too_much"; leftMicro: MicroCredits | null };
 
 export type AdjustOutcome =
-  | { kind: "adjusted"; additional: MicroCredits; replayed: boolean }
+  | { kind: "adjusted"; additionalMicro: MicroCredits; replayed: boolean }
   | { kind: "conflict"; note: string }
   | UsedElsewhere
   /** No open promotion has this number. */
   | { kind: "unknown_grant" }
   /** The promotions have only this much that is neither spent nor held. */
-  | { kind: "too_little"; free: MicroCredits };
+  | { kind: "too_little"; freeMicro: MicroCredits };
 
 export type RefundOutcome =
   | {
       kind: "refunded";
-      amount: MicroCredits;
+      amountMicro: MicroCredits;
       /** The part that running requests hold. It can be refunded when they have ended. */
-      rest: MicroCredits;
-      additional: MicroCredits;
+      restMicro: MicroCredits;
+      additionalMicro: MicroCredits;
       replayed: boolean;
     }
   /** The refund was executed before, of this payment with this amount. */
@@ -383,7 +383,7 @@ export type RefundOutcome =
   /** The account has no such payment. */
   | { kind: "unknown_payment" }
   /** Only this much of the payment is not spent. */
-  | { kind: "too_much"; refundable: MicroCredits };
+  | { kind: "too_much"; refundableMicro: MicroCredits };
 
 /** Accounts can only be put on a plan that the current plans section has. */
 type PlanRefusal = { kind: "unknown_plan"; plans: readonly string[] } | { kind: "retired_plan" };

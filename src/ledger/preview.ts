@@ -47,7 +47,7 @@ export function previewPlan(
     if ("problem" in unchanged) return { kind: "balance_invalid", problem: unchanged.problem };
     const earlyMicro = windowBuckets
       .filter((bucket) => unchanged[bucket].startsMs < effectiveMs)
-      .reduce((sum, bucket) => sum + after[bucket].micro - unchanged[bucket].micro, 0);
+      .reduce((sum, bucket) => sum + after[bucket].remainingMicro - unchanged[bucket].remainingMicro, 0);
     return { kind: "preview", effectiveMs, before, after, earlyMicro };
   }
   return outcome;

@@ -26,11 +26,11 @@ const openGrant = {
   /** Number of its journal entry. */
   seq: "integer",
   /** With its changes. */
-  amount: "micro",
+  amountMicro: "micro",
   /** Credits that are charged to it, and those that it carried in from the window before. */
-  spent: "micro",
+  spentMicro: "micro",
   /** Credits that open holds have taken from it. */
-  held: "micro",
+  heldMicro: "micro",
 } as const satisfies Columns;
 
 /** The open grant of base or overage. After a change to a smaller plan, it can lack credits. */
@@ -58,8 +58,8 @@ export interface AdditionalGrant extends RowOf<typeof additionalGrant> {}
 const laterGrants = {
   count: "integer",
   /** Neither spent nor held. */
-  free: "micro",
-  held: "micro",
+  freeMicro: "micro",
+  heldMicro: "micro",
   /** The first end among them. */
   untilMs: "ms?",
 } as const satisfies Columns;
@@ -134,7 +134,7 @@ export const accountColumns = {
 
   ...countColumns,
   /** The cost of the open holds at their last checkpoints. */
-  used: "micro",
+  runningCostMicro: "micro",
 } as const satisfies Columns;
 export interface AccountRow extends RowOf<typeof accountColumns> {}
 
@@ -177,7 +177,7 @@ const taking = {
   /** Number of the grant. */
   grant: "integer",
   bucket: buckets,
-  amount: "micro",
+  amountMicro: "micro",
 } as const satisfies Columns;
 export interface Taking extends RowOf<typeof taking> {}
 
@@ -194,7 +194,7 @@ export const holdColumns = {
   takings: { items: taking },
   /** Number of the last extension, and the credits that it took. 0: none. */
   extension: "integer",
-  extended: "micro",
+  extendedMicro: "micro",
   /** Prompt tokens that the hold counted against tokens per minute. */
   meteredTokens: "integer",
   ...tokenCounts,
@@ -238,7 +238,7 @@ export const journalColumns = {
   by: "text",
   /** The bucket that it changes, and by how much. */
   bucket: [...buckets, null],
-  amount: "micro?",
+  amountMicro: "micro?",
   /** Number of the grant that it changes. */
   grantSeq: "integer?",
   /** The plan, payment, request or reason; for keys, the settings. */
@@ -252,9 +252,9 @@ export const grantColumns = {
   /** Number of the journal entry. */
   seq: "integer",
   bucket: buckets,
-  amount: "micro",
+  amountMicro: "micro",
   /** Spent credits that a new window within a period carried in. */
-  spent: "micro",
+  spentMicro: "micro",
   fromMs: "ms",
   untilMs: "ms?",
   /** Null for additional, as the two fields after it. */
@@ -304,14 +304,14 @@ export const chargeColumns = {
   ...tokenCounts,
   ...rowPrice,
   /** tokens x prices = cost = paid + shortfall. */
-  cost: "micro",
+  costMicro: "micro",
   /** Sums of `paid` by bucket. */
   base: "micro",
   overage: "micro",
   additional: "micro",
   paid: { items: taking },
   /** The part of the cost that the account could not pay. */
-  shortfall: "micro",
+  shortfallMicro: "micro",
 } as const satisfies Columns;
 export interface ChargeRow extends RowOf<typeof chargeColumns> {}
 
@@ -337,15 +337,15 @@ export const keyColumns = {
   lastUsedMs: "ms?",
   ...countColumns,
   /** Credits that the open holds of the key hold. */
-  held: "micro",
+  heldMicro: "micro",
   /** The cost of these holds at their last checkpoints. */
-  used: "micro",
+  runningCostMicro: "micro",
 
   /**
    * The most that the key may spend in each of its windows, from all buckets together. Null: no
    * budget, and then the fields after it are null too.
    */
-  budget: "micro?",
+  budgetMicro: "micro?",
   /** ISO 8601 period, alignment and time zone of the windows. */
   budgetEvery: "text?",
   budgetAlign: [...alignments, null],
@@ -353,7 +353,7 @@ export const keyColumns = {
   budgetAnchorMs: "ms?",
   budgetFromMs: "ms?",
   budgetUntilMs: "ms?",
-  budgetSpent: "micro?",
+  budgetSpentMicro: "micro?",
   /** It was set by an operator: the holder may only lower the amount. */
   budgetByOperator: "boolean?",
 
@@ -372,7 +372,7 @@ const authority = [
   ...([
     "expiresMs",
     "revokedMs",
-    "budget",
+    "budgetMicro",
     "budgetEvery",
     "budgetAlign",
     "budgetTimezone",

@@ -47,9 +47,9 @@ export function timesAt(ms: EpochMs): Times {
 export interface PaymentFact {
   account: string;
   seq: number;
-  amount: number;
+  amountMicro: number;
   /** What refunds have returned. */
-  refunded: number;
+  refundedMicro: number;
 }
 
 /** What is known of a request that has ended. */

@@ -3,7 +3,7 @@
  * facts that it adds. Pure.
  */
 import { invariant } from "../errors.ts";
-import type { EpochMs } from "../units.ts";
+import type { EpochMs, MicroCredits } from "../units.ts";
 import { problemOf } from "./account-problems.ts";
 import { type Entitlement, passBoundaries } from "./entitlement.ts";
 import { noLater } from "./grants.ts";
@@ -194,22 +194,22 @@ export class UnitOfWork {
     switch (fact.kind) {
       case "window": {
         const { bucket, grant } = fact;
-        const { fromMs, untilMs, anchorMs, plan, version, amount, spent } = grant;
+        const { fromMs, untilMs, anchorMs, plan, version, amountMicro, spentMicro } = grant;
         const note = account[bucket] === null ? firstWindowNote(grant, found.times.atMs) : plan;
-        const seq = this.post(found, { kind: "window", by, bucket, amount, note });
+        const seq = this.post(found, { kind: "window", by, bucket, amountMicro, note });
         account[bucket] = { ...grant, seq };
         this.#grant(account, {
-          ...{ seq, bucket, amount, spent, fromMs, untilMs, anchorMs, plan, version },
+          ...{ seq, bucket, amountMicro, spentMicro, fromMs, untilMs, anchorMs, plan, version },
           ...{ payment: null, request: null },
         });
         return;
       }
       case "change": {
-        const { bucket, grant, by: amount, plan } = fact;
+        const { bucket, grant, by: amountMicro, plan } = fact;
         const open = account[bucket];
         invariant(open?.seq === grant, "the grant that changes is open");
-        account[bucket] = { ...open, amount: open.amount + amount };
-        this.post(found, { kind: "change", by, bucket, amount, grantSeq: grant, note: plan });
+        account[bucket] = { ...open, amountMicro: open.amountMicro + amountMicro };
+        this.post(found, { kind: "change", by, bucket, amountMicro, grantSeq: grant, note: plan });
         return;
       }
       case "plan":
@@ -227,28 +227,38 @@ export class UnitOfWork {
   /** Posts the beginning of an additional grant. */
   grantAdditional(
     found: FoundAccount,
-    posting: Posting & { kind: JournalKind; amount: number },
+    posting: Posting & { kind: JournalKind; amountMicro: MicroCredits },
     { untilMs, payment, request }: Pick<GrantRow, "untilMs" | "payment" | "request">,
   ): void {
     const { account, grants, times } = found;
-    const { amount } = posting;
+    const { amountMicro } = posting;
     const seq = this.post(found, { ...posting, bucket: "additional" });
-    grants.add({ seq, amount, spent: 0, held: 0, untilMs, isPayment: payment !== null });
+    grants.add({ seq, amountMicro, spentMicro: 0, heldMicro: 0, untilMs, isPayment: payment !== null });
     this.#grant(account, {
-      ...{ seq, bucket: "additional", amount, spent: 0, fromMs: times.atMs, untilMs, payment, request },
+      ...{
+        seq,
+        bucket: "additional",
+        amountMicro,
+        spentMicro: 0,
+        fromMs: times.atMs,
+        untilMs,
+        payment,
+        request,
+      },
       ...{ anchorMs: null, plan: null, version: null },
     });
-    if (payment !== null) this.#payments.set(payment, { account: account.id, seq, amount, refunded: 0 });
+    if (payment !== null)
+      this.#payments.set(payment, { account: account.id, seq, amountMicro, refundedMicro: 0 });
     if (request !== null) {
       const key = rowKey(account.id, request);
-      this.#memos.set(key, (this.#memos.get(key) ?? 0) + amount);
+      this.#memos.set(key, (this.#memos.get(key) ?? 0) + amountMicro);
     }
   }
 
   /** Posts a journal entry, and returns its number. */
   post({ account, times }: FoundAccount, posting: Posting): number {
     const seq = nextFact(account, times);
-    const absent = { op: null, bucket: null, amount: null, grantSeq: null, note: null };
+    const absent = { op: null, bucket: null, amountMicro: null, grantSeq: null, note: null };
     const entry: JournalRow = { account: account.id, seq, atMs: times.atMs, ...absent, ...posting };
     this.#journal.push(entry);
     if (entry.op !== null) this.#entries.set(entry.op, entry);
@@ -264,10 +274,10 @@ export class UnitOfWork {
     return this.#payments.get(id) ?? this.#snapshot.payments.get(id) ?? null;
   }
 
-  countRefund(id: string, amount: number): void {
+  countRefund(id: string, amountMicro: MicroCredits): void {
     const payment = this.payment(id);
     invariant(payment !== null, "the payment that is refunded was read");
-    this.#payments.set(id, { ...payment, refunded: payment.refunded + amount });
+    this.#payments.set(id, { ...payment, refundedMicro: payment.refundedMicro + amountMicro });
   }
 
   /** Returns a copy to change. `put` or `end` writes it. */
@@ -363,7 +373,7 @@ export function nextFact(account: AccountRow, { atMs }: Times): number {
 
 /** The fields of an account that change without a new fact. */
 const state = [
-  ...(["seq", "base", "overage", "additional", "later", "used"] as const),
+  ...(["seq", "base", "overage", "additional", "later", "runningCostMicro"] as const),
   ...countFields,
 ] satisfies (keyof AccountRow)[];
 
@@ -372,9 +382,9 @@ function isMoved(account: AccountRow, read: AccountRow | undefined): boolean {
 }
 
 const keyState = [
-  ...(["held", "used", "lastUsedMs"] as const),
+  ...(["heldMicro", "runningCostMicro", "lastUsedMs"] as const),
   ...countFields,
-  ...(["budgetSpent", "budgetFromMs"] as const),
+  ...(["budgetSpentMicro", "budgetFromMs"] as const),
 ] satisfies (keyof KeyRow)[];
 
 function isChanged(key: KeyRow, read: KeyRow | undefined): boolean {
@@ -396,7 +406,7 @@ export const emptyAccount: AccountRow = {
   additional: [],
   later: noLater,
   ...uncounted,
-  used: 0,
+  runningCostMicro: 0,
 };
 
 /** What became of an earlier execution of an operation. Null: there was none. */

@@ -81,13 +81,20 @@ export function paymentsSql(
 }
 
 /** Returns the payment of a row of `selectPayments`. */
-export function paymentOf([id, account, ...numbers]: readonly unknown[]): Omit<ListedPayment, "spent"> {
+export function paymentOf([id, account, ...numbers]: readonly unknown[]): Omit<ListedPayment, "spentMicro"> {
   const [amount = 0, refunded = 0, seq = 0, atMs = 0] = numbers.map(Number);
-  return { id: String(id), account: String(account), amount, refunded, seq, atMs };
+  return {
+    id: String(id),
+    account: String(account),
+    amountMicro: amount,
+    refundedMicro: refunded,
+    seq,
+    atMs,
+  };
 }
 
 /** Returns the payment of a row of `paymentsSql`. */
 export function listedPaymentOf(cells: readonly unknown[]): ListedPayment {
   const payment = paymentOf(cells);
-  return { ...payment, spent: payment.amount - payment.refunded - Number(cells.at(-1)) };
+  return { ...payment, spentMicro: payment.amountMicro - payment.refundedMicro - Number(cells.at(-1)) };
 }

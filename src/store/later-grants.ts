@@ -16,7 +16,11 @@ export function laterChanges(
       const known = before.get(row.seq);
       before.delete(row.seq);
       if (known === undefined) added.push(row);
-      else if (known.amount !== row.amount || known.spent !== row.spent || known.held !== row.held)
+      else if (
+        known.amountMicro !== row.amountMicro ||
+        known.spentMicro !== row.spentMicro ||
+        known.heldMicro !== row.heldMicro
+      )
         changed.push(row);
     }
     for (const seq of before.keys()) removed.push({ account, seq });

@@ -22,13 +22,13 @@ export interface PaymentPeriod {
   id: string;
   account: string;
   atMs: EpochMs;
-  amount: MicroCredits;
+  amountMicro: MicroCredits;
   /** Before the period. */
-  spentBefore: MicroCredits;
-  refundedBefore: MicroCredits;
+  spentBeforeMicro: MicroCredits;
+  refundedBeforeMicro: MicroCredits;
   /** In the period. */
-  spent: MicroCredits;
-  refunded: MicroCredits;
+  spentMicro: MicroCredits;
+  refundedMicro: MicroCredits;
 }
 
 /** Charges of the accounts of a page are read once. */
@@ -36,8 +36,8 @@ export function paymentPeriodsSql(
   { fromMs, toMs, after = "", limit }: PaymentPeriodQuery,
   { parameter: p, items }: SqlDialect,
 ): SqlStatement {
-  const amountIf = (amount: string, condition: string) =>
-    `coalesce(sum(case when ${condition} then ${amount} else 0 end), 0)`;
+  const amountIf = (amountMicro: string, condition: string) =>
+    `coalesce(sum(case when ${condition} then ${amountMicro} else 0 end), 0)`;
   const [before, within] = [`at_ms < ${p(1)}`, `at_ms >= ${p(1)}`];
   const text = `
     with page as (
@@ -72,8 +72,14 @@ export function paymentPeriodsSql(
 /** Returns the payment of a row of `paymentPeriodsSql`. */
 export function paymentPeriodOf(cells: readonly unknown[]): PaymentPeriod {
   const [id, account, ...numbers] = cells;
-  const [atMs = 0, amount = 0, spentBefore = 0, refundedBefore = 0, spent = 0, refunded = 0] =
-    numbers.map(Number);
-  const found = { atMs, amount, spentBefore, refundedBefore, spent, refunded };
+  const [
+    atMs = 0,
+    amountMicro = 0,
+    spentBeforeMicro = 0,
+    refundedBeforeMicro = 0,
+    spentMicro = 0,
+    refundedMicro = 0,
+  ] = numbers.map(Number);
+  const found = { atMs, amountMicro, spentBeforeMicro, refundedBeforeMicro, spentMicro, refundedMicro };
   return { id: String(id), account: String(account), ...found };
 }

@@ -212,7 +212,7 @@ export function queriesOn(
       const micro = "cast(held as double precision)";
       const text = `select (select count(*) from hold), coalesce(sum(${micro}), 0) from api_key`;
       const [cells] = await find("service", { text, values: [] });
-      return { holds: Number(cells?.[0]), micro: Number(cells?.[1]) };
+      return { holds: Number(cells?.[0]), heldMicro: Number(cells?.[1]) };
     },
 
     async overdueHolds(atMs, { after, limit }) {

@@ -110,9 +110,9 @@ export interface PaymentsQuery {
 export interface ListedPayment {
   id: string;
   account: string;
-  amount: MicroCredits;
-  refunded: MicroCredits;
-  spent: MicroCredits;
+  amountMicro: MicroCredits;
+  refundedMicro: MicroCredits;
+  spentMicro: MicroCredits;
   /** Its journal number and time. */
   seq: number;
   atMs: EpochMs;
@@ -155,7 +155,7 @@ export interface HoldsQuery {
 export interface HoldTotals {
   holds: number;
   /** The credits that they hold, parts from past windows included. */
-  micro: MicroCredits;
+  heldMicro: MicroCredits;
 }
 
 /** A list was stopped at its time limit. The same request would be stopped again. */

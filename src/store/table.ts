@@ -8,7 +8,7 @@ import { invariant } from "../errors.ts";
 import type { Columns, ColumnType, Group, RowOf } from "../ledger/columns.ts";
 
 export interface Column {
-  /** The field in snake case. */
+  /** The field in snake case, without `_micro`: all amounts of a database are micro-credits. */
   readonly name: string;
   readonly field: string;
   readonly table: string;
@@ -42,7 +42,7 @@ export function tableOf<const C extends Columns>(name: string, types: C): Table<
   const writes: string[] = [];
   const add = (field: string, type: ColumnType, name_: string): string => {
     const items = isItems(type) ? tableOf(`${field} of ${name}`, type.items) : null;
-    const n = columns.push({ name: inSnakeCase(name_), field, table: name, type, items }) - 1;
+    const n = columns.push({ name: columnOf(name_), field, table: name, type, items }) - 1;
     return `read["${decoderOf(type)}"](cells[from + ${n}], columns[${n}])`;
   };
   for (const [field, type] of Object.entries<ColumnType | Group>(types)) {
@@ -89,8 +89,8 @@ export function pick<C extends Columns, F extends keyof C>(columns: C, ...fields
   return Object.fromEntries(fields.map((field) => [field, columns[field]])) as Pick<C, F>;
 }
 
-function inSnakeCase(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+function columnOf(field: string): string {
+  return field.replace(/Micro$/, "").replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
 /** The code that makes the cell of a value. */

@@ -54,8 +54,8 @@ export const keyStateTable = tableOf(
     keyColumns,
     ...(["account", "id"] as const),
     ...countFields,
-    ...(["held", "used"] as const),
-    ...(["lastUsedMs", "budgetFromMs", "budgetUntilMs", "budgetAnchorMs", "budgetSpent"] as const),
+    ...(["heldMicro", "runningCostMicro"] as const),
+    ...(["lastUsedMs", "budgetFromMs", "budgetUntilMs", "budgetAnchorMs", "budgetSpentMicro"] as const),
   ),
 );
 

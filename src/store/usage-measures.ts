@@ -11,11 +11,11 @@ export interface UsageSum {
   cachedTokens: number;
   completionTokens: number;
   reasoningTokens: number;
-  cost: MicroCredits;
+  costMicro: MicroCredits;
   base: MicroCredits;
   overage: MicroCredits;
   additional: MicroCredits;
-  shortfall: MicroCredits;
+  shortfallMicro: MicroCredits;
 }
 
 /** Columns of `usage_sum` with their values for one charge. */
@@ -51,11 +51,11 @@ export function sumIn(cells: readonly unknown[], from: number): UsageSum {
     cachedTokens: of("cached_tokens"),
     completionTokens: of("completion_tokens"),
     reasoningTokens: of("reasoning_tokens"),
-    cost: of("cost"),
+    costMicro: of("cost"),
     base: of("base"),
     overage: of("overage"),
     additional: of("additional"),
-    shortfall: of("shortfall"),
+    shortfallMicro: of("shortfall"),
   };
 }
 

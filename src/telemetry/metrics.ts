@@ -322,7 +322,8 @@ export class Metrics implements RequestObserver {
   }
 
   charged(charge: Charge): void {
-    const { model, ending, usage, uncharged, paid, paidBefore, shortfall, shortfallBefore } = charge;
+    const { model, ending, usage, uncharged, paid, paidBefore, shortfallMicro, shortfallBeforeMicro } =
+      charge;
     this.#settlements.inc({ model, ending });
     this.#uncharged.inc({ model, kind: "prompt" }, uncharged.promptTokens);
     this.#uncharged.inc({ model, kind: "completion" }, uncharged.completionTokens);
@@ -339,7 +340,7 @@ export class Metrics implements RequestObserver {
       const takenNow = paid[bucket] - (paidBefore?.[bucket] ?? 0);
       this.#charged.inc({ bucket, ending }, takenNow / microPerCredit);
     }
-    this.#shortfall.inc((shortfall - shortfallBefore) / microPerCredit);
+    this.#shortfall.inc((shortfallMicro - shortfallBeforeMicro) / microPerCredit);
     if (usage.estimated) this.#estimated.inc({ model, reason: estimatedBecause(usage, ending) });
   }
 
@@ -355,7 +356,7 @@ export class Metrics implements RequestObserver {
       for (const bucket of paying) {
         this.#charged.inc({ bucket, ending: "expired" }, receipt[bucket] / microPerCredit);
       }
-      this.#shortfall.inc(receipt.shortfall / microPerCredit);
+      this.#shortfall.inc(receipt.shortfallMicro / microPerCredit);
     }
   }
 
@@ -423,9 +424,9 @@ export class Metrics implements RequestObserver {
     this.#clockOffset.set((clockMs - ledgerMs) / 1000);
     this.#lateCharges.set(sources.lateCharges());
     // The other metrics are useful even if the store does not respond. /readyz reports that.
-    const totals = await sources.holdTotals().catch(() => ({ holds: Number.NaN, micro: Number.NaN }));
+    const totals = await sources.holdTotals().catch(() => ({ holds: Number.NaN, heldMicro: Number.NaN }));
     this.#holds.set(totals.holds);
-    this.#held.set(totals.micro / microPerCredit);
+    this.#held.set(totals.heldMicro / microPerCredit);
     // A model that was removed has no gauges any more.
     for (const gauge of this.#modelGauges) gauge.reset();
     for (const { id: model, engine } of sources.catalog.all()) {

@@ -30,7 +30,7 @@ export interface Activity {
   refused: number;
   promptTokens: number;
   completionTokens: number;
-  cost: MicroCredits;
+  costMicro: MicroCredits;
   /** Of streamed answers. Null without one. */
   firstTokenMs: Percentiles | null;
   /** After the first token, of streamed answers of at least 8 tokens. */
@@ -45,7 +45,7 @@ interface Slot extends Sums {
 }
 
 const noSums: Sums = {
-  ...{ requests: 0, errors: 0, refused: 0, promptTokens: 0, completionTokens: 0, cost: 0 },
+  ...{ requests: 0, errors: 0, refused: 0, promptTokens: 0, completionTokens: 0, costMicro: 0 },
 };
 
 const classesPerE = 1 / Math.log(1.1);
@@ -89,7 +89,8 @@ export class RecentActivity implements RequestObserver {
   /** Sums of one model, or of all requests if `model` is null, over the last `withinMs`. */
   over(model: string | null, withinMs: number): Activity {
     const oldest = Math.floor((this.#now() - withinMs) / slotMs) + 1;
-    const series = model === null ? [...this.#models.values()] : [this.#models.get(model) ?? new Map()];
+    const series =
+      model === null ? [...this.#models.values()] : [this.#models.get(model) ?? new Map<number, Slot>()];
     const slots = series.flatMap((each) =>
       [...each].filter(([number]) => number >= oldest).map(([, slot]) => slot),
     );
@@ -100,7 +101,7 @@ export class RecentActivity implements RequestObserver {
       sums.refused += slot.refused;
       sums.promptTokens += slot.promptTokens;
       sums.completionTokens += slot.completionTokens;
-      sums.cost += slot.cost;
+      sums.costMicro += slot.costMicro;
     }
     return {
       ...sums,
@@ -128,10 +129,10 @@ export class RecentActivity implements RequestObserver {
   }
 }
 
-function addCharge(slot: Slot, { usage, cost }: Charge): void {
+function addCharge(slot: Slot, { usage, costMicro }: Charge): void {
   slot.promptTokens += usage.promptTokens;
   slot.completionTokens += usage.completionTokens;
-  slot.cost += cost;
+  slot.costMicro += costMicro;
 }
 
 function count(counts: Uint32Array, value: number): void {

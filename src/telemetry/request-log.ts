@@ -66,7 +66,7 @@ export class RequestLog implements RequestObserver {
   }
 }
 
-function chargeFields({ ending, usage, cost, shortfall }: Charge): object {
+function chargeFields({ ending, usage, costMicro, shortfallMicro }: Charge): object {
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = usage;
   return {
     ending,
@@ -74,7 +74,7 @@ function chargeFields({ ending, usage, cost, shortfall }: Charge): object {
     cachedTokens,
     completionTokens,
     ...(reasoningTokens === 0 ? {} : { reasoningTokens }),
-    credits: cost / microPerCredit,
-    ...(shortfall === 0 ? {} : { shortfall: shortfall / microPerCredit }),
+    credits: costMicro / microPerCredit,
+    ...(shortfallMicro === 0 ? {} : { shortfall: shortfallMicro / microPerCredit }),
   };
 }

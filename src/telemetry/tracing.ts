@@ -243,7 +243,10 @@ function answerAttributes(record: RequestRecord): Attributes {
   });
 }
 
-function chargeAttributes(requestId: string, { model, ending, usage, cost, shortfall }: Charge): Attributes {
+function chargeAttributes(
+  requestId: string,
+  { model, ending, usage, costMicro, shortfallMicro }: Charge,
+): Attributes {
   const finishReason = finishReasons[ending];
   return given({
     "gen_ai.response.id": `chatcmpl-${requestId}`,
@@ -254,8 +257,8 @@ function chargeAttributes(requestId: string, { model, ending, usage, cost, short
     "gen_ai.usage.cache_read.input_tokens": usage.cachedTokens,
     "gen_ai.usage.reasoning.output_tokens": usage.reasoningTokens,
     "inkwell.ending": ending,
-    "inkwell.credits": cost / microPerCredit,
-    "inkwell.shortfall_credits": shortfall / microPerCredit,
+    "inkwell.credits": costMicro / microPerCredit,
+    "inkwell.shortfall_credits": shortfallMicro / microPerCredit,
     "inkwell.usage_estimated": usage.estimated,
   });
 }

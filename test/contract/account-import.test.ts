@@ -47,12 +47,12 @@ for (const backend of backends) {
       const snapshot = await store.accountSnapshot("paid");
       assert.partialDeepStrictEqual(balanceOf(snapshot), {
         base: {
-          micro: credits(40),
+          remainingMicro: credits(40),
           capMicro: credits(100),
           startsMs: start - hour,
           endsMs: start - hour + day,
         },
-        overage: { micro: 0 },
+        overage: { remainingMicro: 0 },
         additionalMicro: credits(7),
       });
       const journal = await store.journal("paid", { limit: 9 });

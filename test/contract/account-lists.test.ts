@@ -47,7 +47,7 @@ for (const backend of backends) {
         // From next to nothing to more than all windows have.
         const bought = credits([0, 0, 3, 11, 400][n % 5] ?? 0);
         if (bought > 0)
-          await apply({ kind: "topup", account, payment: `p-${account}`, amount: bought, by: "test" });
+          await apply({ kind: "topup", account, payment: `p-${account}`, amountMicro: bought, by: "test" });
         const spent = credits(n % 4 === 0 ? 4990 : (n * 7) % 121);
         const change = { account, key: `key-${account}`, minMicro: 0, wantMicro: spent };
         await apply(hold(`h-${account}`, spent, change));

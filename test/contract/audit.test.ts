@@ -30,7 +30,7 @@ async function fill(store: Store): Promise<void> {
   await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
   await addKey(store, keyOf("key", "ada", { hash: "0".repeat(64) }));
   await store.commit([
-    { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" },
+    { kind: "topup", account: "ada", payment: "p1", amountMicro: credits(5), by: "test" },
     hold("running", credits(1), { ttlMs: minute }),
     extend("running", 1, credits(2)),
     hold("done", credits(109)),
@@ -51,7 +51,7 @@ async function fillBob(store: Store): Promise<void> {
   await store.commit([{ kind: "open", account: "bob", plan: "starter", by: "test" }]);
   await addKey(store, keyOf("team", "bob", { hash: "1".repeat(64) }));
   const budget = {
-    micro: credits(500),
+    amountMicro: credits(500),
     every: "P1M",
     align: "opening",
     timezone: "UTC",
@@ -59,8 +59,8 @@ async function fillBob(store: Store): Promise<void> {
   } as const;
   await store.commit([
     { kind: "key", op: "budget", ...ofBob, set: { budget }, by: "test" },
-    { kind: "topup", account: "bob", payment: "p2", amount: credits(5), by: "test" },
-    { kind: "refund", account: "bob", refund: "r1", payment: "p2", amount: credits(2), by: "test" },
+    { kind: "topup", account: "bob", payment: "p2", amountMicro: credits(5), by: "test" },
+    { kind: "refund", account: "bob", refund: "r1", payment: "p2", amountMicro: credits(2), by: "test" },
     hold("late", credits(2), { ...ofBob, ttlMs: 0 }),
     { kind: "expire", account: "bob", hold: "late" },
     settle("late", 30, ofBob),
@@ -115,7 +115,7 @@ for (const [name, openBusy, skip] of [
     let during = 0;
     const busy = (async () => {
       for (let n = 0; auditing; n += 1) {
-        await ledger.apply({ kind: "topup", account: "ada", payment: `p${n}`, amount: 1, by: "test" });
+        await ledger.apply({ kind: "topup", account: "ada", payment: `p${n}`, amountMicro: 1, by: "test" });
         during += 1;
       }
     })();

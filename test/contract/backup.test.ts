@@ -38,7 +38,7 @@ beforeEach(async () => {
   await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
   await addKey(store, keyOf("key", "ada", { hash: "0".repeat(64) }));
   await store.commit([
-    { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" },
+    { kind: "topup", account: "ada", payment: "p1", amountMicro: credits(5), by: "test" },
     hold("running", credits(1)),
     hold("done", credits(1)),
     settle("done", 100),
@@ -117,8 +117,8 @@ test("a restore after a crash that left a log has the sound state of the backup 
   );
   // Payments since the backup are sent again, and payments in the backup do not count twice.
   const [again, sent] = await store.commit([
-    { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" },
-    { kind: "topup", account: "ada", payment: "lost-a-0", amount: paidEach, by: "test" },
+    { kind: "topup", account: "ada", payment: "p1", amountMicro: credits(5), by: "test" },
+    { kind: "topup", account: "ada", payment: "lost-a-0", amountMicro: paidEach, by: "test" },
     settle("running", 7),
   ]);
   assert.deepEqual(

@@ -155,7 +155,7 @@ async function overdue(store: Store): Promise<number> {
 async function baseCredits(store: Store): Promise<number> {
   const snapshot = await store.accountSnapshot("ada");
   assert.ok(snapshot !== null);
-  return balanceOf(snapshot).base.micro / credits(1);
+  return balanceOf(snapshot).base.remainingMicro / credits(1);
 }
 
 const machines: [string, () => Promise<Machine>, string | false][] = [

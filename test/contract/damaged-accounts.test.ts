@@ -92,7 +92,7 @@ for (const { name, skip = false, create } of backends) {
           assert.match(await beside(`damaged-${n}`), says);
           if (column !== "plan" && column !== "next_plan") {
             const [paid] = await store.commit([
-              { kind: "topup", account: "ada", payment: `p${n}`, amount: 1, by: "test" },
+              { kind: "topup", account: "ada", payment: `p${n}`, amountMicro: 1, by: "test" },
             ]);
             assert.equal(paid?.kind, "balance_invalid");
           }

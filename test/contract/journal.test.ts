@@ -52,18 +52,18 @@ for (const backend of backends) {
       }
       for (let n = 0; n < 12; n++) {
         const [payment, name] = [`pay-${n}`, { account: "ada", key: "key-ada" }];
-        await apply({ kind: "topup", account: "ada", payment, amount: credits(n + 1), by: "test" });
+        await apply({ kind: "topup", account: "ada", payment, amountMicro: credits(n + 1), by: "test" });
         await apply({
           kind: "topup",
           account: "bob",
           payment: `of-bob-${n}`,
-          amount: credits(1),
+          amountMicro: credits(1),
           by: "test",
         });
         if (n % 3 === 0) {
           const refunds = ["a", "b"].map((part) => ({
             refund: `${payment}${part}`,
-            amount: credits(n / 4 + 0.1),
+            amountMicro: credits(n / 4 + 0.1),
           }));
           for (const each of refunds)
             await apply({ kind: "refund", account: "ada", payment, ...each, by: "test" });
@@ -72,7 +72,7 @@ for (const backend of backends) {
           kind: "promote",
           account: "ada",
           op: `adjust-${n}`,
-          amount: 5,
+          amountMicro: 5,
           reason: "why",
           untilMs: null,
           request: null,
@@ -125,7 +125,7 @@ for (const backend of backends) {
           length = page.length;
         }
         assert.deepEqual(
-          rows.map(({ id, amount, refunded }) => [id, amount, refunded]),
+          rows.map(({ id, amountMicro, refundedMicro }) => [id, amountMicro, refundedMicro]),
           Array.from({ length: 12 }, (_, n) => [
             `pay-${n}`,
             credits(n + 1),
@@ -147,7 +147,7 @@ for (const backend of backends) {
       assert.deepEqual(
         all
           .filter(({ kind }) => kind === "charge")
-          .map(({ seq, note, amount, by }) => [seq, note, amount, by]),
+          .map(({ seq, note, amountMicro, by }) => [seq, note, amountMicro, by]),
         charges.map(({ seq, id, base, overage, additional }) => [
           ...[seq, id, 0 - base - overage - additional, "service"],
         ]),

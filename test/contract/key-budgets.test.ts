@@ -27,7 +27,7 @@ for (const backend of backends) {
       await addKey(stores[0], keyOf("other", "ada", { hash: "2".repeat(64) }));
       // Charges within a minute of the start of a window are not audited exactly.
       for (const key of ["key", "other"])
-        await set(key, { budget: { micro: 100_000, rule: { every: "P1D" } } });
+        await set(key, { budget: { amountMicro: 100_000, rule: { every: "P1D" } } });
       database.clock.advance(2 * minute);
     });
     afterEach(async () => {
@@ -63,7 +63,7 @@ for (const backend of backends) {
           hold(`${id}-${attempt}`, 7000, { key, minMicro: 1000 }),
         );
         if (held.kind === "held") {
-          await ledger.apply(settle(`${id}-${attempt}`, Math.min(6000, held.amount)));
+          await ledger.apply(settle(`${id}-${attempt}`, Math.min(6000, held.amountMicro)));
           return "held";
         }
         assert.ok(held.kind === "refused");
@@ -76,10 +76,10 @@ for (const backend of backends) {
         Array.from({ length: 50 }, (_, n) => request(`r${n}`, "key", n % 2)),
       );
       const row = await stores[0].keyById("key");
-      assert.equal(row?.held, 0);
+      assert.equal(row?.heldMicro, 0);
       assert.ok(
-        (row.budgetSpent ?? 0) > 99_000 && (row.budgetSpent ?? 0) <= 100_000,
-        String(row.budgetSpent),
+        (row.budgetSpentMicro ?? 0) > 99_000 && (row.budgetSpentMicro ?? 0) <= 100_000,
+        String(row.budgetSpentMicro),
       );
       assert.deepEqual(new Set(outcomes), new Set(["held", "key_budget_exceeded"]));
       await assertSound(database);
@@ -93,7 +93,7 @@ for (const backend of backends) {
         Array.from({ length: 100 }, (_, n) => request(`r${n}`, n % 4 < 2 ? "key" : "other", n % 2)),
       );
       const spent = await Promise.all(
-        ["key", "other"].map(async (key) => (await stores[1].keyById(key))?.budgetSpent ?? 0),
+        ["key", "other"].map(async (key) => (await stores[1].keyById(key))?.budgetSpentMicro ?? 0),
       );
       const sum = spent.reduce((total, each) => total + each, 0);
       assert.ok(
@@ -108,15 +108,15 @@ for (const backend of backends) {
 
     test("follow a change on another node in the next commit, while requests run", async () => {
       const running = Array.from({ length: 20 }, (_, n) => request(`r${n}`, "key", n % 2));
-      await set("key", { budget: { micro: 30_000 } }, 1);
+      await set("key", { budget: { amountMicro: 30_000 } }, 1);
       const inTime = await stores[0].keyById("key");
       await Promise.all(running);
       const row = await stores[0].keyById("key");
       // Requests that already held more when the budget became smaller have finished.
-      const most = Math.max(30_000, (inTime?.budgetSpent ?? 0) + (inTime?.held ?? 0));
-      assert.ok((row?.budgetSpent ?? 0) <= most, `${row?.budgetSpent} of ${most}`);
+      const most = Math.max(30_000, (inTime?.budgetSpentMicro ?? 0) + (inTime?.heldMicro ?? 0));
+      assert.ok((row?.budgetSpentMicro ?? 0) <= most, `${row?.budgetSpentMicro} of ${most}`);
       assert.equal(await request("late", "key", 0), "key_budget_exceeded");
-      await set("key", { budget: { micro: 40_000 + most } }, 1);
+      await set("key", { budget: { amountMicro: 40_000 + most } }, 1);
       assert.equal(await request("more", "key", 0), "held");
       await assertSound(database);
     });

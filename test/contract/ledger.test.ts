@@ -171,8 +171,8 @@ const draftArb = fc.record({
   ),
   account: fc.constantFrom(...accounts),
   which: whenArb,
-  amount: amountArb,
-  used: tokensArb,
+  amountMicro: amountArb,
+  usage: tokensArb,
 });
 type Draft = typeof draftArb extends fc.Arbitrary<infer T> ? T : never;
 
@@ -189,7 +189,7 @@ const stepArb = fc.record({
 });
 
 function operationOf(draft: Draft, sent: readonly Operation[], serial: number): Operation {
-  const { kind, account, which, amount, used } = draft;
+  const { kind, account, which, amountMicro: amount, usage } = draft;
   const holds = sent.filter((operation) => operation.kind === "hold");
   const earlier = holds[holds.length - 1 - (which % 6)];
   const target = { account: earlier?.account ?? account, hold: earlier?.hold ?? "none" };
@@ -205,28 +205,42 @@ function operationOf(draft: Draft, sent: readonly Operation[], serial: number): 
       });
     }
     case "settle":
-      return { kind, ...target, used, ending: "stop", by: null, estimated: which % 2 === 0 };
+      return { kind, ...target, usage, ending: "stop", by: null, estimated: which % 2 === 0 };
     case "extend":
-      return { kind, ...target, n: 1 + (which % 3), moreMicro: amount, used, ttlMs: 0 - 99 * day };
+      return { kind, ...target, n: 1 + (which % 3), moreMicro: amount, usage, ttlMs: 0 - 99 * day };
     case "expire":
       return { kind, ...target };
     case "topup":
-      return { kind, account, payment: `p${which % 9}`, amount: amount + 1, by: "test" };
+      return { kind, account, payment: `p${which % 9}`, amountMicro: amount + 1, by: "test" };
     case "adjust":
       return {
-        ...{ kind, account, op: `a${which % 9}`, amount: amount + 1, grant: null, reason: "why", by: "test" },
+        ...{
+          kind,
+          account,
+          op: `a${which % 9}`,
+          amountMicro: amount + 1,
+          grant: null,
+          reason: "why",
+          by: "test",
+        },
       };
     case "promote": {
       const untilMs = which % 3 === 0 ? start + (1 + (which % 4)) * day : null;
       const request = which % 5 === 0 ? target.hold : null;
       return {
-        ...{ kind, account, op: `g${which % 9}`, amount: amount + 1, untilMs, request },
+        ...{ kind, account, op: `g${which % 9}`, amountMicro: amount + 1, untilMs, request },
         ...{ reason: "why", by: "test" },
       };
     }
     case "refund":
       return {
-        ...{ kind, account, refund: `r${which % 7}`, payment: `p${which % 9}`, amount: 1 + (amount >> 1) },
+        ...{
+          kind,
+          account,
+          refund: `r${which % 7}`,
+          payment: `p${which % 9}`,
+          amountMicro: 1 + (amount >> 1),
+        },
         by: "test",
       };
     case "stop":

@@ -31,11 +31,18 @@ for (const backend of backends) {
       await database.remove();
     });
 
-    const pay = (account: string, payment: string, amount: number) =>
-      store.commit([{ kind: "topup", account, payment, amount, by: "test" }]);
-    const refund = (account: string, payment: string, amount: number) =>
+    const pay = (account: string, payment: string, amountMicro: number) =>
+      store.commit([{ kind: "topup", account, payment, amountMicro, by: "test" }]);
+    const refund = (account: string, payment: string, amountMicro: number) =>
       store.commit([
-        { kind: "refund", account, payment, refund: `back-${payment}-${amount}`, amount, by: "test" },
+        {
+          kind: "refund",
+          account,
+          payment,
+          refund: `back-${payment}-${amountMicro}`,
+          amountMicro,
+          by: "test",
+        },
       ]);
     const take = (id: string, amount: number) =>
       store.commit([hold(id, amount, { key: "key-ada", ttlMs: hour })]);
@@ -47,11 +54,15 @@ for (const backend of backends) {
     async function report(month: string) {
       const { rows, total, isOver } = await paymentReport(store, { month, timezone });
       for (const row of [...rows, total])
-        assert.equal(row.leftBefore + row.added - row.spent - row.refunded, row.left);
-      const lines = rows.map(({ id, account, leftBefore, added, spent, refunded, left }) =>
-        [id, account, leftBefore, added, spent, refunded, left].join(" "),
+        assert.equal(
+          row.leftBeforeMicro + row.addedMicro - row.spentMicro - row.refundedMicro,
+          row.leftMicro,
+        );
+      const lines = rows.map(
+        ({ id, account, leftBeforeMicro, addedMicro, spentMicro, refundedMicro, leftMicro }) =>
+          [id, account, leftBeforeMicro, addedMicro, spentMicro, refundedMicro, leftMicro].join(" "),
       );
-      return { lines, isOver, left: total.left };
+      return { lines, isOver, left: total.leftMicro };
     }
 
     test("counts what was added, spent and refunded in a month of the zone", async () => {
@@ -87,13 +98,15 @@ for (const backend of backends) {
       await spend("r1", 22);
       await take("r2", 7);
       const listed = (await store.payments("ada", { limit: 100 })).toReversed();
-      const texts = listed.map(({ id, amount, spent, refunded }) => [id, amount, spent, refunded].join(" "));
+      const texts = listed.map(({ id, amountMicro, spentMicro, refundedMicro }) =>
+        [id, amountMicro, spentMicro, refundedMicro].join(" "),
+      );
       const untouched = Array.from({ length: 16 }, (_, n) => `p${n + 5} 10 0 0`);
       assert.deepEqual(texts, ["p1 10 10 0", "p2 10 6 4", "p3 10 6 0", "p4 10 0 0", ...untouched]);
       await store.commit([settle("r2", 1)]);
       await refund("ada", "p20", 3);
       const [last] = await store.payments("ada", { limit: 1 });
-      assert.deepEqual([last?.id, last?.spent, last?.refunded], ["p20", 0, 3]);
+      assert.deepEqual([last?.id, last?.spentMicro, last?.refundedMicro], ["p20", 0, 3]);
     });
 
     test("reads any number of payments", async () => {

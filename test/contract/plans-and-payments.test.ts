@@ -35,7 +35,7 @@ for (const backend of backends) {
     });
 
     function topups(account: string, ids: readonly string[]): Operation[] {
-      return ids.map((payment) => ({ kind: "topup", account, payment, amount: 1, by: "test" }));
+      return ids.map((payment) => ({ kind: "topup", account, payment, amountMicro: 1, by: "test" }));
     }
 
     test("credit a payment once, to one account, whichever of them is first", async () => {
@@ -61,34 +61,34 @@ for (const backend of backends) {
     });
 
     test("credit a payment once, also in the commit that opens the other account", async () => {
-      await one.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 10, by: "test" }]);
+      await one.commit([{ kind: "topup", account: "ada", payment: "p1", amountMicro: 10, by: "test" }]);
       const outcomes = await one.commit([
         { kind: "open", account: "eve", plan: "daily", by: "test" },
-        { kind: "topup", account: "eve", payment: "p1", amount: 10, by: "test" },
+        { kind: "topup", account: "eve", payment: "p1", amountMicro: 10, by: "test" },
       ]);
       assert.deepEqual(outcomes[1], { kind: "id_used", account: "ada" });
     });
 
     test("name the account that a payment was credited to, and count all refunds of it", async () => {
-      await one.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 10, by: "test" }]);
+      await one.commit([{ kind: "topup", account: "ada", payment: "p1", amountMicro: 10, by: "test" }]);
       const refund = { kind: "refund", account: "ada", payment: "p1", by: "test" } as const;
       assert.deepEqual(
-        await two.commit([{ kind: "topup", account: "bob", payment: "p1", amount: 10, by: "test" }]),
+        await two.commit([{ kind: "topup", account: "bob", payment: "p1", amountMicro: 10, by: "test" }]),
         [{ kind: "id_used", account: "ada" }],
       );
-      const [first] = await one.commit([{ ...refund, refund: "r1", amount: 3 }]);
-      assert.partialDeepStrictEqual(first, { kind: "refunded", amount: 3, additional: 7 });
-      const [second] = await two.commit([{ ...refund, refund: "r2", amount: 4 }]);
-      assert.partialDeepStrictEqual(second, { kind: "refunded", amount: 4, additional: 3 });
-      assert.deepEqual(await one.commit([{ ...refund, refund: "r3", amount: 4 }]), [
-        { kind: "too_much", refundable: 3 },
+      const [first] = await one.commit([{ ...refund, refund: "r1", amountMicro: 3 }]);
+      assert.partialDeepStrictEqual(first, { kind: "refunded", amountMicro: 3, additionalMicro: 7 });
+      const [second] = await two.commit([{ ...refund, refund: "r2", amountMicro: 4 }]);
+      assert.partialDeepStrictEqual(second, { kind: "refunded", amountMicro: 4, additionalMicro: 3 });
+      assert.deepEqual(await one.commit([{ ...refund, refund: "r3", amountMicro: 4 }]), [
+        { kind: "too_much", refundableMicro: 3 },
       ]);
-      assert.partialDeepStrictEqual((await two.commit([{ ...refund, refund: "r1", amount: 3 }]))[0], {
+      assert.partialDeepStrictEqual((await two.commit([{ ...refund, refund: "r1", amountMicro: 3 }]))[0], {
         kind: "refunded",
         replayed: true,
       });
-      await two.commit([{ kind: "topup", account: "bob", payment: "p2", amount: 10, by: "test" }]);
-      const elsewhere = { ...refund, account: "bob", payment: "p2", refund: "r1", amount: 3 };
+      await two.commit([{ kind: "topup", account: "bob", payment: "p2", amountMicro: 10, by: "test" }]);
+      const elsewhere = { ...refund, account: "bob", payment: "p2", refund: "r1", amountMicro: 3 };
       assert.deepEqual(await two.commit([elsewhere]), [{ kind: "id_used", account: "ada" }]);
     });
 
@@ -100,8 +100,8 @@ for (const backend of backends) {
         const common = { account, by: "test" };
         const promoting = { reason: "a test", untilMs: null, request: null };
         return [
-          { ...common, kind: "promote", op: "promoted", amount: 5, ...promoting },
-          { ...common, kind: "adjust", op: "adjusted", amount: 1, grant: null, reason: "a test" },
+          { ...common, kind: "promote", op: "promoted", amountMicro: 5, ...promoting },
+          { ...common, kind: "adjust", op: "adjusted", amountMicro: 1, grant: null, reason: "a test" },
           { ...common, kind: "plan", op: "planned", plan: "daily", at: "refresh" },
           { ...common, kind: "state", op: "ended", to: { kind: "end", endsMs: start + 900 * day } },
           { ...common, kind: "key", op: "changed", key, set: { name: "new" } },
@@ -119,7 +119,7 @@ for (const backend of backends) {
         changed.map(({ kind }) => kind),
         ["added", "adjusted", "changed", "changed", "changed", "issued"],
       );
-      await two.commit([{ kind: "topup", account: "bob", payment: "p2", amount: 10, by: "test" }]);
+      await two.commit([{ kind: "topup", account: "bob", payment: "p2", amountMicro: 10, by: "test" }]);
       const facts = async () => (await two.journal("bob", { limit: 100 })).length;
       const before = await facts();
       for (const operation of operations("bob", "key-of-bob")) {
@@ -136,7 +136,7 @@ for (const backend of backends) {
       const ledgers = [new Ledger(one), new Ledger(two)] as const;
       for (let round = 0; round < 5; round += 1) {
         const adding = (account: string) => {
-          const amount = { amount: 1, untilMs: null, request: null };
+          const amount = { amountMicro: 1, untilMs: null, request: null };
           return {
             kind: "promote",
             account,
@@ -202,13 +202,13 @@ for (const backend of backends) {
         outcomes.map((outcome) => ("reason" in outcome ? outcome.reason : outcome.kind)),
         ["opened", "retired_plan", "held", "concurrency_limit_exceeded"],
       );
-      assert.equal((await two.accountSnapshot("cy"))?.account.base?.amount, credits(200));
-      assert.equal((await two.accountSnapshot("ada"))?.account.base?.amount, credits(100));
+      assert.equal((await two.accountSnapshot("cy"))?.account.base?.amountMicro, credits(200));
+      assert.equal((await two.accountSnapshot("ada"))?.account.base?.amountMicro, credits(100));
       assert.equal((await two.findKey("1".repeat(64)))?.plan?.version, 2);
       // The version of a window's start is what the window gets.
       database.clock.advance(day);
       await two.commit([settle("h1", 0)]);
-      assert.equal((await two.accountSnapshot("ada"))?.account.base?.amount, credits(200));
+      assert.equal((await two.accountSnapshot("ada"))?.account.base?.amountMicro, credits(200));
 
       assert.equal((await two.applyPlans(plans, false)).kind, "superseded");
       assert.equal((await one.plans()).epoch, 2);
@@ -244,12 +244,12 @@ for (const backend of backends) {
       assert.ok(inNew !== undefined);
       // Nothing was spent in the old window, and what is held of it stays with its grant.
       assert.partialDeepStrictEqual(inNew.base, {
-        ...{ amount: credits(300), spent: 0, held: credits(5), plan: "monthly", version: 1 },
+        ...{ amountMicro: credits(300), spentMicro: 0, heldMicro: credits(5), plan: "monthly", version: 1 },
         ...{ fromMs: start, untilMs: start + 31 * day },
       });
       const takingsOf = async (store: Store) => {
         const [row] = await store.holds({ account: "ada", limit: 10 });
-        return row?.takings.map(({ bucket, amount }) => [bucket, amount]);
+        return row?.takings.map(({ bucket, amountMicro }) => [bucket, amountMicro]);
       };
       assert.deepEqual(await takingsOf(two), [
         ["base", credits(40)],
@@ -269,7 +269,7 @@ for (const backend of backends) {
       await one.commit([settle("h1", credits(50))]);
       const [receipt] = await two.usage({ account: "ada", limit: 10 });
       assert.deepEqual(
-        receipt?.paid.map(({ amount }) => amount),
+        receipt?.paid.map(({ amountMicro }) => amountMicro),
         [credits(40), credits(5), credits(5)],
       );
       const { account } = (await two.accountSnapshot("ada")) ?? {};
@@ -278,7 +278,7 @@ for (const backend of backends) {
     });
 
     test("see every change of a key in the next commit", async () => {
-      const budget = { micro: 100, rule: { every: "P1M" } };
+      const budget = { amountMicro: 100, rule: { every: "P1M" } };
       const rotation = { hash: "2".repeat(64), lastFour: "wxyz", overlap: "P1D" };
       const set = { name: 'la"ptop', models: ["small", "b"], concurrent: 2, budget, rotation } as const;
       const [changed, held] = await one.commit([
@@ -291,11 +291,11 @@ for (const backend of backends) {
         name: 'la"ptop',
         models: ["small", "b"],
         concurrent: 2,
-        budget: 100,
+        budgetMicro: 100,
         budgetEvery: "P1M",
         budgetFromMs: start,
-        budgetSpent: 0,
-        held: 60,
+        budgetSpentMicro: 0,
+        heldMicro: 60,
         hash: rotation.hash,
         oldHash: "1".repeat(64),
         oldUntilMs: start + day,

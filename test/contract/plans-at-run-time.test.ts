@@ -36,7 +36,7 @@ for (const backend of backends) {
 
     async function charges() {
       const rows = await one.usage({ account: "ada", limit: 10 });
-      return rows.map(({ cost, shortfall, ending }) => [cost, shortfall, ending]);
+      return rows.map(({ costMicro, shortfallMicro, ending }) => [costMicro, shortfallMicro, ending]);
     }
 
     test("end requests of a retired plan at their full cost, and refresh its account", async () => {
@@ -63,14 +63,14 @@ for (const backend of backends) {
       const { account } = (await one.accountSnapshot("ada")) ?? {};
       assert.ok(account !== undefined);
       assert.deepEqual(
-        [account.plan, account.base?.amount, freeIn(account).base],
+        [account.plan, account.base?.amountMicro, freeIn(account).base],
         ["trial", credits(100), credits(100)],
       );
     });
 
     test("charge an expired request of a retired plan by its checkpoint", async () => {
       await one.commit([hold("h1", credits(5), { ttlMs: minute })]);
-      await one.commit([extend("h1", 1, 0, { used: tokens(10, 20), ttlMs: minute })]);
+      await one.commit([extend("h1", 1, 0, { usage: tokens(10, 20), ttlMs: minute })]);
       await two.applyPlans(next, false);
       database.clock.advance(2 * minute);
       assert.equal((await two.commit([expire]))[0]?.kind, "expired");

@@ -67,7 +67,7 @@ for (const backend of backends) {
       "a limit of tokens": { tokensPerMinute: 5 },
       "a limit of requests at a time": { concurrent: 5 },
       "an earlier expiry": { expiresMs: start + hour },
-      "a budget": { budget: { micro: 5, rule: { every: "P1D" } } },
+      "a budget": { budget: { amountMicro: 5, rule: { every: "P1D" } } },
       "the right `own`": { portal: "own" },
       "another secret": { rotation: { hash: "9".repeat(64), lastFour: "9999", overlap: "P1D" } },
     } satisfies Record<string, KeyOperation["set"]>)) {
@@ -114,7 +114,11 @@ for (const backend of backends) {
         byModel?: boolean;
       }) => {
         const wanted = { account: "ada", from: first, to: first + 3, byModel: false, ...query };
-        return (await store.usageHours(wanted)).map(({ hour, model, cost }) => [hour - first, model, cost]);
+        return (await store.usageHours(wanted)).map(({ hour, model, costMicro }) => [
+          hour - first,
+          model,
+          costMicro,
+        ]);
       };
       for (const _ of ["before", "after"]) {
         assert.deepEqual(await costs({ key: "creator" }), [

@@ -133,7 +133,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
   }
 
   function topup(payment: string, account = "ada") {
-    return { kind: "topup", account, payment, amount: 1, by: "test" } as const;
+    return { kind: "topup", account, payment, amountMicro: 1, by: "test" } as const;
   }
 
   /** Closes every open connection, as in a failover. */
@@ -156,7 +156,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     await assert.rejects(store.accounts({ limit: 1 }), StoreUnavailableError);
     await server.sql(`alter role ${role} login`);
     assert.equal((await store.commit([topup("p1")]))[0]?.kind, "added");
-    assert.equal((await store.accountSnapshot("ada"))?.account.additional[0]?.amount, 1);
+    assert.equal((await store.accountSnapshot("ada"))?.account.additional[0]?.amountMicro, 1);
   });
 
   test("closes connections to a read-only server, for writes and for reads, because it may be a late standby", async () => {
@@ -171,7 +171,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     // The URL leads to the primary again.
     await server.sql(`alter database ${database} reset default_transaction_read_only`);
     assert.equal((await store.commit([topup("p1")]))[0]?.kind, "added");
-    assert.equal((await store.accountSnapshot("ada"))?.account.additional[0]?.amount, 1);
+    assert.equal((await store.accountSnapshot("ada"))?.account.additional[0]?.amountMicro, 1);
   });
 
   test("default settings of the database do not affect commits", async () => {

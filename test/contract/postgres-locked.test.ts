@@ -112,7 +112,11 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
       await adas;
       assert.deepEqual(answered, ["settle h2", "settle h1", "hold h3"]);
       const base = (await store.accountSnapshot("ada"))?.account.base;
-      assert.partialDeepStrictEqual(base, { amount: credits(100), spent: 1500, held: credits(2) });
+      assert.partialDeepStrictEqual(base, {
+        amountMicro: credits(100),
+        spentMicro: 1500,
+        heldMicro: credits(2),
+      });
     });
   }
 
@@ -147,7 +151,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
     const by = ledger();
     let isAdded = false;
     const added = by
-      .apply({ kind: "topup", account: "ada", payment: "p1", amount: 5, by: "test" })
+      .apply({ kind: "topup", account: "ada", payment: "p1", amountMicro: 5, by: "test" })
       .then((outcome) => {
         isAdded = true;
         return outcome;
@@ -155,7 +159,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
     for (let round = 0; round < 5; round += 1) await useOthers(by, round);
     assert.equal(isAdded, false);
     await release();
-    assert.deepEqual(await added, { kind: "added", additional: 5, replayed: false });
+    assert.deepEqual(await added, { kind: "added", additionalMicro: 5, replayed: false });
   });
 
   test("commits and the plans do not wait for each other", async () => {
@@ -178,7 +182,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
     const timed = async (account: string) => {
       const beganMs = performance.now();
       const [outcome] = await commits.commit([
-        { kind: "topup", account, payment: "1", amount: 1, by: "test" },
+        { kind: "topup", account, payment: "1", amountMicro: 1, by: "test" },
       ]);
       assert.equal(outcome?.kind, "locked");
       return performance.now() - beganMs;
@@ -210,13 +214,15 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
   test("commits wait for a stuck row only once", async () => {
     const release = await lock("select from account where id = 'ada' for update");
     const by = ledger({ giveUpMs: 300 });
-    await assert.rejects(by.apply({ kind: "topup", account: "ada", payment: "1", amount: 1, by: "test" }));
+    await assert.rejects(
+      by.apply({ kind: "topup", account: "ada", payment: "1", amountMicro: 1, by: "test" }),
+    );
     const tookMs: number[] = [];
     for (let n = 0; n < 20; n += 1) {
       const beganMs = performance.now();
       const outcomes = await store.commit([
-        { kind: "topup", account: "ada", payment: "2", amount: 1, by: "test" },
-        { kind: "topup", account: "other-0", payment: `${n}`, amount: 1, by: "test" },
+        { kind: "topup", account: "ada", payment: "2", amountMicro: 1, by: "test" },
+        { kind: "topup", account: "other-0", payment: `${n}`, amountMicro: 1, by: "test" },
       ]);
       assert.deepEqual(
         outcomes.map(({ kind }) => kind),
@@ -276,9 +282,11 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
       } while (!(await isInside()) || !(await hasLocked()));
       let isAnswered = false;
       const payment = `${attempts}`;
-      const adas = by.apply({ kind: "topup", account: "ada", payment, amount: 1, by: "test" }).then(() => {
-        isAnswered = true;
-      });
+      const adas = by
+        .apply({ kind: "topup", account: "ada", payment, amountMicro: 1, by: "test" })
+        .then(() => {
+          isAnswered = true;
+        });
       for (let round = 0; round < 3; round += 1) await useOthers(by, 10 * attempts + round);
       const wereFirst = !isAnswered && (await isInside());
       await adas;

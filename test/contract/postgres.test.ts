@@ -189,7 +189,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
         const ledger = new Ledger(store);
         const cutBefore = proxy.cutCount;
         const operations = [
-          { kind: "topup", account: "ada", payment: "p2", amount: credits(7), by: "test" },
+          { kind: "topup", account: "ada", payment: "p2", amountMicro: credits(7), by: "test" },
           hold("h1", credits(3)),
           { kind: "open", account: "bob", plan: "starter", by: "test" },
           settle("h1", 700),
@@ -230,7 +230,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
         assert.deepEqual([after?.base, after?.holds], [before?.base, before?.holds]);
         const receipts = await store.usage({ id: "h1", limit: 1 });
         // The server may have taken the hold. Then the receipt shows that it cost nothing.
-        for (const { ending, cost } of receipts) assert.deepEqual([ending, cost], ["refused", 0]);
+        for (const { ending, costMicro } of receipts) assert.deepEqual([ending, costMicro], ["refused", 0]);
         if (cut.startsWith("after commit")) assert.equal(receipts.length, 1);
         if (cut === "before commit") assert.equal(receipts.length, 0);
         await store.close();
@@ -266,7 +266,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       );
       const answers = [];
       for (const operation of [
-        { kind: "topup", account: "ada", payment: "p2", amount: credits(7), by: "test" },
+        { kind: "topup", account: "ada", payment: "p2", amountMicro: credits(7), by: "test" },
         { kind: "open", account: "bob", plan: "starter", by: "test" },
         hold("h1", credits(3)),
         settle("h1", 700),
@@ -335,7 +335,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     const store = await open(url);
     const other = await open(url);
     await using locker = await openTransaction(url, "select from account for update");
-    const topup = { kind: "topup", account: "ada", payment: "p2", amount: 1, by: "test" } as const;
+    const topup = { kind: "topup", account: "ada", payment: "p2", amountMicro: 1, by: "test" } as const;
     const stopped = assert.rejects(store.commit([topup]), StoreUnavailableError);
     await isWaiting();
     const [row] = await server.sql(
@@ -346,7 +346,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     const again = new Ledger(other).apply(topup);
     await isWaiting();
     await locker.rollback();
-    assert.deepEqual(await again, { kind: "added", additional: credits(5) + 1, replayed: false });
+    assert.deepEqual(await again, { kind: "added", additionalMicro: credits(5) + 1, replayed: false });
     await store.close();
     await other.close();
   });
@@ -379,7 +379,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       stores.map(async (store, node) => {
         for (let n = 0; n < 40; n += 1) {
           const payment = `${node}-${n}`;
-          await store.commit([{ kind: "topup", account: "ada", payment, amount: 1, by: "test" }]);
+          await store.commit([{ kind: "topup", account: "ada", payment, amountMicro: 1, by: "test" }]);
         }
       }),
     );
@@ -434,7 +434,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       await server.sql("select setval('writes', 1, false)", database);
       const ids = ["x", "y", "z"];
       const topups = (account: string, payments: readonly string[]) =>
-        payments.map((payment) => ({ kind: "topup", account, payment, amount: 1, by: "test" }) as const);
+        payments.map((payment) => ({ kind: "topup", account, payment, amountMicro: 1, by: "test" }) as const);
       // Without retries by a ledger, so no commit may fail.
       const outcomes = await Promise.all([
         one.commit(topups("ada", ids)),
@@ -471,7 +471,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
       const done: string[] = [];
       for (let round = 0; !stopped; round += 1) {
         const id = `${caller}-${round}`;
-        await ledger.apply({ kind: "topup", account: "ada", payment: id, amount: 1, by: "test" });
+        await ledger.apply({ kind: "topup", account: "ada", payment: id, amountMicro: 1, by: "test" });
         await ledger.apply(hold(id, 2000));
         await ledger.apply(settle(id, 1000));
         done.push(id);

@@ -55,11 +55,11 @@ async function isSound(store: Store): Promise<void> {
 test("a commit sees credits that another process has added", async () => {
   const store = await warmStore();
   const other = await open();
-  await other.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" }]);
+  await other.commit([{ kind: "topup", account: "ada", payment: "p1", amountMicro: credits(5), by: "test" }]);
   const outcomes = await store.commit([
-    { kind: "topup", account: "ada", payment: "p2", amount: credits(7), by: "test" },
+    { kind: "topup", account: "ada", payment: "p2", amountMicro: credits(7), by: "test" },
   ]);
-  assert.deepEqual(outcomes, [{ kind: "added", additional: credits(12), replayed: false }]);
+  assert.deepEqual(outcomes, [{ kind: "added", additionalMicro: credits(12), replayed: false }]);
   await isSound(store);
 });
 
@@ -78,11 +78,11 @@ test("a commit sees a hold and a checkpoint of another process", async () => {
   const store = await warmStore();
   const other = await open();
   const used = { promptTokens: 0, cachedTokens: 0, completionTokens: 5, reasoningTokens: 0 };
-  const extension = { kind: "extend", account: "ada", hold: "h1", used, ttlMs: 60_000 } as const;
+  const extension = { kind: "extend", account: "ada", hold: "h1", usage: used, ttlMs: 60_000 } as const;
   await other.commit([{ ...extension, n: 1, moreMicro: credits(20) }, hold("h2", credits(30))]);
   const [extended] = await store.commit([{ ...extension, n: 2, moreMicro: credits(60) }]);
   // 100 and 10 less the holds of 10, 20 and 30.
-  assert.deepEqual(extended, { kind: "extended", amount: credits(50), reserved: true });
+  assert.deepEqual(extended, { kind: "extended", amountMicro: credits(50), reserved: true });
   await isSound(store);
 });
 

@@ -222,13 +222,15 @@ describe("opening an SQLite file", () => {
     const store = await openSqliteStore({ path, plans, busyMs });
     const other = new DatabaseSync(path);
     other.exec("begin immediate");
-    const waiting = store.commit([{ kind: "topup", account: "ada", payment: "p2", amount: 1, by: "test" }]);
+    const waiting = store.commit([
+      { kind: "topup", account: "ada", payment: "p2", amountMicro: 1, by: "test" },
+    ]);
     await assert.rejects(waiting, { name: "StoreUnavailableError", message: /locked/ });
     other.exec("commit");
     const [outcome] = await store.commit([
-      { kind: "topup", account: "ada", payment: "p2", amount: 1, by: "test" },
+      { kind: "topup", account: "ada", payment: "p2", amountMicro: 1, by: "test" },
     ]);
-    assert.deepEqual(outcome, { kind: "added", additional: credits(5) + 1, replayed: false });
+    assert.deepEqual(outcome, { kind: "added", additionalMicro: credits(5) + 1, replayed: false });
     other.close();
     await store.close();
   });
@@ -321,7 +323,13 @@ describe("threads", () => {
     const ledger = new Ledger(store, patience);
     for (let round = 0; round < 5; round += 1) {
       const answers = Array.from({ length: 40 }, (_, n) =>
-        ledger.apply({ kind: "topup", account: "ada", payment: `r${round}-${n}`, amount: 10, by: "test" }),
+        ledger.apply({
+          kind: "topup",
+          account: "ada",
+          payment: `r${round}-${n}`,
+          amountMicro: 10,
+          by: "test",
+        }),
       );
       // Before, during and after the commit.
       for (let turn = 0; turn < round * 2; turn += 1) await new Promise(setImmediate);

@@ -66,7 +66,7 @@ for (const backend of backends) {
     });
 
     test("end the hold of a process that is gone at its last checkpoint, at once", async () => {
-      await one.commit([extend("r1", 1, 0, { used: tokens(1, 4) })]);
+      await one.commit([extend("r1", 1, 0, { usage: tokens(1, 4) })]);
       const times = { everyMs: 5, waitMsMax: 50 };
       const stop = await stopElsewhere(depsOf(two, "ann"), "r1", times);
       assert.equal(stop.outcome, "stopped");
@@ -74,8 +74,11 @@ for (const backend of backends) {
       assert.equal(await one.stopRequests.holdOf("r1"), null);
       assert.deepEqual(await one.stopRequests.holdOf("r2"), { account: "ada" });
       // A process that was only slow adds the rest.
-      await one.commit([settle("r1", 7, { used: tokens(1, 7) })]);
-      const costs = (await one.usage({ id: "r1", limit: 10 })).map(({ cost, late }) => [cost, late]);
+      await one.commit([settle("r1", 7, { usage: tokens(1, 7) })]);
+      const costs = (await one.usage({ id: "r1", limit: 10 })).map(({ costMicro, late }) => [
+        costMicro,
+        late,
+      ]);
       assert.deepEqual(costs, [
         [5, false],
         [3, true],

@@ -40,20 +40,20 @@ for (const backend of backends) {
       assert.deepEqual(
         await store.commit([
           hold("h1", credits(3)),
-          { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" },
-          { kind: "topup", account: "nobody", payment: "p1", amount: 1, by: "test" },
+          { kind: "topup", account: "ada", payment: "p1", amountMicro: credits(5), by: "test" },
+          { kind: "topup", account: "nobody", payment: "p1", amountMicro: 1, by: "test" },
           hold("h2", credits(2), { price: { prompt: 7, completion: 9, cachedPrompt: 2 }, promptTokens: 4 }),
         ]),
         [
-          { kind: "held", amount: credits(3), reserved: false, rates: {} },
-          { kind: "added", additional: credits(5), replayed: false },
+          { kind: "held", amountMicro: credits(3), reserved: false, rates: {} },
+          { kind: "added", additionalMicro: credits(5), replayed: false },
           { kind: "no_account" },
-          { kind: "held", amount: credits(2), reserved: false, rates: {} },
+          { kind: "held", amountMicro: credits(2), reserved: false, rates: {} },
         ],
       );
       database.clock.advance(250);
-      const used = { promptTokens: 4, cachedTokens: 3, completionTokens: 5, reasoningTokens: 2 };
-      assert.deepEqual(await store.commit([settle("h2", 0, { used, ending: "length", estimated: true })]), [
+      const usage = { promptTokens: 4, cachedTokens: 3, completionTokens: 5, reasoningTokens: 2 };
+      assert.deepEqual(await store.commit([settle("h2", 0, { usage, ending: "length", estimated: true })]), [
         settledBy({ base: 58 }),
       ]);
 
@@ -70,9 +70,9 @@ for (const backend of backends) {
           atMs: start + 250,
           base: {
             seq: 2,
-            amount: credits(100),
-            spent: 58,
-            held: credits(3),
+            amountMicro: credits(100),
+            spentMicro: 58,
+            heldMicro: credits(3),
             fromMs: start,
             untilMs: start + day,
             anchorMs: start,
@@ -81,19 +81,21 @@ for (const backend of backends) {
           },
           overage: {
             seq: 3,
-            amount: credits(10),
-            spent: 0,
-            held: 0,
+            amountMicro: credits(10),
+            spentMicro: 0,
+            heldMicro: 0,
             fromMs: start,
             untilMs: start + 31 * day,
             anchorMs: start,
             plan: "starter",
             version: 1,
           },
-          additional: [{ seq: 5, amount: credits(5), spent: 0, held: 0, isPayment: true, untilMs: null }],
-          later: { count: 0, free: 0, held: 0, untilMs: null },
+          additional: [
+            { seq: 5, amountMicro: credits(5), spentMicro: 0, heldMicro: 0, isPayment: true, untilMs: null },
+          ],
+          later: { count: 0, freeMicro: 0, heldMicro: 0, untilMs: null },
           holds: 1,
-          used: 0,
+          runningCostMicro: 0,
           requestsTatMs: 0,
           tokensTatMs: 0,
           tokensLimit: null,
@@ -116,16 +118,16 @@ for (const backend of backends) {
           ending: "length",
           estimated: true,
           late: false,
-          ...used,
+          ...usage,
           pricePrompt: 7,
           priceCompletion: 9,
           priceCachedPrompt: 2,
-          cost: 58,
+          costMicro: 58,
           base: 58,
           overage: 0,
           additional: 0,
-          shortfall: 0,
-          paid: [{ grant: 2, bucket: "base", amount: 58 }],
+          shortfallMicro: 0,
+          paid: [{ grant: 2, bucket: "base", amountMicro: 58 }],
           by: null,
         },
       ]);
@@ -149,7 +151,7 @@ for (const backend of backends) {
         op: "payment:p1",
         by: "test",
         bucket: "additional",
-        amount: credits(5),
+        amountMicro: credits(5),
         grantSeq: null,
         note: "p1",
       });
@@ -161,7 +163,7 @@ for (const backend of backends) {
         op: null,
         by: "service",
         bucket: null,
-        amount: -58,
+        amountMicro: -58,
         grantSeq: null,
         note: "h2",
       });
@@ -170,7 +172,7 @@ for (const backend of backends) {
     test("repeated operations get the same answers and change nothing", async () => {
       const operations: Operation[] = [
         { kind: "open", account: "bob", plan: "bought", by: "test" },
-        { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" },
+        { kind: "topup", account: "ada", payment: "p1", amountMicro: credits(5), by: "test" },
         hold("h1", credits(3)),
         settle("h1", 100),
       ];
@@ -179,7 +181,7 @@ for (const backend of backends) {
       const before = [await store.accountSnapshot("ada"), await store.journal("ada", { limit: 100 })];
       assert.deepEqual(await store.commit(operations), [
         { kind: "exists", plan: "bought" },
-        { kind: "added", additional: credits(5), replayed: true },
+        { kind: "added", additionalMicro: credits(5), replayed: true },
         { kind: "refused", reason: "hold_ended" },
         settled,
       ]);
@@ -190,11 +192,17 @@ for (const backend of backends) {
     });
 
     test("an operation sent twice in one batch is done once (aws-samples/sample-agentic-ai-acceleration-kr#79)", async () => {
-      const topup = { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" } as const;
+      const topup = {
+        kind: "topup",
+        account: "ada",
+        payment: "p1",
+        amountMicro: credits(5),
+        by: "test",
+      } as const;
       const outcomes = await store.commit([topup, topup, hold("h1", credits(3)), hold("h1", credits(3))]);
       assert.deepEqual(outcomes.slice(0, 2), [
-        { kind: "added", additional: credits(5), replayed: false },
-        { kind: "added", additional: credits(5), replayed: true },
+        { kind: "added", additionalMicro: credits(5), replayed: false },
+        { kind: "added", additionalMicro: credits(5), replayed: true },
       ]);
       const { account } = (await store.accountSnapshot("ada")) ?? {};
       assert.ok(account !== undefined);
@@ -202,28 +210,36 @@ for (const backend of backends) {
     });
 
     test("rejects a payment id with another amount, also after a restart (getlago/lago-api#3618)", async () => {
-      await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" }]);
+      await store.commit([
+        { kind: "topup", account: "ada", payment: "p1", amountMicro: credits(5), by: "test" },
+      ]);
       await store.close();
       store = await database.open();
       assert.deepEqual(
         await store.commit([
-          { kind: "topup", account: "ada", payment: "p1", amount: credits(6), by: "test" },
+          { kind: "topup", account: "ada", payment: "p1", amountMicro: credits(6), by: "test" },
         ]),
-        [{ kind: "conflict", amount: credits(5) }],
+        [{ kind: "conflict", amountMicro: credits(5) }],
       );
     });
 
     test("a batch with one defective operation writes nothing, and the store continues to work", async () => {
       const before = await store.accountSnapshot("ada");
       const broken = settle("h1", 0, {
-        used: { promptTokens: 0, cachedTokens: 0, completionTokens: 0.5, reasoningTokens: 0 },
+        usage: { promptTokens: 0, cachedTokens: 0, completionTokens: 0.5, reasoningTokens: 0 },
       });
-      const topup = { kind: "topup", account: "ada", payment: "p1", amount: credits(5), by: "test" } as const;
+      const topup = {
+        kind: "topup",
+        account: "ada",
+        payment: "p1",
+        amountMicro: credits(5),
+        by: "test",
+      } as const;
       await assert.rejects(store.commit([topup, hold("h1", credits(3)), broken]), /whole/);
       assert.deepEqual(await store.accountSnapshot("ada"), before);
       assert.deepEqual(await store.journal("ada", { afterSeq: 4, limit: 10 }), []);
       assert.deepEqual(await store.commit([topup]), [
-        { kind: "added", additional: credits(5), replayed: false },
+        { kind: "added", additionalMicro: credits(5), replayed: false },
       ]);
     });
 
@@ -239,14 +255,14 @@ for (const backend of backends) {
     });
 
     test("keeps the checkpoint and the extension of a running hold", async () => {
-      const used = { promptTokens: 1, cachedTokens: 1, completionTokens: 9, reasoningTokens: 3 };
+      const usage = { promptTokens: 1, cachedTokens: 1, completionTokens: 9, reasoningTokens: 3 };
       await store.commit([hold("h1", credits(3))]);
       database.clock.advance(minute / 2);
       assert.deepEqual(
         await store.commit([
-          { kind: "extend", account: "ada", hold: "h1", n: 1, moreMicro: credits(2), used, ttlMs: minute },
+          { kind: "extend", account: "ada", hold: "h1", n: 1, moreMicro: credits(2), usage, ttlMs: minute },
         ]),
-        [{ kind: "extended", amount: credits(2), reserved: false }],
+        [{ kind: "extended", amountMicro: credits(2), reserved: false }],
       );
       assert.deepEqual(await store.overdueHolds(start + minute, { limit: 10 }), []);
       const [row, ...others] = await store.overdueHolds(start + 2 * minute, { limit: 10 });
@@ -258,11 +274,11 @@ for (const backend of backends) {
         model: "model",
         createdMs: start,
         expiresMs: start + 1.5 * minute,
-        takings: [{ grant: 2, bucket: "base", amount: credits(5) }],
+        takings: [{ grant: 2, bucket: "base", amountMicro: credits(5) }],
         extension: 1,
-        extended: credits(2),
+        extendedMicro: credits(2),
         meteredTokens: 1,
-        ...used,
+        ...usage,
         pricePrompt: 1,
         priceCompletion: 1,
         priceCachedPrompt: 1,
@@ -298,7 +314,7 @@ for (const backend of backends) {
       // The last hold is the first to expire.
       await store.commit(ids.map((id, n) => hold(id, credits(1), { ttlMs: minute - n })));
       database.clock.advance(minute);
-      const later = { kind: "topup", account: "ada", payment: "p1", amount: 1, by: "test" } as const;
+      const later = { kind: "topup", account: "ada", payment: "p1", amountMicro: 1, by: "test" } as const;
       const asked = [
         hold("h1", credits(100)),
         hold("b1", credits(1), { account: "bob", key: "bobs" }),
@@ -328,13 +344,13 @@ for (const backend of backends) {
       ]);
       database.clock.advance(minute);
       const used = { promptTokens: 1, cachedTokens: 0, completionTokens: 9, reasoningTokens: 0 };
-      const extend = { kind: "extend", account: "ada", hold: "h1", used, ttlMs: 9 * minute } as const;
+      const extend = { kind: "extend", account: "ada", hold: "h1", usage: used, ttlMs: 9 * minute } as const;
       const [asking] = await store.commit([{ ...extend, n: 1, moreMicro: credits(1) }]);
       assert.equal(asking?.kind, "more_overdue");
       const kept = (await store.holds({ account: "ada", limit: 10 })).find(({ id }) => id === "h1");
       assert.deepEqual([kept?.expiresMs, kept?.completionTokens], [start + 10 * minute, 9]);
       const [extended] = await store.commit([{ ...extend, n: 1, moreMicro: credits(1) }]);
-      assert.partialDeepStrictEqual(extended, { kind: "extended", amount: credits(1) });
+      assert.partialDeepStrictEqual(extended, { kind: "extended", amountMicro: credits(1) });
     });
 
     test("a balance counts as many overdue holds as ended as a commit ends", async () => {
@@ -356,10 +372,10 @@ for (const backend of backends) {
       assert.deepEqual(await store.commit([settle("h1", 700)]), [late]);
       assert.deepEqual(await store.commit([settle("h1", 700)]), [late], "and the same again");
       assert.deepEqual(
-        (await store.usage({ id: "h1", limit: 10 })).map(({ ending, late, cost, completionTokens }) => [
+        (await store.usage({ id: "h1", limit: 10 })).map(({ ending, late, costMicro, completionTokens }) => [
           ending,
           late,
-          cost,
+          costMicro,
           completionTokens,
         ]),
         [
@@ -375,14 +391,14 @@ for (const backend of backends) {
           kind: "promote",
           account: "ada",
           op,
-          amount,
+          amountMicro: amount,
           untilMs: null,
           reason: "cut off",
           request,
           by: "test",
         }) as const;
       await store.commit([hold("h1", credits(3), { ttlMs: minute }), hold("h2", credits(1))]);
-      await store.commit([extend("h1", 1, 0, { used: tokens(0, 5), ttlMs: minute }), settle("h2", 9)]);
+      await store.commit([extend("h1", 1, 0, { usage: tokens(0, 5), ttlMs: minute }), settle("h2", 9)]);
       database.clock.advance(minute);
       await store.commit([{ kind: "expire", account: "ada", hold: "h1" }]);
       await store.commit([settle("h1", 700)]);
@@ -479,9 +495,11 @@ for (const backend of backends) {
       assert.ok(!(await changes()), "another account has changed");
       await store.commit([hold("h1", credits(1))]);
       assert.ok(await changes(), "a hold");
-      await store.commit([extend("h1", 1, 0, { used: tokens(0, 5) })]);
+      await store.commit([extend("h1", 1, 0, { usage: tokens(0, 5) })]);
       assert.ok(await changes(), "a checkpoint");
-      await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: credits(3), by: "test" }]);
+      await store.commit([
+        { kind: "topup", account: "ada", payment: "p1", amountMicro: credits(3), by: "test" },
+      ]);
       assert.ok(await changes(), "a payment");
       await store.commit([{ kind: "plan", account: "ada", op: "1", plan: "bought", at: "now", by: "test" }]);
       assert.ok(await changes(), "another plan");
@@ -504,7 +522,7 @@ for (const backend of backends) {
         tokensTatMs: start + 5 + (3 * minute) / 11,
         tokensLimit: 11,
         holds: 1,
-        held: credits(1),
+        heldMicro: credits(1),
       });
     });
 
@@ -605,7 +623,7 @@ for (const backend of backends) {
     test("lists open holds by page, of one account or of all, and adds them up", async () => {
       await store.commit([{ kind: "open", account: "bob", plan: "starter", by: "test" }]);
       await addKey(store, keyOf("bobs", "bob", { hash: hashOf(2) }));
-      assert.deepEqual(await store.holdTotals(), { holds: 0, micro: 0 });
+      assert.deepEqual(await store.holdTotals(), { holds: 0, heldMicro: 0 });
       await store.commit([
         hold("h2", credits(108)),
         hold("h1", credits(3), { account: "bob", key: "bobs" }),
@@ -622,21 +640,21 @@ for (const backend of backends) {
       assert.deepEqual(await ids({ account: "bob", limit: 10 }), ["h1"]);
       // A day later, part of their credits is from a past base window, and still counts.
       database.clock.advance(minute - 1);
-      const used = { promptTokens: 1, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+      const usage = { promptTokens: 1, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
       await store.commit([
-        { kind: "extend", account: "ada", hold: "h2", n: 1, moreMicro: 0, used, ttlMs: 2 * day },
-        { kind: "extend", account: "ada", hold: "h3", n: 1, moreMicro: 0, used, ttlMs: 2 * day },
+        { kind: "extend", account: "ada", hold: "h2", n: 1, moreMicro: 0, usage, ttlMs: 2 * day },
+        { kind: "extend", account: "ada", hold: "h3", n: 1, moreMicro: 0, usage, ttlMs: 2 * day },
       ]);
       database.clock.advance(day);
       await store.commit([
-        { kind: "extend", account: "ada", hold: "h2", n: 2, moreMicro: credits(1), used, ttlMs: 2 * day },
+        { kind: "extend", account: "ada", hold: "h2", n: 2, moreMicro: credits(1), usage, ttlMs: 2 * day },
       ]);
-      assert.deepEqual(await store.holdTotals(), { holds: 3, micro: credits(113) });
+      assert.deepEqual(await store.holdTotals(), { holds: 3, heldMicro: credits(113) });
     });
 
     test("lists the journal by page, in order", async () => {
       for (const n of [1, 2, 3]) {
-        await store.commit([{ kind: "topup", account: "ada", payment: `p${n}`, amount: n, by: "test" }]);
+        await store.commit([{ kind: "topup", account: "ada", payment: `p${n}`, amountMicro: n, by: "test" }]);
       }
       const seqs = async (query: { afterSeq?: number; limit: number }) =>
         (await store.journal("ada", query)).map((row) => row.seq);
@@ -652,7 +670,7 @@ for (const backend of backends) {
           kind: "promote",
           account: "ada",
           op: odd,
-          amount: 5,
+          amountMicro: 5,
           reason: odd,
           untilMs: null,
           request: null,
@@ -667,14 +685,14 @@ for (const backend of backends) {
             kind: "promote",
             account: "ada",
             op: odd,
-            amount: 5,
+            amountMicro: 5,
             reason: odd,
             untilMs: null,
             request: null,
             by: "test",
           },
         ]),
-        [{ kind: "added", additional: 5, replayed: true }],
+        [{ kind: "added", additionalMicro: 5, replayed: true }],
       );
     });
 
@@ -691,11 +709,11 @@ for (const backend of backends) {
     test("keeps the largest amounts exactly", async () => {
       const most = Number.MAX_SAFE_INTEGER;
       assert.deepEqual(
-        await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: most, by: "test" }]),
-        [{ kind: "added", additional: most, replayed: false }],
+        await store.commit([{ kind: "topup", account: "ada", payment: "p1", amountMicro: most, by: "test" }]),
+        [{ kind: "added", additionalMicro: most, replayed: false }],
       );
       assert.deepEqual(
-        await store.commit([{ kind: "topup", account: "ada", payment: "p2", amount: 1, by: "test" }]),
+        await store.commit([{ kind: "topup", account: "ada", payment: "p2", amountMicro: 1, by: "test" }]),
         [{ kind: "too_much" }],
       );
       const { account } = (await store.accountSnapshot("ada")) ?? {};
@@ -711,10 +729,12 @@ for (const backend of backends) {
     });
 
     test("close waits for earlier calls and is idempotent, and later calls are rejected", async () => {
-      const answer = store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 7, by: "test" }]);
+      const answer = store.commit([
+        { kind: "topup", account: "ada", payment: "p1", amountMicro: 7, by: "test" },
+      ]);
       await Promise.all([store.close(), store.close()]);
       await store.close();
-      assert.deepEqual(await answer, [{ kind: "added", additional: 7, replayed: false }]);
+      assert.deepEqual(await answer, [{ kind: "added", additionalMicro: 7, replayed: false }]);
       await assert.rejects(store.commit([]), /closed/);
       await assert.rejects(store.findKey(hashOf(1)), /closed|open/);
     });

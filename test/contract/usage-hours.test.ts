@@ -89,7 +89,7 @@ for (const backend of backends) {
       await someHours();
       await assertHours();
       const all = { from: 0, to: present(), byModel: false };
-      const costs = (await store.usageHours(all)).map((row) => [row.hour - start / hour, row.cost]);
+      const costs = (await store.usageHours(all)).map((row) => [row.hour - start / hour, row.costMicro]);
       assert.deepEqual(costs, [
         [0, 11_110],
         [1, 11_114],

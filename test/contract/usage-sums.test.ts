@@ -53,29 +53,29 @@ for (const backend of backends) {
     async function costs(query: Partial<UsageSumsQuery>, of = store) {
       const { rows, total, finalDay } = await of.usageSums({ by: "account", order: "name", ...query });
       assert.equal(
-        rows.reduce((sum, { cost }) => sum + cost, 0),
-        total.cost,
+        rows.reduce((sum, { costMicro }) => sum + costMicro, 0),
+        total.costMicro,
         "the total is the sum of the rows",
       );
-      return { ...Object.fromEntries(rows.map(({ name, cost }) => [name, cost])), finalDay };
+      return { ...Object.fromEntries(rows.map(({ name, costMicro }) => [name, costMicro])), finalDay };
     }
 
     test("a late settlement counts on the day it comes, and the past month stays the same", async () => {
       await request(300);
       await store.commit([hold("late", 200, { key: "key-ada", ttlMs: minute })]);
-      await store.commit([extend("late", 1, 1, { used: tokens(1, 0) })]);
+      await store.commit([extend("late", 1, 1, { usage: tokens(1, 0) })]);
       database.clock.advance(2 * minute);
       await store.commit([{ kind: "expire", account: "ada", hold: "late" }]);
       const provisional = { ada: 301, finalDay: -1 };
       const [expired] = await store.usage({ id: "late", limit: 10 });
-      assert.equal(expired?.cost, 1, "the expiry charges the last checkpoint");
+      assert.equal(expired?.costMicro, 1, "the expiry charges the last checkpoint");
       assert.deepEqual(await costs(january), provisional);
 
       database.clock.set(utc("2026-02-02T10:00:00"));
       await sumAll();
       const final = await store.usageSums({ by: "key", order: "name", ...january });
       assert.equal(final.finalDay, dayOf("2026-02-01"));
-      await store.commit([settle("late", 0, { used: tokens(1, 57) })]);
+      await store.commit([settle("late", 0, { usage: tokens(1, 57) })]);
       await request(199);
       assert.deepEqual(await costs(february), { ada: 256, finalDay: dayOf("2026-02-01") });
       assert.deepEqual(await store.usageSums({ by: "key", order: "name", ...january }), final);
@@ -183,7 +183,7 @@ for (const backend of backends) {
       assert.deepEqual(await named({ limit: 2, after: "b" }), ["c"]);
       assert.deepEqual(await named({ order: "cost" }), ["a", "c", "b"]);
       assert.deepEqual(await named({ order: "cost", limit: 1 }), ["a"]);
-      assert.equal((await page({ limit: 1, after: "b" })).total.cost, 100);
+      assert.equal((await page({ limit: 1, after: "b" })).total.costMicro, 100);
       assert.deepEqual(await named({ by: "day", after: String(finalDay) }), [String(finalDay + 1)]);
       const [key] = (await page({ by: "key" })).rows;
       assert.deepEqual([key?.name, key?.account, key?.base], ["key-ada", "ada", 30]);
@@ -208,7 +208,7 @@ for (const backend of backends) {
         const [lines] = await database.sql("select count(*) as n, sum(cost) as cost from charge");
         for (const node of [store, other]) {
           const { total } = await node.usageSums({ by: "day", order: "name" });
-          assert.deepEqual([total.requests, total.cost], [lines?.n, lines?.cost]);
+          assert.deepEqual([total.requests, total.costMicro], [lines?.n, lines?.cost]);
         }
       }
       const [summed] = await database.sql("select sum(requests) as n from usage_sum where unit = 'day'");

@@ -81,7 +81,7 @@ for (const [what, [damage, mend]] of Object.entries(damages)) {
       kind: "topup",
       account: "test",
       payment: "p",
-      amount: 1,
+      amountMicro: 1,
       by: "test",
     });
     // Only requests need the plans. A payment counts without them.

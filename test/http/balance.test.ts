@@ -13,7 +13,7 @@ const at = Date.UTC(2026, 1, 28, 23, 59, 59, 999);
 
 function bucket(credits: number, cap: number): BucketView {
   return {
-    micro: Math.round(credits * 1e6),
+    remainingMicro: Math.round(credits * 1e6),
     capMicro: cap * 1e6,
     startsMs: at,
     endsMs: at + 86_400_000,
@@ -112,10 +112,10 @@ test("the balance shows a charge at once, and includes the credits of open holds
   away.abort();
   await assert.rejects(running.text());
   await (await service.chat({ max_tokens: 10 })).text();
-  const { cost = 0 } = service.settled.find((receipt) => receipt.ending === "length") ?? {};
-  assert.equal(cost, 23_000_000, "three tokens of prompt, ten of answer");
+  const { costMicro = 0 } = service.settled.find((receipt) => receipt.ending === "length") ?? {};
+  assert.equal(costMicro, 23_000_000, "three tokens of prompt, ten of answer");
   await until("both are settled", () => service.settled.length === 2);
-  const spent = service.settled.reduce((sum, receipt) => sum + receipt.cost, 0) / 1e6;
+  const spent = service.settled.reduce((sum, receipt) => sum + receipt.costMicro, 0) / 1e6;
   const after = await balance();
   assert.equal(after.balances.total.credits, 1200 - spent);
   assert.ok(after.baseWindow.startedAt <= new Date().toISOString());

@@ -145,8 +145,11 @@ describe("a streamed answer", () => {
     }
     const [streamed, whole] = await Promise.all(ids.map((id) => service.receipt(id)));
     assert.ok(streamed !== undefined && whole !== undefined);
-    assert.ok(streamed.cost > 0);
-    assert.deepEqual([streamed.cost, streamed.completionTokens, streamed.base], [whole.cost, 3, whole.base]);
+    assert.ok(streamed.costMicro > 0);
+    assert.deepEqual(
+      [streamed.costMicro, streamed.completionTokens, streamed.base],
+      [whole.costMicro, 3, whole.base],
+    );
   });
 
   test("has the role, the finish reason and [DONE] if it is empty", async () => {

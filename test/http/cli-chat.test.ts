@@ -515,11 +515,11 @@ describe("inkwell chat and the service", () => {
     assert.equal(ran.stdout, "Hello world\n");
     const [receipt] = await service.store.usage({ account: "test", limit: 1 });
     assert.ok(receipt !== undefined);
-    const { promptTokens, completionTokens, cost } = receipt;
-    const left = Math.floor(1200 - cost / 1_000_000).toLocaleString("en-US");
+    const { promptTokens, completionTokens, costMicro } = receipt;
+    const left = Math.floor(1200 - costMicro / 1_000_000).toLocaleString("en-US");
     assert.equal(
       ran.stderr,
-      `${promptTokens} prompt + ${completionTokens} completion tokens · ${exactCredits(cost)} credits · ${left} left\n`,
+      `${promptTokens} prompt + ${completionTokens} completion tokens · ${exactCredits(costMicro)} credits · ${left} left\n`,
     );
     const own = (await service.store.keys("test")).find(({ name }) => name === "chat");
     assert.equal(own?.id, receipt.key);

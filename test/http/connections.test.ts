@@ -139,7 +139,7 @@ describe("a client that leaves", () => {
     second.destroy();
     await until("the one that waits is gone", () => service.engine.open === 1);
     await until("it is settled", () => service.settled.some((receipt) => receipt.ending === "client_gone"));
-    assert.equal(service.settled.find((receipt) => receipt.ending === "client_gone")?.cost, 0);
+    assert.equal(service.settled.find((receipt) => receipt.ending === "client_gone")?.costMicro, 0);
     first.destroy();
   });
 });

@@ -130,20 +130,34 @@ async function prepare({ service, upstream }: Front, each: Case): Promise<void> 
   const { additional, budget, spent = 0, counted } = each;
   upstream.playOther = (call) => call.answer(200, JSON.stringify({ count: counted }));
   if (budget !== undefined) {
-    const set = { budget: { micro: credits(budget), rule: { every: "PT5H" } } };
+    const set = { budget: { amountMicro: credits(budget), rule: { every: "PT5H" } } };
     await ledger.apply({ kind: "key", account, key: "key1", op: "budget", set, by: "test" });
   }
   if (spent > 0) {
     const held = { account, hold: "earlier", key: "key1", model: "small", ttlMs: 60_000 };
     const amount = { price, promptTokens: spent, minMicro: credits(spent), wantMicro: credits(spent) };
     assert.equal((await ledger.apply({ kind: "hold", ...held, ...amount })).kind, "held");
-    const used = { promptTokens: spent, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+    const usage = { promptTokens: spent, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
     await ledger.apply({
-      ...{ kind: "settle", account, hold: "earlier", used, ending: "stop", estimated: false, by: null },
+      ...{
+        kind: "settle",
+        account,
+        hold: "earlier",
+        usage,
+        ending: "stop",
+        estimated: false,
+        by: null,
+      },
     });
   }
   if (additional !== undefined) {
-    await ledger.apply({ kind: "topup", account, payment: "p", amount: credits(additional), by: "test" });
+    await ledger.apply({
+      kind: "topup",
+      account,
+      payment: "p",
+      amountMicro: credits(additional),
+      by: "test",
+    });
   }
 }
 

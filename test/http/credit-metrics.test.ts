@@ -58,7 +58,7 @@ async function leaveBehind({ ledger, account }: TestService, id: string, made: n
   assert.equal(held.kind, "held");
   // The checkpoint extends the hold, so that it cannot expire too early.
   const used = tokens(10, made);
-  await ledger.apply({ kind: "extend", account, hold: id, n: 1, moreMicro: 0, used, ttlMs: 200 });
+  await ledger.apply({ kind: "extend", account, hold: id, n: 1, moreMicro: 0, usage: used, ttlMs: 200 });
 }
 
 async function overdue({ store }: TestService, holds: number): Promise<void> {
@@ -128,7 +128,7 @@ for (const isLost of [false, true]) {
     await (await answer).text();
     const lines = await service.store.usage({ limit: 9 });
     assert.deepEqual(
-      lines.map(({ ending, late, cost }) => [ending, late, cost]),
+      lines.map(({ ending, late, costMicro }) => [ending, late, costMicro]),
       [
         ["expired", false, checkpoint],
         ["stop", true, 30],
@@ -188,7 +188,7 @@ test("counts and logs the tokens that a hold does not pay for, and charges none 
   engine.last.end("length");
   await (await answer).text();
   const [row] = await service.store.usage({ limit: 1 });
-  assert.deepEqual([row?.promptTokens, row?.completionTokens, row?.shortfall], [10, 3, 0]);
+  assert.deepEqual([row?.promptTokens, row?.completionTokens, row?.shortfallMicro], [10, 3, 0]);
   const uncharged = (kind: string) =>
     sampleOf(service, `inkwell_uncharged_tokens_total{model="puppet",kind="${kind}"}`);
   assert.deepEqual([await uncharged("prompt"), await uncharged("completion")], [2, 2]);
@@ -218,7 +218,7 @@ for (const isLost of [false, true]) {
     const { account, ledger, store } = service;
     const [{ id } = { id: "" }] = await store.holds({ limit: 1 });
     const used = tokens(10, 1);
-    await ledger.apply({ kind: "extend", account, hold: id, n: 9, moreMicro: 0, used, ttlMs: 1 });
+    await ledger.apply({ kind: "extend", account, hold: id, n: 9, moreMicro: 0, usage: used, ttlMs: 1 });
     using db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
     db.prepare("update hold set expires_ms = created_ms where id = ?").run(id);
     await ledger.apply({ kind: "expire", account, hold: id });
@@ -230,7 +230,7 @@ for (const isLost of [false, true]) {
     await (await answer).text();
     const lines = (await store.usage({ limit: 9 })).filter((each) => each.id === id);
     assert.deepEqual(
-      lines.map(({ shortfall, late }) => [shortfall, late]),
+      lines.map(({ shortfallMicro, late }) => [shortfallMicro, late]),
       [
         [0, false],
         [600_000, true],
@@ -238,7 +238,7 @@ for (const isLost of [false, true]) {
     );
     assert.equal(Math.round((await sampleOf(service, "inkwell_shortfall_credits_total")) * 1e6), 600_000);
     await assertCharged(service, { expired: { base: 400_000 } });
-    await ledger.apply({ ...settle("other", 0, { account }), used: tokens(0, 0) });
+    await ledger.apply({ ...settle("other", 0, { account }), usage: tokens(0, 0) });
   });
 }
 

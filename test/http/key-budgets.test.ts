@@ -18,9 +18,9 @@ const options = {
 /** The prompt of a test has three tokens. One token of the answer has to be paid too. */
 const leastMicro = 4 * price.prompt;
 
-function setBudget({ ledger, account }: TestService, key: string, micro: number, every = "P1D") {
-  const set = { budget: { micro, rule: { every: every } } };
-  return ledger.apply({ kind: "key", account, key, op: `${key} ${micro}/${every}`, set, by: "test" });
+function setBudget({ ledger, account }: TestService, key: string, amountMicro: number, every = "P1D") {
+  const set = { budget: { amountMicro, rule: { every: every } } };
+  return ledger.apply({ kind: "key", account, key, op: `${key} ${amountMicro}/${every}`, set, by: "test" });
 }
 
 /** Sends a request again until it is answered or refused for good. Returns the last code. */
@@ -54,9 +54,9 @@ test("50 concurrent requests spend exactly what the budget of their key pays for
   const row = await service.store.keyById("key1");
   const charged = await chargedTo(service, "key1");
   assert.ok(charged <= credits(10) && charged > credits(10) - leastMicro, `${charged} micro-credits`);
-  assert.deepEqual([row?.budgetSpent, row?.held, row?.holds], [charged, 0, 0]);
+  assert.deepEqual([row?.budgetSpentMicro, row?.heldMicro, row?.holds], [charged, 0, 0]);
   assert.deepEqual(new Set(codes), new Set(["answered", "key_budget_exceeded"]));
-  assert.equal((await service.balance()).base.micro, credits(1000) - charged);
+  assert.equal((await service.balance()).base.remainingMicro, credits(1000) - charged);
 });
 
 test("50 concurrent requests of two keys share the pool of their account, each within its budget", async () => {
@@ -77,13 +77,13 @@ test("50 concurrent requests of two keys share the pool of their account, each w
   assert.ok(codes.includes("insufficient_credits"), codes.join());
   const rows = [await service.store.keyById("key1"), await service.store.keyById("key2")];
   assert.deepEqual(
-    rows.map((row) => [row?.budgetSpent, row?.held]),
+    rows.map((row) => [row?.budgetSpentMicro, row?.heldMicro]),
     [
       [one, 0],
       [two, 0],
     ],
   );
-  assert.equal((await service.balance()).base.micro, credits(12) - one - two);
+  assert.equal((await service.balance()).base.remainingMicro, credits(12) - one - two);
 });
 
 test("an answer ends when the budget of its key is spent, and the message says when it refreshes", async () => {
@@ -115,8 +115,8 @@ test("the message of a 429 names the key if its own requests hold the rest of it
     message,
     /^The rest of the budget of this key is held by its requests that are still running\./,
   );
-  const used = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
-  const end = { hold: "running", used, ending: "refused", estimated: false } as const;
+  const usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+  const end = { hold: "running", usage, ending: "refused", estimated: false } as const;
   await ledger.apply({ kind: "settle", account, ...end, by: null });
   assert.equal((await service.chat()).status, 200);
 });

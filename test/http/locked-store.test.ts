@@ -36,5 +36,5 @@ test("neither running nor new requests wait long for a locked database, and the 
   db.exec("rollback");
   await until("the charge is recorded", () => service.ledger.late === 0);
   const [receipt] = await service.store.usage({ limit: 1 });
-  assert.deepEqual([receipt?.ending, receipt?.cost], ["stop", 100 + 128 * 30]);
+  assert.deepEqual([receipt?.ending, receipt?.costMicro], ["stop", 100 + 128 * 30]);
 });

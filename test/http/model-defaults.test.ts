@@ -105,8 +105,8 @@ test("a model's system prompt stands before the messages, and its tokens are cou
   assert.ok(without !== undefined && within !== undefined);
   // The scripted engine counts each word, and one token for each message.
   assert.equal(within.prompt_tokens, without.prompt_tokens + 6);
-  const { cost } = instructed.settled[0] ?? {};
-  assert.equal(cost, within.prompt_tokens * 10 + within.completion_tokens * 30);
+  const { costMicro } = instructed.settled[0] ?? {};
+  assert.equal(costMicro, within.prompt_tokens * 10 + within.completion_tokens * 30);
 });
 
 for (const role of ["system", "developer"]) {

@@ -27,7 +27,7 @@ function holdOf(amount: number) {
 function settlementOf(promptTokens: number) {
   const used = { promptTokens, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
   const end = { ending: "stop", estimated: false, by: null } as const;
-  return { kind: "settle", account: "test", hold: "request", used, ...end } as const;
+  return { kind: "settle", account: "test", hold: "request", usage: used, ...end } as const;
 }
 
 operatorTest("accepts a repetition after the plan has changed", async (operator) => {

@@ -35,7 +35,7 @@ operatorTest("refuses more credits than can be counted exactly", async (operator
     kind: "topup",
     account: "test",
     payment: "all",
-    amount: Number.MAX_SAFE_INTEGER - 5,
+    amountMicro: Number.MAX_SAFE_INTEGER - 5,
     by: "test",
   });
   refused(await operator.post(topups, { payment_id: "p", credits: 1 }), 409, "too_many_credits");
@@ -81,7 +81,7 @@ test("reports why a balance cannot be read", async () => {
   service.store.accountSnapshot = async (account) => {
     const found = await accountSnapshot.call(service.store, account);
     if (found?.account.base == null) return found;
-    return { ...found, account: { ...found.account, base: { ...found.account.base, spent: -5 } } };
+    return { ...found, account: { ...found.account, base: { ...found.account.base, spentMicro: -5 } } };
   };
   const answer = await operator.get("/admin/accounts/test/balance");
   assert.match(refused(answer, 500, "balance_unavailable"), /account test: a bucket is negative/);
@@ -99,7 +99,7 @@ operatorTest(
     const answer = await service.chat();
     await answer.text();
     const request = answer.headers.get("x-request-id");
-    const charged = Number((await service.receipt(String(request)))?.cost);
+    const charged = Number((await service.receipt(String(request)))?.costMicro);
     assert.ok(charged > 0);
     for (const limit of [1, 2, 5, 100]) {
       const rows = await operator.all("/admin/accounts/test/journal", limit);
@@ -157,7 +157,7 @@ operatorTest(
       const sumOf = (name: string) =>
         rows.reduce((sum, row) => sum + (row.bucket === name ? Number(row.amount_micro) : 0), 0);
       const balance = await service.balance();
-      assert.equal(sumOf("base") - charged, balance.base.micro);
+      assert.equal(sumOf("base") - charged, balance.base.remainingMicro);
       assert.equal(sumOf("additional"), balance.additionalMicro);
     }
   },
@@ -256,8 +256,8 @@ operatorTest("refunds what is free of a payment, once per refund id", async (ope
   refused(await operator.post("/admin/accounts/bob/topups", topup), 409, "payment_used");
   const memo = { operation_id: "m", credits: 1, reason: "cut off", request_id: "running" };
   refused(await operator.post(adjustments, memo), 409, "request_running");
-  const used = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
-  const end = { hold: "running", used, ending: "refused", estimated: false, by: null } as const;
+  const usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+  const end = { hold: "running", usage, ending: "refused", estimated: false, by: null } as const;
   await service.ledger.apply({ kind: "settle", account: "test", ...end });
   const rest = await operator.post(refunds, { refund_id: "r3", payment_id: "p", credits: 10 });
   assert.deepEqual([rest.body.refunded_micro, rest.body.rest_micro], [10_000_000, 0]);
@@ -271,7 +271,11 @@ operatorTest("promotional credits have a last day, and end with it", async (oper
   assert.equal(additionalIn((await give("b", "2099-02-01T00:00:00Z")).body.balance), 60);
   const snapshot = await service.store.accountSnapshot("test");
   assert.deepEqual(
-    snapshot?.account.additional.map(({ amount, untilMs, isPayment }) => ({ amount, untilMs, isPayment })),
+    snapshot?.account.additional.map(({ amountMicro, untilMs, isPayment }) => ({
+      amount: amountMicro,
+      untilMs,
+      isPayment,
+    })),
     [{ amount: credits(60), untilMs: Date.UTC(2099, 1, 1), isPayment: false }],
     "the end of the last day and that time are the same",
   );
@@ -284,7 +288,7 @@ operatorTest(
     const answer = await service.chat();
     await answer.text();
     const request_id = String(answer.headers.get("x-request-id"));
-    const paid = Number((await service.receipt(request_id))?.cost);
+    const paid = Number((await service.receipt(request_id))?.costMicro);
     const whole = Math.floor(paid / 1_000_000);
     assert.ok(whole >= 2, `${paid}`);
     const memo = (operation_id: string, amount: number, request = request_id) =>

@@ -104,7 +104,13 @@ operatorTest(
     await until("it fails", async () => (await jobOf(operator, "show_accounts")).state === "failing");
     const { last_error } = await jobOf(operator, "show_accounts");
     assert.equal(fieldsOf(last_error).message, "connection lost");
-    const topup = { kind: "topup", account: "test", payment: "p1", amount: 5_000_000, by: "test" } as const;
+    const topup = {
+      kind: "topup",
+      account: "test",
+      payment: "p1",
+      amountMicro: 5_000_000,
+      by: "test",
+    } as const;
     await service.ledger.apply(topup);
     store.accountMarks = accountMarks;
     const { balance } = await stream.next();

@@ -245,7 +245,7 @@ test("logs cost, account and ending of a request", async () => {
       ending: "stop",
       promptTokens: receipt.promptTokens,
       completionTokens: receipt.completionTokens,
-      credits: receipt.cost / 1e6,
+      credits: receipt.costMicro / 1e6,
     },
   );
   assert.ok(Number(line.firstTokenMs) <= Number(line.durationMs));

@@ -109,7 +109,7 @@ operatorTest(
       ids.push(answer.headers.get("x-request-id") ?? "");
     }
     const receipts = await Promise.all(ids.map((id) => service.receipt(id)));
-    const cost = receipts.reduce((sum, receipt) => sum + (receipt?.cost ?? 0), 0);
+    const cost = receipts.reduce((sum, receipt) => sum + (receipt?.costMicro ?? 0), 0);
     // The first snapshots come without the database if it takes longer than half a second.
     const read = async () => (await other.get("/admin/overview")).body;
     await until("the database is read", async () => {
@@ -137,7 +137,7 @@ operatorTest("today has the hours that began on the local day", async (_, servic
   const { store } = service;
   const { times, usageHours } = store;
   const sums = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
-  const paid = { cost: 1, base: 1, overage: 0, additional: 0, shortfall: 0 };
+  const paid = { costMicro: 1, base: 1, overage: 0, additional: 0, shortfallMicro: 0 };
   store.usageHours = async ({ from, to }) =>
     Array.from({ length: to - from }, (_, n) => ({
       ...{ hour: from + n, model: null, requests: 1, late: 0, ...sums, ...paid },

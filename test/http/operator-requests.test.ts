@@ -72,7 +72,7 @@ operatorTest(
     assert.equal(answer.status, 403);
     assert.equal((await errorOf(answer)).code, "request_stopped");
     const receipt = await service.receipt(String(row?.request_id));
-    assert.deepEqual([receipt?.ending, receipt?.by, receipt?.cost], ["stopped", "operator", 0]);
+    assert.deepEqual([receipt?.ending, receipt?.by, receipt?.costMicro], ["stopped", "operator", 0]);
     service.server.requests.stop();
     await textOf(reader);
   },
@@ -92,7 +92,7 @@ operatorTest(
     assert.deepEqual([fieldsOf(error).code, text.includes("[DONE]")], ["request_stopped", false]);
     const receipt = await service.receipt(id);
     assert.deepEqual([receipt?.ending, receipt?.by], ["stopped", "operator"]);
-    assert.ok(receipt && receipt.completionTokens > 0 && receipt.cost > 0);
+    assert.ok(receipt && receipt.completionTokens > 0 && receipt.costMicro > 0);
     refused(await operator.post(path, undefined), 404, "request_not_found");
     const line = service.log.find(({ requestId, code }) => requestId === id && code !== undefined);
     assert.equal(line?.code, "request_stopped");
@@ -108,7 +108,7 @@ operatorTest("a stopped answer that is not streamed is charged too", async (oper
   assert.deepEqual([answer.status, (await errorOf(answer)).code], [403, "request_stopped"]);
   const receipt = await service.receipt(String(row?.request_id));
   assert.deepEqual([receipt?.ending, receipt?.by], ["stopped", "operator"]);
-  assert.ok(receipt && receipt.completionTokens > 2 && receipt.cost > 0);
+  assert.ok(receipt && receipt.completionTokens > 2 && receipt.costMicro > 0);
 });
 
 operatorTest("stops a request that another process on the database answers", async (_operator, service) => {

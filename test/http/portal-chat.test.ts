@@ -69,11 +69,11 @@ portalTest("the last chunk has the usage and exactly what the ledger charged", a
   const events = eventsIn(answer.text);
   assert.equal(events.map(({ choices }) => choices?.[0]?.delta.content ?? "").join(""), "Hello world");
   const receipt = await service.receipt(answer.headers.get("x-request-id") ?? "");
-  assert.ok(receipt !== undefined && receipt.cost > 0);
+  assert.ok(receipt !== undefined && receipt.costMicro > 0);
   assert.deepEqual([receipt.account, receipt.key, receipt.ending], ["test", "key1", "stop"]);
   const last = events.at(-1);
   assert.equal(last?.id, `chatcmpl-${receipt.id}`);
-  assert.deepEqual([last.cost_micro, last.shortfall_micro], [receipt.cost, 0]);
+  assert.deepEqual([last.cost_micro, last.shortfall_micro], [receipt.costMicro, 0]);
   assert.equal(last.usage?.completion_tokens, receipt.completionTokens);
   for (const event of events.slice(0, -1)) assert.ok(!("cost_micro" in event), "only the last chunk");
 });
@@ -196,8 +196,8 @@ portalTest(
     assert.equal(events.at(-2)?.choices?.[0]?.finish_reason, "length");
     const receipt = await receiptOf(service, answer.headers.get("x-request-id") ?? "");
     assert.equal(receipt.ending, "credits");
-    assert.equal(events.at(-1)?.cost_micro, receipt.cost);
-    assert.ok(receipt.cost > 900_000 && receipt.cost <= 1_000_000, `${receipt.cost}`);
+    assert.equal(events.at(-1)?.cost_micro, receipt.costMicro);
+    assert.ok(receipt.costMicro > 900_000 && receipt.costMicro <= 1_000_000, `${receipt.costMicro}`);
   },
   {
     script: babble("word "),
@@ -220,8 +220,8 @@ portalTest(
     assert.equal(last?.error?.code, "upstream_error");
     const receipt = await receiptOf(service, answer.headers.get("x-request-id") ?? "");
     assert.deepEqual([receipt.ending, receipt.completionTokens], ["engine_failed", 2]);
-    assert.ok(receipt.cost > 0);
-    assert.deepEqual([last.cost_micro, last.shortfall_micro], [receipt.cost, 0]);
+    assert.ok(receipt.costMicro > 0);
+    assert.deepEqual([last.cost_micro, last.shortfall_micro], [receipt.costMicro, 0]);
   },
   { script: { ...say("one ", "two ", "three"), failure: { afterTokens: 2, kind: "failed" } } },
 );
@@ -231,7 +231,7 @@ portalTest(
   async (portal, service) => {
     const cookie = await portal.signIn(service.key);
     refused(await chat(portal, cookie), 502, "upstream_error");
-    assert.equal((await service.balance()).base.micro, 1_000_000_000);
+    assert.equal((await service.balance()).base.remainingMicro, 1_000_000_000);
   },
   { script: { ...say("one"), failure: { afterTokens: 0, kind: "failed" } } },
 );
@@ -245,7 +245,7 @@ portalTest(
     stream.abort();
     const receipt = await receiptOf(service, stream.id);
     assert.equal(receipt.ending, "client_gone");
-    assert.ok(receipt.completionTokens > 0 && receipt.cost > 0);
+    assert.ok(receipt.completionTokens > 0 && receipt.costMicro > 0);
     assert.equal(service.engine.open, 0);
   },
   { script: babble("word ", { tokenDelayMs: 5 }) },

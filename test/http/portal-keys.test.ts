@@ -151,7 +151,7 @@ portalTest("a new key works, has the right `own`, and is shown once", async (por
   assert.equal(await works(service, String(key)), 200);
   const row = await service.store.keyById(String(id));
   assert.deepEqual(
-    [row?.account, row?.portal, row?.models, row?.requestsPerMinute, row?.budget, row?.name],
+    [row?.account, row?.portal, row?.models, row?.requestsPerMinute, row?.budgetMicro, row?.name],
     ["test", "own", ["small"], 5, 7_000_000, "laptop"],
   );
   const rights = { portal: "account" };
@@ -203,7 +203,7 @@ portalTest("a key with a budget manages names and revocations only", async (port
   const boss = await manager(portal, service, { id: "budgeted" });
   await service.ledger.apply({
     ...{ kind: "key", account: "test", key: boss.id, op: "budget", by: "test" },
-    set: { budget: { micro: 5_000_000, rule: { every: "P1D" } } },
+    set: { budget: { amountMicro: 5_000_000, rule: { every: "P1D" } } },
   });
   const rights = (await boss.ask("GET", "/api/account")).body.rights;
   assert.deepEqual(rights, {

@@ -294,7 +294,10 @@ liveTest("a damaged account keeps no other from being shown", async (portal, ser
   store.accountSnapshot = async (account) => {
     const found = await accountSnapshot.call(store, account);
     if (account !== "eve" || found?.account.base == null) return found;
-    return { ...found, account: { ...found.account, base: { ...found.account.base, spent: Number.NaN } } };
+    return {
+      ...found,
+      account: { ...found.account, base: { ...found.account.base, spentMicro: Number.NaN } },
+    };
   };
   await using eve = await follow(portal, await portal.signIn(await service.addKey({ account: "eve" })));
   await using stream = await follow(portal, await portal.signIn(service.key));
@@ -303,7 +306,7 @@ liveTest("a damaged account keeps no other from being shown", async (portal, ser
     kind: "topup",
     account: "test",
     payment: "p1",
-    amount: 5_000_000,
+    amountMicro: 5_000_000,
     by: "test",
   });
   await until("the top-up", () =>

@@ -115,7 +115,7 @@ portalTest("the rights of the key are read again with each request", async (port
     service.ledger.apply({ kind: "key", account: "test", key: "key1", op, set: settings, by: "test" });
   await set("raise", { portal: "account" });
   assert.deepEqual(await rights(), { keys: "account", can_create_keys: true, why_not: null });
-  await set("budget", { budget: { micro: 5, rule: { every: "P1D" } } });
+  await set("budget", { budget: { amountMicro: 5, rule: { every: "P1D" } } });
   assert.partialDeepStrictEqual(await rights(), { keys: "account", can_create_keys: false });
   assert.match(String(fieldsOf(await rights()).why_not), /has a budget/);
 });

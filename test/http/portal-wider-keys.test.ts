@@ -54,10 +54,10 @@ function bodyWith(setting: Setting, place: Place): Fields {
 
 const day = { every: "P1D" };
 const paused: Partial<KeyRow> = {
-  ...{ budget: 0, budgetEvery: "P1D", budgetAlign: "opening", budgetTimezone: "UTC" },
+  ...{ budgetMicro: 0, budgetEvery: "P1D", budgetAlign: "opening", budgetTimezone: "UTC" },
   budgetByOperator: false,
 };
-const withBudget: Partial<KeyRow> = { ...paused, budget: 5_000_000 };
+const withBudget: Partial<KeyRow> = { ...paused, budgetMicro: 5_000_000 };
 
 /** An action of a session on a target. `widens`: the target has more afterwards. */
 interface Action {
@@ -154,7 +154,7 @@ function act({ ask }: Party, id: string, { method, path = "", body }: Action): P
 /** Whether a key may do nothing that the other may not do. Written from the portal's rules. */
 function isWithin(key: KeyRow, other: KeyRow): boolean {
   if (key.revokedMs !== null) return true;
-  const limits = ["expiresMs", "requestsPerMinute", "tokensPerMinute", "concurrent", "budget"] as const;
+  const limits = ["expiresMs", "requestsPerMinute", "tokensPerMinute", "concurrent", "budgetMicro"] as const;
   const isNoMore = limits.every((field) => (key[field] ?? Infinity) <= (other[field] ?? Infinity));
   const hasModels = other.models.includes("*") || key.models.every((id) => other.models.includes(id));
   const isOwn = key.portal === "own" || other.portal === "account";

@@ -434,7 +434,7 @@ test("refuses a prompt that is too long for the upstream, in our words", async (
   assert.deepEqual([error.code, error.param], ["context_length_exceeded", "messages"]);
   assert.ok(!error.message.includes("secret-host"));
   const row = await front.receipt(response);
-  assert.deepEqual([row?.ending, row?.cost], ["refused", 0]);
+  assert.deepEqual([row?.ending, row?.costMicro], ["refused", 0]);
 });
 
 test("ignores empty and unknown events", async () => {

@@ -35,21 +35,21 @@ test("refuses a dense prompt that the balance cannot pay, instead of charging mo
   const { message } = await errorOf(response);
   assert.match(message, /up to 140 tokens/);
   assert.equal(front.upstream.calls.length, 0);
-  assert.equal((await front.service.balance()).base.micro, 120_000_000);
+  assert.equal((await front.service.balance()).base.remainingMicro, 120_000_000);
 });
 
 test("charges a dense prompt as the upstream counts it, without a shortfall", async () => {
   await using front = await startFront(balanceOf(200));
   front.upstream.play = (call) => call.stream(first, text("ok"), finish(), usage(124, 1), done);
   const row = await front.receipt(await front.chat({ messages: dense, max_tokens: 1 }));
-  assert.deepEqual([row?.promptTokens, row?.cost, row?.shortfall], [124, 125_000_000, 0]);
+  assert.deepEqual([row?.promptTokens, row?.costMicro, row?.shortfallMicro], [124, 125_000_000, 0]);
 });
 
 test("never charges more prompt tokens than were held, and reports the model", async () => {
   await using front = await startFront(balanceOf(200));
   front.upstream.play = (call) => call.stream(first, text("ok"), finish(), usage(8000, 1), done);
   const row = await front.receipt(await front.chat({ messages: dense, max_tokens: 1 }));
-  assert.deepEqual([row?.promptTokens, row?.completionTokens, row?.shortfall], [140, 1, 0]);
+  assert.deepEqual([row?.promptTokens, row?.completionTokens, row?.shortfallMicro], [140, 1, 0]);
   assert.match(
     await front.service.metrics.text(),
     /inkwell_uncharged_tokens_total\{model="big",kind="prompt"\} 7860/,
@@ -63,7 +63,7 @@ test("takes tokens that are reported at the end from the balance, and charges no
   const messages = [{ role: "user", content: "Hi" }];
   const row = charged(await front.receipt(await front.chat({ messages })));
   assert.deepEqual([row.promptTokens, row.completionTokens], [10, 500]);
-  assert.equal((await front.service.balance()).base.micro, 490_000_000);
+  assert.equal((await front.service.balance()).base.remainingMicro, 490_000_000);
 });
 
 test("charges late tokens only as far as the balance pays for them", async () => {
@@ -71,8 +71,8 @@ test("charges late tokens only as far as the balance pays for them", async () =>
   front.upstream.play = (call) => call.stream(first, text("ok"), finish(), usage(10, 5000), done);
   const messages = [{ role: "user", content: "Hi" }];
   const row = await front.receipt(await front.chat({ messages, max_tokens: 6000 }));
-  assert.deepEqual([row?.promptTokens, row?.completionTokens, row?.shortfall], [10, 290, 0]);
-  assert.equal((await front.service.balance()).base.micro, 0);
+  assert.deepEqual([row?.promptTokens, row?.completionTokens, row?.shortfallMicro], [10, 290, 0]);
+  assert.equal((await front.service.balance()).base.remainingMicro, 0);
 });
 
 test("asks SGLang for the tokens of a prompt, and holds for exactly them", async () => {

@@ -164,7 +164,7 @@ describe("a failure before the first token is an HTTP status and costs nothing (
       }
       if (retryAfter !== undefined) assert.equal(response.headers.get("retry-after"), retryAfter);
       const row = await front.receipt(response);
-      assert.deepEqual([row?.ending, row?.cost], ["engine_failed", 0]);
+      assert.deepEqual([row?.ending, row?.costMicro], ["engine_failed", 0]);
       assert.ok(!front.log().includes(secretKey), "the key is not in the log");
       assert.match(front.log(), /127\.0\.0\.1:\d+\/v1: /, "the log names the upstream");
       assert.equal(front.upstream.calls.length, 1, "it is asked once");
@@ -182,7 +182,7 @@ test("gives up a TLS handshake that never ends", async (t) => {
   const response = await front.chat();
   assert.equal(response.status, 504);
   assert.equal((await errorOf(response)).code, "upstream_timeout");
-  assert.equal((await front.receipt(response))?.cost, 0);
+  assert.equal((await front.receipt(response))?.costMicro, 0);
   assert.match(front.log(), /no connection in time/);
 });
 

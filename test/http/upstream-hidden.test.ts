@@ -26,7 +26,7 @@ test("asks a model with hidden thinking for no more tokens than the balance pays
   };
   const row = await front.receipt(await front.chat());
   assert.ok(asked > boughtTokens - 500 && asked < boughtTokens + 500, `${asked} were asked for`);
-  assert.deepEqual([row?.completionTokens, row?.shortfall, row?.ending], [asked, 0, "credits"]);
+  assert.deepEqual([row?.completionTokens, row?.shortfallMicro, row?.ending], [asked, 0, "credits"]);
 });
 
 test("holds all tokens in advance after an upstream has reported too many at the end", async () => {

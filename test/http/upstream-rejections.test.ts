@@ -33,7 +33,10 @@ function answerWith(status: number, body: unknown): Play {
 
 async function assertVoided(front: Front, response: Response): Promise<void> {
   const row = await front.receipt(response);
-  assert.deepEqual([row?.ending, row?.cost, row?.promptTokens, row?.shortfall], ["refused", 0, 0, 0]);
+  assert.deepEqual(
+    [row?.ending, row?.costMicro, row?.promptTokens, row?.shortfallMicro],
+    ["refused", 0, 0, 0],
+  );
 }
 
 describe("a rejected request is a 400 with the sentence of the upstream, and costs nothing", () => {
@@ -66,7 +69,7 @@ describe("a 400 about the configuration stays a 502, and callers do not learn of
       assert.deepEqual([error.code, error.param], ["upstream_error", null]);
       assert.equal(error.message, 'The model "big" failed on this request. Try again.');
       const row = await front.receipt(response);
-      assert.deepEqual([row?.ending, row?.cost], ["engine_failed", 0]);
+      assert.deepEqual([row?.ending, row?.costMicro], ["engine_failed", 0]);
       assert.match(front.log(), /so the configuration of this model may be wrong/);
     });
   }

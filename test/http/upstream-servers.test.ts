@@ -141,7 +141,7 @@ test("answers model_unavailable if the upstream is down", async () => {
   const response = await front.chat();
   assert.equal(response.status, 503);
   assert.equal((await errorOf(response)).code, "model_unavailable");
-  assert.equal((await front.receipt(response))?.cost, 0);
+  assert.equal((await front.receipt(response))?.costMicro, 0);
 });
 
 test("cools down a failing upstream until a request succeeds", async (t) => {
@@ -281,8 +281,8 @@ test("ends every hold of a hundred mixed requests over two upstreams, with corre
   await until("nothing is at work", () => front.service.server.requests.count === 0);
   const rows = await front.service.store.usage({ account: front.service.account, limit: 200 });
   for (const row of rows) {
-    assert.ok(row.completionTokens <= 2 && row.shortfall === 0);
-    if (row.ending === "engine_failed" && row.completionTokens === 0) assert.equal(row.cost, 0);
+    assert.ok(row.completionTokens <= 2 && row.shortfallMicro === 0);
+    if (row.ending === "engine_failed" && row.completionTokens === 0) assert.equal(row.costMicro, 0);
   }
 });
 

@@ -324,7 +324,7 @@ test("ends the answer at the last paid token, and closes the upstream connection
   assert.equal(answer.choices[0]?.finish_reason, "length");
   assert.equal(answer.choices[0]?.message.content.split(" ").length - 1, 300, "as many as 300 credits buy");
   const row = await front.receipt(response);
-  assert.deepEqual([row?.ending, row?.completionTokens, row?.shortfall], ["credits", 300, 0]);
+  assert.deepEqual([row?.ending, row?.completionTokens, row?.shortfallMicro], ["credits", 300, 0]);
   await front.upstream.last().closed;
 });
 

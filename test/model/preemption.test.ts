@@ -331,6 +331,6 @@ test("a paused request whose client disconnects is settled at once for its token
   assert.ok(row !== undefined);
   assert.equal(row.ending, "client_gone");
   assert.ok(row.completionTokens < annaTokens);
-  assert.equal(row.cost, 10 * row.promptTokens + 30 * row.completionTokens);
+  assert.equal(row.costMicro, 10 * row.promptTokens + 30 * row.completionTokens);
   boris.abort();
 });

@@ -102,7 +102,7 @@ test("a request fails without charge if the child halts during its prompt, and t
   assert.equal(response.status, 502);
   assert.equal((await errorOf(response)).code, "upstream_error");
   const row = await service.receipt(response.headers.get("x-request-id") ?? "");
-  assert.deepEqual([row?.ending, row?.completionTokens, row?.cost], ["engine_failed", 0, 0]);
+  assert.deepEqual([row?.ending, row?.completionTokens, row?.costMicro], ["engine_failed", 0, 0]);
   assert.equal((await chat(service, "Hi", { max_tokens: 2 })).status, 200);
   assert.ok(halted() !== undefined);
   assert.notEqual(engine.pid, halted());
@@ -122,7 +122,7 @@ test("a stream ends with an error and is charged if the child halts, and the nex
   assert.ok(row !== undefined);
   assert.equal(row.ending, "engine_failed");
   assert.ok(texts.length > 0 && row.completionTokens >= texts.length);
-  assert.equal(row.cost, 10 * row.promptTokens + 30 * row.completionTokens);
+  assert.equal(row.costMicro, 10 * row.promptTokens + 30 * row.completionTokens);
   assert.equal((await chat(service, "Hi", { max_tokens: 2 })).status, 200);
   assert.ok(halted() !== undefined);
   assert.notEqual(engine.pid, halted());

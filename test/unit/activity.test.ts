@@ -21,7 +21,7 @@ test("counts requests, errors, refusals, tokens and cost of each model and of al
   activity.finished(recordOf({ isChat: false }));
   activity.chargedLate(recordOf(), chargeOf());
   const speeds = { firstTokenMs: null, tokensPerSecond: null };
-  const sums = { promptTokens: 6, completionTokens: 10, cost: 5_000_000, ...speeds };
+  const sums = { promptTokens: 6, completionTokens: 10, costMicro: 5_000_000, ...speeds };
   assert.deepEqual(activity.over("small", hourMs), { requests: 5, errors: 2, refused: 2, ...sums });
   assert.deepEqual(activity.over(null, dayMs), { requests: 6, errors: 2, refused: 3, ...sums });
   assert.equal(activity.over("other", dayMs).requests, 0);

@@ -19,7 +19,7 @@ async function viewOf({ store }: Bench): Promise<BalanceView> {
 
 async function remaining(made: Bench): Promise<[base: number, overage: number, additional: number]> {
   const view = await viewOf(made);
-  return [view.base.micro, view.overage.micro, view.additionalMicro];
+  return [view.base.remainingMicro, view.overage.remainingMicro, view.additionalMicro];
 }
 
 test("a new account has full buckets and windows that start with it", async () => {
@@ -30,12 +30,12 @@ test("a new account has full buckets and windows that start with it", async () =
     state: "active",
     endsMs: null,
     base: {
-      ...{ micro: credits(10), capMicro: credits(10), refillMicro: credits(10) },
+      ...{ remainingMicro: credits(10), capMicro: credits(10), refillMicro: credits(10) },
       ...{ startsMs: start, endsMs: start + day },
     },
     overage: {
       refillMicro: credits(5),
-      micro: credits(5),
+      remainingMicro: credits(5),
       capMicro: credits(5),
       startsMs: start,
       endsMs: Date.UTC(2026, 1, 15, 12),
@@ -47,7 +47,7 @@ test("a new account has full buckets and windows that start with it", async () =
 
 test("the balance includes credits that running requests hold", async () => {
   const made = await bench(small);
-  await made.apply({ kind: "topup", account: "ada", payment: "p", amount: credits(2), by: "test" });
+  await made.apply({ kind: "topup", account: "ada", payment: "p", amountMicro: credits(2), by: "test" });
   await made.apply(hold("h", credits(16)));
   assert.deepEqual(await remaining(made), [credits(10), credits(5), credits(2)]);
   assert.equal((await viewOf(made)).heldMicro, credits(16));
@@ -62,10 +62,10 @@ test("shows a refill since the last write", async () => {
   await made.apply(settle("h", credits(12)));
   made.clock.nowMs = start + 3 * day + 5;
   const view = await viewOf(made);
-  assert.equal(view.base.micro, credits(10));
+  assert.equal(view.base.remainingMicro, credits(10));
   assert.equal(view.base.startsMs, start + 3 * day);
   assert.equal(view.base.endsMs, start + 4 * day);
-  assert.equal(view.overage.micro, credits(3));
+  assert.equal(view.overage.remainingMicro, credits(3));
 });
 
 test("a window starts at the moment the last one ends", async () => {
@@ -86,7 +86,7 @@ test("a hold from a past window does not raise the balance above the cap", async
 test("shows an overdue hold as the charge of its checkpoint", async () => {
   const made = await bench(small);
   await made.apply(hold("h", credits(14)));
-  await made.apply(extend("h", 1, 0, { used: tokens(0, credits(11)) }));
+  await made.apply(extend("h", 1, 0, { usage: tokens(0, credits(11)) }));
   assert.deepEqual(await remaining(made), [credits(10), credits(5), 0]);
   made.clock.nowMs += minute;
   assert.deepEqual(await remaining(made), [0, credits(4), 0]);
@@ -101,7 +101,7 @@ test("shows the present window if the clock was set back", async () => {
   made.clock.nowMs -= 5000;
   const view = await viewOf(made);
   assert.equal(view.base.startsMs, start + day);
-  assert.equal(view.base.micro, credits(10));
+  assert.equal(view.base.remainingMicro, credits(10));
 });
 
 test("shows nothing left, and the new cap, after a downgrade below what was spent", async () => {
@@ -111,9 +111,9 @@ test("shows nothing left, and the new cap, after a downgrade below what was spen
   await made.apply({ kind: "plan", account: "ada", op: "c", plan: "small", at: "now", by: "test" });
   const view = await viewOf(made);
   assert.equal(view.plan, "small");
-  assert.deepEqual([view.base.micro, view.base.capMicro], [0, credits(10)]);
+  assert.deepEqual([view.base.remainingMicro, view.base.capMicro], [0, credits(10)]);
   made.clock.nowMs += day;
-  assert.deepEqual((await viewOf(made)).base.micro, credits(10));
+  assert.deepEqual((await viewOf(made)).base.remainingMicro, credits(10));
 });
 
 test("shows a plan that takes effect at the refresh", async () => {
@@ -173,7 +173,7 @@ test("promises the refills that will come, and no others", async () => {
 test("shows an empty bucket with a cap of 0", async () => {
   const made = await bench(planOf("bought", 0, 0));
   const view = await viewOf(made);
-  assert.deepEqual([view.base.micro, view.base.capMicro], [0, 0]);
+  assert.deepEqual([view.base.remainingMicro, view.base.capMicro], [0, 0]);
   assert.ok(view.base.startsMs < view.base.endsMs);
 });
 
@@ -191,7 +191,12 @@ test("missing or invalid rows are refused with balance_unavailable, and only the
   made.store.losePlans();
   const snapshot = await made.store.accountSnapshot("ada");
   assert.throws(() => balanceOf(snapshot), isUnavailable(/ada.*no version of its plan "small"/));
-  for (const change of [{ amount: 0.5 }, { spent: -1 }, { held: 1 }, { untilMs: Number.NaN }]) {
+  for (const change of [
+    { amountMicro: 0.5 },
+    { spentMicro: -1 },
+    { heldMicro: 1 },
+    { untilMs: Number.NaN },
+  ]) {
     const damaged = await bench(small);
     const { base } = damaged.store.account("ada");
     damaged.store.damage("ada", { base: base && { ...base, ...change } });

@@ -173,10 +173,12 @@ carl,big,5000,2027-01-15T12:00:00Z,,,,
     const { base, overage, additional } = ledger.store.account(id);
     return [base, overage]
       .flatMap((grant) => [
-        grant === null ? null : (grant.amount - grant.spent) / 1e6,
+        grant === null ? null : (grant.amountMicro - grant.spentMicro) / 1e6,
         new Date(grant?.fromMs ?? 0).toISOString().slice(5, 16),
       ])
-      .concat(additional.map(({ amount, isPayment }) => `${amount / 1e6}${isPayment ? " paid" : ""}`));
+      .concat(
+        additional.map(({ amountMicro, isPayment }) => `${amountMicro / 1e6}${isPayment ? " paid" : ""}`),
+      );
   };
   assert.deepEqual(await shown("ada"), [300, "01-15T00:00", 150, "01-01T06:00", "40 paid"]);
   assert.deepEqual(await shown("bob"), [1000, "01-15T12:00", 0, "01-10T00:00", "25"]);
@@ -189,7 +191,7 @@ carl,big,5000,2027-01-15T12:00:00Z,,,,
   );
   assert.deepEqual(await shown("ada"), [300, "01-15T00:00", 150, "01-01T06:00", "40 paid"]);
   const [payment] = await ledger.store.payments("ada", { limit: 9 });
-  assert.deepEqual([payment?.id, payment?.amount], ["pi_1", 40_000_000]);
+  assert.deepEqual([payment?.id, payment?.amountMicro], ["pi_1", 40_000_000]);
   assert.deepEqual((await ledger.store.audit()).broken, []);
 });
 
@@ -300,9 +302,9 @@ test("an import that was stopped between steps is completed by the same command,
     assert.deepEqual([found?.key.account, found?.key.id], [account, id]);
     if (account === "new") continue;
     const { base, additional } = ledger.store.account(account);
-    assert.equal((base?.amount ?? 0) - (base?.spent ?? 0), Number(account.slice(1)) * 1e6);
+    assert.equal((base?.amountMicro ?? 0) - (base?.spentMicro ?? 0), Number(account.slice(1)) * 1e6);
     assert.deepEqual(
-      additional.map(({ amount }) => amount),
+      additional.map(({ amountMicro }) => amountMicro),
       [3_000_000],
     );
   }
@@ -316,7 +318,7 @@ test("names what was imported if the ledger has changed since the check", async 
     if (step !== 2) return;
     await ledger.store.commit([
       { kind: "open", account: "zoe", plan: "starter", by: "test" },
-      { kind: "topup", account: "zoe", payment: "pi_150", amount: 5, by: "test" },
+      { kind: "topup", account: "zoe", payment: "pi_150", amountMicro: 5, by: "test" },
     ]);
   });
   const { stderr } = await load(balances + lines.join(""));

@@ -143,7 +143,7 @@ describe("the audit of a file", () => {
     const store = await openSqliteStore({ path: file, plans });
     await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
     assert.match((await audit()).stderr, sound);
-    await store.commit([{ kind: "topup", account: "ada", payment: "p1", amount: 1, by: "test" }]);
+    await store.commit([{ kind: "topup", account: "ada", payment: "p1", amountMicro: 1, by: "test" }]);
     assert.match((await audit()).stderr, /^The ledger is sound: 4 journal entries checked/);
     await store.close();
     assert.deepEqual(left().names, ["inkwell.db"]);

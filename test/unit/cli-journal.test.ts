@@ -48,7 +48,7 @@ test("the journal reports that the limit leaves entries out", async () => {
 test("the journal reads as many pages as it needs", async () => {
   await ledger.openAccount();
   for (let n = 0; n < 501; n++) {
-    const topup = { kind: "topup", account: "alice", payment: `p${n}`, amount: 1, by: "test" } as const;
+    const topup = { kind: "topup", account: "alice", payment: `p${n}`, amountMicro: 1, by: "test" } as const;
     await ledger.store.commit([topup]);
   }
   const document = await ledger.documentOf("account", "journal", "alice", "--limit", "600");

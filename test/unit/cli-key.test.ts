@@ -88,7 +88,7 @@ test("set changes amount and period of a budget, and removes it", async () => {
   await ledger.inkwell("key", "set", id, "--every", "P1M");
   assert.match((await ledger.inkwell("key", "show", id)).stdout, /refreshes +2027-02-15 13:00Z/);
   await ledger.inkwell("key", "set", id, "--no-budget");
-  assert.equal(ledger.store.key(id).budget, null);
+  assert.equal(ledger.store.key(id).budgetMicro, null);
   assert.doesNotMatch((await ledger.inkwell("key", "list")).stdout, /BUDGET/);
 });
 

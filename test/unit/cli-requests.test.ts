@@ -133,7 +133,7 @@ test("requests stop ends a request whose process is gone at its last checkpoint"
   let monotonicMs = 0;
   t.mock.method(performance, "now", () => (monotonicMs += 3000));
   await startRequests();
-  const checkpoint = { account: "alice", used: tokens(0, 500_000), ttlMs: minute };
+  const checkpoint = { account: "alice", usage: tokens(0, 500_000), ttlMs: minute };
   await ledger.store.commit([extend("alice-1", 2, 0, checkpoint)]);
   const { code, stdout, stderr } = await ledger.inkwell("requests", "stop", "alice-1", "--json");
   assert.equal(code, 0, stderr);

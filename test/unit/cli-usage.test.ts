@@ -24,10 +24,10 @@ beforeEach(async () => {
   }
   const ada = { account: "ada", key: "key of ada" };
   const bob = { account: "bob", key: "key of bob" };
-  const used = { promptTokens: 1000, cachedTokens: 200, completionTokens: 500, reasoningTokens: 0 };
+  const usage = { promptTokens: 1000, cachedTokens: 200, completionTokens: 500, reasoningTokens: 0 };
   await store.commit([
     hold("h1", credits(1), ada),
-    settle("h1", 0, { used, account: "ada" }),
+    settle("h1", 0, { usage, account: "ada" }),
     hold("h2", 0, ada),
     settle("h2", 0, { account: "ada", ending: "client_gone" }),
   ]);
@@ -229,11 +229,11 @@ test("a late settlement is a charge of its own, of the same request", async () =
   const used = { promptTokens: 7, cachedTokens: 0, completionTokens: 3, reasoningTokens: 0 };
   await ledger.store.commit([
     hold("late", 100, { ...ofBob, ttlMs: 0 }),
-    { kind: "extend", account: "bob", hold: "late", n: 1, moreMicro: 1, used, ttlMs: 0 },
+    { kind: "extend", account: "bob", hold: "late", n: 1, moreMicro: 1, usage: used, ttlMs: 0 },
     { kind: "expire", account: "bob", hold: "late" },
   ]);
   await ledger.store.commit([
-    settle("late", 0, { account: "bob", used: { ...used, promptTokens: 5, completionTokens: 9 } }),
+    settle("late", 0, { account: "bob", usage: { ...used, promptTokens: 5, completionTokens: 9 } }),
   ]);
   const { stdout, stderr } = await usage("--request-id", "late");
   assert.deepEqual(

@@ -129,7 +129,7 @@ test("stops an answer whose hold may have expired, even if the store does not re
 test("ends the wait for credits of other requests when the hold may have expired", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
   const made = await setup(planOf("broke", 0, 0));
-  await made.apply({ kind: "topup", account: "ada", payment: "p", amount: 10_000, by: "test" });
+  await made.apply({ kind: "topup", account: "ada", payment: "p", amountMicro: 10_000, by: "test" });
   made.engine.contextWindow = 5000;
   await accepted(made.run());
   made.engine.reportsUsageLate = true;

@@ -185,7 +185,7 @@ test("never takes the balance below zero if an engine exceeds its limit", async 
   for (let n = 0; n < 7; n += 1) generation.token();
   generation.end("length");
   await rest(events);
-  assert.deepEqual([made.receipts[0]?.cost, made.receipts[0]?.shortfall], [900_000, 0]);
+  assert.deepEqual([made.receipts[0]?.costMicro, made.receipts[0]?.shortfallMicro], [900_000, 0]);
   assert.deepEqual(made.buckets(), [100_000, 0, 0]);
   assert.deepEqual(made.receipts[0]?.uncharged, { promptTokens: 0, completionTokens: 3 });
 });
@@ -269,7 +269,7 @@ test("ends every hold of concurrent requests with different endings, and the jou
   assert.equal(made.receipts.length, 60);
   assert.equal(
     made.spent(),
-    made.receipts.reduce((sum, receipt) => sum + receipt.cost, 0),
+    made.receipts.reduce((sum, receipt) => sum + receipt.costMicro, 0),
   );
   assert.ok(made.spent() > 0 && made.spent() < credits(1));
 });

@@ -188,8 +188,8 @@ async function runHostile(
     const [charge] = charges;
     const what = `prompt ${n} of seed ${seed}: ${JSON.stringify(messages).slice(0, 300)}`;
     assert.deepEqual(charge?.uncharged, { promptTokens: 0, completionTokens: 0 }, what);
-    assert.deepEqual([charge?.shortfall, charge?.usage.promptTokens], [0, engine.promptTokens], what);
-    assert.equal(made.buckets()[2], before - (charge?.cost ?? 0), what);
+    assert.deepEqual([charge?.shortfallMicro, charge?.usage.promptTokens], [0, engine.promptTokens], what);
+    assert.equal(made.buckets()[2], before - (charge?.costMicro ?? 0), what);
   }
   await ledger.close(0);
   await pool.close();

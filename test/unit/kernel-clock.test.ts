@@ -62,12 +62,12 @@ test("rate limits follow the clock if ledger time is ahead", async () => {
 test("tokens are counted by the clock if ledger time is ahead, late settlements included", async () => {
   const made = await openedAhead(limited({ tokensPerMinute: 100 }));
   await made.apply(hold("h", 300, { promptTokens: 10 }));
-  await made.apply(settle("h", 0, { used: tokens(10, 90) }));
+  await made.apply(settle("h", 0, { usage: tokens(10, 90) }));
   made.clock.nowMs += minute;
   await made.apply(hold("late", 300, { promptTokens: 100 }));
   made.clock.nowMs += minute;
   await made.apply(expire("late"));
-  await made.apply(settle("late", 0, { used: tokens(100, 50) }));
+  await made.apply(settle("late", 0, { usage: tokens(100, 50) }));
   const refused = await made.apply(hold("next", 1, { promptTokens: 100 }));
   assert.ok(refused.kind === "refused" && refused.reason === "rate_limit_exceeded");
   // The expiry took the prompt back; the late settlement counts it again with the answer, and then
@@ -156,7 +156,7 @@ test("what has ended by a clock that is not believed is refused, and no window e
   const everything = { minMicro: 0, wantMicro: credits(100) };
   assert.partialDeepStrictEqual(await made.apply(hold("h", 0, everything)), {
     kind: "held",
-    amount: credits(15) + 7,
+    amountMicro: credits(15) + 7,
   });
   await made.apply(settle("h", 0));
   made.store.times = () => ({ nowMs, atMs: nowMs, latestMs: nowMs });
@@ -193,7 +193,7 @@ example(
   limited({ tokensPerMinute: 100 }),
   async (made) => {
     await made.apply(hold("h", 2000, { promptTokens: 10 }));
-    await made.apply(settle("h", 0, { used: tokens(10, 990) }));
+    await made.apply(settle("h", 0, { usage: tokens(10, 990) }));
     const refusal = async (id: string) => {
       const outcome = await made.apply(hold(id, 1));
       assert.ok(outcome.kind === "refused" && outcome.reason === "rate_limit_exceeded");
@@ -216,7 +216,7 @@ example(
   limited({ tokensPerMinute: 100 }),
   async (made) => {
     await made.apply(hold("h", credits(1), { promptTokens: 1 }));
-    await made.apply(settle("h", 0, { used: tokens(1, 99_999) }));
+    await made.apply(settle("h", 0, { usage: tokens(1, 99_999) }));
     for (let hours = 0; hours < 16; hours += 1) {
       const outcome = await made.apply(hold(`at ${hours}`, 1));
       assert.ok(outcome.kind === "refused" && outcome.reason === "rate_limit_exceeded");
@@ -233,7 +233,7 @@ example(
     await addKey(made.store, keyOf("counted", "ada", { requestsPerMinute: 6, tokensPerMinute: 100 }));
     await made.apply(hold("h", 1000, { key: "counted", promptTokens: 0 }));
     made.clock.nowMs -= hour;
-    await made.apply(settle("h", 0, { used: tokens(0, 600) }));
+    await made.apply(settle("h", 0, { usage: tokens(0, 600) }));
     const outcome = await made.apply(hold("next", 1, { key: "counted", promptTokens: 100 }));
     assert.ok(outcome.kind === "refused" && outcome.reason === "rate_limit_exceeded");
     made.clock.nowMs += 5 * minute;

@@ -30,7 +30,7 @@ example("a hold takes the wanted amount, or the available credits", small, async
   const wants = { minMicro: 5, wantMicro: credits(100) };
   assert.deepEqual(await made.apply(hold("h", 0, wants)), {
     kind: "held",
-    amount: credits(15),
+    amountMicro: credits(15),
     reserved: false,
     rates: {},
   });
@@ -104,7 +104,7 @@ example(
     const outcome = await made.apply(hold("h2", 1));
     assert.ok(outcome.kind === "refused" && outcome.reason === "insufficient_credits");
     const atMs = Date.UTC(2026, 1, 15, 12);
-    assert.deepEqual(outcome.refreshes, [{ atMs, micro: credits(5) }]);
+    assert.deepEqual(outcome.refreshes, [{ atMs, amountMicro: credits(5) }]);
   },
 );
 
@@ -118,7 +118,7 @@ example(
     const outcome = await made.apply(hold("h", credits(9)));
     assert.ok(outcome.kind === "refused" && outcome.reason === "insufficient_credits");
     assert.equal(outcome.leftMicro, credits(3));
-    assert.deepEqual(outcome.refreshes, [{ atMs: start + day, micro: credits(5) }]);
+    assert.deepEqual(outcome.refreshes, [{ atMs: start + day, amountMicro: credits(5) }]);
   },
 );
 
@@ -137,7 +137,7 @@ example(
     await made.store.applyPlans(plansOf(planOf("bought", 20, 0)), false);
     const raised = await made.apply(hold("h", credits(11)));
     assert.ok(raised.kind === "refused" && raised.reason === "insufficient_credits");
-    assert.deepEqual(raised.refreshes, [{ atMs: start + 2 * day, micro: credits(20) }]);
+    assert.deepEqual(raised.refreshes, [{ atMs: start + 2 * day, amountMicro: credits(20) }]);
     made.clock.nowMs += day;
     assert.equal((await made.apply(hold("h", credits(11)))).kind, "held");
   },
@@ -153,8 +153,8 @@ example("names each refresh with what can be spent after it", small, async (made
   assert.ok(outcome.kind === "refused" && outcome.reason === "insufficient_credits");
   assert.equal(outcome.leftMicro, credits(4));
   assert.deepEqual(outcome.refreshes, [
-    { atMs: start + day, micro: credits(17) },
-    { atMs: Date.UTC(2026, 1, 15, 12), micro: credits(22) },
+    { atMs: start + day, amountMicro: credits(17) },
+    { atMs: Date.UTC(2026, 1, 15, 12), amountMicro: credits(22) },
   ]);
 });
 
@@ -168,14 +168,14 @@ example(
     const scheduled = await made.apply(hold("h", credits(100)));
     assert.ok(scheduled.kind === "refused" && scheduled.reason === "insufficient_credits");
     assert.deepEqual(scheduled.refreshes, [
-      { atMs: start + day, micro: credits(40 + 50 - 5) },
-      { atMs: start + 2 * day, micro: credits(40 + 50) },
+      { atMs: start + day, amountMicro: credits(40 + 50 - 5) },
+      { atMs: start + 2 * day, amountMicro: credits(40 + 50) },
     ]);
     const to = { kind: "end", endsMs: start + 2 * day } as const;
     await made.apply({ kind: "state", account: "ada", op: "end", to, by: "test" });
     const ending = await made.apply(hold("h", credits(100)));
     assert.ok(ending.kind === "refused" && ending.reason === "insufficient_credits");
-    assert.deepEqual(ending.refreshes, [{ atMs: start + day, micro: credits(40 + 50 - 5) }]);
+    assert.deepEqual(ending.refreshes, [{ atMs: start + day, amountMicro: credits(40 + 50 - 5) }]);
   },
   planOf("large", 40, 50, { overage: { credits: 50, every: "P1D", align: "opening" } }),
 );
@@ -187,7 +187,7 @@ example(
     const free = { price: { prompt: 0, completion: 0 } };
     assert.deepEqual(await made.apply(hold("h", 0, free)), {
       kind: "held",
-      amount: 0,
+      amountMicro: 0,
       reserved: false,
       rates: {},
     });
@@ -209,7 +209,7 @@ example(
 example("a repeated hold returns the amount of the first", small, async (made) => {
   await made.apply(hold("h", 0, { minMicro: 1, wantMicro: credits(100) }));
   const again = await made.apply(hold("h", 0, { minMicro: 1, wantMicro: credits(100) }));
-  assert.deepEqual(again, { kind: "held", amount: credits(15), reserved: false, rates: {} });
+  assert.deepEqual(again, { kind: "held", amountMicro: credits(15), reserved: false, rates: {} });
   assert.equal(made.store.account("ada").holds, 1);
   assert.equal(made.store.key("key").holds, 1);
 });
@@ -362,7 +362,7 @@ example(
   async (made) => {
     const first = await made.apply(hold("h", 100, { promptTokens: 10 }));
     assert.equal(first.kind === "held" && first.rates.tokens?.remaining, 90);
-    await made.apply(settle("h", 0, { used: tokens(10, 50) }));
+    await made.apply(settle("h", 0, { usage: tokens(10, 50) }));
     const next = await made.apply(hold("h2", 100, { promptTokens: 1 }));
     assert.equal(next.kind === "held" && next.rates.tokens?.remaining, 39);
   },
@@ -385,7 +385,7 @@ example(
     await made.apply(hold("h", 500, { promptTokens: 10 }));
     made.clock.nowMs += minute;
     await made.apply(expire("h"));
-    for (let n = 0; n < 3; n += 1) await made.apply(settle("h", 0, { used: tokens(10, 80) }));
+    for (let n = 0; n < 3; n += 1) await made.apply(settle("h", 0, { usage: tokens(10, 80) }));
     const next = await made.apply(hold("h2", 1, { promptTokens: 0 }));
     assert.equal(next.kind === "held" && next.rates.tokens?.remaining, 10);
   },

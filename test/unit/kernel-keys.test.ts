@@ -33,7 +33,7 @@ example(
   async (made) => {
     const change = set("a", {
       name: "laptop",
-      budget: { micro: 500, rule: { every: "P1M" } },
+      budget: { amountMicro: 500, rule: { every: "P1M" } },
       ...rotation("2", "P1D"),
     });
     const first = await made.apply(change);
@@ -102,31 +102,35 @@ example("a revoked key does not change, and neither does one of another account"
 });
 
 example("a part of a budget changes alone, but not if there is no budget", small, async (made) => {
-  assert.equal((await made.apply(set("1", { name: "n", budget: { micro: 5 } }))).kind, "no_budget");
+  assert.equal((await made.apply(set("1", { name: "n", budget: { amountMicro: 5 } }))).kind, "no_budget");
   assert.equal((await made.apply(set("1", { budget: { rule: { every: "P1D" } } }))).kind, "no_budget");
-  assert.deepEqual([made.store.key("key").name, made.store.key("key").budget], [null, null]);
-  await made.apply(set("1", { budget: { micro: 100, rule: { every: "P1M" } } }));
+  assert.deepEqual([made.store.key("key").name, made.store.key("key").budgetMicro], [null, null]);
+  await made.apply(set("1", { budget: { amountMicro: 100, rule: { every: "P1M" } } }));
   assert.equal(await spend(made, "h1", 60), "held");
-  await made.apply(set("2", { budget: { micro: 70 } }));
-  assert.partialDeepStrictEqual(made.store.key("key"), { budget: 70, budgetEvery: "P1M", budgetSpent: 60 });
+  await made.apply(set("2", { budget: { amountMicro: 70 } }));
+  assert.partialDeepStrictEqual(made.store.key("key"), {
+    budgetMicro: 70,
+    budgetEvery: "P1M",
+    budgetSpentMicro: 60,
+  });
   made.clock.nowMs += minute;
   await made.apply(set("3", { budget: { rule: { every: "P1D" } } }));
   assert.partialDeepStrictEqual(made.store.key("key"), {
-    ...{ budget: 70, budgetEvery: "P1D", budgetSpent: 60 },
+    ...{ budgetMicro: 70, budgetEvery: "P1D", budgetSpentMicro: 60 },
     ...{ budgetFromMs: start + minute, budgetUntilMs: start + minute + day },
   });
   assert.equal(await spend(made, "h2", 11), "key_budget_exceeded");
   assert.equal(await spend(made, "h2", 10), "held");
   await made.apply(set("4", { budget: null }));
   assert.partialDeepStrictEqual(made.store.key("key"), {
-    budget: null,
+    budgetMicro: null,
     budgetEvery: null,
-    budgetSpent: null,
+    budgetSpentMicro: null,
   });
 });
 
 example("the refusal names the key if its own requests hold the rest of its budget", small, async (made) => {
-  await made.apply(set("1", { budget: { micro: 100, rule: { every: "P1M" } } }));
+  await made.apply(set("1", { budget: { amountMicro: 100, rule: { every: "P1M" } } }));
   await made.apply(hold("h", 80));
   assert.partialDeepStrictEqual(await made.apply(hold("h2", 30)), {
     reason: "credits_reserved",
@@ -135,25 +139,25 @@ example("the refusal names the key if its own requests hold the rest of its budg
   assert.partialDeepStrictEqual(await made.apply(hold("h2", 101)), {
     reason: "key_budget_exceeded",
     leftMicro: 20,
-    refreshes: [{ atMs: start + 31 * day, micro: 100 }],
+    refreshes: [{ atMs: start + 31 * day, amountMicro: 100 }],
   });
 });
 
 example("an extension after the end of the budget's window takes from the next one", small, async (made) => {
-  await made.apply(set("1", { budget: { micro: 100, rule: { every: "PT1H" } } }));
+  await made.apply(set("1", { budget: { amountMicro: 100, rule: { every: "PT1H" } } }));
   await spend(made, "h0", 70);
   await made.apply(hold("h", 30, { ttlMs: day }));
-  assert.partialDeepStrictEqual(await made.apply(extend("h", 1, 50)), { amount: 0, reserved: false });
+  assert.partialDeepStrictEqual(await made.apply(extend("h", 1, 50)), { amountMicro: 0, reserved: false });
   made.clock.nowMs += 60 * minute;
-  assert.partialDeepStrictEqual(await made.apply(extend("h", 2, 90, { used: tokens(0, 30) })), {
-    amount: 70,
+  assert.partialDeepStrictEqual(await made.apply(extend("h", 2, 90, { usage: tokens(0, 30) })), {
+    amountMicro: 70,
   });
   await made.apply(settle("h", 95));
-  assert.partialDeepStrictEqual(made.store.key("key"), { held: 0, budgetSpent: 95 });
+  assert.partialDeepStrictEqual(made.store.key("key"), { heldMicro: 0, budgetSpentMicro: 95 });
 });
 
 example("a budget does not change with the plan, and counts whatever bucket pays", small, async (made) => {
-  await made.apply(set("1", { budget: { micro: credits(14), rule: { every: "P1M" } } }));
+  await made.apply(set("1", { budget: { amountMicro: credits(14), rule: { every: "P1M" } } }));
   assert.equal(await spend(made, "h1", credits(12)), "held");
   await made.apply(planTo("small", "p"));
   assert.equal(await spend(made, "h2", credits(3)), "key_budget_exceeded");
@@ -166,14 +170,14 @@ example(
   async (made) => {
     await made.apply(set("1", { tokensPerMinute: 100 }));
     await made.apply(hold("h", 100, { promptTokens: 1 }));
-    await made.apply(settle("h", 1, { used: tokens(0, 1100) }));
+    await made.apply(settle("h", 1, { usage: tokens(0, 1100) }));
     // 1,100 tokens are 11 minutes. The first one is the burst.
     made.clock.nowMs += minute;
     await made.apply(set("2", { tokensPerMinute: 1000 }));
     // The debt of 1,000 tokens is one minute now, which passes before anyone looks.
     made.clock.nowMs += minute;
     assert.equal(reasonOf(await made.apply(hold("h2", 1, { promptTokens: 1000 }))), "held");
-    await made.apply(settle("h2", 0, { used: tokens(1000, 0) }));
+    await made.apply(settle("h2", 0, { usage: tokens(1000, 0) }));
     await made.apply(set("3", { tokensPerMinute: 500 }));
     // 1,000 tokens are two minutes.
     assert.partialDeepStrictEqual(await made.apply(hold("h3", 1, { promptTokens: 100 })), {

@@ -32,8 +32,8 @@ example(
     await made.apply(topup("p", credits(1)));
     await made.apply(hold("h", credits(16), { price: { prompt: 10, completion: 30, cachedPrompt: 1 } }));
     made.clock.nowMs += 70;
-    const used = { promptTokens: 100, cachedTokens: 60, completionTokens: 20, reasoningTokens: 5 };
-    await made.apply(settle("h", 0, { used, ending: "length", estimated: true }));
+    const usage = { promptTokens: 100, cachedTokens: 60, completionTokens: 20, reasoningTokens: 5 };
+    await made.apply(settle("h", 0, { usage, ending: "length", estimated: true }));
     assert.deepEqual(made.store.receipt("ada", "h"), {
       account: "ada",
       id: "h",
@@ -44,17 +44,17 @@ example(
       ending: "length",
       by: null,
       estimated: true,
-      ...used,
+      ...usage,
       pricePrompt: 10,
       priceCompletion: 30,
       priceCachedPrompt: 1,
-      cost: 40 * 10 + 60 + 20 * 30,
+      costMicro: 40 * 10 + 60 + 20 * 30,
       base: 1060,
       overage: 0,
       additional: 0,
-      shortfall: 0,
+      shortfallMicro: 0,
       late: false,
-      paid: [{ grant: 2, bucket: "base", amount: 1060 }],
+      paid: [{ grant: 2, bucket: "base", amountMicro: 1060 }],
     });
   },
 );
@@ -95,8 +95,8 @@ example(
     const outcome = await made.apply(settle("h", credits(20)));
     assert.deepEqual(outcome, settledBy({ base: credits(10), overage: credits(5) }, credits(5)));
     assert.deepEqual(made.buckets(), [0, 0, 0]);
-    const { base, overage, additional, shortfall } = made.store.receipt("ada", "h") ?? {};
-    assert.deepEqual([base, overage, additional, shortfall], [credits(10), credits(5), 0, credits(5)]);
+    const { base, overage, additional, shortfallMicro } = made.store.receipt("ada", "h") ?? {};
+    assert.deepEqual([base, overage, additional, shortfallMicro], [credits(10), credits(5), 0, credits(5)]);
   },
 );
 
@@ -114,13 +114,13 @@ example("a cost above the hold takes nothing from the holds of other requests", 
 example("charges the prices at the time of the hold", small, async (made) => {
   await made.apply(hold("h", 1000, { price: { prompt: 2, completion: 3 } }));
   await made.store.applyPlans(plansOf(planOf("small", 10, 5, { models: [] })), false);
-  const outcome = await made.apply(settle("h", 0, { used: tokens(5, 10) }));
+  const outcome = await made.apply(settle("h", 0, { usage: tokens(5, 10) }));
   assert.deepEqual(outcome, settledBy({ base: 40 }));
 });
 
 example("throws for invalid token counts and keeps the hold open (octopus#243)", small, async (made) => {
   await made.apply(hold("h", 10));
-  for (const used of [
+  for (const usage of [
     tokens(-1, 0),
     tokens(0, 0.5),
     tokens(1, 0, 2),
@@ -128,7 +128,7 @@ example("throws for invalid token counts and keeps the hold open (octopus#243)",
     { ...tokens(0, 1), reasoningTokens: 2 },
     tokens(0, Number.MAX_SAFE_INTEGER + 1),
   ]) {
-    await assert.rejects(made.apply(settle("h", 0, { used })), /invariant/);
+    await assert.rejects(made.apply(settle("h", 0, { usage })), /invariant/);
   }
   assert.equal((await made.apply(settle("h", 1))).kind, "settled");
 });
@@ -145,7 +145,7 @@ example("an extension takes the next slice in spending order", small, async (mad
   await made.apply(hold("h", credits(9)));
   assert.deepEqual(await made.apply(extend("h", 1, credits(4))), {
     kind: "extended",
-    amount: credits(4),
+    amountMicro: credits(4),
     reserved: false,
   });
   assert.deepEqual(made.buckets(), [0, credits(2), credits(1)]);
@@ -157,10 +157,10 @@ example("an extension takes less if less is available, or nothing", small, async
   await made.apply(hold("h", credits(14)));
   assert.deepEqual(await made.apply(extend("h", 1, credits(4))), {
     kind: "extended",
-    amount: credits(1),
+    amountMicro: credits(1),
     reserved: false,
   });
-  const nothing = { kind: "extended", amount: 0, reserved: false };
+  const nothing = { kind: "extended", amountMicro: 0, reserved: false };
   assert.deepEqual(await made.apply(extend("h", 2, credits(4))), nothing);
 });
 
@@ -181,7 +181,7 @@ example(
     made.clock.nowMs += day;
     assert.deepEqual(await made.apply(extend("h", 1, credits(3))), {
       kind: "extended",
-      amount: credits(3),
+      amountMicro: credits(3),
       reserved: false,
     });
     assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
@@ -201,12 +201,12 @@ example("the extension of an ended hold takes nothing", small, async (made) => {
 example("an extension renews the hold and writes its checkpoint", small, async (made) => {
   await made.apply(hold("h", 100));
   made.clock.nowMs += minute - 1;
-  await made.apply(extend("h", 1, 0, { used: tokens(10, 20) }));
+  await made.apply(extend("h", 1, 0, { usage: tokens(10, 20) }));
   made.clock.nowMs += minute - 1;
   assert.deepEqual(await made.apply(expire("h")), { kind: "alive" });
   made.clock.nowMs += 1;
   assert.equal((await made.apply(expire("h"))).kind, "expired");
-  assert.equal(made.store.receipt("ada", "h")?.cost, 30);
+  assert.equal(made.store.receipt("ada", "h")?.costMicro, 30);
   assert.deepEqual(made.buckets(), [credits(10) - 30, credits(5), 0]);
 });
 
@@ -215,12 +215,12 @@ example(
   small,
   async (made) => {
     await made.apply(hold("h", 100));
-    await made.apply(extend("h", 2, 0, { used: tokens(10, 20), ttlMs: hour }));
-    await made.apply(extend("h", 1, 0, { used: tokens(10, 5), ttlMs: minute }));
+    await made.apply(extend("h", 2, 0, { usage: tokens(10, 20), ttlMs: hour }));
+    await made.apply(extend("h", 1, 0, { usage: tokens(10, 5), ttlMs: minute }));
     made.clock.nowMs += minute;
     assert.deepEqual(await made.apply(expire("h")), { kind: "alive" });
     await expireAfter(made, hour);
-    assert.equal(made.store.receipt("ada", "h")?.cost, 30);
+    assert.equal(made.store.receipt("ada", "h")?.costMicro, 30);
   },
 );
 
@@ -229,10 +229,10 @@ example(
   small,
   async (made) => {
     await made.apply(hold("h", 100));
-    await made.apply(extend("h", 2, 0, { used: tokens(10, 0) }));
-    await made.apply(extend("h", 1, 0, { used: tokens(0, 0) }));
+    await made.apply(extend("h", 2, 0, { usage: tokens(10, 0) }));
+    await made.apply(extend("h", 1, 0, { usage: tokens(0, 0) }));
     await expireAfter(made, hour);
-    assert.equal(made.store.receipt("ada", "h")?.cost, 10);
+    assert.equal(made.store.receipt("ada", "h")?.costMicro, 10);
   },
 );
 
@@ -241,8 +241,8 @@ example(
   small,
   async (made) => {
     await made.apply(hold("h", 100, { price: { prompt: 1000, completion: 1000 } }));
-    const used = tokens(0, 2 ** 50);
-    await assert.rejects(made.apply(extend("h", 1, 0, { used })), /invariant/);
+    const usage = tokens(0, 2 ** 50);
+    await assert.rejects(made.apply(extend("h", 1, 0, { usage })), /invariant/);
     made.clock.nowMs += hour;
     assert.equal((await made.apply(expire("h"))).kind, "expired");
   },
@@ -272,11 +272,11 @@ example(
   async (made) => {
     await made.apply(hold("r1", credits(14), { ttlMs: 1000 }));
     await made.apply(hold("r2", credits(1)));
-    const reserved = { kind: "extended", amount: 0, reserved: true };
+    const reserved = { kind: "extended", amountMicro: 0, reserved: true };
     assert.deepEqual(await made.apply(extend("r2", 1, credits(3))), reserved);
     made.clock.nowMs += 1000;
     const { expired, ...outcome } = await made.apply(extend("r2", 1, credits(3)));
-    assert.deepEqual(outcome, { kind: "extended", amount: credits(3), reserved: false });
+    assert.deepEqual(outcome, { kind: "extended", amountMicro: credits(3), reserved: false });
     assert.deepEqual(expired, [made.store.receipt("ada", "r1")]);
     assert.equal(made.store.receipt("ada", "r1")?.ending, "expired");
   },
@@ -287,11 +287,11 @@ example(
   small,
   async (made) => {
     await made.apply(hold("h", credits(15)));
-    await made.apply(extend("h", 1, 0, { used: tokens(0, credits(3)) }));
+    await made.apply(extend("h", 1, 0, { usage: tokens(0, credits(3)) }));
     made.clock.nowMs += minute;
     const outcome = await made.apply(hold("h2", credits(12)));
     assert.equal(outcome.kind, "held");
-    assert.equal(made.store.receipt("ada", "h")?.cost, credits(3));
+    assert.equal(made.store.receipt("ada", "h")?.costMicro, credits(3));
   },
 );
 
@@ -300,14 +300,14 @@ example(
   small,
   async (made) => {
     await made.apply(hold("h1", credits(2)));
-    await made.apply(extend("h1", 1, 0, { used: tokens(0, credits(1)) }));
+    await made.apply(extend("h1", 1, 0, { usage: tokens(0, credits(1)) }));
     await made.apply(hold("h2", credits(12)));
     made.clock.nowMs += minute;
     const refused = await made.apply(hold("h3", credits(15)));
     assert.equal(refused.kind, "refused");
     assert.deepEqual(refused.expired, [made.store.receipt("ada", "h1"), made.store.receipt("ada", "h2")]);
     assert.deepEqual(
-      refused.expired?.map(({ id, cost, base }) => [id, cost, base]),
+      refused.expired?.map(({ id, costMicro, base }) => [id, costMicro, base]),
       [
         ["h1", credits(1), credits(1)],
         ["h2", 0, 0],
@@ -324,7 +324,7 @@ example(
   small,
   async (made) => {
     await made.apply(hold("h", credits(5)));
-    await made.apply(extend("h", 1, 0, { used: tokens(0, credits(1)) }));
+    await made.apply(extend("h", 1, 0, { usage: tokens(0, credits(1)) }));
     await expireAfter(made, minute);
     assert.deepEqual(made.buckets(), [credits(9), credits(5), 0]);
     made.clock.nowMs += minute;
@@ -335,10 +335,10 @@ example(
     assert.deepEqual(made.buckets(), [credits(6), credits(5), 0]);
     const lines = made.store.charges("ada", "h");
     assert.deepEqual(
-      lines.map(({ ending, late, cost, completionTokens, atMs }) => ({
+      lines.map(({ ending, late, costMicro, completionTokens, atMs }) => ({
         ending,
         late,
-        cost,
+        costMicro: costMicro,
         completionTokens,
         atMs,
       })),
@@ -346,14 +346,14 @@ example(
         {
           ending: "expired",
           late: false,
-          cost: credits(1),
+          costMicro: credits(1),
           completionTokens: credits(1),
           atMs: start + minute,
         },
         {
           ending: "length",
           late: true,
-          cost: credits(3),
+          costMicro: credits(3),
           completionTokens: credits(3),
           atMs: start + 2 * minute,
         },
@@ -375,16 +375,16 @@ example(
   small,
   async (made) => {
     await made.apply(hold("h", 100));
-    await made.apply(extend("h", 1, 0, { used: tokens(10, 0) }));
+    await made.apply(extend("h", 1, 0, { usage: tokens(10, 0) }));
     await expireAfter(made, minute);
-    const late = await made.apply(settle("h", 0, { used: tokens(0, 0), ending: "engine_failed" }));
+    const late = await made.apply(settle("h", 0, { usage: tokens(0, 0), ending: "engine_failed" }));
     assert.deepEqual(late, settledBy({ base: 10 }, 0, { base: 10 }));
     const lines = made.store.charges("ada", "h");
     assert.deepEqual(
-      lines.map(({ ending, cost, promptTokens }) => ({ ending, cost, promptTokens })),
+      lines.map(({ ending, costMicro, promptTokens }) => ({ ending, costMicro: costMicro, promptTokens })),
       [
-        { ending: "expired", cost: 10, promptTokens: 10 },
-        { ending: "engine_failed", cost: 0, promptTokens: 0 },
+        { ending: "expired", costMicro: 10, promptTokens: 10 },
+        { ending: "engine_failed", costMicro: 0, promptTokens: 0 },
       ],
     );
   },
@@ -395,9 +395,9 @@ example(
   small,
   async (made) => {
     await made.apply(hold("h", 100, { price: { prompt: 10, completion: 1, cachedPrompt: 1 } }));
-    await made.apply(extend("h", 1, 0, { used: tokens(10, 5) }));
+    await made.apply(extend("h", 1, 0, { usage: tokens(10, 5) }));
     await expireAfter(made, minute);
-    const late = await made.apply(settle("h", 0, { used: tokens(10, 6, 9) }));
+    const late = await made.apply(settle("h", 0, { usage: tokens(10, 6, 9) }));
     assert.deepEqual(late, settledBy({ base: 105 }, 0, { base: 105 }));
   },
 );

@@ -115,7 +115,7 @@ example(
     await made.apply(hold("h", credits(4)));
     assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", replayed: false });
     assert.deepEqual(made.buckets(), [credits(26), credits(5), 0]);
-    assert.equal(made.store.account("ada").base?.amount, credits(30));
+    assert.equal(made.store.account("ada").base?.amountMicro, credits(30));
     await made.apply(settle("h", 0));
     assert.deepEqual(made.buckets(), [credits(30), credits(5), 0]);
   },
@@ -130,7 +130,7 @@ example(
     await made.apply(settle("h", credits(4)));
     await made.apply(planTo("small", "c1"));
     assert.deepEqual(made.buckets(), [credits(6), credits(5), 0]);
-    assert.equal(made.store.account("ada").base?.amount, credits(10));
+    assert.equal(made.store.account("ada").base?.amountMicro, credits(10));
     assert.equal(made.store.account("ada").base?.untilMs, start + day);
     made.clock.nowMs += day;
     await made.apply(settle("none", 0));
@@ -150,7 +150,7 @@ example(
     assert.deepEqual(made.buckets(), [credits(-15), credits(5), credits(1)]);
     assert.deepEqual(await made.apply(hold("h2", credits(6))), {
       kind: "held",
-      amount: credits(6),
+      amountMicro: credits(6),
       reserved: false,
       rates: {},
     });
@@ -331,14 +331,14 @@ example(
     assert.equal((await made.apply(planTo("monthly", "a", "new_window"))).kind, "changed");
     const { base, overage } = made.store.account("ada");
     assert.partialDeepStrictEqual(base, {
-      ...{ amount: credits(40), spent: credits(3), held: 0, plan: "monthly" },
+      ...{ amountMicro: credits(40), spentMicro: credits(3), heldMicro: 0, plan: "monthly" },
       ...{ fromMs: at, untilMs: Date.UTC(2026, 1, 15, 13) },
     });
     assert.equal(overage?.fromMs, start, "the bucket with the same windows keeps its grant");
     assert.deepEqual(made.buckets(), [credits(37), credits(5), 0]);
     assert.equal((await made.apply(settle("h", credits(1)))).kind, "settled");
     assert.deepEqual(made.store.charges("ada", "h")[0]?.paid, [
-      { grant: 2, bucket: "base", amount: credits(1) },
+      { grant: 2, bucket: "base", amountMicro: credits(1) },
     ]);
     assert.deepEqual(made.buckets(), [credits(37), credits(5), 0], "the rest of the hold lapses");
   },
@@ -404,10 +404,10 @@ example(
     made.clock.nowMs = start + day + hour;
     await made.apply(settle("none", 0));
     const { base, overage } = made.store.account("ada");
-    assert.partialDeepStrictEqual(base, { fromMs: start + day, untilMs: start + 8 * day, spent: 0 });
+    assert.partialDeepStrictEqual(base, { fromMs: start + day, untilMs: start + 8 * day, spentMicro: 0 });
     assert.partialDeepStrictEqual(overage, {
       ...{ fromMs: start + day, untilMs: start + 3 * day },
-      ...{ amount: credits(50), spent: credits(2) },
+      ...{ amountMicro: credits(50), spentMicro: credits(2) },
     });
     assert.deepEqual(made.buckets(), [credits(30), credits(48), 0]);
   },

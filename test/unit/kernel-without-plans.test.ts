@@ -13,11 +13,11 @@ async function begin() {
   const store = new MemoryStore(plansOf(planOf("small", 100, 0, { limits })), () => nowMs);
   await store.commit([
     { kind: "open", account: "ada", plan: "small", by: "test" },
-    { kind: "topup", account: "ada", payment: "p", amount: credits(50), by: "test" },
+    { kind: "topup", account: "ada", payment: "p", amountMicro: credits(50), by: "test" },
   ]);
   await addKey(store, keyOf("key", "ada"));
   await store.commit([hold("h1", credits(5), { ttlMs: 2 * day }), hold("h2", credits(5), { ttlMs: minute })]);
-  await store.commit([extend("h2", 1, 0, { used: tokens(0, 30), ttlMs: minute })]);
+  await store.commit([extend("h2", 1, 0, { usage: tokens(0, 30), ttlMs: minute })]);
   store.losePlans();
   const advance = (ms: number) => {
     nowMs += ms;
@@ -31,14 +31,17 @@ test("settles, extends and expires in the current windows", async () => {
     extend("h1", 1, credits(10), { ttlMs: 2 * day }),
     settle("h1", credits(14)),
   ]);
-  assert.partialDeepStrictEqual(extended, { kind: "extended", amount: credits(10) });
-  assert.partialDeepStrictEqual(settled, { kind: "settled", cost: credits(14), shortfall: 0 });
+  assert.partialDeepStrictEqual(extended, { kind: "extended", amountMicro: credits(10) });
+  assert.partialDeepStrictEqual(settled, { kind: "settled", costMicro: credits(14), shortfallMicro: 0 });
   advance(2 * minute);
   const [expired] = await store.commit([{ kind: "expire", account: "ada", hold: "h2" }]);
   assert.equal(expired?.kind, "expired");
-  assert.equal(store.receipt("ada", "h2")?.cost, 30);
+  assert.equal(store.receipt("ada", "h2")?.costMicro, 30);
   const { base } = store.account("ada");
-  assert.deepEqual([base?.amount, base?.spent, base?.held], [credits(100), credits(14) + 30, 0]);
+  assert.deepEqual(
+    [base?.amountMicro, base?.spentMicro, base?.heldMicro],
+    [credits(100), credits(14) + 30, 0],
+  );
 });
 
 test("takes what exceeds a hold from additional credits once the windows have ended", async () => {
@@ -48,14 +51,14 @@ test("takes what exceeds a hold from additional credits once the windows have en
     extend("h1", 1, credits(10), { ttlMs: 2 * day }),
     settle("h1", credits(15)),
   ]);
-  assert.partialDeepStrictEqual(extended, { kind: "extended", amount: credits(10) });
+  assert.partialDeepStrictEqual(extended, { kind: "extended", amountMicro: credits(10) });
   assert.partialDeepStrictEqual(settled, {
     kind: "settled",
     paid: { base: credits(5), overage: 0, additional: credits(10) },
-    shortfall: 0,
+    shortfallMicro: 0,
   });
   assert.partialDeepStrictEqual(store.account("ada").additional, [
-    { amount: credits(50), spent: credits(10), held: 0 },
+    { amountMicro: credits(50), spentMicro: credits(10), heldMicro: 0 },
   ]);
 });
 

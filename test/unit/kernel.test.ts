@@ -28,9 +28,9 @@ example(
     const row = made.store.account("ada");
     assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
     const untilMs = { base: start + day, overage: Date.UTC(2026, 1, 15, 12) };
-    const grant = { spent: 0, held: 0, fromMs: start, anchorMs: start, plan: "small", version: 1 };
-    assert.deepEqual(row.base, { seq: 2, amount: credits(10), ...grant, untilMs: untilMs.base });
-    assert.deepEqual(row.overage, { seq: 3, amount: credits(5), ...grant, untilMs: untilMs.overage });
+    const grant = { spentMicro: 0, heldMicro: 0, fromMs: start, anchorMs: start, plan: "small", version: 1 };
+    assert.deepEqual(row.base, { seq: 2, amountMicro: credits(10), ...grant, untilMs: untilMs.base });
+    assert.deepEqual(row.overage, { seq: 3, amountMicro: credits(5), ...grant, untilMs: untilMs.overage });
     assert.deepEqual(await journalOf(made), openedJournal);
   },
 );
@@ -64,9 +64,9 @@ example(
 example("opens and uses an account in the same batch", small, async (made) => {
   const outcomes = await made.store.commit([
     { kind: "open", account: "bob", plan: "small", by: "test" },
-    { kind: "topup", account: "bob", payment: "p", amount: 5, by: "test" },
+    { kind: "topup", account: "bob", payment: "p", amountMicro: 5, by: "test" },
   ]);
-  assert.deepEqual(outcomes, [{ kind: "opened" }, { kind: "added", additional: 5, replayed: false }]);
+  assert.deepEqual(outcomes, [{ kind: "opened" }, { kind: "added", additionalMicro: 5, replayed: false }]);
 });
 
 example("every operation reports an unknown account", small, async ({ store }) => {
@@ -77,11 +77,11 @@ example("every operation reports an unknown account", small, async ({ store }) =
     settle("h", 1, { account }),
     { kind: "expire", account, hold: "h" },
     { kind: "stop", account, hold: "h", by: "test" },
-    { kind: "topup", account, payment: "p", amount: 1, by: "test" },
+    { kind: "topup", account, payment: "p", amountMicro: 1, by: "test" },
     promote("a", 1, { account }),
     adjust("b", 1, { account }),
     { kind: "plan", account, op: "c", plan: "small", at: "now", by: "test" },
-    { kind: "refund", account, refund: "r", payment: "p", amount: 1, by: "test" },
+    { kind: "refund", account, refund: "r", payment: "p", amountMicro: 1, by: "test" },
     { kind: "state", account, op: "s", to: { kind: "suspend" }, by: "test" },
     { kind: "key", account, key: "key", op: "k", set: {}, by: "test" },
     { kind: "revoke", account, key: "key", by: "test" },
@@ -96,17 +96,33 @@ example("every operation reports an unknown account", small, async ({ store }) =
 // Credits bought and adjusted
 
 example("a payment counts once, ever (lago-api#3618)", small, async (made) => {
-  assert.deepEqual(await made.apply(topup("p1", 500)), { kind: "added", additional: 500, replayed: false });
-  assert.deepEqual(await made.apply(topup("p1", 500)), { kind: "added", additional: 500, replayed: true });
+  assert.deepEqual(await made.apply(topup("p1", 500)), {
+    kind: "added",
+    additionalMicro: 500,
+    replayed: false,
+  });
+  assert.deepEqual(await made.apply(topup("p1", 500)), {
+    kind: "added",
+    additionalMicro: 500,
+    replayed: true,
+  });
   made.clock.nowMs += 900 * day;
-  assert.deepEqual(await made.apply(topup("p1", 500)), { kind: "added", additional: 500, replayed: true });
-  assert.deepEqual(await made.apply(topup("p2", 500)), { kind: "added", additional: 1000, replayed: false });
+  assert.deepEqual(await made.apply(topup("p1", 500)), {
+    kind: "added",
+    additionalMicro: 500,
+    replayed: true,
+  });
+  assert.deepEqual(await made.apply(topup("p2", 500)), {
+    kind: "added",
+    additionalMicro: 1000,
+    replayed: false,
+  });
 });
 
 example("a repeated payment with another amount is a conflict and adds nothing", small, async (made) => {
   const outcomes = await made.store.commit([topup("p", 500), topup("p", 600)]);
-  assert.deepEqual(outcomes[1], { kind: "conflict", amount: 500 });
-  assert.deepEqual(await made.apply(topup("p", 600)), { kind: "conflict", amount: 500 });
+  assert.deepEqual(outcomes[1], { kind: "conflict", amountMicro: 500 });
+  assert.deepEqual(await made.apply(topup("p", 600)), { kind: "conflict", amountMicro: 500 });
   assert.equal(made.buckets()[2], 500);
 });
 
@@ -127,7 +143,7 @@ example("a payment and a promotion may have the same id", small, async (made) =>
 });
 
 example("a promotion and an adjustment count once per operation id", small, async (made) => {
-  const added = { kind: "added", additional: 100 };
+  const added = { kind: "added", additionalMicro: 100 };
   assert.deepEqual(await made.apply(promote("up", 100)), { ...added, replayed: false });
   assert.deepEqual(await made.apply(promote("up", 100)), { ...added, replayed: true });
   const upBefore = { kind: "conflict", note: "0.0001: a test" };
@@ -135,7 +151,7 @@ example("a promotion and an adjustment count once per operation id", small, asyn
   assert.deepEqual(await made.apply(promote("up", 100, { untilMs: start + day })), upBefore);
   assert.deepEqual(await made.apply(adjust("up", 100)), upBefore);
 
-  const taken = { kind: "adjusted", additional: 70 };
+  const taken = { kind: "adjusted", additionalMicro: 70 };
   assert.deepEqual(await made.apply(adjust("down", 30)), { ...taken, replayed: false });
   assert.deepEqual(await made.apply(adjust("down", 30)), { ...taken, replayed: true });
   const downBefore = { kind: "conflict", note: "-0.00003: a test" };
@@ -155,7 +171,7 @@ example(
   async (made) => {
     await made.apply(promote("p", 100));
     await made.apply(hold("h", 60));
-    assert.deepEqual(await made.apply(adjust("a", 41)), { kind: "too_little", free: 40 });
+    assert.deepEqual(await made.apply(adjust("a", 41)), { kind: "too_little", freeMicro: 40 });
     assert.equal((await made.apply(adjust("b", 40))).kind, "adjusted");
     await made.apply(settle("h", 10));
     assert.equal(made.buckets()[2], 50);
@@ -164,9 +180,9 @@ example(
 
 example("an adjustment never takes a payment", planOf("bought", 0, 0), async (made) => {
   await made.apply(topup("p", 100));
-  assert.deepEqual(await made.apply(adjust("a", 1)), { kind: "too_little", free: 0 });
+  assert.deepEqual(await made.apply(adjust("a", 1)), { kind: "too_little", freeMicro: 0 });
   await made.apply(promote("b", 10));
-  assert.deepEqual(await made.apply(adjust("c", 11)), { kind: "too_little", free: 10 });
+  assert.deepEqual(await made.apply(adjust("c", 11)), { kind: "too_little", freeMicro: 10 });
   const payment = made.store.account("ada").additional.find(({ isPayment }) => isPayment);
   const ofPayment = adjust("d", 1, { grant: payment?.seq ?? 0 });
   assert.deepEqual(await made.apply(ofPayment), { kind: "unknown_grant" });
@@ -177,7 +193,8 @@ example("an adjustment takes the newest promotions first, or the named one", sma
   await made.apply(promote("old", 10));
   await made.apply(promote("soon", 20, { untilMs: start + day }));
   await made.apply(promote("new", 30, { untilMs: start + 2 * day }));
-  const left = () => made.store.account("ada").additional.map(({ amount, untilMs }) => [amount, untilMs]);
+  const left = () =>
+    made.store.account("ada").additional.map(({ amountMicro, untilMs }) => [amountMicro, untilMs]);
   await made.apply(adjust("a", 35));
   assert.deepEqual(left(), [
     [15, start + day],
@@ -185,7 +202,7 @@ example("an adjustment takes the newest promotions first, or the named one", sma
   ]);
   const [, oldest] = made.store.account("ada").additional;
   const named = { grant: oldest?.seq ?? 0 };
-  assert.deepEqual(await made.apply(adjust("b", 11, named)), { kind: "too_little", free: 10 });
+  assert.deepEqual(await made.apply(adjust("b", 11, named)), { kind: "too_little", freeMicro: 10 });
   await made.apply(adjust("c", 4, named));
   assert.deepEqual(left(), [
     [15, start + day],
@@ -201,7 +218,7 @@ example("a promotion without an end, or with the end of an open one, adds to it"
   await made.apply(topup("p", 40));
   const grants = made.store.account("ada").additional;
   assert.deepEqual(
-    grants.map(({ amount, untilMs, isPayment }) => [amount, untilMs, isPayment]),
+    grants.map(({ amountMicro, untilMs, isPayment }) => [amountMicro, untilMs, isPayment]),
     [
       [30, start + day, false],
       [30, null, false],
@@ -222,7 +239,7 @@ example(
     assert.deepEqual(await made.apply(topup("q", 1)), { kind: "too_much" });
     await made.apply(hold("h", 1000));
     assert.deepEqual(await made.apply(topup("r", 1)), { kind: "too_much" });
-    assert.deepEqual(await made.apply(promote("s", 1000)), { kind: "too_much", left: null });
+    assert.deepEqual(await made.apply(promote("s", 1000)), { kind: "too_much", leftMicro: null });
     await made.apply(settle("h", 1000));
     assert.equal((await made.apply(topup("q", 1000))).kind, "added", "a refused payment may be sent again");
     assert.equal(made.buckets()[2], most);
@@ -234,7 +251,7 @@ example("amounts near the limit are counted exactly", planOf("bought", 0, 0), as
   await made.apply(topup("p", most));
   await made.apply(hold("h", 6));
   await made.apply(settle("h", 6));
-  const added = { kind: "added", additional: most - 1, replayed: false };
+  const added = { kind: "added", additionalMicro: most - 1, replayed: false };
   assert.deepEqual(await made.apply(topup("q", 5)), added);
 });
 
@@ -247,10 +264,16 @@ example("rejects a top-up that is not whole or not positive", small, async (made
 // Rows that contradict themselves
 
 test("no operation changes an account with an invalid row", async () => {
-  const payment = { seq: 5, amount: 5, spent: 0, held: 0, isPayment: true, untilMs: null };
-  const noLater = { count: 0, free: 0, held: 0, untilMs: null };
+  const payment = { seq: 5, amountMicro: 5, spentMicro: 0, heldMicro: 0, isPayment: true, untilMs: null };
+  const noLater = { count: 0, freeMicro: 0, heldMicro: 0, untilMs: null };
   const contradictions: ((row: AccountRow) => Partial<AccountRow>)[] = [
-    ...[{ amount: 0.5 }, { amount: -1 }, { spent: -1 }, { held: -1 }, { held: 2 ** 60 }].flatMap((change) => [
+    ...[
+      { amountMicro: 0.5 },
+      { amountMicro: -1 },
+      { spentMicro: -1 },
+      { heldMicro: -1 },
+      { heldMicro: 2 ** 60 },
+    ].flatMap((change) => [
       ({ base }: AccountRow) => ({ base: base && { ...base, ...change } }),
       ({ overage }: AccountRow) => ({ overage: overage && { ...overage, ...change } }),
     ]),
@@ -264,19 +287,19 @@ test("no operation changes an account with an invalid row", async () => {
     () => ({ base: null }),
     () => ({ overage: null }),
     () => ({ state: "closed" }),
-    () => ({ additional: [{ ...payment, amount: -1 }] }),
-    () => ({ additional: [{ ...payment, spent: 6 }] }),
-    () => ({ additional: [{ ...payment, held: -1 }] }),
-    () => ({ additional: [{ ...payment, spent: 3, held: 3 }] }),
-    () => ({ additional: [{ ...payment, amount: Number.MAX_SAFE_INTEGER }, payment] }),
-    () => ({ additional: [payment], later: { ...noLater, count: 1, free: Number.MAX_SAFE_INTEGER } }),
-    () => ({ later: { ...noLater, free: -1 } }),
-    () => ({ later: { ...noLater, held: 0.5 } }),
+    () => ({ additional: [{ ...payment, amountMicro: -1 }] }),
+    () => ({ additional: [{ ...payment, spentMicro: 6 }] }),
+    () => ({ additional: [{ ...payment, heldMicro: -1 }] }),
+    () => ({ additional: [{ ...payment, spentMicro: 3, heldMicro: 3 }] }),
+    () => ({ additional: [{ ...payment, amountMicro: Number.MAX_SAFE_INTEGER }, payment] }),
+    () => ({ additional: [payment], later: { ...noLater, count: 1, freeMicro: Number.MAX_SAFE_INTEGER } }),
+    () => ({ later: { ...noLater, freeMicro: -1 } }),
+    () => ({ later: { ...noLater, heldMicro: 0.5 } }),
     () => ({ later: { ...noLater, count: -1 } }),
-    ({ base }) => ({ base: base && { ...base, held: 1 }, holds: 0 }),
-    () => ({ holds: 0, used: 1 }),
+    ({ base }) => ({ base: base && { ...base, heldMicro: 1 }, holds: 0 }),
+    () => ({ holds: 0, runningCostMicro: 1 }),
     () => ({ holds: -1 }),
-    () => ({ used: -1 }),
+    () => ({ runningCostMicro: -1 }),
     () => ({ seq: 0 }),
     () => ({ endsMs: Number.NaN }),
     () => ({ requestsTatMs: Number.NaN }),

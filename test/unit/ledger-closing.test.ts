@@ -6,7 +6,7 @@ import { StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger, type LedgerStore } from "../../src/ledger/batcher.ts";
 
 const hour = 3_600_000;
-const topup = { kind: "topup", account: "ada", payment: "1", amount: 1, by: "test" } as const;
+const topup = { kind: "topup", account: "ada", payment: "1", amountMicro: 1, by: "test" } as const;
 
 /** A store that is away, and how often it was asked. */
 class AwayStore implements LedgerStore {

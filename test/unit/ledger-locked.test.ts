@@ -11,7 +11,7 @@ import type { Decision, Operation, TopupOperation } from "../../src/ledger/opera
 import { startOwnTime } from "../fixtures/own-time.ts";
 
 function topup(account: string, payment: number): TopupOperation {
-  return { kind: "topup", account, payment: `${payment}`, amount: 1, by: "test" };
+  return { kind: "topup", account, payment: `${payment}`, amountMicro: 1, by: "test" };
 }
 
 /** Answers each top-up, except those on accounts that the test has locked. */
@@ -40,7 +40,7 @@ class LockedStore implements LedgerStore {
     return operations.map((operation) => {
       if (this.locked.has(operation.account)) return { kind: "locked" };
       this.decided.push(`${operation.account} ${"payment" in operation ? operation.payment : ""}`);
-      return { kind: "added", additional: 1, replayed: false };
+      return { kind: "added", additionalMicro: 1, replayed: false };
     });
   }
 

@@ -64,7 +64,7 @@ test("voids a hold with a lost answer when the store is available again, once", 
   await ledger.close(5_000);
   assert.deepEqual(made.store.openHolds("ada"), []);
   assert.deepEqual(made.buckets(), whole);
-  assert.partialDeepStrictEqual(made.store.receipt("ada", "h1"), { ending: "refused", cost: 0 });
+  assert.partialDeepStrictEqual(made.store.receipt("ada", "h1"), { ending: "refused", costMicro: 0 });
   assert.deepEqual(await journalOf(made), [...openedJournal, "charge h1"]);
 });
 
@@ -129,7 +129,7 @@ test("rejected extensions and settlements send no void", async () => {
     hold: "h1",
     n: 1,
     moreMicro: 1,
-    used,
+    usage: used,
     ttlMs: 60_000,
   } as const;
   await assert.rejects(ledger.apply(extend), StoreUnavailableError);

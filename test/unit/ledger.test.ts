@@ -10,7 +10,7 @@ import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits, planOf } from "../fixtures/ledger-rows.ts";
 
 function topup(payment: string, account = "ada"): TopupOperation {
-  return { kind: "topup", account, payment, amount: 1, by: "test" };
+  return { kind: "topup", account, payment, amountMicro: 1, by: "test" };
 }
 
 const unavailable = () => new StoreUnavailableError("the disk is full");
@@ -37,7 +37,7 @@ class FakeStore implements LedgerStore {
     if (failure !== null) throw failure;
     return operations.map((operation) => {
       const additional = "payment" in operation ? Number(operation.payment) : 0;
-      return { kind: "added", additional, replayed: false };
+      return { kind: "added", additionalMicro: additional, replayed: false };
     });
   }
 }
@@ -50,7 +50,7 @@ function numbers(count: number): number[] {
 
 test("returns the outcome of each operation", async () => {
   const ledger = new Ledger(new FakeStore());
-  assert.deepEqual(await ledger.apply(topup("7")), { kind: "added", additional: 7, replayed: false });
+  assert.deepEqual(await ledger.apply(topup("7")), { kind: "added", additionalMicro: 7, replayed: false });
 });
 
 test("operations of the same turn share a commit, and each gets its own outcome (llmgateway#2656)", async () => {
@@ -59,7 +59,7 @@ test("operations of the same turn share a commit, and each gets its own outcome 
   const outcomes = await Promise.all(numbers(50).map((n) => ledger.apply(topup(`${n}`))));
   assert.equal(store.batches.length, 1);
   assert.deepEqual(
-    outcomes.map((outcome) => outcome.kind === "added" && outcome.additional),
+    outcomes.map((outcome) => outcome.kind === "added" && outcome.additionalMicro),
     numbers(50),
   );
 });
@@ -114,7 +114,7 @@ test("accounts in different commit queues do not wait for each other, and each k
       for (const account of new Set(operations.map((operation) => operation.account)))
         await gates.get(account)?.promise;
       committed.push(...operations.map((each) => `${each.account} ${"payment" in each ? each.payment : ""}`));
-      return operations.map(() => ({ kind: "added", additional: 1, replayed: false }));
+      return operations.map(() => ({ kind: "added", additionalMicro: 1, replayed: false }));
     },
   };
   const ledger = new Ledger(store, { batchMax: 2 });
@@ -186,7 +186,7 @@ test("repeats late operations until the store takes them, and close waits for th
   const outcome = ledger.applyLate(topup("7"));
   assert.equal(ledger.late, 1);
   await ledger.close(10_000);
-  assert.deepEqual(await outcome, { kind: "added", additional: 7, replayed: false });
+  assert.deepEqual(await outcome, { kind: "added", additionalMicro: 7, replayed: false });
   assert.equal(ledger.late, 0);
   assert.equal(store.batches.length, 4);
 });
@@ -252,7 +252,7 @@ test("rejects every operation of a batch after one round of attempts if the stor
 test("a defect in one operation does not affect the others", async () => {
   const made = await bench(planOf("small", 10, 5));
   const ledger = new Ledger(made.store, noPauses);
-  const bad = { ...topup("bad"), amount: 0.5 };
+  const bad = { ...topup("bad"), amountMicro: 0.5 };
   const [first, second, third] = await Promise.allSettled([
     ledger.apply(topup("1")),
     ledger.apply(bad),
@@ -291,7 +291,7 @@ test("does not repeat a commit after a defect", async () => {
 });
 
 test("rejects operations for which the store returns no decision", async () => {
-  const ledger = new Ledger({ commit: async () => [{ kind: "added", additional: 1, replayed: false }] });
+  const ledger = new Ledger({ commit: async () => [{ kind: "added", additionalMicro: 1, replayed: false }] });
   const [first, second] = await Promise.allSettled([ledger.apply(topup("1")), ledger.apply(topup("2"))]);
   assert.equal(first.status, "fulfilled");
   assert.match(String(second.status === "rejected" && second.reason), /fewer operations/);
@@ -349,7 +349,7 @@ test("admits 50 of 200 concurrent requests if the balance pays for 50 (new-api#6
       await turns();
       running -= 1;
       const outcome = await ledger.apply(settle(`h${n}`, cost));
-      assert.partialDeepStrictEqual(outcome, { kind: "settled", cost, shortfall: 0 });
+      assert.partialDeepStrictEqual(outcome, { kind: "settled", costMicro: cost, shortfallMicro: 0 });
       settled += 1;
     }),
   );

@@ -59,7 +59,7 @@ test("operations of the account keep their order, and other accounts do not wait
       answered.push(outcome.kind === "refused" ? outcome.reason : outcome.kind);
     }),
     ledger
-      .apply({ kind: "topup", account: "bob", payment: "p", amount: 1, by: "test" })
+      .apply({ kind: "topup", account: "bob", payment: "p", amountMicro: 1, by: "test" })
       .then(() => answered.push("bob")),
   ]);
   assert.deepEqual(answered, ["bob", "h1", "settled", "insufficient_credits"]);

@@ -20,7 +20,7 @@ function recorded(use: (log: RequestLog) => void): Record<string, unknown>[] {
 
 const charge = chargeOf({
   usage: { promptTokens: 40, cachedTokens: 30, completionTokens: 7, reasoningTokens: 2, estimated: false },
-  cost: 610,
+  costMicro: 610,
   paid: { base: 610, overage: 0, additional: 0 },
 });
 

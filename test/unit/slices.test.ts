@@ -27,7 +27,7 @@ interface Setup extends Bench {
 /** An account with `micro` bought micro-credits and nothing else. */
 async function setup(micro: number): Promise<Setup> {
   const made = await bench(broke);
-  await made.apply({ kind: "topup", account: "ada", payment: "p", amount: micro, by: "test" });
+  await made.apply({ kind: "topup", account: "ada", payment: "p", amountMicro: micro, by: "test" });
   const engine = new PuppetEngine();
   engine.contextWindow = 5000;
   const receipts: Charge[] = [];
@@ -99,7 +99,10 @@ test("holds the whole answer if the engine reports usage late", async () => {
   generation.end("length");
   await rest;
   assert.equal(generation.paid.length, 0);
-  assert.deepEqual([made.receipts[0]?.cost, made.receipts[0]?.shortfall], [promptCost + 4990 * 30, 0]);
+  assert.deepEqual(
+    [made.receipts[0]?.costMicro, made.receipts[0]?.shortfallMicro],
+    [promptCost + 4990 * 30, 0],
+  );
 });
 
 test("asks such an engine for the tokens that the balance buys", async () => {
@@ -111,7 +114,10 @@ test("asks such an engine for the tokens that the balance buys", async () => {
   generation.end("length");
   await rest;
   const [receipt] = made.receipts;
-  assert.deepEqual([receipt?.ending, receipt?.cost, receipt?.shortfall], ["credits", promptCost + 9000, 0]);
+  assert.deepEqual(
+    [receipt?.ending, receipt?.costMicro, receipt?.shortfallMicro],
+    ["credits", promptCost + 9000, 0],
+  );
 });
 
 test("many requests run at once if the balance pays for their slices (litellm#38647)", async () => {
@@ -142,7 +148,7 @@ test("requests the next slice when half of the last is left, and informs the dec
   think(generation, 3 * sliceTokens);
   generation.end("stop");
   await rest;
-  assert.equal(made.receipts[0]?.cost, promptCost + 3.5 * sliceTokens * 30);
+  assert.equal(made.receipts[0]?.costMicro, promptCost + 3.5 * sliceTokens * 30);
 });
 
 test("the last slice is the rest of the balance, and the answer ends there with length", async () => {
@@ -200,7 +206,7 @@ test("repeats an extension after an error of the store, and the answer continues
   assert.deepEqual(generation.paid, [{ paidTokens: 2 * sliceTokens, isLast: false }]);
   generation.end("stop");
   await rest;
-  assert.equal(made.receipts[0]?.cost, promptCost + 200 * 30);
+  assert.equal(made.receipts[0]?.costMicro, promptCost + 200 * 30);
 });
 
 test("an answer that is longer than its extension is charged in full after a lost answer of the store", async () => {
@@ -213,7 +219,7 @@ test("an answer that is longer than its extension is charged in full after a los
   generation.end("stop");
   await rest;
   assert.deepEqual(
-    made.receipts.map(({ cost }) => cost),
+    made.receipts.map(({ costMicro }) => costMicro),
     [promptCost + 700 * 30],
   );
 });

@@ -41,16 +41,16 @@ const receipt = {
   pricePrompt: 8,
   priceCompletion: 9,
   priceCachedPrompt: 10,
-  cost: 11,
+  costMicro: 11,
   base: 12,
   overage: 13,
   additional: 14,
   paid: [
-    { grant: 2, bucket: "base", amount: 12 },
-    { grant: 16, bucket: "overage", amount: 13 },
-    { grant: 17, bucket: "additional", amount: 14 },
+    { grant: 2, bucket: "base", amountMicro: 12 },
+    { grant: 16, bucket: "overage", amountMicro: 13 },
+    { grant: 17, bucket: "additional", amountMicro: 14 },
   ],
-  shortfall: 15,
+  shortfallMicro: 15,
 } as const satisfies ChargeRow;
 
 /** The cell of a field of a receipt. */
@@ -126,7 +126,7 @@ test("throws for a cell of another type, with the field and the table", () => {
     ["seq", 2n],
     ["ending", "eaten"],
     ["estimated", 2],
-    ["shortfall", undefined],
+    ["shortfallMicro", undefined],
   ] as const) {
     assert.throws(() => chargeTable.rowOf(cells.with(placeOf(field), value)), {
       message: `the database holds ${value} where ${field} of charge should be`,
@@ -140,16 +140,25 @@ test("throws for a cell of another type, with the field and the table", () => {
 
 const account: AccountRow = {
   ...emptyAccount,
-  ...{ id: "ada", plan: "small", nextPlan: "big", seq: 9, createdMs: 1, endsMs: 2, holds: 1, used: 3 },
+  ...{
+    id: "ada",
+    plan: "small",
+    nextPlan: "big",
+    seq: 9,
+    createdMs: 1,
+    endsMs: 2,
+    holds: 1,
+    runningCostMicro: 3,
+  },
   base: {
-    ...{ seq: 2, amount: 10, spent: 4, held: 5, fromMs: 6, untilMs: 7, anchorMs: 8 },
+    ...{ seq: 2, amountMicro: 10, spentMicro: 4, heldMicro: 5, fromMs: 6, untilMs: 7, anchorMs: 8 },
     ...{ plan: "small", version: 1 },
   },
   additional: [
-    { seq: 5, amount: 10, spent: 1, held: 2, isPayment: false, untilMs: 11 },
-    { seq: 4, amount: 20, spent: 3, held: 0, isPayment: true, untilMs: null },
+    { seq: 5, amountMicro: 10, spentMicro: 1, heldMicro: 2, isPayment: false, untilMs: 11 },
+    { seq: 4, amountMicro: 20, spentMicro: 3, heldMicro: 0, isPayment: true, untilMs: null },
   ],
-  later: { count: 1, free: 12, held: 13, untilMs: 14 },
+  later: { count: 1, freeMicro: 12, heldMicro: 13, untilMs: 14 },
   ...{ requestsTatMs: 0.5, tokensTatMs: 1.25, tokensLimit: 100 },
 };
 
@@ -172,7 +181,7 @@ function damagedBy(column: string, value: unknown): unknown[] {
 test("reads an account with an amount beyond 2^53 as an inexact number", () => {
   const cells = damagedBy("base_amount", 2n ** 60n);
   assert.throws(() => accountTable.rowOf(cells), /base of account/);
-  assert.equal(accountOf(cells).row.base?.amount, 2 ** 60);
+  assert.equal(accountOf(cells).row.base?.amountMicro, 2 ** 60);
 });
 
 test("an account that cannot be read has its id and a problem", () => {

@@ -29,7 +29,7 @@ describe("new rules of a time zone", () => {
     made = await bench(plan);
     const { store, clock } = made;
     const rule = { budgetEvery: "P1M", budgetAlign: "calendar", budgetTimezone: old } as const;
-    await addKey(store, keyOf("budgeted", "ada", { budget: credits(20), ...rule }));
+    await addKey(store, keyOf("budgeted", "ada", { budgetMicro: credits(20), ...rule }));
     clock.nowMs = Date.UTC(2026, 1, 28, 12);
     await made.apply(hold("h", credits(12), { key: "budgeted" }));
     await made.apply(settle("h", credits(12)));

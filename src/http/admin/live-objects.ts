@@ -30,7 +30,7 @@ export const activityObject = objectFor<Activity>("Activity")({
   ],
   prompt_tokens: [count, (sums) => sums.promptTokens],
   completion_tokens: [count, (sums) => sums.completionTokens],
-  cost_micro: [micro, (sums) => sums.cost],
+  cost_micro: [micro, (sums) => sums.costMicro],
   first_token_ms: [orNull(firstToken), ({ firstTokenMs }) => p95Of(firstTokenMs)],
   tokens_per_second: [orNull(speed), ({ tokensPerSecond }) => p5Of(tokensPerSecond)],
 });

@@ -52,7 +52,7 @@ export interface Snapshot {
   errors: readonly RecentError[];
 }
 
-type Sums = Pick<UsageHour, "requests" | "promptTokens" | "completionTokens" | "cost">;
+type Sums = Pick<UsageHour, "requests" | "promptTokens" | "completionTokens" | "costMicro">;
 
 /** Late charges can correct counts downwards. */
 const tokens = Type.Integer();
@@ -60,7 +60,7 @@ const sumsFields = fieldsFor<Sums>()({
   requests: [count, (sums) => sums.requests],
   prompt_tokens: [tokens, (sums) => sums.promptTokens],
   completion_tokens: [tokens, (sums) => sums.completionTokens],
-  cost_micro: [micro, (sums) => sums.cost],
+  cost_micro: [micro, (sums) => sums.costMicro],
 });
 const sumsObject = objectFor<Sums>("OverviewSums")(sumsFields);
 const hourObject = objectFor<Sums & { hour: Hour }>("OverviewHour")({
@@ -164,18 +164,18 @@ function firstHourOfDay(view: DatabaseView): Hour {
 }
 
 function sumFrom({ hours }: DatabaseView, from: Hour): Sums {
-  const sums = { requests: 0, promptTokens: 0, completionTokens: 0, cost: 0 };
+  const sums = { requests: 0, promptTokens: 0, completionTokens: 0, costMicro: 0 };
   for (const each of hours) {
     if (each.hour < from) continue;
     sums.requests += each.requests;
     sums.promptTokens += each.promptTokens;
     sums.completionTokens += each.completionTokens;
-    sums.cost += each.cost;
+    sums.costMicro += each.costMicro;
   }
   return sums;
 }
 
 /** As the balance shows them: each bucket is rounded down. */
 function creditsLeft({ base, overage, additionalMicro }: NonNullable<AccountOfList["balance"]>): number {
-  return creditsIn(base.micro) + creditsIn(overage.micro) + creditsIn(additionalMicro);
+  return creditsIn(base.remainingMicro) + creditsIn(overage.remainingMicro) + creditsIn(additionalMicro);
 }

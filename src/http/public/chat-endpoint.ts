@@ -241,7 +241,7 @@ function inStyle(style: AnswerStyle, parsed: ParsedRequest): ParsedRequest {
  * pay. Null if the store is away, and records the charge later.
  */
 function costOf({ record: { charge } }: RequestContext): string {
-  return `"cost_micro":${charge?.cost ?? null},"shortfall_micro":${charge?.shortfall ?? null}`;
+  return `"cost_micro":${charge?.costMicro ?? null},"shortfall_micro":${charge?.shortfallMicro ?? null}`;
 }
 
 function answerHeaders(context: RequestContext, rates: Rates): Record<string, string> {

@@ -75,7 +75,7 @@ create table account (
 
   holds {int} not null check (holds >= 0),
   -- The cost of the open holds at their last checkpoints.
-  used {int} not null check (used >= 0),
+  running_cost {int} not null check (running_cost >= 0),
 
   requests_tat_ms {real} not null,
   tokens_tat_ms {real} not null,
@@ -118,7 +118,7 @@ create table api_key (
   tokens_limit {int},
   holds {int} not null check (holds >= 0),
   held {int} not null check (held >= 0),
-  used {int} not null check (used >= 0),
+  running_cost {int} not null check (running_cost >= 0),
   budget {int} check (budget >= 0),
   budget_every {text},
   budget_align {text} check (budget_align in ('opening', 'calendar')),
