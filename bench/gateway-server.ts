@@ -18,7 +18,7 @@ import { keepNewObjectsYoung } from "../src/heap.ts";
 import { ChunkEncoder } from "../src/http/openai-format/chunk-encoder.ts";
 import { completionJson, doneEvent } from "../src/http/openai-format/response.ts";
 import { PublicServer } from "../src/http/public/server.ts";
-import { Ledger } from "../src/ledger/batcher.ts";
+import { Ledger } from "../src/ledger/ledger.ts";
 import { openPostgresStore } from "../src/store/postgres/store.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { createLogger } from "../src/telemetry/logger.ts";

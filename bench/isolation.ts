@@ -22,7 +22,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
-import { Ledger } from "../src/ledger/batcher.ts";
+import { Ledger } from "../src/ledger/ledger.ts";
 import { commitGiveUpMs, commitRetriesMs, openPostgresStore } from "../src/store/postgres/store.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { ListTooSlowError, type Store } from "../src/store/store.ts";
@@ -269,7 +269,7 @@ async function overdue(holds: number, perAccount: number): Promise<Measured[]> {
       ledger.apply({
         kind: "hold",
         account: accountId(ofOwner(n)),
-        hold: `left-${n}`,
+        requestId: `left-${n}`,
         key: keyId(ofOwner(n)),
         model: "bench",
         price,

@@ -13,7 +13,7 @@
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Ledger } from "../src/ledger/batcher.ts";
+import { Ledger } from "../src/ledger/ledger.ts";
 import type { Operation } from "../src/ledger/operations.ts";
 import { openToWrite } from "../src/store/sqlite/open-to-write.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";

@@ -14,7 +14,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import timers from "node:timers/promises";
-import { Ledger } from "../src/ledger/batcher.ts";
+import { Ledger } from "../src/ledger/ledger.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { makeLedgerFile, plans } from "./ledger-file.ts";
 import { numbersOf, optionsOf } from "./options.ts";

@@ -6,7 +6,7 @@
  * it.
  */
 import pg from "pg";
-import { Ledger } from "../src/ledger/batcher.ts";
+import { Ledger } from "../src/ledger/ledger.ts";
 import { openPostgresStore } from "../src/store/postgres/store.ts";
 import { accountId, nextAccount, plans } from "./ledger-file.ts";
 import { holdAndSettle } from "./pair.ts";

@@ -18,7 +18,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import pg from "pg";
-import { Ledger } from "../src/ledger/batcher.ts";
+import { Ledger } from "../src/ledger/ledger.ts";
 import { openPostgresStore } from "../src/store/postgres/store.ts";
 import { start } from "../test/fixtures/postgres.ts";
 import { plans } from "./ledger-file.ts";

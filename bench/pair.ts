@@ -3,7 +3,7 @@
  * extensions of one token each, and a settlement when the hold is on disk.
  */
 
-import type { Ledger } from "../src/ledger/batcher.ts";
+import type { Ledger } from "../src/ledger/ledger.ts";
 import type { Store } from "../src/store/store.ts";
 import { newRequestId } from "../src/telemetry/request-record.ts";
 import { addKey, keyOf } from "../test/fixtures/ledger-rows.ts";
@@ -32,7 +32,7 @@ export async function holdAndSettle(
   const held = await ledger.apply({
     kind: "hold",
     account,
-    hold,
+    requestId: hold,
     key: keyId(n),
     model: "bench",
     price,
@@ -43,7 +43,15 @@ export async function holdAndSettle(
   });
   if (held.kind !== "held") throw new Error(`a hold was answered with ${JSON.stringify(held)}`);
   for (let step = 1; step <= extensions; step += 1) {
-    const extension = { kind: "extend", account, hold, n: step, moreMicro: 1, usage, ttlMs: 30_000 } as const;
+    const extension = {
+      kind: "extend",
+      account,
+      requestId: hold,
+      n: step,
+      moreMicro: 1,
+      usage,
+      ttlMs: 30_000,
+    } as const;
     const extended = await ledger.apply(extension);
     if (extended.kind !== "extended") throw new Error(`an extension was answered with ${extended.kind}`);
   }
@@ -51,7 +59,7 @@ export async function holdAndSettle(
   const settled = await ledger.apply({
     kind: "settle",
     account,
-    hold,
+    requestId: hold,
     usage,
     ending: "stop",
     estimated: false,

@@ -35,7 +35,7 @@ import { AllowedHosts } from "./http/api/allowed-hosts.ts";
 import { bindOrExplain, clientUrl, listenOn, publicAddress, requirePort } from "./http/listening.ts";
 import { type PublicDependencies, PublicServer, type PublicSettings } from "./http/public/server.ts";
 import { Jobs } from "./jobs.ts";
-import type { Ledger } from "./ledger/batcher.ts";
+import type { Ledger } from "./ledger/ledger.ts";
 import { makeDataFolder } from "./make-folder.ts";
 import { AuditRunner } from "./store/audit-runner.ts";
 import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";

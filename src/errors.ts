@@ -51,7 +51,7 @@ export const catalogue = {
 
 export type ErrorCode = keyof typeof catalogue;
 
-/** State of one limit per minute. It is complete again after `resetMs`. */
+/** State of one limit per period. It is complete again after `resetMs`. */
 interface RefusalRate {
   limit: number;
   remaining: number;
@@ -66,7 +66,7 @@ interface RefusalOptions {
   /** False if the same request will always be refused. Default: depends on the status. */
   waitingHelps?: boolean;
   /** The limits that were checked. Sent as `x-ratelimit-*`. */
-  rates?: { requests?: RefusalRate; tokens?: RefusalRate };
+  rates?: { [name in string]?: RefusalRate };
   /** Only for the operator's log. */
   detail?: string;
   cause?: unknown;

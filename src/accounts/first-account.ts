@@ -7,7 +7,7 @@
  */
 import { rm } from "node:fs/promises";
 import { invariant, messageOf, OperatorError, Refusal } from "../errors.ts";
-import type { Ledger } from "../ledger/batcher.ts";
+import type { Ledger } from "../ledger/ledger.ts";
 import { createSecretFile, readSecretFile } from "../secret-file.ts";
 import type { Store } from "../store/store.ts";
 import { findUsableKey, mintKey, newKey, parseKey } from "./keys.ts";

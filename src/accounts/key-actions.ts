@@ -7,9 +7,10 @@
  */
 import { hash } from "node:crypto";
 import { Refusal } from "../errors.ts";
-import type { Ledger } from "../ledger/batcher.ts";
 import { keyAt } from "../ledger/key-budget.ts";
-import type { IssueOutcome, KeyOperation, KeySettings } from "../ledger/operations.ts";
+import type { Ledger } from "../ledger/ledger.ts";
+import type { KeyOperation, KeySettings } from "../ledger/operations.ts";
+import type { IssueOutcome } from "../ledger/outcomes.ts";
 import type { KeyAuthority, KeyRow, PortalRights } from "../ledger/rows.ts";
 import { calendarPeriodRule, endOf } from "../ledger/windows.ts";
 import { defined, given } from "../objects.ts";

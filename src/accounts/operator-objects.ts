@@ -6,9 +6,9 @@
  * are credits per million tokens, times are ISO 8601 in UTC.
  */
 import Type, { type Static } from "typebox";
-import { type BalanceView, isNearExhaustion, nearExhaustionPercent } from "../ledger/balance.ts";
+import { type BalanceView, hasLowBalance, lowBalancePercent } from "../ledger/balance.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
-import { heldBy } from "../ledger/grants.ts";
+import { amountOf } from "../ledger/grants.ts";
 import { budgetOf } from "../ledger/key-budget.ts";
 import type { PlanPreview } from "../ledger/preview.ts";
 import {
@@ -82,11 +82,11 @@ export const balance = component("Balance", {
 export const listedAccountObject = objectFor<AccountOfList>("ListedAccount")({
   ...accountFields,
   balance: [orNull(balance), (row) => row.balance && balanceObject(row.balance)],
-  near_exhaustion: [
+  low_balance: [
     Type.Boolean({
-      description: `whether less than one credit is left, or less than ${nearExhaustionPercent} % of the credits of both windows, purchased credits included`,
+      description: `whether less than one credit is left, or less than ${lowBalancePercent} % of the credits of both windows, purchased credits included`,
     }),
-    (row) => row.balance !== null && isNearExhaustion(row.balance),
+    (row) => row.balance !== null && hasLowBalance(row.balance),
   ],
 });
 
@@ -360,7 +360,7 @@ export const holdObject = objectFor<HoldRow>("Hold")({
   ...requestFields,
   created_at: [time, (row) => isoTime(row.createdMs)],
   expires_at: [time, (row) => isoTime(row.expiresMs)],
-  held_micro: [micro, (row) => heldBy(row)],
+  held_micro: [micro, (row) => amountOf(row.takings)],
   ...tokenAndPriceFields,
 });
 

@@ -1,15 +1,13 @@
 /** Refusals of operations that the ledger has decided and not executed. */
 import type {
-  AccountError,
   AdjustOperation,
-  OutcomeOf,
   PlanOperation,
-  PlanOutcome,
   PostedOperation,
   PromoteOperation,
   RefundOperation,
   TopupOperation,
 } from "../ledger/operations.ts";
+import type { AccountError, OutcomeOf, PlanOutcome } from "../ledger/outcomes.ts";
 import { exactCredits, type MicroCredits } from "../units.ts";
 import { isoTime } from "./json-objects.ts";
 import {
@@ -73,7 +71,7 @@ export function promotionRefusal(
   operation: PromoteOperation,
   outcome: Exclude<OutcomeOf<PromoteOperation>, { kind: "added" }>,
 ): Error {
-  const { account, untilMs, request } = operation;
+  const { account, untilMs, requestId } = operation;
   switch (outcome.kind) {
     case "ended":
       return invalidValue(
@@ -83,19 +81,19 @@ export function promotionRefusal(
     case "unknown_request":
       return new OperatorRefusal(
         "request_not_found",
-        `Account ${account} was not charged for a request "${request}". ${unchanged}`,
+        `Account ${account} was not charged for a request "${requestId}". ${unchanged}`,
         "request_id",
       );
     case "hold_open":
       return new OperatorRefusal(
         "request_running",
-        `Request "${request}" is still running, so its charge is not known. ${unchanged} Try again when it has ended.`,
+        `Request "${requestId}" is still running, so its charge is not known. ${unchanged} Try again when it has ended.`,
         "request_id",
       );
     case "too_much":
       return outcome.leftMicro === null
         ? tooManyCredits(account)
-        : memoTooLarge(request ?? "", outcome.leftMicro);
+        : memoTooLarge(requestId ?? "", outcome.leftMicro);
     default:
       return otherRefusal(operation, outcome);
   }

@@ -6,7 +6,7 @@
  */
 import { type ErrorType, Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
-import type { AccountError } from "../ledger/operations.ts";
+import type { AccountError } from "../ledger/outcomes.ts";
 import { unknownName } from "../spelling.ts";
 import { type EpochMs, localMomentOf, momentRule } from "../units.ts";
 import { idProblem } from "./value-rules.ts";

@@ -9,7 +9,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Job } from "../job.ts";
 import type { Jobs } from "../jobs.ts";
-import type { Ledger } from "../ledger/batcher.ts";
+import type { Ledger } from "../ledger/ledger.ts";
 import type { Receipt, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { isoTime } from "./json-objects.ts";
@@ -138,7 +138,7 @@ async function endOf(
     const open = await store.stopRequests.holdOf(requestId);
     if (open === null) break;
     if (performance.now() - startMs >= waitMsMax) {
-      await ledger.apply({ kind: "stop", account: open.account, hold: requestId, by });
+      await ledger.apply({ kind: "stop", account: open.account, requestId: requestId, by });
       break;
     }
     await sleep(everyMs);

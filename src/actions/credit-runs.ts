@@ -90,8 +90,7 @@ type Adjustment = InputOf<typeof adjustCredits.input>;
 async function give({ ledger, by }: OperatorActions, input: Adjustment): Promise<boolean> {
   const { account, operationId: op, credits, reason, expiresMs: untilMs = null, requestId = null } = input;
   const amountMicro = microOf(credits);
-  const id = { account, op, request: requestId };
-  const operation = { kind: "promote", ...id, amountMicro, untilMs, reason, by } as const;
+  const operation = { kind: "promote", account, op, requestId, amountMicro, untilMs, reason, by } as const;
   const outcome = await ledger.apply(operation);
   if (outcome.kind === "added") return outcome.replayed;
   throw promotionRefusal(operation, outcome);

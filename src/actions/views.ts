@@ -30,7 +30,7 @@ export const listAccounts = view({
   title: "List accounts with their balances",
   help:
     "`search` finds accounts whose id, e-mail or external id begins with the text, or whose owner contains it, in either case of a to z. `external_id` finds one account. " +
-    "`near_exhaustion` finds accounts with less than one credit, or less than a tenth of the credits of both windows, purchased credits included. " +
+    "`low_balance` finds accounts with less than one credit, or less than a tenth of the credits of both windows, purchased credits included. " +
     "`order=remaining` compares the credits of all buckets. A window that has ended counts as full.",
   http: "GET /admin/accounts",
   input: {
@@ -39,7 +39,7 @@ export const listAccounts = view({
     search: optional(text(rules.contact)),
     plan: optional(text(rules.name)),
     state: optional(choice(accountStates, { rule: '"active", "suspended" or "closed"' })),
-    near_exhaustion: optional(choice(["true"], { rule: '"true"' })),
+    low_balance: optional(choice(["true"], { rule: '"true"' })),
     order: optional(
       choice(accountOrders, { rule: '"id" (default), "created", "plan", "additional" or "remaining"' }),
     ),

@@ -1,7 +1,7 @@
 /** Opens the configured database of the ledger: SQLite or PostgreSQL. */
 import { existsSync, rmSync } from "node:fs";
 import type { Config } from "../config/load.ts";
-import { Ledger, type LedgerOptions } from "../ledger/batcher.ts";
+import { Ledger, type LedgerOptions } from "../ledger/ledger.ts";
 import type { SealedReport } from "../store/audit.ts";
 import { type NodeRegistry, soleNode } from "../store/nodes.ts";
 import type { PlansInUse } from "../store/plans.ts";

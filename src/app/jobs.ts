@@ -1,6 +1,6 @@
 /** The jobs of a service that only work on its store, besides requests. */
 import type { Jobs } from "../jobs.ts";
-import type { Ledger } from "../ledger/batcher.ts";
+import type { Ledger } from "../ledger/ledger.ts";
 import type { Store } from "../store/store.ts";
 import { endExpiredHolds } from "../store/sweeper.ts";
 import type { ServiceTimes } from "./service-times.ts";

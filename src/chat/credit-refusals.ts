@@ -3,7 +3,7 @@
  * left, and the remedies. Guarantees that each named remedy helps: a shorter prompt only if its
  * texts make the difference, a refresh only if it brings enough.
  */
-import type { HoldOutcome } from "../ledger/operations.ts";
+import type { HoldOutcome } from "../ledger/outcomes.ts";
 import { costAtMost, type Price } from "../ledger/pricing.ts";
 import { exactCredits, grouped, type MicroCredits } from "../units.ts";
 

@@ -24,9 +24,11 @@
 
 import type { Caller } from "../accounts/keys.ts";
 import { Refusal, RequestStopped, StoreUnavailableError } from "../errors.ts";
-import type { Ledger } from "../ledger/batcher.ts";
-import type { OutcomeOf, Rates, SettleOperation } from "../ledger/operations.ts";
+import type { Ledger } from "../ledger/ledger.ts";
+import type { SettleOperation } from "../ledger/operations.ts";
+import type { OutcomeOf } from "../ledger/outcomes.ts";
 import { costAtMost } from "../ledger/pricing.ts";
+import type { Rates } from "../ledger/rate-limits.ts";
 import type { BucketAmounts, Ending } from "../ledger/rows.ts";
 import { given } from "../objects.ts";
 import type { MicroCredits } from "../units.ts";
@@ -167,7 +169,7 @@ export async function* generate(
   const held = await ledger.apply({
     kind: "hold",
     account: caller.accountId,
-    hold: requestId,
+    requestId: requestId,
     key: caller.keyId,
     model: model.id,
     price,
@@ -373,7 +375,7 @@ async function settle(
   const operation: SettleOperation = {
     kind: "settle",
     account: accountId,
-    hold: record.requestId,
+    requestId: record.requestId,
     usage: { promptTokens, cachedTokens, completionTokens, reasoningTokens },
     ending: made.ending,
     by: stoppedBy(made.ending, signal),

@@ -11,8 +11,8 @@
 
 import { randomInt } from "node:crypto";
 import { Refusal, StoreUnavailableError } from "../errors.ts";
-import type { Ledger } from "../ledger/batcher.ts";
-import type { AccountError, ExtendOutcome } from "../ledger/operations.ts";
+import type { Ledger } from "../ledger/ledger.ts";
+import type { AccountError, ExtendOutcome } from "../ledger/outcomes.ts";
 import { completionTokensFor, costAtMost, costOf, type Price } from "../ledger/pricing.ts";
 import { countsOf, noTokens, type TokenCounts } from "../ledger/rows.ts";
 import type { MicroCredits } from "../units.ts";
@@ -263,7 +263,7 @@ export class HoldExtender {
     const outcome = await this.#ledger.apply({
       kind: "extend",
       account: accountId,
-      hold: requestId,
+      requestId: requestId,
       n: this.#n + 1,
       moreMicro,
       usage,

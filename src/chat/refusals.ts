@@ -5,7 +5,8 @@
 
 import { Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
-import type { AccountError, HoldOutcome } from "../ledger/operations.ts";
+import type { AccountError, HoldOutcome } from "../ledger/outcomes.ts";
+import { rateLimits } from "../ledger/rate-limits.ts";
 import { given } from "../objects.ts";
 import { creditMessage, type UnpaidRequest } from "./credit-refusals.ts";
 import type { EngineError } from "./engine.ts";
@@ -45,9 +46,9 @@ export function refusalOfHold(
     case "rate_limit_exceeded": {
       const whose = outcome.scope === "key" ? "this key" : "this account's plan";
       const state = outcome.rates[outcome.of];
-      const limit = `The limit of ${whose} is ${state?.limit} ${outcome.of} per minute.`;
+      const limit = `The limit of ${whose} is ${state?.limit} ${outcome.of} per ${rateLimits[outcome.of].period}.`;
       if (outcome.retryAfterMs === null) {
-        const message = `${limit} This prompt alone has more tokens than that; send a shorter one.`;
+        const message = `${limit} This prompt alone has more ${outcome.of} than that; send a shorter one.`;
         return new Refusal("rate_limit_exceeded", message, { waitingHelps: false, rates: outcome.rates });
       }
       const seconds = Math.max(1, Math.ceil(outcome.retryAfterMs / 1000));

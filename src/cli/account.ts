@@ -15,7 +15,7 @@ import { changePlan, contact, openAccount, setEnd } from "../actions/accounts.ts
 import { choice, flag, optional } from "../actions/field.ts";
 import { OperatorError } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
-import { nearExhaustionPercent } from "../ledger/balance.ts";
+import { lowBalancePercent } from "../ledger/balance.ts";
 import { type AccountRow, accountStates } from "../ledger/rows.ts";
 import { defined } from "../objects.ts";
 import { type AccountOrder, accountOrders } from "../store/store.ts";
@@ -37,7 +37,7 @@ interface ListOptions {
   externalId?: string;
   plan?: string;
   state?: AccountRow["state"];
-  nearExhaustion?: true;
+  lowBalance?: true;
   order?: AccountOrder;
   descending?: true;
   limit?: number;
@@ -63,8 +63,8 @@ export function accountCommand(cli: Cli): Command {
     .option("--plan <plan>", "only accounts on this plan")
     .addOption(new Option("--state <state>", "only accounts in this state").choices(accountStates))
     .option(
-      "--near-exhaustion",
-      `only accounts with less than one credit, or less than ${nearExhaustionPercent} % of the credits of both windows`,
+      "--low-balance",
+      `only accounts with less than one credit, or less than ${lowBalancePercent} % of the credits of both windows`,
     )
     .addOption(new Option("--order <order>", "order of the list").choices(accountOrders).default("id"))
     .option("--descending", "the greatest first")
@@ -73,7 +73,7 @@ export function accountCommand(cli: Cli): Command {
       "after",
       examples(
         inkwell("account list --search ada"),
-        inkwell("account list --near-exhaustion --order remaining"),
+        inkwell("account list --low-balance --order remaining"),
         inkwell("account list --plan starter --order created --descending --limit 20"),
       ),
     )
@@ -124,8 +124,8 @@ function createCommand(cli: Cli, account: Command): void {
 }
 
 async function list(cli: Cli, options: ListOptions): Promise<void> {
-  const { limit: rowsMax, order, descending, nearExhaustion: isNearExhaustion, ...others } = options;
-  const filters = defined({ ...others, isNearExhaustion });
+  const { limit: rowsMax, order, descending, lowBalance: hasLowBalance, ...others } = options;
+  const filters = defined({ ...others, hasLowBalance });
   await cli.withActions(cli.config(), async (actions) => {
     const accounts = await actions.accountsWithBalance({ ...filters, order, descending }, rowsMax);
     const invalid = accounts.filter(({ problem }) => problem !== null).length;

@@ -9,7 +9,7 @@ import { Command } from "commander";
 import { holdObject, usageObject } from "../accounts/operator-objects.ts";
 import type { StoppedRequest } from "../accounts/request-stops.ts";
 import { inkwell } from "../invocation.ts";
-import { heldBy } from "../ledger/grants.ts";
+import { amountOf } from "../ledger/grants.ts";
 import type { HoldRow } from "../ledger/rows.ts";
 import { pageRowsMax } from "../store/store.ts";
 import { exactCredits, grouped, shortTime } from "../units.ts";
@@ -44,7 +44,7 @@ const columns: readonly Column<HoldRow>[] = [
   { head: "MODEL", cell: (row) => row.model },
   { head: "PROMPT", right: true, cell: (row) => grouped(row.promptTokens) },
   { head: "COMPLETION", right: true, cell: (row) => grouped(row.completionTokens) },
-  { head: "HELD", right: true, cell: (row) => exactCredits(heldBy(row)) },
+  { head: "HELD", right: true, cell: (row) => exactCredits(amountOf(row.takings)) },
   { head: "REQUEST", cell: (row) => row.id },
 ];
 
@@ -58,7 +58,7 @@ async function list(cli: Cli, account: string | undefined): Promise<void> {
     rows.sort((one, other) => one.createdMs - other.createdMs);
     cli.print(rows.map(holdObject.of), rows.length === 0 ? "" : table(rows, columns));
     if (rows.length === 0) return cli.remark("No request is running.");
-    const credits = exactCredits(rows.reduce((sum, row) => sum + heldBy(row), 0));
+    const credits = exactCredits(rows.reduce((sum, row) => sum + amountOf(row.takings), 0));
     cli.remark(
       `${count(rows.length, "request")}, ${credits} credits held. Tokens are those of the last checkpoint.`,
     );

@@ -173,7 +173,7 @@ export class AccountFold {
       return;
     }
     if (bucket !== entry.bucket || grant.amountMicro !== entry.amountMicro) wrong("differs from its entry");
-    if (grant.payment !== null || grant.request !== null)
+    if (grant.payment !== null || grant.requestId !== null)
       wrong("is a window, and names a payment or a request");
     if (grant.plan !== this.#plan) wrong(`is of the plan ${grant.plan}, and the account is on ${this.#plan}`);
     const before = this.#open[bucket];
@@ -220,7 +220,7 @@ export class AccountFold {
   }
 
   #beginAdditional(entry: JournalRow, grant: GrantRow): void {
-    const { seq, amountMicro, spentMicro, untilMs, payment, request } = grant;
+    const { seq, amountMicro, spentMicro, untilMs, payment, requestId } = grant;
     const wrong = (problem: string) => this.#wrong("grants", seq, problem);
     if (grant.bucket !== "additional" || entry.bucket !== "additional")
       wrong("is not of the additional bucket");
@@ -230,7 +230,7 @@ export class AccountFold {
     if ((payment !== null) !== (entry.kind === "payment")) wrong("is a payment without an id, or has one");
     if (payment !== null && (entry.op !== `payment:${payment}` || untilMs !== null))
       wrong("is another payment");
-    if ((request !== null) !== (entry.kind === "memo")) wrong("is a memo without a request, or has one");
+    if ((requestId !== null) !== (entry.kind === "memo")) wrong("is a memo without a request, or has one");
     if (grant.plan !== null || grant.version !== null || grant.anchorMs !== null) wrong("has a plan");
     this.#grants.set(seq, { ...grant, most: amountMicro });
   }
@@ -460,14 +460,10 @@ function movedFields(
   );
   if (!isMoved) return [];
   const beginsElsewhere = found.get("budgetFromMs") !== expected.get("budgetFromMs");
-  return beginsElsewhere ? [...boundaries, "budgetAnchorMs", "budgetSpent"] : boundaries;
+  return beginsElsewhere ? [...boundaries, "budgetAnchorMs", "budgetSpentMicro"] : boundaries;
 }
 
-interface Amounts {
-  amountMicro: MicroCredits;
-  spentMicro: MicroCredits;
-  untilMs: EpochMs | null;
-}
+type Amounts = Pick<GrantRow, "amountMicro" | "spentMicro" | "untilMs">;
 
 function windowText(
   grant: Amounts & Pick<GrantRow, "seq" | "fromMs" | "anchorMs" | "plan" | "version">,
@@ -477,11 +473,8 @@ function windowText(
   return `${seq}: ${spentMicro} spent and ${held} held of ${amountMicro}, ${fromMs} to ${untilMs} from ${anchorMs}, ${plan} ${version}`;
 }
 
-function additionalText(
-  { amountMicro, spentMicro, untilMs }: Amounts,
-  held: MicroCredits,
-  isPayment: boolean,
-): string {
+function additionalText(grant: Amounts, held: MicroCredits, isPayment: boolean): string {
+  const { amountMicro, spentMicro, untilMs } = grant;
   return `${spentMicro} spent and ${held} held of ${amountMicro} until ${untilMs}${isPayment ? ", paid" : ""}`;
 }
 

@@ -11,7 +11,8 @@
 
 import { StoreUnavailableError } from "../errors.ts";
 import { pause } from "../retry.ts";
-import type { Operation, Outcome } from "./operations.ts";
+import type { Operation } from "./operations.ts";
+import type { Outcome } from "./outcomes.ts";
 
 /** An operation and its caller. */
 export interface QueuedOperation {

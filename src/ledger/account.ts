@@ -11,14 +11,8 @@ import { changeBucket, keepsWindow } from "./entitlement.ts";
 import { remainingOf } from "./grants.ts";
 import { addKey } from "./key-changes.ts";
 import { type BalanceFault, windowFaults } from "./opening.ts";
-import type {
-  OpenOperation,
-  OpenOutcome,
-  PlanOperation,
-  PlanOutcome,
-  StateOperation,
-  StateOutcome,
-} from "./operations.ts";
+import type { OpenOperation, PlanOperation, StateOperation } from "./operations.ts";
+import type { OpenOutcome, PlanOutcome, StateOutcome } from "./outcomes.ts";
 import { newestVersion, type PlanVersion } from "./plan.ts";
 import { type AccountRow, type WindowBucket, windowBuckets } from "./rows.ts";
 import { opOf } from "./snapshot.ts";

@@ -7,16 +7,8 @@
 import { invariant } from "../errors.ts";
 import { exactCredits, type MicroCredits } from "../units.ts";
 import { freeOf, sumOf } from "./grants.ts";
-import type {
-  AdjustOperation,
-  AdjustOutcome,
-  PromoteOperation,
-  PromoteOutcome,
-  RefundOperation,
-  RefundOutcome,
-  TopupOperation,
-  TopupOutcome,
-} from "./operations.ts";
+import type { AdjustOperation, PromoteOperation, RefundOperation, TopupOperation } from "./operations.ts";
+import type { AdjustOutcome, PromoteOutcome, RefundOutcome, TopupOutcome } from "./outcomes.ts";
 import type { AccountRow } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import { earlier, type FoundAccount, type UnitOfWork } from "./unit-of-work.ts";
@@ -46,7 +38,7 @@ export function topup(work: UnitOfWork, found: FoundAccount, operation: TopupOpe
   if (account.state === "closed") return { kind: "closed" };
   if (!fits(account, amountMicro)) return { kind: "too_much" };
   const posting = { kind: "payment", op: opOf(operation), by, amountMicro, note: payment } as const;
-  work.grantAdditional(found, posting, { untilMs: null, payment, request: null });
+  work.grantAdditional(found, posting, { untilMs: null, payment, requestId: null });
   return { kind: "added", additionalMicro: additionalOf(account), replayed: false };
 }
 
@@ -64,16 +56,16 @@ export function bringAdditional(
     payment === null
       ? ({ kind: "promotion", note: `${exactCredits(amountMicro)}: brought along` } as const)
       : ({ kind: "payment", op: `payment:${payment}`, note: payment } as const);
-  work.grantAdditional(found, { ...posting, by, amountMicro }, { untilMs: null, payment, request: null });
+  work.grantAdditional(found, { ...posting, by, amountMicro }, { untilMs: null, payment, requestId: null });
 }
 
 /** Adds promotional credits: to an open grant with the same end, or as a new one. */
 export function promote(work: UnitOfWork, found: FoundAccount, operation: PromoteOperation): PromoteOutcome {
   const { account, grants, times } = found;
-  const { amountMicro, untilMs, reason, request, by } = operation;
+  const { amountMicro, untilMs, reason, requestId, by } = operation;
   assertAmount(amountMicro);
   const until = untilMs === null ? "" : ` until ${new Date(untilMs).toISOString()}`;
-  const note = `${exactCredits(amountMicro)}${until}${request === null ? "" : ` for ${request}`}: ${reason}`;
+  const note = `${exactCredits(amountMicro)}${until}${requestId === null ? "" : ` for ${requestId}`}: ${reason}`;
   const before = earlier(work, operation, note);
   if (before?.kind === "replayed") {
     return { kind: "added", additionalMicro: additionalOf(account), replayed: true };
@@ -83,18 +75,22 @@ export function promote(work: UnitOfWork, found: FoundAccount, operation: Promot
   if (untilMs !== null && untilMs <= times.latestMs) return { kind: "ended" };
   if (!fits(account, amountMicro)) return { kind: "too_much", leftMicro: null };
   const posting = { op: opOf(operation), by, amountMicro, note };
-  if (request !== null) {
-    if (work.hold(account.id, request) !== null) return { kind: "hold_open" };
-    const { charges, memos } = work.ended(account.id, request);
+  if (requestId !== null) {
+    if (work.hold(account.id, requestId) !== null) return { kind: "hold_open" };
+    const { charges, memos } = work.ended(account.id, requestId);
     if (charges.length === 0) return { kind: "unknown_request" };
     const paid = charges.reduce((sum, charge) => sum + sumOf(charge), 0);
     if (amountMicro > paid - memos) return { kind: "too_much", leftMicro: paid - memos };
-    work.grantAdditional(found, { kind: "memo", ...posting }, { untilMs, payment: null, request });
+    work.grantAdditional(found, { kind: "memo", ...posting }, { untilMs, payment: null, requestId });
     return { kind: "added", additionalMicro: additionalOf(account), replayed: false };
   }
   const open = grants.find((grant) => !grant.isPayment && grant.untilMs === untilMs);
   if (open === null) {
-    work.grantAdditional(found, { kind: "promotion", ...posting }, { untilMs, payment: null, request: null });
+    work.grantAdditional(
+      found,
+      { kind: "promotion", ...posting },
+      { untilMs, payment: null, requestId: null },
+    );
   } else {
     work.post(found, { kind: "promotion", ...posting, bucket: "additional", grantSeq: open.seq });
     grants.change(open.seq, amountMicro);

@@ -9,7 +9,7 @@ import { additionalOf } from "./additional.ts";
 import { expireOverdue } from "./ending.ts";
 import { type Entitlement, passBoundaries, refillOf } from "./entitlement.ts";
 import { remainingOf } from "./grants.ts";
-import type { AccountError } from "./operations.ts";
+import type { AccountError } from "./outcomes.ts";
 import { type Limits, type PlanCatalog, planProblem } from "./plan.ts";
 import type { AccountRow, AccountState, AdditionalGrant, HoldRow, WindowBucket } from "./rows.ts";
 import { rowKey, type Times } from "./snapshot.ts";
@@ -140,17 +140,17 @@ export function accountAt(account: AccountRow, catalog: PlanCatalog, atMs: Epoch
 }
 
 /** Share of the credits of both windows, in per cent, that counts as nearly exhausted. */
-export const nearExhaustionPercent = 10;
+export const lowBalancePercent = 10;
 
 /**
  * Reports whether the account has less than one credit, or less than a tenth of the credits of
- * both windows, purchased credits included. A closed account is not near exhaustion.
+ * both windows, purchased credits included. A closed account has no low balance.
  */
-export function isNearExhaustion({ state, base, overage, additionalMicro }: BalanceView): boolean {
+export function hasLowBalance({ state, base, overage, additionalMicro }: BalanceView): boolean {
   if (state === "closed") return false;
   const left = base.remainingMicro + overage.remainingMicro + additionalMicro;
   const granted = base.capMicro + overage.capMicro;
-  return left < microPerCredit || left < granted * (nearExhaustionPercent / 100);
+  return left < microPerCredit || left < granted * (lowBalancePercent / 100);
 }
 
 type BalanceError = Extract<AccountError, { kind: "balance_invalid" }>;

@@ -9,7 +9,8 @@ import { invariant } from "../errors.ts";
 import type { MicroCredits } from "../units.ts";
 import { amountOf, byBucket, joined } from "./grants.ts";
 import { chargeBudget } from "./key-budget.ts";
-import type { ExpireOutcome, SettleOperation, SettleOutcome, StopOperation } from "./operations.ts";
+import type { SettleOperation, StopOperation } from "./operations.ts";
+import type { ExpireOutcome, SettleOutcome } from "./outcomes.ts";
 import { assertTokens, costOf, priceOf } from "./pricing.ts";
 import { countTokens, scopesOf } from "./rates.ts";
 import {
@@ -28,9 +29,9 @@ export function settle(work: UnitOfWork, found: FoundAccount, operation: SettleO
   const { account } = found;
   assertTokens(operation.usage);
   invariant(operation.ending !== "expired", "a settlement is not an expiry");
-  const row = work.hold(account.id, operation.hold);
+  const row = work.hold(account.id, operation.requestId);
   if (row !== null) return settled([end(work, found, row, operation)]);
-  const [first, late] = work.ended(account.id, operation.hold).charges;
+  const [first, late] = work.ended(account.id, operation.requestId).charges;
   if (first === undefined) return { kind: "unknown_hold" };
   if (first.ending !== "expired") return settled([first]);
   return settled([first, late ?? settleLate(work, found, first, operation)]);
@@ -68,8 +69,8 @@ export function expire(work: UnitOfWork, found: FoundAccount, id: string): Expir
 }
 
 /** Ends a hold at its last checkpoint. Its process is gone, so nobody settles it. */
-export function stop(work: UnitOfWork, found: FoundAccount, { hold, by }: StopOperation): ExpireOutcome {
-  const row = work.hold(found.account.id, hold);
+export function stop(work: UnitOfWork, found: FoundAccount, { requestId, by }: StopOperation): ExpireOutcome {
+  const row = work.hold(found.account.id, requestId);
   if (row === null) return { kind: "ended" };
   end(work, found, row, { ...expiryOf(row), by });
   return { kind: "expired" };

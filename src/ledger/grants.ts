@@ -49,11 +49,6 @@ export function amountOf(takings: readonly Taking[]): MicroCredits {
   return sum;
 }
 
-/** Returns everything that a hold holds. */
-export function heldBy({ takings }: { takings: readonly Taking[] }): MicroCredits {
-  return amountOf(takings);
-}
-
 /** Returns the takings with others added: each grant once. */
 export function joined(takings: readonly Taking[], more: readonly Taking[]): Taking[] {
   const all = [...takings];

@@ -23,21 +23,19 @@ import { amountOf, joined, sumOf } from "./grants.ts";
 import { rollBudget } from "./key-budget.ts";
 import { changeKey, issueKey, revokeKey } from "./key-changes.ts";
 import { OpenGrants } from "./open-grants.ts";
+import type { ExtendOperation, HoldOperation, Operation } from "./operations.ts";
 import type {
   AccountError,
   Decision,
   DeferredOutcome,
-  ExtendOperation,
   ExtendOutcome,
-  HoldOperation,
   HoldOutcome,
-  Operation,
-  Rates,
   Refresh,
-} from "./operations.ts";
+} from "./outcomes.ts";
 import { planProblem } from "./plan.ts";
 import { assertTokens, costOf, priceOf } from "./pricing.ts";
-import { countRequest, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
+import type { Rates } from "./rate-limits.ts";
+import { countRates, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
 import { type AccountRow, countsOf, type HoldRow, type KeyRow, noTokens, type TokenCounts } from "./rows.ts";
 import type { Changes, Snapshot, Times } from "./snapshot.ts";
 import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
@@ -84,7 +82,7 @@ function decideOne(work: UnitOfWork, operation: Operation): Decision {
     case "settle":
       return settle(work, found, operation);
     case "expire":
-      return expire(work, found, operation.hold);
+      return expire(work, found, operation.requestId);
     case "stop":
       return stop(work, found, operation);
     case "topup":
@@ -120,13 +118,13 @@ function hold(
     Number.isSafeInteger(minMicro) && minMicro >= 0 && wantMicro >= minMicro,
     "a hold asks for a whole amount or more",
   );
-  const taken = work.hold(account.id, operation.hold);
+  const taken = work.hold(account.id, operation.requestId);
   if (taken !== null) {
     const amountMicro = amountOf(taken.takings);
     const isReserved = amountMicro < wantMicro && othersHold(work, found, taken);
     return { kind: "held", amountMicro, reserved: isReserved, rates: {} };
   }
-  if (work.ended(account.id, operation.hold).charges.length > 0)
+  if (work.ended(account.id, operation.requestId).charges.length > 0)
     return { kind: "refused", reason: "hold_ended" };
   const problem = planProblem(work.plans, account.plan, account.nextPlan);
   if (plan === null || problem !== null) {
@@ -142,7 +140,8 @@ function hold(
 
   const scopes = scopesOf(account, plan, key);
   followClock(scopes, nowMs);
-  const limited = rateRefusalOf(scopes, operation.promptTokens, nowMs);
+  const amounts = { requests: 1, tokens: operation.promptTokens };
+  const limited = rateRefusalOf(scopes, amounts, nowMs);
   if (limited !== null) return limited;
   const budget = rollBudget(key, atMs);
   const budgetLeftMicro = budget?.leftMicro ?? Number.POSITIVE_INFINITY;
@@ -163,14 +162,14 @@ function hold(
 
   const takings = grants.take(Math.min(wantMicro, budgetLeftMicro), times, "heldMicro");
   const amountMicro = amountOf(takings);
-  countRequest(scopes, operation.promptTokens, nowMs);
+  countRates(scopes, amounts, nowMs);
   key.holds += 1;
   key.heldMicro += amountMicro;
   key.lastUsedMs = atMs;
   account.holds += 1;
   const row: HoldRow = {
     account: account.id,
-    id: operation.hold,
+    id: operation.requestId,
     key: key.id,
     model: operation.model,
     createdMs: atMs,
@@ -237,7 +236,7 @@ function extend(
   operation: ExtendOperation,
 ): ExtendOutcome | DeferredOutcome {
   const { account, grants, times } = found;
-  const row = work.hold(account.id, operation.hold);
+  const row = work.hold(account.id, operation.requestId);
   if (row === null) return { kind: "ended" };
   const { usage, moreMicro, n } = operation;
   assertTokens(usage);

@@ -9,15 +9,8 @@ import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import { setBudget, unusedKey } from "./key-budget.ts";
 import { budgetAfter, revokedNote, settingsNote, withOutcome, withoutOutcome } from "./key-facts.ts";
-import type {
-  IssueOperation,
-  IssueOutcome,
-  KeyOperation,
-  KeyOutcome,
-  KeySettings,
-  RevokeOperation,
-  RevokeOutcome,
-} from "./operations.ts";
+import type { IssueOperation, KeyOperation, KeySettings, RevokeOperation } from "./operations.ts";
+import type { IssueOutcome, KeyOutcome, RevokeOutcome } from "./outcomes.ts";
 import { followClock, scopesOf } from "./rates.ts";
 import { hasSameAuthority, type KeyRow, limitsIn } from "./rows.ts";
 import { opOf } from "./snapshot.ts";

@@ -5,7 +5,8 @@
 import { defined } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
 import { type BudgetChange, rollBudget, ruleOfBudget, setBudget, unusedKey } from "./key-budget.ts";
-import type { BudgetSettings, KeyOperation, KeyOutcome } from "./operations.ts";
+import type { BudgetSettings, KeyOperation } from "./operations.ts";
+import type { KeyOutcome } from "./outcomes.ts";
 import { type JournalRow, type KeyRow, type LimitRow, limitFields, limitsIn } from "./rows.ts";
 import { isCalendarPeriod } from "./windows.ts";
 

@@ -5,7 +5,8 @@
 import type { EpochMs } from "../units.ts";
 import { changePlan } from "./account.ts";
 import { type AccountSnapshot, type BalanceView, readBalance, workOn } from "./balance.ts";
-import type { AccountError, PlanOperation, PlanOutcome } from "./operations.ts";
+import type { PlanOperation } from "./operations.ts";
+import type { AccountError, PlanOutcome } from "./outcomes.ts";
 import { windowBuckets } from "./rows.ts";
 
 export type PlanPreview =

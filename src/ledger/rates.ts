@@ -1,23 +1,29 @@
 /**
- * Limits requests per minute, tokens per minute and running requests, for the plan of an account
- * and for a key.
+ * Counts requests, tokens and running requests against the limits of the plan of an account and of
+ * a key.
  *
- * Both rates use GCRA: a timestamp each (the theoretical arrival time, TAT) and a burst of one
- * minute. It is exact at any moment without counters or windows. The prompt is counted when a
- * request is admitted, and the completion when the request has ended. If an answer exceeds the
- * limit, the next request waits. Pure: only the given rows change.
+ * Rates use GCRA: a timestamp each (the theoretical arrival time, TAT) and a burst of one period.
+ * It is exact at any moment without counters or windows. The prompt is counted when a request is
+ * admitted, and the completion when the request has ended. If an answer exceeds the limit, the
+ * next request waits. Pure: only the given rows change.
  *
  * A timestamp far ahead of the clock has one of two causes: a debt of tokens, which has no bound,
  * or a clock that was set back. The timestamp of requests distinguishes them. It is never before
- * the last count, and at most a minute after it, because further requests are refused.
+ * the last count, and at most a period after it, because further requests are refused.
  */
 import { given } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
-import type { HoldOutcome, RateState, Rates } from "./operations.ts";
+import type { HoldOutcome } from "./outcomes.ts";
 import type { Limits } from "./plan.ts";
+import {
+  type RateAmounts,
+  type RateName,
+  type RateState,
+  type Rates,
+  rateLimits,
+  rateNames,
+} from "./rate-limits.ts";
 import { type AccountRow, type CountRow, type KeyRow, limitsIn } from "./rows.ts";
-
-const minuteMs = 60_000;
 
 /** Limits of an account or a key, and the row with their state. */
 export interface Scope {
@@ -36,133 +42,141 @@ export function scopesOf(account: AccountRow, plan: { limits: Limits } | null, k
 }
 
 /**
- * Converts the debt of tokens if the limit of tokens per minute has changed: the debt in tokens
- * stays, so a higher limit makes the wait shorter. Without a limit there is no debt.
+ * Converts a debt if its limit has changed: the debt in tokens stays, so a higher limit makes the
+ * wait shorter. Without a limit there is no debt.
  */
-function followLimit({ limits, row }: Scope, nowMs: EpochMs): void {
-  const limit = limits.tokensPerMinute ?? null;
-  const before = row.tokensLimit;
-  if (limit === before) return;
-  row.tokensLimit = limit;
-  if (limit === null) row.tokensTatMs = 0;
-  else if (before !== null && row.tokensTatMs > nowMs) {
-    row.tokensTatMs = nowMs + ((row.tokensTatMs - nowMs) * before) / limit;
+function followLimits({ limits, row }: Scope, nowMs: EpochMs): void {
+  for (const name of rateNames) {
+    const { limit: field, tat, lastLimit } = rateLimits[name];
+    if (lastLimit === null) continue;
+    const limit = limits[field] ?? null;
+    const before = row[lastLimit];
+    if (limit === before) continue;
+    row[lastLimit] = limit;
+    if (limit === null) row[tat] = 0;
+    else if (before !== null && row[tat] > nowMs) row[tat] = nowMs + ((row[tat] - nowMs) * before) / limit;
   }
 }
 
 /**
- * Sets the timestamps back if the clock was set back by minutes or more since the last count. No
- * request is admitted early and no debt is forgiven. A wait grows by a minute at most. Limits wait
+ * Sets the timestamps back if the clock was set back by a period or more since the last count. No
+ * request is admitted early and no debt is forgiven. A wait grows by a period at most. Limits wait
  * for a clock that was set back by less.
  *
  * The new timestamps must be written even if the request is refused. Otherwise they would follow
  * the clock each time, and the clock would never reach them.
  */
 export function followClock(scopes: readonly Scope[], nowMs: EpochMs): void {
+  const { periodMs } = rateLimits.requests;
   for (const scope of scopes) {
-    followLimit(scope, nowMs);
+    followLimits(scope, nowMs);
     const { row } = scope;
-    if (row.requestsTatMs <= nowMs + 2 * minuteMs) continue;
-    const aheadMs = row.requestsTatMs - nowMs - minuteMs;
-    row.requestsTatMs -= aheadMs;
-    row.tokensTatMs = Math.max(0, row.tokensTatMs - aheadMs);
+    if (row.requestsTatMs <= nowMs + 2 * periodMs) continue;
+    const aheadMs = row.requestsTatMs - nowMs - periodMs;
+    for (const name of rateNames) {
+      const { tat } = rateLimits[name];
+      row[tat] = Math.max(0, row[tat] - aheadMs);
+    }
   }
 }
 
 type RateRefusal = Extract<HoldOutcome, { reason: "rate_limit_exceeded" | "concurrency_limit_exceeded" }>;
 
+/** A limit of a scope with its state. */
+interface Rate {
+  limit: number;
+  periodMs: number;
+  tatMs: EpochMs;
+}
+
+/** Null without a limit. */
+function rateOf({ limits, row }: Scope, name: RateName): Rate | null {
+  const { limit: field, tat, periodMs } = rateLimits[name];
+  const limit = limits[field];
+  return limit === undefined ? null : { limit, periodMs, tatMs: row[tat] };
+}
+
 /** Returns the TAT after `amount` more. */
-function advanced(tatMs: EpochMs, limit: number, amount: number, nowMs: EpochMs): EpochMs {
-  return Math.max(tatMs, nowMs) + (amount * minuteMs) / limit;
+function advanced({ limit, periodMs, tatMs }: Rate, amount: number, nowMs: EpochMs): EpochMs {
+  return Math.max(tatMs, nowMs) + (amount * periodMs) / limit;
 }
 
 /**
  * Returns the tolerance of a limit. A present timestamp is exact to 1/4096 ms, and the requests of
- * a minute add up as many rounding errors. Without the tolerance the last of 42 requests per
- * minute is refused. It is less than half a request.
+ * a period add up as many rounding errors. Without the tolerance the last of 42 requests per minute
+ * is refused. It is less than half a request.
  */
-function slackMs(limit: number): number {
-  return Math.min(minuteMs / limit / 2, 1e-3 + limit / 2048);
+function slackMs({ limit, periodMs }: Rate): number {
+  return Math.min(periodMs / limit / 2, 1e-3 + limit / 2048);
 }
 
-function stateOf(tatMs: EpochMs, limit: number, nowMs: EpochMs): RateState {
+function stateOf(rate: Rate, nowMs: EpochMs): RateState {
+  const { limit, periodMs, tatMs } = rate;
   const aheadMs = Math.max(0, tatMs - nowMs);
-  const slack = slackMs(limit);
-  const remaining = Math.floor(((minuteMs - aheadMs + slack) * limit) / minuteMs);
+  const slack = slackMs(rate);
+  const remaining = Math.floor(((periodMs - aheadMs + slack) * limit) / periodMs);
   return { limit, remaining: Math.max(0, remaining), resetMs: Math.max(0, Math.ceil(aheadMs - slack)) };
 }
 
 /** Returns the refusal of a request, or null if the limits admit it. Changes nothing. */
 export function rateRefusalOf(
   scopes: readonly Scope[],
-  promptTokens: number,
+  amounts: RateAmounts,
   nowMs: EpochMs,
 ): RateRefusal | null {
-  for (const { scope, limits, row } of scopes) {
-    const checks = [
-      { of: "requests", limit: limits.requestsPerMinute, tatMs: row.requestsTatMs, amount: 1 },
-      { of: "tokens", limit: limits.tokensPerMinute, tatMs: row.tokensTatMs, amount: promptTokens },
-    ] as const;
-    for (const { of, limit, tatMs, amount } of checks) {
-      if (limit === undefined) continue;
-      const overMs = advanced(tatMs, limit, amount, nowMs) - nowMs - minuteMs - slackMs(limit);
+  for (const each of scopes) {
+    for (const of of rateNames) {
+      const rate = rateOf(each, of);
+      if (rate === null) continue;
+      const overMs = advanced(rate, amounts[of], nowMs) - nowMs - rate.periodMs - slackMs(rate);
       if (overMs <= 0) continue;
-      const retryAfterMs = amount > limit ? null : Math.ceil(overMs);
+      const retryAfterMs = amounts[of] > rate.limit ? null : Math.ceil(overMs);
       const rates = ratesOf(scopes, nowMs);
-      return { kind: "refused", reason: "rate_limit_exceeded", of, scope, retryAfterMs, rates };
+      return { kind: "refused", reason: "rate_limit_exceeded", of, scope: each.scope, retryAfterMs, rates };
     }
   }
   for (const { scope, limits, row } of scopes) {
-    if (limits.concurrent !== undefined && row.holds >= limits.concurrent) {
-      const rates = ratesOf(scopes, nowMs);
-      return {
-        kind: "refused",
-        reason: "concurrency_limit_exceeded",
-        scope,
-        limit: limits.concurrent,
-        rates,
-      };
-    }
+    const { concurrent: limit } = limits;
+    if (limit === undefined || row.holds < limit) continue;
+    const rates = ratesOf(scopes, nowMs);
+    return { kind: "refused", reason: "concurrency_limit_exceeded", scope, limit, rates };
   }
   return null;
 }
 
-/** Counts an admitted request and its prompt. */
-export function countRequest(scopes: readonly Scope[], promptTokens: number, nowMs: EpochMs): void {
+/**
+ * Counts what an admitted request, or a finished answer, has used. A negative amount takes back
+ * what was counted but not used.
+ */
+export function countRates(scopes: readonly Scope[], amounts: RateAmounts, nowMs: EpochMs): void {
   for (const scope of scopes) {
-    const { limits, row } = scope;
-    if (limits.requestsPerMinute !== undefined) {
-      row.requestsTatMs = advanced(row.requestsTatMs, limits.requestsPerMinute, 1, nowMs);
+    for (const name of rateNames) {
+      const rate = rateOf(scope, name);
+      if (rate === null || amounts[name] === 0) continue;
+      scope.row[rateLimits[name].tat] = advanced(rate, amounts[name], nowMs);
+      // Records the time of this count. It uses up no request.
+      scope.row.requestsTatMs = Math.max(scope.row.requestsTatMs, nowMs);
     }
-    if (promptTokens > 0) addTokens(scope, promptTokens, nowMs);
   }
 }
 
-/** Counts generated tokens. A negative number takes back tokens that were counted but not used. */
+/** Counts generated tokens. */
 export function countTokens(scopes: readonly Scope[], tokens: number, nowMs: EpochMs): void {
   if (tokens === 0) return;
   followClock(scopes, nowMs);
-  for (const scope of scopes) addTokens(scope, tokens, nowMs);
-}
-
-function addTokens({ limits, row }: Scope, tokens: number, nowMs: EpochMs): void {
-  if (limits.tokensPerMinute === undefined) return;
-  row.tokensTatMs = advanced(row.tokensTatMs, limits.tokensPerMinute, tokens, nowMs);
-  // Records the time of this count. It uses up no request.
-  row.requestsTatMs = Math.max(row.requestsTatMs, nowMs);
+  countRates(scopes, { requests: 0, tokens }, nowMs);
 }
 
 /** Returns the tightest state of each rate over all scopes, for `x-ratelimit-*`. */
 export function ratesOf(scopes: readonly Scope[], nowMs: EpochMs): Rates {
   const rates: Rates = {};
-  for (const { limits, row } of scopes) {
-    if (limits.requestsPerMinute !== undefined) {
-      const state = stateOf(row.requestsTatMs, limits.requestsPerMinute, nowMs);
-      if (rates.requests === undefined || state.remaining < rates.requests.remaining) rates.requests = state;
-    }
-    if (limits.tokensPerMinute !== undefined) {
-      const state = stateOf(row.tokensTatMs, limits.tokensPerMinute, nowMs);
-      if (rates.tokens === undefined || state.remaining < rates.tokens.remaining) rates.tokens = state;
+  for (const scope of scopes) {
+    for (const name of rateNames) {
+      const rate = rateOf(scope, name);
+      if (rate === null) continue;
+      const state = stateOf(rate, nowMs);
+      const before = rates[name];
+      if (before === undefined || state.remaining < before.remaining) rates[name] = state;
     }
   }
   return rates;

@@ -264,7 +264,7 @@ export const grantColumns = {
   /** Id of the payment, unique in the installation. */
   payment: "text?",
   /** The request that a memo is about. */
-  request: "text?",
+  requestId: "text?",
 } as const satisfies Columns;
 export interface GrantRow extends RowOf<typeof grantColumns> {}
 

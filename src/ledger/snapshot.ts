@@ -198,15 +198,11 @@ export function readsOf(operations: readonly Operation[]): Reads {
     if (operation.kind === "topup" || operation.kind === "refund") reads.payments.add(operation.payment);
     const brought = operation.kind === "open" ? operation.balances?.additional?.payment : null;
     if (typeof brought === "string") reads.payments.add(brought);
-    if (operation.kind === "promote" && operation.request !== null) {
-      const named = { account, id: operation.request };
-      reads.holds.set(rowKey(account, operation.request), named);
-      reads.ended.set(rowKey(account, operation.request), named);
-    }
-    if ("hold" in operation) {
-      const named = { account, id: operation.hold };
-      reads.holds.set(rowKey(account, operation.hold), named);
-      if (operation.kind !== "extend") reads.ended.set(rowKey(account, operation.hold), named);
+    if ("requestId" in operation && operation.requestId !== null) {
+      const named = { account, id: operation.requestId };
+      const key = rowKey(account, operation.requestId);
+      reads.holds.set(key, named);
+      if (operation.kind !== "extend") reads.ended.set(key, named);
     }
     if (operation.kind === "hold" || operation.kind === "extend") reads.overdueOf.add(account);
   }

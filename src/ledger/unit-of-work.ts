@@ -10,7 +10,8 @@ import { noLater } from "./grants.ts";
 import { withoutOutcome } from "./key-facts.ts";
 import { OpenGrants } from "./open-grants.ts";
 import { firstWindowNote, openWindows } from "./opening.ts";
-import type { AccountError, OpenOperation, PostedOperation } from "./operations.ts";
+import type { OpenOperation, PostedOperation } from "./operations.ts";
+import type { AccountError } from "./outcomes.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
 import {
   type AccountRow,
@@ -200,7 +201,7 @@ export class UnitOfWork {
         account[bucket] = { ...grant, seq };
         this.#grant(account, {
           ...{ seq, bucket, amountMicro, spentMicro, fromMs, untilMs, anchorMs, plan, version },
-          ...{ payment: null, request: null },
+          ...{ payment: null, requestId: null },
         });
         return;
       }
@@ -228,7 +229,7 @@ export class UnitOfWork {
   grantAdditional(
     found: FoundAccount,
     posting: Posting & { kind: JournalKind; amountMicro: MicroCredits },
-    { untilMs, payment, request }: Pick<GrantRow, "untilMs" | "payment" | "request">,
+    { untilMs, payment, requestId }: Pick<GrantRow, "untilMs" | "payment" | "requestId">,
   ): void {
     const { account, grants, times } = found;
     const { amountMicro } = posting;
@@ -243,14 +244,14 @@ export class UnitOfWork {
         fromMs: times.atMs,
         untilMs,
         payment,
-        request,
+        requestId,
       },
       ...{ anchorMs: null, plan: null, version: null },
     });
     if (payment !== null)
       this.#payments.set(payment, { account: account.id, seq, amountMicro, refundedMicro: 0 });
-    if (request !== null) {
-      const key = rowKey(account.id, request);
+    if (requestId !== null) {
+      const key = rowKey(account.id, requestId);
       this.#memos.set(key, (this.#memos.get(key) ?? 0) + amountMicro);
     }
   }

@@ -6,7 +6,7 @@
  * (docs/decisions/0048-lists-of-accounts.md). A window that has ended counts as full, as its next
  * request will find it.
  */
-import { nearExhaustionPercent } from "../ledger/balance.ts";
+import { lowBalancePercent } from "../ledger/balance.ts";
 import { microPerCredit } from "../units.ts";
 import { accountOf } from "./account-rows.ts";
 import { Conditions } from "./conditions.ts";
@@ -52,10 +52,10 @@ function remaining(dialect: SqlDialect): string {
 
 const granted = `(${ofWindow("base", "a.base_amount")} + ${ofWindow("overage", "a.overage_amount")})`;
 
-function isNearExhaustion(dialect: SqlDialect): string {
+function hasLowBalance(dialect: SqlDialect): string {
   const left = remaining(dialect);
   return `(not ${hasClosed} and (${left} < ${microPerCredit}
-    or ${left} * ${100 / nearExhaustionPercent} < ${granted}))`;
+    or ${left} * ${100 / lowBalancePercent} < ${granted}))`;
 }
 
 function orderOf(order: AccountOrder, dialect: SqlDialect): string {
@@ -90,7 +90,7 @@ export function accountsSql(query: AccountsQuery, dialect: SqlDialect): SqlState
   if (query.state !== undefined) {
     conditions.and(`case when ${hasClosed} then 'closed' else a.state end = ?`, query.state);
   }
-  if (query.isNearExhaustion === true) conditions.always(isNearExhaustion(dialect));
+  if (query.hasLowBalance === true) conditions.always(hasLowBalance(dialect));
   if (query.search !== undefined) search(conditions, query.search);
   const inOrder = order === "id" ? `a.id ${direction}` : `${value} ${direction}, a.id ${direction}`;
   const { sql, values } = conditions.page(inOrder, limit);

@@ -54,12 +54,12 @@ const rules: Readonly<Record<string, string>> = {
     .join(" union all "),
   "every grant has its entry": `select g.account, g.seq from credit_grant g
     where not exists (select 1 from journal j where j.account = g.account and j.seq = g.seq)`,
-  "memos of a request are at most what was paid for it": `select m.account, m.request, m.memos, p.paid from (
-      select account, request, sum(amount) as memos from credit_grant where request is not null group by 1, 2
+  "memos of a request are at most what was paid for it": `select m.account, m.request_id, m.memos, p.paid from (
+      select account, request_id, sum(amount) as memos from credit_grant where request_id is not null group by 1, 2
     ) m left join (
       select account, id, sum(base + overage + additional) as paid from charge
-      where id in (select request from credit_grant where request is not null) group by 1, 2
-    ) p on p.account = m.account and p.id = m.request
+      where id in (select request_id from credit_grant where request_id is not null) group by 1, 2
+    ) p on p.account = m.account and p.id = m.request_id
     where p.paid is null or m.memos > p.paid`,
   "a request has one charge, and a late one only after its hold expired": `
     select account, id, count(*) as charges from charge group by account, id

@@ -8,7 +8,8 @@
 
 import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { BalancesRefused, OpeningBalances } from "../ledger/opening.ts";
-import type { Decision, NewKey, OpenOperation } from "../ledger/operations.ts";
+import type { NewKey, OpenOperation } from "../ledger/operations.ts";
+import type { Decision } from "../ledger/outcomes.ts";
 import type { AccountRow } from "../ledger/rows.ts";
 
 /** Texts for people and other systems. The ledger does not use them. */

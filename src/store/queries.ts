@@ -228,7 +228,7 @@ export function queriesOn(
 
 /** An expression: the memos that name the request of charge `u`. */
 const memosOfReceipt = `case when u.late then 0 else coalesce((
-    select sum(g.amount) from credit_grant g where g.request = u.id and g.account = u.account
+    select sum(g.amount) from credit_grant g where g.request_id = u.id and g.account = u.account
   ), 0) end`;
 
 function usageConditions(conditions: Conditions, query: UsageQuery & { span: Span | undefined }): Conditions {

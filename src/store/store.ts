@@ -6,8 +6,8 @@
 
 import { OperatorError } from "../errors.ts";
 import type { AccountSnapshot } from "../ledger/balance.ts";
-import type { LedgerStore } from "../ledger/batcher.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
+import type { LedgerStore } from "../ledger/ledger.ts";
 import type { PlanCatalog, PlanChanges, Plans, PlanVersion } from "../ledger/plan.ts";
 import {
   type AccountState,
@@ -68,7 +68,7 @@ export interface AccountsQuery {
    * Accounts with less than one credit, or with less than a tenth of the credits of both windows,
    * purchased credits included. Closed accounts are not among them.
    */
-  isNearExhaustion?: true | undefined;
+  hasLowBalance?: true | undefined;
   /** By default `id`. Equal accounts are in the order of their ids. */
   order?: AccountOrder | undefined;
   descending?: boolean | undefined;

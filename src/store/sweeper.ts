@@ -2,7 +2,7 @@
  * Ends expired holds, which processes that died have left behind. Any number of processes may
  * sweep one store: each hold is checked again under the lock and ends once.
  */
-import type { Ledger } from "../ledger/batcher.ts";
+import type { Ledger } from "../ledger/ledger.ts";
 import type { HoldRow } from "../ledger/rows.ts";
 import type { Store } from "./store.ts";
 
@@ -22,7 +22,7 @@ export async function endExpiredHolds(
   for (let after: HoldRow | undefined; !isStopped(); ) {
     const overdue = await store.overdueHolds(store.times().nowMs, { after, limit: sweepMax });
     const outcomes = await Promise.allSettled(
-      overdue.map(({ account, id }) => ledger.apply({ kind: "expire", account, hold: id })),
+      overdue.map(({ account, id }) => ledger.apply({ kind: "expire", account, requestId: id })),
     );
     for (const outcome of outcomes) if (outcome.status === "rejected") failures.push(outcome.reason);
     after = overdue.at(-1);

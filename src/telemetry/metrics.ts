@@ -10,8 +10,8 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom
 import type { Catalog } from "../chat/catalog.ts";
 import type { EngineLoad, Usage } from "../chat/engine.ts";
 import type { Charge } from "../chat/generate.ts";
-import type { Committed } from "../ledger/batcher.ts";
 import type { ClockState } from "../ledger/clock.ts";
+import type { Committed } from "../ledger/ledger.ts";
 import type { Ending } from "../ledger/rows.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { HoldTotals } from "../store/store.ts";

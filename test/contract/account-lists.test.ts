@@ -81,8 +81,8 @@ for (const backend of backends) {
         {},
         ...planIds.map((plan) => ({ plan })),
         ...(["active", "suspended", "closed"] as const).map((state) => ({ state })),
-        { isNearExhaustion: true as const },
-        { search: "a1", isNearExhaustion: true as const, plan: "starter", state: "active" as const },
+        { hasLowBalance: true as const },
+        { search: "a1", hasLowBalance: true as const, plan: "starter", state: "active" as const },
       ];
       for (const order of accountOrders) {
         for (const descending of [false, true]) {
@@ -105,7 +105,7 @@ for (const backend of backends) {
 
     test("are those of the kernel, in each order, with each filter, and in pages", async () => {
       await assertLists();
-      const near = await idsOf({ isNearExhaustion: true });
+      const near = await idsOf({ hasLowBalance: true });
       assert.ok(near.length > 3 && near.length < 30, `${near.length} accounts`);
     });
 
@@ -128,9 +128,9 @@ for (const backend of backends) {
       const later = await idsOf({ state: "closed" });
       assert.ok(later.length > closed.length);
       await assertLists();
-      const before = await idsOf({ isNearExhaustion: true });
+      const before = await idsOf({ hasLowBalance: true });
       database.clock.advance(day);
-      assert.ok((await idsOf({ isNearExhaustion: true })).length < before.length);
+      assert.ok((await idsOf({ hasLowBalance: true })).length < before.length);
       await assertLists();
       database.clock.advance(40 * day);
       await assertLists();

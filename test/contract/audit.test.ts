@@ -11,7 +11,7 @@ import { after, before, test } from "node:test";
 import { audit } from "../../src/app/database.ts";
 import { loadConfig } from "../../src/config/load.ts";
 import { OperatorError } from "../../src/errors.ts";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import { auditFile } from "../../src/store/sqlite/audit.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
@@ -62,7 +62,7 @@ async function fillBob(store: Store): Promise<void> {
     { kind: "topup", account: "bob", payment: "p2", amountMicro: credits(5), by: "test" },
     { kind: "refund", account: "bob", refund: "r1", payment: "p2", amountMicro: credits(2), by: "test" },
     hold("late", credits(2), { ...ofBob, ttlMs: 0 }),
-    { kind: "expire", account: "bob", hold: "late" },
+    { kind: "expire", account: "bob", requestId: "late" },
     settle("late", 30, ofBob),
     hold("over", credits(10), ofBob),
     { kind: "plan", account: "bob", op: "up", plan: "pro", at: "now", by: "test" },

@@ -75,7 +75,7 @@ for (const backend of backends) {
           amountMicro: 5,
           reason: "why",
           untilMs: null,
-          request: null,
+          requestId: null,
           by: "test",
         });
         await apply(hold(`h-${n}`, 40, name), extend(`h-${n}`, 1, 20, { account: "ada" }));

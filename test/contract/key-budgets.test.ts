@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { authenticate, hashKey, mintKey } from "../../src/accounts/keys.ts";
-import { Ledger } from "../../src/ledger/batcher.ts";
-import type { HoldOperation, KeySettings, OutcomeOf } from "../../src/ledger/operations.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
+import type { HoldOperation, KeySettings } from "../../src/ledger/operations.ts";
+import type { OutcomeOf } from "../../src/ledger/outcomes.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";

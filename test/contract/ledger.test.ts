@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import fc from "fast-check";
-import { Ledger } from "../../src/ledger/batcher.ts";
-import type { Operation, Outcome } from "../../src/ledger/operations.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
+import type { Operation } from "../../src/ledger/operations.ts";
+import type { Outcome } from "../../src/ledger/outcomes.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle, settledBy } from "../fixtures/ledger-operations.ts";
@@ -192,7 +193,7 @@ function operationOf(draft: Draft, sent: readonly Operation[], serial: number): 
   const { kind, account, which, amountMicro: amount, usage } = draft;
   const holds = sent.filter((operation) => operation.kind === "hold");
   const earlier = holds[holds.length - 1 - (which % 6)];
-  const target = { account: earlier?.account ?? account, hold: earlier?.hold ?? "none" };
+  const target = { account: earlier?.account ?? account, requestId: earlier?.requestId ?? "none" };
   switch (kind) {
     case "hold": {
       const price = { prompt: 20_000, completion: 100_000, cachedPrompt: 3 };
@@ -226,9 +227,9 @@ function operationOf(draft: Draft, sent: readonly Operation[], serial: number): 
       };
     case "promote": {
       const untilMs = which % 3 === 0 ? start + (1 + (which % 4)) * day : null;
-      const request = which % 5 === 0 ? target.hold : null;
+      const requestId = which % 5 === 0 ? target.requestId : null;
       return {
-        ...{ kind, account, op: `g${which % 9}`, amountMicro: amount + 1, untilMs, request },
+        ...{ kind, account, op: `g${which % 9}`, amountMicro: amount + 1, untilMs, requestId },
         ...{ reason: "why", by: "test" },
       };
     }

@@ -1,7 +1,7 @@
 /** Plans, payments, grants and changes of keys, as several nodes share them, on every store. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import type { Operation } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
@@ -98,7 +98,7 @@ for (const backend of backends) {
       const issue = { kind: "issue", row, budget: null, keysMax: null, creator: null } as const;
       const operations = (account: string, key: string): Operation[] => {
         const common = { account, by: "test" };
-        const promoting = { reason: "a test", untilMs: null, request: null };
+        const promoting = { reason: "a test", untilMs: null, requestId: null };
         return [
           { ...common, kind: "promote", op: "promoted", amountMicro: 5, ...promoting },
           { ...common, kind: "adjust", op: "adjusted", amountMicro: 1, grant: null, reason: "a test" },
@@ -136,7 +136,7 @@ for (const backend of backends) {
       const ledgers = [new Ledger(one), new Ledger(two)] as const;
       for (let round = 0; round < 5; round += 1) {
         const adding = (account: string) => {
-          const amount = { amountMicro: 1, untilMs: null, request: null };
+          const amount = { amountMicro: 1, untilMs: null, requestId: null };
           return {
             kind: "promote",
             account,

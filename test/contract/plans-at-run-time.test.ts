@@ -32,7 +32,7 @@ for (const backend of backends) {
       await database.remove();
     });
 
-    const expire: Operation = { kind: "expire", account: "ada", hold: "h1" };
+    const expire: Operation = { kind: "expire", account: "ada", requestId: "h1" };
 
     async function charges() {
       const rows = await one.usage({ account: "ada", limit: 10 });

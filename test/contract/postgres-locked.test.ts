@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StoreUnavailableError } from "../../src/errors.ts";
-import { Ledger, type LedgerOptions } from "../../src/ledger/batcher.ts";
+import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { PostgresCommits } from "../../src/store/postgres/commits.ts";
 import { commitPool } from "../../src/store/postgres/connection-pool.ts";
@@ -96,7 +96,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
   for (const [name, statements] of lockers) {
     test(`${name} locked: other accounts are answered at once, and the account when the lock is released`, async () => {
       await store.commit([hold("h1", credits(1)), hold("h2", credits(1), { ttlMs: 0 })]);
-      await store.commit([{ kind: "expire", account: "ada", hold: "h2" }]);
+      await store.commit([{ kind: "expire", account: "ada", requestId: "h2" }]);
       const release = await lock(statements);
       const by = ledger();
       const answered: string[] = [];

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
 import { balanceOf } from "../../src/ledger/balance.ts";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { pgDumpInstead } from "../../src/store/postgres/connection-pool.ts";
 import { requireVersion } from "../../src/store/postgres/schema.ts";

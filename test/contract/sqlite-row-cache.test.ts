@@ -78,7 +78,7 @@ test("a commit sees a hold and a checkpoint of another process", async () => {
   const store = await warmStore();
   const other = await open();
   const used = { promptTokens: 0, cachedTokens: 0, completionTokens: 5, reasoningTokens: 0 };
-  const extension = { kind: "extend", account: "ada", hold: "h1", usage: used, ttlMs: 60_000 } as const;
+  const extension = { kind: "extend", account: "ada", requestId: "h1", usage: used, ttlMs: 60_000 } as const;
   await other.commit([{ ...extension, n: 1, moreMicro: credits(20) }, hold("h2", credits(30))]);
   const [extended] = await store.commit([{ ...extension, n: 2, moreMicro: credits(60) }]);
   // 100 and 10 less the holds of 10, 20 and 30.

@@ -18,7 +18,7 @@ import { after, beforeEach, describe, test } from "node:test";
 import type { Worker } from "node:worker_threads";
 import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
 import { balanceOf } from "../../src/ledger/balance.ts";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import { KeptPlans } from "../../src/store/kept-plans.ts";
 import { queriesOn } from "../../src/store/queries.ts";
 import type { SqlStatement } from "../../src/store/sql.ts";

@@ -260,7 +260,15 @@ for (const backend of backends) {
       database.clock.advance(minute / 2);
       assert.deepEqual(
         await store.commit([
-          { kind: "extend", account: "ada", hold: "h1", n: 1, moreMicro: credits(2), usage, ttlMs: minute },
+          {
+            kind: "extend",
+            account: "ada",
+            requestId: "h1",
+            n: 1,
+            moreMicro: credits(2),
+            usage,
+            ttlMs: minute,
+          },
         ]),
         [{ kind: "extended", amountMicro: credits(2), reserved: false }],
       );
@@ -344,7 +352,13 @@ for (const backend of backends) {
       ]);
       database.clock.advance(minute);
       const used = { promptTokens: 1, cachedTokens: 0, completionTokens: 9, reasoningTokens: 0 };
-      const extend = { kind: "extend", account: "ada", hold: "h1", usage: used, ttlMs: 9 * minute } as const;
+      const extend = {
+        kind: "extend",
+        account: "ada",
+        requestId: "h1",
+        usage: used,
+        ttlMs: 9 * minute,
+      } as const;
       const [asking] = await store.commit([{ ...extend, n: 1, moreMicro: credits(1) }]);
       assert.equal(asking?.kind, "more_overdue");
       const kept = (await store.holds({ account: "ada", limit: 10 })).find(({ id }) => id === "h1");
@@ -364,7 +378,7 @@ for (const backend of backends) {
     test("a settlement after the expiry of its hold adds a charge, once", async () => {
       await store.commit([hold("h1", credits(3), { ttlMs: minute })]);
       database.clock.advance(minute);
-      const [outcome] = await store.commit([{ kind: "expire", account: "ada", hold: "h1" }]);
+      const [outcome] = await store.commit([{ kind: "expire", account: "ada", requestId: "h1" }]);
       assert.equal(outcome?.kind, "expired");
       const expired = outcome.expired?.map((charge) => ({ ...charge, memoMicro: 0 }));
       assert.deepEqual(expired, await store.usage({ id: "h1", limit: 10 }));
@@ -394,13 +408,13 @@ for (const backend of backends) {
           amountMicro: amount,
           untilMs: null,
           reason: "cut off",
-          request,
+          requestId: request,
           by: "test",
         }) as const;
       await store.commit([hold("h1", credits(3), { ttlMs: minute }), hold("h2", credits(1))]);
       await store.commit([extend("h1", 1, 0, { usage: tokens(0, 5), ttlMs: minute }), settle("h2", 9)]);
       database.clock.advance(minute);
-      await store.commit([{ kind: "expire", account: "ada", hold: "h1" }]);
+      await store.commit([{ kind: "expire", account: "ada", requestId: "h1" }]);
       await store.commit([settle("h1", 700)]);
       const receipts = async (query: { id?: string }) =>
         (await store.usage({ ...query, limit: 10 })).map(({ id, late, memoMicro }) => [id, late, memoMicro]);
@@ -642,12 +656,20 @@ for (const backend of backends) {
       database.clock.advance(minute - 1);
       const usage = { promptTokens: 1, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
       await store.commit([
-        { kind: "extend", account: "ada", hold: "h2", n: 1, moreMicro: 0, usage, ttlMs: 2 * day },
-        { kind: "extend", account: "ada", hold: "h3", n: 1, moreMicro: 0, usage, ttlMs: 2 * day },
+        { kind: "extend", account: "ada", requestId: "h2", n: 1, moreMicro: 0, usage, ttlMs: 2 * day },
+        { kind: "extend", account: "ada", requestId: "h3", n: 1, moreMicro: 0, usage, ttlMs: 2 * day },
       ]);
       database.clock.advance(day);
       await store.commit([
-        { kind: "extend", account: "ada", hold: "h2", n: 2, moreMicro: credits(1), usage, ttlMs: 2 * day },
+        {
+          kind: "extend",
+          account: "ada",
+          requestId: "h2",
+          n: 2,
+          moreMicro: credits(1),
+          usage,
+          ttlMs: 2 * day,
+        },
       ]);
       assert.deepEqual(await store.holdTotals(), { holds: 3, heldMicro: credits(113) });
     });
@@ -673,7 +695,7 @@ for (const backend of backends) {
           amountMicro: 5,
           reason: odd,
           untilMs: null,
-          request: null,
+          requestId: null,
           by: "test",
         },
       ]);
@@ -688,7 +710,7 @@ for (const backend of backends) {
             amountMicro: 5,
             reason: odd,
             untilMs: null,
-            request: null,
+            requestId: null,
             by: "test",
           },
         ]),

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import pg from "pg";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import type { Store } from "../../src/store/store.ts";
 import { chargeTable } from "../../src/store/tables.ts";
 import { dayMs } from "../../src/store/usage-days.ts";
@@ -65,7 +65,7 @@ for (const backend of backends) {
       await store.commit([hold("late", 200, { key: "key-ada", ttlMs: minute })]);
       await store.commit([extend("late", 1, 1, { usage: tokens(1, 0) })]);
       database.clock.advance(2 * minute);
-      await store.commit([{ kind: "expire", account: "ada", hold: "late" }]);
+      await store.commit([{ kind: "expire", account: "ada", requestId: "late" }]);
       const provisional = { ada: 301, finalDay: -1 };
       const [expired] = await store.usage({ id: "late", limit: 10 });
       assert.equal(expired?.costMicro, 1, "the expiry charges the last checkpoint");

@@ -134,7 +134,7 @@ async function prepare({ service, upstream }: Front, each: Case): Promise<void> 
     await ledger.apply({ kind: "key", account, key: "key1", op: "budget", set, by: "test" });
   }
   if (spent > 0) {
-    const held = { account, hold: "earlier", key: "key1", model: "small", ttlMs: 60_000 };
+    const held = { account, requestId: "earlier", key: "key1", model: "small", ttlMs: 60_000 };
     const amount = { price, promptTokens: spent, minMicro: credits(spent), wantMicro: credits(spent) };
     assert.equal((await ledger.apply({ kind: "hold", ...held, ...amount })).kind, "held");
     const usage = { promptTokens: spent, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
@@ -142,7 +142,7 @@ async function prepare({ service, upstream }: Front, each: Case): Promise<void> 
       ...{
         kind: "settle",
         account,
-        hold: "earlier",
+        requestId: "earlier",
         usage,
         ending: "stop",
         estimated: false,

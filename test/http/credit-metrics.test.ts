@@ -58,7 +58,7 @@ async function leaveBehind({ ledger, account }: TestService, id: string, made: n
   assert.equal(held.kind, "held");
   // The checkpoint extends the hold, so that it cannot expire too early.
   const used = tokens(10, made);
-  await ledger.apply({ kind: "extend", account, hold: id, n: 1, moreMicro: 0, usage: used, ttlMs: 200 });
+  await ledger.apply({ kind: "extend", account, requestId: id, n: 1, moreMicro: 0, usage: used, ttlMs: 200 });
 }
 
 async function overdue({ store }: TestService, holds: number): Promise<void> {
@@ -72,8 +72,8 @@ test("counts an expired hold with the cost of its checkpoint, whether the sweepe
   await using _ = service;
   await leaveBehind(service, "dead1", 10);
   await overdue(service, 1);
-  await service.ledger.apply({ kind: "expire", account: "test", hold: "dead1" });
-  await service.ledger.apply({ kind: "expire", account: "test", hold: "dead1" });
+  await service.ledger.apply({ kind: "expire", account: "test", requestId: "dead1" });
+  await service.ledger.apply({ kind: "expire", account: "test", requestId: "dead1" });
   assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 1);
   await assertCharged(service, { expired: { base: 400 } });
 
@@ -83,7 +83,7 @@ test("counts an expired hold with the cost of its checkpoint, whether the sweepe
   await (await service.chat()).text();
   assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 3);
   await assertCharged(service, { expired: { base: 400 + 700 + 1000 }, stop: { base: 90 } });
-  await service.ledger.apply({ kind: "expire", account: "test", hold: "dead2" });
+  await service.ledger.apply({ kind: "expire", account: "test", requestId: "dead2" });
   assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 3);
 });
 
@@ -111,7 +111,7 @@ async function expireUnderWay(service: TestService, engine: PuppetEngine): Promi
   const { id } = (await open()) ?? { id: "" };
   using db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
   db.prepare("update hold set expires_ms = created_ms where id = ?").run(id);
-  await service.ledger.apply({ kind: "expire", account: service.account, hold: id });
+  await service.ledger.apply({ kind: "expire", account: service.account, requestId: id });
 }
 
 for (const isLost of [false, true]) {
@@ -218,10 +218,10 @@ for (const isLost of [false, true]) {
     const { account, ledger, store } = service;
     const [{ id } = { id: "" }] = await store.holds({ limit: 1 });
     const used = tokens(10, 1);
-    await ledger.apply({ kind: "extend", account, hold: id, n: 9, moreMicro: 0, usage: used, ttlMs: 1 });
+    await ledger.apply({ kind: "extend", account, requestId: id, n: 9, moreMicro: 0, usage: used, ttlMs: 1 });
     using db = new DatabaseSync(service.databaseFile, { timeout: 5000 });
     db.prepare("update hold set expires_ms = created_ms where id = ?").run(id);
-    await ledger.apply({ kind: "expire", account, hold: id });
+    await ledger.apply({ kind: "expire", account, requestId: id });
     // Another request takes what the expiry has returned.
     const other = await ledger.apply(hold("other", 600_000, { account, key: "key1" }));
     assert.equal(other.kind, "held");
@@ -262,7 +262,7 @@ test("counts a charge that the store never accepts as given up, and no credits f
     const [hold] = await service.store.holds({ limit: 1 });
     assert.ok(hold !== undefined, "it waits for its expiry");
     db.prepare("update hold set expires_ms = created_ms where id = ?").run(hold.id);
-    await service.ledger.apply({ kind: "expire", account, hold: hold.id });
+    await service.ledger.apply({ kind: "expire", account, requestId: hold.id });
     assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 1);
   }
 });

@@ -104,7 +104,7 @@ test("the message of a 429 names the key if its own requests hold the rest of it
   await using service = await startService(options);
   const { ledger, account } = service;
   await setBudget(service, "key1", credits(2));
-  const held = { account, hold: "running", key: "key1", model: "small", ttlMs: 60_000 };
+  const held = { account, requestId: "running", key: "key1", model: "small", ttlMs: 60_000 };
   const amount = { price, promptTokens: 1, minMicro: credits(2), wantMicro: credits(2) };
   assert.equal((await ledger.apply({ kind: "hold", ...held, ...amount })).kind, "held");
   const refused = await service.chat();
@@ -116,7 +116,7 @@ test("the message of a 429 names the key if its own requests hold the rest of it
     /^The rest of the budget of this key is held by its requests that are still running\./,
   );
   const usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
-  const end = { hold: "running", usage, ending: "refused", estimated: false } as const;
+  const end = { requestId: "running", usage, ending: "refused", estimated: false } as const;
   await ledger.apply({ kind: "settle", account, ...end, by: null });
   assert.equal((await service.chat()).status, 200);
 });

@@ -20,14 +20,14 @@ const keys = "/admin/accounts/test/keys";
 function holdOf(amount: number) {
   const want = { promptTokens: amount, minMicro: credits(amount), wantMicro: credits(amount) };
   const price = { prompt: 1_000_000, completion: 1_000_000 };
-  const request = { account: "test", hold: "request", key: "key1", model: "small", ttlMs: 60_000 };
+  const request = { account: "test", requestId: "request", key: "key1", model: "small", ttlMs: 60_000 };
   return { kind: "hold", ...request, price, ...want } as const;
 }
 
 function settlementOf(promptTokens: number) {
   const used = { promptTokens, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
   const end = { ending: "stop", estimated: false, by: null } as const;
-  return { kind: "settle", account: "test", hold: "request", usage: used, ...end } as const;
+  return { kind: "settle", account: "test", requestId: "request", usage: used, ...end } as const;
 }
 
 operatorTest("accepts a repetition after the plan has changed", async (operator) => {
@@ -216,10 +216,10 @@ operatorTest("lists accounts with balances, filtered and in each order, in pages
   assert.deepEqual(await ids("plan=test&order=remaining&direction=desc"), ["b", "c", "test"]);
   assert.deepEqual(await ids("state=suspended"), ["a"]);
   assert.deepEqual(await ids("state=active&plan=big"), []);
-  assert.deepEqual(await ids("near_exhaustion=true"), ["d"]);
+  assert.deepEqual(await ids("low_balance=true"), ["d"]);
   const [listed] = await operator.all("/admin/accounts?search=c", 2);
   assert.deepEqual(listed?.balance, (await operator.get("/admin/accounts/c/balance")).body);
-  assert.deepEqual([listed?.id, listed?.near_exhaustion], ["c", false]);
+  assert.deepEqual([listed?.id, listed?.low_balance], ["c", false]);
 });
 
 operatorTest("refuses cursors of another order", async (operator) => {

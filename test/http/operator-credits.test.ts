@@ -210,7 +210,7 @@ operatorTest("lists payments newest first, with what was refunded of each", asyn
 operatorTest("refunds what is free of a payment, once per refund id", async (operator, service) => {
   const refunds = "/admin/accounts/test/refunds";
   await operator.post(topups, { payment_id: "p", credits: 50 });
-  const held = { account: "test", hold: "running", key: "key1", model: "small", ttlMs: 60_000 };
+  const held = { account: "test", requestId: "running", key: "key1", model: "small", ttlMs: 60_000 };
   const price = { prompt: 1, completion: 1 };
   const wanted = credits(1000 + 200 + 10);
   const hold = {
@@ -257,7 +257,7 @@ operatorTest("refunds what is free of a payment, once per refund id", async (ope
   const memo = { operation_id: "m", credits: 1, reason: "cut off", request_id: "running" };
   refused(await operator.post(adjustments, memo), 409, "request_running");
   const usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
-  const end = { hold: "running", usage, ending: "refused", estimated: false, by: null } as const;
+  const end = { requestId: "running", usage, ending: "refused", estimated: false, by: null } as const;
   await service.ledger.apply({ kind: "settle", account: "test", ...end });
   const rest = await operator.post(refunds, { refund_id: "r3", payment_id: "p", credits: 10 });
   assert.deepEqual([rest.body.refunded_micro, rest.body.rest_micro], [10_000_000, 0]);

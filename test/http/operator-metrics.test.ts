@@ -1,7 +1,7 @@
 /** Metrics that match the requests made, and a log without keys and texts. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { heldBy } from "../../src/ledger/grants.ts";
+import { amountOf } from "../../src/ledger/grants.ts";
 import { operatorTests, startOperator, type TestOperator } from "../fixtures/operator.ts";
 import { samplesOf } from "../fixtures/samples.ts";
 import { babble, say, startService, type TestService } from "../fixtures/service.ts";
@@ -114,7 +114,7 @@ operatorTest(
     const [hold] = await service.store.holds({ limit: 1 });
     assert.ok(hold !== undefined);
     assert.equal(found.get("inkwell_open_holds"), 1);
-    assert.equal(found.get("inkwell_held_credits"), heldBy(hold) / 1e6);
+    assert.equal(found.get("inkwell_held_credits"), amountOf(hold.takings) / 1e6);
     assert.equal(found.get("inkwell_running_requests"), 1);
     assert.equal(found.get('inkwell_engine_running_requests{model="small"}'), 1);
     assert.equal(found.get('inkwell_engine_waiting_requests{model="small"}'), 0);

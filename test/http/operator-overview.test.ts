@@ -113,8 +113,8 @@ operatorTest(
     // The first snapshots come without the database if it takes longer than half a second.
     const read = async () => (await other.get("/admin/overview")).body;
     await until("the database is read", async () => {
-      const { usage, near_exhaustion } = await read();
-      return usage !== null && near_exhaustion !== null;
+      const { usage, low_balance } = await read();
+      return usage !== null && low_balance !== null;
     });
     const body = await read();
     const usage = fieldsOf(body.usage);
@@ -122,7 +122,7 @@ operatorTest(
       const { requests, completion_tokens, cost_micro } = fieldsOf(sums);
       assert.deepEqual([requests, completion_tokens, cost_micro], [2, 6, cost]);
     }
-    const [near] = listOf(fieldsOf(body.near_exhaustion).accounts);
+    const [near] = listOf(fieldsOf(body.low_balance).accounts);
     assert.deepEqual([near?.id, near?.plan, near?.credits], ["test", "test", 0]);
   },
   {

@@ -90,7 +90,7 @@ test("shows an overdue hold as the charge of its checkpoint", async () => {
   assert.deepEqual(await remaining(made), [credits(10), credits(5), 0]);
   made.clock.nowMs += minute;
   assert.deepEqual(await remaining(made), [0, credits(4), 0]);
-  await made.apply({ kind: "expire", account: "ada", hold: "h" });
+  await made.apply({ kind: "expire", account: "ada", requestId: "h" });
   assert.deepEqual(await remaining(made), [0, credits(4), 0], "and that is what it comes to");
 });
 

@@ -1,7 +1,7 @@
 /** `inkwell account suspend`, `resume` and `close`. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import { openTerminal } from "../fixtures/cli-host.ts";
 import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
 

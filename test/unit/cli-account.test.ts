@@ -1,7 +1,7 @@
 /** `inkwell account`: its effects on the ledger, its output, and its refusals. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 
 const ledger = cliLedger();
@@ -247,8 +247,8 @@ test("list filters, orders and cuts off accounts", async () => {
   assert.deepEqual(await found("--order", "remaining"), ["cy", "alice", "bob"]);
   assert.deepEqual(await found("--order", "remaining", "--descending", "--limit", "2"), ["bob", "alice"]);
   assert.deepEqual(await found("--plan", "starter", "--state", "active"), ["alice"]);
-  assert.deepEqual(await found("--near-exhaustion"), []);
-  assert.match((await ledger.inkwell("account", "list", "--near-exhaustion")).stderr, /No account matches/);
+  assert.deepEqual(await found("--low-balance"), []);
+  assert.match((await ledger.inkwell("account", "list", "--low-balance")).stderr, /No account matches/);
   wrongUsage(await ledger.inkwell("account", "list", "--order", "name"), /Allowed choices are id, created/);
   wrongUsage(await ledger.inkwell("account", "list", "--limit", "0"), /whole number/);
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { additionalOf } from "../../src/ledger/additional.ts";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { OperatorError, StoreUnavailableError } from "../../src/errors.ts";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import type { Ran } from "../fixtures/cli-host.ts";
 import { cliLedger, wrongUsage } from "../fixtures/cli-ledger.ts";
 

@@ -229,8 +229,8 @@ test("a late settlement is a charge of its own, of the same request", async () =
   const used = { promptTokens: 7, cachedTokens: 0, completionTokens: 3, reasoningTokens: 0 };
   await ledger.store.commit([
     hold("late", 100, { ...ofBob, ttlMs: 0 }),
-    { kind: "extend", account: "bob", hold: "late", n: 1, moreMicro: 1, usage: used, ttlMs: 0 },
-    { kind: "expire", account: "bob", hold: "late" },
+    { kind: "extend", account: "bob", requestId: "late", n: 1, moreMicro: 1, usage: used, ttlMs: 0 },
+    { kind: "expire", account: "bob", requestId: "late" },
   ]);
   await ledger.store.commit([
     settle("late", 0, { account: "bob", usage: { ...used, promptTokens: 5, completionTokens: 9 } }),

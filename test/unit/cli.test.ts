@@ -5,7 +5,7 @@ import path from "node:path";
 import { describe, test } from "node:test";
 import { services } from "../../src/cli/services.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 
 const ledger = cliLedger();

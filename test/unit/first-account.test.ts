@@ -17,7 +17,7 @@ import { test } from "node:test";
 import { keyFileLeft, openFirstAccount } from "../../src/accounts/first-account.ts";
 import { hashKey, mintKey } from "../../src/accounts/keys.ts";
 import { OperatorError } from "../../src/errors.ts";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import { planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { start } from "../fixtures/times.ts";

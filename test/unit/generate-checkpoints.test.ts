@@ -29,7 +29,7 @@ test("extends the hold of a long answer while it runs, also for a slow reader", 
   for (let n = 0; n < 20; n += 1) {
     generation.token("x");
     await beat(t, made);
-    const outcome = await made.apply({ kind: "expire", account: "ada", hold: "r1" });
+    const outcome = await made.apply({ kind: "expire", account: "ada", requestId: "r1" });
     assert.equal(outcome.kind, "alive");
   }
   generation.end("stop");
@@ -54,7 +54,7 @@ test("charges the last checkpoint if the process dies, and returns the rest", as
   generation.token("y");
   // Dead: no timer, no settlement.
   made.clock.nowMs += holdTtlMs;
-  assert.equal((await made.apply({ kind: "expire", account: "ada", hold: "r1" })).kind, "expired");
+  assert.equal((await made.apply({ kind: "expire", account: "ada", requestId: "r1" })).kind, "expired");
   assert.equal(made.spent(), 130);
 });
 
@@ -63,7 +63,7 @@ test("charges nothing if the process dies while the request is queued", async (t
   const { made } = await queued();
   for (let n = 0; n < 3; n += 1) await beat(t, made);
   made.clock.nowMs += holdTtlMs;
-  assert.equal((await made.apply({ kind: "expire", account: "ada", hold: "r1" })).kind, "expired");
+  assert.equal((await made.apply({ kind: "expire", account: "ada", requestId: "r1" })).kind, "expired");
   assert.equal(made.spent(), 0);
 });
 
@@ -73,7 +73,7 @@ test("stops the engine if the hold has expired, and charges the tokens late", as
   generation.token("x");
   await events.next();
   made.clock.nowMs += holdTtlMs;
-  await made.apply({ kind: "expire", account: "ada", hold: "r1" });
+  await made.apply({ kind: "expire", account: "ada", requestId: "r1" });
   assert.equal(made.spent(), 0);
   const next = rest(events);
   await beat(t, made);
@@ -86,7 +86,7 @@ test("stops the engine if the hold has expired, and charges the tokens late", as
 test("charges an answer whose hold expires at its end", async () => {
   const { made, events, generation } = await queued();
   made.clock.nowMs += holdTtlMs;
-  await made.apply({ kind: "expire", account: "ada", hold: "r1" });
+  await made.apply({ kind: "expire", account: "ada", requestId: "r1" });
   generation.begin();
   generation.token("x");
   generation.end("stop");

@@ -20,7 +20,7 @@ test("sends the end while the store is unavailable, and charges the answer when 
   // So long that the hold is gone when the store is back: what its checkpoint had not is charged.
   made.clock.nowMs += holdTtlMs;
   made.store.hooks = {};
-  await made.apply({ kind: "expire", account: "ada", hold: "r1" });
+  await made.apply({ kind: "expire", account: "ada", requestId: "r1" });
   await made.ledger.close(10_000);
   await assertEnded(made, "stop", 130);
   assert.equal(made.receipts[0]?.isLate, true);
@@ -39,7 +39,7 @@ test("gives up a waiting charge when the ledger closes; the last checkpoint coun
   );
   made.store.hooks = {};
   made.clock.nowMs += holdTtlMs;
-  await made.apply({ kind: "expire", account: "ada", hold: "r1" });
+  await made.apply({ kind: "expire", account: "ada", requestId: "r1" });
 });
 
 test("charges a client that left before the store was back", async () => {

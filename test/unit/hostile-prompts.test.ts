@@ -25,7 +25,7 @@ import { PromptCounter } from "../../src/engines/upstream/prompt-counter.ts";
 import { ServerPool } from "../../src/engines/upstream/server-pool.ts";
 import { Tokenizer } from "../../src/engines/upstream/tokenizer.ts";
 import { Refusal } from "../../src/errors.ts";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import { findTokenizerFiles } from "../../src/model-files/tokenizer-files.ts";
 import { hostilePrompt, randomOf } from "../fixtures/hostile-prompts.ts";
 import { adjust, promote } from "../fixtures/kernel-examples.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { Decision } from "../../src/ledger/operations.ts";
+import type { Decision } from "../../src/ledger/outcomes.ts";
 import {
   accountIds,
   configurations,

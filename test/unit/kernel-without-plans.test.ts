@@ -34,7 +34,7 @@ test("settles, extends and expires in the current windows", async () => {
   assert.partialDeepStrictEqual(extended, { kind: "extended", amountMicro: credits(10) });
   assert.partialDeepStrictEqual(settled, { kind: "settled", costMicro: credits(14), shortfallMicro: 0 });
   advance(2 * minute);
-  const [expired] = await store.commit([{ kind: "expire", account: "ada", hold: "h2" }]);
+  const [expired] = await store.commit([{ kind: "expire", account: "ada", requestId: "h2" }]);
   assert.equal(expired?.kind, "expired");
   assert.equal(store.receipt("ada", "h2")?.costMicro, 30);
   const { base } = store.account("ada");

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { StoreUnavailableError } from "../../src/errors.ts";
-import { Ledger, type LedgerStore } from "../../src/ledger/batcher.ts";
+import { Ledger, type LedgerStore } from "../../src/ledger/ledger.ts";
 
 const hour = 3_600_000;
 const topup = { kind: "topup", account: "ada", payment: "1", amountMicro: 1, by: "test" } as const;

@@ -6,8 +6,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { StoreUnavailableError } from "../../src/errors.ts";
-import { Ledger, type LedgerOptions, type LedgerStore } from "../../src/ledger/batcher.ts";
-import type { Decision, Operation, TopupOperation } from "../../src/ledger/operations.ts";
+import { Ledger, type LedgerOptions, type LedgerStore } from "../../src/ledger/ledger.ts";
+import type { Operation, TopupOperation } from "../../src/ledger/operations.ts";
+import type { Decision } from "../../src/ledger/outcomes.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
 
 function topup(account: string, payment: number): TopupOperation {

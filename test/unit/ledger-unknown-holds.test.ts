@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { StoreUnavailableError } from "../../src/errors.ts";
-import { Ledger, type LedgerOptions } from "../../src/ledger/batcher.ts";
+import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
 import { journalOf, openedJournal } from "../fixtures/kernel-examples.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
@@ -126,7 +126,7 @@ test("rejected extensions and settlements send no void", async () => {
   const extend = {
     kind: "extend",
     account: "ada",
-    hold: "h1",
+    requestId: "h1",
     n: 1,
     moreMicro: 1,
     usage: used,

@@ -13,7 +13,7 @@ import { SignIn } from "../../src/http/admin/sign-in.ts";
 import { accountFeed } from "../../src/http/api/account-feed.ts";
 import { createApiApp } from "../../src/http/api/app.ts";
 import { RunningRequests } from "../../src/http/public/running-requests.ts";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import { LiveTelemetry } from "../../src/telemetry/live-telemetry.ts";
 import { Metrics } from "../../src/telemetry/metrics.ts";
 import { testJobs } from "../fixtures/jobs.ts";

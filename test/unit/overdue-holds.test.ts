@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import { overdueMax } from "../../src/ledger/snapshot.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";

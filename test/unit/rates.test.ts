@@ -4,7 +4,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import type { Limits } from "../../src/ledger/plan.ts";
 import {
-  countRequest,
+  countRates,
   countTokens,
   followClock,
   rateRefusalOf,
@@ -19,11 +19,16 @@ function scope(limits: Limits, whose: "account" | "key" = "account"): Scope {
   return { scope: whose, limits, row: { requestsTatMs: 0, tokensTatMs: 0, tokensLimit: null, holds: 0 } };
 }
 
+/** What a request with a prompt of so many tokens uses. */
+function uses(promptTokens: number) {
+  return { requests: 1, tokens: promptTokens };
+}
+
 /** Lets a request in if the limits do. */
 function admit(scopes: readonly Scope[], promptTokens: number, nowMs: number): boolean {
   followClock(scopes, nowMs);
-  if (rateRefusalOf(scopes, promptTokens, nowMs) !== null) return false;
-  countRequest(scopes, promptTokens, nowMs);
+  if (rateRefusalOf(scopes, uses(promptTokens), nowMs) !== null) return false;
+  countRates(scopes, uses(promptTokens), nowMs);
   return true;
 }
 
@@ -55,7 +60,7 @@ test("admits the whole burst if a share is not a whole number of milliseconds", 
 test("a refusal names the limit, its scope and the time until the request is admitted", () => {
   const scopes = [scope({ requestsPerMinute: 6 })];
   for (let n = 0; n < 6; n += 1) admit(scopes, 1, now);
-  assert.deepEqual(rateRefusalOf(scopes, 1, now), {
+  assert.deepEqual(rateRefusalOf(scopes, uses(1), now), {
     kind: "refused",
     reason: "rate_limit_exceeded",
     of: "requests",
@@ -84,7 +89,7 @@ test("the next request waits for completion tokens above the limit", () => {
   const scopes = [scope({ tokensPerMinute: 100 })];
   assert.ok(admit(scopes, 10, now));
   countTokens(scopes, 190, now);
-  const refusal = rateRefusalOf(scopes, 1, now);
+  const refusal = rateRefusalOf(scopes, uses(1), now);
   assert.equal(refusal?.reason === "rate_limit_exceeded" && refusal.retryAfterMs, 60_600);
   assert.ok(admit(scopes, 1, now + 60_600));
 });
@@ -106,7 +111,7 @@ test("tokens that are returned late never admit more than one burst", () => {
 
 test("the refusal of a prompt above the limit has no time to wait", () => {
   const scopes = [scope({ tokensPerMinute: 100 })];
-  const refusal = rateRefusalOf(scopes, 101, now);
+  const refusal = rateRefusalOf(scopes, uses(101), now);
   assert.ok(refusal?.reason === "rate_limit_exceeded");
   assert.equal(refusal.of, "tokens");
   assert.equal(refusal.retryAfterMs, null);
@@ -125,7 +130,7 @@ test("applies the limits of key and account, and shows the tighter one", () => {
   const scopes = [account, key];
   assert.ok(admit(scopes, 30, now));
   assert.ok(admit(scopes, 30, now));
-  const refusal = rateRefusalOf(scopes, 1, now);
+  const refusal = rateRefusalOf(scopes, uses(1), now);
   assert.equal(refusal?.scope, "key");
   assert.deepEqual(refusal?.rates, {
     requests: { limit: 2, remaining: 0, resetMs: 60_000 },
@@ -147,10 +152,10 @@ test("a request that one scope refuses is counted by no scope", () => {
 test("limits the running requests of an account and of a key", () => {
   const account = scope({ concurrent: 2 });
   const key = scope({ concurrent: 1 }, "key");
-  assert.equal(rateRefusalOf([account, key], 1, now), null);
+  assert.equal(rateRefusalOf([account, key], uses(1), now), null);
   key.row.holds = 1;
   account.row.holds = 1;
-  assert.deepEqual(rateRefusalOf([account, key], 1, now), {
+  assert.deepEqual(rateRefusalOf([account, key], uses(1), now), {
     kind: "refused",
     reason: "concurrency_limit_exceeded",
     scope: "key",
@@ -158,7 +163,7 @@ test("limits the running requests of an account and of a key", () => {
     rates: {},
   });
   account.row.holds = 2;
-  assert.equal(rateRefusalOf([account, key], 1, now)?.scope, "account");
+  assert.equal(rateRefusalOf([account, key], uses(1), now)?.scope, "account");
 });
 
 test("admits no request early if the clock goes back by seconds", () => {
@@ -269,7 +274,7 @@ test("property: a clock that is set back admits no additional requests, and none
         nowMs += stepMs;
         passedMs += Math.max(0, stepMs);
         if (admit(scopes, 1, nowMs)) admitted.push(passedMs);
-        const refusal = rateRefusalOf(scopes, 1, nowMs);
+        const refusal = rateRefusalOf(scopes, uses(1), nowMs);
         if (refusal === null) continue;
         assert.ok(refusal.reason === "rate_limit_exceeded" && refusal.retryAfterMs !== null);
         assert.ok(refusal.retryAfterMs <= minute + Math.ceil(minute / limit), `${refusal.retryAfterMs} ms`);
@@ -293,7 +298,7 @@ test("property: setting the clock back changes a debt of tokens by a minute at m
         admit(scopes, 1, now);
         for (const tokens of made) countTokens(scopes, tokens, now);
         const waitOf = (nowMs: number) => {
-          const refusal = rateRefusalOf(scopes, 1, nowMs);
+          const refusal = rateRefusalOf(scopes, uses(1), nowMs);
           return refusal?.reason === "rate_limit_exceeded" ? (refusal.retryAfterMs ?? 0) : 0;
         };
         const countedMs = waitOf(now);
@@ -315,11 +320,11 @@ test("property: the time to wait is exact to the millisecond", () => {
       fc.pre(wanted <= limit);
       const scopes = [scope({ tokensPerMinute: limit })];
       for (const tokens of made) countTokens(scopes, tokens, now);
-      const refusal = rateRefusalOf(scopes, wanted, now);
+      const refusal = rateRefusalOf(scopes, uses(wanted), now);
       if (refusal === null) return;
       assert.ok(refusal.reason === "rate_limit_exceeded" && refusal.retryAfterMs !== null);
-      assert.equal(rateRefusalOf(scopes, wanted, now + refusal.retryAfterMs), null);
-      assert.notEqual(rateRefusalOf(scopes, wanted, now + refusal.retryAfterMs - 1), null);
+      assert.equal(rateRefusalOf(scopes, uses(wanted), now + refusal.retryAfterMs), null);
+      assert.notEqual(rateRefusalOf(scopes, uses(wanted), now + refusal.retryAfterMs - 1), null);
     }),
   );
 });

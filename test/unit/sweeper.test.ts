@@ -3,7 +3,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Ledger } from "../../src/ledger/batcher.ts";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import { endExpiredHolds } from "../../src/store/sweeper.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import { hold } from "../fixtures/ledger-operations.ts";

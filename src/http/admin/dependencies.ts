@@ -4,7 +4,7 @@ import type { RequestStops } from "../../accounts/request-stops.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
 import type { Jobs } from "../../jobs.ts";
-import type { Ledger } from "../../ledger/batcher.ts";
+import type { Ledger } from "../../ledger/ledger.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { AuditRunner } from "../../store/audit-runner.ts";
 import type { NodeView } from "../../store/nodes.ts";

@@ -31,7 +31,7 @@ export interface DatabaseView {
   holds: readonly HoldRow[];
 }
 
-export interface NearExhaustion {
+export interface LowBalance {
   atMs: EpochMs;
   accounts: readonly AccountOfList[];
 }
@@ -48,7 +48,7 @@ export class OverviewDatabase {
   readonly #deps: OverviewDatabaseDependencies;
   /** The last reading. Null before the first one. */
   view: DatabaseView | null = null;
-  near: NearExhaustion | null = null;
+  near: LowBalance | null = null;
   state: "ok" | "unreachable" = "ok";
   #reading: Promise<void> | null = null;
   #readingSinceMs = 0;
@@ -110,7 +110,7 @@ export class OverviewDatabase {
     const { store, actions, onError } = this.#deps;
     try {
       const { atMs } = store.times();
-      const query = { isNearExhaustion: true, order: "remaining", limit: nearAccountsMax } as const;
+      const query = { hasLowBalance: true, order: "remaining", limit: nearAccountsMax } as const;
       this.near = { atMs, accounts: await actions.accounts(query) };
     } catch (error) {
       // Too many accounts to list in time, or the database is away.

@@ -25,7 +25,7 @@ import { creditsIn } from "../../units.ts";
 import { jobObject } from "./job-object.ts";
 import { activityObject, errorObject, type LiveModel, modelObject } from "./live-objects.ts";
 import { isLoaded } from "./model-health.ts";
-import { type DatabaseView, hoursShown, type NearExhaustion, nearAccountsMax } from "./overview-database.ts";
+import { type DatabaseView, hoursShown, type LowBalance, nearAccountsMax } from "./overview-database.ts";
 import { requestObject, runningObjects } from "./request-object.ts";
 
 /** Rows of the lists. */
@@ -45,7 +45,7 @@ export interface Snapshot {
   /** Of other processes. */
   elsewhere: readonly HoldRow[];
   database: DatabaseView | null;
-  near: NearExhaustion | null;
+  near: LowBalance | null;
   models: readonly LiveModel[];
   lastHour: Activity;
   lastDay: Activity;
@@ -95,7 +95,7 @@ const nearAccountObject = objectFor<AccountOfList>("OverviewAccount")({
   credits: [orNull(count), ({ balance }) => balance && creditsLeft(balance)],
 });
 
-const nearObject = objectFor<NearExhaustion>("OverviewNearExhaustion")({
+const nearObject = objectFor<LowBalance>("OverviewLowBalance")({
   at: [time, ({ atMs }) => isoTime(atMs)],
   accounts: [
     Type.Array(nearAccountObject.schema, { description: `the ${nearAccountsMax} with the fewest credits` }),
@@ -139,7 +139,7 @@ export const overviewObject = objectFor<Snapshot>("Overview")({
     },
   ],
   usage: [orNull(usageObject.schema), ({ database }) => database && usageObject.of(database)],
-  near_exhaustion: [orNull(nearObject.schema), ({ near }) => near && nearObject.of(near)],
+  low_balance: [orNull(nearObject.schema), ({ near }) => near && nearObject.of(near)],
   models: [Type.Array(modelObject.schema), ({ models }) => models.map(modelObject.of)],
   last_hour: [activityObject.schema, ({ lastHour }) => activityObject.of(lastHour)],
   last_day: [activityObject.schema, ({ lastDay }) => activityObject.of(lastDay)],

@@ -1,7 +1,7 @@
 /** A running chat request as an object: of this process, or as another one last recorded it. */
 import Type, { type Static } from "typebox";
 import { count, isoTime, micro, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
-import { heldBy } from "../../ledger/grants.ts";
+import { amountOf } from "../../ledger/grants.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
 
@@ -44,7 +44,7 @@ function objectOfHold(hold: HoldRow): Static<typeof requestObject.schema> {
     // A hold has none before its first checkpoint.
     prompt_tokens: hold.promptTokens || null,
     completion_tokens: hold.completionTokens,
-    held_micro: heldBy(hold),
+    held_micro: amountOf(hold.takings),
     here: false,
   };
 }

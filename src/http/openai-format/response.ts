@@ -5,8 +5,8 @@
 
 import type { Model, RequestDefaults } from "../../chat/catalog.ts";
 import type { FinishReason, TokenLogprob, Usage } from "../../chat/engine.ts";
-import type { RateState, Rates } from "../../ledger/operations.ts";
 import type { Price } from "../../ledger/pricing.ts";
+import { type RateName, type Rates, rateNames } from "../../ledger/rate-limits.ts";
 import { given } from "../../objects.ts";
 
 /** Fields that a completion and every chunk of a stream share. */
@@ -129,15 +129,20 @@ export function defaultsObject({ temperature, topP, topK, maxTokens }: RequestDe
  */
 export function rateHeaders(rates: Rates): Record<string, string> {
   const headers: Record<string, string> = {};
-  if (rates.requests !== undefined) addRate(headers, "requests", rates.requests);
-  if (rates.tokens !== undefined) addRate(headers, "tokens", rates.tokens);
+  for (const name of rateNames) {
+    const state = rates[name];
+    if (state === undefined) continue;
+    const [limit, remaining, reset] = rateHeaderNames(name);
+    headers[limit] = String(state.limit);
+    headers[remaining] = String(Math.max(0, Math.floor(state.remaining)));
+    headers[reset] = duration(Math.max(0, Math.ceil(state.resetMs)));
+  }
   return headers;
 }
 
-function addRate(headers: Record<string, string>, of: "requests" | "tokens", state: RateState): void {
-  headers[`x-ratelimit-limit-${of}`] = String(state.limit);
-  headers[`x-ratelimit-remaining-${of}`] = String(Math.max(0, Math.floor(state.remaining)));
-  headers[`x-ratelimit-reset-${of}`] = duration(Math.max(0, Math.ceil(state.resetMs)));
+/** Returns the headers of a limit: the limit, what is left, and the time until nothing is used. */
+export function rateHeaderNames(name: RateName) {
+  return [`x-ratelimit-limit-${name}`, `x-ratelimit-remaining-${name}`, `x-ratelimit-reset-${name}`] as const;
 }
 
 function duration(ms: number): string {

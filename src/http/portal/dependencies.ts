@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { OperatorActions } from "../../accounts/operator-actions.ts";
 import { PortalActions, type Viewer } from "../../accounts/portal-actions.ts";
 import type { Catalog, Model } from "../../chat/catalog.ts";
-import type { Ledger } from "../../ledger/batcher.ts";
+import type { Ledger } from "../../ledger/ledger.ts";
 import type { Store } from "../../store/store.ts";
 import type { AccountFeed } from "../api/account-feed.ts";
 import type { ChatService } from "../public/chat-service.ts";

@@ -5,7 +5,7 @@ import { closed, count, isoTime, micro, objectFor, text, time } from "../../acco
 import type { LiveAccount } from "../../accounts/live-accounts.ts";
 import { balance } from "../../accounts/operator-objects.ts";
 import { Refusal } from "../../errors.ts";
-import { heldBy } from "../../ledger/grants.ts";
+import { amountOf } from "../../ledger/grants.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import { limits } from "../../limits/limits.ts";
 import { Slots } from "../../limits/slots.ts";
@@ -26,7 +26,7 @@ const runningRequestObject = objectFor<HoldRow>("OwnRunningRequest")({
     Type.Integer({ minimum: 0, description: "as of the last checkpoint" }),
     (hold) => hold.completionTokens,
   ],
-  held_micro: [micro, (hold) => heldBy(hold)],
+  held_micro: [micro, (hold) => amountOf(hold.takings)],
 });
 
 export const runningRequests = closed({

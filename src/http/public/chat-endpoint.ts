@@ -8,7 +8,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { type AnswerEvent, type GenerateDependencies, generate } from "../../chat/generate.ts";
 import { invariant, Refusal } from "../../errors.ts";
-import type { Rates } from "../../ledger/operations.ts";
+import type { Rates } from "../../ledger/rate-limits.ts";
 import { limits } from "../../limits/limits.ts";
 import { Turns } from "../../limits/turns.ts";
 import { writeHead } from "../error-response.ts";

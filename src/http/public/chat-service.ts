@@ -8,7 +8,7 @@ import type { Logger } from "pino";
 import type { Caller } from "../../accounts/keys.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import { Refusal } from "../../errors.ts";
-import type { Ledger } from "../../ledger/batcher.ts";
+import type { Ledger } from "../../ledger/ledger.ts";
 import { type RequestObserver, RequestRecord } from "../../telemetry/request-record.ts";
 import { notJson } from "../error-response.ts";
 import { type AnswerStyle, ChatEndpoint, type ChatOptions } from "./chat-endpoint.ts";

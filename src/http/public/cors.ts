@@ -3,18 +3,15 @@
  * their origins.
  */
 import type { IncomingHttpHeaders } from "node:http";
+import { rateNames } from "../../ledger/rate-limits.ts";
+import { rateHeaderNames } from "../openai-format/response.ts";
 
 const exposed = [
   "x-request-id",
   "retry-after",
   "x-should-retry",
   "openai-processing-ms",
-  "x-ratelimit-limit-requests",
-  "x-ratelimit-remaining-requests",
-  "x-ratelimit-reset-requests",
-  "x-ratelimit-limit-tokens",
-  "x-ratelimit-remaining-tokens",
-  "x-ratelimit-reset-tokens",
+  ...rateNames.flatMap(rateHeaderNames),
 ].join(", ");
 
 /** Time that a browser may cache a preflight answer. Chromium caps it at two hours. */

@@ -18,7 +18,7 @@ import { authenticate } from "../../accounts/keys.ts";
 import { type Catalog, longestAnswer } from "../../chat/catalog.ts";
 import { Refusal } from "../../errors.ts";
 import { balanceOf } from "../../ledger/balance.ts";
-import type { Ledger } from "../../ledger/batcher.ts";
+import type { Ledger } from "../../ledger/ledger.ts";
 import { limits as fixedLimits } from "../../limits/limits.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";

@@ -209,16 +209,16 @@ create table credit_grant (
   version {int},
   payment {text} unique check (payment <> ''),
   -- The request that a memo is about.
-  request {text},
+  request_id {text},
   primary key (account, seq),
   constraint window_is_complete check (
     case bucket when 'additional' then plan is null and version is null and anchor_ms is null and spent = 0
       else plan is not null and version is not null and anchor_ms is not null and until_ms is not null
-        and payment is null and request is null end
+        and payment is null and request_id is null end
   )
 ) {table};
 
-create index grant_by_request on credit_grant (request) where request is not null;
+create index grant_by_request on credit_grant (request_id) where request_id is not null;
 
 {append only credit_grant, grants}
 

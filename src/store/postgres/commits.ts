@@ -18,7 +18,7 @@
  *
  * | attempts are repeated by | because of | at most |
  * |---|---|---|
- * | `Ledger` (ledger/batcher.ts) | a `StoreUnavailableError` | 7 times in 15 s |
+ * | `Ledger` (ledger/ledger.ts) | a `StoreUnavailableError` | 7 times in 15 s |
  * | `AccountQueues` (ledger/) | the answer `locked` | for 15 s |
  * | `PostgresCommits.commit` | an account or payment that another node just wrote | 2 times |
  * | `#withoutLocked` | a lock timeout; it then skips locked accounts | 2 times |
@@ -27,7 +27,8 @@
 import { invariant, withNothingDone } from "../../errors.ts";
 import { decide } from "../../ledger/kernel.ts";
 import { LaterNeeded } from "../../ledger/open-grants.ts";
-import type { Decision, Operation } from "../../ledger/operations.ts";
+import type { Operation } from "../../ledger/operations.ts";
+import type { Decision } from "../../ledger/outcomes.ts";
 import type { PlanCatalog } from "../../ledger/plan.ts";
 import type { AdditionalGrant } from "../../ledger/rows.ts";
 import { type Changes, overdueMax, rowKey, type Snapshot } from "../../ledger/snapshot.ts";

@@ -91,8 +91,8 @@ const readKeysOfCharges = `
 
 /** The memos of each request. */
 const readMemos = `
-  select g.account, g.request, sum(g.amount)::bigint from unnest($1::text[], $2::text[]) as n(account, id)
-  join credit_grant g on g.request = n.id and g.account = n.account group by 1, 2`;
+  select g.account, g.request_id, sum(g.amount)::bigint from unnest($1::text[], $2::text[]) as n(account, id)
+  join credit_grant g on g.request_id = n.id and g.account = n.account group by 1, 2`;
 
 const readLater = `select ${laterGrantTable.list()} from later_grant where account = $1`;
 

@@ -12,7 +12,8 @@ import type { DatabaseSync } from "node:sqlite";
 import { invariant, withNothingDone } from "../../errors.ts";
 import { decide } from "../../ledger/kernel.ts";
 import { LaterNeeded } from "../../ledger/open-grants.ts";
-import type { Decision, Operation } from "../../ledger/operations.ts";
+import type { Operation } from "../../ledger/operations.ts";
+import type { Decision } from "../../ledger/outcomes.ts";
 import type { PlanCatalog, PlanChanges, Plans } from "../../ledger/plan.ts";
 import type { AccountRow, AdditionalGrant, HoldRow, JournalRow, KeyRow } from "../../ledger/rows.ts";
 import {
@@ -61,7 +62,7 @@ function statementsOf(db: DatabaseSync) {
     others: new Statements(db),
     key: new Query(db, keyTable, "where account = ? and id = ?"),
     memos: db.prepare(
-      "select coalesce(sum(amount), 0) as memos from credit_grant where request = ? and account = ?",
+      "select coalesce(sum(amount), 0) as memos from credit_grant where request_id = ? and account = ?",
     ),
     keyCount: db.prepare("select count(*) as keys from api_key where account = ?"),
     insertAccount: insertInto(db, accountTable),

@@ -3,7 +3,8 @@
  * them.
  */
 import type { ClockState } from "../../ledger/clock.ts";
-import type { Decision, Operation } from "../../ledger/operations.ts";
+import type { Operation } from "../../ledger/operations.ts";
+import type { Decision } from "../../ledger/outcomes.ts";
 import type { PlanChanges, Plans } from "../../ledger/plan.ts";
 import type { EpochMs } from "../../units.ts";
 import type { AuditReport } from "../audit-report.ts";

@@ -94,7 +94,7 @@ function fieldsOf({ id, choices, usage, cost_micro, error }: Chunk, turn: Turn):
 /** Messages of the service say what is wrong; some codes have a remedy in the portal. */
 const remedies: Readonly<Record<string, string>> = {
   credits_reserved: "Wait until other requests have finished, or use a smaller “Longest answer”.",
-  rate_limit_exceeded: "Wait a minute, then send the message again.",
+  rate_limit_exceeded: "Wait, then send the message again.",
   concurrency_limit_exceeded: "Wait until another request has finished, then send the message again.",
   context_length_exceeded: "Begin a new conversation, or shorten the message.",
   model_unavailable: "Choose another model, or try again in a minute.",

@@ -45,7 +45,7 @@ export function AccountsPage({ place }: { place: Place }) {
   const { query } = place;
   const after = query.get("after");
   const search = query.get("search") ?? "";
-  const names = ["search", "state", "plan", "order", "direction", "near_exhaustion"];
+  const names = ["search", "state", "plan", "order", "direction", "low_balance"];
   const wanted = Object.fromEntries(names.map((name) => [name, query.get(name)]));
   const isFiltered = names.some((name) => query.has(name));
   const accounts = useLoaded(`accounts ${query}`, (signal) =>
@@ -108,9 +108,9 @@ function Accounts({ rows }: { rows: readonly ListedAccount[] }) {
         { title: "Plan", cell: ({ plan }) => plan },
         {
           title: "State",
-          cell: ({ state, near_exhaustion }) => (
+          cell: ({ state, low_balance }) => (
             <>
-              <Badge text={state} /> {near_exhaustion && <Badge text="almost used up" tone="warn" />}
+              <Badge text={state} /> {low_balance && <Badge text="almost used up" tone="warn" />}
             </>
           ),
         },
@@ -149,8 +149,8 @@ function Filters({ query }: { query: URLSearchParams }) {
         <input
           id="near"
           type="checkbox"
-          checked={query.get("near_exhaustion") === "true"}
-          onChange={({ currentTarget }) => set("near_exhaustion", currentTarget.checked ? "true" : "")}
+          checked={query.get("low_balance") === "true"}
+          onChange={({ currentTarget }) => set("low_balance", currentTarget.checked ? "true" : "")}
         />
         almost used up
       </label>

@@ -95,7 +95,7 @@ function CostByDay(props: {
 
 /** What the stream brings. */
 function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
-  const { health, running, usage, near_exhaustion: near, models } = now;
+  const { health, running, usage, low_balance: near, models } = now;
   const view = useChartView();
   const hours = hoursUntil(usage === null ? Date.now() : Date.parse(usage.hour), chartHours);
   return (
@@ -135,13 +135,9 @@ function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
       </Card>
       <Card
         title="Accounts with almost no credits left"
-        actions={<Link to={`${pathTo("accounts")}?near_exhaustion=true&order=remaining`}>All of them</Link>}
+        actions={<Link to={`${pathTo("accounts")}?low_balance=true&order=remaining`}>All of them</Link>}
       >
-        {near === null ? (
-          <p class="quiet">The list is not read yet.</p>
-        ) : (
-          <NearExhaustion rows={near.accounts} />
-        )}
+        {near === null ? <p class="quiet">The list is not read yet.</p> : <LowBalance rows={near.accounts} />}
       </Card>
     </>
   );
@@ -172,7 +168,7 @@ function HighestCost({ rows }: { rows: UsageReport["data"] }) {
   );
 }
 
-function NearExhaustion({ rows }: { rows: NonNullable<Overview["near_exhaustion"]>["accounts"] }) {
+function LowBalance({ rows }: { rows: NonNullable<Overview["low_balance"]>["accounts"] }) {
   if (rows.length === 0) return <p class="quiet">No account has less than 10 % of its credits.</p>;
   return (
     <Table

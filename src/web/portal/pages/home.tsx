@@ -19,7 +19,7 @@ import { useFollowed } from "../use-followed.ts";
 import { Budget } from "./budget.tsx";
 
 const latestMax = 5;
-/** The operator API calls less than this part of the windows "near exhaustion". */
+/** For the operator API, less than this part of the windows is a low balance. */
 const nearPercent = 10;
 
 export function HomePage({ own }: { own: OwnAccount }) {

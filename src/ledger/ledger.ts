@@ -10,14 +10,8 @@ import timers from "node:timers/promises";
 import { invariant, StoreUnavailableError } from "../errors.ts";
 import { retry } from "../retry.ts";
 import { AccountQueues, type Deferred, type QueuedOperation } from "./account-queues.ts";
-import type {
-  Decision,
-  DeferredOutcome,
-  HoldOperation,
-  Operation,
-  Outcome,
-  OutcomeOf,
-} from "./operations.ts";
+import type { HoldOperation, Operation } from "./operations.ts";
+import type { Decision, DeferredOutcome, Outcome, OutcomeOf } from "./outcomes.ts";
 import { type ChargeRow, noTokens } from "./rows.ts";
 
 export interface LedgerStore {
@@ -179,18 +173,18 @@ export class Ledger {
    * the hold is still running in the database, it has locked the account and is decided before the
    * void.
    */
-  #voidLate({ account, hold }: HoldOperation): void {
+  #voidLate({ account, requestId }: HoldOperation): void {
     const operation = {
       kind: "settle",
       account,
-      hold,
+      requestId: requestId,
       usage: noTokens,
       ending: "refused",
       by: null,
       estimated: false,
     } as const;
     const voided = this.#applyUntilTaken(operation)
-      .catch((reason: unknown) => this.#onHoldLeft?.(hold, reason))
+      .catch((reason: unknown) => this.#onHoldLeft?.(requestId, reason))
       .finally(() => this.#voids.delete(voided));
     this.#voids.add(voided);
   }
