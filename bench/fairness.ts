@@ -7,11 +7,11 @@
  *
  * `--warm` is the time for each of nine accounts to have its first turn, in seconds: until then
  * prompts are evaluated, which makes no tokens. A third of it is time for a flood to fill the
- * places and to have run for longer than the shortest run.
+ * slots and to have run for longer than the shortest run.
  *
- * The flood is eight requests of one account with `max_tokens: 7000` for four places. The others
+ * The flood is eight requests of one account with `max_tokens: 7000` for four slots. The others
  * come all at once. The target for each is a second and twice the time that the slowest of as many
- * takes on an idle service. For the throughput every account floods, so that places change hands
+ * takes on an idle service. For the throughput every account floods, so that slots change hands
  * all the time; the floor of the ratio is one account that floods alone, for which nothing is ever
  * paused.
  */
@@ -152,6 +152,6 @@ export async function run(args: readonly string[]): Promise<void> {
       ratio: (shared / alone).toFixed(2),
     });
   }
-  console.log(`one account with ${floodRequests} requests of ${floodTokens} tokens, ${parallel} places`);
+  console.log(`one account with ${floodRequests} requests of ${floodTokens} tokens, ${parallel} slots`);
   console.table(rows);
 }

@@ -140,7 +140,7 @@ export interface Generation extends AsyncIterable<readonly EngineEvent[]> {
    */
   readonly started: boolean;
   /**
-   * Stops the generation within one token, ends the iteration and frees its place in the engine.
+   * Stops the generation within one token, ends the iteration and frees its slot in the engine.
    * Resolves when `usage` is final. Idempotent, and never rejects.
    */
   stop(): Promise<void>;
@@ -170,15 +170,15 @@ export interface PreparedPrompt {
 export interface EngineLoad {
   /** Generations that are being decoded. */
   running: number;
-  /** Generations that wait for a place. */
+  /** Generations that wait for a slot. */
   waiting: number;
   /**
-   * Started generations without a place for now. Absent: this engine does not pause generations.
+   * Started generations without a slot for now. Absent: this engine does not pause generations.
    */
   paused?: number;
   /** Longest wait in the queue, or 0. */
   oldestWaitMs?: number;
-  /** Longest time that an account with waiting requests has had no place. */
+  /** Longest time that an account with waiting requests has had no slot. */
   starvedMs?: number;
 }
 

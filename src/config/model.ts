@@ -170,7 +170,7 @@ function readUpstream(section: Section) {
     templateTokens: section.value("template_tokens", kind.whole(0, 65_536), { or: templateTokensDefault }),
     /** Concurrent requests to each server. */
     parallel,
-    /** Number of places of `parallel` for accounts without a running request. */
+    /** Number of slots of `parallel` for accounts without a running request. */
     reserved: readReserved(section, parallel),
     connectMs: section.value("connect_seconds", seconds, { or: 5 }) * 1000,
     headersMs: section.value("headers_seconds", seconds, { or: 120 }) * 1000,

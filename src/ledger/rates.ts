@@ -103,8 +103,8 @@ function advanced({ limit, periodMs, tatMs }: Rate, amount: number, nowMs: Epoch
 
 /**
  * Returns the tolerance of a limit. A present timestamp is exact to 1/4096 ms, and the requests of
- * a period add up as many rounding errors. Without the tolerance the last of 42 requests per minute
- * is refused. It is less than half a request.
+ * a period add up as many rounding errors. Without the tolerance the last of 42 requests per
+ * minute is refused. It is less than half a request.
  */
 function slackMs({ limit, periodMs }: Rate): number {
   return Math.min(periodMs / limit / 2, 1e-3 + limit / 2048);

@@ -59,7 +59,7 @@ operatorTest("lists the requests that run, with their tokens so far", async (ope
 });
 
 operatorTest(
-  "a request that waits for a place is listed as waiting",
+  "a request that waits for a slot is listed as waiting",
   async (operator, service) => {
     const { reader } = await startStream(service);
     const waiting = service.chat();

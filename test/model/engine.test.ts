@@ -371,7 +371,7 @@ test("a paused reader stops only its own generation, after one window", async ()
   const paused = await begin(engine, endless, { account: "slow", maxTokens: 200, sampling: { seed: 1 } });
   const events = eventsOf(paused);
   await events.next();
-  // All places are taken, and nobody waits for one.
+  // All slots are taken, and nobody waits for one.
   const others = [1, 2, 3].map((seed) =>
     ask(engine, endless, { account: "fast", maxTokens: 400, sampling: { seed } }),
   );
@@ -386,8 +386,8 @@ test("a paused reader stops only its own generation, after one window", async ()
   assert.equal(paused.usage.completionTokens, 200);
 });
 
-test("readers that take nothing do not keep their places while others wait", async (t) => {
-  const single = await startMiniature({ parallel: 1, placesLimits: noPauses });
+test("readers that take nothing do not keep their slots while others wait", async (t) => {
+  const single = await startMiniature({ parallel: 1, slotsLimits: noPauses });
   t.after(() => single.close());
   const whole = await ask(single, endless, { account: "slow", maxTokens: 300, sampling: { seed: 1 } });
   const slow = await begin(single, endless, { account: "slow", maxTokens: 300, sampling: { seed: 1 } });
@@ -404,7 +404,7 @@ test("readers that take nothing do not keep their places while others wait", asy
 
 test("limits the events that wait for slow readers", async (t) => {
   // Two windows.
-  const single = await startMiniature({ parallel: 1, aheadItemsMax: 64, placesLimits: noPauses });
+  const single = await startMiniature({ parallel: 1, aheadItemsMax: 64, slotsLimits: noPauses });
   t.after(() => single.close());
   const slow = (maxTokens: number) =>
     begin(single, endless, { account: "slow", maxTokens, sampling: { seed: 1 } });
@@ -425,8 +425,8 @@ test("limits the events that wait for slow readers", async (t) => {
   assert.equal((await collect(second)).usage.completionTokens, 96);
 });
 
-test("a generation without a reader gives up its place at once, also if it ran ahead", async (t) => {
-  const single = await startMiniature({ parallel: 1, placesLimits: noPauses });
+test("a generation without a reader gives up its slot at once, also if it ran ahead", async (t) => {
+  const single = await startMiniature({ parallel: 1, slotsLimits: noPauses });
   t.after(() => single.close());
   const slow = await begin(single, endless, { account: "slow", maxTokens: 900, sampling: { seed: 1 } });
   const events = eventsOf(slow);
@@ -442,7 +442,7 @@ test("a generation without a reader gives up its place at once, also if it ran a
 });
 
 test("accounts take turns, the queue is bounded, and a stopped generation leaves it at once", async () => {
-  const single = await startMiniature({ parallel: 1, queueMax: 3, placesLimits: noPauses });
+  const single = await startMiniature({ parallel: 1, queueMax: 3, slotsLimits: noPauses });
   const order: string[] = [];
   const [anna, boris] = await Promise.all([
     prepare(single, endless, { account: "anna" }),

@@ -1,5 +1,5 @@
 /**
- * Places shared among accounts, on the real engine: an answer is paused for another account, and
+ * Slots shared among accounts, on the real engine: an answer is paused for another account, and
  * continues without a difference. Tests the order of events. npm run bench -- fairness measures
  * times.
  */
@@ -8,8 +8,8 @@ import assert from "node:assert/strict";
 import { after, type TestContext, test } from "node:test";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { EngineError, type EngineLoad, type Generation } from "../../src/chat/engine.ts";
+import type { SlotsLimits } from "../../src/engines/llama/process/decode-slots.ts";
 import type { LlamaEngine } from "../../src/engines/llama/process/engine.ts";
-import type { PlacesLimits } from "../../src/engines/llama/process/places.ts";
 import { readEvents } from "../fixtures/events.ts";
 import {
   type Answer,
@@ -29,7 +29,7 @@ const endless = "Something endless, please.";
 const modelPath = process.env.INKWELL_TEST_MODEL ?? miniaturePath;
 const never = 1e9;
 /** Gives way at once, and comes back when the other has ended. */
-const atOnce: PlacesLimits = { runMinMs: 0, turnMs: never, blockedMaxMs: never, pausedMaxMs: never };
+const atOnce: SlotsLimits = { runMinMs: 0, turnMs: never, blockedMaxMs: never, pausedMaxMs: never };
 const question = (account: string, maxTokens = 400) => ({
   account,
   maxTokens,
@@ -40,7 +40,7 @@ async function start(
   t: TestContext,
   options: Parameters<typeof startMiniature>[0] = {},
 ): Promise<LlamaEngine> {
-  const engine = await startMiniature({ parallel: 1, placesLimits: atOnce, ...options });
+  const engine = await startMiniature({ parallel: 1, slotsLimits: atOnce, ...options });
   t.after(() => engine.close());
   return engine;
 }
@@ -50,7 +50,7 @@ after(async () => (await shared)?.close());
 
 /** An engine for tests that leave it without answers. */
 function sharedEngine(): Promise<LlamaEngine> {
-  shared ??= startMiniature({ parallel: 1, contextWindow: 8192, placesLimits: atOnce });
+  shared ??= startMiniature({ parallel: 1, contextWindow: 8192, slotsLimits: atOnce });
   return shared;
 }
 
@@ -69,7 +69,7 @@ const failsWith = (failure: string) => (error: unknown) =>
   error instanceof EngineError && error.failure === failure;
 
 /**
- * Anna's answer, paused after some tokens, and Boris's, which has its place. Boris's prompt is
+ * Anna's answer, paused after some tokens, and Boris's, which has its slot. Boris's prompt is
  * ready before, so that Anna's answer cannot end meanwhile. His answer waits for pay until hers
  * has been seen to be paused, however short his is.
  */
@@ -87,7 +87,7 @@ async function startPaused(engine: LlamaEngine, annaTokens = 400, borisTokens = 
   return { anna, answer, boris, borisAnswer };
 }
 
-test("answers others while eight requests of 7000 tokens want four places", async (t) => {
+test("answers others while eight requests of 7000 tokens want four slots", async (t) => {
   const engine = await startMiniature({ parallel: 4, contextWindow: 8192 });
   t.after(() => engine.close());
   const flood = await Promise.all(
@@ -112,7 +112,7 @@ for (const [how, pausedBytesMax] of [
   ["with its state in memory", 2 ** 30],
   ["evaluated again for want of memory", 0],
 ] as const) {
-  test(`a long answer gives its place to another account and continues, ${how}`, async (t) => {
+  test(`a long answer gives its slot to another account and continues, ${how}`, async (t) => {
     const engine = await start(t, { pausedBytesMax, modelPath });
     const undisturbed = await ask(engine, endless, question("carla"));
     const { completionTokens } = undisturbed.usage;
@@ -130,7 +130,7 @@ for (const [how, pausedBytesMax] of [
   });
 }
 
-test("a paused answer generates no token, and continues when a place is free", async () => {
+test("a paused answer generates no token, and continues when a slot is free", async () => {
   const engine = await sharedEngine();
   const { anna, answer, boris } = await startPaused(engine);
   const { completionTokens } = anna.usage;
@@ -153,7 +153,7 @@ test("a paused answer generates no token, and continues when a place is free", a
 });
 
 test("accounts that take turns token by token get the same text as alone", async (t) => {
-  const engine = await start(t, { placesLimits: { ...atOnce, turnMs: 0 } });
+  const engine = await start(t, { slotsLimits: { ...atOnce, turnMs: 0 } });
   const accounts = ["anna", "boris", "carla"];
   const alone = await ask(engine, endless, question("alone", 150));
   const prepared = await Promise.all(accounts.map((account) => prepare(engine, endless, { account })));
@@ -170,7 +170,7 @@ test("accounts that take turns token by token get the same text as alone", async
 test("all answers are complete under contention, whether copied, evaluated again or moved", async (t) => {
   const limits = { runMinMs: 0, turnMs: 0, blockedMaxMs: 0, pausedMaxMs: 20 };
   for (const pausedBytesMax of [0, 200_000, 2 ** 30]) {
-    const engine = await start(t, { parallel: 2, pausedBytesMax, placesLimits: limits });
+    const engine = await start(t, { parallel: 2, pausedBytesMax, slotsLimits: limits });
     const generations: Generation[] = [];
     for (const account of ["anna", "boris", "carla", "dora"])
       for (const tokens of [40, 90])
@@ -188,7 +188,7 @@ test("a paused answer ends at once when its client disconnects, and the other co
   const { completionTokens } = anna.usage;
   await anna.stop();
   assert.equal(anna.usage.completionTokens, completionTokens, "what it had made, to be charged");
-  assert.ok(boris.usage.completionTokens < 300, "it did not wait for its place");
+  assert.ok(boris.usage.completionTokens < 300, "it did not wait for its slot");
   assert.equal(engine.load().paused, 0);
   assert.equal((await borisAnswer).usage.completionTokens, 300);
 });
@@ -204,8 +204,8 @@ test("a paused answer ends while paused if its budget is not extended", async ()
   await boris.stop();
 });
 
-test("an answer that waits for its budget gives up its place and returns when it is extended", async (t) => {
-  const engine = await start(t, { placesLimits: { ...atOnce, runMinMs: never, blockedMaxMs: 0 } });
+test("an answer that waits for its budget gives up its slot and returns when it is extended", async (t) => {
+  const engine = await start(t, { slotsLimits: { ...atOnce, runMinMs: never, blockedMaxMs: 0 } });
   const prepared = await prepare(engine, endless, { account: "anna" });
   const anna = prepared.generate({ ...asked(100), paidTokens: 10 });
   const answer = read(anna);
@@ -244,7 +244,7 @@ test("a long pause is not mistaken for a hung child", async (t) => {
   const anna = await begin(engine, endless, question("anna", 800));
   const answer = read(anna);
   await reached("a token", () => anna.usage.completionTokens > 0);
-  // Boris's waits for pay in its place, so that nothing at all is decoded.
+  // Boris's waits for pay in its slot, so that nothing at all is decoded.
   const boris = (await prepare(engine, endless, { account: "boris" })).generate({
     ...asked(50),
     paidTokens: 5,
@@ -266,7 +266,7 @@ const annaTokens = 2000;
 const unread: Response[] = [];
 
 /**
- * A stream of the service's own account, and one of Boris's that has taken its place. Boris does
+ * A stream of the service's own account, and one of Boris's that has taken its slot. Boris does
  * not read the answer, so it fills the connection and does not end by itself.
  */
 async function startPausedRequest(engine: LlamaEngine, service: TestService) {

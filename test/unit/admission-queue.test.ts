@@ -1,4 +1,4 @@
-/** The order in which requests get places at a model's servers. */
+/** The order in which requests get slots at a model's servers. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -24,7 +24,7 @@ function nameOf(waiter: Waiter): string {
   return waiter.name;
 }
 
-/** A line before `total` places, with the requests that run. */
+/** A line before `total` slots, with the requests that run. */
 class Hall {
   nowMs = 0;
   readonly line = new AdmissionQueue(1000);
@@ -60,7 +60,7 @@ class Hall {
     for (;;) {
       const next = this.line.next({ total: this.#total, free: this.free, reserved: this.#reserved });
       if (next === undefined) return;
-      assert.ok(this.free > 0, "only free places are given");
+      assert.ok(this.free > 0, "only free slots are given");
       this.running.push(next);
     }
   }
@@ -70,7 +70,7 @@ class Hall {
   }
 }
 
-test("one account leaves the reserved places free, and another account gets one at once", () => {
+test("one account leaves the reserved slots free, and another account gets one at once", () => {
   const hall = new Hall(4, 1);
   hall.ask("a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8");
   assert.equal(hall.names, "a1 a2 a3");
@@ -78,7 +78,7 @@ test("one account leaves the reserved places free, and another account gets one 
   assert.equal(hall.names, "a1 a2 a3 b1");
 });
 
-test("a place that becomes free stays reserved until an account without a running request asks", () => {
+test("a slot that becomes free stays reserved until an account without a running request asks", () => {
   const hall = new Hall(4, 1);
   hall.ask("a1", "a2", "a3", "a4", "b1", "b2");
   hall.end("a1");
@@ -87,7 +87,7 @@ test("a place that becomes free stays reserved until an account without a runnin
   assert.equal(hall.names, "a2 a3 b1 c1");
 });
 
-test("places beyond the reserved ones go to accounts below their fair share before others", () => {
+test("slots beyond the reserved ones go to accounts below their fair share before others", () => {
   const hall = new Hall(6, 0);
   hall.ask("a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "b1", "b2", "b3", "b4");
   assert.equal(hall.names, "a1 a2 a3 a4 a5 a6");
@@ -106,13 +106,13 @@ test("an account that runs nothing comes before one that is below its share", ()
   assert.equal(hall.names, "a2 a3 b1 c1");
 });
 
-test("without reserved places one account may have all of them", () => {
+test("without reserved slots one account may have all of them", () => {
   const hall = new Hall(4, 0);
   hall.ask("a1", "a2", "a3", "a4", "a5");
   assert.equal(hall.names, "a1 a2 a3 a4");
 });
 
-test("a request that leaves the line frees nothing and is not given a place", () => {
+test("a request that leaves the line frees nothing and is not given a slot", () => {
   const hall = new Hall(1, 0);
   hall.ask("a1");
   const gone = new Request("b1");
@@ -131,7 +131,7 @@ test("all that wait can be taken out at once", () => {
   assert.equal(hall.line.size, 0);
 });
 
-test("the load has the oldest wait, and how long an account has had no place at all", () => {
+test("the load has the oldest wait, and how long an account has had no slot at all", () => {
   const hall = new Hall(1, 0);
   hall.ask("a1");
   hall.nowMs = 50;
@@ -148,18 +148,18 @@ test("the load has the oldest wait, and how long an account has had no place at 
   assert.deepEqual(hall.line.load(hall.nowMs), { waiting: 1, oldestWaitMs: 250, starvedMs: 50 });
 });
 
-test("whatever is asked for and ends, no account that runs nothing waits beside a free place", () => {
+test("whatever is asked for and ends, no account that runs nothing waits beside a free slot", () => {
   const account = fc.constantFrom("a", "b", "c", "d");
   const step = fc.oneof(
     fc.record({ ask: account }),
     fc.record({ end: fc.nat(20) }),
     fc.record({ leave: fc.nat(20) }),
   );
-  const places = fc
+  const slots = fc
     .integer({ min: 1, max: 6 })
     .chain((total) => fc.tuple(fc.constant(total), fc.nat(total - 1)));
   fc.assert(
-    fc.property(places, fc.array(step, { maxLength: 60 }), ([total, reserved], steps) => {
+    fc.property(slots, fc.array(step, { maxLength: 60 }), ([total, reserved], steps) => {
       const hall = new Hall(total, reserved);
       let asked = 0;
       const waiting = new Map<string, Request>();
@@ -189,11 +189,11 @@ test("whatever is asked for and ends, no account that runs nothing waits beside 
         assert.equal(hall.line.size, waiting.size);
         const running = new Set(hall.running.map(({ accountId }) => accountId));
         for (const { accountId } of waiting.values()) {
-          assert.ok(running.has(accountId) || hall.free === 0, "an account without a place waits");
+          assert.ok(running.has(accountId) || hall.free === 0, "an account without a slot waits");
         }
-        if (waiting.size > 0) assert.ok(hall.free <= reserved, "a place that is not reserved stays free");
+        if (waiting.size > 0) assert.ok(hall.free <= reserved, "a slot that is not reserved stays free");
         if ("ask" in each && begun.length > 0 && ranBefore.has(each.ask)) {
-          assert.ok(freeBefore > reserved, "a reserved place went to an account that runs something");
+          assert.ok(freeBefore > reserved, "a reserved slot went to an account that runs something");
         }
       }
     }),

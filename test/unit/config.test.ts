@@ -452,7 +452,7 @@ describe("the file", () => {
     });
   });
 
-  test("reserves an eighth of an upstream's places, at least one, unless configured", () => {
+  test("reserves an eighth of an upstream's slots, at least one, unless configured", () => {
     const reserved = (settings: string) => {
       const [model] = load(
         `models: { big: { engine: upstream, url: "http://a/v1", model: m, ${settings}, price: { prompt: 1, completion: 2 } } }`,

@@ -56,7 +56,7 @@ test("frees the connection at its end, or when an owner that waits has seen the 
   awaited.exchange.holdPlace();
   awaited.exchange.onResponseEnd();
   assert.equal(awaited.seen.freed, 0);
-  awaited.exchange.releasePlace();
+  awaited.exchange.releaseSlot();
   awaited.exchange.abort();
   assert.equal(awaited.seen.freed, 1);
 });

@@ -1,41 +1,41 @@
 /**
- * The line of requests that wait for a place, and the rule that decides which gets the next one.
+ * The line of requests that wait for a slot, and the rule that decides which gets the next one.
  *
- * A running request of an upstream cannot be paused, so a place is never taken back. The rule is:
- * 1. An account that runs nothing gets the next free place. The last `reserved` places are
+ * A running request of an upstream cannot be paused, so a slot is never taken back. The rule is:
+ * 1. An account that runs nothing gets the next free slot. The last `reserved` slots are
  *    reserved for such accounts, which are below any fair share.
- * 2. Then comes an account below its fair share, which is all places divided by the accounts that
+ * 2. Then comes an account below its fair share, which is all slots divided by the accounts that
  *    run or wait.
  * 3. Then comes any account. Among equals accounts take turns.
  *
- * Pure. Guarantees: an account without a running request gets any free place in its turn, whatever
+ * Pure. Guarantees: an account without a running request gets any free slot in its turn, whatever
  * other accounts run.
  */
 import type { EngineError, EngineLoad } from "../../chat/engine.ts";
 import { BusySet, FairQueue, type QueueMax } from "../../collections.ts";
 import type { UpstreamServer } from "./server.ts";
 
-/** A request for a place. */
+/** A request for a slot. */
 export interface Waiter {
   readonly accountId: string;
-  /** Called when the request has a place at this server. */
+  /** Called when the request has a slot at this server. */
   begin(server: UpstreamServer): void;
-  /** Called if the request gets no place, or the engine closes. */
+  /** Called if the request gets no slot, or the engine closes. */
   breakOff(failure: EngineError): void;
 }
 
-/** Places at the servers that can be asked now. */
-export interface Places {
+/** Slots at the servers that can be asked now. */
+export interface Slots {
   total: number;
   free: number;
-  /** Number of free places that are reserved for accounts without a running request. */
+  /** Number of free slots that are reserved for accounts without a running request. */
   reserved: number;
 }
 
 interface Account {
   running: number;
-  /** Since it came, or since its last place became free. */
-  withoutPlaceSinceMs: number;
+  /** Since it came, or since its last slot became free. */
+  withoutSlotSinceMs: number;
 }
 
 export class AdmissionQueue {
@@ -60,15 +60,15 @@ export class AdmissionQueue {
     const { accountId } = waiter;
     if (!this.#queue.push(accountId, waiter)) return false;
     if (!this.#accounts.has(accountId)) {
-      this.#accounts.set(accountId, { running: 0, withoutPlaceSinceMs: nowMs });
+      this.#accounts.set(accountId, { running: 0, withoutSlotSinceMs: nowMs });
     }
     this.#arrivedMs.set(waiter, nowMs);
     return true;
   }
 
-  /** Gives a place to the next request that may have one; undefined if none may. */
-  next(places: Places): Waiter | undefined {
-    const accountId = this.#nextAccount(places);
+  /** Gives a slot to the next request that may have one; undefined if none may. */
+  next(slots: Slots): Waiter | undefined {
+    const accountId = this.#nextAccount(slots);
     const waiter = accountId === undefined ? undefined : this.#queue.take(accountId);
     if (waiter === undefined || accountId === undefined) return undefined;
     this.#arrivedMs.delete(waiter);
@@ -84,7 +84,7 @@ export class AdmissionQueue {
     const account = this.#accounts.get(accountId);
     if (this.#running.delete(waiter) && account !== undefined) {
       account.running -= 1;
-      account.withoutPlaceSinceMs = nowMs;
+      account.withoutSlotSinceMs = nowMs;
     } else if (this.#queue.remove(accountId, waiter)) this.#arrivedMs.delete(waiter);
     if (account?.running === 0 && this.#queue.first(accountId) === undefined)
       this.#accounts.delete(accountId);
@@ -100,16 +100,16 @@ export class AdmissionQueue {
   load(nowMs: number): Pick<EngineLoad, "waiting" | "oldestWaitMs" | "starvedMs"> {
     const [oldestMs = nowMs] = this.#arrivedMs.values();
     let starvedMs = 0;
-    for (const [accountId, { running, withoutPlaceSinceMs }] of this.#accounts) {
+    for (const [accountId, { running, withoutSlotSinceMs }] of this.#accounts) {
       const first = this.#queue.first(accountId);
       if (running > 0 || first === undefined) continue;
-      const sinceMs = Math.max(withoutPlaceSinceMs, this.#arrivedMs.get(first) ?? nowMs);
+      const sinceMs = Math.max(withoutSlotSinceMs, this.#arrivedMs.get(first) ?? nowMs);
       starvedMs = Math.max(starvedMs, nowMs - sinceMs);
     }
     return { waiting: this.#queue.size, oldestWaitMs: nowMs - oldestMs, starvedMs };
   }
 
-  #nextAccount({ total, free, reserved }: Places): string | undefined {
+  #nextAccount({ total, free, reserved }: Slots): string | undefined {
     if (free <= 0) return undefined;
     const share = total / this.#accounts.size;
     let below: string | undefined;

@@ -9,11 +9,11 @@
  * `abort` the connection is closed and nothing more arrives. The exchange knows HTTP and
  * server-sent events, and not the contents of events.
  *
- * A place is given to another request only when its owner has seen how the answer ended:
+ * A slot is given to another request only when its owner has seen how the answer ended:
  * 1. The owner calls `holdPlace` and waits for `changed`.
- * 2. The connection closes. The exchange calls `changed`, and the place stays taken.
+ * 2. The connection closes. The exchange calls `changed`, and the slot stays taken.
  * 3. The owner takes the events and sees the ending.
- * 4. The owner calls `releasePlace`, `abort` or `release`. The exchange calls `freed`.
+ * 4. The owner calls `releaseSlot`, `abort` or `release`. The exchange calls `freed`.
  */
 
 import { StringDecoder } from "node:string_decoder";
@@ -112,13 +112,13 @@ export class Exchange implements Dispatcher.DispatchHandler {
     if (!this.#isClosed) this.#controller?.pause();
   }
 
-  /** Keeps the place, although the connection may close, until `releasePlace`. */
+  /** Keeps the slot, although the connection may close, until `releaseSlot`. */
   holdPlace(): void {
     this.#isPlaceHeld = true;
   }
 
-  /** The owner has seen what had changed. Frees the place if the connection has closed. */
-  releasePlace(): void {
+  /** The owner has seen what had changed. Frees the slot if the connection has closed. */
+  releaseSlot(): void {
     this.#isPlaceHeld = false;
     if (this.#isClosed) this.#free();
   }
@@ -128,7 +128,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#isReleased = true;
     this.#bytes = [];
     this.#cut();
-    this.releasePlace();
+    this.releaseSlot();
   }
 
   /** True after `abort` and after a malformed answer. */
@@ -146,7 +146,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#isReleased = true;
     if (!this.#isClosed && this.#controller?.paused === true) this.#controller.resume();
     if (!this.#isClosed) this.#draining = setTimeout(() => this.#cut(), drainMs);
-    this.releasePlace();
+    this.releaseSlot();
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {

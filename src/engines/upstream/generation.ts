@@ -1,5 +1,5 @@
 /**
- * One answer of an upstream. It waits for a place, sends the request, and yields what has arrived,
+ * One answer of an upstream. It waits for a slot, sends the request, and yields what has arrived,
  * one batch for each read of the network. It reads ahead by no more than the window of the
  * connection.
  *
@@ -123,13 +123,13 @@ export class UpstreamGeneration implements Generation, Waiter {
     this.#wakeUp();
   }
 
-  /** Sends the request to a server with a place for it. */
+  /** Sends the request to a server with a slot for it. */
   begin(server: UpstreamServer): void {
     this.#send(server, false);
     this.#wakeUp();
   }
 
-  /** Ends the request, because it gets no place or the engine closes. */
+  /** Ends the request, because it gets no slot or the engine closes. */
   breakOff(failure: EngineError): void {
     if (this.#isOver) return;
     this.#end(failure);
@@ -168,7 +168,7 @@ export class UpstreamGeneration implements Generation, Waiter {
       if (!(error instanceof UpstreamFailure)) throw error;
       this.#retryOrFail(error, batch);
     }
-    if (!this.#isOver) exchange.releasePlace();
+    if (!this.#isOver) exchange.releaseSlot();
   }
 
   #drainExchange(exchange: Exchange, batch: EngineEvent[]): void {
@@ -252,7 +252,7 @@ export class UpstreamGeneration implements Generation, Waiter {
     if (other !== failed.server) this.#reportFailure(failure, true);
     this.#hadBegun = failure.isRefused && this.started;
     this.#send(other, failure.isStale && other === failed.server);
-    // The failure is recorded first, because the free place is filled at once.
+    // The failure is recorded first, because the free slot is filled at once.
     failed.exchange.abort();
     return true;
   }
@@ -332,7 +332,7 @@ export class UpstreamGeneration implements Generation, Waiter {
 
   #end(failure: EngineError | null): void {
     this.#failure = failure;
-    // Set first, because the free place is filled at once.
+    // Set first, because the free slot is filled at once.
     this.#isOver = true;
     this.#sent?.exchange.abort();
     this.#over();

@@ -1,9 +1,9 @@
 /**
  * The servers of one model. Chooses the server for each request, and the request for each free
- * place.
+ * slot.
  *
  * Guarantees: each server gets at most `parallel` requests at once. Other requests wait in a
- * queue, and the last places are for accounts that run nothing (`AdmissionQueue`). The least
+ * queue, and the last slots are for accounts that run nothing (`AdmissionQueue`). The least
  * busy server that seems alive gets the next request. A server that fails repeatedly gets no
  * requests for a while (`Circuit`).
  */
@@ -19,7 +19,7 @@ import { BusySet, type QueueMax } from "../../collections.ts";
 import { limits } from "../../limits/limits.ts";
 import { Turns } from "../../limits/turns.ts";
 import type { EngineLog } from "../engine-log.ts";
-import { AdmissionQueue, type Places, type Waiter } from "./admission-queue.ts";
+import { AdmissionQueue, type Slots, type Waiter } from "./admission-queue.ts";
 import type { Attempt } from "./circuit.ts";
 import { loggable, type UpstreamFailure } from "./failure.ts";
 import { UpstreamServer, type UpstreamTimes } from "./server.ts";
@@ -30,7 +30,7 @@ export interface ServerPoolOptions {
   key: string | null;
   /** Requests at once, for each server. */
   parallel: number;
-  /** Places for accounts without a running request only. Fewer than `parallel`. */
+  /** Slots for accounts without a running request only. Fewer than `parallel`. */
   reserved: number;
   /** Limit of waiting requests. Accounts without a waiting request may add as many again. */
   queueMax: QueueMax;
@@ -102,7 +102,7 @@ export class ServerPool {
   }
 
   /**
-   * Queues a request. It may get a place at once. Throws an `EngineError` if too many requests
+   * Queues a request. It may get a slot at once. Throws an `EngineError` if too many requests
    * wait.
    */
   join(waiter: Waiter): void {
@@ -119,17 +119,17 @@ export class ServerPool {
   remove(waiter: Waiter): void {
     this.#waiters.delete(waiter);
     this.#line.remove(waiter, performance.now());
-    // A waiting request may now be entitled to a free place.
+    // A waiting request may now be entitled to a free slot.
     if (this.#line.size === 0) clearTimeout(this.#trialTimer);
     else this.dispatch();
   }
 
-  /** Gives free places to requests that wait. */
+  /** Gives free slots to requests that wait. */
   readonly dispatch = (): void => {
     let nowMs = performance.now();
     while (this.#line.size > 0 && !this.#isClosed) {
       const server = this.another(new Set(), nowMs);
-      const next = server === null ? undefined : this.#line.next(this.#places(nowMs));
+      const next = server === null ? undefined : this.#line.next(this.#slots(nowMs));
       if (server === null || next === undefined) break;
       next.begin(server);
       nowMs = performance.now();
@@ -141,7 +141,7 @@ export class ServerPool {
   };
 
   /**
-   * Returns a server with a free place, or null. Prefers the least busy server, takes equals in
+   * Returns a server with a free slot, or null. Prefers the least busy server, takes equals in
    * turn, and uses servers last that asked for a pause or are down.
    */
   another(tried: ReadonlySet<UpstreamServer>, nowMs = performance.now()): UpstreamServer | null {
@@ -219,7 +219,7 @@ export class ServerPool {
     return this.#servers.every((server) => server.isOpen(nowMs));
   }
 
-  #places(nowMs: number): Places {
+  #slots(nowMs: number): Slots {
     const { parallel, reserved } = this.#options;
     const servers = this.#servers.filter((server) => !server.isOpen(nowMs));
     const busy = servers.reduce((sum, server) => sum + server.busy, 0);

@@ -181,7 +181,7 @@ export class UpstreamServer {
 
   /**
    * Sends a chat request. A large body gets a turn of the event loop of its own. `owner.freed` is
-   * called when the place is free.
+   * called when the slot is free.
    */
   send(body: Body, owner: ExchangeOwner, { attempt, isFresh }: Sending): Exchange {
     this.#busy += 1;

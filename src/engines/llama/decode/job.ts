@@ -4,7 +4,7 @@
  *
  * Guarantees: generates no more tokens than are paid for, fit the context window and were asked
  * for. Chunks of the input lie on a grid that starts with the prompt, so equal prompts are cut at
- * equal places.
+ * equal slots.
  */
 import type { TokenLogprob } from "../../../chat/engine.ts";
 import { given } from "../../../objects.ts";

@@ -2,10 +2,10 @@
  * The embedded engine: llama.cpp in a child process that is kept alive (supervisor.ts).
  *
  * Guarantees:
- * - Accounts share the `parallel` places. An account above its fair share gives places up within a
- *   few tokens, and its answers there are paused (places.ts). The queue is bounded
+ * - Accounts share the `parallel` slots. An account above its fair share gives slots up within a
+ *   few tokens, and its answers there are paused (decode-slots.ts). The queue is bounded
  *   (collections.ts).
- * - A slow reader delays no other answer. While answers wait for a place, the running ones are
+ * - A slow reader delays no other answer. While answers wait for a slot, the running ones are
  *   decoded ahead of their readers, up to `aheadItemsMax` for all of them. While none waits, they
  *   stop a window ahead of their readers.
  * - When the child ends, the answers it had started fail as "failed" with the usage received so
@@ -32,10 +32,10 @@ import { checkModel } from "../../../model-files/gguf.ts";
 import type { EngineLog } from "../../engine-log.ts";
 import type { ThinkTags } from "../../text/thinking-filter.ts";
 import type { Gpu, JobProgress, LoadedModel, LoadOptions, PromptPlan, ToChild } from "../protocol.ts";
+import { DecodeSlots, type SlotsLimits } from "./decode-slots.ts";
 import type { EngineMessage } from "./engine-process.ts";
 import { type GenerationOwner, LlamaGeneration } from "./generation.ts";
 import { weightsMsOf } from "./load-watch.ts";
-import { Places, type PlacesLimits } from "./places.ts";
 import { ProgressWatch } from "./progress-watch.ts";
 import { PromptQueue } from "./prompt-queue.ts";
 import { Supervisor } from "./supervisor.ts";
@@ -50,8 +50,8 @@ export interface LlamaOptions {
   pausedBytesMax?: number;
   /** Answers that may wait. As many again may wait from accounts that have none waiting. */
   queueMax: QueueMax;
-  /** For tests: when an answer loses its place. */
-  placesLimits?: PlacesLimits;
+  /** For tests: when an answer loses its slot. */
+  slotsLimits?: SlotsLimits;
   /**
    * Default: all cores while they are free, one less while another program needs one. Lowered to
    * the number of cores.
@@ -71,8 +71,8 @@ export interface LlamaOptions {
   stallMs?: number;
   /**
    * For tests: limit of tokens that wait for slow readers while other answers wait for their
-   * places. Log-probabilities count too: each alternative is one more. At the limit, a slow reader
-   * keeps its place until some are read. Default 524,288.
+   * slots. Log-probabilities count too: each alternative is one more. At the limit, a slow reader
+   * keeps its slot until some are read. Default 524,288.
    */
   aheadItemsMax?: number;
   /** Called for each decode with the number of answers in it. Must be cheap and must not throw. */
@@ -89,7 +89,7 @@ const gibibyte = 2 ** 30;
 /** A text takes 150 bytes, a log-probability 200 to 300, so this is at most 160 MB. */
 const defaultAheadItemsMax = 2 ** 19;
 const defaultPausedBytesMax = gibibyte;
-/** Interval of checks while an answer waits for a place. */
+/** Interval of checks while an answer waits for a slot. */
 const lookMs = 100;
 const retryAfterSeconds = 5;
 
@@ -128,7 +128,7 @@ export async function startLlamaEngine(options: LlamaOptions, signal?: AbortSign
 export class LlamaEngine implements Engine {
   readonly #options: LlamaOptions;
   readonly #supervisor: Supervisor;
-  readonly #places: Places<LlamaGeneration>;
+  readonly #slots: DecodeSlots<LlamaGeneration>;
   readonly #promptQueue: PromptQueue;
   readonly #owner: GenerationOwner;
   #model: LoadedModel | undefined;
@@ -142,7 +142,7 @@ export class LlamaEngine implements Engine {
   constructor(options: LlamaOptions & { loadMs: number }) {
     const { environment, loadMs, log, restartWaitMs = defaultRestartWaitMs } = options;
     this.#options = options;
-    this.#places = new Places(options.parallel, options.queueMax, options.placesLimits);
+    this.#slots = new DecodeSlots(options.parallel, options.queueMax, options.slotsLimits);
     this.#aheadItemsLeft = options.aheadItemsMax ?? defaultAheadItemsMax;
     this.#supervisor = new Supervisor({
       load: loadOptionsOf(options),
@@ -161,14 +161,14 @@ export class LlamaEngine implements Engine {
       stallMs: options.stallMs ?? stallMinMs,
       send: (message) => this.#supervisor.send(message),
       stalled: () => this.#supervisor.killHung("has not counted a prompt"),
-      disturbs: (accountId) => this.#places.isAnyRunningBesides(accountId),
+      disturbs: (accountId) => this.#slots.isAnyRunningBesides(accountId),
     });
     this.#owner = {
       send: (message) => {
         // Otherwise it will start with what it was granted and paid by then.
-        if (this.#places.find(message.id) === undefined) return;
+        if (this.#slots.find(message.id) === undefined) return;
         this.#send(message);
-        if (this.#places.isPaused(message.id)) this.#dispatch();
+        if (this.#slots.isPaused(message.id)) this.#dispatch();
       },
       cancel: (generation) => this.#cancel(generation),
       reserve: (items) => this.#reserve(items),
@@ -185,7 +185,7 @@ export class LlamaEngine implements Engine {
   }
 
   load(): EngineLoad {
-    return this.#places.load(performance.now());
+    return this.#slots.load(performance.now());
   }
 
   /** Process number of the child, if there is one. */
@@ -223,7 +223,7 @@ export class LlamaEngine implements Engine {
     clearTimeout(this.#lookTimer);
     this.#watch?.stop();
     const closing = new EngineError("unavailable", "the engine has been closed");
-    for (const generation of this.#places.takeBegun(performance.now())) generation.finish(closing);
+    for (const generation of this.#slots.takeBegun(performance.now())) generation.finish(closing);
     this.#failWaiting(closing);
     await ended;
   }
@@ -236,7 +236,7 @@ export class LlamaEngine implements Engine {
     this.#checkAvailable();
     const job = { id: ++this.#lastId, accountId, prompt, maxTokens, paidTokens, sampling };
     const generation = new LlamaGeneration(job, this.#owner, onTokens);
-    if (!this.#places.enqueue(generation, performance.now())) {
+    if (!this.#slots.enqueue(generation, performance.now())) {
       const why = `${this.load().waiting} generations are waiting already`;
       throw new EngineError("overloaded", why, { retryAfterSeconds });
     }
@@ -244,16 +244,16 @@ export class LlamaEngine implements Engine {
     return generation;
   }
 
-  /** Call this whenever a place may be free, or needed. */
+  /** Call this whenever a slot may be free, or needed. */
   #dispatch(): void {
     clearTimeout(this.#lookTimer);
     if (this.state !== "ready") return;
-    for (const { type, job } of this.#places.moves(performance.now())) {
+    for (const { type, job } of this.#slots.moves(performance.now())) {
       if (type === "start") this.#send({ type, job: job.job });
       else this.#send({ type, id: job.job.id });
     }
-    if (!this.#places.isAnyoneWaiting) return;
-    for (const generation of this.#places.running()) generation.runAhead();
+    if (!this.#slots.isAnyoneWaiting) return;
+    for (const generation of this.#slots.running()) generation.runAhead();
     this.#lookTimer = setTimeout(() => this.#dispatch(), lookMs).unref();
   }
 
@@ -273,13 +273,13 @@ export class LlamaEngine implements Engine {
 
   #cancel(generation: LlamaGeneration): void {
     const { id } = generation.job;
-    if (this.#places.find(id) !== undefined) this.#send({ type: "stop", id });
-    else if (this.#places.remove(generation)) generation.finish();
+    if (this.#slots.find(id) !== undefined) this.#send({ type: "stop", id });
+    else if (this.#slots.remove(generation)) generation.finish();
   }
 
   #isDue(): boolean {
-    for (const generation of this.#places.begun())
-      if (generation.stopping || (generation.isDue && !this.#places.isPaused(generation.job.id))) return true;
+    for (const generation of this.#slots.begun())
+      if (generation.stopping || (generation.isDue && !this.#slots.isPaused(generation.job.id))) return true;
     return false;
   }
 
@@ -307,7 +307,7 @@ export class LlamaEngine implements Engine {
         this.#watch?.heard();
         return;
       case "placed":
-        this.#places.placed(message.id, message.sequence, message.tookMs);
+        this.#slots.placed(message.id, message.sequence, message.tookMs);
         this.#dispatch();
         return;
       case "log":
@@ -317,9 +317,9 @@ export class LlamaEngine implements Engine {
   }
 
   #progress(progress: JobProgress): void {
-    const generation = this.#places.find(progress.id);
+    const generation = this.#slots.find(progress.id);
     if (generation === undefined) return;
-    if (progress.ending !== undefined) this.#places.ended(progress.id, performance.now());
+    if (progress.ending !== undefined) this.#slots.ended(progress.id, performance.now());
     generation.receive(progress);
     if (progress.ending?.type === "failed")
       generation.finish(new EngineError("failed", progress.ending.message));
@@ -332,16 +332,16 @@ export class LlamaEngine implements Engine {
     this.#promptQueue.suspend();
     const failure = new EngineError("failed", `the engine's process ended (${reason})`);
     // The youngest comes first, so that those put back keep their order.
-    for (const generation of this.#places.takeBegun(performance.now())) {
+    for (const generation of this.#slots.takeBegun(performance.now())) {
       if (generation.started) generation.finish(failure);
       else if (generation.stopping) generation.finish();
-      else this.#places.putBack(generation, performance.now());
+      else this.#slots.putBack(generation, performance.now());
     }
   }
 
   #failWaiting(failure: EngineError): void {
     this.#promptQueue.failAll(failure);
-    for (const generation of this.#places.takeQueue()) generation.finish(failure);
+    for (const generation of this.#slots.takeQueue()) generation.finish(failure);
   }
 
   #checkAvailable(): void {

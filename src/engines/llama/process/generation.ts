@@ -111,7 +111,7 @@ export class LlamaGeneration implements Generation {
 
   /**
    * Lets the child run ahead of a slow reader, within the paid tokens. Called while others wait
-   * for the generation's place.
+   * for the generation's slot.
    */
   runAhead(): void {
     // A reader that keeps up leaves more room.

@@ -1,4 +1,4 @@
-/** Accounts that share the places of an upstream. */
+/** Accounts that share the slots of an upstream. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -22,7 +22,7 @@ function beginWith(upstream: Upstream, content: string): Call[] {
   return calls;
 }
 
-test("keeps a place for another account beside eight long answers", async () => {
+test("keeps a slot for another account beside eight long answers", async () => {
   await using front = await startFront({ parallel: 4, reserved: 1 });
   const { service, upstream, engine } = front;
   const headers = await headersOfOther(front);
@@ -35,7 +35,7 @@ test("keeps a place for another account beside eight long answers", async () => 
   const response = await service.chat({ model: "big" }, { headers });
   assert.equal(response.status, 200);
   assert.match(await response.text(), /short/);
-  await until("its place is free again", () => engine.load().running === 3);
+  await until("its slot is free again", () => engine.load().running === 3);
   assert.equal(engine.load().waiting, 5);
 
   // The others of the flood follow as the first ones end.
@@ -43,7 +43,7 @@ test("keeps a place for another account beside eight long answers", async () => 
   for (const each of await Promise.all(flood)) assert.equal(each.status, 200, await each.text());
 });
 
-test("reports the wait of the oldest request and of an account without a place", async () => {
+test("reports the wait of the oldest request and of an account without a slot", async () => {
   await using front = await startFront({ parallel: 1 });
   const { service, upstream, engine } = front;
   const headers = await headersOfOther(front);
@@ -64,7 +64,7 @@ test("reports the wait of the oldest request and of an account without a place",
   assert.equal(engine.load().oldestWaitMs, 0);
 });
 
-test("starts an account's next request when its answer ends, even if only a reserved place is free", async () => {
+test("starts an account's next request when its answer ends, even if only a reserved slot is free", async () => {
   await using front = await startFront({ parallel: 2, reserved: 1 });
   const { service, upstream, engine } = front;
   const headers = await headersOfOther(front);

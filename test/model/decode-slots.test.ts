@@ -1,21 +1,25 @@
-/** Places shared among accounts: running, waiting and paused jobs. No model, no clock. */
+/** Slots shared among accounts: running, waiting and paused jobs. No model, no clock. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { defaultPlacesLimits, type Placeable, Places } from "../../src/engines/llama/process/places.ts";
+import {
+  DecodeSlots,
+  defaultSlotsLimits,
+  type SlotUser,
+} from "../../src/engines/llama/process/decode-slots.ts";
 
-const { runMinMs, turnMs, blockedMaxMs, pausedMaxMs } = defaultPlacesLimits;
+const { runMinMs, turnMs, blockedMaxMs, pausedMaxMs } = defaultSlotsLimits;
 
-interface TestJob extends Placeable {
+interface TestJob extends SlotUser {
   isDue: boolean;
   stopping: boolean;
   isPrefilling: boolean;
 }
 
 /**
- * Places with a decoder that gives each job a sequence at once. Returns moves such as "start a1".
+ * Slots with a decoder that gives each job a sequence at once. Returns moves such as "start a1".
  */
 class Hall {
-  readonly places: Places<TestJob>;
+  readonly slots: DecodeSlots<TestJob>;
   nowMs = 0;
   /** Decode time that each return costs. */
   switchMs = 0;
@@ -24,9 +28,9 @@ class Hall {
   readonly #sequences = new Map<string, number>();
   #lastId = 0;
 
-  constructor(places: number, queueMax = 100) {
-    this.size = places;
-    this.places = new Places(places, queueMax);
+  constructor(slots: number, queueMax = 100) {
+    this.size = slots;
+    this.slots = new DecodeSlots(slots, queueMax);
   }
 
   /** Names are an account's letter and a number. */
@@ -39,7 +43,7 @@ class Hall {
         isPrefilling: false,
       };
       this.jobs.set(name, job);
-      assert.ok(this.places.enqueue(job, this.nowMs), name);
+      assert.ok(this.slots.enqueue(job, this.nowMs), name);
     }
     return this.look();
   }
@@ -57,29 +61,29 @@ class Hall {
 
   end(name: string): string[] {
     this.#sequences.delete(name);
-    this.places.ended(this.job(name).job.id, this.nowMs);
+    this.slots.ended(this.job(name).job.id, this.nowMs);
     return this.look();
   }
 
   look(): string[] {
     const told: string[] = [];
-    for (const move of this.places.moves(this.nowMs)) {
+    for (const move of this.slots.moves(this.nowMs)) {
       const name = [...this.jobs].find(([, job]) => job === move.job)?.[0] ?? "?";
       told.push(`${move.type} ${name}${move.type === "resume" && move.anywhere ? " anywhere" : ""}`);
       if (move.type === "pause") continue;
       if (move.type === "start" || move.anywhere) this.#sequences.set(name, this.#idle(name));
       const sequence = this.#sequences.get(name);
       assert.ok(sequence !== undefined);
-      this.places.placed(move.job.job.id, sequence, move.type === "resume" ? this.switchMs : 0);
+      this.slots.placed(move.job.job.id, sequence, move.type === "resume" ? this.switchMs : 0);
     }
-    assert.ok(this.running.length <= this.size, "never more than there are places");
+    assert.ok(this.running.length <= this.size, "never more than there are slots");
     const used = this.running.map((name) => this.#sequences.get(name));
     assert.equal(new Set(used).size, used.length, "no two in one sequence");
     return told;
   }
 
   get running(): string[] {
-    const running = new Set(this.places.running());
+    const running = new Set(this.slots.running());
     return [...this.jobs].filter(([, job]) => running.has(job)).map(([name]) => name);
   }
 
@@ -90,14 +94,14 @@ class Hall {
   }
 }
 
-test("one account alone gets all places in order, without pauses", () => {
+test("one account alone gets all slots in order, without pauses", () => {
   const hall = new Hall(2);
   assert.deepEqual(hall.ask("a1", "a2", "a3"), ["start a1", "start a2"]);
   assert.deepEqual(hall.after(10 * turnMs), []);
   assert.deepEqual(hall.end("a1"), ["start a3"]);
 });
 
-test("a new account gets a place at once from an account above its share after the shortest run", () => {
+test("a new account gets a slot at once from an account above its share after the shortest run", () => {
   const hall = new Hall(4);
   hall.ask("a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8");
   hall.after(runMinMs);
@@ -113,7 +117,7 @@ test("an answer is not paused before the shortest run", () => {
   assert.deepEqual(hall.after(1), ["pause a2", "start b1"]);
 });
 
-test("an account gives up only the places above its share", () => {
+test("an account gives up only the slots above its share", () => {
   const hall = new Hall(4);
   hall.ask("a1", "a2", "a3", "a4");
   hall.after(runMinMs);
@@ -132,7 +136,7 @@ test("eight new accounts each get a turn within two shortest runs", () => {
     assert.ok(begun.includes(`start ${name}`), name);
 });
 
-test("an answer without its first token keeps its place against an equal account for a turn", () => {
+test("an answer without its first token keeps its slot against an equal account for a turn", () => {
   const hall = new Hall(1);
   hall.ask("a1");
   hall.job("a1").isPrefilling = true;
@@ -148,10 +152,10 @@ test("an account with a paused answer causes no pause for a new request", () => 
   hall.ask("b1", "b2", "b3");
   const moves = Array.from({ length: 20 }, () => hall.after(runMinMs)).flat();
   assert.ok(moves.length >= 8);
-  assert.deepEqual([...hall.places.begun()].map(({ job }) => job.accountId).sort(), ["a", "b"]);
+  assert.deepEqual([...hall.slots.begun()].map(({ job }) => job.accountId).sort(), ["a", "b"]);
 });
 
-test("more accounts than places take equal turns", () => {
+test("more accounts than slots take equal turns", () => {
   const hall = new Hall(2);
   const accounts = ["a1", "b1", "c1", "d1"];
   hall.ask(...accounts);
@@ -176,7 +180,7 @@ test("a slow switch is followed by a run of nine times its duration", () => {
   assert.deepEqual(hall.after(1), ["pause a1", "start b2"]);
 });
 
-test("the account with the most places gives up its youngest answer first, one without a first token last", () => {
+test("the account with the most slots gives up its youngest answer first, one without a first token last", () => {
   const hall = new Hall(4);
   hall.ask("a1", "b1", "b2", "b3");
   hall.job("b3").isPrefilling = true;
@@ -206,12 +210,12 @@ test("an account with only blocked answers cannot start more without limit", () 
     for (const job of hall.jobs.values()) job.isDue = false;
     hall.after(blockedMaxMs);
   }
-  const { running, waiting, paused } = hall.places.load(hall.nowMs);
+  const { running, waiting, paused } = hall.slots.load(hall.nowMs);
   assert.deepEqual({ running, waiting, paused }, { running: 2, waiting: 3, paused: 2 });
   assert.deepEqual(hall.ask("b1").length, 2, "another account begins");
 });
 
-test("an answer returns to its own sequence, or to another one rather than wait long beside an empty place", () => {
+test("an answer returns to its own sequence, or to another one rather than wait long beside an empty slot", () => {
   const hall = new Hall(2);
   hall.ask("a1", "a2");
   hall.after(runMinMs);
@@ -233,7 +237,7 @@ test("an answer that was paused too long returns first, to any sequence, and tak
   assert.deepEqual(hall.after(turnMs), ["pause c1", "resume b1"], "a2 has been paused enough");
 });
 
-test("a free place goes to the account with the fewest places, even if another has waited longer", () => {
+test("a free slot goes to the account with the fewest slots, even if another has waited longer", () => {
   const hall = new Hall(4);
   for (const name of ["a1", "a2", "b1", "c1", "a3", "c2"]) hall.ask(name);
   assert.deepEqual(hall.end("b1"), ["start c2"]);
@@ -251,23 +255,23 @@ test("two accounts that were paused for a minute each take no more turns", () =>
   assert.deepEqual(hall.running, ["c1"], "a newcomer has its turn nevertheless");
 });
 
-test("a queued request can leave, and a stopped one gets no place", () => {
+test("a queued request can leave, and a stopped one gets no slot", () => {
   const hall = new Hall(1);
   hall.ask("a1", "b1", "c1");
-  assert.equal(hall.places.remove(hall.job("c1")), true);
-  assert.equal(hall.places.remove(hall.job("c1")), false);
+  assert.equal(hall.slots.remove(hall.job("c1")), true);
+  assert.equal(hall.slots.remove(hall.job("c1")), false);
   assert.deepEqual(hall.after(runMinMs), ["pause a1", "start b1"]);
   hall.job("a1").stopping = true;
   assert.deepEqual(hall.end("b1"), []);
   hall.end("a1");
-  assert.equal(hall.places.isAnyoneWaiting, false);
+  assert.equal(hall.slots.isAnyoneWaiting, false);
 });
 
-test("load reports the longest wait and the longest time of an account without a place", () => {
+test("load reports the longest wait and the longest time of an account without a slot", () => {
   const hall = new Hall(1);
   hall.ask("a1", "a2");
   hall.after(400);
-  assert.deepEqual(hall.places.load(hall.nowMs), {
+  assert.deepEqual(hall.slots.load(hall.nowMs), {
     running: 1,
     waiting: 1,
     paused: 0,
@@ -276,7 +280,7 @@ test("load reports the longest wait and the longest time of an account without a
   });
   hall.ask("b1");
   hall.after(50);
-  assert.deepEqual(hall.places.load(hall.nowMs), {
+  assert.deepEqual(hall.slots.load(hall.nowMs), {
     running: 1,
     waiting: 2,
     paused: 0,
@@ -288,13 +292,13 @@ test("load reports the longest wait and the longest time of an account without a
 test("returns begun jobs youngest first, so that they start again in order", () => {
   const hall = new Hall(2);
   hall.ask("a1", "a2", "a3");
-  const begun = hall.places.takeBegun(hall.nowMs);
+  const begun = hall.slots.takeBegun(hall.nowMs);
   assert.deepEqual(begun, [hall.job("a2"), hall.job("a1")]);
-  for (const job of begun) hall.places.putBack(job, hall.nowMs);
+  for (const job of begun) hall.slots.putBack(job, hall.nowMs);
   assert.deepEqual(hall.look(), ["start a1", "start a2"]);
 });
 
-test("property: every place is used while any job could run", () => {
+test("property: every slot is used while any job could run", () => {
   let state = 1;
   const random = (below: number): number => {
     state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff;
@@ -310,24 +314,24 @@ test("property: every place is used while any job could run", () => {
         const name = `${"abcde".charAt(random(5))}${names.length}`;
         names.push(name);
         hall.ask(name);
-      } else if (what === 2 && hall.places.find(hall.job(one).job.id) !== undefined) hall.end(one);
+      } else if (what === 2 && hall.slots.find(hall.job(one).job.id) !== undefined) hall.end(one);
       else if (what === 3) hall.job(one).isDue = !hall.job(one).isDue;
       else hall.after(random(3000));
       hall.look();
-      const { running, waiting, paused = 0 } = hall.places.load(hall.nowMs);
-      const accounts = new Set([...hall.places.begun()].map(({ job }) => job.accountId));
+      const { running, waiting, paused = 0 } = hall.slots.load(hall.nowMs);
+      const accounts = new Set([...hall.slots.begun()].map(({ job }) => job.accountId));
       assert.ok(paused <= 8 * Math.max(1, accounts.size));
       assert.equal(running, hall.running.length);
       if (running === hall.size) continue;
       // For what comes back anywhere.
       hall.after(turnMs);
       if (hall.running.length === hall.size) continue;
-      for (const job of hall.places.begun())
+      for (const job of hall.slots.begun())
         assert.ok(
-          !hall.places.isPaused(job.job.id) || !job.isDue,
-          "a place is free and a paused answer could run",
+          !hall.slots.isPaused(job.job.id) || !job.isDue,
+          "a slot is free and a paused answer could run",
         );
-      assert.ok(waiting === 0 || paused > 0, "a place is free and a request could begin");
+      assert.ok(waiting === 0 || paused > 0, "a slot is free and a request could begin");
     }
   }
 });

@@ -1,15 +1,15 @@
 /**
- * Places in the decode loop, shared among accounts. Decides which answer runs, waits or is paused.
+ * Slots in the decode loop, shared among accounts. Decides which answer runs, waits or is paused.
  *
- * The fair share of an account is the number of places divided by the accounts that run or wait.
+ * The fair share of an account is the number of slots divided by the accounts that run or wait.
  * Guarantees:
- * - A free place goes to the account with the fewest places, among equals to the one with the
+ * - A free slot goes to the account with the fewest slots, among equals to the one with the
  *   oldest turn.
- * - An account gives up a place to a waiting account that has at least two places less, as soon as
+ * - An account gives up a slot to a waiting account that has at least two slots less, as soon as
  *   an answer of it has run for `runMinMs`.
- * - If the difference is one place, it gives the place to a request that has not begun, once its
+ * - If the difference is one slot, it gives the slot to a request that has not begun, once its
  *   own answer has its first token. Otherwise it waits for `turnMs`, so that more accounts than
- *   places take turns.
+ *   slots take turns.
  * - An answer that is blocked for `blockedMaxMs` (by its budget or its reader) gives way to any
  *   waiting answer.
  * - An account's youngest answer is paused first. Its oldest answer returns first, before its
@@ -19,25 +19,25 @@
  *   paused for turns.
  *
  * A paused answer returns to its own sequence, because its saved state fits no other. If it waits
- * too long, or if a place would stay empty for longer than a turn, it returns "anywhere": its text
+ * too long, or if a slot would stay empty for longer than a turn, it returns "anywhere": its text
  * is evaluated again. Pure: the caller passes the time and carries out the moves.
  */
 import type { EngineLoad } from "../../../chat/engine.ts";
 import { FairQueue, type QueueMax } from "../../../collections.ts";
 import { invariant } from "../../../errors.ts";
 
-export interface PlacesLimits {
+export interface SlotsLimits {
   /** Shortest run before a pause. */
   runMinMs: number;
-  /** Length of a turn if there are more accounts than places. */
+  /** Length of a turn if there are more accounts than slots. */
   turnMs: number;
-  /** Longest time that a blocked answer keeps its place while others wait. */
+  /** Longest time that a blocked answer keeps its slot while others wait. */
   blockedMaxMs: number;
   /** Total pause of an answer after which it has priority. */
   pausedMaxMs: number;
 }
 
-export const defaultPlacesLimits: PlacesLimits = {
+export const defaultSlotsLimits: SlotsLimits = {
   runMinMs: 500,
   turnMs: 2000,
   blockedMaxMs: 500,
@@ -45,14 +45,14 @@ export const defaultPlacesLimits: PlacesLimits = {
 };
 /** Minimum run after a switch, as a multiple of the switch's cost. */
 const runsPerSwitch = 9;
-/** Limit of an account's begun answers for each place, paused ones included. */
-const begunPerPlaceMax = 2;
+/** Limit of an account's begun answers for each slot, paused ones included. */
+const begunPerSlotMax = 2;
 
-export interface Placeable {
+export interface SlotUser {
   readonly job: { readonly id: number; readonly accountId: string };
   /** It waits neither for its budget nor for its reader. */
   readonly isDue: boolean;
-  /** It is about to stop, and gets no place. */
+  /** It is about to stop, and gets no slot. */
   readonly stopping: boolean;
   /** Its prompt is still being evaluated. */
   readonly isPrefilling: boolean;
@@ -70,8 +70,8 @@ interface Account<Job> {
   running: number;
   /** Number of its last turn. */
   turn: number;
-  /** Start of the time without a place. */
-  withoutPlaceSinceMs: number;
+  /** Start of the time without a slot. */
+  withoutSlotSinceMs: number;
 }
 
 interface Begun<Job> {
@@ -81,7 +81,7 @@ interface Begun<Job> {
   sequence: number | null;
   isPaused: boolean;
   /** The decoder has given it a sequence for its current run. It is not paused before. */
-  isPlaced: boolean;
+  hasSequence: boolean;
   /** Start of the current run or pause. */
   sinceMs: number;
   /** Sum of all past pauses. */
@@ -99,9 +99,9 @@ interface Claim<Job> {
   isSecond: boolean;
 }
 
-export class Places<Job extends Placeable> {
-  readonly #places: number;
-  readonly #limits: PlacesLimits;
+export class DecodeSlots<Job extends SlotUser> {
+  readonly #slots: number;
+  readonly #limits: SlotsLimits;
   readonly #queue: FairQueue<Job>;
   readonly #arrivedMs = new Map<Job, number>();
   /** Accounts with waiting or begun jobs. */
@@ -110,8 +110,8 @@ export class Places<Job extends Placeable> {
   #running = 0;
   #turns = 0;
 
-  constructor(places: number, queueMax: QueueMax, limits: PlacesLimits = defaultPlacesLimits) {
-    this.#places = places;
+  constructor(slots: number, queueMax: QueueMax, limits: SlotsLimits = defaultSlotsLimits) {
+    this.#slots = slots;
     this.#limits = limits;
     this.#queue = new FairQueue(queueMax);
   }
@@ -123,7 +123,7 @@ export class Places<Job extends Placeable> {
     return hasRoom;
   }
 
-  /** Puts a job that had a place back to the front of the queue. */
+  /** Puts a job that had a slot back to the front of the queue. */
   putBack(job: Job, nowMs: number): void {
     this.#queue.putBack(job.job.accountId, job);
     this.#arrived(job, nowMs);
@@ -159,7 +159,7 @@ export class Places<Job extends Placeable> {
     return this.#running > (this.#accounts.get(accountId)?.running ?? 0);
   }
 
-  /** Some job could run if it had a place. */
+  /** Some job could run if it had a slot. */
   get isAnyoneWaiting(): boolean {
     if (this.#queue.size > 0) return true;
     for (const begun of this.#begun.values()) if (isClaiming(begun)) return true;
@@ -171,7 +171,7 @@ export class Places<Job extends Placeable> {
     const begun = this.#begun.get(id);
     if (begun === undefined) return;
     begun.sequence = sequence;
-    begun.isPlaced = true;
+    begun.hasSequence = true;
     begun.runMinMs = Math.max(this.#limits.runMinMs, runsPerSwitch * tookMs);
   }
 
@@ -206,7 +206,7 @@ export class Places<Job extends Placeable> {
     for (const account of this.#accounts.values()) {
       const first = this.#queue.first(account.id);
       if (account.running > 0 || first === undefined) continue;
-      const sinceMs = Math.max(account.withoutPlaceSinceMs, this.#arrivedMs.get(first) ?? nowMs);
+      const sinceMs = Math.max(account.withoutSlotSinceMs, this.#arrivedMs.get(first) ?? nowMs);
       starvedMs = Math.max(starvedMs, nowMs - sinceMs);
     }
     const paused = this.#begun.size - this.#running;
@@ -230,23 +230,23 @@ export class Places<Job extends Placeable> {
 
   #step(nowMs: number): Move<Job>[] {
     const claims = this.#claims(nowMs);
-    const isFree = this.#running < this.#places;
+    const isFree = this.#running < this.#slots;
     for (const claim of claims) {
       if (isFree) {
-        if (this.#fits(claim)) return [this.#place(claim, nowMs)];
+        if (this.#fits(claim)) return [this.#giveSlot(claim, nowMs)];
         continue;
       }
       // A request behind its own account's paused answer pauses no other.
       const victim = claim.isSecond ? null : this.#victim(claim, nowMs);
-      if (victim !== null) return [this.#pause(victim, nowMs), this.#place(claim, nowMs)];
+      if (victim !== null) return [this.#pause(victim, nowMs), this.#giveSlot(claim, nowMs)];
     }
     if (!isFree || this.#isInUse(null)) return [];
-    // Evaluating a text again is better than a place that stays empty. Its own sequence may be
+    // Evaluating a text again is better than a slot that stays empty. Its own sequence may be
     // free before that.
     const displaced = claims.find(
       ({ begun }) => begun !== null && nowMs - begun.sinceMs >= this.#limits.turnMs,
     );
-    return displaced === undefined ? [] : [this.#place(displaced, nowMs)];
+    return displaced === undefined ? [] : [this.#giveSlot(displaced, nowMs)];
   }
 
   /** Returns claims in the order in which they are served. */
@@ -259,7 +259,7 @@ export class Places<Job extends Placeable> {
         claims.push({ account, begun, isOverdue: this.#isOverdue(begun, nowMs), isSecond: false });
         isSecond = true;
       }
-      const mayBegin = account.begun.size < begunPerPlaceMax * this.#places;
+      const mayBegin = account.begun.size < begunPerSlotMax * this.#slots;
       if (mayBegin && this.#queue.first(account.id) !== undefined)
         claims.push({ account, begun: null, isOverdue: false, isSecond });
     }
@@ -271,7 +271,7 @@ export class Places<Job extends Placeable> {
     });
   }
 
-  /** Returns whether the claim can use a free place. */
+  /** Returns whether the claim can use a free slot. */
   #fits({ begun, isOverdue }: Claim<Job>): boolean {
     if (begun === null) return true;
     if (this.#isInUse(null)) return false;
@@ -296,7 +296,7 @@ export class Places<Job extends Placeable> {
 
   #givesWay(running: Begun<Job>, { account, begun, isOverdue }: Claim<Job>, nowMs: number): boolean {
     const { sequence, blockedSinceMs, sinceMs } = running;
-    if (!running.isPlaced) return false;
+    if (!running.hasSequence) return false;
     // The saved state of a paused answer fits one sequence only.
     if (begun !== null && !isOverdue && begun.sequence !== sequence) return false;
     if (blockedSinceMs !== null) return nowMs - blockedSinceMs >= this.#limits.blockedMaxMs;
@@ -306,7 +306,7 @@ export class Places<Job extends Placeable> {
     const more = running.account.running - account.running;
     if (more < 1) return false;
     if (more > 1) return ranMs >= running.runMinMs;
-    // An answer that is about to get its first token keeps its place.
+    // An answer that is about to get its first token keeps its slot.
     if (begun === null && !running.job.isPrefilling) return ranMs >= running.runMinMs;
     return ranMs >= turnMs && !this.#isOverdue(running, nowMs);
   }
@@ -326,7 +326,7 @@ export class Places<Job extends Placeable> {
     return pausedMs + (isPaused ? nowMs - sinceMs : 0) >= this.#limits.pausedMaxMs;
   }
 
-  #place({ account, begun }: Claim<Job>, nowMs: number): Move<Job> {
+  #giveSlot({ account, begun }: Claim<Job>, nowMs: number): Move<Job> {
     this.#running += 1;
     account.running += 1;
     account.turn = ++this.#turns;
@@ -334,7 +334,7 @@ export class Places<Job extends Placeable> {
       const anywhere = this.#isInUse(begun.sequence);
       if (anywhere) begun.sequence = null;
       begun.isPaused = false;
-      begun.isPlaced = false;
+      begun.hasSequence = false;
       begun.pausedMs += nowMs - begun.sinceMs;
       begun.sinceMs = nowMs;
       return { type: "resume", job: begun.job, anywhere };
@@ -347,7 +347,7 @@ export class Places<Job extends Placeable> {
       account,
       sequence: null,
       isPaused: false,
-      isPlaced: false,
+      hasSequence: false,
       sinceMs: nowMs,
       pausedMs: 0,
       runMinMs: this.#limits.runMinMs,
@@ -370,7 +370,7 @@ export class Places<Job extends Placeable> {
     this.#running -= 1;
     account.running -= 1;
     account.turn = ++this.#turns;
-    if (account.running === 0) account.withoutPlaceSinceMs = nowMs;
+    if (account.running === 0) account.withoutSlotSinceMs = nowMs;
   }
 
   #arrived(job: Job, nowMs: number): void {
@@ -382,7 +382,7 @@ export class Places<Job extends Placeable> {
       begun: new Set(),
       running: 0,
       turn: ++this.#turns,
-      withoutPlaceSinceMs: nowMs,
+      withoutSlotSinceMs: nowMs,
     });
   }
 
@@ -392,6 +392,6 @@ export class Places<Job extends Placeable> {
   }
 }
 
-function isClaiming<Job extends Placeable>({ isPaused, job }: Begun<Job>): boolean {
+function isClaiming<Job extends SlotUser>({ isPaused, job }: Begun<Job>): boolean {
   return isPaused && job.isDue && !job.stopping;
 }
