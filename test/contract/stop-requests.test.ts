@@ -70,7 +70,7 @@ for (const backend of backends) {
       const times = { everyMs: 5, waitMsMax: 50 };
       const stop = await stopElsewhere(depsOf(two, "ann"), "r1", times);
       assert.equal(stop.outcome, "stopped");
-      assert.partialDeepStrictEqual(stop.receipt, { id: "r1", cost: 5, ending: "expired", by: "ann" });
+      assert.partialDeepStrictEqual(stop.receipt, { id: "r1", costMicro: 5, ending: "expired", by: "ann" });
       assert.equal(await one.stopRequests.holdOf("r1"), null);
       assert.deepEqual(await one.stopRequests.holdOf("r2"), { account: "ada" });
       // A process that was only slow adds the rest.

@@ -1,0 +1,38 @@
+/** Simulated worlds (test/simulation): fixed ones, and some that nobody has seen before. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { defects, simulationOf } from "../simulation/defects.ts";
+import { bundleProgram } from "../simulation/process.ts";
+import { simulate } from "../simulation/world.ts";
+
+const size = { requests: 80, hours: 1 };
+
+describe("simulated worlds", async () => {
+  const program = await bundleProgram();
+
+  test("the same seed gives the same trace", async () => {
+    const [one, other] = [
+      await simulate(program, { seed: 1, ...size }),
+      await simulate(program, { seed: 1, ...size }),
+    ];
+    assert.equal(one.digest, other.digest);
+    assert.ok(one.commits > 80, `${one.commits} commits`);
+  });
+
+  const fresh = Date.now() & 0x3fff_ffff;
+  for (const seed of [2, 3, fresh, fresh + 1]) {
+    test(`seed ${seed} has no violation`, async () => {
+      await simulate(program, { seed, ...size });
+    });
+  }
+
+  test("a defect is found", async () => {
+    const defect = defects.find(({ edit }) => edit.file === "src/chat/hold-extender.ts");
+    assert.ok(defect !== undefined);
+    await using run = await simulationOf([defect.edit]);
+    const worlds = async () => {
+      for (let seed = 1; seed <= 10; seed += 1) await run({ seed, ...size });
+    };
+    await assert.rejects(worlds, /tokens of \S+ were sent/);
+  });
+});

@@ -1,0 +1,143 @@
+/**
+ * What must be true in a simulated world, whatever happens in it. The naive ledger gets every
+ * commit that is on disk, in the same order, and must agree about outcomes and rows.
+ */
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { amountOf, inSpendingOrder } from "../../src/ledger/grants.ts";
+import type { Plans } from "../../src/ledger/plan.ts";
+import { overdueMax, rowKey, type Times, timesAt } from "../../src/ledger/snapshot.ts";
+import { type AccountDraft, type DraftOptions, operationsOf } from "../../src/store/contacts.ts";
+import { withoutRates } from "../fixtures/ledger-drafts.ts";
+import { auditRows } from "../fixtures/memory-audit.ts";
+import { NaiveLedger } from "../fixtures/naive-ledger.ts";
+import { additionalIn, keyRowOf, rowOf } from "../fixtures/naive-rows.ts";
+import type { SimulatedDatabase, WrittenCommit } from "./database.ts";
+
+export class Checks {
+  readonly #naive: NaiveLedger;
+  readonly #isTruthful: boolean;
+  readonly #trace = createHash("sha256");
+  /** How often each outcome was seen. */
+  readonly outcomes = new Map<string, number>();
+  commits = 0;
+
+  /** `isTruthful`: the servers report the usage that they had. */
+  constructor(plans: Plans, { startMs, isTruthful }: { startMs: number; isTruthful: boolean }) {
+    this.#isTruthful = isTruthful;
+    this.#naive = new NaiveLedger(plans, overdueMax, timesAt(startMs));
+  }
+
+  /** Adds a fact to the trace, which is the same for the same seed. */
+  note(fact: string): void {
+    this.#trace.update(fact).update("\n");
+  }
+
+  digest(): string {
+    return this.#trace.digest("hex").slice(0, 16);
+  }
+
+  count(outcome: string): void {
+    this.outcomes.set(outcome, (this.outcomes.get(outcome) ?? 0) + 1);
+  }
+
+  applied(section: Plans, force: boolean, times: Times): void {
+    this.#naive.applyPlans(section, force, times);
+  }
+
+  /** Accounts that were opened with their keys. */
+  opened(drafts: readonly AccountDraft[], options: DraftOptions, times: Times): void {
+    const operations = operationsOf(drafts, options);
+    this.#naive.begin(operations, times);
+    for (const operation of operations) this.#naive.apply(operation);
+  }
+
+  committed({ operations, outcomes, times }: WrittenCommit, database: SimulatedDatabase): void {
+    this.commits += 1;
+    this.#naive.begin(operations, times);
+    for (const [n, operation] of operations.entries()) {
+      const outcome = outcomes[n];
+      assert.ok(outcome !== undefined, "each operation has an outcome");
+      const { mayBeReserved, ...expected } = this.#naive.apply(operation);
+      const { reserved, ...found } = withoutRates(outcome);
+      assert.deepEqual(found, expected, `outcome of ${JSON.stringify(operation)}`);
+      assert.ok(reserved !== true || mayBeReserved, `credits are reserved for ${JSON.stringify(operation)}`);
+      const reason = "reason" in outcome ? ` ${outcome.reason}` : "";
+      this.count(`${operation.kind} ${outcome.kind}${reason}`);
+      this.note(`${times.nowMs} ${JSON.stringify(operation)} ${outcome.kind}${reason}`);
+    }
+    for (const id of new Set(operations.map(({ account }) => account))) this.#compare(id, database);
+  }
+
+  #compare(id: string, { ledger }: SimulatedDatabase): void {
+    const naive = this.#naive.accounts.get(id);
+    const account = ledger.accounts.get(id);
+    assert.equal(account === undefined, naive === undefined, `account ${id} exists`);
+    if (naive === undefined || account === undefined) return;
+    assert.partialDeepStrictEqual(account, rowOf(naive), `account ${id}`);
+    const later = account.later.count === 0 ? [] : (ledger.later.get(id) ?? []);
+    const additional = [...account.additional, ...later.toSorted(inSpendingOrder)];
+    assert.partialDeepStrictEqual(additional, additionalIn(naive), `additional grants of ${id}`);
+    for (const grant of [account.base, account.overage, ...additional]) {
+      if (grant === null) continue;
+      const { amountMicro, spentMicro, heldMicro } = grant;
+      assert.ok(amountMicro >= 0 && spentMicro >= 0 && heldMicro >= 0, `grant ${grant.seq} of ${id}`);
+    }
+    let heldMicro = 0;
+    for (const hold of ledger.holds.values()) if (hold.account === id) heldMicro += amountOf(hold.takings);
+    const keys = [...ledger.keys.values()].filter((key) => key.account === id);
+    const ofKeys = keys.reduce((sum, key) => sum + key.heldMicro, 0);
+    assert.equal(ofKeys, heldMicro, `keys of ${id} have what their holds hold`);
+  }
+
+  /**
+   * A client has received so many tokens of an answer. They are paid for: an open hold has taken
+   * their price, or the charge has them.
+   */
+  received({ ledger }: SimulatedDatabase, { account, requestId, tokens, priceMicro }: ReceivedTokens): void {
+    const key = rowKey(account, requestId);
+    const hold = ledger.holds.get(key);
+    if (hold !== undefined) {
+      const held = amountOf(hold.takings);
+      assert.ok(held >= tokens * priceMicro, `${tokens} tokens of ${requestId} were sent with ${held} held`);
+      return;
+    }
+    const charges = ledger.chargesOf(account, requestId);
+    assert.ok(charges.length > 0, `${requestId} has neither a hold nor a charge`);
+    // A process that dies loses at most what it generated since its checkpoint.
+    if (!this.#isTruthful || charges.some(({ ending }) => ending === "expired" || ending === "stopped"))
+      return;
+    const charged = charges.reduce((sum, { completionTokens }) => sum + completionTokens, 0);
+    assert.ok(charged >= tokens, `${tokens} tokens of ${requestId} were sent, and ${charged} charged`);
+  }
+
+  /** All rows, by the audit that operators run. */
+  async everything({ ledger, store }: SimulatedDatabase): Promise<void> {
+    const { broken } = auditRows(
+      {
+        accounts: [...ledger.accounts.values()],
+        holds: [...ledger.holds.values()],
+        keys: [...ledger.keys.values()],
+        ...{ journal: ledger.journal, grants: ledger.grants, charges: ledger.charges },
+        plans: await store.plans(),
+      },
+      store.times().atMs,
+    );
+    assert.deepEqual(broken, [], "the audit");
+    for (const [id, naive] of this.#naive.keys) {
+      const row = ledger.keys.get(id);
+      assert.ok(row !== undefined, `key ${id} exists`);
+      assert.equal(row.revokedMs !== null, naive.isRevoked, `key ${id} is revoked`);
+      const { holds, heldMicro, runningCostMicro } = keyRowOf(this.#naive, naive, store.times().atMs);
+      assert.partialDeepStrictEqual(row, { holds, heldMicro, runningCostMicro }, `key ${id}`);
+    }
+  }
+}
+
+export interface ReceivedTokens {
+  account: string;
+  requestId: string;
+  tokens: number;
+  /** Price of a completion token. */
+  priceMicro: number;
+}

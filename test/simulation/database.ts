@@ -1,0 +1,232 @@
+/**
+ * The database of a simulated world, which all processes share. It locks the accounts of a commit,
+ * writes the commit when it is on disk, and loses what is not there yet if it crashes. The answer
+ * to a commit can be lost after the commit is on disk.
+ */
+import type { Operation } from "../../src/ledger/operations.ts";
+import type { Decision } from "../../src/ledger/outcomes.ts";
+import type { Plans } from "../../src/ledger/plan.ts";
+import type { ChargeRow, GrantRow, JournalRow } from "../../src/ledger/rows.ts";
+import { type Changes, rowKey, type Times } from "../../src/ledger/snapshot.ts";
+import type { AccountDraft, DraftOptions, DraftOutcome } from "../../src/store/contacts.ts";
+import type { NodeRow } from "../../src/store/nodes.ts";
+import { MemoryLedger } from "../fixtures/memory-ledger.ts";
+import { MemoryStore } from "../fixtures/memory-store.ts";
+import type { DatabaseConnection, Reply } from "./program-store.ts";
+import type { Random } from "./random.ts";
+import type { Owner, Timeline } from "./timeline.ts";
+
+export interface DatabaseFaults {
+  /** Probability that a call finds the connection closed, and nothing is done. */
+  refused: number;
+  /** Probability that the answer to a call is lost. */
+  lost: number;
+  /** Usual time of the network in one direction, and of a commit on the disk. */
+  networkMs: number;
+  diskMs: number;
+}
+
+/** What a commit wrote. */
+export interface WrittenCommit {
+  operations: readonly Operation[];
+  outcomes: readonly Decision[];
+  times: Times;
+}
+
+/** Hears of everything that changes credits. */
+export interface DatabaseListener {
+  committed(commit: WrittenCommit): void;
+  opened(drafts: readonly AccountDraft[], options: DraftOptions, times: Times): void;
+  applied(section: Plans, force: boolean, times: Times): void;
+  /** A call has failed for another reason than a fault of the world. */
+  failed(error: unknown): void;
+}
+
+/** A ledger in memory that finds facts without reading all of them. */
+class IndexedLedger extends MemoryLedger {
+  readonly #charges = new Map<string, ChargeRow[]>();
+  readonly #entries = new Map<string, JournalRow>();
+  readonly #refunds = new Map<string, JournalRow[]>();
+  readonly #memos = new Map<string, GrantRow[]>();
+  readonly #payments = new Map<string, GrantRow>();
+
+  override write(changes: Changes): void {
+    super.write(changes);
+    for (const row of changes.charges) add(this.#charges, rowKey(row.account, row.id), row);
+    for (const row of changes.journal) {
+      if (row.op !== null) this.#entries.set(row.op, row);
+      if (row.kind === "refund") add(this.#refunds, `${row.account} ${row.grantSeq}`, row);
+    }
+    for (const row of changes.grants) {
+      if (row.payment !== null) this.#payments.set(row.payment, row);
+      if (row.requestId !== null) add(this.#memos, rowKey(row.account, row.requestId), row);
+    }
+  }
+
+  override chargesOf(account: string, id: string): readonly ChargeRow[] {
+    return this.#charges.get(rowKey(account, id)) ?? [];
+  }
+
+  override memosOf(account: string, id: string): readonly GrantRow[] {
+    return this.#memos.get(rowKey(account, id)) ?? [];
+  }
+
+  override entries(): ReadonlyMap<string, JournalRow> {
+    return this.#entries;
+  }
+
+  override paymentGrant(id: string): GrantRow | undefined {
+    return this.#payments.get(id);
+  }
+
+  override refundsOf({ account, seq }: GrantRow): readonly JournalRow[] {
+    return this.#refunds.get(`${account} ${seq}`) ?? [];
+  }
+}
+
+function add<T>(lists: Map<string, T[]>, key: string, row: T): void {
+  const list = lists.get(key);
+  if (list === undefined) lists.set(key, [row]);
+  else list.push(row);
+}
+
+export class SimulatedDatabase {
+  readonly store: MemoryStore;
+  readonly ledger = new IndexedLedger();
+  readonly #timeline: Timeline;
+  readonly #random: Random;
+  readonly #faults: DatabaseFaults;
+  readonly #listener: DatabaseListener;
+  /** The end of the last commit that waits for each account. */
+  readonly #locks = new Map<string, Promise<void>>();
+  /** Commits of an earlier life of the database are lost. */
+  #life: Owner = { isGone: false };
+  readonly #nodes = new Map<string, NodeRow>();
+
+  constructor(options: {
+    timeline: Timeline;
+    random: Random;
+    faults: DatabaseFaults;
+    plans: Plans;
+    listener: DatabaseListener;
+  }) {
+    this.#timeline = options.timeline;
+    this.#random = options.random;
+    this.#faults = options.faults;
+    this.#listener = options.listener;
+    this.store = new MemoryStore(options.plans, () => this.nowMs(), this.ledger);
+  }
+
+  nowMs(): number {
+    return Math.floor(this.#timeline.nowMs);
+  }
+
+  /** Everything that is not on disk is lost, and all connections break. */
+  crash(): void {
+    this.#life.isGone = true;
+    this.#life = { isGone: false };
+    this.#locks.clear();
+  }
+
+  connect(owner: Owner): DatabaseConnection {
+    return {
+      nowMs: () => this.nowMs(),
+      call: (target, method, given) =>
+        new Promise((resolve) => {
+          const sent = structuredClone(given);
+          const answer = (reply: Reply) => {
+            const isLost = this.#random.chance(this.#faults.lost);
+            const arrives: Reply = isLost ? { error: "unavailable", mayBeDone: true } : reply;
+            this.#timeline.after(this.#random.delay(this.#faults.networkMs), () => resolve(arrives), owner);
+          };
+          if (this.#random.chance(this.#faults.refused)) {
+            this.#timeline.after(1, () => resolve({ error: "unavailable", mayBeDone: false }), owner);
+            return;
+          }
+          this.#timeline.after(this.#random.delay(this.#faults.networkMs), () => {
+            const life = this.#life;
+            this.#answer(target, method, sent).then(
+              (reply) => {
+                // The process may be gone: what it has sent is done all the same.
+                if (!life.isGone) answer(reply);
+              },
+              (error: unknown) => this.#listener.failed(error),
+            );
+            // A broken connection is noticed after a while.
+            this.#timeline.after(10_000, () => resolve({ error: "unavailable", mayBeDone: true }), owner);
+          });
+        }),
+    };
+  }
+
+  async #answer(target: string, method: string, given: readonly unknown[]): Promise<Reply> {
+    if (target === "store" && method === "commit") {
+      return { value: await this.#commit(given[0] as readonly Operation[]) };
+    }
+    const objects: Record<string, object> = {
+      store: this.store,
+      auditJobs: this.store.auditJobs,
+      stopRequests: this.store.stopRequests,
+      nodes: this.#registry,
+    };
+    const object = objects[target];
+    const run: unknown = object === undefined ? undefined : Reflect.get(object, method);
+    if (typeof run !== "function" || object === undefined)
+      throw new Error(`the database has no ${target}.${method}`);
+    const times = this.store.times();
+    const value: unknown = await Reflect.apply(run, object, given);
+    this.#tell(method, given, { value, times });
+    return { value: structuredClone(value) };
+  }
+
+  #tell(method: string, given: readonly unknown[], { value, times }: { value: unknown; times: Times }): void {
+    if (method === "putAccounts") {
+      const [drafts, options] = given as [AccountDraft[], DraftOptions];
+      const outcomes = value as DraftOutcome[];
+      if (outcomes.every(({ kind }) => kind === "opened" || kind === "exists"))
+        this.#listener.opened(drafts, options, times);
+    }
+    if (method === "applyPlans") {
+      const [section, force] = given as [Plans, boolean];
+      this.#listener.applied(section, force, times);
+    }
+  }
+
+  /** Waits for the accounts, decides, and writes when the disk has it. */
+  async #commit(operations: readonly Operation[]): Promise<Decision[]> {
+    const life = this.#life;
+    const accounts = [...new Set(operations.map(({ account }) => account))].sort();
+    const { promise: done, resolve: unlock } = Promise.withResolvers<void>();
+    const before = accounts.map((account) => this.#locks.get(account));
+    for (const account of accounts) this.#locks.set(account, done);
+    try {
+      await Promise.all(before);
+      const times = this.store.times();
+      await this.#pause(this.#random.delay(this.#faults.diskMs), life);
+      const plans = await this.store.plans();
+      const { outcomes, changes } = this.ledger.decide(operations, { plans, times });
+      this.ledger.write(changes);
+      this.#listener.committed({ operations, outcomes, times });
+      return structuredClone(outcomes);
+    } finally {
+      unlock();
+    }
+  }
+
+  /** Never resolves if the database crashes before. */
+  #pause(ms: number, life: Owner): Promise<void> {
+    return new Promise((resolve) => this.#timeline.after(ms, resolve, life));
+  }
+
+  readonly #registry = {
+    heartbeat: async (self: Pick<NodeRow, "id" | "version" | "fingerprint">): Promise<NodeRow[]> => {
+      const nowMs = this.nowMs();
+      const startedMs = this.#nodes.get(self.id)?.startedMs ?? nowMs;
+      this.#nodes.set(self.id, { ...self, startedMs, seenMs: nowMs });
+      return [...this.#nodes.values()].filter(({ seenMs }) => nowMs - seenMs < 20_000);
+    },
+    leave: async (id: string): Promise<void> => {
+      this.#nodes.delete(id);
+    },
+  };
+}

@@ -1,0 +1,75 @@
+/**
+ * Defects that the simulation must find: those that hurt before, put back one at a time, and some
+ * of their kind.
+ */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { bundleProgram, bundleWorld, type Edit } from "./process.ts";
+import type { SimulationResult, WorldOptions } from "./world.ts";
+
+export interface Defect {
+  name: string;
+  edit: Edit;
+}
+
+export const defects: readonly Defect[] = [
+  {
+    name: "holds of processes that died are never given back",
+    edit: {
+      file: "src/store/sweeper.ts",
+      from: "const failures: unknown[] = [];",
+      to: "const failures: unknown[] = []; if (failures.length === 0) return;",
+    },
+  },
+  {
+    name: "a plan change that takes effect now leaves the scheduled one, which counts again later",
+    edit: { file: "src/ledger/account.ts", from: "  account.nextPlan = null;\n", to: "" },
+  },
+  {
+    name: "a hold is voided because its first answer was lost, although a further attempt found it",
+    edit: {
+      file: "src/ledger/ledger.ts",
+      from: "promise.catch(() => {\n        if (entry.mayBeDone)",
+      to: "promise.catch(() => {}).then(() => {\n        if (entry.mayBeDone)",
+    },
+  },
+  {
+    name: "a repeated extension takes credits again",
+    edit: { file: "src/ledger/kernel.ts", from: "if (n <= row.extension) {", to: "if (n < row.extension) {" },
+  },
+  {
+    name: "a payment counts again when it is sent again",
+    edit: {
+      file: "src/ledger/additional.ts",
+      from: 'return { kind: "added", additionalMicro: additionalOf(account), replayed: true };\n  }\n  if (account.state',
+      to: "}\n  if (account.state",
+    },
+  },
+  {
+    name: "an answer generates before its next slice is paid",
+    edit: {
+      file: "src/chat/hold-extender.ts",
+      from: "this.#paidTokens = this.#paidBy(held.amountMicro);",
+      to: "this.#paidTokens = this.#paidBy(held.amountMicro) + 20;",
+    },
+  },
+];
+
+type Simulate = (options: WorldOptions) => Promise<SimulationResult>;
+
+/** Returns a simulation of the program with changed sources. */
+export async function simulationOf(edits: readonly Edit[]): Promise<Simulate & AsyncDisposable> {
+  const [program, world] = await Promise.all([bundleProgram(edits), bundleWorld(edits)]);
+  const cache = fileURLToPath(new URL("../../node_modules/.cache/", import.meta.url));
+  mkdirSync(cache, { recursive: true });
+  // Beside the packages that the bundle imports.
+  const folder = mkdtempSync(join(cache, "simulation-"));
+  const file = join(folder, "world.mjs");
+  writeFileSync(file, world);
+  const { simulate }: typeof import("./world.ts") = await import(pathToFileURL(file).href);
+  const run: Simulate = (options) => simulate(program, options);
+  return Object.assign(run, {
+    [Symbol.asyncDispose]: async () => rmSync(folder, { recursive: true }),
+  });
+}

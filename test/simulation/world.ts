@@ -1,0 +1,614 @@
+/**
+ * A simulated world: one to three processes of the service on one database, model servers, clients
+ * and operators, with everything that can go wrong between them. The same seed gives the same
+ * world, event by event.
+ */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import type http from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Readable, Writable } from "node:stream";
+import type { serviceTimes } from "../../src/app/service-times.ts";
+import type { startService } from "../../src/app.ts";
+import type { Config, loadConfig } from "../../src/config/load.ts";
+import { hour, minute, second, start } from "../fixtures/times.ts";
+import { Checks } from "./checks.ts";
+import { type DatabaseFaults, SimulatedDatabase } from "./database.ts";
+import { type Answered, type Request, send } from "./http-client.ts";
+import { evaluate } from "./process.ts";
+import { Random } from "./random.ts";
+import { SimulatedSocket } from "./sockets.ts";
+import { type Owner, Timeline } from "./timeline.ts";
+import { SimulatedUpstreams, type UpstreamHabits } from "./upstreams.ts";
+
+export interface WorldOptions {
+  seed: number;
+  requests: number;
+  /** Simulated time over which the requests are spread. */
+  hours: number;
+}
+
+export interface SimulationResult {
+  seed: number;
+  events: number;
+  commits: number;
+  /** Simulated time. */
+  hours: number;
+  /** Of everything that was committed and answered. */
+  digest: string;
+  /** How often each outcome was seen. */
+  outcomes: ReadonlyMap<string, number>;
+}
+
+/** A violation, with what finds it again. */
+export class SimulationError extends Error {
+  constructor(seed: number, nowMs: number, cause: unknown) {
+    const what = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
+    super(`seed ${seed}, at ${new Date(nowMs).toISOString()}: ${what}`, { cause });
+  }
+}
+
+interface Program {
+  startService: typeof startService;
+  serviceTimes: typeof serviceTimes;
+  loadConfig: typeof loadConfig;
+}
+
+const publicPort = 8080;
+const operatorPort = 8081;
+const token = "simulated-operator-token-simulated";
+/** Credits per million tokens, so micro-credits per token. */
+const price = { prompt: 20_000, completion: 100_000 };
+const accountCount = 6;
+
+/** Configurations differ from seed to seed. */
+function configurationOf(random: Random): string {
+  const base = random.pick([3, 20, 100]);
+  const plan = (credits: number, every: string, overage: number, limits: string) =>
+    `base: { credits: ${credits}, every: ${every} }, overage: { credits: ${overage}, every: ${random.pick(["P1D", "P1M"])} }${limits}, models: ["*"]`;
+  const limits = random.pick([
+    "",
+    ", limits: { requests_per_minute: 6 }",
+    ", limits: { tokens_per_minute: 400, concurrent: 2 }",
+  ]);
+  return `
+listen: { host: 127.0.0.1, port: ${publicPort} }
+operator: { host: 127.0.0.1, port: ${operatorPort}, token: ${token} }
+database: postgres://inkwell:simulated@database/inkwell
+log: { level: warn }
+timezone: ${random.pick(["UTC", "Europe/Berlin", "America/St_Johns"])}
+plans:
+  small: { ${plan(base, "PT5H", random.pick([0, 3]), limits)} }
+  large: { ${plan(base * 3, random.pick(["PT5H", "P1D"]), 5, "")} }
+models:
+  small:
+    engine: upstream
+    url: http://upstream/v1
+    model: small
+    context_window: 4096
+    template_tokens: 16
+    parallel: ${random.pick([2, 8])}
+    headers_seconds: 20
+    idle_seconds: 10
+    price: { prompt: ${price.prompt}, completion: ${price.completion} }
+limits: { queue: 16, drain_seconds: 5 }
+`;
+}
+
+/** One process, with its machine. It can die and start again. */
+class Node {
+  readonly number: number;
+  readonly #world: World;
+  readonly #dataDir: string;
+  #owner: Owner = { isGone: true };
+  listeners = new Map<number, http.Server>();
+  #service: Awaited<ReturnType<typeof startService>> | null = null;
+  /** Lines of the log of the process. */
+  readonly log: string[] = [];
+
+  constructor(number: number, world: World, dataDir: string) {
+    this.number = number;
+    this.#world = world;
+    this.#dataDir = dataDir;
+  }
+
+  get isUp(): boolean {
+    return this.#service !== null;
+  }
+
+  get owner(): Owner {
+    return this.#owner;
+  }
+
+  async start(): Promise<void> {
+    const owner: Owner = { isGone: false };
+    this.#owner = owner;
+    this.listeners = new Map();
+    const { timeline, database, upstreams } = this.#world;
+    const random = this.#world.random.fork();
+    const program = evaluate<Program>(this.#world.bundle, {
+      ...{ timeline, random, owner, listeners: this.listeners },
+      hostname: `node-${this.number}`,
+      clockAheadMs: () => 0,
+      modules: { undici: upstreams.module(owner) },
+      simulation: { database: database.connect(owner) },
+    });
+    const reread = (): Config =>
+      program.loadConfig({ cwd: this.#dataDir, file: join(this.#dataDir, "inkwell.yaml"), env: {} });
+    const host = {
+      stdin: Readable.from([]),
+      stdout: new Writable({ write: (_chunk, _encoding, done) => done() }),
+      stderr: new Writable({
+        write: (chunk, _encoding, done) => {
+          this.log.push(String(chunk));
+          if (this.log.length > 50) this.log.shift();
+          done();
+        },
+      }),
+      reread,
+    };
+    const service = await program.startService(reread(), host, new AbortController().signal, {
+      ...program.serviceTimes,
+      ...{ heartbeatEveryMs: minute, stopsEveryMs: 5 * second, clockEveryMs: minute },
+    });
+    if (owner.isGone) return;
+    this.#service = service;
+  }
+
+  /** The process dies: nothing of it runs any more, and its connections break. */
+  kill(): void {
+    this.#owner.isGone = true;
+    this.#service = null;
+    this.listeners = new Map();
+  }
+
+  async stop(): Promise<void> {
+    const service = this.#service;
+    this.#service = null;
+    await service?.stop();
+    this.#owner.isGone = true;
+  }
+}
+
+class World {
+  readonly bundle: string;
+  readonly options: WorldOptions;
+  readonly random: Random;
+  readonly timeline = new Timeline(start);
+  readonly database: SimulatedDatabase;
+  readonly upstreams: SimulatedUpstreams;
+  readonly checks: Checks;
+  readonly #folder = mkdtempSync(join(tmpdir(), "inkwell-simulation-"));
+  readonly #nodes: Node[] = [];
+  readonly #keys: { account: string; secret: string }[] = [];
+  readonly #payments: { account: string; id: string }[] = [];
+  readonly #requestIds: string[] = [];
+  #networkMs: number;
+  #count = 0;
+  #left: number;
+  #isOver = false;
+  /** Some process has been up since then. */
+  #upSinceMs = start;
+  #failure: unknown = null;
+
+  constructor(bundle: string, options: WorldOptions) {
+    this.bundle = bundle;
+    this.options = options;
+    this.#left = options.requests;
+    this.random = new Random(options.seed);
+    const { random, timeline } = this;
+    const configuration = configurationOf(random);
+    const nodes = random.pick([1, 2, 3]);
+    for (let number = 1; number <= nodes; number += 1) {
+      const dataDir = mkdtempSync(join(this.#folder, `node-${number}-`));
+      writeFileSync(join(dataDir, "inkwell.yaml"), configuration);
+      this.#nodes.push(new Node(number, this, dataDir));
+    }
+    this.#networkMs = random.pick([1, 20]);
+    const faults: DatabaseFaults = random.pick([
+      { refused: 0, lost: 0, networkMs: 1, diskMs: 2 },
+      { refused: 0.002, lost: 0.002, networkMs: 1, diskMs: 5 },
+      { refused: 0.02, lost: 0.06, networkMs: 5, diskMs: 30 },
+    ]);
+    const habits: UpstreamHabits = random.pick([
+      { ...goodHabits },
+      { ...goodHabits, breaksOff: 4, respondsWithError: 4, refusesConnection: 2, hangs: 1, endsEarly: 1 },
+      { ...goodHabits, lies: 10, runsOn: 10, staysSilent: 1, breaksOff: 5 },
+    ]);
+    const { plans } = this.#plansOf(configuration);
+    this.checks = new Checks(plans, { startMs: start, isTruthful: habits.lies === 0 });
+    const listener = {
+      committed: (commit: Parameters<Checks["committed"]>[0]) =>
+        this.#check(() => this.checks.committed(commit, this.database)),
+      opened: (...given: Parameters<Checks["opened"]>) => this.checks.opened(...given),
+      applied: (...given: Parameters<Checks["applied"]>) => this.checks.applied(...given),
+      failed: (error: unknown) => {
+        this.#failure ??= error;
+      },
+    };
+    this.database = new SimulatedDatabase({ timeline, random: random.fork(), faults, plans, listener });
+    this.upstreams = new SimulatedUpstreams({ timeline, random: random.fork(), habits });
+  }
+
+  /** Reads the plans outside of any process. */
+  #plansOf(configuration: string): Config {
+    const file = join(this.#folder, "inkwell.yaml");
+    writeFileSync(file, configuration);
+    const owner = { isGone: false };
+    const program = evaluate<Program>(this.bundle, {
+      ...{ timeline: this.timeline, random: new Random(0), owner, listeners: new Map() },
+      ...{ hostname: "world", clockAheadMs: () => 0, modules: {}, simulation: {} },
+    });
+    return program.loadConfig({ cwd: this.#folder, file, env: {} });
+  }
+
+  /** Keeps the first violation: the program would turn an exception into a failed commit. */
+  #check(run: () => void): void {
+    try {
+      run();
+    } catch (error) {
+      this.#failure ??= error;
+      throw error;
+    }
+  }
+
+  async run(): Promise<SimulationResult> {
+    const { seed, hours } = this.options;
+    // The program handles every rejection.
+    const fail = (error: unknown) => {
+      this.#failure ??= error;
+    };
+    process.on("unhandledRejection", fail);
+    try {
+      const life = this.#live().catch((error: unknown) => {
+        this.#failure ??= error;
+      });
+      await this.timeline.run(() => this.#isOver || this.#failure !== null);
+      if (this.#failure !== null) throw this.#failure;
+      await life;
+      assert.ok(this.#isOver, "nothing happens any more, and the world is not over");
+      await this.checks.everything(this.database);
+      const { digest, outcomes, commits } = { ...this.checks, digest: this.checks.digest() };
+      return { seed, events: this.timeline.count, commits, hours, digest, outcomes };
+    } catch (error) {
+      throw new SimulationError(seed, this.timeline.nowMs, error);
+    } finally {
+      process.off("unhandledRejection", fail);
+      for (const node of this.#nodes) node.kill();
+      rmSync(this.#folder, { recursive: true });
+    }
+  }
+
+  async #live(): Promise<void> {
+    await Promise.all(this.#nodes.map((node) => this.#startAgain(node)));
+    await this.#openAccounts();
+    const clients = Array.from({ length: 8 }, () => this.#beClient(this.random.fork()));
+    const others = [this.#beOperator(this.random.fork()), this.#beFate(this.random.fork())];
+    const watch = this.timeline.every(30 * second, () => this.#check(() => this.#checkExpiries()));
+    await Promise.all(clients);
+    this.#left = 0;
+    await Promise.all(others);
+    // Holds of processes that died expire, and the others are settled.
+    await this.timeline.pause(3 * minute);
+    watch.close();
+    await Promise.all(this.#nodes.map((node) => (node.isUp ? node.stop() : undefined)));
+    this.#check(() => {
+      const { holds } = this.database.ledger;
+      assert.deepEqual([...holds.keys()], [], "every hold has ended");
+      assert.equal(this.upstreams.open, 0, "no server generates for a request that has ended");
+    });
+    this.#isOver = true;
+  }
+
+  /** Holds of processes that died end soon after their time, if another process is up. */
+  #checkExpiries(): void {
+    const { nowMs } = this.timeline;
+    if (this.#nodes.every((node) => !node.isUp)) this.#upSinceMs = nowMs;
+    if (nowMs - this.#upSinceMs < 3 * minute) return;
+    for (const { id, expiresMs } of this.database.ledger.holds.values()) {
+      assert.ok(nowMs - expiresMs < 3 * minute, `the hold ${id} has been overdue for minutes`);
+    }
+  }
+
+  async #openAccounts(): Promise<void> {
+    for (let n = 0; n < accountCount; n += 1) {
+      const account = `account-${n}`;
+      await this.#insist("POST", "/admin/accounts", {
+        id: account,
+        plan: this.random.pick(["small", "large"]),
+      });
+      for (let key = 0; key < 2; key += 1) {
+        for (;;) {
+          const body = { operation_id: `key-${account}-${key}-${this.#next()}` };
+          const made = await this.#operate("POST", `/admin/accounts/${account}/keys`, body);
+          const secret: unknown = made?.status === 201 ? JSON.parse(made.body).key : null;
+          if (typeof secret === "string") {
+            this.#keys.push({ account, secret });
+            break;
+          }
+          await this.timeline.pause(second);
+        }
+      }
+    }
+  }
+
+  #next(): number {
+    this.#count += 1;
+    return this.#count;
+  }
+
+  /** Opens a connection to a process, or returns null if it does not listen. */
+  #connect(node: Node, port: number, address: string): SimulatedSocket | null {
+    const server = node.listeners.get(port);
+    if (server === undefined || node.owner.isGone) return null;
+    const { timeline } = this;
+    const delayMs = () => this.random.delay(this.#networkMs);
+    const client = new SimulatedSocket({ timeline, owner: null, remoteAddress: "10.0.0.1", delayMs });
+    const ofServer = new SimulatedSocket({ timeline, owner: node.owner, remoteAddress: address, delayMs });
+    client.join(ofServer);
+    ofServer.join(client);
+    const accept = () => !ofServer.destroyed && server.emit("connection", ofServer);
+    timeline.after(delayMs(), accept, node.owner);
+    // A process that dies closes its connections.
+    const watch = timeline.every(second, () => {
+      if (client.destroyed) watch.close();
+      else if (node.owner.isGone) client.destroy(new Error("the process is gone"));
+    });
+    return client;
+  }
+
+  async #operate(method: string, path: string, body: object): Promise<Answered | null> {
+    const socket = this.#connect(this.random.pick(this.#nodes), operatorPort, "127.0.0.1");
+    if (socket === null) return null;
+    const request: Request = {
+      ...{ method, path, body: JSON.stringify(body) },
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json", connection: "close" },
+    };
+    this.timeline.after(minute, () => socket.destroy(new Error("the operator has waited for a minute")));
+    // A change whose answer is lost is sent again.
+    if (this.random.chance(0.15))
+      this.timeline.after(this.random.delay(4 * this.#networkMs), () => socket.cut());
+    return await send(socket, request);
+  }
+
+  /** Repeats a change until it has an answer: each change counts once. */
+  async #insist(method: string, path: string, body: object): Promise<Answered | null> {
+    for (let attempt = 0; attempt < 20; attempt += 1) {
+      const answer = await this.#operate(method, path, body);
+      if (answer?.isWhole === true && answer.status < 500) {
+        this.checks.count(`operator ${method} ${answer.status}`);
+        this.checks.note(`${this.timeline.nowMs} ${method} ${path} ${answer.status}`);
+        return answer;
+      }
+      await this.timeline.pause(this.random.delay(2 * second));
+    }
+    return null;
+  }
+
+  async #beClient(random: Random): Promise<void> {
+    const pauseMs = (this.options.hours * hour) / (this.options.requests / 8);
+    while (this.#left > 0) {
+      this.#left -= 1;
+      await this.#ask(random);
+      // Requests come in bursts.
+      const isInBurst = random.chance(0.8);
+      await this.timeline.pause(isInBurst ? random.delay(second) : random.next() * 10 * pauseMs);
+    }
+  }
+
+  async #ask(random: Random): Promise<void> {
+    const key = random.pick(this.#keys);
+    const stream = random.chance(0.7);
+    const body = JSON.stringify({
+      model: "small",
+      stream,
+      max_tokens: random.chance(0.8) ? random.whole(1, 40) : random.whole(100, 400),
+      messages: [{ role: "user", content: "word ".repeat(random.whole(1, 30)) }],
+    });
+    const patience = random.weighted({ whole: 80, leaves: 8, isCut: 5, isSilent: 2, isSlow: 5 });
+    for (let attempt = 0; attempt < 3; attempt += 1) {
+      const answer = await this.#askOnce(random, { ...key, body, stream, patience });
+      const what =
+        answer === null ? "none" : `${answer.status} ${codeOf(answer)}${answer.isWhole ? "" : " cut"}`;
+      this.checks.count(`chat ${what}`);
+      this.checks.note(`${this.timeline.nowMs} chat ${what}`);
+      if (answer !== null && answer.status !== 429 && answer.status < 500) return;
+      await this.timeline.pause(random.delay(2 * second));
+    }
+  }
+
+  async #askOnce(
+    random: Random,
+    {
+      account,
+      secret,
+      body,
+      stream,
+      patience,
+    }: { account: string; secret: string; body: string; stream: boolean; patience: string },
+  ): Promise<Answered | null> {
+    const socket = this.#connect(random.pick(this.#nodes), publicPort, `10.1.0.${random.whole(1, 9)}`);
+    if (socket === null) return null;
+    let tokens = 0;
+    const leavesAfter = random.whole(0, 5);
+    const request: Request = {
+      ...{ method: "POST", path: "/v1/chat/completions", body },
+      headers: { authorization: `Bearer ${secret}`, "content-type": "application/json", connection: "close" },
+      onData: (part, headers) => {
+        if (!stream) return;
+        tokens += part.split('"content":" w').length - 1;
+        const requestId = headers.get("x-request-id") ?? "";
+        if (tokens > 0) {
+          this.#check(() =>
+            this.checks.received(this.database, { account, requestId, tokens, priceMicro: price.completion }),
+          );
+        }
+        if (tokens < leavesAfter) return;
+        if (patience === "leaves") socket.destroy();
+        else if (patience === "isCut") socket.cut();
+        else if (patience === "isSilent") socket.silence();
+        else if (patience === "isSlow") {
+          socket.pause();
+          this.timeline.after(random.delay(3 * second), () => socket.resume());
+        }
+      },
+    };
+    // No SDK waits for longer.
+    const end = this.timeline.after(10 * minute, () => socket.destroy());
+    if (!stream && patience === "leaves") this.timeline.after(random.delay(300), () => socket.destroy());
+    const answer = await send(socket, request);
+    end.close();
+    const id = answer?.headers.get("x-request-id");
+    if (id !== undefined) this.#requestIds.push(id);
+    return answer;
+  }
+
+  async #beOperator(random: Random): Promise<void> {
+    const pauseMs = (this.options.hours * hour) / Math.max(4, this.options.requests / 25);
+    while (this.#left > 0) {
+      await this.timeline.pause(random.next() * 2 * pauseMs);
+      await this.#act(random);
+    }
+    for (let n = 0; n < accountCount; n += 1) {
+      const body = { operation_id: `end-${n}`, state: "active" };
+      await this.#insist("POST", `/admin/accounts/account-${n}/state`, body);
+    }
+  }
+
+  async #act(random: Random): Promise<void> {
+    const account = `account-${random.whole(0, accountCount - 1)}`;
+    const path = `/admin/accounts/${account}`;
+    const id = `operation-${this.#next()}`;
+    const action = random.weighted({
+      ...{ topup: 5, refund: 4, promote: 3, adjust: 2, memo: 2, plan: 4, suspend: 1, resume: 2, budget: 2 },
+      ...{ stop: 2, reload: 1 },
+    });
+    switch (action) {
+      case "topup":
+        this.#payments.push({ account, id });
+        await this.#insist("POST", `${path}/topups`, { payment_id: id, credits: random.whole(1, 10) });
+        return;
+      case "refund": {
+        if (this.#payments.length === 0) return;
+        const payment = random.pick(this.#payments);
+        await this.#insist("POST", `/admin/accounts/${payment.account}/refunds`, {
+          ...{ refund_id: id, payment_id: payment.id, credits: random.whole(1, 6) },
+        });
+        return;
+      }
+      case "promote":
+        await this.#insist("POST", `${path}/adjustments`, {
+          ...{ operation_id: id, credits: random.whole(1, 5), reason: "a gift" },
+          ...(random.chance(0.5)
+            ? { expires_at: new Date(this.timeline.nowMs + 3 * hour).toISOString() }
+            : {}),
+        });
+        return;
+      case "adjust":
+        await this.#insist("POST", `${path}/adjustments`, {
+          operation_id: id,
+          credits: -1,
+          reason: "a mistake",
+        });
+        return;
+      case "memo":
+        if (this.#requestIds.length === 0) return;
+        await this.#insist("POST", `${path}/adjustments`, {
+          ...{
+            operation_id: id,
+            credits: 1,
+            reason: "cut off",
+            request_id: random.pick(this.#requestIds.slice(-20)),
+          },
+        });
+        return;
+      case "plan":
+        await this.#insist("PATCH", path, {
+          ...{ operation_id: id, plan: random.pick(["small", "large"]) },
+          at: random.pick(["refresh", "now", "new_window"]),
+        });
+        return;
+      case "suspend":
+      case "resume": {
+        const state = action === "suspend" ? "suspended" : "active";
+        await this.#insist("POST", `${path}/state`, { operation_id: id, state });
+        return;
+      }
+      case "budget": {
+        const keys = [...this.database.ledger.keys.values()].filter((key) => key.account === account);
+        if (keys.length === 0) return;
+        const budget = random.chance(0.3)
+          ? null
+          : { credits: random.whole(0, 3), every: random.pick(["PT1H", "P1D"]) };
+        await this.#insist("PATCH", `/admin/keys/${random.pick(keys).id}`, { operation_id: id, budget });
+        return;
+      }
+      case "stop": {
+        const holds = [...this.database.ledger.holds.values()];
+        if (holds.length === 0) return;
+        await this.#operate("POST", `/admin/requests/${random.pick(holds).id}/stop`, {});
+        return;
+      }
+      case "reload":
+        await this.#operate("POST", "/admin/reload", {});
+        return;
+    }
+  }
+
+  /** Processes die and start again, and the database crashes. */
+  async #beFate(random: Random): Promise<void> {
+    const pauseMs = (this.options.hours * hour) / Math.max(4, this.options.requests / 25);
+    while (this.#left > 0) {
+      await this.timeline.pause(random.next() * 2 * pauseMs);
+      // Mostly while answers are under way.
+      for (let n = 0; n < 60 && this.upstreams.open === 0 && this.#left > 0; n += 1) {
+        await this.timeline.pause(random.delay(second));
+      }
+      const node = random.pick(this.#nodes);
+      const what = random.weighted({ kill: 4, restart: 2, database: 2 });
+      this.checks.count(`fate ${what}`);
+      if (what === "database") this.database.crash();
+      else if (node.isUp) {
+        if (what === "kill") node.kill();
+        else await node.stop();
+        await this.timeline.pause(random.delay(10 * second));
+        await this.#startAgain(node);
+      }
+    }
+  }
+
+  /** A process that cannot start is started again, as a service manager does. */
+  async #startAgain(node: Node): Promise<void> {
+    for (;;) {
+      try {
+        await node.start();
+        return;
+      } catch {
+        node.kill();
+        this.checks.count("fate start failed");
+        await this.timeline.pause(5 * second);
+      }
+    }
+  }
+}
+
+const goodHabits: UpstreamHabits = {
+  well: 100,
+  ...{ refusesConnection: 0, respondsWithError: 0, breaksOff: 0, hangs: 0, staysSilent: 0, lies: 0 },
+  ...{ runsOn: 0, endsEarly: 0 },
+};
+
+function codeOf({ status, body }: Answered): string {
+  if (status === 200) return "";
+  try {
+    return String(JSON.parse(body).error.code);
+  } catch {
+    return "unreadable";
+  }
+}
+
+/** Runs a world to its end. Throws a `SimulationError` at the first violation. */
+export async function simulate(bundle: string, options: WorldOptions): Promise<SimulationResult> {
+  return await new World(bundle, options).run();
+}
