@@ -1,4 +1,4 @@
-/** In place of src/telemetry/event-loop.ts: the event loop of a simulated process is never late. */
+/** In place of src/telemetry/event-loop.ts: a simulated event loop is never late. */
 
 export function watchEventLoop(): { stop(): void } {
   return { stop() {} };

@@ -18,7 +18,7 @@ export interface Request {
   onData?(part: string, headers: ReadonlyMap<string, string>): void;
 }
 
-/** Resolves when the answer has ended, whole or not. Null: there was none. */
+/** Resolves with the answer when it has ended, whole or not. Null: no answer came. */
 export function send(socket: SimulatedSocket, request: Request): Promise<Answered | null> {
   const { method, path, headers, body = "" } = request;
   const reader = new AnswerReader(request.onData ?? (() => {}));

@@ -1,4 +1,4 @@
-/** What a simulated process offers: the service, and the reader of its configuration. */
+/** The parts of the program that a simulated process uses: the service and its configuration. */
 
 export { serviceTimes } from "../../src/app/service-times.ts";
 export { startService } from "../../src/app.ts";

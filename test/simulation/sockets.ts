@@ -19,7 +19,7 @@ export class SimulatedSocket extends Duplex {
   #arrivesMs = 0;
   /** The other side has not read yet what arrived last. */
   #unread: (() => void) | null = null;
-  /** Nothing arrives any more, in both directions, and neither side is told. */
+  /** Nothing arrives any more, in both directions, and neither side notices. */
   #isSilent = false;
   #idle: Timer | null = null;
 

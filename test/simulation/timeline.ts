@@ -4,7 +4,7 @@
  */
 import { setImmediate as turn } from "node:timers/promises";
 
-/** What events belong to. Those of a process that has ended never run. */
+/** The process that events belong to. Events of a process that has ended never run. */
 export interface Owner {
   isGone: boolean;
 }
@@ -89,7 +89,7 @@ export class Timeline {
   }
 
   #add(options: Pick<Timer, "run" | "owner" | "delayMs" | "isRepeated">): Timer {
-    // As in Node, a delay that is no number is none.
+    // As in Node, an invalid delay is 0.
     const delayMs = options.delayMs > 0 ? options.delayMs : 0;
     const timer = new Timer(this, { ...options, delayMs });
     this.queue(timer);

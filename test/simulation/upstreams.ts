@@ -107,7 +107,7 @@ class Answer {
   #idle: Timer | null = null;
   #isPaused = false;
   #isOver = false;
-  /** What arrived while the connection was paused. */
+  /** Events that arrived while the connection was paused. */
   readonly #waiting: (() => void)[] = [];
 
   constructor(
