@@ -26,7 +26,7 @@ export interface DatabaseFaults {
   diskMs: number;
 }
 
-/** What a commit wrote. */
+/** A commit that is on disk. */
 export interface WrittenCommit {
   operations: readonly Operation[];
   outcomes: readonly Decision[];

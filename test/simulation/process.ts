@@ -23,7 +23,7 @@ import type { Owner, Timeline, Timer } from "./timeline.ts";
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const requireReal = createRequire(import.meta.url);
 
-/** What the program must not bundle: what is replaced, and what a simulation never reaches. */
+/** Packages that are not bundled: they are replaced, or a simulation never reaches them. */
 const external = [
   "undici",
   "node-llama-cpp",
@@ -124,7 +124,7 @@ export interface ProcessWorld {
   listeners: Map<number, http.Server>;
   /** Modules that replace those of the same name. */
   modules: Readonly<Record<string, unknown>>;
-  /** What the store of the program reads. */
+  /** The database connection, which the store of the program reads. */
   simulation: unknown;
 }
 

@@ -13,7 +13,7 @@ import { retry } from "../../src/retry.ts";
 import { commitGiveUpMs, commitQueuesMax, commitRetriesMs } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
 
-/** What the world gives to the process. */
+/** The connection of a process to the database of the world. */
 export interface DatabaseConnection {
   /**
    * Resolves with a copy of the answer. `lost` is true if the call may have changed something.

@@ -48,7 +48,7 @@ export class Random {
     throw new Error("no weight is positive");
   }
 
-  /** Returns a generator of its own for a part of the world, so that parts do not shift each other. */
+  /** Returns a generator for a part of the world. Parts do not shift the numbers of each other. */
   fork(): Random {
     return new Random(Math.floor(this.next() * 4_294_967_296));
   }
