@@ -15,7 +15,7 @@ export class SimulatedSocket extends Duplex {
   readonly #owner: Owner | null;
   readonly #delayMs: () => number;
   #peer: SimulatedSocket | null = null;
-  /** When the last bytes of this side arrive at the other side: bytes never overtake each other. */
+  /** When the last bytes of this side arrive at the other: bytes never overtake each other. */
   #arrivesMs = 0;
   /** The other side has not read yet what arrived last. */
   #unread: (() => void) | null = null;
