@@ -36,7 +36,7 @@ export interface NewSession {
   who?: { account: string; keyId: string };
 }
 
-interface RowLimits {
+interface SessionLimits {
   idleMs: number;
   lifeMs: number;
 }
@@ -77,7 +77,7 @@ export class Sessions {
     kind: SessionKind,
     owner: string,
     secret: string,
-    { idleMs, lifeMs }: RowLimits,
+    { idleMs, lifeMs }: SessionLimits,
     nowMs = this.#store.times().nowMs,
   ): Promise<SessionRow> {
     const row = {

@@ -57,7 +57,7 @@ export function isEmpty({ models, prices, settings, needsRestart }: SettingChang
   return lists.every((list: string[]) => list.length === 0);
 }
 
-const limitNames: Record<keyof ServiceLimits, string> = {
+const serviceLimitNames: Record<keyof ServiceLimits, string> = {
   bodyBytesMax: "body_bytes",
   uploadBytesMax: "upload_bytes",
   uploadMs: "upload_seconds",
@@ -82,7 +82,7 @@ function applied({ limits, listen, operator, cors, log, timezone }: Config): Set
   const values = new Map(Object.entries(limits));
   const { hosts, url } = operator;
   return new Map<string, unknown>([
-    ...Object.entries(limitNames).map(([key, name]) => [`limits.${name}`, values.get(key)] as const),
+    ...Object.entries(serviceLimitNames).map(([key, name]) => [`limits.${name}`, values.get(key)] as const),
     ...named("listen", { url: listen.url }),
     ...named("operator", { hosts, url }),
     ["timezone", timezone] as const,

@@ -465,7 +465,7 @@ class World {
   }
 
   async #beOperator(random: Random): Promise<void> {
-    const pauseMs = (this.options.hours * hour) / Math.max(4, this.options.requests / 25);
+    const pauseMs = (this.options.hours * hour) / Math.max(4, this.options.requests / 8);
     while (this.#left > 0) {
       await this.timeline.pause(random.next() * 2 * pauseMs);
       await this.#act(random);
