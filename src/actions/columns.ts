@@ -4,7 +4,8 @@
  *
  * Pages bundle this file.
  */
-import { planLimits } from "../accounts/plan-limits.ts";
+
+import type { EpochMs } from "../units.ts";
 
 const numberKinds = ["count", "number", "price", "credits", "change", "ms"] as const;
 
@@ -14,154 +15,144 @@ const numberKinds = ["count", "number", "price", "credits", "change", "ms"] as c
  */
 export type Kind = "text" | "code" | "state" | "time" | "list" | (typeof numberKinds)[number];
 
-/** `head`: a shorter title, for the command line. */
-type ShownField = readonly [label: string, kind?: Kind, head?: string];
+/** `head`: title on the command line, if it has another one. */
+type ShownField = readonly [title: string, kind?: Kind, head?: string];
 
 /** By their names in the JSON of the object. A name with dots leads to a field inside. */
-export type ShownFields = Readonly<Record<string, ShownField>>;
+type ShownFields = Readonly<Record<string, ShownField>>;
 
 const id = ["Account"] as const;
+const left = ["Credits left", "count"] as const;
+const started = ["Started", "time"] as const;
 
-export const account = {
-  id,
-  plan: ["Plan"],
-  next_plan: ["Plan from the next refresh", "text", "Next plan"],
-  state: ["State", "state"],
-  ends_at: ["Closes", "time"],
-  created_at: ["Opened", "time", "Created"],
-  owner: ["Owner"],
-  email: ["E-mail"],
-  external_id: ["External id"],
-  note: ["Note"],
-  "balance.balances.total.credits": ["Credits left", "count"],
-  "balance.balances.base.credits": ["Base", "count"],
-  "balance.balances.overage.credits": ["Overage", "count"],
-  "balance.balances.additional.credits": ["Additional", "count"],
-} satisfies ShownFields;
-
-export const key = {
-  id: ["Id"],
-  account: id,
-  last_four: ["Secret", "code", "Key"],
-  name: ["Name"],
-  // The state follows from it and from `expires_at`.
-  revoked_at: ["State", "state"],
-  portal: ["In the portal"],
-  budget: ["Budget", "text", "Budget left"],
-  limits: ["Limits"],
-  models: ["Models", "list"],
-  created_at: ["Created", "time"],
-  expires_at: ["Expires", "time"],
-  last_used_at: ["Last used", "time"],
-  old_secret_until: ["Old secret until", "time"],
-} satisfies ShownFields;
-
-export const request = {
-  request_id: ["Request", "code"],
-  account: id,
-  key: ["Key", "code"],
-  model: ["Model"],
-} satisfies ShownFields;
+const of = { account: id, key: ["Key", "code"], model: ["Model"] } as const;
+const request = { request_id: ["Request", "code"], ...of } as const;
 
 const tokens = {
   prompt_tokens: ["Prompt tokens", "count", "Prompt"],
   cached_tokens: ["Cached tokens", "count", "Cached"],
   completion_tokens: ["Answer tokens", "count", "Completion"],
-} satisfies ShownFields;
+} as const;
 
 const costs = {
   cost_micro: ["Cost in credits", "credits", "Credits"],
   base_micro: ["Base", "credits"],
   overage_micro: ["Overage", "credits"],
   additional_micro: ["Additional", "credits"],
-} satisfies ShownFields;
+} as const;
 
-const started = ["Started", "time"] as const;
-
-/** Of this process, of another one, and of the holder of a key: their times have three names. */
-export const runningRequest = {
-  ...request,
-  state: ["State", "state"],
-  since: started,
-  created_at: started,
-  started_at: started,
-  ...tokens,
-  held_micro: ["Held credits", "credits", "Held"],
-} satisfies ShownFields;
-
-export const receipt = {
-  finished_at: ["Finished", "time"],
-  ...request,
-  ending: ["Ending", "state"],
-  ...tokens,
-  ...costs,
-} satisfies ShownFields;
-
-export const usageSum = {
-  day: ["Day"],
-  hour: ["Hour", "time"],
-  ...request,
-  final: ["State"],
-  requests: ["Requests", "count"],
-  ...tokens,
-  ...costs,
-} satisfies ShownFields;
-
-export const journalEntry = {
-  seq: ["Number", "number"],
-  at: ["Time", "time"],
-  kind: ["Kind", "state"],
-  bucket: ["Bucket"],
-  amount_micro: ["Credits", "change"],
-  grant: ["Grant", "number"],
-  by: ["By"],
-  operation: ["Id", "code"],
-  note: ["Note"],
-} satisfies ShownFields;
-
-/** As it is, and its changes in a month. */
-export const payment = {
-  payment_id: ["Payment"],
-  account: id,
-  at: ["Time", "time"],
-  amount_micro: ["Credits", "credits"],
-  left_before_micro: ["Left before", "credits"],
-  added_micro: ["Added", "credits"],
-  spent_micro: ["Spent", "credits"],
-  refunded_micro: ["Refunded", "credits"],
-  left_micro: ["Left", "credits"],
-} satisfies ShownFields;
-
-export const planVersion = {
-  version: ["Version", "number"],
-  created_at: ["Since", "time"],
-  base: ["Base"],
-  overage: ["Overage"],
-  "limits.requests_per_minute": [planLimits.requests_per_minute.label, "count"],
-  "limits.tokens_per_minute": [planLimits.tokens_per_minute.label, "count"],
-  "limits.concurrent": [planLimits.concurrent.label, "count"],
-  models: ["Models", "list"],
-} satisfies ShownFields;
-
-export const model = {
-  id: ["Model"],
-  state: ["State", "state"],
-  context_window: ["Context", "count"],
-  parallel: ["Parallel", "count"],
-  "pricing.prompt": ["Prompt", "price"],
-  "pricing.cached_prompt": ["Cached prompt", "price", "Cached"],
-  "pricing.completion": ["Answer", "price", "Completion"],
-  "load.running": ["Running", "count"],
-  "load.waiting": ["Waiting", "count"],
-  "load.paused": ["Paused", "count"],
-  "last_day.requests": ["Requests in 24 h", "count"],
-  "last_day.errors": ["Failed", "count"],
-  "last_day.tokens_per_second.median": ["Tokens/s", "number"],
-  "last_day.first_token_ms.median": ["First token", "ms"],
-  servers: ["Servers"],
-  source: ["Source", "list"],
-  file: ["File"],
-} satisfies ShownFields;
+export const shown = {
+  account: {
+    id,
+    plan: ["Plan"],
+    next_plan: ["Plan from the next refresh", "text", "Next plan"],
+    state: ["State", "state"],
+    ends_at: ["Closes", "time"],
+    created_at: ["Opened", "time", "Created"],
+    owner: ["Owner"],
+    email: ["E-mail"],
+    external_id: ["External id"],
+    note: ["Note"],
+    credits: left,
+    "balance.balances.total.credits": left,
+    "balance.balances.base.credits": ["Base", "count"],
+    "balance.balances.overage.credits": ["Overage", "count"],
+    "balance.balances.additional.credits": ["Additional", "count"],
+  },
+  key: {
+    id: ["Id"],
+    account: id,
+    last_four: ["Secret", "code", "Key"],
+    name: ["Name"],
+    revoked_at: ["State", "state"],
+    portal: ["In the portal"],
+    budget: ["Budget", "text", "Budget left"],
+    limits: ["Limits"],
+    models: ["Models", "list"],
+    expires_at: ["Expires", "time"],
+    last_used_at: ["Last used", "time"],
+    old_secret_until: ["Old secret until", "time"],
+  },
+  request,
+  /** Of this process, of another one, and of the holder of a key: their times have three names. */
+  runningRequest: {
+    ...request,
+    state: ["State", "state"],
+    since: started,
+    created_at: started,
+    started_at: started,
+    ...tokens,
+    held_micro: ["Held credits", "credits", "Held"],
+  },
+  receipt: {
+    finished_at: ["Finished", "time"],
+    ...request,
+    ending: ["Ending", "state"],
+    ...tokens,
+    ...costs,
+  },
+  usageSum: {
+    day: ["Day"],
+    hour: ["Hour", "time"],
+    ...of,
+    final: ["State"],
+    requests: ["Requests", "count"],
+    ...tokens,
+    ...costs,
+  },
+  journalEntry: {
+    seq: ["Number", "number"],
+    at: ["Time", "time"],
+    kind: ["Kind", "state"],
+    bucket: ["Bucket"],
+    amount_micro: ["Credits", "change"],
+    grant: ["Grant", "number"],
+    by: ["By"],
+    operation: ["Id", "code"],
+    note: ["Note"],
+  },
+  /** As it is, and its changes in a month. */
+  payment: {
+    payment_id: ["Payment"],
+    account: id,
+    at: ["Time", "time"],
+    amount_micro: ["Credits", "credits"],
+    left_before_micro: ["Left before", "credits"],
+    added_micro: ["Added", "credits"],
+    spent_micro: ["Spent", "credits"],
+    refunded_micro: ["Refunded", "credits"],
+    left_micro: ["Left", "credits"],
+  },
+  plan: {
+    id: ["Plan"],
+    version: ["Version", "number"],
+    offered: ["State"],
+    accounts: ["Accounts", "count"],
+    created_at: ["Since", "time", "Created"],
+    base: ["Base", "count"],
+    overage: ["Overage", "count"],
+    models: ["Models", "list"],
+  },
+  model: {
+    id: ["Model"],
+    state: ["State", "state"],
+    context_window: ["Context", "count"],
+    parallel: ["Parallel", "count"],
+    "pricing.prompt": ["Prompt", "price"],
+    "pricing.cached_prompt": ["Cached prompt", "price", "Cached"],
+    "pricing.completion": ["Answer", "price", "Completion"],
+    "load.running": ["Running", "count"],
+    "load.waiting": ["Waiting", "count"],
+    "load.paused": ["Paused", "count"],
+    "last_day.requests": ["Requests in 24 h", "count"],
+    "last_day.errors": ["Failed", "count"],
+    "last_day.tokens_per_second.median": ["Tokens/s", "number"],
+    "last_day.first_token_ms.median": ["First token", "ms"],
+    servers: ["Servers"],
+    source: ["Source", "list"],
+    file: ["File"],
+  },
+} satisfies Readonly<Record<string, ShownFields>>;
 
 type WordsOf<Text extends string> = Text extends `${infer Word} ${infer Rest}`
   ? WordsOf<Word> | WordsOf<Rest>
@@ -173,30 +164,42 @@ type WordsOf<Text extends string> = Text extends `${infer Word} ${infer Rest}`
  * Names of fields with spaces between them. After a name, `?` leaves out a column without values.
  * `Own`: the fields that have cells of their own.
  */
-export type NamesOf<Fields, Text extends string, Own> = [WordsOf<Text>, Own] extends [
-  keyof Fields,
-  WordsOf<Text>,
-]
+type NamesOf<Fields, Text extends string, Own> = [WordsOf<Text>, Own] extends [keyof Fields, WordsOf<Text>]
   ? Text
   : never;
 
-/** Returns the named fields in their order. */
-export function fieldsOf(fields: ShownFields, names: string) {
-  return names.split(" ").map((word) => {
-    const name = word.replace("?", "");
-    const [label, kind, head]: ShownField = fields[name] ?? [name];
-    return {
-      name,
-      label,
-      kind: kind ?? "text",
-      head: head ?? label,
-      isNumber: numberKinds.some((each) => each === kind),
-      isOptional: word !== name,
-    };
-  });
+/** Returns the state of a key, which the column of `revoked_at` has. */
+export function keyState(
+  key: Record<"revoked_at" | "expires_at", string | null>,
+  nowMs: EpochMs,
+): "active" | "revoked" | "expired" {
+  if (key.revoked_at !== null) return "revoked";
+  return key.expires_at !== null && Date.parse(key.expires_at) <= nowMs ? "expired" : "active";
 }
 
-/** Returns the value of a field. Null also if an object around it is null. */
+/**
+ * Returns a function that makes columns of the named fields, for a face that shows values with
+ * `cellOf`. `own`: cells of fields that show more than their value.
+ */
+export function columnsWith<Cell>(cellOf: (kind: Kind, value: unknown) => Cell) {
+  return <Shown extends keyof typeof shown, Names extends string, Row, Own extends string = never>(
+    object: Shown,
+    names: NamesOf<(typeof shown)[Shown], Names, Own>,
+    own?: { [Name in Own]: (row: Row) => Cell },
+  ) => {
+    const fields: ShownFields = shown[object];
+    const cells = new Map(Object.entries<(row: Row) => Cell>(own ?? {}));
+    return names.split(" ").map((word) => {
+      const name = word.replace("?", "");
+      const [title, kind = "text", head = title]: ShownField = fields[name] ?? [name];
+      const isNumber = numberKinds.some((each) => each === kind);
+      const cell = cells.get(name) ?? ((row: Row) => cellOf(kind, valueAt(row, name)));
+      return { title, head: head.toUpperCase(), isNumber, isOptional: word !== name, cell };
+    });
+  };
+}
+
+/** Null also if an object around the field is null. */
 export function valueAt(row: unknown, name: string): unknown {
   const isRecord = (value: unknown): value is Record<string, unknown> =>
     typeof value === "object" && value !== null;

@@ -12,7 +12,7 @@ import {
 import { accountExists, requirePlan } from "../accounts/refusals.ts";
 import { accountActions } from "../actions/account-runs.ts";
 import { changePlan, contact, openAccount, setEnd } from "../actions/accounts.ts";
-import * as shown from "../actions/columns.ts";
+import { shown } from "../actions/columns.ts";
 import { choice, flag, optional } from "../actions/field.ts";
 import { OperatorError } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
@@ -134,10 +134,10 @@ async function list(cli: Cli, options: ListOptions): Promise<void> {
     // Most accounts are active and have no change ahead.
     const hasStates = documents.some(({ state, ends_at }) => state !== "active" || ends_at !== null);
     const columns: Column<AccountDocument>[] = [
-      ...columnsOf(shown.account, "id plan balance.balances.base.credits balance.balances.overage.credits"),
-      ...columnsOf(shown.account, "balance.balances.additional.credits created_at"),
-      ...(hasStates ? columnsOf(shown.account, "state", { state: stateText }) : []),
-      ...columnsOf(shown.account, "owner? next_plan?"),
+      ...columnsOf("account", "id plan balance.balances.base.credits balance.balances.overage.credits"),
+      ...columnsOf("account", "balance.balances.additional.credits created_at"),
+      ...(hasStates ? columnsOf("account", "state", { state: stateText }) : []),
+      ...columnsOf("account", "owner? next_plan?"),
     ];
     if (invalid > 0) columns.push({ head: "PROBLEM", cell: ({ problem }) => problem ?? "" });
     cli.print(documents, table(documents, columns));
@@ -174,9 +174,9 @@ async function show(cli: Cli, name: string): Promise<void> {
 }
 
 function contactLines(document: AccountDocument): string[] {
-  return shown.fieldsOf(shown.account, "owner email external_id note").flatMap(({ name, label }) => {
-    const text = shown.valueAt(document, name);
-    return text === null ? [] : [`${label.toLowerCase()}: ${text}`];
+  return (["owner", "email", "external_id", "note"] as const).flatMap((name) => {
+    const [title] = shown.account[name];
+    return document[name] === null ? [] : [`${title.toLowerCase()}: ${document[name]}`];
   });
 }
 
@@ -321,11 +321,11 @@ function previewTable(preview: PlanPreviewJson): string {
   }));
   const text = table(rows, [
     { head: "BUCKET", cell: ({ name }) => name },
-    { head: "CREDITS", right: true, cell: ({ was }) => was.credits },
-    { head: "OF", right: true, cell: ({ was }) => was.of },
+    { head: "CREDITS", isNumber: true, cell: ({ was }) => was.credits },
+    { head: "OF", isNumber: true, cell: ({ was }) => was.of },
     { head: "REFRESHES", cell: ({ was }) => was.refreshes },
-    { head: "THEN", right: true, cell: ({ is }) => is.credits },
-    { head: "OF", right: true, cell: ({ is }) => is.of },
+    { head: "THEN", isNumber: true, cell: ({ is }) => is.credits },
+    { head: "OF", isNumber: true, cell: ({ is }) => is.of },
     { head: "REFRESHES", cell: ({ is }) => is.refreshes },
   ]);
   const from = `Account ${account}: plan ${before.plan} until ${shortTime(effective_at)}, then plan ${after.plan}`;

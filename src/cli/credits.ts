@@ -7,7 +7,6 @@ import { Command } from "commander";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { paymentObject } from "../accounts/operator-objects.ts";
 import { type PaymentReport, paymentReportCsv, paymentReportObject } from "../accounts/payment-report.ts";
-import * as shown from "../actions/columns.ts";
 import { creditActions } from "../actions/credit-runs.ts";
 import { addCredits, adjustCredits } from "../actions/credits.ts";
 import { flag, optional } from "../actions/field.ts";
@@ -136,7 +135,7 @@ function printReport(cli: Cli, report: PaymentReport, csv: boolean): void {
 }
 
 const reportColumns = columnsOf(
-  shown.payment,
+  "payment",
   "payment_id account left_before_micro added_micro spent_micro refunded_micro left_micro",
 );
 
@@ -154,4 +153,4 @@ async function paymentsOf(
   }
 }
 
-const paymentColumns = columnsOf(shown.payment, "at amount_micro spent_micro refunded_micro payment_id");
+const paymentColumns = columnsOf("payment", "at amount_micro spent_micro refunded_micro payment_id");

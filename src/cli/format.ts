@@ -1,29 +1,18 @@
 /** Text for people: tables, times and counts, without colour. */
-import { fieldsOf, type Kind, type NamesOf, type ShownFields, valueAt } from "../actions/columns.ts";
+import { columnsWith, type Kind } from "../actions/columns.ts";
 import { exactCredits, grouped, shortTime } from "../units.ts";
 import { visibleLine } from "../visible-text.ts";
 
 export interface Column<Row> {
   head: string;
-  /** Aligned to the right, for numbers. */
-  right?: boolean;
+  /** Aligned to the right. */
+  isNumber?: boolean;
   /** Left out if no row has a value. */
   isOptional?: boolean;
   cell(row: Row): string;
 }
 
-/** Returns columns of the named fields. `own`: cells of fields that show more than their value. */
-export function columnsOf<Fields extends ShownFields, Names extends string, Row, Own extends string = never>(
-  fields: Fields,
-  names: NamesOf<Fields, Names, Own>,
-  own?: { [Name in Own]: (row: Row) => string },
-): Column<Row>[] {
-  const cells = new Map(Object.entries<(row: Row) => string>(own ?? {}));
-  return fieldsOf(fields, names).map(({ name, head, kind, isNumber, isOptional }) => ({
-    ...{ head: head.toUpperCase(), right: isNumber, isOptional },
-    cell: cells.get(name) ?? ((row) => textOf(kind, valueAt(row, name))),
-  }));
-}
+export const columnsOf = columnsWith(textOf);
 
 function textOf(kind: Kind, value: unknown): string {
   if (value === null || (kind === "change" && value === 0)) return "-";
@@ -45,10 +34,10 @@ export function table<Row>(
 ): string {
   const hasValue = ({ cell }: Column<Row>) => rows.some((row) => cell(row) !== "-");
   const shown = columns.filter((column) => column.isOptional !== true || hasValue(column));
-  const padded = shown.map(({ head, right = false, cell }, index) => {
+  const padded = shown.map(({ head, isNumber = false, cell }, index) => {
     const cells = [head, ...rows.map((row) => visibleLine(cell(row)))];
     const width = Math.max(widths[index] ?? 0, ...cells.map(({ length }) => length));
-    return cells.map((text) => (right ? text.padStart(width) : text.padEnd(width)));
+    return cells.map((text) => (isNumber ? text.padStart(width) : text.padEnd(width)));
   });
   const lines = Array.from({ length: rows.length + 1 }, (_, line) =>
     padded

@@ -5,7 +5,6 @@
 import type { Command } from "commander";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { journalObject } from "../accounts/operator-objects.ts";
-import * as shown from "../actions/columns.ts";
 import { journalKindsIn } from "../actions/views.ts";
 import { inkwell } from "../invocation.ts";
 import type { ListedEntry } from "../store/store.ts";
@@ -66,4 +65,4 @@ async function listed(
   }
 }
 
-const columns = columnsOf(shown.journalEntry, "seq at kind bucket amount_micro grant by operation note");
+const columns = columnsOf("journalEntry", "seq at kind bucket amount_micro grant by operation note");

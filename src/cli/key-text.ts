@@ -2,7 +2,7 @@
 
 import type { KeyJson } from "../accounts/operator-objects.ts";
 import { limitTexts } from "../accounts/plan-limits.ts";
-import * as shown from "../actions/columns.ts";
+import { keyState } from "../actions/columns.ts";
 import { creditsIn, type EpochMs, exactCredits, grouped, shortTime } from "../units.ts";
 import { columnsOf, table } from "./format.ts";
 
@@ -11,9 +11,9 @@ export function keyTable(keys: readonly KeyJson[], nowMs: EpochMs): string {
     "id account last_four name revoked_at models limits budget? last_used_at expires_at old_secret_until?";
   return table(
     keys,
-    columnsOf(shown.key, names, {
+    columnsOf("key", names, {
       last_four: (key: KeyJson) => `ink_...${key.last_four}`,
-      revoked_at: (key: KeyJson) => stateOf(key, nowMs),
+      revoked_at: (key: KeyJson) => keyState(key, nowMs),
       limits: limitsOf,
       budget: budgetText,
     }),
@@ -25,7 +25,7 @@ export function keyDetails(key: KeyJson, nowMs: EpochMs): string {
   const lines: [label: string, text: string][] = [
     ["key", `ink_...${key.last_four} of account ${key.account}`],
     ["name", key.name ?? "-"],
-    ["state", stateOf(key, nowMs)],
+    ["state", keyState(key, nowMs)],
     ["models", key.models.join(", ")],
     ["limits", limitsOf(key)],
     ["budget", budgetText(key)],
@@ -43,11 +43,6 @@ export function keyDetails(key: KeyJson, nowMs: EpochMs): string {
     ["old secret", key.old_secret_until === null ? "-" : `valid until ${shortTime(key.old_secret_until)}`],
   ];
   return [`Key ${key.id}`, ...lines.map(([label, text]) => `  ${label.padEnd(12)}${text}`)].join("\n");
-}
-
-export function stateOf(key: KeyJson, nowMs: EpochMs): "active" | "revoked" | "expired" {
-  if (key.revoked_at !== null) return "revoked";
-  return key.expires_at !== null && Date.parse(key.expires_at) <= nowMs ? "expired" : "active";
 }
 
 function budgetText({ budget }: KeyJson): string {

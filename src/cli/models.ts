@@ -4,7 +4,6 @@
 
 import { stat } from "node:fs/promises";
 import { Command } from "commander";
-import * as shown from "../actions/columns.ts";
 import { longestAnswer } from "../chat/catalog.ts";
 import type { ModelConfig, UpstreamModelConfig } from "../config/model.ts";
 import { OperatorError } from "../errors.ts";
@@ -53,7 +52,7 @@ export function modelsCommand(cli: Cli): Command {
 }
 
 const columns = columnsOf(
-  shown.model,
+  "model",
   "id source context_window parallel pricing.prompt pricing.cached_prompt pricing.completion file",
 );
 

@@ -8,7 +8,6 @@
 import { Command } from "commander";
 import { holdObject, usageObject } from "../accounts/operator-objects.ts";
 import type { StoppedRequest } from "../accounts/request-stops.ts";
-import * as shown from "../actions/columns.ts";
 import { inkwell } from "../invocation.ts";
 import { amountOf } from "../ledger/grants.ts";
 import type { HoldRow } from "../ledger/rows.ts";
@@ -39,7 +38,7 @@ export function requestsCommand(cli: Cli): Command {
 }
 
 const columns = columnsOf(
-  shown.runningRequest,
+  "runningRequest",
   "created_at account key model prompt_tokens completion_tokens held_micro request_id",
 );
 

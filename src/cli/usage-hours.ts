@@ -1,6 +1,5 @@
 /** `inkwell usage --hours`: prints the usage of the last hours by hour. */
 import { isoHour, usageHoursObject } from "../accounts/usage-hours.ts";
-import * as shown from "../actions/columns.ts";
 import type { Hour, UsageHour } from "../store/usage-hours.ts";
 import type { Cli } from "./cli.ts";
 import { columnsOf, table } from "./format.ts";
@@ -15,7 +14,7 @@ export function printHours(cli: Cli, report: { from: Hour; to: Hour; rows: reado
 }
 
 const columns = columnsOf(
-  shown.usageSum,
+  "usageSum",
   "hour model? requests prompt_tokens cached_tokens completion_tokens cost_micro",
   { cost_micro: paidText },
 );

@@ -1,6 +1,5 @@
 /** `inkwell usage --by`: prints sums of usage as a table, CSV or JSON. */
 import { isoDay, type UsageReport, usageReportCsv, usageReportObject } from "../accounts/usage-sums.ts";
-import * as shown from "../actions/columns.ts";
 import type { UsageGroup } from "../store/usage-sums.ts";
 import { exactCredits } from "../units.ts";
 import type { Cli } from "./cli.ts";
@@ -28,7 +27,7 @@ type SumJson = ReturnType<typeof usageReportObject>["data"][number];
 function columnsBy(by: UsageGroup) {
   const name = by === "day" ? "day final" : by === "key" ? "key account" : by;
   return columnsOf(
-    shown.usageSum,
+    "usageSum",
     `${name} requests prompt_tokens cached_tokens completion_tokens cost_micro base_micro overage_micro additional_micro`,
     { final: ({ final }: SumJson) => (final ? "final" : "provisional"), cost_micro: paidText },
   );

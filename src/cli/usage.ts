@@ -7,7 +7,6 @@ import { Command, Option } from "commander";
 import { type ReceiptJson, usageObject } from "../accounts/operator-objects.ts";
 import { usageCsv } from "../accounts/usage-csv.ts";
 import { dayNamed } from "../accounts/usage-sums.ts";
-import * as shown from "../actions/columns.ts";
 import { inkwell } from "../invocation.ts";
 import type { Receipt } from "../store/store.ts";
 import { graphHoursMax } from "../store/usage-hours.ts";
@@ -132,7 +131,7 @@ async function* usageJson(pages: Pages): AsyncGenerator<string, void, undefined>
 }
 
 const columns = columnsOf(
-  shown.receipt,
+  "receipt",
   "finished_at account model prompt_tokens cached_tokens completion_tokens cost_micro ending request_id",
   {
     completion_tokens: (row: ReceiptJson) => `${grouped(row.completion_tokens)}${row.estimated ? "?" : ""}`,
