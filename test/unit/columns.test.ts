@@ -28,7 +28,7 @@ const reported = paymentReportObject({
   rows: [{ id: "inv-1", account: "ada", atMs: 0, ...month }],
 }).payments.map((row) => ({ properties: row }));
 
-/** Returns the schema of a field in an object, in the items of a list or in one of several schemas. */
+/** Returns the schema of a field in an object, in items of a list or in one of several schemas. */
 function partOf(schema: unknown, names: readonly string[]): unknown {
   const [name, ...rest] = names;
   if (name === undefined) return schema;
