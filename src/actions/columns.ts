@@ -25,8 +25,8 @@ const id = ["Account"] as const;
 const left = ["Credits left", "count"] as const;
 const started = ["Started", "time"] as const;
 
-const of = { account: id, key: ["Key", "code"], model: ["Model"] } as const;
-const request = { request_id: ["Request", "code"], ...of } as const;
+const ofRequest = { account: id, key: ["Key", "code"], model: ["Model"] } as const;
+const request = { request_id: ["Request", "code"], ...ofRequest } as const;
 
 const tokens = {
   prompt_tokens: ["Prompt tokens", "count", "Prompt"],
@@ -94,7 +94,7 @@ export const shown = {
   usageSum: {
     day: ["Day"],
     hour: ["Hour", "time"],
-    ...of,
+    ...ofRequest,
     final: ["State"],
     requests: ["Requests", "count"],
     ...tokens,
