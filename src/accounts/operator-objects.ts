@@ -356,6 +356,8 @@ export const usageObject = objectFor<Receipt>("UsageRecord")({
   journal_seq: [count, (row) => row.seq],
 });
 
+export type ReceiptJson = Static<typeof usageObject.schema>;
+
 export const holdObject = objectFor<HoldRow>("Hold")({
   ...requestFields,
   created_at: [time, (row) => isoTime(row.createdMs)],

@@ -21,7 +21,7 @@ interface PaymentMonth {
   leftMicro: MicroCredits;
 }
 
-export interface PaymentReportRow extends PaymentMonth {
+interface PaymentReportRow extends PaymentMonth {
   id: string;
   account: string;
   atMs: EpochMs;

@@ -81,7 +81,7 @@ const sumObject = objectFor<SumRow>("UsageSum")({
 });
 
 /** Whether a row can no longer change. */
-export function isFinalRow({ name }: UsageSumRow, { query, finalDay, isFinal }: UsageReport): boolean {
+function isFinalRow({ name }: UsageSumRow, { query, finalDay, isFinal }: UsageReport): boolean {
   return query.by === "day" ? Number(name) <= finalDay : isFinal;
 }
 

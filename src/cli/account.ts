@@ -12,6 +12,7 @@ import {
 import { accountExists, requirePlan } from "../accounts/refusals.ts";
 import { accountActions } from "../actions/account-runs.ts";
 import { changePlan, contact, openAccount, setEnd } from "../actions/accounts.ts";
+import { shown } from "../actions/columns.ts";
 import { choice, flag, optional } from "../actions/field.ts";
 import { OperatorError } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
@@ -19,7 +20,7 @@ import { lowBalancePercent } from "../ledger/balance.ts";
 import { type AccountRow, accountStates } from "../ledger/rows.ts";
 import { defined } from "../objects.ts";
 import { type AccountOrder, accountOrders } from "../store/store.ts";
-import { creditsIn, type EpochMs, exactCredits, grouped, type MicroCredits, shortTime } from "../units.ts";
+import { type EpochMs, exactCredits, grouped, shortTime } from "../units.ts";
 import { importCommand } from "./account-import.ts";
 import { stateCommands } from "./account-state.ts";
 import { withFields } from "./action-command.ts";
@@ -27,7 +28,7 @@ import { contactText, limit } from "./arguments.ts";
 import { balanceTable, remarkHeld } from "./balance.ts";
 import type { Cli } from "./cli.ts";
 import { repairAdvice } from "./failure.ts";
-import { type Column, count, table } from "./format.ts";
+import { type Column, columnsOf, count, table } from "./format.ts";
 import { examples } from "./help.ts";
 import { journalCommand } from "./journal.ts";
 import { keyTable } from "./key-text.ts";
@@ -129,23 +130,17 @@ async function list(cli: Cli, options: ListOptions): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
     const accounts = await actions.accountsWithBalance({ ...filters, order, descending }, rowsMax);
     const invalid = accounts.filter(({ problem }) => problem !== null).length;
-    const columns: Column<AccountWithBalance>[] = [
-      { head: "ACCOUNT", cell: ({ account }) => account.id },
-      { head: "PLAN", cell: ({ account }) => account.plan },
-      { head: "BASE", right: true, cell: ({ balance }) => creditsText(balance?.base.remainingMicro) },
-      { head: "OVERAGE", right: true, cell: ({ balance }) => creditsText(balance?.overage.remainingMicro) },
-      { head: "ADDITIONAL", right: true, cell: ({ balance }) => creditsText(balance?.additionalMicro) },
-      { head: "CREATED", cell: ({ account }) => shortTime(account.createdMs) },
-    ];
+    const documents = accounts.map(accountDocument);
     // Most accounts are active and have no change ahead.
-    if (accounts.some(({ account }) => account.state !== "active" || account.endsMs !== null))
-      columns.push({ head: "STATE", cell: ({ account }) => stateText(account) });
-    if (accounts.some(({ account }) => account.contact.owner !== null))
-      columns.push({ head: "OWNER", cell: ({ account }) => account.contact.owner ?? "" });
-    if (accounts.some(({ account }) => account.nextPlan !== null))
-      columns.push({ head: "NEXT PLAN", cell: ({ account }) => account.nextPlan ?? "" });
+    const hasStates = documents.some(({ state, ends_at }) => state !== "active" || ends_at !== null);
+    const columns: Column<AccountDocument>[] = [
+      ...columnsOf("account", "id plan balance.balances.base.credits balance.balances.overage.credits"),
+      ...columnsOf("account", "balance.balances.additional.credits created_at"),
+      ...(hasStates ? columnsOf("account", "state", { state: stateText }) : []),
+      ...columnsOf("account", "owner? next_plan?"),
+    ];
     if (invalid > 0) columns.push({ head: "PROBLEM", cell: ({ problem }) => problem ?? "" });
-    cli.print(accounts.map(accountDocument), table(accounts, columns));
+    cli.print(documents, table(documents, columns));
     if (invalid > 0) cli.remark(`${count(invalid, "account")} must be repaired. ${repairAdvice}`);
     if (accounts.length === 0 && Object.keys(filters).length > 0) cli.remark("No account matches.");
     else if (accounts.length === 0)
@@ -153,23 +148,22 @@ async function list(cli: Cli, options: ListOptions): Promise<void> {
   });
 }
 
+type AccountDocument = ReturnType<typeof accountDocument>;
+
 function accountDocument({ account, balance, problem }: AccountWithBalance) {
   return { ...accountObject.of(account), balance: balance && balanceObject(balance), problem };
 }
 
-function creditsText(micro: MicroCredits | undefined): string {
-  return micro === undefined ? "-" : grouped(creditsIn(micro));
-}
-
 async function show(cli: Cli, name: string): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
-    const shown = await actions.accountWithBalance(name);
-    const { account, nowMs, balance, problem } = shown;
+    const found = await actions.accountWithBalance(name);
+    const { account, nowMs, balance, problem } = found;
+    const document = accountDocument(found);
     const keys = (await actions.keys.list(name)).map(keyObject.of);
     cli.print(
-      { ...accountDocument(shown), keys },
+      { ...document, keys },
       [
-        [headOf(account), ...contactLines(account)].join("\n"),
+        [headOf(account, document), ...contactLines(document)].join("\n"),
         balance === null ? `The balance cannot be read: ${problem}.` : balanceTable(balance),
         keys.length === 0 ? `No keys. To issue one: ${inkwell(`key create ${name}`)}` : keyTable(keys, nowMs),
       ].join("\n\n"),
@@ -179,21 +173,22 @@ async function show(cli: Cli, name: string): Promise<void> {
   });
 }
 
-function contactLines({ contact: values }: AccountWithBalance["account"]): string[] {
-  const { owner, email, externalId, note } = values;
-  const facts = { owner, "e-mail": email, "external id": externalId, note };
-  return Object.entries(facts).flatMap(([name, text]) => (text === null ? [] : [`${name}: ${text}`]));
+function contactLines(document: AccountDocument): string[] {
+  return (["owner", "email", "external_id", "note"] as const).flatMap((name) => {
+    const [title] = shown.account[name];
+    return document[name] === null ? [] : [`${title.toLowerCase()}: ${document[name]}`];
+  });
 }
 
-function stateText({ state, endsMs }: AccountRow): string {
-  return state === "closed" || endsMs === null ? state : `${state}, ends ${shortTime(endsMs)}`;
+function stateText({ state, ends_at }: AccountDocument): string {
+  return state === "closed" || ends_at === null ? state : `${state}, ends ${shortTime(ends_at)}`;
 }
 
-function headOf(account: AccountRow): string {
-  const { id, plan, nextPlan, base, state, endsMs, createdMs } = account;
-  const facts = [`Account ${id}`, `plan ${plan}`, `opened ${shortTime(createdMs)}`];
-  if (nextPlan !== null) facts.push(`plan ${nextPlan} from ${shortTime(base?.untilMs ?? null)}`);
-  if (state !== "active" || endsMs !== null) facts.push(stateText(account));
+function headOf({ base }: AccountRow, document: AccountDocument): string {
+  const { id, plan, next_plan, state, ends_at, created_at } = document;
+  const facts = [`Account ${id}`, `plan ${plan}`, `opened ${shortTime(created_at)}`];
+  if (next_plan !== null) facts.push(`plan ${next_plan} from ${shortTime(base?.untilMs ?? null)}`);
+  if (state !== "active" || ends_at !== null) facts.push(stateText(document));
   return facts.join(", ");
 }
 
@@ -326,11 +321,11 @@ function previewTable(preview: PlanPreviewJson): string {
   }));
   const text = table(rows, [
     { head: "BUCKET", cell: ({ name }) => name },
-    { head: "CREDITS", right: true, cell: ({ was }) => was.credits },
-    { head: "OF", right: true, cell: ({ was }) => was.of },
+    { head: "CREDITS", isNumber: true, cell: ({ was }) => was.credits },
+    { head: "OF", isNumber: true, cell: ({ was }) => was.of },
     { head: "REFRESHES", cell: ({ was }) => was.refreshes },
-    { head: "THEN", right: true, cell: ({ is }) => is.credits },
-    { head: "OF", right: true, cell: ({ is }) => is.of },
+    { head: "THEN", isNumber: true, cell: ({ is }) => is.credits },
+    { head: "OF", isNumber: true, cell: ({ is }) => is.of },
     { head: "REFRESHES", cell: ({ is }) => is.refreshes },
   ]);
   const from = `Account ${account}: plan ${before.plan} until ${shortTime(effective_at)}, then plan ${after.plan}`;

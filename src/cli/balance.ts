@@ -46,11 +46,11 @@ export function balanceTable(view: BalanceView): string {
   ];
   return table(rows, [
     { head: "BUCKET", cell: ({ name }) => name },
-    { head: "CREDITS", right: true, cell: ({ left }) => grouped(left.credits) },
-    { head: "OF", right: true, cell: ({ cap }) => (cap === undefined ? "" : grouped(cap.credits)) },
+    { head: "CREDITS", isNumber: true, cell: ({ left }) => grouped(left.credits) },
+    { head: "OF", isNumber: true, cell: ({ cap }) => (cap === undefined ? "" : grouped(cap.credits)) },
     {
       head: "LEFT",
-      right: true,
+      isNumber: true,
       cell: ({ left: { percent } }) => (percent === undefined ? "" : `${percent.toFixed(2)} %`),
     },
     { head: "REFRESHES", cell: ({ window }) => window?.refreshesAt ?? "" },

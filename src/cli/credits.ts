@@ -6,22 +6,17 @@ import { randomUUID } from "node:crypto";
 import { Command } from "commander";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { paymentObject } from "../accounts/operator-objects.ts";
-import {
-  type PaymentReport,
-  type PaymentReportRow,
-  paymentReportCsv,
-  paymentReportObject,
-} from "../accounts/payment-report.ts";
+import { type PaymentReport, paymentReportCsv, paymentReportObject } from "../accounts/payment-report.ts";
 import { creditActions } from "../actions/credit-runs.ts";
 import { addCredits, adjustCredits } from "../actions/credits.ts";
 import { flag, optional } from "../actions/field.ts";
 import { inkwell } from "../invocation.ts";
 import type { ListedPayment } from "../store/store.ts";
-import { exactCredits, grouped, shortTime } from "../units.ts";
+import { exactCredits, grouped } from "../units.ts";
 import { addAction, withFields } from "./action-command.ts";
 import { limit } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
-import { type Column, table } from "./format.ts";
+import { columnsOf, table } from "./format.ts";
 import { examples } from "./help.ts";
 
 const pageRows = 500;
@@ -47,7 +42,8 @@ export function creditsCommand(cli: Cli): Command {
     .action((account: string, { limit }: { limit: number }) =>
       cli.withActions(cli.config(), async (actions) => {
         const rows = await paymentsOf(actions, account, limit);
-        cli.print(rows.map(paymentObject.of), rows.length === 0 ? "" : table(rows, paymentColumns));
+        const payments = rows.map(paymentObject.of);
+        cli.print(payments, rows.length === 0 ? "" : table(payments, paymentColumns));
         if (rows.length === 0) cli.remark(`${account} has no payment.`);
       }),
     );
@@ -127,8 +123,9 @@ function leftText({ balances }: { balances: { additional: { credits: number } } 
 }
 function printReport(cli: Cli, report: PaymentReport, csv: boolean): void {
   const { rows, total, month, timezone, isOver } = report;
+  const document = paymentReportObject(report);
   if (csv) cli.host.stdout.write(paymentReportCsv(report));
-  else cli.print(paymentReportObject(report), rows.length === 0 ? "" : table(rows, reportColumns));
+  else cli.print(document, rows.length === 0 ? "" : table(document.payments, reportColumns));
   if (rows.length === 0) cli.remark(`No payment had credits left in ${month}.`);
   else
     cli.remark(
@@ -137,15 +134,10 @@ function printReport(cli: Cli, report: PaymentReport, csv: boolean): void {
   cli.remark(`Month in ${timezone}.${isOver ? "" : " It has not ended, so these figures will change."}`);
 }
 
-const reportColumns: readonly Column<PaymentReportRow>[] = [
-  { head: "PAYMENT", cell: ({ id }) => id },
-  { head: "ACCOUNT", cell: ({ account }) => account },
-  { head: "LEFT BEFORE", right: true, cell: ({ leftBeforeMicro }) => exactCredits(leftBeforeMicro) },
-  { head: "ADDED", right: true, cell: ({ addedMicro }) => exactCredits(addedMicro) },
-  { head: "SPENT", right: true, cell: ({ spentMicro }) => exactCredits(spentMicro) },
-  { head: "REFUNDED", right: true, cell: ({ refundedMicro }) => exactCredits(refundedMicro) },
-  { head: "LEFT", right: true, cell: ({ leftMicro }) => exactCredits(leftMicro) },
-];
+const reportColumns = columnsOf(
+  "payment",
+  "payment_id account left_before_micro added_micro spent_micro refunded_micro left_micro",
+);
 
 async function paymentsOf(
   actions: OperatorActions,
@@ -161,10 +153,4 @@ async function paymentsOf(
   }
 }
 
-const paymentColumns: readonly Column<ListedPayment>[] = [
-  { head: "TIME", cell: ({ atMs }) => shortTime(atMs) },
-  { head: "CREDITS", right: true, cell: ({ amountMicro }) => exactCredits(amountMicro) },
-  { head: "SPENT", right: true, cell: ({ spentMicro }) => exactCredits(spentMicro) },
-  { head: "REFUNDED", right: true, cell: ({ refundedMicro }) => exactCredits(refundedMicro) },
-  { head: "PAYMENT", cell: ({ id }) => id },
-];
+const paymentColumns = columnsOf("payment", "at amount_micro spent_micro refunded_micro payment_id");

@@ -8,10 +8,9 @@ import { journalObject } from "../accounts/operator-objects.ts";
 import { journalKindsIn } from "../actions/views.ts";
 import { inkwell } from "../invocation.ts";
 import type { ListedEntry } from "../store/store.ts";
-import { exactCredits, shortTime } from "../units.ts";
 import { journalKinds, limit } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
-import { type Column, table } from "./format.ts";
+import { columnsOf, table } from "./format.ts";
 import { examples } from "./help.ts";
 
 interface Options {
@@ -39,8 +38,9 @@ export function journalCommand(cli: Cli, account: Command): void {
     )
     .action((name: string, options: Options) =>
       cli.withActions(cli.config(), async (actions) => {
-        const { rows, isCut } = await entries(actions, name, options);
-        cli.print(rows.map(journalObject.of), rows.length === 0 ? "" : table(rows, columns));
+        const { rows, isCut } = await listed(actions, name, options);
+        const entries = rows.map(journalObject.of);
+        cli.print(entries, rows.length === 0 ? "" : table(entries, columns));
         if (rows.length === 0) cli.remark("No entry of the journal matches.");
         if (isCut) cli.remark("There are more entries. Raise --limit to see them.");
       }),
@@ -48,7 +48,7 @@ export function journalCommand(cli: Cli, account: Command): void {
 }
 
 /** Returns the entries up to the limit, and whether the limit leaves some out. */
-async function entries(
+async function listed(
   actions: OperatorActions,
   account: string,
   { kind, oldest = false, limit }: Options,
@@ -65,19 +65,4 @@ async function entries(
   }
 }
 
-const columns: readonly Column<ListedEntry>[] = [
-  { head: "NUMBER", right: true, cell: ({ seq }) => String(seq) },
-  { head: "TIME", cell: ({ atMs }) => shortTime(atMs) },
-  { head: "KIND", cell: ({ kind }) => kind },
-  { head: "BUCKET", cell: ({ bucket }) => bucket ?? "-" },
-  { head: "CREDITS", right: true, cell: ({ amountMicro }) => change(amountMicro) },
-  { head: "GRANT", right: true, cell: ({ grantSeq }) => (grantSeq === null ? "-" : String(grantSeq)) },
-  { head: "BY", cell: ({ by }) => by },
-  { head: "ID", cell: ({ op }) => op ?? "-" },
-  { head: "NOTE", cell: ({ note }) => note ?? "-" },
-];
-
-function change(micro: number | null): string {
-  if (micro === null || micro === 0) return "-";
-  return `${micro > 0 ? "+" : ""}${exactCredits(micro)}`;
-}
+const columns = columnsOf("journalEntry", "seq at kind bucket amount_micro grant by operation note");

@@ -2,29 +2,22 @@
 
 import type { KeyJson } from "../accounts/operator-objects.ts";
 import { limitTexts } from "../accounts/plan-limits.ts";
+import { keyState } from "../actions/columns.ts";
 import { creditsIn, type EpochMs, exactCredits, grouped, shortTime } from "../units.ts";
-import { type Column, table } from "./format.ts";
+import { columnsOf, table } from "./format.ts";
 
-/** Budgets and old secrets have columns only if a key has one. */
 export function keyTable(keys: readonly KeyJson[], nowMs: EpochMs): string {
-  const budgets: Column<KeyJson> = { head: "BUDGET LEFT", cell: (key) => budgetText(key) ?? "-" };
-  const secrets: Column<KeyJson> = {
-    head: "OLD SECRET UNTIL",
-    cell: (key) => shortTime(key.old_secret_until),
-  };
-  return table(keys, [
-    { head: "ID", cell: (key) => key.id },
-    { head: "ACCOUNT", cell: (key) => key.account },
-    { head: "KEY", cell: (key) => `ink_...${key.last_four}` },
-    { head: "NAME", cell: (key) => key.name ?? "-" },
-    { head: "STATE", cell: (key) => stateOf(key, nowMs) },
-    { head: "MODELS", cell: (key) => key.models.join(",") },
-    { head: "LIMITS", cell: limitsOf },
-    ...(keys.some((key) => key.budget !== null) ? [budgets] : []),
-    { head: "LAST USED", cell: (key) => shortTime(key.last_used_at) },
-    { head: "EXPIRES", cell: (key) => shortTime(key.expires_at) },
-    ...(keys.some((key) => key.old_secret_until !== null) ? [secrets] : []),
-  ]);
+  const names =
+    "id account last_four name revoked_at models limits budget? last_used_at expires_at old_secret_until?";
+  return table(
+    keys,
+    columnsOf("key", names, {
+      last_four: (key: KeyJson) => `ink_...${key.last_four}`,
+      revoked_at: (key: KeyJson) => keyState(key, nowMs),
+      limits: limitsOf,
+      budget: budgetText,
+    }),
+  );
 }
 
 export function keyDetails(key: KeyJson, nowMs: EpochMs): string {
@@ -32,10 +25,10 @@ export function keyDetails(key: KeyJson, nowMs: EpochMs): string {
   const lines: [label: string, text: string][] = [
     ["key", `ink_...${key.last_four} of account ${key.account}`],
     ["name", key.name ?? "-"],
-    ["state", stateOf(key, nowMs)],
-    ["models", key.models.join(",")],
+    ["state", keyState(key, nowMs)],
+    ["models", key.models.join(", ")],
     ["limits", limitsOf(key)],
-    ["budget", budgetText(key) ?? "-"],
+    ["budget", budgetText(key)],
     ...(budget === null
       ? []
       : ([
@@ -52,13 +45,8 @@ export function keyDetails(key: KeyJson, nowMs: EpochMs): string {
   return [`Key ${key.id}`, ...lines.map(([label, text]) => `  ${label.padEnd(12)}${text}`)].join("\n");
 }
 
-export function stateOf(key: KeyJson, nowMs: EpochMs): "active" | "revoked" | "expired" {
-  if (key.revoked_at !== null) return "revoked";
-  return key.expires_at !== null && Date.parse(key.expires_at) <= nowMs ? "expired" : "active";
-}
-
-function budgetText({ budget }: KeyJson): string | null {
-  if (budget === null) return null;
+function budgetText({ budget }: KeyJson): string {
+  if (budget === null) return "-";
   const zone = budget.align === "calendar" ? `, ${budget.timezone}` : "";
   return `${grouped(creditsIn(budget.left_micro))} of ${grouped(budget.credits)} (${budget.every}${zone})`;
 }

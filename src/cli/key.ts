@@ -4,13 +4,14 @@
  */
 import { Command } from "commander";
 import { keyObject, keyOfSecretObject } from "../accounts/operator-objects.ts";
+import { keyState } from "../actions/columns.ts";
 import { keyActions } from "../actions/key-runs.ts";
 import { inkwell } from "../invocation.ts";
 import { addAction } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
 import { firstLine } from "./input.ts";
-import { keyDetails, keyTable, stateOf } from "./key-text.ts";
+import { keyDetails, keyTable } from "./key-text.ts";
 
 export function keyCommand(cli: Cli): Command {
   const key = new Command("key").description("issue, list, change, rotate and revoke API keys");
@@ -58,7 +59,7 @@ async function list(cli: Cli, account: string | undefined, all: boolean): Promis
   await cli.withActions(cli.config(), async (actions) => {
     const { ledgerMs: nowMs } = await actions.clock();
     const keys = (await actions.keys.list(account)).map(keyObject.of);
-    const shown = all ? keys : keys.filter((each) => stateOf(each, nowMs) === "active");
+    const shown = all ? keys : keys.filter((each) => keyState(each, nowMs) === "active");
     cli.print(shown, keyTable(shown, nowMs));
     const hidden = keys.length - shown.length;
     const command = [inkwell("key list"), ...(account === undefined ? [] : [account]), "--all"].join(" ");

@@ -12,9 +12,8 @@ import { inkwell } from "../invocation.ts";
 import { megabytes } from "../model-files/progress.ts";
 import { withoutLogin } from "../model-files/source.ts";
 import { nearest, unknownName } from "../spelling.ts";
-import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
-import { table } from "./format.ts";
+import { columnsOf, table } from "./format.ts";
 import { examples } from "./help.ts";
 
 export function modelsCommand(cli: Cli): Command {
@@ -52,24 +51,22 @@ export function modelsCommand(cli: Cli): Command {
   return models;
 }
 
+const columns = columnsOf(
+  "model",
+  "id source context_window parallel pricing.prompt pricing.cached_prompt pricing.completion file",
+);
+
 async function list(cli: Cli): Promise<void> {
   const { models, modelsDir } = cli.config();
   const found = await Promise.all(
-    models.map(async (model) => ({ model, file: await fileOf(model, modelsDir) })),
+    models.map(async (model) => ({ ...modelObject(model), file: await fileOf(model, modelsDir) })),
   );
-  cli.print(
-    found.map(({ model, file }) => ({ ...modelObject(model), file })),
-    table(found, [
-      { head: "MODEL", cell: ({ model }) => model.id },
-      { head: "SOURCE", cell: ({ model }) => sourcesOf(model).join(", ") },
-      { head: "CONTEXT", right: true, cell: ({ model }) => grouped(model.contextWindow) },
-      { head: "PARALLEL", right: true, cell: ({ model }) => grouped(model.parallel) },
-      { head: "PROMPT", right: true, cell: ({ model }) => grouped(model.price.prompt) },
-      { head: "CACHED", right: true, cell: ({ model }) => grouped(pricingObject(model.price).cached_prompt) },
-      { head: "COMPLETION", right: true, cell: ({ model }) => grouped(model.price.completion) },
-      { head: "FILE", cell: ({ file }) => fileText(file) },
-    ]),
-  );
+  const rows = found.map((model) => ({
+    ...model,
+    source: "urls" in model ? model.urls : model.source,
+    file: fileText(model.file),
+  }));
+  cli.print(found, table(rows, columns));
   for (const { file } of found) if (file !== null && file.problem !== null) cli.remark(`${file.problem}.`);
   cli.remark("Prices are in credits per million tokens.");
 }

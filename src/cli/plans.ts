@@ -2,13 +2,14 @@
  * `inkwell plans`: shows the plans of the database, and makes those of the configuration current.
  */
 import { Command } from "commander";
+import { isoTime } from "../accounts/json-objects.ts";
 import { limitsObject, limitTexts } from "../accounts/plan-limits.ts";
-import { type PlanState, planObject } from "../accounts/plan-objects.ts";
+import { planObject } from "../accounts/plan-objects.ts";
 import { inkwell } from "../invocation.ts";
 import type { Plan, PlanChanges, PlanVersion } from "../ledger/plan.ts";
-import { grouped, shortTime } from "../units.ts";
+import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
-import { type Column, table } from "./format.ts";
+import { columnsOf, table } from "./format.ts";
 import { examples } from "./help.ts";
 
 export function plansCommand(cli: Cli): Command {
@@ -33,32 +34,21 @@ export function plansCommand(cli: Cli): Command {
   return plans;
 }
 
-interface VersionRow {
-  plan: PlanState;
-  version: PlanVersion;
-  isNewest: boolean;
-}
-
-const columns: Column<VersionRow>[] = [
-  { head: "PLAN", cell: ({ plan }) => plan.id },
-  { head: "VERSION", right: true, cell: ({ version }) => String(version.version) },
-  {
-    head: "STATE",
-    cell: ({ plan, isNewest }) => (isNewest ? (plan.isOffered ? "offered" : "retired") : "earlier"),
-  },
-  { head: "ACCOUNTS", right: true, cell: ({ plan, isNewest }) => (isNewest ? grouped(plan.accounts) : "") },
-  { head: "CREATED", cell: ({ version }) => shortTime(version.createdMs) },
-  { head: "GRANTS", cell: ({ version }) => planText(version) },
+const columns = [
+  ...columnsOf("plan", "id version offered accounts created_at"),
+  { head: "GRANTS", cell: ({ plan }: { plan: PlanVersion }) => planText(plan) },
 ];
 
 async function list(cli: Cli, withEarlier: boolean): Promise<void> {
   const config = cli.config();
   await cli.withActions(config, async (actions) => {
     const plans = await actions.plans();
-    const rows = plans.flatMap((plan) =>
-      plan.versions
-        .map((version, index): VersionRow => ({ plan, version, isNewest: index === 0 }))
-        .filter(({ isNewest }) => withEarlier || isNewest),
+    const rows = plans.flatMap(({ id, isOffered, accounts, versions }) =>
+      versions.slice(0, withEarlier ? undefined : 1).map((plan, index) => ({
+        ...{ id, version: plan.version, created_at: isoTime(plan.createdMs), plan },
+        offered: index > 0 ? "earlier" : isOffered ? "offered" : "retired",
+        accounts: index > 0 ? "" : accounts,
+      })),
     );
     cli.print(plans.map(planObject.of), table(rows, columns));
     const { kind } = await actions.previewPlans(config.plans);

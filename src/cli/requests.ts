@@ -12,9 +12,9 @@ import { inkwell } from "../invocation.ts";
 import { amountOf } from "../ledger/grants.ts";
 import type { HoldRow } from "../ledger/rows.ts";
 import { pageRowsMax } from "../store/store.ts";
-import { exactCredits, grouped, shortTime } from "../units.ts";
+import { exactCredits, grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
-import { type Column, count, table } from "./format.ts";
+import { columnsOf, count, table } from "./format.ts";
 import { examples } from "./help.ts";
 
 export function requestsCommand(cli: Cli): Command {
@@ -37,16 +37,10 @@ export function requestsCommand(cli: Cli): Command {
   return requests;
 }
 
-const columns: readonly Column<HoldRow>[] = [
-  { head: "STARTED", cell: (row) => shortTime(row.createdMs) },
-  { head: "ACCOUNT", cell: (row) => row.account },
-  { head: "KEY", cell: (row) => row.key },
-  { head: "MODEL", cell: (row) => row.model },
-  { head: "PROMPT", right: true, cell: (row) => grouped(row.promptTokens) },
-  { head: "COMPLETION", right: true, cell: (row) => grouped(row.completionTokens) },
-  { head: "HELD", right: true, cell: (row) => exactCredits(amountOf(row.takings)) },
-  { head: "REQUEST", cell: (row) => row.id },
-];
+const columns = columnsOf(
+  "runningRequest",
+  "created_at account key model prompt_tokens completion_tokens held_micro request_id",
+);
 
 async function list(cli: Cli, account: string | undefined): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
@@ -56,7 +50,8 @@ async function list(cli: Cli, account: string | undefined): Promise<void> {
       rows.push(...page);
     }
     rows.sort((one, other) => one.createdMs - other.createdMs);
-    cli.print(rows.map(holdObject.of), rows.length === 0 ? "" : table(rows, columns));
+    const holds = rows.map(holdObject.of);
+    cli.print(holds, rows.length === 0 ? "" : table(holds, columns));
     if (rows.length === 0) return cli.remark("No request is running.");
     const credits = exactCredits(rows.reduce((sum, row) => sum + amountOf(row.takings), 0));
     cli.remark(

@@ -1,19 +1,14 @@
 /** `inkwell usage --by`: prints sums of usage as a table, CSV or JSON. */
-import {
-  isFinalRow,
-  isoDay,
-  type UsageReport,
-  usageReportCsv,
-  usageReportObject,
-} from "../accounts/usage-sums.ts";
-import type { UsageSumRow } from "../store/usage-sums.ts";
-import { exactCredits, grouped } from "../units.ts";
+import { isoDay, type UsageReport, usageReportCsv, usageReportObject } from "../accounts/usage-sums.ts";
+import type { UsageGroup } from "../store/usage-sums.ts";
+import { exactCredits } from "../units.ts";
 import type { Cli } from "./cli.ts";
-import { type Column, count, table } from "./format.ts";
+import { columnsOf, count, table } from "./format.ts";
 
 export async function printSums(cli: Cli, report: UsageReport, csv: boolean): Promise<void> {
+  const document = usageReportObject(report, null);
   if (csv) cli.host.stdout.write(usageReportCsv(report));
-  else cli.print(usageReportObject(report, null), table(report.rows, columnsOf(report)));
+  else cli.print(document, table(document.data, columnsBy(report.query.by)));
   const { total, isFinal, finalDay, timezone } = report;
   cli.remark(
     `Total: ${count(total.requests, "request")}, ${count(total.promptTokens + total.completionTokens, "token")}, ${exactCredits(total.costMicro - total.shortfallMicro)} credits.`,
@@ -27,28 +22,18 @@ export async function printSums(cli: Cli, report: UsageReport, csv: boolean): Pr
   else cli.remark(`Provisional: days before ${isoDay(finalDay + 1)} are final. ${days}`);
 }
 
-function columnsOf(report: UsageReport): Column<UsageSumRow>[] {
-  const { by } = report.query;
-  const names: Column<UsageSumRow>[] =
-    by === "day"
-      ? [
-          { head: "DAY", cell: ({ name }) => isoDay(Number(name)) },
-          { head: "STATE", cell: (row) => (isFinalRow(row, report) ? "final" : "provisional") },
-        ]
-      : [
-          { head: by.toUpperCase(), cell: ({ name }) => name },
-          ...(by === "key" ? [{ head: "ACCOUNT", cell: (row: UsageSumRow) => row.account ?? "" }] : []),
-        ];
-  const number = (head: string, of: (row: UsageSumRow) => string) => ({ head, right: true, cell: of });
-  return [
-    ...names,
-    number("REQUESTS", (row) => grouped(row.requests)),
-    number("PROMPT", (row) => grouped(row.promptTokens)),
-    number("CACHED", (row) => grouped(row.cachedTokens)),
-    number("COMPLETION", (row) => grouped(row.completionTokens)),
-    number("CREDITS", (row) => exactCredits(row.costMicro - row.shortfallMicro)),
-    number("BASE", (row) => exactCredits(row.base)),
-    number("OVERAGE", (row) => exactCredits(row.overage)),
-    number("ADDITIONAL", (row) => exactCredits(row.additional)),
-  ];
+type SumJson = ReturnType<typeof usageReportObject>["data"][number];
+
+function columnsBy(by: UsageGroup) {
+  const name = by === "day" ? "day final" : by === "key" ? "key account" : by;
+  return columnsOf(
+    "usageSum",
+    `${name} requests prompt_tokens cached_tokens completion_tokens cost_micro base_micro overage_micro additional_micro`,
+    { final: ({ final }: SumJson) => (final ? "final" : "provisional"), cost_micro: paidText },
+  );
+}
+
+/** What was paid of the cost. */
+export function paidText(row: { cost_micro: number; shortfall_micro: number }): string {
+  return exactCredits(row.cost_micro - row.shortfall_micro);
 }

@@ -4,21 +4,21 @@
 import { once } from "node:events";
 import type { Writable } from "node:stream";
 import { Command, Option } from "commander";
-import { usageObject } from "../accounts/operator-objects.ts";
+import { type ReceiptJson, usageObject } from "../accounts/operator-objects.ts";
 import { usageCsv } from "../accounts/usage-csv.ts";
 import { dayNamed } from "../accounts/usage-sums.ts";
 import { inkwell } from "../invocation.ts";
 import type { Receipt } from "../store/store.ts";
 import { graphHoursMax } from "../store/usage-hours.ts";
 import { type UsageGroup, usageGroups } from "../store/usage-sums.ts";
-import { exactCredits, grouped, localMomentOf, shortTime } from "../units.ts";
+import { exactCredits, grouped, localMomentOf } from "../units.ts";
 import { visibleText } from "../visible-text.ts";
 import { dayOrMoment, graphHours, limit, note } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
-import { type Column, count, table } from "./format.ts";
+import { columnsOf, count, table } from "./format.ts";
 import { examples } from "./help.ts";
 import { printHours } from "./usage-hours.ts";
-import { printSums } from "./usage-sums.ts";
+import { paidText, printSums } from "./usage-sums.ts";
 
 interface Options {
   hours?: number;
@@ -130,32 +130,22 @@ async function* usageJson(pages: Pages): AsyncGenerator<string, void, undefined>
   yield before === "[\n" ? "[]\n" : "\n]\n";
 }
 
-/** The minimum widths keep the pages aligned. */
-const columns: readonly Column<Receipt>[] = [
-  { head: "FINISHED", width: 17, cell: (row) => shortTime(row.atMs) },
-  { head: "ACCOUNT", width: 12, cell: (row) => row.account },
-  { head: "MODEL", width: 24, cell: (row) => row.model },
-  { head: "PROMPT", right: true, width: 9, cell: (row) => grouped(row.promptTokens) },
-  { head: "CACHED", right: true, width: 9, cell: (row) => grouped(row.cachedTokens) },
-  { head: "COMPLETION", right: true, cell: completionText },
+const columns = columnsOf(
+  "receipt",
+  "finished_at account model prompt_tokens cached_tokens completion_tokens cost_micro ending request_id",
   {
-    head: "CREDITS",
-    right: true,
-    width: 14,
-    cell: (row) => exactCredits(row.costMicro - row.shortfallMicro),
+    completion_tokens: (row: ReceiptJson) => `${grouped(row.completion_tokens)}${row.estimated ? "?" : ""}`,
+    cost_micro: paidText,
+    ending: (row: ReceiptJson) => (row.late ? `${row.ending} (late)` : row.ending),
   },
-  { head: "ENDING", width: 13, cell: (row) => (row.late ? `${row.ending} (late)` : row.ending) },
-  { head: "REQUEST", cell: (row) => row.id },
-];
-
-function completionText({ completionTokens, estimated }: Receipt): string {
-  return `${grouped(completionTokens)}${estimated ? "?" : ""}`;
-}
+);
+/** They keep the columns of the pages below each other. */
+const widthsMin = [17, 12, 24, 9, 9, 0, 14, 13];
 
 async function* usageTable(pages: Pages): AsyncGenerator<string, void, undefined> {
   let isFirst = true;
   for await (const rows of pages) {
-    const lines = table(rows, columns);
+    const lines = table(rows.map(usageObject.of), columns, widthsMin);
     yield `${isFirst ? lines : lines.slice(lines.indexOf("\n") + 1)}\n`;
     isFirst = false;
   }

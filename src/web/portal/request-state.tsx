@@ -18,7 +18,7 @@ export function meaningOf({ ending }: Receipt): string {
   return endings[ending]?.[2] ?? "";
 }
 
-export function RequestState({ of: receipt }: { of: Receipt }) {
+export function endingCell(receipt: Receipt) {
   const [state, tone] = endings[receipt.ending] ?? [receipt.ending, "neutral"];
   return (
     <span title={meaningOf(receipt)}>

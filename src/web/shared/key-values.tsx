@@ -1,6 +1,7 @@
 /** What both apps show of a key. */
-import { Fragment } from "preact";
+import { type ComponentChildren, Fragment } from "preact";
 import { limitTexts } from "../../accounts/plan-limits.ts";
+import { keyState } from "../../actions/columns.ts";
 import { budgetPeriods } from "../../actions/fields.ts";
 import { exactCredits } from "../../units.ts";
 import { wholeNumber } from "./numbers.ts";
@@ -8,10 +9,9 @@ import type { Column } from "./table.tsx";
 import type { Key } from "./types.ts";
 import { Badge, Time } from "./values.tsx";
 
-export function KeyState({ of: key }: { of: Key }) {
-  if (key.revoked_at !== null) return <Badge text="revoked" />;
-  const isExpired = key.expires_at !== null && Date.parse(key.expires_at) <= Date.now();
-  if (isExpired) return <Badge text="expired" />;
+function KeyState({ of: key }: { of: Key }) {
+  const state = keyState(key, Date.now());
+  if (state !== "active") return <Badge text={state} />;
   const isRotating = key.old_secret_until !== null && Date.parse(key.old_secret_until) > Date.now();
   return (
     <>
@@ -41,6 +41,14 @@ export function KeyBudget({ of: { budget }, period }: { of: Key; period(every: s
   );
 }
 
+/** Cells of a key that both apps have. */
+export const keyCells = {
+  name: (key: Key): ComponentChildren => key.name ?? <span class="quiet">unnamed</span>,
+  last_four: (key: Key) => <code title={`id ${key.id}`}>…{key.last_four}</code>,
+  revoked_at: (key: Key) => <KeyState of={key} />,
+  limits: limitsOf,
+};
+
 interface KeyActions {
   /** Titles of the buttons. */
   actions: readonly string[];
@@ -50,31 +58,27 @@ interface KeyActions {
   show(action: string): void;
 }
 
-/** Returns the last columns of a table of keys; keys that are not revoked have buttons. */
-export function lastKeyColumns({ actions, nameOf, show }: KeyActions): Column<Key>[] {
-  return [
-    { title: "Expires", cell: (key) => <Time at={key.expires_at} /> },
-    { title: "Last used", cell: (key) => <Time at={key.last_used_at} /> },
-    {
-      title: "Change",
-      cell: (key) =>
-        key.revoked_at === null && (
-          <span class="nowrap">
-            {actions.map((title) => (
-              <Fragment key={title}>
-                <button
-                  type="button"
-                  aria-label={`${title} the key ${nameOf(key)}`}
-                  onClick={() => show(`${title.toLowerCase()} ${key.id}`)}
-                >
-                  {title}
-                </button>{" "}
-              </Fragment>
-            ))}
-          </span>
-        ),
-    },
-  ];
+/** Returns the last column of a table of keys; keys that are not revoked have buttons. */
+export function changeColumn({ actions, nameOf, show }: KeyActions): Column<Key> {
+  return {
+    title: "Change",
+    cell: (key) =>
+      key.revoked_at === null && (
+        <span class="nowrap">
+          {actions.map((title) => (
+            <Fragment key={title}>
+              <button
+                type="button"
+                aria-label={`${title} the key ${nameOf(key)}`}
+                onClick={() => show(`${title.toLowerCase()} ${key.id}`)}
+              >
+                {title}
+              </button>{" "}
+            </Fragment>
+          ))}
+        </span>
+      ),
+  };
 }
 
 /** Returns `week` for `P1W`. Unusual periods stay as they are. */

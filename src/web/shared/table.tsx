@@ -4,9 +4,12 @@
  */
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { columnsWith, type Kind, valueAt } from "../../actions/columns.ts";
+import { wholeNumber } from "./numbers.ts";
 import { go, Link, withParameters } from "./router.tsx";
 import { Shown, ShownList } from "./states.tsx";
 import type { Loaded } from "./use-loaded.ts";
+import { Amount, Badge, Time } from "./values.tsx";
 
 export interface Column<Row> {
   title: string;
@@ -14,14 +17,32 @@ export interface Column<Row> {
   isNumber?: boolean;
 }
 
+export const columnsOf = columnsWith(cellOf);
+
+function cellOf(kind: Kind, value: unknown): ComponentChildren {
+  if (kind === "time") return <Time at={value === null ? null : String(value)} />;
+  if (value === null) return <span class="quiet">–</span>;
+  if (Array.isArray(value)) return value.join(", ");
+  if (typeof value !== "number") return textOf(kind, String(value));
+  if (kind === "credits" || kind === "change") return <Amount micro={value} />;
+  if (kind === "number") return value;
+  if (kind === "ms") return `${value} ms`;
+  return kind === "price" && value === 0 ? "free" : wholeNumber(value);
+}
+
+function textOf(kind: Kind, text: string): ComponentChildren {
+  if (kind === "state") return <Badge text={text} />;
+  return kind === "code" ? <code>{text}</code> : text;
+}
+
 interface TableProps<Row> {
   caption: string;
-  columns: readonly Column<Row>[];
+  columns: readonly Column<NoInfer<Row>>[];
   keyOf?(row: Row): string;
   foot?: ComponentChildren;
 }
 
-/** A row without `keyOf` is known by its `id`, or else by its place. */
+/** A row without `keyOf` is known by its id, or else by its place. */
 export function Table<Row extends object>(props: TableProps<Row> & { rows: readonly Row[] }) {
   const { caption, columns, rows, keyOf = idOf, foot } = props;
   const region = useRef<HTMLElement>(null);
@@ -62,6 +83,11 @@ export function Table<Row extends object>(props: TableProps<Row> & { rows: reado
   );
 }
 
+/** Returns one row as facts: titles with their cells. */
+export function factsOf<Row>(row: Row, columns: readonly Column<Row>[]) {
+  return columns.map(({ title, cell }) => [title, cell(row)] as const);
+}
+
 /** A table of a loaded list. Without `empty`, a list without rows is a table without rows. */
 export function ShownTable<Row extends object>(
   props: TableProps<Row> & { of: Loaded<{ data: readonly Row[] }>; empty?: ComponentChildren },
@@ -82,8 +108,12 @@ function fit(region: HTMLElement | null): void {
   if (region !== null && region.scrollWidth > region.clientWidth) region.classList.add("narrow");
 }
 
+/** The first of these fields that a row has tells it from the other rows. */
+const idNames = ["id", "journal_seq", "request_id", "seq", "version"];
+
 function idOf(row: object): string | null {
-  return "id" in row ? String(row.id) : null;
+  const name = idNames.find((each) => each in row);
+  return name === undefined ? null : String(valueAt(row, name));
 }
 
 /** Links to the next page and back to the first one. The cursor is in the path. */

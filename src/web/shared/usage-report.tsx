@@ -9,16 +9,19 @@ import { Options } from "./options.tsx";
 import { PeriodPicker } from "./period.tsx";
 import { go, Link, type Place, pathTo, usePeriod, withParameters } from "./router.tsx";
 import { Empty, Shown } from "./states.tsx";
-import { Pager, Table } from "./table.tsx";
+import { columnsOf, Pager, Table } from "./table.tsx";
 import { dayAfter, daysBetween } from "./times.ts";
 import { toast } from "./toasts.tsx";
 import type { UsageReport, UsageSum } from "./types.ts";
 import { nameOf, renamed, type UsageGroup, usageSeries } from "./usage-series.ts";
 import { useLoaded } from "./use-loaded.ts";
-import { Amount, ShortAmount } from "./values.tsx";
+import { ShortAmount } from "./values.tsx";
 
 const daysDefault = 30;
-const titles = { day: "Day", model: "Model", key: "Key", account: "Account" };
+const measures = columnsOf(
+  "usageSum",
+  "requests prompt_tokens cached_tokens completion_tokens cost_micro base_micro overage_micro additional_micro",
+);
 
 interface UsageProps {
   place: Place;
@@ -117,7 +120,7 @@ function Sums(props: {
   if (report.data.length === 0) {
     return <Empty>No request has finished in this period. Choose another one, or send a request.</Empty>;
   }
-  const { total } = report;
+  const name = (row: UsageSum) => <Name row={row} by={by} nameOfKey={nameOfKey} />;
   return (
     <>
       <Table
@@ -125,31 +128,18 @@ function Sums(props: {
         rows={report.data}
         keyOf={(row) => nameOf(row)}
         columns={[
-          { title: titles[by], cell: (row) => <Name row={row} by={by} nameOfKey={nameOfKey} /> },
-          { title: "Requests", isNumber: true, cell: (row) => wholeNumber(row.requests) },
-          { title: "Prompt tokens", isNumber: true, cell: (row) => wholeNumber(row.prompt_tokens) },
-          { title: "Of them cached", isNumber: true, cell: (row) => wholeNumber(row.cached_tokens) },
-          { title: "Answer tokens", isNumber: true, cell: (row) => wholeNumber(row.completion_tokens) },
-          { title: "Cost in credits", isNumber: true, cell: (row) => <Amount micro={row.cost_micro} /> },
-          { title: "Base", isNumber: true, cell: (row) => <Amount micro={row.base_micro} /> },
-          { title: "Overage", isNumber: true, cell: (row) => <Amount micro={row.overage_micro} /> },
-          { title: "Additional", isNumber: true, cell: (row) => <Amount micro={row.additional_micro} /> },
+          ...columnsOf("usageSum", by, { day: name, model: name, key: name, account: name }),
+          ...measures,
         ]}
         foot={
           <tfoot>
             <tr>
               <td>total of the period</td>
-              <td class="number">{wholeNumber(total.requests)}</td>
-              <td class="number">{wholeNumber(total.prompt_tokens)}</td>
-              <td class="number">{wholeNumber(total.cached_tokens)}</td>
-              <td class="number">{wholeNumber(total.completion_tokens)}</td>
-              {[total.cost_micro, total.base_micro, total.overage_micro, total.additional_micro].map(
-                (micro, index) => (
-                  <td key={index} class="number">
-                    <Amount micro={micro} />
-                  </td>
-                ),
-              )}
+              {measures.map(({ title, cell }) => (
+                <td key={title} class="number">
+                  {cell(report.total)}
+                </td>
+              ))}
             </tr>
           </tfoot>
         }

@@ -2,10 +2,9 @@
 import { apiPath, get } from "../../shared/api.ts";
 import { go, Link, withParameters } from "../../shared/router.tsx";
 import { Empty, ShownList } from "../../shared/states.tsx";
-import { Pager, Table } from "../../shared/table.tsx";
+import { columnsOf, Pager, Table } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Amount, Badge, Time } from "../../shared/values.tsx";
 import { kindGroups } from "../journal-kinds.ts";
 import type { JournalEntry } from "../types.ts";
 import type { AccountTabProps } from "./account-tab.ts";
@@ -21,7 +20,6 @@ export function AccountJournal({ account: { id }, changes, place }: AccountTabPr
     get<Page<JournalEntry>>(apiPath("accounts", id, "journal"), { kind, order, after, limit: 100 }, signal),
   );
   const set = (name: string, value: string) => go(withParameters({ [name]: value, after: null }));
-  const none = <span class="quiet">–</span>;
   return (
     <>
       <div class="filters">
@@ -60,27 +58,10 @@ export function AccountJournal({ account: { id }, changes, place }: AccountTabPr
       >
         {({ data, next }) => (
           <>
-            <p class="quiet">Amounts are credits.</p>
             <Table
               caption="Journal of the account"
               rows={data}
-              keyOf={({ seq }) => String(seq)}
-              columns={[
-                { title: "Number", isNumber: true, cell: ({ seq }) => seq },
-                { title: "Time", cell: ({ at }) => <Time at={at} /> },
-                { title: "Kind", cell: ({ kind }) => <Badge text={kind} /> },
-                { title: "Bucket", cell: ({ bucket }) => bucket ?? none },
-                {
-                  title: "Amount",
-                  isNumber: true,
-                  cell: ({ amount_micro }) =>
-                    amount_micro === null ? none : <Amount micro={amount_micro} />,
-                },
-                { title: "Grant", isNumber: true, cell: ({ grant }) => grant ?? none },
-                { title: "By", cell: ({ by }) => by },
-                { title: "Id", cell: ({ operation }) => <code>{operation}</code> },
-                { title: "Note", cell: ({ note }) => note ?? none },
-              ]}
+              columns={columnsOf("journalEntry", "seq at kind bucket amount_micro grant by operation note")}
             />
             <Pager next={next} isFirst={after === null} />
           </>

@@ -2,9 +2,9 @@
 
 import { apiPath, get } from "../../shared/api.ts";
 import { useAction } from "../../shared/form-dialog.tsx";
-import { KeyBudget, KeyState, lastKeyColumns, limitsOf } from "../../shared/key-values.tsx";
+import { changeColumn, KeyBudget, keyCells } from "../../shared/key-values.tsx";
 import { Empty, ShownList } from "../../shared/states.tsx";
-import { Table } from "../../shared/table.tsx";
+import { columnsOf, Table } from "../../shared/table.tsx";
 import type { Key, Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import type { AccountTabProps } from "./account-tab.ts";
@@ -38,20 +38,16 @@ export function AccountKeys({ account }: AccountTabProps) {
               caption="Keys of the account"
               rows={data}
               columns={[
-                { title: "Name", cell: (key) => key.name ?? <span class="quiet">unnamed</span> },
-                { title: "Secret", cell: (key) => <code title={`id ${key.id}`}>…{key.last_four}</code> },
-                { title: "State", cell: (key) => <KeyState of={key} /> },
-                {
-                  title: "In the portal",
-                  cell: ({ portal }) => (portal === "own" ? "sees itself" : "manages all keys"),
-                },
-                {
-                  title: "Budget",
-                  cell: (key) => <KeyBudget of={key} period={(every) => ` (${every}), refreshes`} />,
-                },
-                { title: "Limits", cell: limitsOf },
-                { title: "Models", cell: (key) => key.models.join(", ") },
-                ...lastKeyColumns({
+                ...columnsOf(
+                  "key",
+                  "name last_four revoked_at portal budget limits models expires_at last_used_at",
+                  {
+                    ...keyCells,
+                    portal: ({ portal }: Key) => (portal === "own" ? "sees itself" : "manages all keys"),
+                    budget: (key: Key) => <KeyBudget of={key} period={(every) => ` (${every}), refreshes`} />,
+                  },
+                ),
+                changeColumn({
                   actions: ["Edit", "Rotate", "Revoke"],
                   nameOf: (key) => key.name ?? key.last_four,
                   show,

@@ -3,7 +3,7 @@ import { apiPath, get } from "../../shared/api.ts";
 import { BalancePicture } from "../../shared/balance.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
-import { ShownTable } from "../../shared/table.tsx";
+import { columnsOf, factsOf, ShownTable } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Facts, Time } from "../../shared/values.tsx";
@@ -27,16 +27,10 @@ export function AccountOverview({ account }: AccountTabProps) {
       </Card>
       <Card title="Account">
         <Facts
-          rows={[
-            ["Plan", account.plan],
-            ["Plan from the next refresh", account.next_plan],
-            ["Closes", <Time key="ends" at={account.ends_at} />],
-            ["Opened", <Time key="opened" at={account.created_at} />],
-            ["Owner", account.owner],
-            ["E-mail", account.email],
-            ["External id", account.external_id],
-            ["Note", account.note],
-          ]}
+          rows={factsOf(
+            account,
+            columnsOf("account", "plan next_plan ends_at created_at owner email external_id note"),
+          )}
         />
       </Card>
       <Refusals account={id} />
@@ -56,13 +50,10 @@ function Refusals({ account }: { account: string }) {
         of={refusals}
         empty={<p class="quiet">This node has refused no request of the account since its start.</p>}
         caption="Latest refused requests of the account on this node"
-        keyOf={(row) => row.request_id}
         columns={[
           { title: "Time", cell: (row) => <Time at={row.at} /> },
           { title: "Error", cell: (row) => <Badge text={row.code} tone="warn" /> },
-          { title: "Model", cell: (row) => row.model ?? <span class="quiet">–</span> },
-          { title: "Request", cell: (row) => <code>{row.request_id}</code> },
-          { title: "Key", cell: (row) => <code>{row.key}</code> },
+          ...columnsOf("request", "model request_id key"),
         ]}
       />
     </Card>

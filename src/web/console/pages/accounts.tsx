@@ -10,10 +10,10 @@ import { wholeNumber } from "../../shared/numbers.ts";
 import { Options } from "../../shared/options.tsx";
 import { go, Link, type Place, pathTo, withParameters } from "../../shared/router.tsx";
 import { Empty, ShownList } from "../../shared/states.tsx";
-import { Pager, Table } from "../../shared/table.tsx";
+import { columnsOf, Pager, Table } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Badge, Time } from "../../shared/values.tsx";
+import { Badge } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
 import type { Account, ListedAccount, Plan } from "../types.ts";
 import { LookUpKey } from "./key-lookup.tsx";
@@ -91,31 +91,29 @@ export function AccountsPage({ place }: { place: Place }) {
 }
 
 function Accounts({ rows }: { rows: readonly ListedAccount[] }) {
-  const credits = (row: ListedAccount, bucket: "total" | "additional") =>
+  const credits = (row: ListedAccount) =>
     row.balance === null ? (
       <Badge text="needs repair" tone="bad" />
     ) : (
-      wholeNumber(row.balance.balances[bucket].credits)
+      wholeNumber(row.balance.balances.total.credits)
     );
   return (
     <Table
       caption="Accounts"
       rows={rows}
-      columns={[
-        { title: "Account", cell: AccountCell },
-        { title: "Credits left", isNumber: true, cell: (row) => credits(row, "total") },
-        { title: "Additional", isNumber: true, cell: (row) => credits(row, "additional") },
-        { title: "Plan", cell: ({ plan }) => plan },
+      columns={columnsOf(
+        "account",
+        "id balance.balances.total.credits balance.balances.additional.credits plan state created_at",
         {
-          title: "State",
-          cell: ({ state, low_balance }) => (
+          id: AccountCell,
+          "balance.balances.total.credits": credits,
+          state: ({ state, low_balance }: ListedAccount) => (
             <>
               <Badge text={state} /> {low_balance && <Badge text="almost used up" tone="warn" />}
             </>
           ),
         },
-        { title: "Opened", cell: ({ created_at }) => <Time at={created_at} /> },
-      ]}
+      )}
     />
   );
 }

@@ -2,7 +2,7 @@
 import { get } from "../../shared/api.ts";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
-import { ShownTable } from "../../shared/table.tsx";
+import { columnsOf, ShownTable } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Time } from "../../shared/values.tsx";
@@ -28,8 +28,7 @@ export function RecentErrors() {
           { title: "Message", cell: (row) => row.message },
           { title: "Times", isNumber: true, cell: (row) => wholeNumber(row.count) },
           { title: "Code", cell: (row) => row.code ?? <span class="quiet">–</span> },
-          { title: "Model", cell: (row) => row.model ?? <span class="quiet">–</span> },
-          { title: "Request", cell: (row) => row.request_id && <code>{row.request_id}</code> },
+          ...columnsOf("request", "model request_id"),
         ]}
       />
     </Card>

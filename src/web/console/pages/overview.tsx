@@ -7,12 +7,12 @@ import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
-import { Table } from "../../shared/table.tsx";
+import { columnsOf, Table } from "../../shared/table.tsx";
 import { dayOf, daysBetween, hourOf, hoursUntil, today } from "../../shared/times.ts";
 import type { UsageReport } from "../../shared/types.ts";
 import { usageSeries } from "../../shared/usage-series.ts";
 import { type Loaded, useLoaded } from "../../shared/use-loaded.ts";
-import { Amount, Badge, ShortAmount } from "../../shared/values.tsx";
+import { Badge, ShortAmount } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
 import type { Overview } from "../types.ts";
 import { ModelTable } from "./models.tsx";
@@ -156,14 +156,9 @@ function HighestCost({ rows }: { rows: UsageReport["data"] }) {
       caption="Accounts with the highest cost"
       rows={rows}
       keyOf={({ account }) => account ?? ""}
-      columns={[
-        {
-          title: "Account",
-          cell: ({ account }) => <AccountLink id={account ?? ""} />,
-        },
-        { title: "Requests", isNumber: true, cell: ({ requests }) => wholeNumber(requests) },
-        { title: "Cost", isNumber: true, cell: ({ cost_micro }) => <Amount micro={cost_micro} /> },
-      ]}
+      columns={columnsOf("usageSum", "account requests cost_micro", {
+        account: ({ account }: UsageReport["data"][number]) => <AccountLink id={account ?? ""} />,
+      })}
     />
   );
 }
@@ -174,11 +169,7 @@ function LowBalance({ rows }: { rows: NonNullable<Overview["low_balance"]>["acco
     <Table
       caption="Accounts with almost no credits left"
       rows={rows}
-      columns={[
-        { title: "Account", cell: ({ id }) => <AccountLink id={id} /> },
-        { title: "Plan", cell: ({ plan }) => plan },
-        { title: "Credits left", isNumber: true, cell: ({ credits }) => wholeNumber(credits) },
-      ]}
+      columns={columnsOf("account", "id plan credits", { id: AccountLink })}
     />
   );
 }

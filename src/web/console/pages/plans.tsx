@@ -9,9 +9,9 @@ import { Card, PageHead } from "../../shared/layout.tsx";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
-import { Table } from "../../shared/table.tsx";
+import { columnsOf, Table } from "../../shared/table.tsx";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Badge, Time } from "../../shared/values.tsx";
+import { Badge } from "../../shared/values.tsx";
 import type { Plan, PlanList, Reload } from "../types.ts";
 
 export function PlansPage() {
@@ -41,6 +41,12 @@ export function PlansPage() {
   );
 }
 
+type Version = Plan["versions"][number];
+
+function grantText({ credits, every }: Version["base"]): string {
+  return `${wholeNumber(credits)} each ${every}`;
+}
+
 function PlanCard({ plan }: { plan: Plan }) {
   const limitOf = (value: number | null) => (value === null ? "no limit" : wholeNumber(value));
   return (
@@ -58,25 +64,17 @@ function PlanCard({ plan }: { plan: Plan }) {
       <Table
         caption={`Versions of ${plan.id}, newest first`}
         rows={plan.versions}
-        keyOf={({ version }) => String(version)}
         columns={[
-          { title: "Version", isNumber: true, cell: ({ version }) => version },
-          { title: "Since", cell: ({ created_at }) => <Time at={created_at} /> },
-          {
-            title: "Base",
-            isNumber: true,
-            cell: ({ base }) => `${wholeNumber(base.credits)} each ${base.every}`,
-          },
-          {
-            ...{ title: "Overage", isNumber: true },
-            cell: ({ overage }) => `${wholeNumber(overage.credits)} each ${overage.every}`,
-          },
+          ...columnsOf("plan", "version created_at base overage", {
+            base: ({ base }: Version) => grantText(base),
+            overage: ({ overage }: Version) => grantText(overage),
+          }),
           ...planLimitNames.map((name) => ({
             title: planLimits[name].label,
             isNumber: true,
-            cell: (plan: Plan["versions"][number]) => limitOf(plan.limits[name]),
+            cell: (plan: Version) => limitOf(plan.limits[name]),
           })),
-          { title: "Models", cell: ({ models }) => models.join(", ") },
+          ...columnsOf("plan", "models"),
         ]}
       />
     </Card>
@@ -103,9 +101,7 @@ function Difference({ of: configured, apply }: { of: Configured; apply(): void }
 function Changes({ of: { added, changed, retired, plans } }: { of: Configured }) {
   const granted = (id: string) => {
     const plan = plans.find((each) => each.id === id);
-    return plan
-      ? `: base ${wholeNumber(plan.base.credits)} each ${plan.base.every}, overage ${wholeNumber(plan.overage.credits)} each ${plan.overage.every}`
-      : "";
+    return plan ? `: base ${grantText(plan.base)}, overage ${grantText(plan.overage)}` : "";
   };
   return (
     <ul>

@@ -2,13 +2,13 @@
 import { apiPath, get } from "../../shared/api.ts";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { PeriodPicker } from "../../shared/period.tsx";
-import { paymentsOf, ReceiptTable } from "../../shared/receipts.tsx";
+import { paymentsOf } from "../../shared/receipts.tsx";
 import { go, Link, type Place, pathTo, useOpenPeriod, withParameters } from "../../shared/router.tsx";
 import { Empty, ShownList } from "../../shared/states.tsx";
-import { Pager } from "../../shared/table.tsx";
+import { columnsOf, Pager, Table } from "../../shared/table.tsx";
 import type { Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Amount, Badge } from "../../shared/values.tsx";
+import { Badge } from "../../shared/values.tsx";
 
 const filters = [
   ["model", "Model"],
@@ -85,42 +85,31 @@ export function Receipts({ place, account }: { place: Place; account: string }) 
       >
         {({ data, next }) => (
           <>
-            <p class="quiet">Newest first. Costs are credits; point at tokens for their price.</p>
-            <ReceiptTable
+            <p class="quiet">Newest first. Point at tokens for their price.</p>
+            <Table
               caption="Receipts"
               rows={data}
               columns={[
-                { title: "Model", cell: (row) => row.model },
-                {
-                  title: "Ending",
-                  cell: (row) => (
-                    <span title={row.stopped_by === null ? undefined : `stopped by ${row.stopped_by}`}>
-                      <Badge
-                        text={`${row.ending}${row.estimated ? " (estimated)" : ""}${row.late ? " (late)" : ""}`}
-                      />
-                    </span>
-                  ),
-                },
-                {
-                  title: "Prompt",
-                  isNumber: true,
-                  cell: (row) => tokens(row.prompt_tokens, row.price_prompt),
-                },
-                {
-                  ...{ title: "Cached", isNumber: true },
-                  cell: (row) => tokens(row.cached_tokens, row.price_cached_prompt),
-                },
-                {
-                  ...{ title: "Answer", isNumber: true },
-                  cell: (row) => tokens(row.completion_tokens, row.price_completion),
-                },
-                { title: "Cost", isNumber: true, cell: (row) => <Amount micro={row.cost_micro} /> },
+                ...columnsOf(
+                  "receipt",
+                  "finished_at model ending prompt_tokens cached_tokens completion_tokens cost_micro",
+                  {
+                    ending: (row: Receipt) => (
+                      <span title={row.stopped_by === null ? undefined : `stopped by ${row.stopped_by}`}>
+                        <Badge
+                          text={`${row.ending}${row.estimated ? " (estimated)" : ""}${row.late ? " (late)" : ""}`}
+                        />
+                      </span>
+                    ),
+                    prompt_tokens: (row: Receipt) => tokens(row.prompt_tokens, row.price_prompt),
+                    cached_tokens: (row: Receipt) => tokens(row.cached_tokens, row.price_cached_prompt),
+                    completion_tokens: (row: Receipt) => tokens(row.completion_tokens, row.price_completion),
+                  },
+                ),
                 { title: "Paid by", cell: paidBy },
-                { title: "Request", cell: (row) => <code>{row.request_id}</code> },
-                {
-                  title: "Key",
-                  cell: (row) => <span title={row.key}>{nameOf(row.key) ?? <code>{row.key}</code>}</span>,
-                },
+                ...columnsOf("receipt", "request_id key", {
+                  key: ({ key }: Receipt) => <span title={key}>{nameOf(key) ?? <code>{key}</code>}</span>,
+                }),
               ]}
             />
             <Pager next={next} isFirst={after === null} />

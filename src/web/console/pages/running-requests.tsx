@@ -5,8 +5,8 @@ import { stopRequest } from "../../../actions/service.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
-import { type Column, Table } from "../../shared/table.tsx";
-import { Amount, Badge, Time } from "../../shared/values.tsx";
+import { columnsOf, Table } from "../../shared/table.tsx";
+import { Badge } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
 import type { RunningRequest } from "../types.ts";
 
@@ -30,27 +30,18 @@ export function RunningRequests(props: {
           <Table
             caption="Running requests and the credits that they hold"
             rows={rows}
-            keyOf={(row) => row.request_id}
-            columns={[
-              ...(hasAccount ? [accountColumn] : []),
-              { title: "Model", cell: (row) => row.model },
+            columns={columnsOf(
+              "runningRequest",
+              `${hasAccount ? "account model" : "model"} state since completion_tokens held_micro request_id`,
               {
-                title: "State",
-                cell: (row) => (row.here ? <Badge text={row.state} /> : <Badge text="on another node" />),
-              },
-              { title: "Started", cell: (row) => <Time at={row.since} /> },
-              {
-                ...{ title: "Tokens", isNumber: true },
-                cell: (row) => (
+                account: ({ account }: RunningRequest) => account !== null && <AccountLink id={account} />,
+                state: (row: RunningRequest) => <Badge text={row.here ? row.state : "on another node"} />,
+                completion_tokens: (row: RunningRequest) => (
                   <span title={row.here ? "of the answer so far" : "of the answer, at the last checkpoint"}>
                     {wholeNumber(row.completion_tokens)}
                   </span>
                 ),
-              },
-              { title: "Held credits", isNumber: true, cell: (row) => <Amount micro={row.held_micro} /> },
-              {
-                title: "Request",
-                cell: (row) => (
+                request_id: (row: RunningRequest) => (
                   <button
                     type="button"
                     aria-label={`Stop the request ${row.request_id}`}
@@ -61,7 +52,7 @@ export function RunningRequests(props: {
                   </button>
                 ),
               },
-            ]}
+            )}
           />
         )}
         {rows.length < total && (
@@ -86,8 +77,3 @@ export function RunningRequests(props: {
     </Card>
   );
 }
-
-const accountColumn: Column<RunningRequest> = {
-  title: "Account",
-  cell: ({ account }) => account !== null && <AccountLink id={account} />,
-};

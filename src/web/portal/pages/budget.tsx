@@ -4,6 +4,7 @@ import { exactCredits, microPerCredit } from "../../../units.ts";
 import { periodTitle } from "../../shared/key-values.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
+import { columnsOf, factsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
 import { Facts, Time } from "../../shared/values.tsx";
 import { keyTitle } from "../key-names.ts";
@@ -16,13 +17,17 @@ export function Budget({ of: key, plan }: { of: Key; plan: AccountState["plan"] 
       {budget !== null && <BudgetPicture of={budget} />}
       <Facts
         rows={[
-          [
-            "Budget",
-            budget === null
-              ? "none: the key can use the whole balance"
-              : `refills every ${periodTitle(budget.every)}`,
-          ],
-          ["Models", key.models.includes("*") ? "all models of the plan" : key.models.join(", ")],
+          ...factsOf(
+            key,
+            columnsOf("key", "budget models", {
+              budget: () =>
+                budget === null
+                  ? "none: the key can use the whole balance"
+                  : `refills every ${periodTitle(budget.every)}`,
+              models: ({ models }: Key) =>
+                models.includes("*") ? "all models of the plan" : models.join(", "),
+            }),
+          ),
           ["Plan of the account", plan.id],
           ...planLimitNames.map(
             (name) =>
@@ -31,7 +36,7 @@ export function Budget({ of: key, plan }: { of: Key; plan: AccountState["plan"] 
                 <Limit key={name} ofKey={key.limits[name]} ofPlan={plan.limits[name]} />,
               ] as const,
           ),
-          ["Expires", <Time key="expires" at={key.expires_at} />],
+          ...factsOf(key, columnsOf("key", "expires_at")),
         ]}
       />
     </Card>

@@ -2,11 +2,11 @@
 import { Dialog } from "../../shared/form-dialog.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { paymentsOf } from "../../shared/receipts.tsx";
-import { Table } from "../../shared/table.tsx";
+import { columnsOf, factsOf, Table } from "../../shared/table.tsx";
 import { exactTime } from "../../shared/times.ts";
 import type { Receipt } from "../../shared/types.ts";
 import { Amount, Facts } from "../../shared/values.tsx";
-import { meaningOf, RequestState } from "../request-state.tsx";
+import { endingCell, meaningOf } from "../request-state.tsx";
 
 interface Line {
   name: string;
@@ -32,7 +32,7 @@ export function Charge({ of: receipt, keyName, close }: ChargeProps) {
   return (
     <Dialog title="Cost of a request" cancel={close}>
       <div class="intro">
-        <RequestState of={receipt} /> {meaningOf(receipt)}
+        {endingCell(receipt)} {meaningOf(receipt)}
         {receipt.estimated && " The token counts are estimated, because the server reported none."}
         {receipt.late && " This entry corrects an earlier one of the same request."}
       </div>
@@ -75,12 +75,13 @@ export function Charge({ of: receipt, keyName, close }: ChargeProps) {
       )}
       <h3>Request</h3>
       <Facts
-        rows={[
-          ["Finished", exactTime(Date.parse(receipt.finished_at))],
-          ["Model", receipt.model],
-          ["Key", keyName],
-          ["Request id", <code key="id">{receipt.request_id}</code>],
-        ]}
+        rows={factsOf(
+          receipt,
+          columnsOf("receipt", "finished_at model key request_id", {
+            finished_at: () => exactTime(Date.parse(receipt.finished_at)),
+            key: () => keyName,
+          }),
+        )}
       />
       <div class="buttons">
         <button type="button" class="primary" onClick={close}>

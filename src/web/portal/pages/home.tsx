@@ -1,19 +1,20 @@
 /** The balance as a picture, live, with what runs now and the latest requests. */
+
 import { exactCredits } from "../../../units.ts";
 import { apiPath, getUnattended } from "../../shared/api.ts";
 import { BalancePicture } from "../../shared/balance.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
-import { costColumn, ReceiptTable } from "../../shared/receipts.tsx";
+import { costCell } from "../../shared/receipts.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, ShownList } from "../../shared/states.tsx";
-import { Table } from "../../shared/table.tsx";
+import { columnsOf, Table } from "../../shared/table.tsx";
 import type { Balance, Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Amount, Time } from "../../shared/values.tsx";
+import { Time } from "../../shared/values.tsx";
 import { useKeyNames } from "../key-names.ts";
-import { RequestState } from "../request-state.tsx";
+import { endingCell } from "../request-state.tsx";
 import type { AccountState, LiveEvents, OwnAccount } from "../types.ts";
 import { useFollowed } from "../use-followed.ts";
 import { Budget } from "./budget.tsx";
@@ -61,18 +62,11 @@ export function HomePage({ own }: { own: OwnAccount }) {
                 <Table
                   caption="Running requests and the credits that they hold"
                   rows={data}
-                  columns={[
-                    { title: "Started", cell: (row) => <Time at={row.started_at} /> },
-                    { title: "Model", cell: (row) => row.model },
-                    { title: "Key", cell: (row) => nameOfKey(row.key) },
-                    { title: "Prompt", isNumber: true, cell: (row) => wholeNumber(row.prompt_tokens) },
-                    { title: "Answer", isNumber: true, cell: (row) => wholeNumber(row.completion_tokens) },
-                    {
-                      title: "Held credits",
-                      isNumber: true,
-                      cell: (row) => <Amount micro={row.held_micro} />,
-                    },
-                  ]}
+                  columns={columnsOf(
+                    "runningRequest",
+                    "started_at model key prompt_tokens completion_tokens held_micro",
+                    { key: (row: { key: string }) => nameOfKey(row.key) },
+                  )}
                 />
                 {more > 0 && <p class="quiet">{wholeNumber(more)} more requests run.</p>}
               </>
@@ -164,15 +158,14 @@ function Latest({ change, nameOfKey }: { change: unknown; nameOfKey(id: string):
         }
       >
         {({ data }) => (
-          <ReceiptTable
+          <Table
             caption="Latest finished requests"
             rows={data}
-            columns={[
-              costColumn,
-              { title: "Model", cell: (row) => row.model },
-              { title: "Key", cell: (row) => nameOfKey(row.key) },
-              { title: "State", cell: (row) => <RequestState of={row} /> },
-            ]}
+            columns={columnsOf("receipt", "finished_at cost_micro model key ending", {
+              cost_micro: costCell,
+              key: (row: Receipt) => nameOfKey(row.key),
+              ending: endingCell,
+            })}
           />
         )}
       </ShownList>

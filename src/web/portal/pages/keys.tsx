@@ -1,8 +1,9 @@
 /** The keys that the session may see: creating, changing, rotating and revoking them. */
 import { useAction } from "../../shared/form-dialog.tsx";
-import { KeyBudget, KeyState, lastKeyColumns, limitsOf } from "../../shared/key-values.tsx";
+import { changeColumn, KeyBudget, keyCells, limitsOf } from "../../shared/key-values.tsx";
 import { PageHead } from "../../shared/layout.tsx";
-import { ShownTable } from "../../shared/table.tsx";
+import { columnsOf, ShownTable } from "../../shared/table.tsx";
+import type { Key } from "../../shared/types.ts";
 import { keyTitle, useKeys } from "../key-names.ts";
 import type { OwnAccount } from "../types.ts";
 import { ChangeKey, CreateKey, RevokeKey, RotateKey } from "./key-actions.tsx";
@@ -35,21 +36,18 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
         of={keys}
         caption="Keys"
         columns={[
-          {
-            title: "Name",
-            cell: (key) => (
+          ...columnsOf("key", "name last_four revoked_at budget limits models expires_at last_used_at", {
+            ...keyCells,
+            name: (key: Key) => (
               <>
-                {key.name ?? <span class="quiet">unnamed</span>}
+                {keyCells.name(key)}
                 {key.id === own.key.id && <span class="quiet"> (signed in)</span>}
               </>
             ),
-          },
-          { title: "Secret", cell: (key) => <code title={`id ${key.id}`}>…{key.last_four}</code> },
-          { title: "State", cell: (key) => <KeyState of={key} /> },
-          { title: "Budget", cell: (key) => <KeyBudget of={key} period={() => ", refills"} /> },
-          { title: "Limits", cell: limitsOf },
-          { title: "Models", cell: (key) => (key.models.includes("*") ? "all" : key.models.join(", ")) },
-          ...lastKeyColumns({ actions, nameOf: keyTitle, show }),
+            budget: (key: Key) => <KeyBudget of={key} period={() => ", refills"} />,
+            models: ({ models }: Key) => (models.includes("*") ? "all" : models.join(", ")),
+          }),
+          changeColumn({ actions, nameOf: keyTitle, show }),
         ]}
       />
       {action === "create" && <CreateKey creator={own.key} close={close} />}

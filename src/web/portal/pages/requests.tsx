@@ -4,17 +4,16 @@ import { useState } from "preact/hooks";
 import { exactCredits } from "../../../units.ts";
 import { apiPath, get } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
-import { wholeNumber } from "../../shared/numbers.ts";
 import { Options } from "../../shared/options.tsx";
 import { PeriodPicker } from "../../shared/period.tsx";
-import { costColumn, ReceiptTable } from "../../shared/receipts.tsx";
+import { costCell } from "../../shared/receipts.tsx";
 import { go, Link, type Place, pathTo, useOpenPeriod, withParameters } from "../../shared/router.tsx";
 import { Empty, ShownList } from "../../shared/states.tsx";
-import { Pager } from "../../shared/table.tsx";
+import { columnsOf, Pager, Table } from "../../shared/table.tsx";
 import type { Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { keyTitle, useKeys } from "../key-names.ts";
-import { RequestState } from "../request-state.tsx";
+import { endingCell } from "../request-state.tsx";
 import type { UsableModel } from "../types.ts";
 import { Charge } from "./charge.tsx";
 
@@ -65,11 +64,11 @@ export function RequestsPage({ place }: { place: Place }) {
         {({ data, next }) => (
           <>
             <p class="quiet above">Newest first. Open the cost of a request to see how it was calculated.</p>
-            <ReceiptTable
+            <Table
               caption="Finished requests"
               rows={data}
               columns={[
-                costColumn,
+                ...columnsOf("receipt", "finished_at cost_micro", { cost_micro: costCell }),
                 {
                   title: "Details",
                   cell: (row) => (
@@ -82,15 +81,10 @@ export function RequestsPage({ place }: { place: Place }) {
                     </button>
                   ),
                 },
-                { title: "Model", cell: (row) => row.model },
-                { title: "Key", cell: (row) => names.get(row.key) ?? <code>{row.key}</code> },
-                { title: "State", cell: (row) => <RequestState of={row} /> },
-                { title: "Prompt tokens", isNumber: true, cell: (row) => wholeNumber(row.prompt_tokens) },
-                {
-                  title: "Answer tokens",
-                  isNumber: true,
-                  cell: (row) => wholeNumber(row.completion_tokens),
-                },
+                ...columnsOf("receipt", "model key ending prompt_tokens completion_tokens", {
+                  key: ({ key }: Receipt) => names.get(key) ?? <code>{key}</code>,
+                  ending: endingCell,
+                }),
               ]}
             />
             <Pager next={next} isFirst={!after} />

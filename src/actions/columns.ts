@@ -1,0 +1,207 @@
+/**
+ * The fields of the objects that people see: what they are called, and what they are. The tables
+ * and lists of facts of the command line and of the pages are made from it.
+ *
+ * Pages bundle this file.
+ */
+
+import type { EpochMs } from "../units.ts";
+
+const numberKinds = ["count", "number", "price", "credits", "change", "ms"] as const;
+
+/**
+ * A `count` has separators, a `number` has none. `price`: of a million tokens. `credits` are
+ * micro-credits, and a `change` of them has a sign.
+ */
+export type Kind = "text" | "code" | "state" | "time" | "list" | (typeof numberKinds)[number];
+
+/** `head`: title on the command line, if it has another one. */
+type ShownField = readonly [title: string, kind?: Kind, head?: string];
+
+/** By their names in the JSON of the object. A name with dots leads to a field inside. */
+type ShownFields = Readonly<Record<string, ShownField>>;
+
+const id = ["Account"] as const;
+const left = ["Credits left", "count"] as const;
+const started = ["Started", "time"] as const;
+
+const ofRequest = { account: id, key: ["Key", "code"], model: ["Model"] } as const;
+const request = { request_id: ["Request", "code"], ...ofRequest } as const;
+
+const tokens = {
+  prompt_tokens: ["Prompt tokens", "count", "Prompt"],
+  cached_tokens: ["Cached tokens", "count", "Cached"],
+  completion_tokens: ["Answer tokens", "count", "Completion"],
+} as const;
+
+const costs = {
+  cost_micro: ["Cost in credits", "credits", "Credits"],
+  base_micro: ["Base", "credits"],
+  overage_micro: ["Overage", "credits"],
+  additional_micro: ["Additional", "credits"],
+} as const;
+
+export const shown = {
+  account: {
+    id,
+    plan: ["Plan"],
+    next_plan: ["Plan from the next refresh", "text", "Next plan"],
+    state: ["State", "state"],
+    ends_at: ["Closes", "time"],
+    created_at: ["Opened", "time", "Created"],
+    owner: ["Owner"],
+    email: ["E-mail"],
+    external_id: ["External id"],
+    note: ["Note"],
+    credits: left,
+    "balance.balances.total.credits": left,
+    "balance.balances.base.credits": ["Base", "count"],
+    "balance.balances.overage.credits": ["Overage", "count"],
+    "balance.balances.additional.credits": ["Additional", "count"],
+  },
+  key: {
+    id: ["Id"],
+    account: id,
+    last_four: ["Secret", "code", "Key"],
+    name: ["Name"],
+    revoked_at: ["State", "state"],
+    portal: ["In the portal"],
+    budget: ["Budget", "text", "Budget left"],
+    limits: ["Limits"],
+    models: ["Models", "list"],
+    expires_at: ["Expires", "time"],
+    last_used_at: ["Last used", "time"],
+    old_secret_until: ["Old secret until", "time"],
+  },
+  request,
+  /** Of this process, of another one, and of the holder of a key: their times have three names. */
+  runningRequest: {
+    ...request,
+    state: ["State", "state"],
+    since: started,
+    created_at: started,
+    started_at: started,
+    ...tokens,
+    held_micro: ["Held credits", "credits", "Held"],
+  },
+  receipt: {
+    finished_at: ["Finished", "time"],
+    ...request,
+    ending: ["Ending", "state"],
+    ...tokens,
+    ...costs,
+  },
+  usageSum: {
+    day: ["Day"],
+    hour: ["Hour", "time"],
+    ...ofRequest,
+    final: ["State"],
+    requests: ["Requests", "count"],
+    ...tokens,
+    ...costs,
+  },
+  journalEntry: {
+    seq: ["Number", "number"],
+    at: ["Time", "time"],
+    kind: ["Kind", "state"],
+    bucket: ["Bucket"],
+    amount_micro: ["Credits", "change"],
+    grant: ["Grant", "number"],
+    by: ["By"],
+    operation: ["Id", "code"],
+    note: ["Note"],
+  },
+  /** As it is, and its changes in a month. */
+  payment: {
+    payment_id: ["Payment"],
+    account: id,
+    at: ["Time", "time"],
+    amount_micro: ["Credits", "credits"],
+    left_before_micro: ["Left before", "credits"],
+    added_micro: ["Added", "credits"],
+    spent_micro: ["Spent", "credits"],
+    refunded_micro: ["Refunded", "credits"],
+    left_micro: ["Left", "credits"],
+  },
+  plan: {
+    id: ["Plan"],
+    version: ["Version", "number"],
+    offered: ["State"],
+    accounts: ["Accounts", "count"],
+    created_at: ["Since", "time", "Created"],
+    base: ["Base", "count"],
+    overage: ["Overage", "count"],
+    models: ["Models", "list"],
+  },
+  model: {
+    id: ["Model"],
+    state: ["State", "state"],
+    context_window: ["Context", "count"],
+    parallel: ["Parallel", "count"],
+    "pricing.prompt": ["Prompt", "price"],
+    "pricing.cached_prompt": ["Cached prompt", "price", "Cached"],
+    "pricing.completion": ["Answer", "price", "Completion"],
+    "load.running": ["Running", "count"],
+    "load.waiting": ["Waiting", "count"],
+    "load.paused": ["Paused", "count"],
+    "last_day.requests": ["Requests in 24 h", "count"],
+    "last_day.errors": ["Failed", "count"],
+    "last_day.tokens_per_second.median": ["Tokens/s", "number"],
+    "last_day.first_token_ms.median": ["First token", "ms"],
+    servers: ["Servers"],
+    source: ["Source", "list"],
+    file: ["File"],
+  },
+} satisfies Readonly<Record<string, ShownFields>>;
+
+type WordsOf<Text extends string> = Text extends `${infer Word} ${infer Rest}`
+  ? WordsOf<Word> | WordsOf<Rest>
+  : Text extends `${infer Word}?`
+    ? Word
+    : Text;
+
+/**
+ * Names of fields with spaces between them. After a name, `?` leaves out a column without values.
+ * `Own`: the fields that have cells of their own.
+ */
+type NamesOf<Fields, Text extends string, Own> = [WordsOf<Text>, Own] extends [keyof Fields, WordsOf<Text>]
+  ? Text
+  : never;
+
+/** Returns the state of a key, which the column of `revoked_at` has. */
+export function keyState(
+  key: Record<"revoked_at" | "expires_at", string | null>,
+  nowMs: EpochMs,
+): "active" | "revoked" | "expired" {
+  if (key.revoked_at !== null) return "revoked";
+  return key.expires_at !== null && Date.parse(key.expires_at) <= nowMs ? "expired" : "active";
+}
+
+/**
+ * Returns a function that makes columns of the named fields, for a face that shows values with
+ * `cellOf`. `own`: cells of fields that show more than their value.
+ */
+export function columnsWith<Cell>(cellOf: (kind: Kind, value: unknown) => Cell) {
+  return <Shown extends keyof typeof shown, Names extends string, Row, Own extends string = never>(
+    object: Shown,
+    names: NamesOf<(typeof shown)[Shown], Names, Own>,
+    own?: { [Name in Own]: (row: Row) => Cell },
+  ) => {
+    const fields: ShownFields = shown[object];
+    const cells = new Map(Object.entries<(row: Row) => Cell>(own ?? {}));
+    return names.split(" ").map((word) => {
+      const name = word.replace("?", "");
+      const [title, kind = "text", head = title]: ShownField = fields[name] ?? [name];
+      const isNumber = numberKinds.some((each) => each === kind);
+      const cell = cells.get(name) ?? ((row: Row) => cellOf(kind, valueAt(row, name)));
+      return { title, head: head.toUpperCase(), isNumber, isOptional: word !== name, cell };
+    });
+  };
+}
+
+/** Null also if an object around the field is null. */
+export function valueAt(row: unknown, name: string): unknown {
+  const isRecord = (value: unknown): value is Record<string, unknown> =>
+    typeof value === "object" && value !== null;
+  return name.split(".").reduce((value, part) => (isRecord(value) ? (value[part] ?? null) : null), row);
+}

@@ -1,0 +1,102 @@
+/** The described fields of shown objects are those of the JSON, and no face names them again. */
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import {
+  holdObject,
+  journalObject,
+  keyObject,
+  listedAccountObject,
+  paymentObject,
+  usageObject,
+} from "../../src/accounts/operator-objects.ts";
+import { paymentReportObject } from "../../src/accounts/payment-report.ts";
+import { planObject } from "../../src/accounts/plan-objects.ts";
+import { usageHoursSchema } from "../../src/accounts/usage-hours.ts";
+import { usageReportSchema } from "../../src/accounts/usage-sums.ts";
+import { shown } from "../../src/actions/columns.ts";
+import { modelObject } from "../../src/http/admin/live-objects.ts";
+import { overviewObject } from "../../src/http/admin/overview-object.ts";
+import { requestObject } from "../../src/http/admin/request-object.ts";
+import { runningRequests } from "../../src/http/portal/live.ts";
+import { fieldOf } from "../../src/objects.ts";
+
+const month = { leftBeforeMicro: 0, addedMicro: 0, spentMicro: 0, refundedMicro: 0, leftMicro: 0 };
+const reported = paymentReportObject({
+  ...{ month: "2027-01", timezone: "UTC", fromMs: 0, toMs: 0, isOver: true, total: month },
+  rows: [{ id: "inv-1", account: "ada", atMs: 0, ...month }],
+}).payments.map((row) => ({ properties: row }));
+
+/** Returns the schema of a field in an object, in items of a list or in one of several schemas. */
+function partOf(schema: unknown, names: readonly string[]): unknown {
+  const [name, ...rest] = names;
+  if (name === undefined) return schema;
+  const field = fieldOf(fieldOf(schema, "properties"), name);
+  if (field !== undefined) return partOf(field, rest);
+  const inner = [fieldOf(schema, "anyOf"), fieldOf(schema, "items")].flat();
+  return inner.map((part) => part && partOf(part, names)).find((part) => part !== undefined);
+}
+
+/** Schemas of the objects. */
+const schemas: Record<keyof typeof shown, readonly unknown[]> = {
+  account: [listedAccountObject.schema, partOf(overviewObject.schema, ["low_balance", "accounts"])],
+  key: [keyObject.schema],
+  request: [usageObject.schema],
+  runningRequest: [requestObject.schema, holdObject.schema, runningRequests.properties.data],
+  receipt: [usageObject.schema],
+  usageSum: [usageReportSchema.properties.data, usageHoursSchema.properties.data],
+  journalEntry: [journalObject.schema],
+  payment: [paymentObject.schema, ...reported],
+  plan: [planObject.schema, planObject.schema.properties.versions],
+  model: [modelObject.schema],
+};
+
+/** The command line has these from the configuration. */
+const configured = ["parallel", "source", "file"];
+
+test("every described column names a field of its JSON object", () => {
+  for (const [object, fields] of Object.entries(shown)) {
+    const found = Object.entries(schemas).find(([name]) => name === object)?.[1] ?? [];
+    const missing = Object.keys(fields)
+      .filter((name) => !configured.includes(name))
+      .filter((name) => found.every((schema) => partOf(schema, name.split(".")) === undefined));
+    assert.deepEqual(missing, [], object);
+  }
+});
+
+/** Columns of tables whose rows are no described objects, and columns that are no field. */
+const ownTitles: Readonly<Record<string, string>> = {
+  "cli/account.ts": "PROBLEM,BUCKET,CREDITS,OF,REFRESHES,THEN,OF,REFRESHES",
+  "cli/balance.ts": "BUCKET,CREDITS,OF,LEFT,REFRESHES",
+  "cli/config.ts": "SETTING,VALUE",
+  "cli/plans.ts": "GRANTS",
+  "web/console/pages/account-overview.tsx": "Time,Error",
+  "web/console/pages/account-plan.tsx": "Credits,Before,After,Refreshes",
+  "web/console/pages/errors.tsx": "Last,Level,Message,Times,Code",
+  "web/console/pages/health.tsx": "Node,Version,Started,Seen,Differs in",
+  "web/console/pages/jobs.tsx": "Job,Every,State,Last success,Last error",
+  "web/console/pages/receipts.tsx": "Paid by",
+  "web/portal/pages/charge.tsx": "Tokens,Count,× price per million,= credits",
+  "web/portal/pages/requests.tsx": "Details",
+  "web/shared/chart.tsx": "Time (UTC)",
+  "web/shared/key-values.tsx": "Change",
+};
+
+test("no table has a title of its own for a described field", () => {
+  const src = join(import.meta.dirname, "../../src");
+  const files = ["cli", "web"].flatMap((folder) =>
+    readdirSync(join(src, folder), { recursive: true, encoding: "utf8" }).map((name) => join(folder, name)),
+  );
+  const column = /\b(?:head|title): "([^"]+)"[^{}"]*\}?[^{}"]*\bcell\b/g;
+  const found = files
+    .filter((file) => /\.tsx?$/.test(file))
+    .map((file) => [
+      file,
+      [...readFileSync(join(src, file), "utf8").matchAll(column)].map(([, title]) => title),
+    ])
+    .filter(([, titles]) => titles !== undefined && titles.length > 0)
+    .map(([file, titles]) => [file, String(titles)]);
+  const rule = "describe the field in src/actions/columns.ts; other columns are listed in this test";
+  assert.deepEqual(Object.fromEntries(found), ownTitles, rule);
+});
