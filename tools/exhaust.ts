@@ -6,6 +6,7 @@
  * came to a value that a check is for.
  */
 import { once } from "node:events";
+import { writeSync } from "node:fs";
 import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
 import { decide } from "../src/ledger/kernel.ts";
 import { type SearchResult, search, Violation } from "../test/fixtures/exhaust.ts";
@@ -28,7 +29,8 @@ function searchHere(world: SearchedWorld): Searched {
   const startedMs = performance.now();
   try {
     const onProgress = ({ depth, states, transitions }: SearchResult) =>
-      console.error(`${world.name}: depth ${depth}, ${states} states, ${transitions} transitions`);
+      // A console of a thread prints nothing before the search ends.
+      writeSync(2, `${world.name}: depth ${depth}, ${states} states, ${transitions} transitions\n`);
     const result = search(world, { ...world, decide, onProgress });
     return { kind: "searched", result, seconds: (performance.now() - startedMs) / 1000 };
   } catch (error) {
