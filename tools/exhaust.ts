@@ -67,10 +67,14 @@ function print(world: SearchedWorld, { result, seconds }: Extract<Searched, { ki
 }
 
 async function searchAll(names: readonly string[]): Promise<boolean> {
+  if (names.includes("--help")) {
+    console.log(usage);
+    return true;
+  }
   const known = new Set(smallWorlds.map(({ name }) => name));
   const unknown = names.find((name) => !known.has(name));
   if (unknown !== undefined) {
-    console.error(unknown === "--help" ? usage : `There is no world "${unknown}".\n${usage}`);
+    console.error(`There is no world "${unknown}".\n${usage}`);
     process.exit(2);
   }
   const chosen = smallWorlds.filter(({ name }) => names.length === 0 || names.includes(name));
