@@ -171,6 +171,21 @@ describe("programs of the checkout", { concurrency: 2 }, () => {
     );
   });
 
+  test("npm run simulate", async () => {
+    const size = ["--worlds", "1", "--requests", "20", "--hours", "1"];
+    const text = await shown("tools/simulate.ts", "--seed", "1", ...size);
+    assert.match(text, /^seed 1: \d+ events, \d+ commits, trace [0-9a-f]{16}, /m);
+    assert.match(text, /^1 worlds without a violation in /m);
+  });
+
+  // test/unit/exhaust.test.ts searches a world.
+  test("npm run exhaust names its worlds", async () => {
+    assert.match(await shown("tools/exhaust.ts", "--help"), /^Usage: npm run exhaust \[-- WORLD/m);
+    const { code, stderr } = await run("tools/exhaust.ts", "nowhere");
+    assert.notEqual(code, 0);
+    assert.match(stderr, /nowhere/);
+  });
+
   test("npm run look", { skip: noChromium ?? false }, async () => {
     await using scratch = await folder;
     const text = await shown("tools/take-screenshots.ts", "account-new", scratch.path);
@@ -207,7 +222,7 @@ describe("programs of the checkout", { concurrency: 2 }, () => {
 
   test("every npm script has a run or a reason", () => {
     const { scripts }: { scripts: object } = JSON.parse(read("package.json"));
-    const covered = [...Object.keys(otherScripts), "bench", "fuzz", "look", "torture"];
+    const covered = [...Object.keys(otherScripts), "bench", "exhaust", "fuzz", "look", "simulate", "torture"];
     assert.deepEqual(Object.keys(scripts).toSorted(), covered.toSorted());
   });
 });
