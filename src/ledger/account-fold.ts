@@ -314,7 +314,7 @@ export class AccountFold {
     different("at_ms", account.atMs, this.#atMs);
     different("created_ms", account.createdMs, this.#createdMs);
     different("holds", account.holds, holds.length);
-    different("used", account.runningCostMicro, sum(holds.map(costOfHold)));
+    different("running_cost", account.runningCostMicro, sum(holds.map(costOfHold)));
     const held = this.#heldByHolds(holds);
     for (const bucket of windowBuckets) this.#compareWindow(account[bucket], bucket, held);
     this.#compareAdditional(account, { later, held, nowMs });

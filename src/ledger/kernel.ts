@@ -293,16 +293,18 @@ function extend(
  */
 function othersHold(work: UnitOfWork, found: FoundAccount, row: HoldRow): boolean {
   const { account, grants, times } = found;
-  const used = costOf(priceOf(row), row);
+  const costMicro = costOf(priceOf(row), row);
   const key = work.key(row.key);
   const budget = key === null ? null : rollBudget(key, times.atMs);
   const enough = Math.max(1, row.priceCompletion);
   if (key !== null && budget !== null && budget.leftMicro < enough) {
     const own = amountOf(row.takings);
-    return Math.min(key.heldMicro - own - (key.runningCostMicro - used), budget.unspentMicro - own) >= enough;
+    return (
+      Math.min(key.heldMicro - own - (key.runningCostMicro - costMicro), budget.unspentMicro - own) >= enough
+    );
   }
   const held = grants.ifAllReturns(times) - sumOf(grants.free(times)) - returnable(account, row);
-  return held - (account.runningCostMicro - used) >= enough;
+  return held - (account.runningCostMicro - costMicro) >= enough;
 }
 
 /** Returns what the account would get back if the hold ended and used nothing. */
@@ -317,7 +319,8 @@ function returnable({ base, overage, additional, later }: AccountRow, { takings 
 }
 
 /** Reports whether the counts belong to a later moment of the same request. */
-function isFurther(used: TokenCounts, known: TokenCounts): boolean {
-  if (used.completionTokens !== known.completionTokens) return used.completionTokens > known.completionTokens;
-  return used.promptTokens >= known.promptTokens;
+function isFurther(usage: TokenCounts, known: TokenCounts): boolean {
+  if (usage.completionTokens !== known.completionTokens)
+    return usage.completionTokens > known.completionTokens;
+  return usage.promptTokens >= known.promptTokens;
 }

@@ -51,12 +51,12 @@ export function completionTokensFor(price: Price, promptTokens: number, held: Mi
 }
 
 /** Throws an `InvariantError` for counts that no request can have. */
-export function assertTokens(used: TokenCounts): void {
-  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = used;
+export function assertTokens(usage: TokenCounts): void {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = usage;
   for (const count of [promptTokens, cachedTokens, completionTokens, reasoningTokens]) {
     invariant(
       Number.isSafeInteger(count) && count >= 0,
-      () => `token counts are whole: ${JSON.stringify(used)}`,
+      () => `token counts are whole: ${JSON.stringify(usage)}`,
     );
   }
   invariant(cachedTokens <= promptTokens, "cached tokens are part of the prompt's");

@@ -159,8 +159,8 @@ export const noTokens: TokenCounts = {
 };
 
 /** Returns the counts alone, without the other fields of a row or a usage. */
-export function countsOf(used: TokenCounts): TokenCounts {
-  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = used;
+export function countsOf(usage: TokenCounts): TokenCounts {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = usage;
   return { promptTokens, cachedTokens, completionTokens, reasoningTokens };
 }
 

@@ -1,7 +1,7 @@
 /** The overview of the operator API: one snapshot, shared by all clients, as a stream too. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { streamsMax, streamsPerSessionMax } from "../../src/http/admin/stream-places.ts";
+import { streamsMax, streamsPerSessionMax } from "../../src/http/admin/stream-slots.ts";
 import { RunningRequests } from "../../src/http/public/running-requests.ts";
 import { timesAt } from "../../src/ledger/snapshot.ts";
 import {

@@ -53,7 +53,7 @@ test("frees the connection at its end, or when an owner that waits has seen the 
   early.exchange.onResponseEnd();
   assert.equal(early.seen.freed, 1);
   const awaited = connect();
-  awaited.exchange.holdPlace();
+  awaited.exchange.holdSlot();
   awaited.exchange.onResponseEnd();
   assert.equal(awaited.seen.freed, 0);
   awaited.exchange.releaseSlot();

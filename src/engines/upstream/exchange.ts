@@ -10,7 +10,7 @@
  * server-sent events, and not the contents of events.
  *
  * A slot is given to another request only when its owner has seen how the answer ended:
- * 1. The owner calls `holdPlace` and waits for `changed`.
+ * 1. The owner calls `holdSlot` and waits for `changed`.
  * 2. The connection closes. The exchange calls `changed`, and the slot stays taken.
  * 3. The owner takes the events and sees the ending.
  * 4. The owner calls `releaseSlot`, `abort` or `release`. The exchange calls `freed`.
@@ -68,7 +68,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   #isAborted = false;
   #isClosed = false;
   #isFreed = false;
-  #isPlaceHeld = false;
+  #isSlotHeld = false;
   #draining: NodeJS.Timeout | undefined;
   #awaitingHead: NodeJS.Timeout | undefined;
 
@@ -113,13 +113,13 @@ export class Exchange implements Dispatcher.DispatchHandler {
   }
 
   /** Keeps the slot, although the connection may close, until `releaseSlot`. */
-  holdPlace(): void {
-    this.#isPlaceHeld = true;
+  holdSlot(): void {
+    this.#isSlotHeld = true;
   }
 
   /** The owner has seen what had changed. Frees the slot if the connection has closed. */
   releaseSlot(): void {
-    this.#isPlaceHeld = false;
+    this.#isSlotHeld = false;
     if (this.#isClosed) this.#free();
   }
 
@@ -234,7 +234,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#isClosed = true;
     clearTimeout(this.#draining);
     clearTimeout(this.#awaitingHead);
-    if (!this.#isPlaceHeld) this.#free();
+    if (!this.#isSlotHeld) this.#free();
   }
 
   #free(): void {

@@ -216,7 +216,7 @@ export class UpstreamGeneration implements Generation, Waiter {
       this.#finishByMs ??= nowMs + (this.job.finishMs ?? finishMs);
       timer = setTimeout(() => this.#wakeUp(), Math.max(0, Math.ceil(this.#finishByMs - nowMs)));
     }
-    exchange?.holdPlace();
+    exchange?.holdSlot();
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
     });

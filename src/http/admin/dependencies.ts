@@ -13,7 +13,7 @@ import type { LiveTelemetry } from "../../telemetry/live-telemetry.ts";
 import type { AccountFeed } from "../api/account-feed.ts";
 import type { RunningRequests } from "../public/running-requests.ts";
 import type { SignIn } from "./sign-in.ts";
-import type { StreamPlaces } from "./stream-places.ts";
+import type { StreamSlots } from "./stream-slots.ts";
 
 export interface AdminDependencies {
   store: Store;
@@ -26,7 +26,7 @@ export interface AdminDependencies {
   requests: Pick<RunningRequests, "list">;
   stops: Pick<RequestStops, "stopRequest">;
   signIn: SignIn;
-  streams: Pick<StreamPlaces, "take">;
+  streams: Pick<StreamSlots, "take">;
   jobs: Jobs;
   /** The live state of accounts. */
   accounts: Pick<AccountFeed, "follow">;

@@ -31,7 +31,7 @@ import { isLoaded, modelWarnings } from "./model-health.ts";
 import { operatorResponseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
 import { SignIn } from "./sign-in.ts";
-import { StreamPlaces } from "./stream-places.ts";
+import { StreamSlots } from "./stream-slots.ts";
 
 interface OperatorDependencies extends Omit<AdminDependencies, "signIn" | "health" | "streams"> {
   /** Version of the service, for the OpenAPI document. */
@@ -131,7 +131,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metricsText()));
   pageRoutes(app, consolePath, dependencies.readConsole);
   const health = () => healthOf(dependencies);
-  const streams = new StreamPlaces(connections);
+  const streams = new StreamSlots(connections);
   adminRoutes(app, { ...dependencies, signIn, health, streams }, version);
   app.get(documentPath, async () => app.swagger());
   return app;

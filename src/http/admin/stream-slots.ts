@@ -17,7 +17,7 @@ export const streamsMax = limits.streams.most;
 export const streamsPerSessionMax = limits.sessionStreams.most;
 const retryAfterSeconds = 30;
 
-export class StreamPlaces {
+export class StreamSlots {
   readonly #connections: Pick<Connections, "release">;
   readonly #ofSessions = new Slots(limits.sessionStreams);
   readonly #all = new Slots(limits.streams);
@@ -26,7 +26,7 @@ export class StreamPlaces {
     this.#connections = connections;
   }
 
-  /** Call before the first byte. Throws `concurrency_limit_exceeded` if all places are taken. */
+  /** Call before the first byte. Throws `concurrency_limit_exceeded` if all slots are taken. */
   take({ session, raw: { socket } }: FastifyRequest, reply: FastifyReply): void {
     // The client has left while it was authenticated.
     if (reply.raw.destroyed) return;
