@@ -51,10 +51,11 @@ export const catalogue = {
 
 export type ErrorCode = keyof typeof catalogue;
 
-/** State of one limit per period. It is complete again after `resetMs`. */
-interface RefusalRate {
+/** State of a limit after the decision. */
+export interface RateState {
   limit: number;
   remaining: number;
+  /** Time until the limit is completely restored. */
   resetMs: number;
 }
 
@@ -66,7 +67,7 @@ interface RefusalOptions {
   /** False if the same request will always be refused. Default: depends on the status. */
   waitingHelps?: boolean;
   /** The limits that were checked. Sent as `x-ratelimit-*`. */
-  rates?: { [name in string]?: RefusalRate };
+  rates?: { [name in string]?: RateState };
   /** Only for the operator's log. */
   detail?: string;
   cause?: unknown;

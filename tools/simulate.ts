@@ -2,11 +2,11 @@
  * `npm run simulate -- [options]`: runs simulated worlds, each with processes of the service, a
  * database, model servers, clients and operators, and checks everything that happens.
  */
-import { parseArgs } from "node:util";
 import { messageOf } from "../src/errors.ts";
 import { defects, simulationOf } from "../test/simulation/defects.ts";
 import { bundleProgram } from "../test/simulation/process.ts";
 import { type SimulationResult, simulate } from "../test/simulation/world.ts";
+import { optionsOf, wholeNumber } from "./options.ts";
 
 const usage = `Usage: npm run simulate -- [options]
   --seed N      the first seed (default: another one each time)
@@ -15,38 +15,16 @@ const usage = `Usage: npm run simulate -- [options]
   --hours N     simulated time of each world (default 2)
   --defects     puts old defects back, one at a time, and reports which seed finds each`;
 
-function refuse(problem: string): never {
-  console.error(`${problem}\n${usage}`);
-  process.exit(2);
-}
-
-function given() {
-  try {
-    return parseArgs({
-      options: {
-        seed: { type: "string", default: String(Date.now() & 0x3fff_ffff) },
-        worlds: { type: "string", default: "20" },
-        requests: { type: "string", default: "200" },
-        hours: { type: "string", default: "2" },
-        defects: { type: "boolean", default: false },
-        help: { type: "boolean", default: false },
-      },
-    }).values;
-  } catch (error) {
-    return refuse(messageOf(error));
-  }
-}
-
-const values = given();
-if (values.help) {
-  console.log(usage);
-  process.exit(0);
-}
+const values = optionsOf(usage, {
+  seed: { type: "string", default: String(Date.now() & 0x3fff_ffff) },
+  worlds: { type: "string", default: "20" },
+  requests: { type: "string", default: "200" },
+  hours: { type: "string", default: "2" },
+  defects: { type: "boolean", default: false },
+});
 
 function whole(name: "seed" | "worlds" | "requests" | "hours"): number {
-  const number = Number(values[name]);
-  if (Number.isSafeInteger(number) && number >= (name === "seed" ? 0 : 1)) return number;
-  return refuse(`--${name} is a whole number above 0, not ${values[name]}`);
+  return wholeNumber(usage, name, values[name]);
 }
 
 const first = whole("seed");

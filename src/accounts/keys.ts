@@ -44,7 +44,7 @@ export interface BudgetOptions {
   timezone?: string | undefined;
 }
 
-/** What the ledger sets. `byOperator`: holders of keys may only lower the amount. */
+/** Fields that the ledger sets. `byOperator`: holders of keys may only lower the amount. */
 export function budgetSettings(
   { credits, every, align, timezone }: BudgetOptions,
   byOperator: boolean | undefined,

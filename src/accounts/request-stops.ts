@@ -138,7 +138,7 @@ async function endOf(
     const open = await store.stopRequests.holdOf(requestId);
     if (open === null) break;
     if (performance.now() - startMs >= waitMsMax) {
-      await ledger.apply({ kind: "stop", account: open.account, requestId: requestId, by });
+      await ledger.apply({ kind: "stop", account: open.account, requestId, by });
       break;
     }
     await sleep(everyMs);

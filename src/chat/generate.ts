@@ -169,7 +169,7 @@ export async function* generate(
   const held = await ledger.apply({
     kind: "hold",
     account: caller.accountId,
-    requestId: requestId,
+    requestId,
     key: caller.keyId,
     model: model.id,
     price,

@@ -263,7 +263,7 @@ export class HoldExtender {
     const outcome = await this.#ledger.apply({
       kind: "extend",
       account: accountId,
-      requestId: requestId,
+      requestId,
       n: this.#n + 1,
       moreMicro,
       usage,

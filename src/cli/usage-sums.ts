@@ -33,7 +33,7 @@ function columnsBy(by: UsageGroup) {
   );
 }
 
-/** What was paid of the cost. */
+/** The part of the cost that was paid. */
 export function paidText(row: { cost_micro: number; shortfall_micro: number }): string {
   return exactCredits(row.cost_micro - row.shortfall_micro);
 }

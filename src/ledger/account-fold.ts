@@ -331,7 +331,7 @@ export class AccountFold {
         this.#report("holds", { account: account.id, hold: id, problem: `there is no key ${key}` });
   }
 
-  /** What the open holds have taken from each grant. */
+  /** Credits that the open holds have taken from each grant. */
   #heldByHolds(holds: readonly HoldRow[]): Map<number, MicroCredits> {
     const held = new Map<number, MicroCredits>();
     for (const { id, takings } of holds) {
@@ -402,7 +402,7 @@ export class AccountFold {
     for (const grant of this.#grants.values()) {
       if (grant.bucket !== "additional" || listed.has(grant.seq)) continue;
       const isLeft = grant.amountMicro > grant.spentMicro || (held.get(grant.seq) ?? 0) > 0;
-      // What ends closes with the next commit, which may write no fact.
+      // A promotion that has ended closes with the next commit, which may write no fact.
       const hasEnded = grant.untilMs !== null && grant.untilMs <= Math.max(this.#atMs, nowMs);
       if (isLeft && !hasEnded) wrong(grant.seq, "has credits left, and is not there");
     }

@@ -35,7 +35,7 @@ export interface Group {
   readonly columns: Readonly<Record<string, ColumnType>>;
 }
 
-/** By the field of the row, which is the name of its column in camel case. */
+/** By the field of the row: the name of its column in camel case. Amounts also end in `Micro`. */
 export interface Columns {
   readonly [field: string]: ColumnType | Group;
 }

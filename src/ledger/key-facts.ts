@@ -25,23 +25,17 @@ export function revokedNote(key: string): string {
 
 /** Returns what an operation changes, without the secret. A repetition has the same text. */
 export function settingsNote({ key, set }: Pick<KeyOperation, "key" | "set">): string {
-  const { name, models, expiresMs } = set;
-  const { budget, rotation, portal } = set;
+  const { name, models, expiresMs, budget, rotation, portal } = set;
   const expires =
     expiresMs === undefined || expiresMs === null ? expiresMs : new Date(expiresMs).toISOString();
+  const limits = Object.fromEntries(limitFields.map((name) => [name, set[name]]));
   const settings = {
-    ...{ name, models, ...limitsOf(set), expires },
+    ...{ name, models, ...limits, expires },
     budget: budget && { micro: budget.amountMicro, ...budget.rule, byOperator: budget.byOperator },
     rotation: rotation && { overlap: rotation.overlap },
     portal,
   };
   return `${key} ${JSON.stringify(settings)}`;
-}
-
-/** Returns the limits that are given, in their order. */
-function limitsOf(set: Partial<LimitRow>): Partial<LimitRow> {
-  const values = limitFields.filter((name) => set[name] !== undefined).map((name) => [name, set[name]]);
-  return Object.fromEntries(values);
 }
 
 /** Adds what the operation has led to: the zone of a budget by the calendar, and new secrets. */

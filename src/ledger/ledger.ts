@@ -177,7 +177,7 @@ export class Ledger {
     const operation = {
       kind: "settle",
       account,
-      requestId: requestId,
+      requestId,
       usage: noTokens,
       ending: "refused",
       by: null,

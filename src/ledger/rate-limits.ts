@@ -2,6 +2,7 @@
  * The limits of plans and keys for what is used in a period. Counting, headers and messages follow
  * from this table.
  */
+import type { RateState } from "../errors.ts";
 import type { LimitRow } from "./rows.ts";
 
 /**
@@ -11,12 +12,18 @@ import type { LimitRow } from "./rows.ts";
  */
 export const rateLimits = {
   requests: {
-    ...{ limit: "requestsPerMinute", tat: "requestsTatMs", lastLimit: null },
-    ...{ period: "minute", periodMs: 60_000 },
+    limit: "requestsPerMinute",
+    tat: "requestsTatMs",
+    lastLimit: null,
+    period: "minute",
+    periodMs: 60_000,
   },
   tokens: {
-    ...{ limit: "tokensPerMinute", tat: "tokensTatMs", lastLimit: "tokensLimit" },
-    ...{ period: "minute", periodMs: 60_000 },
+    limit: "tokensPerMinute",
+    tat: "tokensTatMs",
+    lastLimit: "tokensLimit",
+    period: "minute",
+    periodMs: 60_000,
   },
 } as const satisfies Record<string, RateLimit>;
 
@@ -34,12 +41,5 @@ export const rateNames = Object.keys(rateLimits) as RateName[];
 /** What a request uses of each rate. */
 export type RateAmounts = Readonly<Record<RateName, number>>;
 
-/** State of a limit after the decision, for `x-ratelimit-*`. */
-export interface RateState {
-  limit: number;
-  remaining: number;
-  /** Time until the limit is completely restored. */
-  resetMs: number;
-}
-
+/** The limits after a decision, for `x-ratelimit-*`. */
 export type Rates = { [Name in RateName]?: RateState };

@@ -11,18 +11,12 @@
  * or a clock that was set back. The timestamp of requests distinguishes them. It is never before
  * the last count, and at most a period after it, because further requests are refused.
  */
+import type { RateState } from "../errors.ts";
 import { given } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
 import type { HoldOutcome } from "./outcomes.ts";
 import type { Limits } from "./plan.ts";
-import {
-  type RateAmounts,
-  type RateName,
-  type RateState,
-  type Rates,
-  rateLimits,
-  rateNames,
-} from "./rate-limits.ts";
+import { type RateAmounts, type RateName, type Rates, rateLimits, rateNames } from "./rate-limits.ts";
 import { type AccountRow, type CountRow, type KeyRow, limitsIn } from "./rows.ts";
 
 /** Limits of an account or a key, and the row with their state. */

@@ -36,8 +36,8 @@ export function paymentPeriodsSql(
   { fromMs, toMs, after = "", limit }: PaymentPeriodQuery,
   { parameter: p, items }: SqlDialect,
 ): SqlStatement {
-  const amountIf = (amountMicro: string, condition: string) =>
-    `coalesce(sum(case when ${condition} then ${amountMicro} else 0 end), 0)`;
+  const amountIf = (amount: string, condition: string) =>
+    `coalesce(sum(case when ${condition} then ${amount} else 0 end), 0)`;
   const [before, within] = [`at_ms < ${p(1)}`, `at_ms >= ${p(1)}`];
   const text = `
     with page as (

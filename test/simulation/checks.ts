@@ -1,5 +1,5 @@
 /**
- * What must be true in a simulated world, whatever happens in it. The naive ledger gets every
+ * Checks of a simulated world. Each must hold at any time. The naive ledger gets every
  * commit that is on disk, in the same order, and must agree about outcomes and rows.
  */
 import assert from "node:assert/strict";

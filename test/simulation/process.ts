@@ -138,9 +138,8 @@ export function evaluate<Exports>(bundle: string, world: ProcessWorld): Exports 
   );
   const module = { exports: {} };
   const given = { ...globals, require, module, exports: module.exports, simulation: world.simulation };
-  const run = vm.compileFunction(bundle, Object.keys(given), {
-    filename: join(root, "simulated-program.cjs"),
-  });
+  const filename = join(root, "simulated-program.cjs");
+  const run = vm.compileFunction(bundle, Object.keys(given), { filename });
   run(...Object.values(given));
   return module.exports as Exports;
 }

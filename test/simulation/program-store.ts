@@ -8,7 +8,7 @@ import type { Config } from "../../src/config/load.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
-import { type Times, timesAt } from "../../src/ledger/snapshot.ts";
+import { timesAt } from "../../src/ledger/snapshot.ts";
 import { retry } from "../../src/retry.ts";
 import { commitGiveUpMs, commitQueuesMax, commitRetriesMs } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -31,56 +31,44 @@ type Methods<T> = {
   [Name in keyof T as T[Name] extends (...given: never[]) => Promise<unknown> ? Name : never]: T[Name];
 };
 
+const policy = { retriesMs: commitRetriesMs, giveUpMs: commitGiveUpMs };
+
+/** Reads that requests wait for are repeated, as the stores do. */
+const repeated = ["findKey", "accountSnapshot", "plans"];
+
 /** Sends each call of a method to the object of the same name at the database. */
 function remote<T extends object>(target: string, local: Omit<T, keyof Methods<T>> & Partial<T>): T {
-  const { database } = simulation;
   const send = async (method: string, given: readonly unknown[]) => {
-    const reply = await database.call(target, method, given);
+    const reply = await simulation.database.call(target, method, given);
     if ("value" in reply) return reply.value;
     throw new StoreUnavailableError("the database is unavailable at present: simulated", {
       mayBeDone: reply.mayBeDone,
     });
   };
+  const { signal } = new AbortController();
   return new Proxy(local as T, {
-    get: (own, name) =>
-      typeof name !== "string" || name === "then" || name in own
-        ? Reflect.get(own, name)
-        : (...given: readonly unknown[]) => send(name, given),
+    get: (own, name) => {
+      if (typeof name !== "string" || name === "then" || name in own) return Reflect.get(own, name);
+      const isRepeated = repeated.includes(name);
+      return (...given: readonly unknown[]) =>
+        isRepeated ? retry(() => send(name, given), policy, signal) : send(name, given);
+    },
   });
 }
-
-/** Reads that requests wait for are repeated, as the stores do. */
-const repeated = ["findKey", "accountSnapshot", "plans"] as const;
 
 export async function openUpgradedStore(
   { plans }: Config,
   options: LedgerOptions & { onCopy: (file: string) => void },
 ): Promise<OpenDatabase> {
-  const { database } = simulation;
-  const times = (): Times => timesAt(database.nowMs());
-  const store: Store = remote<Store>("store", {
-    times,
+  const store = remote<Store>("store", {
+    times: () => timesAt(simulation.database.nowMs()),
     commitQueues: commitQueuesMax,
     close: async () => {},
     auditJobs: remote("auditJobs", {}),
     stopRequests: remote("stopRequests", {}),
   });
-  const closing = new AbortController();
-  const policy = { retriesMs: commitRetriesMs, giveUpMs: commitGiveUpMs };
-  const patient = new Proxy(store, {
-    get: (target, name, receiver) => {
-      const found: unknown = Reflect.get(target, name, receiver);
-      if (!repeated.some((each) => each === name) || typeof found !== "function") return found;
-      return (...given: readonly unknown[]) =>
-        retry(async () => await Reflect.apply(found, target, given), policy, closing.signal);
-    },
-  });
   await offer(store, plans);
-  return {
-    store: patient,
-    ledger: new Ledger(store, { ...policy, ...options }),
-    nodes: remote("nodes", {}),
-  };
+  return { store, ledger: new Ledger(store, { ...policy, ...options }), nodes: remote("nodes", {}) };
 }
 
 /** A new database gets the plans of the process that opens it first. */

@@ -108,7 +108,7 @@ export class SimulatedSocket extends Duplex {
     this.#idle?.close();
     const isWhole = this.writableFinished;
     this.#send((peer) => {
-      // Whoever still has something to send is told that nobody receives it.
+      // A side that has sent all of its bytes needs no error.
       if (!isWhole || !peer.writableFinished) peer.destroy(reset());
     });
     done(error);

@@ -5,21 +5,17 @@
  */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import type http from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Readable, Writable } from "node:stream";
-import type { serviceTimes } from "../../src/app/service-times.ts";
-import type { startService } from "../../src/app.ts";
-import type { Config, loadConfig } from "../../src/config/load.ts";
+import { loadConfig } from "../../src/config/load.ts";
 import { hour, minute, second, start } from "../fixtures/times.ts";
 import { Checks } from "./checks.ts";
 import { type DatabaseFaults, SimulatedDatabase } from "./database.ts";
 import { type Answered, type Request, send } from "./http-client.ts";
-import { evaluate } from "./process.ts";
+import { SimulatedNode } from "./node.ts";
 import { Random } from "./random.ts";
 import { SimulatedSocket } from "./sockets.ts";
-import { type Owner, Timeline } from "./timeline.ts";
+import { Timeline } from "./timeline.ts";
 import { SimulatedUpstreams, type UpstreamHabits } from "./upstreams.ts";
 
 export interface WorldOptions {
@@ -49,18 +45,14 @@ export class SimulationError extends Error {
   }
 }
 
-interface Program {
-  startService: typeof startService;
-  serviceTimes: typeof serviceTimes;
-  loadConfig: typeof loadConfig;
-}
-
 const publicPort = 8080;
 const operatorPort = 8081;
 const token = "simulated-operator-token-simulated";
 /** Credits per million tokens, so micro-credits per token. */
 const price = { prompt: 20_000, completion: 100_000 };
 const accountCount = 6;
+/** A database that loses calls cannot refuse so many starts in a row. */
+const startsMax = 20;
 
 /** Configurations differ from seed to seed. */
 function configurationOf(random: Random): string {
@@ -96,81 +88,6 @@ limits: { queue: 16, drain_seconds: 5 }
 `;
 }
 
-/** One process, with its machine. It can die and start again. */
-class Node {
-  readonly number: number;
-  readonly #world: World;
-  readonly #dataDir: string;
-  #owner: Owner = { isGone: true };
-  listeners = new Map<number, http.Server>();
-  #service: Awaited<ReturnType<typeof startService>> | null = null;
-  /** Lines of the log of the process. */
-  readonly log: string[] = [];
-
-  constructor(number: number, world: World, dataDir: string) {
-    this.number = number;
-    this.#world = world;
-    this.#dataDir = dataDir;
-  }
-
-  get isUp(): boolean {
-    return this.#service !== null;
-  }
-
-  get owner(): Owner {
-    return this.#owner;
-  }
-
-  async start(): Promise<void> {
-    const owner: Owner = { isGone: false };
-    this.#owner = owner;
-    this.listeners = new Map();
-    const { timeline, database, upstreams } = this.#world;
-    const random = this.#world.random.fork();
-    const program = evaluate<Program>(this.#world.bundle, {
-      ...{ timeline, random, owner, listeners: this.listeners },
-      hostname: `node-${this.number}`,
-      clockAheadMs: () => 0,
-      modules: { undici: upstreams.module(owner) },
-      simulation: { database: database.connect(owner) },
-    });
-    const reread = (): Config =>
-      program.loadConfig({ cwd: this.#dataDir, file: join(this.#dataDir, "inkwell.yaml"), env: {} });
-    const host = {
-      stdin: Readable.from([]),
-      stdout: new Writable({ write: (_chunk, _encoding, done) => done() }),
-      stderr: new Writable({
-        write: (chunk, _encoding, done) => {
-          this.log.push(String(chunk));
-          if (this.log.length > 50) this.log.shift();
-          done();
-        },
-      }),
-      reread,
-    };
-    const service = await program.startService(reread(), host, new AbortController().signal, {
-      ...program.serviceTimes,
-      ...{ heartbeatEveryMs: minute, stopsEveryMs: 5 * second, clockEveryMs: minute },
-    });
-    if (owner.isGone) return;
-    this.#service = service;
-  }
-
-  /** The process dies: nothing of it runs any more, and its connections break. */
-  kill(): void {
-    this.#owner.isGone = true;
-    this.#service = null;
-    this.listeners = new Map();
-  }
-
-  async stop(): Promise<void> {
-    const service = this.#service;
-    this.#service = null;
-    await service?.stop();
-    this.#owner.isGone = true;
-  }
-}
-
 class World {
   readonly bundle: string;
   readonly options: WorldOptions;
@@ -180,7 +97,7 @@ class World {
   readonly upstreams: SimulatedUpstreams;
   readonly checks: Checks;
   readonly #folder = mkdtempSync(join(tmpdir(), "inkwell-simulation-"));
-  readonly #nodes: Node[] = [];
+  readonly #nodes: SimulatedNode[] = [];
   readonly #keys: { account: string; secret: string }[] = [];
   readonly #payments: { account: string; id: string }[] = [];
   readonly #requestIds: string[] = [];
@@ -203,7 +120,7 @@ class World {
     for (let number = 1; number <= nodes; number += 1) {
       const dataDir = mkdtempSync(join(this.#folder, `node-${number}-`));
       writeFileSync(join(dataDir, "inkwell.yaml"), configuration);
-      this.#nodes.push(new Node(number, this, dataDir));
+      this.#nodes.push(new SimulatedNode(number, this, dataDir));
     }
     this.#networkMs = random.pick([1, 20]);
     const faults: DatabaseFaults = random.pick([
@@ -216,7 +133,9 @@ class World {
       { ...goodHabits, breaksOff: 4, respondsWithError: 4, refusesConnection: 2, hangs: 1, endsEarly: 1 },
       { ...goodHabits, lies: 10, runsOn: 10, staysSilent: 1, breaksOff: 5 },
     ]);
-    const { plans } = this.#plansOf(configuration);
+    const file = join(this.#folder, "inkwell.yaml");
+    writeFileSync(file, configuration);
+    const { plans } = loadConfig({ cwd: this.#folder, file, env: {} });
     this.checks = new Checks(plans, { startMs: start, isTruthful: habits.lies === 0 });
     const listener = {
       committed: (commit: Parameters<Checks["committed"]>[0]) =>
@@ -229,18 +148,6 @@ class World {
     };
     this.database = new SimulatedDatabase({ timeline, random: random.fork(), faults, plans, listener });
     this.upstreams = new SimulatedUpstreams({ timeline, random: random.fork(), habits });
-  }
-
-  /** Reads the plans outside of any process. */
-  #plansOf(configuration: string): Config {
-    const file = join(this.#folder, "inkwell.yaml");
-    writeFileSync(file, configuration);
-    const owner = { isGone: false };
-    const program = evaluate<Program>(this.bundle, {
-      ...{ timeline: this.timeline, random: new Random(0), owner, listeners: new Map() },
-      ...{ hostname: "world", clockAheadMs: () => 0, modules: {}, simulation: {} },
-    });
-    return program.loadConfig({ cwd: this.#folder, file, env: {} });
   }
 
   /** Keeps the first violation: the program would turn an exception into a failed commit. */
@@ -264,10 +171,11 @@ class World {
       const life = this.#live().catch((error: unknown) => {
         this.#failure ??= error;
       });
-      await this.timeline.run(() => this.#isOver || this.#failure !== null);
+      const endMs = start + (10 * hours + 24) * hour;
+      await this.timeline.run(() => this.#isOver || this.#failure !== null || this.timeline.nowMs > endMs);
       if (this.#failure !== null) throw this.#failure;
+      assert.ok(this.#isOver, "the world does not come to its end");
       await life;
-      assert.ok(this.#isOver, "nothing happens any more, and the world is not over");
       await this.checks.everything(this.database);
       const { digest, outcomes, commits } = { ...this.checks, digest: this.checks.digest() };
       return { seed, events: this.timeline.count, commits, hours, digest, outcomes };
@@ -339,7 +247,7 @@ class World {
   }
 
   /** Opens a connection to a process, or returns null if it does not listen. */
-  #connect(node: Node, port: number, address: string): SimulatedSocket | null {
+  #connect(node: SimulatedNode, port: number, address: string): SimulatedSocket | null {
     const server = node.listeners.get(port);
     if (server === undefined || node.owner.isGone) return null;
     const { timeline } = this;
@@ -579,14 +487,15 @@ class World {
   }
 
   /** A process that cannot start is started again, as a service manager does. */
-  async #startAgain(node: Node): Promise<void> {
-    for (;;) {
+  async #startAgain(node: SimulatedNode): Promise<void> {
+    for (let attempt = 1; ; attempt += 1) {
       try {
         await node.start();
         return;
-      } catch {
+      } catch (error) {
         node.kill();
         this.checks.count("fate start failed");
+        if (attempt === startsMax) throw error;
         await this.timeline.pause(5 * second);
       }
     }

@@ -1,0 +1,104 @@
+/** A process of the service in a simulated world. It can die and start again. */
+import type http from "node:http";
+import { join } from "node:path";
+import { Readable, Writable } from "node:stream";
+import type { serviceTimes } from "../../src/app/service-times.ts";
+import type { startService } from "../../src/app.ts";
+import type { Config, loadConfig } from "../../src/config/load.ts";
+import { minute, second } from "../fixtures/times.ts";
+import type { SimulatedDatabase } from "./database.ts";
+import { evaluate } from "./process.ts";
+import type { Random } from "./random.ts";
+import type { Owner, Timeline } from "./timeline.ts";
+import type { SimulatedUpstreams } from "./upstreams.ts";
+
+interface Program {
+  startService: typeof startService;
+  serviceTimes: typeof serviceTimes;
+  loadConfig: typeof loadConfig;
+}
+
+/** The parts of a world that its processes need. */
+export interface NodeWorld {
+  /** The program (process.ts). */
+  readonly bundle: string;
+  readonly random: Random;
+  readonly timeline: Timeline;
+  readonly database: SimulatedDatabase;
+  readonly upstreams: SimulatedUpstreams;
+}
+
+/** One process, with its machine. It can die and start again. */
+export class SimulatedNode {
+  readonly number: number;
+  readonly #world: NodeWorld;
+  readonly #dataDir: string;
+  #owner: Owner = { isGone: true };
+  listeners = new Map<number, http.Server>();
+  #service: Awaited<ReturnType<typeof startService>> | null = null;
+  /** Lines of the log of the process. */
+  readonly log: string[] = [];
+
+  constructor(number: number, world: NodeWorld, dataDir: string) {
+    this.number = number;
+    this.#world = world;
+    this.#dataDir = dataDir;
+  }
+
+  get isUp(): boolean {
+    return this.#service !== null;
+  }
+
+  get owner(): Owner {
+    return this.#owner;
+  }
+
+  async start(): Promise<void> {
+    const owner: Owner = { isGone: false };
+    this.#owner = owner;
+    this.listeners = new Map();
+    const { timeline, database, upstreams } = this.#world;
+    const random = this.#world.random.fork();
+    const program = evaluate<Program>(this.#world.bundle, {
+      ...{ timeline, random, owner, listeners: this.listeners },
+      hostname: `node-${this.number}`,
+      clockAheadMs: () => 0,
+      modules: { undici: upstreams.module(owner) },
+      simulation: { database: database.connect(owner) },
+    });
+    const reread = (): Config =>
+      program.loadConfig({ cwd: this.#dataDir, file: join(this.#dataDir, "inkwell.yaml"), env: {} });
+    const host = {
+      stdin: Readable.from([]),
+      stdout: new Writable({ write: (_chunk, _encoding, done) => done() }),
+      stderr: new Writable({
+        write: (chunk, _encoding, done) => {
+          this.log.push(String(chunk));
+          if (this.log.length > 50) this.log.shift();
+          done();
+        },
+      }),
+      reread,
+    };
+    const service = await program.startService(reread(), host, new AbortController().signal, {
+      ...program.serviceTimes,
+      ...{ heartbeatEveryMs: minute, stopsEveryMs: 5 * second, clockEveryMs: minute },
+    });
+    if (owner.isGone) return;
+    this.#service = service;
+  }
+
+  /** The process dies: nothing of it runs any more, and its connections break. */
+  kill(): void {
+    this.#owner.isGone = true;
+    this.#service = null;
+    this.listeners = new Map();
+  }
+
+  async stop(): Promise<void> {
+    const service = this.#service;
+    this.#service = null;
+    await service?.stop();
+    this.#owner.isGone = true;
+  }
+}
