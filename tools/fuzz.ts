@@ -16,7 +16,7 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 import type { FuzzReply } from "../test/fixtures/fuzz-child.ts";
 import { corpusFolder, type FuzzTarget, targets } from "../test/fixtures/fuzz-targets.ts";
-import { randomOf } from "../test/fixtures/hostile-prompts.ts";
+import { randomOf } from "../test/fixtures/random.ts";
 
 const usage = `Usage: npm run fuzz -- TARGET [options]
   TARGET       ${Object.keys(targets).join(", ")}

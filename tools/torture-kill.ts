@@ -13,6 +13,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { sliceTokens } from "../src/chat/hold-extender.ts";
 import { ask } from "../test/fixtures/http-stream.ts";
 import { defaultPrice, freePort, newFolder, type Program, startProgram } from "../test/fixtures/program.ts";
+import { randomFrom } from "../test/fixtures/random.ts";
 import { until } from "../test/fixtures/until.ts";
 import { ledgers, type TorturedLedger } from "./torture-ledger.ts";
 import { Operator, operatorToken } from "./torture-operator.ts";
@@ -316,18 +317,4 @@ async function report(
   console.log(
     `${unanswered} more were cut off before they were answered, and paid for nothing that they did not see.`,
   );
-}
-
-/**
- * Returns random numbers from 0 to 1 for a seed (mulberry32). The choices are reproducible, the
- * times are not.
- */
-function randomFrom(seed: number): () => number {
-  let state = seed | 0;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296;
-  };
 }

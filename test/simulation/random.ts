@@ -1,18 +1,12 @@
-/** Random numbers from a seed: the same seed gives the same numbers on every machine. */
+/** Random decisions of a simulated world, from its seed. */
+import { randomFrom } from "../fixtures/random.ts";
 
 export class Random {
-  #state: number;
+  /** Returns a number from 0 (included) to 1. */
+  readonly next: () => number;
 
   constructor(seed: number) {
-    this.#state = seed | 0;
-  }
-
-  /** Returns a number from 0 (included) to 1. The generator is mulberry32. */
-  next(): number {
-    this.#state = (this.#state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+    this.next = randomFrom(seed);
   }
 
   /** Returns a whole number from `min` to `max`, both included. */

@@ -27,7 +27,7 @@ import { Tokenizer } from "../../src/engines/upstream/tokenizer.ts";
 import { Refusal } from "../../src/errors.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { findTokenizerFiles } from "../../src/model-files/tokenizer-files.ts";
-import { hostilePrompt, randomOf } from "../fixtures/hostile-prompts.ts";
+import { hostilePrompt } from "../fixtures/hostile-prompts.ts";
 import { adjust, promote } from "../fixtures/kernel-examples.ts";
 import { bench } from "../fixtures/ledger-bench.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
@@ -37,6 +37,7 @@ import {
   zephyrPrompt,
   zephyrTemplate,
 } from "../fixtures/llama-tokenizer.ts";
+import { randomOf } from "../fixtures/random.ts";
 
 const folder = await mkdtemp(path.join(tmpdir(), "inkwell-hostile-"));
 after(() => rm(folder, { recursive: true }));
