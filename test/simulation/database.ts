@@ -7,12 +7,13 @@ import type { Operation } from "../../src/ledger/operations.ts";
 import type { Decision } from "../../src/ledger/outcomes.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
 import type { ChargeRow, GrantRow, JournalRow } from "../../src/ledger/rows.ts";
-import { type Changes, rowKey, type Times } from "../../src/ledger/snapshot.ts";
+import { type Changes, rowKey, type Times, timesAt } from "../../src/ledger/snapshot.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../../src/store/contacts.ts";
-import type { NodeRow } from "../../src/store/nodes.ts";
+import { type NodeRow, silentMs } from "../../src/store/nodes.ts";
 import { MemoryLedger } from "../fixtures/memory-ledger.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
-import type { DatabaseConnection, Reply } from "./program-store.ts";
+import { DatabaseClock } from "./database-clock.ts";
+import type { DatabaseConnection, Reply, TimesOf } from "./program-store.ts";
 import type { Random } from "./random.ts";
 import type { Owner, Timeline } from "./timeline.ts";
 
@@ -93,6 +94,7 @@ function add<T>(lists: Map<string, T[]>, key: string, row: T): void {
 export class SimulatedDatabase {
   readonly store: MemoryStore;
   readonly ledger = new IndexedLedger();
+  readonly clock: DatabaseClock;
   readonly #timeline: Timeline;
   readonly #random: Random;
   readonly #faults: DatabaseFaults;
@@ -102,6 +104,8 @@ export class SimulatedDatabase {
   /** Commits of an earlier life of the database are lost. */
   #life: Owner = { isGone: false };
   readonly #nodes = new Map<string, NodeRow>();
+  /** Of the call that is done, or was done last. */
+  #times: Times;
 
   constructor(options: {
     timeline: Timeline;
@@ -114,11 +118,9 @@ export class SimulatedDatabase {
     this.#random = options.random;
     this.#faults = options.faults;
     this.#listener = options.listener;
-    this.store = new MemoryStore(options.plans, () => this.nowMs(), this.ledger);
-  }
-
-  nowMs(): number {
-    return Math.floor(this.#timeline.nowMs);
+    this.clock = new DatabaseClock(options.timeline);
+    this.#times = timesAt(this.clock.nowMs);
+    this.store = new MemoryStore(options.plans, () => this.#times, this.ledger);
   }
 
   /** Everything that is not on disk is lost, and all connections break. */
@@ -130,8 +132,7 @@ export class SimulatedDatabase {
 
   connect(owner: Owner): DatabaseConnection {
     return {
-      nowMs: () => this.nowMs(),
-      call: (target, method, given) =>
+      call: (target, method, given, times) =>
         new Promise((resolve) => {
           const sent = structuredClone(given);
           const answer = (reply: Reply) => {
@@ -145,7 +146,7 @@ export class SimulatedDatabase {
           }
           this.#timeline.after(this.#random.delay(this.#faults.networkMs), () => {
             const life = this.#life;
-            this.#answer(target, method, sent).then(
+            this.#answer(target, method, sent, times).then(
               (reply) => {
                 // The process may be gone: what it has sent is done all the same.
                 if (!life.isGone) answer(reply);
@@ -159,9 +160,10 @@ export class SimulatedDatabase {
     };
   }
 
-  async #answer(target: string, method: string, given: readonly unknown[]): Promise<Reply> {
+  async #answer(target: string, method: string, given: readonly unknown[], timesOf: TimesOf): Promise<Reply> {
+    if (target === "clock") return { value: this.clock.run(method, given, this.#nodes.size > 0) };
     if (target === "store" && method === "commit") {
-      return { value: await this.#commit(given[0] as readonly Operation[]) };
+      return { value: await this.#commit(given[0] as readonly Operation[], timesOf) };
     }
     const objects: Record<string, object> = {
       store: this.store,
@@ -173,7 +175,8 @@ export class SimulatedDatabase {
     const run: unknown = object === undefined ? undefined : Reflect.get(object, method);
     if (typeof run !== "function" || object === undefined)
       throw new Error(`the database has no ${target}.${method}`);
-    const times = this.store.times();
+    const times = timesOf(this.clock.nowMs);
+    this.#times = times;
     const value: unknown = await Reflect.apply(run, object, given);
     this.#tell(method, given, { value, times });
     return { value: structuredClone(value) };
@@ -193,7 +196,7 @@ export class SimulatedDatabase {
   }
 
   /** Waits for the accounts, decides, and writes when the disk has it. */
-  async #commit(operations: readonly Operation[]): Promise<Decision[]> {
+  async #commit(operations: readonly Operation[], timesOf: TimesOf): Promise<Decision[]> {
     const life = this.#life;
     const accounts = [...new Set(operations.map(({ account }) => account))].sort();
     const { promise: done, resolve: unlock } = Promise.withResolvers<void>();
@@ -201,11 +204,12 @@ export class SimulatedDatabase {
     for (const account of accounts) this.#locks.set(account, done);
     try {
       await Promise.all(before);
-      const times = this.store.times();
+      const times = timesOf(this.clock.nowMs);
       await this.#pause(this.#random.delay(this.#faults.diskMs), life);
       const plans = await this.store.plans();
       const { outcomes, changes } = this.ledger.decide(operations, { plans, times });
       this.ledger.write(changes);
+      this.#times = times;
       this.#listener.committed({ operations, outcomes, times });
       return structuredClone(outcomes);
     } finally {
@@ -220,10 +224,10 @@ export class SimulatedDatabase {
 
   readonly #registry = {
     heartbeat: async (self: Pick<NodeRow, "id" | "version" | "fingerprint">): Promise<NodeRow[]> => {
-      const nowMs = this.nowMs();
+      const { nowMs } = this.clock;
       const startedMs = this.#nodes.get(self.id)?.startedMs ?? nowMs;
       this.#nodes.set(self.id, { ...self, startedMs, seenMs: nowMs });
-      return [...this.#nodes.values()].filter(({ seenMs }) => nowMs - seenMs < 20_000);
+      return [...this.#nodes.values()].filter(({ seenMs }) => seenMs >= nowMs - silentMs);
     },
     leave: async (id: string): Promise<void> => {
       this.#nodes.delete(id);

@@ -5,7 +5,7 @@ import { Readable, Writable } from "node:stream";
 import type { serviceTimes } from "../../src/app/service-times.ts";
 import type { startService } from "../../src/app.ts";
 import type { Config, loadConfig } from "../../src/config/load.ts";
-import { minute, second } from "../fixtures/times.ts";
+import { day, hour, minute, second } from "../fixtures/times.ts";
 import type { SimulatedDatabase } from "./database.ts";
 import { evaluate } from "./process.ts";
 import type { Random } from "./random.ts";
@@ -26,6 +26,8 @@ export interface NodeWorld {
   readonly timeline: Timeline;
   readonly database: SimulatedDatabase;
   readonly upstreams: SimulatedUpstreams;
+  /** Interval between looks at the clock of the database. */
+  readonly clockEveryMs: number;
 }
 
 /** One process, with its machine. It can die and start again. */
@@ -33,6 +35,8 @@ export class SimulatedNode {
   readonly number: number;
   readonly #world: NodeWorld;
   readonly #dataDir: string;
+  /** The clock of its machine, on which nothing depends. */
+  readonly #clockAheadMs: number;
   #owner: Owner = { isGone: true };
   listeners = new Map<number, http.Server>();
   #service: Awaited<ReturnType<typeof startService>> | null = null;
@@ -43,6 +47,7 @@ export class SimulatedNode {
     this.number = number;
     this.#world = world;
     this.#dataDir = dataDir;
+    this.#clockAheadMs = world.random.pick([0, 0, -3 * day, hour, 50 * day]);
   }
 
   get isUp(): boolean {
@@ -62,7 +67,7 @@ export class SimulatedNode {
     const program = evaluate<Program>(this.#world.bundle, {
       ...{ timeline, random, owner, listeners: this.listeners },
       hostname: `node-${this.number}`,
-      clockAheadMs: () => 0,
+      clockAheadMs: () => this.#clockAheadMs,
       modules: { undici: upstreams.module(owner) },
       simulation: { database: database.connect(owner) },
     });
@@ -82,7 +87,7 @@ export class SimulatedNode {
     };
     const service = await program.startService(reread(), host, new AbortController().signal, {
       ...program.serviceTimes,
-      ...{ heartbeatEveryMs: minute, stopsEveryMs: 5 * second, clockEveryMs: minute },
+      ...{ heartbeatEveryMs: minute, stopsEveryMs: 5 * second, clockEveryMs: this.#world.clockEveryMs },
     });
     if (owner.isGone) return;
     this.#service = service;

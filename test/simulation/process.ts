@@ -273,7 +273,7 @@ function modulesOf(world: ProcessWorld, globals: Globals): Record<string, unknow
     "fs/promises": settledFiles,
     crypto: { ...simulatedCrypto, default: simulatedCrypto },
     perf_hooks: { ...perfHooks, performance: globals.performance },
-    os: { ...os, hostname: () => hostname },
+    os: { ...os, hostname: () => hostname, uptime: () => timeline.nowMs / 1000 },
     http: {
       ...http,
       createServer: (options: http.ServerOptions, listener?: http.RequestListener) =>

@@ -8,20 +8,26 @@ import type { Config } from "../../src/config/load.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
-import { timesAt } from "../../src/ledger/snapshot.ts";
+import type { Times } from "../../src/ledger/snapshot.ts";
 import { retry } from "../../src/retry.ts";
+import { PostgresClock } from "../../src/store/postgres/clock.ts";
+import type { ConnectionPool } from "../../src/store/postgres/connection-pool.ts";
+import type { Cell } from "../../src/store/postgres/rows.ts";
 import { commitGiveUpMs, commitQueuesMax, commitRetriesMs } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
+import type { EpochMs } from "../../src/units.ts";
 
 /** The connection of a process to the database of the world. */
 export interface DatabaseConnection {
   /**
    * Resolves with a copy of the answer. `lost` is true if the call may have changed something.
-   * Answers may arrive long after the call, or never.
+   * Answers may arrive long after the call, or never. `times` gets the clock of the server when the
+   * call is done, and returns the times of the call.
    */
-  call(target: string, method: string, given: readonly unknown[]): Promise<Reply>;
-  nowMs(): number;
+  call(target: string, method: string, given: readonly unknown[], times: TimesOf): Promise<Reply>;
 }
+
+export type TimesOf = (serverMs: EpochMs) => Times;
 
 export type Reply = { value: unknown } | { error: "unavailable"; mayBeDone: boolean };
 
@@ -36,39 +42,101 @@ const policy = { retriesMs: commitRetriesMs, giveUpMs: commitGiveUpMs };
 /** Reads that requests wait for are repeated, as the stores do. */
 const repeated = ["findKey", "accountSnapshot", "plans"];
 
+async function send(
+  target: string,
+  method: string,
+  given: readonly unknown[],
+  times: TimesOf,
+): Promise<unknown> {
+  const reply = await simulation.database.call(target, method, given, times);
+  if ("value" in reply) return reply.value;
+  throw new StoreUnavailableError("the database is unavailable at present: simulated", {
+    mayBeDone: reply.mayBeDone,
+  });
+}
+
 /** Sends each call of a method to the object of the same name at the database. */
-function remote<T extends object>(target: string, local: Omit<T, keyof Methods<T>> & Partial<T>): T {
-  const send = async (method: string, given: readonly unknown[]) => {
-    const reply = await simulation.database.call(target, method, given);
-    if ("value" in reply) return reply.value;
-    throw new StoreUnavailableError("the database is unavailable at present: simulated", {
-      mayBeDone: reply.mayBeDone,
-    });
-  };
+function remote<T extends object>(
+  target: string,
+  timesOf: (method: string) => TimesOf,
+  local: Omit<T, keyof Methods<T>> & Partial<T>,
+): T {
   const { signal } = new AbortController();
   return new Proxy(local as T, {
     get: (own, name) => {
       if (typeof name !== "string" || name === "then" || name in own) return Reflect.get(own, name);
       const isRepeated = repeated.includes(name);
-      return (...given: readonly unknown[]) =>
-        isRepeated ? retry(() => send(name, given), policy, signal) : send(name, given);
+      return (...given: readonly unknown[]) => {
+        const once = () => send(target, name, given, timesOf(name));
+        return isRepeated ? retry(once, policy, signal) : once();
+      };
     },
   });
+}
+
+/** Answers the statements of src/store/postgres/clock.ts, which have no times of their own. */
+const clockPool: Pick<ConnectionPool, "query"> = {
+  query: async ({ name = "accept", values = [] }) => {
+    const answer = await send("clock", name, values, () => {
+      throw new Error("this statement has no times");
+    });
+    return { rows: answer === null ? [] : [answer as Cell[]], columns: [] };
+  },
+};
+
+/** The times of calls, as src/store/postgres has them. */
+function timesBy(clock: PostgresClock): (method: string) => TimesOf {
+  /** The database uses its own clock if the node believes it. */
+  const ask = () => {
+    const asked = clock.ask();
+    const [trustedMs = 0, fromMs = 0, toMs = 0] = asked.parameter.slice(1, -1).split(",").map(Number);
+    const trusted = (serverMs: EpochMs) => (serverMs >= fromMs && serverMs <= toMs ? serverMs : trustedMs);
+    return { asked, trusted };
+  };
+  const ofWriting = (): TimesOf => {
+    const { asked, trusted } = ask();
+    return (clockMs) => clock.answered(asked, { clockMs, trustedMs: trusted(clockMs) });
+  };
+  const ofReading = (): TimesOf => {
+    const { trusted } = ask();
+    return (clockMs) => clock.times(trusted(clockMs));
+  };
+  const dated: Readonly<Record<string, () => TimesOf>> = {
+    ...{ commit: ofWriting, putAccounts: ofWriting },
+    ...{ accountSnapshot: ofReading, applyPlans: ofReading },
+  };
+  return (method) => dated[method]?.() ?? (() => clock.times());
 }
 
 export async function openUpgradedStore(
   { plans }: Config,
   options: LedgerOptions & { onCopy: (file: string) => void },
 ): Promise<OpenDatabase> {
-  const store = remote<Store>("store", {
-    times: () => timesAt(simulation.database.nowMs()),
+  const pool = clockPool as ConnectionPool;
+  const clock = await PostgresClock.open(pool, null);
+  const timesOf = timesBy(clock);
+  const commit = async (method: string, ...given: unknown[]): Promise<unknown> => {
+    await clock.prepareCommit(pool);
+    return await send("store", method, given, timesOf(method));
+  };
+  const store = remote<Store>("store", timesOf, {
+    commit: (operations) => commit("commit", operations) as ReturnType<Store["commit"]>,
+    putAccounts: (drafts, options) =>
+      commit("putAccounts", drafts, options) as ReturnType<Store["putAccounts"]>,
+    times: () => clock.times(),
+    clock: () => clock.look(),
+    acceptClock: (by, timeMs) => clock.accept(by, timeMs),
     commitQueues: commitQueuesMax,
     close: async () => {},
-    auditJobs: remote("auditJobs", {}),
-    stopRequests: remote("stopRequests", {}),
+    auditJobs: remote("auditJobs", timesOf, {}),
+    stopRequests: remote("stopRequests", timesOf, {}),
   });
   await offer(store, plans);
-  return { store, ledger: new Ledger(store, { ...policy, ...options }), nodes: remote("nodes", {}) };
+  return {
+    store,
+    ledger: new Ledger(store, { ...policy, ...options }),
+    nodes: remote("nodes", timesOf, {}),
+  };
 }
 
 /** A new database gets the plans of the process that opens it first. */

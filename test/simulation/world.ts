@@ -8,8 +8,10 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { loadConfig } from "../../src/config/load.ts";
-import { hour, minute, second, start } from "../fixtures/times.ts";
+import { clockEveryMs } from "../../src/store/clock-watch.ts";
+import { hour, minute, second } from "../fixtures/times.ts";
 import { Checks } from "./checks.ts";
+import { ClockFate } from "./clock-fate.ts";
 import { type DatabaseFaults, SimulatedDatabase } from "./database.ts";
 import { type Answered, type Request, send } from "./http-client.ts";
 import { SimulatedNode } from "./node.ts";
@@ -52,7 +54,14 @@ const token = "simulated-operator-token-simulated";
 const price = { prompt: 20_000, completion: 100_000 };
 const accountCount = 6;
 /** A database that loses calls cannot refuse so many starts in a row. */
-const startsMax = 20;
+const startsMax = 100;
+/** Before changes of the clocks in Europe, at the end of a short month, and in the middle of one. */
+const starts = [
+  Date.UTC(2030, 0, 17, 12),
+  Date.UTC(2030, 2, 30, 22),
+  Date.UTC(2030, 9, 26, 21),
+  Date.UTC(2032, 1, 28, 20),
+];
 
 /** Configurations differ from seed to seed. */
 function configurationOf(random: Random): string {
@@ -92,7 +101,8 @@ class World {
   readonly bundle: string;
   readonly options: WorldOptions;
   readonly random: Random;
-  readonly timeline = new Timeline(start);
+  readonly startMs: number;
+  readonly timeline: Timeline;
   readonly database: SimulatedDatabase;
   readonly upstreams: SimulatedUpstreams;
   readonly checks: Checks;
@@ -106,15 +116,24 @@ class World {
   #left: number;
   #isOver = false;
   /** Some process has been up since then. */
-  #upSinceMs = start;
+  #upSinceMs: number;
   #failure: unknown = null;
+  /** The clock of the database steps. */
+  readonly #hasClockFaults: boolean;
+  readonly #clockFate: ClockFate;
+  readonly clockEveryMs: number;
 
   constructor(bundle: string, options: WorldOptions) {
     this.bundle = bundle;
     this.options = options;
     this.#left = options.requests;
     this.random = new Random(options.seed);
+    this.startMs = this.random.pick(starts);
+    this.#upSinceMs = this.startMs;
+    this.timeline = new Timeline(this.startMs);
     const { random, timeline } = this;
+    this.#hasClockFaults = random.chance(0.4);
+    this.clockEveryMs = this.#hasClockFaults ? clockEveryMs : minute;
     const configuration = configurationOf(random);
     const nodes = random.pick([1, 2, 3]);
     for (let number = 1; number <= nodes; number += 1) {
@@ -126,7 +145,7 @@ class World {
     const faults: DatabaseFaults = random.pick([
       { refused: 0, lost: 0, networkMs: 1, diskMs: 2 },
       { refused: 0.002, lost: 0.002, networkMs: 1, diskMs: 5 },
-      { refused: 0.02, lost: 0.06, networkMs: 5, diskMs: 30 },
+      { refused: 0.02, lost: 0.04, networkMs: 5, diskMs: 30 },
     ]);
     const habits: UpstreamHabits = random.pick([
       { ...goodHabits },
@@ -136,10 +155,13 @@ class World {
     const file = join(this.#folder, "inkwell.yaml");
     writeFileSync(file, configuration);
     const { plans } = loadConfig({ cwd: this.#folder, file, env: {} });
-    this.checks = new Checks(plans, { startMs: start, isTruthful: habits.lies === 0 });
+    this.checks = new Checks(plans, { startMs: this.startMs, isTruthful: habits.lies === 0 });
     const listener = {
       committed: (commit: Parameters<Checks["committed"]>[0]) =>
-        this.#check(() => this.checks.committed(commit, this.database)),
+        this.#check(() => {
+          this.checks.committed(commit, this.database);
+          this.#clockFate.check(Math.max(commit.times.atMs, commit.times.nowMs));
+        }),
       opened: (...given: Parameters<Checks["opened"]>) => this.checks.opened(...given),
       applied: (...given: Parameters<Checks["applied"]>) => this.checks.applied(...given),
       failed: (error: unknown) => {
@@ -148,6 +170,13 @@ class World {
     };
     this.database = new SimulatedDatabase({ timeline, random: random.fork(), faults, plans, listener });
     this.upstreams = new SimulatedUpstreams({ timeline, random: random.fork(), habits });
+    const clockWorld = {
+      ...{ timeline, clock: this.database.clock, nodes: this.#nodes },
+      ask: this.#insist.bind(this),
+      startAgain: (node: SimulatedNode) => this.#startAgain(node),
+      count: (outcome: string) => this.checks.count(outcome),
+    };
+    this.#clockFate = new ClockFate(clockWorld, random.fork());
   }
 
   /** Keeps the first violation: the program would turn an exception into a failed commit. */
@@ -171,7 +200,7 @@ class World {
       const life = this.#live().catch((error: unknown) => {
         this.#failure ??= error;
       });
-      const endMs = start + (10 * hours + 24) * hour;
+      const endMs = this.startMs + (10 * hours + 24) * hour;
       await this.timeline.run(() => this.#isOver || this.#failure !== null || this.timeline.nowMs > endMs);
       if (this.#failure !== null) throw this.#failure;
       assert.ok(this.#isOver, "the world does not come to its end");
@@ -222,14 +251,14 @@ class World {
   async #openAccounts(): Promise<void> {
     for (let n = 0; n < accountCount; n += 1) {
       const account = `account-${n}`;
-      await this.#insist("POST", "/admin/accounts", {
+      await this.#insist(null, "POST", "/admin/accounts", {
         id: account,
         plan: this.random.pick(["small", "large"]),
       });
       for (let key = 0; key < 2; key += 1) {
         for (;;) {
           const body = { operation_id: `key-${account}-${key}-${this.#next()}` };
-          const made = await this.#operate("POST", `/admin/accounts/${account}/keys`, body);
+          const made = await this.#operate(null, "POST", `/admin/accounts/${account}/keys`, body);
           const secret: unknown = made?.status === 201 ? JSON.parse(made.body).key : null;
           if (typeof secret === "string") {
             this.#keys.push({ account, secret });
@@ -266,8 +295,14 @@ class World {
     return client;
   }
 
-  async #operate(method: string, path: string, body: object): Promise<Answered | null> {
-    const socket = this.#connect(this.random.pick(this.#nodes), operatorPort, "127.0.0.1");
+  /** `node`: null for any. */
+  async #operate(
+    node: SimulatedNode | null,
+    method: string,
+    path: string,
+    body: object,
+  ): Promise<Answered | null> {
+    const socket = this.#connect(node ?? this.random.pick(this.#nodes), operatorPort, "127.0.0.1");
     if (socket === null) return null;
     const request: Request = {
       ...{ method, path, body: JSON.stringify(body) },
@@ -281,9 +316,14 @@ class World {
   }
 
   /** Repeats a change until it has an answer: each change counts once. */
-  async #insist(method: string, path: string, body: object): Promise<Answered | null> {
+  async #insist(
+    node: SimulatedNode | null,
+    method: string,
+    path: string,
+    body: object,
+  ): Promise<Answered | null> {
     for (let attempt = 0; attempt < 20; attempt += 1) {
-      const answer = await this.#operate(method, path, body);
+      const answer = await this.#operate(node, method, path, body);
       if (answer?.isWhole === true && answer.status < 500) {
         this.checks.count(`operator ${method} ${answer.status}`);
         this.checks.note(`${this.timeline.nowMs} ${method} ${path} ${answer.status}`);
@@ -380,7 +420,7 @@ class World {
     }
     for (let n = 0; n < accountCount; n += 1) {
       const body = { operation_id: `end-${n}`, state: "active" };
-      await this.#insist("POST", `/admin/accounts/account-${n}/state`, body);
+      await this.#insist(null, "POST", `/admin/accounts/account-${n}/state`, body);
     }
   }
 
@@ -395,18 +435,18 @@ class World {
     switch (action) {
       case "topup":
         this.#payments.push({ account, id });
-        await this.#insist("POST", `${path}/topups`, { payment_id: id, credits: random.whole(1, 10) });
+        await this.#insist(null, "POST", `${path}/topups`, { payment_id: id, credits: random.whole(1, 10) });
         return;
       case "refund": {
         if (this.#payments.length === 0) return;
         const payment = random.pick(this.#payments);
-        await this.#insist("POST", `/admin/accounts/${payment.account}/refunds`, {
+        await this.#insist(null, "POST", `/admin/accounts/${payment.account}/refunds`, {
           ...{ refund_id: id, payment_id: payment.id, credits: random.whole(1, 6) },
         });
         return;
       }
       case "promote":
-        await this.#insist("POST", `${path}/adjustments`, {
+        await this.#insist(null, "POST", `${path}/adjustments`, {
           ...{ operation_id: id, credits: random.whole(1, 5), reason: "a gift" },
           ...(random.chance(0.5)
             ? { expires_at: new Date(this.timeline.nowMs + 3 * hour).toISOString() }
@@ -414,7 +454,7 @@ class World {
         });
         return;
       case "adjust":
-        await this.#insist("POST", `${path}/adjustments`, {
+        await this.#insist(null, "POST", `${path}/adjustments`, {
           operation_id: id,
           credits: -1,
           reason: "a mistake",
@@ -422,7 +462,7 @@ class World {
         return;
       case "memo":
         if (this.#requestIds.length === 0) return;
-        await this.#insist("POST", `${path}/adjustments`, {
+        await this.#insist(null, "POST", `${path}/adjustments`, {
           ...{
             operation_id: id,
             credits: 1,
@@ -432,7 +472,7 @@ class World {
         });
         return;
       case "plan":
-        await this.#insist("PATCH", path, {
+        await this.#insist(null, "PATCH", path, {
           ...{ operation_id: id, plan: random.pick(["small", "large"]) },
           at: random.pick(["refresh", "now", "new_window"]),
         });
@@ -440,7 +480,7 @@ class World {
       case "suspend":
       case "resume": {
         const state = action === "suspend" ? "suspended" : "active";
-        await this.#insist("POST", `${path}/state`, { operation_id: id, state });
+        await this.#insist(null, "POST", `${path}/state`, { operation_id: id, state });
         return;
       }
       case "budget": {
@@ -449,17 +489,20 @@ class World {
         const budget = random.chance(0.3)
           ? null
           : { credits: random.whole(0, 3), every: random.pick(["PT1H", "P1D"]) };
-        await this.#insist("PATCH", `/admin/keys/${random.pick(keys).id}`, { operation_id: id, budget });
+        await this.#insist(null, "PATCH", `/admin/keys/${random.pick(keys).id}`, {
+          operation_id: id,
+          budget,
+        });
         return;
       }
       case "stop": {
         const holds = [...this.database.ledger.holds.values()];
         if (holds.length === 0) return;
-        await this.#operate("POST", `/admin/requests/${random.pick(holds).id}/stop`, {});
+        await this.#operate(null, "POST", `/admin/requests/${random.pick(holds).id}/stop`, {});
         return;
       }
       case "reload":
-        await this.#operate("POST", "/admin/reload", {});
+        await this.#operate(null, "POST", "/admin/reload", {});
         return;
     }
   }
@@ -474,9 +517,10 @@ class World {
         await this.timeline.pause(random.delay(second));
       }
       const node = random.pick(this.#nodes);
-      const what = random.weighted({ kill: 4, restart: 2, database: 2 });
+      const what = random.weighted({ kill: 4, restart: 2, database: 2, clock: this.#hasClockFaults ? 4 : 0 });
       this.checks.count(`fate ${what}`);
-      if (what === "database") this.database.crash();
+      if (what === "clock") await this.#clockFate.happen();
+      else if (what === "database") this.database.crash();
       else if (node.isUp) {
         if (what === "kill") node.kill();
         else await node.stop();

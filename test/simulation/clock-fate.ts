@@ -1,0 +1,143 @@
+/**
+ * What happens to the clock of the database's server: it steps and returns, operators accept it, and
+ * all processes start while it is wrong. Checks what docs/operating/clock.md promises.
+ */
+import assert from "node:assert/strict";
+import { day, hour, minute, second } from "../fixtures/times.ts";
+import type { DatabaseClock } from "./database-clock.ts";
+import type { Answered } from "./http-client.ts";
+import type { SimulatedNode } from "./node.ts";
+import type { Random } from "./random.ts";
+import type { Timeline } from "./timeline.ts";
+
+/** The parts of a world that its clock meets. */
+export interface ClockWorld {
+  readonly timeline: Timeline;
+  readonly clock: DatabaseClock;
+  readonly nodes: readonly SimulatedNode[];
+  /** Sends a request of an operator until it has an answer. Null: it never had one. */
+  ask(node: SimulatedNode | null, method: string, path: string, body: object): Promise<Answered | null>;
+  startAgain(node: SimulatedNode): Promise<void>;
+  count(outcome: string): void;
+}
+
+/** Smaller steps are believed. */
+const believedMs = 5 * second;
+/** A living process notices a step, or that the clock is right again, in this time. */
+const noticedMs = minute;
+/** Starts do not believe a clock that is further ahead. */
+const farAheadMs = 60 * day;
+
+export class ClockFate {
+  readonly #world: ClockWorld;
+  readonly #random: Random;
+  /** What the clock shows when it is right: operators may have accepted another time. */
+  #rightMs = 0;
+  /** How far ledger time may be ahead of true time. */
+  #aheadMsMax = 0;
+
+  constructor(world: ClockWorld, random: Random) {
+    this.#world = world;
+    this.#random = random;
+  }
+
+  /** No time of the ledger is ahead of the clocks that were right or accepted. */
+  check(ms: number): void {
+    const aheadMs = ms - this.#world.timeline.nowMs;
+    assert.ok(
+      aheadMs <= this.#aheadMsMax + believedMs,
+      `the ledger is ${aheadMs} ms ahead of true time, and ${this.#aheadMsMax} ms were accepted`,
+    );
+  }
+
+  async happen(): Promise<void> {
+    const what = this.#random.weighted({ drift: 1, step: 4, accept: 2, start: 2, far: 1 });
+    this.#world.count(`clock ${what}`);
+    if (what === "drift") this.#set(this.#rightMs + this.#random.pick([-4, 4]) * second);
+    else if (what === "step") await this.#step();
+    else if (what === "accept") await this.#accept();
+    else await this.#startWrong(what === "far" ? farAheadMs : this.#wrongMs());
+  }
+
+  #wrongMs(): number {
+    return this.#random.pick([-1, 1]) * this.#random.pick([11 * second, hour, 6 * hour, 3 * day]);
+  }
+
+  /** `aheadMs`: of true time. */
+  #set(aheadMs: number): void {
+    this.#world.clock.aheadMs = aheadMs;
+  }
+
+  #believe(aheadMs: number): void {
+    this.#rightMs = aheadMs;
+    this.#aheadMsMax = Math.max(this.#aheadMsMax, aheadMs);
+  }
+
+  /** Nothing believes the clock, not even a process that starts. Then it is right again. */
+  async #step(): Promise<void> {
+    const { timeline, nodes } = this.#world;
+    const wrongMs = this.#wrongMs() + this.#random.pick([0, farAheadMs]);
+    this.#set(this.#rightMs + wrongMs);
+    await timeline.pause(this.#random.delay(hour));
+    if (nodes.filter(({ isUp }) => isUp).length > 1 && this.#random.chance(0.5)) {
+      const node = this.#random.pick(nodes);
+      node.kill();
+      await this.#world.startAgain(node);
+      await timeline.pause(this.#random.delay(hour));
+    }
+    if (Math.abs(wrongMs) > 2 * minute && this.#random.chance(0.5)) {
+      const answer = await this.#offer(timeline.nowMs + this.#rightMs);
+      assert.notEqual(answer?.status, 200, "a wrong clock is accepted");
+    }
+    this.#set(this.#rightMs);
+    await this.#expectTrust();
+  }
+
+  /** The clock was wrong before, or monotonic time is: an operator believes the clock. */
+  async #accept(): Promise<void> {
+    const aheadMs = this.#rightMs + this.#wrongMs();
+    this.#set(aheadMs);
+    await this.#world.timeline.pause(noticedMs);
+    this.#believe(aheadMs);
+    await this.#acceptPresent();
+    await this.#expectTrust();
+  }
+
+  async #acceptPresent(): Promise<void> {
+    for (let attempt = 0; attempt < 20; attempt += 1) {
+      const answer = await this.#offer(this.#world.clock.nowMs);
+      // Accepted now, or by a request whose answer was lost.
+      if (answer?.status === 200 || answer?.status === 409) return;
+    }
+  }
+
+  /** No process is left that knows better, so the next one believes the clock if it can. */
+  async #startWrong(wrongMs: number): Promise<void> {
+    const { timeline, nodes } = this.#world;
+    for (const node of nodes) node.kill();
+    const before = this.#rightMs;
+    this.#set(before + wrongMs);
+    if (wrongMs !== farAheadMs) this.#believe(before + wrongMs);
+    await timeline.pause(this.#random.delay(minute));
+    await Promise.all(nodes.map((node) => this.#world.startAgain(node)));
+    await timeline.pause(this.#random.delay(hour));
+    this.#set(this.#rightMs);
+    // Nobody knows for how long no process ran.
+    if (wrongMs === farAheadMs) await this.#acceptPresent();
+    await this.#expectTrust();
+  }
+
+  #offer(time: number): Promise<Answered | null> {
+    const body = { time: new Date(time).toISOString(), by: "simulated" };
+    return this.#world.ask(null, "POST", "/admin/clock/accept", body);
+  }
+
+  async #expectTrust(): Promise<void> {
+    await this.#world.timeline.pause(2 * noticedMs);
+    for (const node of this.#world.nodes) {
+      const answer = node.isUp ? await this.#world.ask(node, "GET", "/admin/clock", {}) : null;
+      if (answer?.isWhole !== true || answer.status !== 200) continue;
+      assert.equal(JSON.parse(answer.body).trusted, true, `a right clock is not trusted: ${answer.body}`);
+    }
+  }
+}
