@@ -3,6 +3,7 @@
  * all processes start while it is wrong. Checks what docs/operating/clock.md promises.
  */
 import assert from "node:assert/strict";
+import type { Times } from "../../src/ledger/snapshot.ts";
 import { day, hour, minute, second } from "../fixtures/times.ts";
 import type { DatabaseClock } from "./database-clock.ts";
 import type { Answered } from "./http-client.ts";
@@ -33,21 +34,20 @@ export class ClockFate {
   readonly #random: Random;
   /** What the clock shows when it is right: operators may have accepted another time. */
   #rightMs = 0;
-  /** How far ledger time may be ahead of true time. */
-  #aheadMsMax = 0;
+  /** How far ledger time and elapsed time may be ahead of true time. */
+  #ledgerAheadMsMax = 0;
+  #elapsedAheadMsMax = 0;
 
   constructor(world: ClockWorld, random: Random) {
     this.#world = world;
     this.#random = random;
   }
 
-  /** No time of the ledger is ahead of the clocks that were right or accepted. */
-  check(ms: number): void {
-    const aheadMs = ms - this.#world.timeline.nowMs;
-    assert.ok(
-      aheadMs <= this.#aheadMsMax + believedMs,
-      `the ledger is ${aheadMs} ms ahead of true time, and ${this.#aheadMsMax} ms were accepted`,
-    );
+  /** No window ends, and no hold expires, before its time by the clocks that were believed. */
+  check({ atMs, nowMs }: Times): void {
+    const trueMs = this.#world.timeline.nowMs;
+    assert.ok(atMs - trueMs <= this.#ledgerAheadMsMax + believedMs, "ledger time is ahead of true time");
+    assert.ok(nowMs - trueMs <= this.#elapsedAheadMsMax + believedMs, "elapsed time is ahead of true time");
   }
 
   async happen(): Promise<void> {
@@ -69,8 +69,10 @@ export class ClockFate {
   }
 
   #believe(aheadMs: number): void {
+    // What a clock is set forward has passed. What it is set back has passed all the same.
+    this.#elapsedAheadMsMax += Math.max(0, aheadMs - this.#rightMs);
+    this.#ledgerAheadMsMax = Math.max(this.#ledgerAheadMsMax, aheadMs);
     this.#rightMs = aheadMs;
-    this.#aheadMsMax = Math.max(this.#aheadMsMax, aheadMs);
   }
 
   /** Nothing believes the clock, not even a process that starts. Then it is right again. */

@@ -54,6 +54,30 @@ export const defects: readonly Defect[] = [
       to: "this.#paidTokens = this.#paidBy(held.amountMicro) + 20;",
     },
   },
+  {
+    name: "a clock that jumps is believed, and windows refresh early",
+    edit: {
+      file: "src/ledger/trusted-clock.ts",
+      from: "return toleranceAfter(monotonicMs - this.#base.atMs);",
+      to: "return 86_400_000 + toleranceAfter(monotonicMs - this.#base.atMs);",
+    },
+  },
+  {
+    name: "a settlement is given up because the plan is not in the plans section any more",
+    edit: {
+      file: "src/ledger/ending.ts",
+      from: "  const row = work.hold(account.id, operation.requestId);\n",
+      to: '  if (!work.plans.offered.includes(account.plan)) return { kind: "unknown_hold" };\n  const row = work.hold(account.id, operation.requestId);\n',
+    },
+  },
+  {
+    name: "an account without a running request does not get the next slot",
+    edit: {
+      file: "src/engines/upstream/admission-queue.ts",
+      from: "      if (running === 0) return accountId;\n",
+      to: "",
+    },
+  },
 ];
 
 type Simulate = (options: WorldOptions) => Promise<SimulationResult>;

@@ -34,7 +34,7 @@ export interface NodeWorld {
 export class SimulatedNode {
   readonly number: number;
   readonly #world: NodeWorld;
-  readonly #dataDir: string;
+  readonly #folder: string;
   /** The clock of its machine, on which nothing depends. */
   readonly #clockAheadMs: number;
   #owner: Owner = { isGone: true };
@@ -43,11 +43,16 @@ export class SimulatedNode {
   /** Lines of the log of the process. */
   readonly log: string[] = [];
 
-  constructor(number: number, world: NodeWorld, dataDir: string) {
+  constructor(number: number, world: NodeWorld, folder: string) {
     this.number = number;
     this.#world = world;
-    this.#dataDir = dataDir;
+    this.#folder = folder;
     this.#clockAheadMs = world.random.pick([0, 0, -3 * day, hour, 50 * day]);
+  }
+
+  /** The path of its configuration file. */
+  get configuration(): string {
+    return join(this.#folder, "inkwell.yaml");
   }
 
   get isUp(): boolean {
@@ -71,8 +76,7 @@ export class SimulatedNode {
       modules: { undici: upstreams.module(owner) },
       simulation: { database: database.connect(owner) },
     });
-    const reread = (): Config =>
-      program.loadConfig({ cwd: this.#dataDir, file: join(this.#dataDir, "inkwell.yaml"), env: {} });
+    const reread = (): Config => program.loadConfig({ cwd: this.#folder, file: this.configuration, env: {} });
     const host = {
       stdin: Readable.from([]),
       stdout: new Writable({ write: (_chunk, _encoding, done) => done() }),

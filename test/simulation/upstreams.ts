@@ -30,11 +30,17 @@ export interface UpstreamHabits {
 }
 
 /** One request at a server, as it went. */
-export interface UpstreamCall {
+interface UpstreamCall {
   promptTokens: number;
   /** Tokens that were handed to the network. */
   sent: number;
   habit: keyof UpstreamHabits;
+}
+
+/** Hears of each request, by the mark that its client gave it. */
+export interface UpstreamListener {
+  began(mark: string): void;
+  ended(mark: string): void;
 }
 
 type Handler = Dispatcher.DispatchHandler;
@@ -45,13 +51,19 @@ interface ChatBody {
 }
 
 export class SimulatedUpstreams {
-  readonly calls: UpstreamCall[] = [];
+  readonly listener: UpstreamListener;
   readonly #timeline: Timeline;
   readonly #random: Random;
   readonly #habits: UpstreamHabits;
   readonly answering = new Map<object, Owner>();
 
-  constructor(options: { timeline: Timeline; random: Random; habits: UpstreamHabits }) {
+  constructor(options: {
+    timeline: Timeline;
+    random: Random;
+    habits: UpstreamHabits;
+    listener: UpstreamListener;
+  }) {
+    this.listener = options.listener;
     this.#timeline = options.timeline;
     this.#random = options.random;
     this.#habits = options.habits;
@@ -98,6 +110,11 @@ export class SimulatedUpstreams {
   }
 }
 
+/** Clients put a mark like `#17` into what they ask. */
+function markIn(content: string): string {
+  return /#\d+/.exec(content)?.[0] ?? "";
+}
+
 class Answer {
   readonly #upstreams: SimulatedUpstreams;
   readonly #timeline: Timeline;
@@ -107,6 +124,7 @@ class Answer {
   #idle: Timer | null = null;
   #isPaused = false;
   #isOver = false;
+  #mark = "";
   /** Events that arrived while the connection was paused. */
   readonly #waiting: (() => void)[] = [];
 
@@ -157,7 +175,8 @@ class Answer {
     const habit = this.#upstreams.habit();
     const characters = JSON.stringify(request.messages).length;
     const call: UpstreamCall = { promptTokens: Math.ceil(characters / 6), sent: 0, habit };
-    this.#upstreams.calls.push(call);
+    this.#mark = markIn(String(request.messages.at(-1)?.content));
+    this.#upstreams.listener.began(this.#mark);
     if (habit === "refusesConnection") {
       this.#after(2, () =>
         this.#fail(Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" })),
@@ -250,6 +269,7 @@ class Answer {
     this.#isOver = true;
     this.#idle?.close();
     this.#upstreams.answering.delete(this);
+    this.#upstreams.listener.ended(this.#mark);
   }
 
   #arrive(receive: () => void): void {

@@ -13,6 +13,7 @@ import { hour, minute, second } from "../fixtures/times.ts";
 import { Checks } from "./checks.ts";
 import { ClockFate } from "./clock-fate.ts";
 import { type DatabaseFaults, SimulatedDatabase } from "./database.ts";
+import { Fairness } from "./fairness.ts";
 import { type Answered, type Request, send } from "./http-client.ts";
 import { SimulatedNode } from "./node.ts";
 import { Random } from "./random.ts";
@@ -63,8 +64,8 @@ const starts = [
   Date.UTC(2032, 1, 28, 20),
 ];
 
-/** Configurations differ from seed to seed. */
-function configurationOf(random: Random): string {
+/** Each plans section is another one. */
+function plansOf(random: Random, { hasLarge }: { hasLarge: boolean }): string {
   const base = random.pick([3, 20, 100]);
   const plan = (credits: number, every: string, overage: number, limits: string) =>
     `base: { credits: ${credits}, every: ${every} }, overage: { credits: ${overage}, every: ${random.pick(["P1D", "P1M"])} }${limits}, models: ["*"]`;
@@ -73,15 +74,19 @@ function configurationOf(random: Random): string {
     ", limits: { requests_per_minute: 6 }",
     ", limits: { tokens_per_minute: 400, concurrent: 2 }",
   ]);
+  const small = plan(base, "PT5H", random.pick([0, 3]), limits);
+  const large = plan(base * 3, random.pick(["PT5H", "P1D"]), 5, "");
+  return `plans:\n  small: { ${small} }\n${hasLarge ? `  large: { ${large} }\n` : ""}`;
+}
+
+/** The configuration without its plans. Configurations differ from seed to seed. */
+function configurationOf(random: Random): string {
   return `
 listen: { host: 127.0.0.1, port: ${publicPort} }
 operator: { host: 127.0.0.1, port: ${operatorPort}, token: ${token} }
 database: postgres://inkwell:simulated@database/inkwell
 log: { level: warn }
 timezone: ${random.pick(["UTC", "Europe/Berlin", "America/St_Johns"])}
-plans:
-  small: { ${plan(base, "PT5H", random.pick([0, 3]), limits)} }
-  large: { ${plan(base * 3, random.pick(["PT5H", "P1D"]), 5, "")} }
 models:
   small:
     engine: upstream
@@ -106,6 +111,8 @@ class World {
   readonly database: SimulatedDatabase;
   readonly upstreams: SimulatedUpstreams;
   readonly checks: Checks;
+  /** Without its plans. */
+  readonly #configuration: string;
   readonly #folder = mkdtempSync(join(tmpdir(), "inkwell-simulation-"));
   readonly #nodes: SimulatedNode[] = [];
   readonly #keys: { account: string; secret: string }[] = [];
@@ -122,6 +129,9 @@ class World {
   readonly #hasClockFaults: boolean;
   readonly #clockFate: ClockFate;
   readonly clockEveryMs: number;
+  readonly #fairness: Fairness;
+  /** Calls of the database fail, so nobody knows what a request waits for. */
+  readonly #hasLostCalls: boolean;
 
   constructor(bundle: string, options: WorldOptions) {
     this.bundle = bundle;
@@ -134,12 +144,13 @@ class World {
     const { random, timeline } = this;
     this.#hasClockFaults = random.chance(0.4);
     this.clockEveryMs = this.#hasClockFaults ? clockEveryMs : minute;
-    const configuration = configurationOf(random);
+    this.#configuration = configurationOf(random);
+    const configuration = this.#configuration + plansOf(random, { hasLarge: true });
     const nodes = random.pick([1, 2, 3]);
     for (let number = 1; number <= nodes; number += 1) {
-      const dataDir = mkdtempSync(join(this.#folder, `node-${number}-`));
-      writeFileSync(join(dataDir, "inkwell.yaml"), configuration);
-      this.#nodes.push(new SimulatedNode(number, this, dataDir));
+      const node = new SimulatedNode(number, this, mkdtempSync(join(this.#folder, `node-${number}-`)));
+      writeFileSync(node.configuration, configuration);
+      this.#nodes.push(node);
     }
     this.#networkMs = random.pick([1, 20]);
     const faults: DatabaseFaults = random.pick([
@@ -160,7 +171,7 @@ class World {
       committed: (commit: Parameters<Checks["committed"]>[0]) =>
         this.#check(() => {
           this.checks.committed(commit, this.database);
-          this.#clockFate.check(Math.max(commit.times.atMs, commit.times.nowMs));
+          this.#clockFate.check(commit.times);
         }),
       opened: (...given: Parameters<Checks["opened"]>) => this.checks.opened(...given),
       applied: (...given: Parameters<Checks["applied"]>) => this.checks.applied(...given),
@@ -168,8 +179,17 @@ class World {
         this.#failure ??= error;
       },
     };
+    this.#hasLostCalls = faults.lost > 0;
     this.database = new SimulatedDatabase({ timeline, random: random.fork(), faults, plans, listener });
-    this.upstreams = new SimulatedUpstreams({ timeline, random: random.fork(), habits });
+    this.#fairness = new Fairness(timeline);
+    const upstreamListener = {
+      began: (mark: string) => this.#check(() => this.#fairness.began(mark)),
+      ended: (mark: string) => this.#fairness.ended(mark),
+    };
+    this.upstreams = new SimulatedUpstreams({
+      ...{ timeline, random: random.fork(), habits },
+      listener: upstreamListener,
+    });
     const clockWorld = {
       ...{ timeline, clock: this.database.clock, nodes: this.#nodes },
       ask: this.#insist.bind(this),
@@ -348,15 +368,18 @@ class World {
   async #ask(random: Random): Promise<void> {
     const key = random.pick(this.#keys);
     const stream = random.chance(0.7);
-    const body = JSON.stringify({
+    const options = {
       model: "small",
       stream,
       max_tokens: random.chance(0.8) ? random.whole(1, 40) : random.whole(100, 400),
-      messages: [{ role: "user", content: "word ".repeat(random.whole(1, 30)) }],
-    });
+    };
+    const text = "word ".repeat(random.whole(1, 30));
     const patience = random.weighted({ whole: 80, leaves: 8, isCut: 5, isSilent: 2, isSlow: 5 });
     for (let attempt = 0; attempt < 3; attempt += 1) {
-      const answer = await this.#askOnce(random, { ...key, body, stream, patience });
+      const mark = `#${this.#next()}`;
+      const body = JSON.stringify({ ...options, messages: [{ role: "user", content: text + mark }] });
+      const answer = await this.#askOnce(random, { ...key, body, stream, patience, mark });
+      this.#fairness.over(mark);
       const what =
         answer === null ? "none" : `${answer.status} ${codeOf(answer)}${answer.isWhole ? "" : " cut"}`;
       this.checks.count(`chat ${what}`);
@@ -374,10 +397,14 @@ class World {
       body,
       stream,
       patience,
-    }: { account: string; secret: string; body: string; stream: boolean; patience: string },
+      mark,
+    }: { account: string; secret: string; body: string; stream: boolean; patience: string; mark: string },
   ): Promise<Answered | null> {
-    const socket = this.#connect(random.pick(this.#nodes), publicPort, `10.1.0.${random.whole(1, 9)}`);
+    const node = random.pick(this.#nodes);
+    const socket = this.#connect(node, publicPort, `10.1.0.${random.whole(1, 9)}`);
     if (socket === null) return null;
+    if (!this.#hasLostCalls) this.#fairness.sent(mark, account, node.owner);
+    socket.once("close", () => this.#fairness.over(mark));
     let tokens = 0;
     const leavesAfter = random.whole(0, 5);
     const request: Request = {
@@ -403,7 +430,10 @@ class World {
       },
     };
     // No SDK waits for longer.
-    const end = this.timeline.after(10 * minute, () => socket.destroy());
+    const end = this.timeline.after(10 * minute, () => {
+      this.#check(() => assert.ok(patience === "isCut" || patience === "isSilent", "an answer has no end"));
+      socket.destroy();
+    });
     if (!stream && patience === "leaves") this.timeline.after(random.delay(300), () => socket.destroy());
     const answer = await send(socket, request);
     end.close();
@@ -430,7 +460,7 @@ class World {
     const id = `operation-${this.#next()}`;
     const action = random.weighted({
       ...{ topup: 5, refund: 4, promote: 3, adjust: 2, memo: 2, plan: 4, suspend: 1, resume: 2, budget: 2 },
-      ...{ stop: 2, reload: 1 },
+      ...{ stop: 2, reload: 1, plans: 1 },
     });
     switch (action) {
       case "topup":
@@ -504,6 +534,19 @@ class World {
       case "reload":
         await this.#operate(null, "POST", "/admin/reload", {});
         return;
+      case "plans":
+        await this.#changePlans(random);
+        return;
+    }
+  }
+
+  /** New files on all machines or on one of them, and a reload of some processes. */
+  async #changePlans(random: Random): Promise<void> {
+    const configuration = this.#configuration + plansOf(random, { hasLarge: random.chance(0.7) });
+    const nodes = random.chance(0.8) ? this.#nodes : [random.pick(this.#nodes)];
+    for (const node of nodes) writeFileSync(node.configuration, configuration);
+    for (const node of nodes.filter(({ isUp }) => isUp && random.chance(0.8))) {
+      await this.#insist(node, "POST", "/admin/reload", {});
     }
   }
 
@@ -520,8 +563,10 @@ class World {
       const what = random.weighted({ kill: 4, restart: 2, database: 2, clock: this.#hasClockFaults ? 4 : 0 });
       this.checks.count(`fate ${what}`);
       if (what === "clock") await this.#clockFate.happen();
-      else if (what === "database") this.database.crash();
-      else if (node.isUp) {
+      else if (what === "database") {
+        this.database.crash();
+        this.#fairness.interrupted();
+      } else if (node.isUp) {
         if (what === "kill") node.kill();
         else await node.stop();
         await this.timeline.pause(random.delay(10 * second));
