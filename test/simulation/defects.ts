@@ -71,11 +71,11 @@ export const defects: readonly Defect[] = [
     },
   },
   {
-    name: "an account without a running request does not get the next slot",
+    name: "all requests wait in one line, so an account with many of them starves the others",
     edit: {
       file: "src/engines/upstream/admission-queue.ts",
-      from: "      if (running === 0) return accountId;\n",
-      to: "",
+      from: "    const share = total / this.#accounts.size;\n",
+      to: "    for (const { accountId } of this.#arrivedMs.keys()) return accountId;\n    const share = total / this.#accounts.size;\n",
     },
   },
 ];

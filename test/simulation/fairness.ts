@@ -15,7 +15,7 @@ interface Asked {
 }
 
 /** A request that was sent before this time, and has neither begun nor ended, waits for a slot. */
-const surelyWaitsMs = 3 * second;
+const surelyWaitsMs = second;
 
 export class Fairness {
   readonly #timeline: Timeline;
