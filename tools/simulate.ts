@@ -5,14 +5,15 @@
 import { messageOf } from "../src/errors.ts";
 import { defects, simulationOf } from "../test/simulation/defects.ts";
 import { bundleProgram } from "../test/simulation/process.ts";
-import { type SimulationResult, simulate } from "../test/simulation/world.ts";
-import { optionsOf, wholeNumber } from "./options.ts";
+import { simulate, type Trouble, troubles, type WorldOptions } from "../test/simulation/world.ts";
+import { optionsOf, refuse, wholeNumber } from "./options.ts";
 
 const usage = `Usage: npm run simulate -- [options]
   --seed N      the first seed (default: another one each time)
   --worlds N    number of worlds, with one seed after the other (default 20)
   --requests N  requests of each world (default 200)
   --hours N     simulated time of each world (default 2)
+  --without A,B what the worlds do not have: ${troubles.join(", ")}
   --defects     puts old defects back, one at a time, and reports which seed finds each`;
 
 const values = optionsOf(usage, {
@@ -20,6 +21,7 @@ const values = optionsOf(usage, {
   worlds: { type: "string", default: "20" },
   requests: { type: "string", default: "200" },
   hours: { type: "string", default: "2" },
+  without: { type: "string", default: "" },
   defects: { type: "boolean", default: false },
 });
 
@@ -29,10 +31,52 @@ function whole(name: "seed" | "worlds" | "requests" | "hours"): number {
 
 const first = whole("seed");
 const seeds = Array.from({ length: whole("worlds") }, (_, n) => first + n);
-const size = { requests: whole("requests"), hours: whole("hours") };
+const without = values.without
+  .split(",")
+  .filter((name) => name !== "")
+  .map(troubleOf);
+const size = { requests: whole("requests"), hours: whole("hours"), without };
+
+function troubleOf(name: string): Trouble {
+  return (
+    troubles.find((trouble) => trouble === name) ??
+    refuse(usage, `--without has some of ${troubles.join(", ")}, not ${name}`)
+  );
+}
 
 function secondsSince(beganMs: number): string {
   return `${((performance.now() - beganMs) / 1000).toFixed(1)} s`;
+}
+
+/** The first line, without seed and time, and with equal names. */
+function violationOf(error: unknown): string {
+  const [line = ""] = messageOf(error).split("\n");
+  return line.replace(/^.*?Z: /, "").replaceAll(/\b[\w-]*\d[\w-]*/g, "N");
+}
+
+/** Looks for a smaller world with the same violation: less trouble, fewer requests. */
+async function shrunk(program: string, options: WorldOptions, error: unknown): Promise<WorldOptions> {
+  const wanted = violationOf(error);
+  const fails = async (smaller: WorldOptions) =>
+    await simulate(program, smaller).then(
+      () => false,
+      (found: unknown) => violationOf(found) === wanted,
+    );
+  let smallest = options;
+  for (const trouble of troubles) {
+    const smaller = { ...smallest, without: [...(smallest.without ?? []), trouble] };
+    if (await fails(smaller)) smallest = smaller;
+  }
+  for (const share of [0.1, 0.2, 0.4, 0.7]) {
+    const smaller = { ...smallest, requests: Math.ceil(options.requests * share) };
+    if (await fails(smaller)) return smaller;
+  }
+  return smallest;
+}
+
+function commandOf({ seed, requests, hours, without = [] }: WorldOptions): string {
+  const less = without.length === 0 ? "" : ` --without ${without.join()}`;
+  return `npm run simulate -- --worlds 1 --seed ${seed} --requests ${requests} --hours ${hours}${less}`;
 }
 
 async function runWorlds(): Promise<void> {
@@ -41,7 +85,16 @@ async function runWorlds(): Promise<void> {
   const outcomes = new Map<string, number>();
   for (const seed of seeds) {
     const worldMs = performance.now();
-    const result: SimulationResult = await simulate(program, { seed, ...size });
+    const options = { seed, ...size };
+    const result = await simulate(program, options).catch(async (error: unknown) => {
+      console.error(messageOf(error));
+      console.error(`\nThe same violation with less:\n  ${commandOf(await shrunk(program, options, error))}`);
+      return null;
+    });
+    if (result === null) {
+      process.exitCode = 1;
+      return;
+    }
     for (const [name, count] of result.outcomes) outcomes.set(name, (outcomes.get(name) ?? 0) + count);
     const { events, commits, digest } = result;
     console.log(

@@ -21,11 +21,20 @@ import { SimulatedSocket } from "./sockets.ts";
 import { Timeline } from "./timeline.ts";
 import { SimulatedUpstreams, type UpstreamHabits } from "./upstreams.ts";
 
+/** What can go wrong, or change, in a world. */
+export const troubles = [
+  ...(["clock", "crashes", "restarts", "database", "calls"] as const),
+  ...(["servers", "clients", "operators"] as const),
+];
+export type Trouble = (typeof troubles)[number];
+
 export interface WorldOptions {
   seed: number;
   requests: number;
   /** Simulated time over which the requests are spread. */
   hours: number;
+  /** Troubles that this world does not have. */
+  without?: readonly Trouble[];
 }
 
 export interface SimulationResult {
@@ -142,7 +151,7 @@ class World {
     this.#upSinceMs = this.startMs;
     this.timeline = new Timeline(this.startMs);
     const { random, timeline } = this;
-    this.#hasClockFaults = random.chance(0.4);
+    this.#hasClockFaults = random.chance(0.4) && this.#has("clock");
     this.clockEveryMs = this.#hasClockFaults ? clockEveryMs : minute;
     this.#configuration = configurationOf(random);
     const configuration = this.#configuration + plansOf(random, { hasLarge: true });
@@ -179,6 +188,8 @@ class World {
         this.#failure ??= error;
       },
     };
+    if (!this.#has("calls")) Object.assign(faults, { refused: 0, lost: 0 });
+    if (!this.#has("servers")) Object.assign(habits, goodHabits);
     this.#hasLostCalls = faults.lost > 0;
     this.database = new SimulatedDatabase({ timeline, random: random.fork(), faults, plans, listener });
     this.#fairness = new Fairness(timeline);
@@ -197,6 +208,10 @@ class World {
       count: (outcome: string) => this.checks.count(outcome),
     };
     this.#clockFate = new ClockFate(clockWorld, random.fork());
+  }
+
+  #has(trouble: Trouble): boolean {
+    return this.options.without?.includes(trouble) !== true;
   }
 
   /** Keeps the first violation: the program would turn an exception into a failed commit. */
@@ -225,7 +240,7 @@ class World {
       if (this.#failure !== null) throw this.#failure;
       assert.ok(this.#isOver, "the world does not come to its end");
       await life;
-      await this.checks.everything(this.database);
+      this.checks.everything(this.database);
       const { digest, outcomes, commits } = { ...this.checks, digest: this.checks.digest() };
       return { seed, events: this.timeline.count, commits, hours, digest, outcomes };
     } catch (error) {
@@ -242,13 +257,16 @@ class World {
     await this.#openAccounts();
     const clients = Array.from({ length: 8 }, () => this.#beClient(this.random.fork()));
     const others = [this.#beOperator(this.random.fork()), this.#beFate(this.random.fork())];
-    const watch = this.timeline.every(30 * second, () => this.#check(() => this.#checkExpiries()));
+    const watches = [
+      this.timeline.every(30 * second, () => this.#check(() => this.#checkExpiries())),
+      this.timeline.every(hour, () => this.#check(() => this.checks.everything(this.database))),
+    ];
     await Promise.all(clients);
     this.#left = 0;
     await Promise.all(others);
     // Holds of processes that died expire, and the others are settled.
     await this.timeline.pause(3 * minute);
-    watch.close();
+    for (const watch of watches) watch.close();
     await Promise.all(this.#nodes.map((node) => (node.isUp ? node.stop() : undefined)));
     this.#check(() => {
       const { holds } = this.database.ledger;
@@ -381,7 +399,8 @@ class World {
       max_tokens: random.chance(0.8) ? random.whole(1, 40) : random.whole(100, 400),
     };
     const text = "word ".repeat(random.whole(1, 30));
-    const patience = random.weighted({ whole: 80, leaves: 8, isCut: 5, isSilent: 2, isSlow: 5 });
+    const habit = random.weighted({ whole: 80, leaves: 8, isCut: 5, isSilent: 2, isSlow: 5 });
+    const patience = this.#has("clients") ? habit : "whole";
     for (let attempt = 0; attempt < 3; attempt += 1) {
       const mark = `#${this.#next()}`;
       const body = JSON.stringify({ ...options, messages: [{ role: "user", content: text + mark }] });
@@ -454,7 +473,7 @@ class World {
     const pauseMs = (this.options.hours * hour) / Math.max(4, this.options.requests / 8);
     while (this.#left > 0) {
       await this.timeline.pause(random.next() * 2 * pauseMs);
-      await this.#act(random);
+      if (this.#has("operators")) await this.#act(random);
     }
     for (let n = 0; n < accountCount; n += 1) {
       const body = { operation_id: `end-${n}`, state: "active" };
@@ -568,13 +587,16 @@ class World {
         await this.timeline.pause(random.delay(second));
       }
       const node = random.pick(this.#nodes);
-      const what = random.weighted({ kill: 4, restart: 2, database: 2, clock: this.#hasClockFaults ? 4 : 0 });
+      const what = random.weighted({
+        ...{ kill: this.#has("crashes") ? 4 : 0, restart: this.#has("restarts") ? 2 : 0 },
+        ...{ database: this.#has("database") ? 2 : 0, clock: this.#hasClockFaults ? 4 : 0, nothing: 0.1 },
+      });
       this.checks.count(`fate ${what}`);
       if (what === "clock") await this.#clockFate.happen();
       else if (what === "database") {
         this.database.crash();
         this.#fairness.interrupted();
-      } else if (node.isUp) {
+      } else if (node.isUp && what !== "nothing") {
         if (what === "kill") node.kill();
         else await node.stop();
         await this.timeline.pause(random.delay(10 * second));
