@@ -1,4 +1,5 @@
 /** A process of the service in a simulated world. It can die and start again. */
+import assert from "node:assert/strict";
 import type http from "node:http";
 import { join } from "node:path";
 import { Readable, Writable } from "node:stream";
@@ -107,7 +108,12 @@ export class SimulatedNode {
   async stop(): Promise<void> {
     const service = this.#service;
     this.#service = null;
+    const owner = this.#owner;
     await service?.stop();
-    this.#owner.isGone = true;
+    // What is under way on its connections arrives first.
+    await this.#world.timeline.pause(minute);
+    const timers = this.#world.timeline.timersOf(owner).map(({ run, delayMs }) => `${delayMs} ms: ${run}`);
+    assert.deepEqual(timers, [], "a process that has stopped has no timers");
+    owner.isGone = true;
   }
 }

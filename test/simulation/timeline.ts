@@ -25,6 +25,7 @@ export class Timer {
   readonly isRepeated: boolean;
   /** The place that counts. */
   order = 0;
+  #isRef = true;
   readonly #timeline: Timeline;
 
   constructor(timeline: Timeline, options: Pick<Timer, "run" | "owner" | "delayMs" | "isRepeated">) {
@@ -36,15 +37,18 @@ export class Timer {
   }
 
   ref(): this {
+    this.#isRef = true;
     return this;
   }
 
+  /** The process ends although the timer waits. */
   unref(): this {
+    this.#isRef = false;
     return this;
   }
 
   hasRef(): boolean {
-    return false;
+    return this.#isRef;
   }
 
   refresh(): this {
@@ -101,6 +105,12 @@ export class Timeline {
     this.#order += 1;
     timer.order = this.#order;
     this.#push({ atMs: this.nowMs + timer.delayMs, order: timer.order, timer });
+  }
+
+  /** The timers of a process that keep it from ending. */
+  timersOf(owner: Owner): Timer[] {
+    const waiting = this.#heap.filter(({ timer, order }) => timer.run !== null && timer.order === order);
+    return waiting.map(({ timer }) => timer).filter((timer) => timer.owner === owner && timer.hasRef());
   }
 
   /** Runs events until `isOver` returns true, or there are no more. */
