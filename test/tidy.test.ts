@@ -5,6 +5,7 @@ import { basename, dirname, join, normalize, relative } from "node:path";
 import { test } from "node:test";
 import { catalogue } from "../src/errors.ts";
 import { foldedInvariants } from "../src/ledger/account-fold.ts";
+import { bundlePage, pageFile } from "../tools/time-line/page.ts";
 
 const root = join(import.meta.dirname, "..");
 
@@ -532,6 +533,12 @@ test("docs/ledger.md lists the rules of the audit by their names", () => {
   );
   for (const rule of listed) assert.ok(code.includes(`"${rule}"`), `no rule of the audit: ${rule}`);
   for (const rule of Object.values(foldedInvariants)) assert.ok(listed.includes(rule), `not listed: ${rule}`);
+});
+
+test("the page of the time line has the present ledger; npm run time-line writes it", async () => {
+  const isPresent = textOf(pageFile) === (await bundlePage());
+  assert.ok(isPresent, `${pageFile} is not up to date: npm run time-line`);
+  assert.ok(textOf(pageFile).length < 150_000, "it loads quickly");
 });
 
 test("every error code has a test", () => {

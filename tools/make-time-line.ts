@@ -1,4 +1,4 @@
-/** `npm run time-line`: writes docs/time-line.html after a change of its sources or of src/ledger. */
+/** `npm run time-line`: writes docs/time-line.html, after a change of src/ledger too. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { bundlePage, pageFile } from "./time-line/page.ts";

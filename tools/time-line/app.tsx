@@ -1,5 +1,5 @@
 /** The page: a history from the address, its examples, the picture, and what stands below it. */
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { distanceOf, dragFrom } from "./drag.ts";
 import { examples } from "./examples.ts";
 import { Grants } from "./grants.tsx";
@@ -32,7 +32,9 @@ interface Page {
 }
 
 function pageOf(address: string): Page {
-  const hash = decodeURIComponent(address.replace(/^#/, "")) || (examples[0]?.hash ?? "");
+  // Mail programs and chats may write “,” as “%2C”.
+  const text = address.replace(/^#/, "").replace(/%[0-7][\da-f]/gi, decodeURIComponent);
+  const hash = text || (examples[0]?.hash ?? "");
   const example = examples.find((each) => each.hash === hash)?.title ?? null;
   try {
     return { history: historyIn(hash), example, problem: null };
@@ -65,6 +67,10 @@ export function App() {
     const timer = setTimeout(write, addressDelayMs);
     return () => clearTimeout(timer);
   }, [history, problem]);
+
+  // On a narrow screen, the cursor of a new history is brought into view.
+  const scroll = useRef<HTMLDivElement>(null);
+  useEffect(() => scrollToCursor(scroll.current), [example]);
 
   const set = (changed: Partial<History>) =>
     setPage((before) => ({ ...before, history: { ...before.history, ...changed }, problem: null }));
@@ -99,7 +105,7 @@ export function App() {
       )}
       {example !== null && <p class="look">{examples.find(({ title }) => title === example)?.look}</p>}
       <section class="card board-card" aria-label="Time line">
-        <div class="scroll">
+        <div class="scroll" ref={scroll}>
           {/* biome-ignore lint/a11y/useKeyWithClickEvents: the cursor itself moves by keys */}
           {/* biome-ignore lint/a11y/noStaticElementInteractions: the cursor itself moves by keys */}
           <div class="board" onClick={(click) => moveTo(click.target, click.clientX, move)}>
@@ -121,6 +127,13 @@ export function App() {
       <Facts {...{ played, events, selected, select }} />
     </main>
   );
+}
+
+function scrollToCursor(region: HTMLElement | null): void {
+  const cursor = region?.querySelector<HTMLElement>(".cursor");
+  if (region == null || cursor == null) return;
+  const place = cursor.getBoundingClientRect().left - region.getBoundingClientRect().left;
+  region.scrollLeft += place - region.clientWidth / 2;
 }
 
 /** A click on an empty place of a track moves the cursor. */

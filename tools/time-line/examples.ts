@@ -11,7 +11,7 @@ export const examples: readonly Example[] = [
   {
     title: "A window border inside an answer",
     look: "The request runs over the border at 5:00. Its charge takes what it held of the closed window first, and then credits of the next one. What nobody used of the closed window lapses.",
-    hash: "request=0:30,1:00&request=4:00,2:30&request=8:45,3:00&at=5:15&show=request-2",
+    hash: "request=0:30,0:30&request=4:00,2:30&request=8:45,3:00&at=5:15&show=request-2",
   },
   {
     title: "Overage, then purchased credits",
@@ -20,8 +20,8 @@ export const examples: readonly Example[] = [
   },
   {
     title: "A plan change in the middle of an answer",
-    look: "The larger plan gives the present windows more credits at once, and the running request spends them. On day 2 the plan “daily” is refused as a change at once, because its base window is longer. With new windows it works: the request keeps what it holds of the closed window, and takes the rest from the new one.",
-    hash: "request=1:00,7:00&plan=3:00,large,now&request=25:30,5:00&plan=26:30,daily,now&plan=27:45,daily,new_window&plan=32:00,small,refresh&at=3:30&show=plan-1",
+    look: "The larger plan gives the present windows more credits at once, and the running request spends them. The change back to “small” waits for the end of the base window. On day 2 the plan “daily” is refused as a change at once, because its base window is longer. With new windows it works: the request keeps what it holds of the closed window, and takes the rest from the new one.",
+    hash: "request=1:00,7:00&plan=3:00,large,now&plan=11:15,small,refresh&request=25:30,5:00&plan=26:30,daily,now&plan=27:45,daily,new_window&at=3:30&show=plan-1",
   },
   {
     title: "A crash in the middle of an answer",

@@ -18,7 +18,7 @@ export function Grants({ strips, cursor }: { strips: readonly Strip[]; cursor: n
 
 function StripRow({ strip, cursor, scale }: { strip: Strip; cursor: number; scale: number }) {
   const { name, kind, levels, height } = strip;
-  const now = levels.find(({ from, until }) => from <= cursor && cursor < until);
+  const now = levels.findLast(({ from, until }) => from <= cursor && cursor <= until);
   const left = now === undefined ? "" : exactCredits(now.leftMicro + now.heldMicro);
   return (
     <div class={`row strip ${kind}`}>

@@ -55,7 +55,7 @@ export const eventTitles = {
 export const eventKinds = Object.keys(eventTitles).filter(isEventKind);
 
 function isEventKind(name: string): name is EventKind {
-  return name in eventTitles;
+  return Object.hasOwn(eventTitles, name);
 }
 
 /** An event with its id, which is also the id of its operation in the ledger. */
@@ -171,10 +171,13 @@ export function historyIn(hash: string): History {
   if (parts.length > eventsMax + 2) throw new HashError(`It has more than ${eventsMax} events.`);
   const events: Event[] = [];
   let cursor = 0;
-  let selected: string | null = null;
+  let shown: Values | null = null;
   for (const { part, name, values } of parts) {
+    if (name === "show") {
+      shown = values;
+      continue;
+    }
     if (name === "at") cursor = values.time(0, quartersMax);
-    else if (name === "show") selected = values.word(named(events).map(({ id }) => id));
     else if (isEventKind(name)) events.push(eventIn(name, values));
     else throw problem(part, `events are ${eventKinds.join(", ")}`);
     values.end();
@@ -184,6 +187,8 @@ export function historyIn(hash: string): History {
     if (event.kind === "refund" && event.payment > payments)
       throw new HashError(`A refund names payment ${event.payment}, and the history has ${payments}.`);
   }
+  const selected = shown?.word(named(events).map(({ id }) => id)) ?? null;
+  shown?.end();
   return { events, cursor, selected };
 }
 

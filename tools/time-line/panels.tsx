@@ -241,7 +241,6 @@ export function Balance({ played, cursor }: { played: Played; cursor: number }) 
         <thead>
           <tr>
             <th scope="col">Grant</th>
-            <th scope="col">Life</th>
             <th scope="col" class="number">
               Amount
             </th>
@@ -265,11 +264,11 @@ export function Balance({ played, cursor }: { played: Played; cursor: number }) 
                 <th scope="row">
                   <i class="dot" /> {name}{" "}
                   <span class="quiet">{seq === null ? "no fact yet" : `№ ${seq}`}</span>
+                  <span class="life quiet">
+                    {timeText(from)}
+                    {until === null ? ", no end" : ` to ${timeText(until)}`}
+                  </span>
                 </th>
-                <td>
-                  {timeText(from)}
-                  {until === null ? ", no end" : ` to ${timeText(until)}`}
-                </td>
                 {[amountMicro, spentMicro, held, freeMicro].map((micro, index) => (
                   <td key={index} class="number">
                     {exactCredits(micro)}

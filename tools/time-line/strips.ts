@@ -5,6 +5,7 @@
 import { inSpendingOrder } from "../../src/ledger/grants.ts";
 import type { Taking } from "../../src/ledger/rows.ts";
 import { type MicroCredits, microPerCredit } from "../../src/units.ts";
+import { quartersMax } from "./history.ts";
 import type { Played, Sample } from "./play.ts";
 import { msAt, quarterAt } from "./world.ts";
 
@@ -82,7 +83,7 @@ function levelsOf(
 ): Level[] {
   const levels: Level[] = [];
   const own = charges.filter(({ id }) => id === request);
-  for (const [at, sample] of samples.entries()) {
+  for (const [at, sample] of samples.slice(0, quartersMax).entries()) {
     const grant = grantIn(sample);
     if (grant === null) continue;
     const { seq, amountMicro, spentMicro, heldMicro } = grant;
