@@ -133,7 +133,7 @@ export function timeText(quarters: number): string {
   return `day ${Math.floor(quarters / dayQuarters) + 1}, ${clockText(quarters % dayQuarters)}`;
 }
 
-/** Returns the history as the text of an address: `request=10:00,5:30&crash=12:30&at=13:00&show=crash-1`. */
+/** Returns the text of an address: `request=10:00,5:30&crash=12:30&at=13:00&show=crash-1`. */
 export function hashOf({ events, cursor, selected }: History): string {
   const parts = events.map((event) => `${event.kind}=${valuesOf(event).join(",")}`);
   const shown = selected === null ? [] : [`show=${selected}`];
