@@ -23,7 +23,7 @@ const ttlMs = holdQuarters * quarterMs;
 /** `refused`: the hold was refused. `died`: the process died, and the hold is still open. */
 export type RunEnd = "stop" | "credits" | "refused" | "died";
 
-/** What became of a request, for the picture. */
+/** The course of a request, for the picture. */
 export interface Run {
   /** The quarter in which it ended. Null: it is running. */
   endedAt: number | null;

@@ -174,7 +174,7 @@ function Axis({ cursor, move }: { cursor: number; move(cursor: number): void }) 
           role="slider"
           tabIndex={0}
           class="cursor"
-          style={{ left: shareOf(cursor) }}
+          style={{ "--at": cursor / quartersMax }}
           aria-label="Cursor"
           aria-valuemin={0}
           aria-valuemax={quartersMax}

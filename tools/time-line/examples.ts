@@ -2,7 +2,7 @@
 
 interface Example {
   title: string;
-  /** What to look at. */
+  /** Tells the reader where to look. */
   look: string;
   hash: string;
 }

@@ -1,6 +1,7 @@
 /** What stands below the picture: the selected event, the balance at the cursor, and the facts. */
 import type { ComponentChildren } from "preact";
-import { exactCredits } from "../../src/units.ts";
+import { exactCredits, grouped } from "../../src/units.ts";
+import type { Run } from "./answer.ts";
 import {
   clockText,
   creditsMax,
@@ -42,6 +43,10 @@ export function Selected({ event, played, payments, change, remove }: SelectedPr
   const { id, at, title } = event;
   const length = event.kind === "request" || event.kind === "promotion" ? event.length : null;
   const commits = played.commits.filter((commit) => commit.event === id);
+  const died = [...played.runs].filter(
+    ([request, { end, endedAt }]) =>
+      end === "died" && (request === id || (event.kind === "crash" && endedAt === at)),
+  );
   const answers = commits.filter(({ operation }) => operation.kind !== "extend");
   return (
     <section class="card" aria-label="Selected event">
@@ -67,7 +72,7 @@ export function Selected({ event, played, payments, change, remove }: SelectedPr
         <Values event={event} payments={payments} onChange={(changed) => change(id, changed)} />
       </div>
       {event.kind === "plan" && <p class="quiet">{planTexts[event.plan]}.</p>}
-      {event.kind === "crash" && <Crashed runs={played.runs} at={at} />}
+      {(event.kind === "crash" || died.length > 0) && <Crashed died={died} />}
       {answers.map((commit, index) => (
         <Answered key={index} commit={commit} title={index === 0 ? title : "Then it"} />
       ))}
@@ -75,12 +80,12 @@ export function Selected({ event, played, payments, change, remove }: SelectedPr
   );
 }
 
-function Crashed({ runs, at }: { runs: Played["runs"]; at: number }) {
-  const died = [...runs].filter(([, { end, endedAt }]) => end === "died" && endedAt === at);
+function Crashed({ died }: { died: readonly (readonly [string, Run])[] }) {
   if (died.length === 0) return <p>The process dies while no request runs.</p>;
-  return died.map(([id, { expiredAt }]) => (
+  return died.map(([id, { endedAt, madeTokens, expiredAt }]) => (
     <p key={id}>
-      {id.replace("request-", "Request ")} ends here. Its hold stays open
+      {id.replace("request-", "Request ")} dies on {timeText(endedAt ?? 0)}, after {grouped(madeTokens)}{" "}
+      tokens. Its hold stays open
       {expiredAt === null ? "." : ` until ${timeText(expiredAt)}.`}
     </p>
   ));

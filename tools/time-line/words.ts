@@ -17,9 +17,9 @@ function atText(ms: number): string {
 }
 
 export interface Sentence {
-  /** What was asked. */
+  /** The operation. */
   asked: string;
-  /** What the ledger answered. */
+  /** The outcome. */
   answer: string;
   isRefused: boolean;
 }
@@ -221,7 +221,7 @@ function paidText(paid: readonly Taking[]): string {
   return parts.join(", ");
 }
 
-/** What an event is, in a few words. */
+/** Describes an event in a few words. */
 export function eventText(event: NamedEvent): string {
   switch (event.kind) {
     case "request":
