@@ -9,7 +9,8 @@
 import { type AccountSnapshot, type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import type { Ledger } from "../ledger/ledger.ts";
-import { type PlanChanges, type Plans, planChanges } from "../ledger/plan.ts";
+import type { Plans } from "../ledger/plan.ts";
+import { type PlanChanges, planChanges } from "../ledger/plan-section.ts";
 import type { AccountRow, HoldRow } from "../ledger/rows.ts";
 import { type AccountInOrder, type ListedAccount, noContact } from "../store/contacts.ts";
 import type {

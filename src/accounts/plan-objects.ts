@@ -1,6 +1,7 @@
 /** The JSON object of a plan, for the operator API and the command line. */
 import Type from "typebox";
-import type { Plan, PlanChanges, Plans, PlanVersion } from "../ledger/plan.ts";
+import type { Plan, Plans, PlanVersion } from "../ledger/plan.ts";
+import type { PlanChanges } from "../ledger/plan-section.ts";
 import { alignments } from "../ledger/windows.ts";
 import { closed, component, count, isoTime, limitsSchema, objectFor, text, time } from "./json-objects.ts";
 import { limitsObject } from "./plan-limits.ts";

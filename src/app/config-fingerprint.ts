@@ -4,7 +4,8 @@
  * of the files is outdated.
  */
 import type { Config } from "../config/load.ts";
-import { type Plans, fingerprintOf as plansFingerprint } from "../ledger/plan.ts";
+import type { Plans } from "../ledger/plan.ts";
+import { fingerprintOf as plansFingerprint } from "../ledger/plan-section.ts";
 import type { ConfigFingerprint } from "../store/nodes.ts";
 
 /**

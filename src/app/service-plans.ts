@@ -11,7 +11,8 @@ import type { ModelConfig } from "../config/model.ts";
 import { unpayableModels } from "../config/unpayable.ts";
 import { inkwell } from "../invocation.ts";
 import type { Jobs } from "../jobs.ts";
-import { isCurrent, offeredPlans, type PlanCatalog, type Plans } from "../ledger/plan.ts";
+import { offeredPlans, type PlanCatalog, type Plans } from "../ledger/plan.ts";
+import { isCurrent } from "../ledger/plan-section.ts";
 import { inUseWarning, retiredInUse } from "../store/plans.ts";
 import type { Store } from "../store/store.ts";
 

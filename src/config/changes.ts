@@ -6,7 +6,7 @@
  * environment of a process does not change.
  */
 import { isDeepStrictEqual } from "node:util";
-import type { PlanChanges } from "../ledger/plan.ts";
+import type { PlanChanges } from "../ledger/plan-section.ts";
 import type { EpochMs } from "../units.ts";
 import type { ServiceLimits } from "./limits.ts";
 import type { Config } from "./load.ts";

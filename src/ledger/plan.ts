@@ -5,12 +5,10 @@
  * plan, and which plans sections were applied. Versions are never changed or deleted, so that a
  * grant can always be checked against the version that it names. Pure.
  */
-import { createHash } from "node:crypto";
-import { given } from "../objects.ts";
 import type { Credits, EpochMs } from "../units.ts";
 import type { Columns, RowOf } from "./columns.ts";
 import type { LimitRow, WindowBucket } from "./rows.ts";
-import { type Alignment, parsePeriod, type WindowRule } from "./windows.ts";
+import type { Alignment, WindowRule } from "./windows.ts";
 
 export interface BucketPlan {
   /** The credits of each window. */
@@ -113,71 +111,4 @@ export function offeredPlans({ offered, versions }: PlanCatalog): Plans {
       return plan === undefined ? [] : [[id, plan]];
     }),
   );
-}
-
-/**
- * Returns a text that is the same for plans that grant the same. A period can be written in
- * several ways, and models in any order.
- */
-function normalised({ id, base, overage, timezone, limits, models }: Plan): string {
-  const bucket = ({ credits, every, align }: BucketPlan) => [credits, parsePeriod(every), align];
-  const zone = [base, overage].some(({ align }) => align === "calendar") ? timezone : null;
-  // By name: a limit that the program gets later leaves the fingerprints of other plans alone.
-  const limited = Object.entries(given(limits)).sort();
-  return JSON.stringify([id, bucket(base), bucket(overage), zone, limited, [...models].sort()]);
-}
-
-/** Returns the SHA-256 of a plans section, whatever the order of its plans. */
-export function fingerprintOf(section: Plans): string {
-  const text = [...section.values()].map(normalised).sort().join("\n");
-  return createHash("sha256").update(text).digest("hex");
-}
-
-/** Reports whether the section grants the same as the current one, apart from damaged plans. */
-export function isCurrent(catalog: PlanCatalog, section: Plans): boolean {
-  return (
-    catalog.epoch > 0 && fingerprintOf(offeredPlans(catalog)) === fingerprintOf(readable(catalog, section))
-  );
-}
-
-/** A damaged plan gets no new version, because the numbers of its versions are not known. */
-function readable({ damaged }: PlanCatalog, section: Plans): Plans {
-  return new Map([...section].filter(([id]) => !damaged.has(id)));
-}
-
-/** What a plans section changes. */
-export interface PlanChanges {
-  /** `superseded`: the section was current once, and another one was applied after it. */
-  kind: "applied" | "unchanged" | "superseded";
-  added: string[];
-  changed: string[];
-  /** Plans that are no longer offered. */
-  retired: string[];
-  /** Versions to insert. */
-  versions: PlanVersion[];
-}
-
-/**
- * Compares a section with the catalog. `fingerprints` are those of all sections that were applied,
- * oldest first. `force` applies a superseded section as well.
- */
-export function planChanges(
-  catalog: PlanCatalog,
-  section: Plans,
-  { fingerprints, force, nowMs }: { fingerprints: readonly string[]; force: boolean; nowMs: EpochMs },
-): PlanChanges {
-  const nothing = { added: [], changed: [], retired: [], versions: [] };
-  if (isCurrent(catalog, section)) return { kind: "unchanged", ...nothing };
-  if (!force && fingerprints.includes(fingerprintOf(section))) return { kind: "superseded", ...nothing };
-  const added = [...section.keys()].filter((id) => !catalog.offered.includes(id));
-  const retired = catalog.offered.filter((id) => !section.has(id));
-  const versions = [...readable(catalog, section).values()].flatMap((plan): PlanVersion[] => {
-    const newest = newestVersion(catalog, plan.id);
-    if (newest !== undefined && normalised(newest) === normalised(plan)) return [];
-    // Versions of a plan are ordered by time, even if the clock was set back.
-    const createdMs = Math.max(nowMs, newest?.createdMs ?? nowMs);
-    return [{ ...plan, version: (newest?.version ?? 0) + 1, createdMs }];
-  });
-  const changed = versions.map(({ id }) => id).filter((id) => catalog.offered.includes(id));
-  return { kind: "applied", added, changed, retired, versions };
 }

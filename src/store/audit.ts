@@ -7,7 +7,8 @@
  */
 import { messageOf } from "../errors.ts";
 import { AccountFold, type FoldedInvariant, foldedInvariants } from "../ledger/account-fold.ts";
-import { fingerprintOf, offeredPlans, type PlanCatalog } from "../ledger/plan.ts";
+import { offeredPlans, type PlanCatalog } from "../ledger/plan.ts";
+import { fingerprintOf } from "../ledger/plan-section.ts";
 import type { EpochMs } from "../units.ts";
 import { accountOf } from "./account-rows.ts";
 import { type AuditReport, type FaultyRow, faultyRowsMax } from "./audit-report.ts";

@@ -6,15 +6,8 @@
  */
 
 import { messageOf } from "../errors.ts";
-import {
-  type AppliedPlans,
-  fingerprintOf,
-  type PlanCatalog,
-  type PlanChanges,
-  type Plans,
-  type PlanVersion,
-  planChanges,
-} from "../ledger/plan.ts";
+import type { AppliedPlans, PlanCatalog, Plans, PlanVersion } from "../ledger/plan.ts";
+import { fingerprintOf, type PlanChanges, planChanges } from "../ledger/plan-section.ts";
 import { limitsIn, windowBuckets } from "../ledger/rows.ts";
 import { isCalendarPeriod, isPeriod, isTimezone } from "../ledger/windows.ts";
 import { given } from "../objects.ts";

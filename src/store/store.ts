@@ -8,7 +8,8 @@ import { OperatorError } from "../errors.ts";
 import type { AccountSnapshot } from "../ledger/balance.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import type { LedgerStore } from "../ledger/ledger.ts";
-import type { PlanCatalog, PlanChanges, Plans, PlanVersion } from "../ledger/plan.ts";
+import type { PlanCatalog, Plans, PlanVersion } from "../ledger/plan.ts";
+import type { PlanChanges } from "../ledger/plan-section.ts";
 import {
   type AccountState,
   type ChargeRow,

@@ -65,8 +65,13 @@ test("contains the compiled program and what it reads, and nothing else", () => 
     .filter((each) => each.isFile())
     .map((each) => path.relative(installed, path.join(each.parentPath, each.name)));
   const others = files.filter((file) => !/^dist\/.*\.(?:js|sql)$/.test(file) && !/^dist\/web\//.test(file));
-  const documents = ["deploy/**", "examples/*", "docs/*.md", "docs/{api,decisions,operating}/**"].flatMap(
-    (pattern) => globSync(pattern, { cwd: root }).filter((file) => statSync(path.join(root, file)).isFile()),
+  const documents = [
+    "deploy/**",
+    "examples/*",
+    "docs/*.{md,html}",
+    "docs/{api,decisions,operating}/**",
+  ].flatMap((pattern) =>
+    globSync(pattern, { cwd: root }).filter((file) => statSync(path.join(root, file)).isFile()),
   );
   assert.deepEqual(
     others.toSorted(),

@@ -143,6 +143,7 @@ const otherScripts: Record<string, string> = {
   prepack: "test/service/package.test.ts",
   sbom: "test/service/package.test.ts",
   openapi: "test/http/api-documents.test.ts",
+  "time-line": "test/tidy.test.ts",
   check: "a part of npm test",
   test: "this run",
   gpu: "downloads 540 MB",

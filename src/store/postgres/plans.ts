@@ -4,7 +4,8 @@
  * Guarantees that sections are applied one after another, by all nodes, and each completely or not
  * at all. Commits do not wait for it: they read the plans and lock no row of them.
  */
-import type { PlanChanges, Plans } from "../../ledger/plan.ts";
+import type { Plans } from "../../ledger/plan.ts";
+import type { PlanChanges } from "../../ledger/plan-section.ts";
 import {
   countAccounts,
   type PlansInUse,

@@ -14,7 +14,8 @@ import { decide } from "../../ledger/kernel.ts";
 import { LaterNeeded } from "../../ledger/open-grants.ts";
 import type { Operation } from "../../ledger/operations.ts";
 import type { Decision } from "../../ledger/outcomes.ts";
-import type { PlanCatalog, PlanChanges, Plans } from "../../ledger/plan.ts";
+import type { PlanCatalog, Plans } from "../../ledger/plan.ts";
+import type { PlanChanges } from "../../ledger/plan-section.ts";
 import type { AccountRow, AdditionalGrant, HoldRow, JournalRow, KeyRow } from "../../ledger/rows.ts";
 import {
   type Changes,

@@ -3,7 +3,8 @@
  * file.
  */
 import type { DatabaseSync } from "node:sqlite";
-import type { PlanCatalog, PlanChanges, Plans } from "../../ledger/plan.ts";
+import type { PlanCatalog, Plans } from "../../ledger/plan.ts";
+import type { PlanChanges } from "../../ledger/plan-section.ts";
 import type { EpochMs } from "../../units.ts";
 import { catalogOf, plansToApply, readFiles, readVersions } from "../plans.ts";
 import { planFileTable, planVersionTable } from "../tables.ts";

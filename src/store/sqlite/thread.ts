@@ -5,7 +5,8 @@
 import type { ClockState } from "../../ledger/clock.ts";
 import type { Operation } from "../../ledger/operations.ts";
 import type { Decision } from "../../ledger/outcomes.ts";
-import type { PlanChanges, Plans } from "../../ledger/plan.ts";
+import type { Plans } from "../../ledger/plan.ts";
+import type { PlanChanges } from "../../ledger/plan-section.ts";
 import type { EpochMs } from "../../units.ts";
 import type { AuditReport } from "../audit-report.ts";
 import type { SharedClock } from "../clock.ts";
