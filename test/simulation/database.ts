@@ -6,8 +6,7 @@
 import type { Operation } from "../../src/ledger/operations.ts";
 import type { Decision } from "../../src/ledger/outcomes.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
-import type { ChargeRow, GrantRow, JournalRow } from "../../src/ledger/rows.ts";
-import { type Changes, rowKey, type Times, timesAt } from "../../src/ledger/snapshot.ts";
+import { type Times, timesAt } from "../../src/ledger/snapshot.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../../src/store/contacts.ts";
 import { type NodeRow, silentMs } from "../../src/store/nodes.ts";
 import { MemoryLedger } from "../fixtures/memory-ledger.ts";
@@ -43,57 +42,9 @@ export interface DatabaseListener {
   failed(error: unknown): void;
 }
 
-/** A ledger in memory that finds facts without reading all of them. */
-class IndexedLedger extends MemoryLedger {
-  readonly #charges = new Map<string, ChargeRow[]>();
-  readonly #entries = new Map<string, JournalRow>();
-  readonly #refunds = new Map<string, JournalRow[]>();
-  readonly #memos = new Map<string, GrantRow[]>();
-  readonly #payments = new Map<string, GrantRow>();
-
-  override write(changes: Changes): void {
-    super.write(changes);
-    for (const row of changes.charges) add(this.#charges, rowKey(row.account, row.id), row);
-    for (const row of changes.journal) {
-      if (row.op !== null) this.#entries.set(row.op, row);
-      if (row.kind === "refund") add(this.#refunds, `${row.account} ${row.grantSeq}`, row);
-    }
-    for (const row of changes.grants) {
-      if (row.payment !== null) this.#payments.set(row.payment, row);
-      if (row.requestId !== null) add(this.#memos, rowKey(row.account, row.requestId), row);
-    }
-  }
-
-  override chargesOf(account: string, id: string): readonly ChargeRow[] {
-    return this.#charges.get(rowKey(account, id)) ?? [];
-  }
-
-  override memosOf(account: string, id: string): readonly GrantRow[] {
-    return this.#memos.get(rowKey(account, id)) ?? [];
-  }
-
-  override entries(): ReadonlyMap<string, JournalRow> {
-    return this.#entries;
-  }
-
-  override paymentGrant(id: string): GrantRow | undefined {
-    return this.#payments.get(id);
-  }
-
-  override refundsOf({ account, seq }: GrantRow): readonly JournalRow[] {
-    return this.#refunds.get(`${account} ${seq}`) ?? [];
-  }
-}
-
-function add<T>(lists: Map<string, T[]>, key: string, row: T): void {
-  const list = lists.get(key);
-  if (list === undefined) lists.set(key, [row]);
-  else list.push(row);
-}
-
 export class SimulatedDatabase {
   readonly store: MemoryStore;
-  readonly ledger = new IndexedLedger();
+  readonly ledger = new MemoryLedger();
   readonly clock: DatabaseClock;
   readonly #timeline: Timeline;
   readonly #random: Random;
