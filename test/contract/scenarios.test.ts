@@ -1,4 +1,7 @@
-/** The scenario tables (test/scenarios/README.md) on every store. */
+/**
+ * The scenario tables (test/scenarios/README.md): all of them in memory and on SQLite, and some on
+ * PostgreSQL.
+ */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
@@ -7,6 +10,7 @@ import { MemoryStore } from "../fixtures/memory-store.ts";
 import { clockStage } from "../fixtures/scenario-clock.ts";
 import { parseScenarios, type Scenario } from "../fixtures/scenario-file.ts";
 import { needsClock, type PlayOptions, play, type Stage } from "../fixtures/scenario-player.ts";
+import { isThorough } from "../fixtures/thorough.ts";
 import { day } from "../fixtures/times.ts";
 
 const folder = new URL("../scenarios/", import.meta.url);
@@ -40,9 +44,12 @@ function assertNone(wrong: readonly string[]): void {
 }
 
 const all = (scenarios: Scenario[]) => scenarios;
-/** Every tenth scenario of a file with nearly the same scenarios for many pairs of plans. */
+/**
+ * Every third scenario, and every tenth of a file with nearly the same scenarios for many pairs of
+ * plans. Before a release all.
+ */
 const sample = (scenarios: Scenario[]) =>
-  scenarios.length > 100 ? scenarios.filter((_, n) => n % 10 === 0) : scenarios;
+  isThorough ? scenarios : scenarios.filter((_, n) => n % (scenarios.length > 100 ? 10 : 3) === 0);
 
 function memoryStage(): Stage {
   let nowMs = 0;
@@ -56,11 +63,6 @@ function memoryStage(): Stage {
     },
   };
 }
-
-describe("scenarios in memory", () => {
-  const stage = memoryStage();
-  testTables(() => stage, all);
-});
 
 describe("scenarios in memory, with looks between the rows", () => {
   const stage = memoryStage();

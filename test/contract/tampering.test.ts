@@ -1,13 +1,14 @@
 /**
  * Single changes by hand in the database: the audit names each, or a seal does. Every cell of
  * every row of a small ledger is changed, and every row is deleted, one at a time, with the
- * triggers dropped. Changes of several rows are in named-tampering.test.ts.
+ * triggers dropped. A number gets one more or one less, in turn; before a release both. Changes of several rows are in named-tampering.test.ts.
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { readSeal, sealText } from "../../src/store/seal.ts";
 import { backends } from "../fixtures/backends.ts";
 import { literal, openTampered, type TamperedLedger } from "../fixtures/tampered-ledger.ts";
+import { isThorough } from "../fixtures/thorough.ts";
 import { start } from "../fixtures/times.ts";
 
 /**
@@ -71,11 +72,13 @@ describe("a single change in the database", () => {
       };
       const rows = await rowsOf(ledger, table);
       assert.ok(rows.length > 0, `${table} has rows`);
-      for (const { where, cells } of rows) {
-        for (const [column, cell] of cells) {
+      for (const [n, { where, cells }] of rows.entries()) {
+        for (const [m, [column, cell]] of cells.entries()) {
           if (states[table]?.includes(column) || !isRead(table, { column, cell, cells: new Map(cells) }))
             continue;
-          for (const value of others(cell))
+          const values = others(cell);
+          const tried = isThorough ? values : [values[(n + m) % values.length]];
+          for (const value of tried)
             await change(column, `update ${table} set "${column}" = ${value} where ${where}`);
         }
         await change("delete", `delete from ${table} where ${where}`);
