@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { AdmissionQueue, type Waiter } from "../../src/engines/upstream/admission-queue.ts";
+import { share } from "../fixtures/thorough.ts";
 
 /** A request with a name. The letter of the name is its account. */
 class Request implements Waiter {
@@ -197,6 +198,6 @@ test("whatever is asked for and ends, no account that runs nothing waits beside 
         }
       }
     }),
-    { numRuns: 1000 },
+    { numRuns: share(1000) },
   );
 });

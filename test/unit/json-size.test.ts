@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { exceededSize, valuesPerKey } from "../../src/json-size.ts";
+import { share } from "../fixtures/thorough.ts";
 
 interface Size {
   keys: number;
@@ -43,7 +44,7 @@ test("counts every key and value", () => {
         else assert.ok((found === "keys" ? size.keys : size.values / valuesPerKey) > keysMax);
       }
     }),
-    { numRuns: 1000 },
+    { numRuns: share(1000) },
   );
 });
 
@@ -73,7 +74,7 @@ test("finds the end of long strings with escapes", () => {
       assert.equal(exceededSize(bytesOf(text), 1), null, text);
       assert.equal(exceededSize(bytesOf(`[${text},[2,3]]`), 1), "values", text);
     }),
-    { numRuns: 1000 },
+    { numRuns: share(1000) },
   );
 });
 

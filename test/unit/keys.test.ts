@@ -7,6 +7,7 @@ import { type ErrorCode, Refusal } from "../../src/errors.ts";
 import type { PlanVersion } from "../../src/ledger/plan.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
 import { keyOf, planOf } from "../fixtures/ledger-rows.ts";
+import { share } from "../fixtures/thorough.ts";
 import { day, start } from "../fixtures/times.ts";
 
 const plan = planOf("starter", 100, 10);
@@ -116,7 +117,7 @@ test("refuses every malformed header without another error", async () => {
       const error = await refusal(header);
       assert.ok(error.code === "missing_api_key" || error.code === "invalid_api_key");
     }),
-    { numRuns: 500 },
+    { numRuns: share(500) },
   );
 });
 

@@ -17,6 +17,7 @@ import {
   type Token,
 } from "node-llama-cpp";
 import { corpusPath, makeMiniature, miniaturePath } from "../../tools/make-miniature.ts";
+import { share } from "../fixtures/thorough.ts";
 
 let llama: Llama;
 let model: LlamaModel;
@@ -67,7 +68,7 @@ test("encodes and decodes any text without changes", () => {
     fc.property(fc.string({ unit: "binary", maxLength: 80 }), (text) => {
       assert.equal(model.detokenize(model.tokenize(text, false)), text);
     }),
-    { numRuns: 500 },
+    { numRuns: share(500) },
   );
   for (const text of [
     "a\0b",

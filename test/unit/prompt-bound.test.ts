@@ -4,6 +4,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { promptBound, textBound } from "../../src/engines/upstream/prompt-counter.ts";
 import { assertLinear } from "../fixtures/processor-time.ts";
+import { share } from "../fixtures/thorough.ts";
 
 const bytesOf = (text: string) => Buffer.byteLength(text);
 
@@ -50,7 +51,7 @@ test("covers texts whose normal form is longer than those of their characters", 
       const text = parts.join("");
       for (const form of ["NFC", "NFKC"]) assert.ok(textBound(text) >= bytesOf(text.normalize(form)));
     }),
-    { numRuns: 2000 },
+    { numRuns: share(2000) },
   );
 });
 

@@ -7,6 +7,7 @@ import { SequenceMatcher } from "../../src/engines/text/sequence-matcher.ts";
 import { StopFinder } from "../../src/engines/text/stop-finder.ts";
 import { ThinkingFilter, type ThinkTags } from "../../src/engines/text/thinking-filter.ts";
 import { assertAtMost, assertLinear } from "../fixtures/processor-time.ts";
+import { share } from "../fixtures/thorough.ts";
 
 function piecesOf(texts: readonly string[]): Segment[] {
   return texts.map((text) => ({ text, tokens: 1, logprobs: [] }));
@@ -73,7 +74,7 @@ test("finds, holds and passes on the same segments as a naive search", () => {
     fc.property(stops, texts, (stop, text) => {
       assert.deepEqual(find(stop, text), findNaively(stop, text));
     }),
-    { numRuns: 3000 },
+    { numRuns: share(3000) },
   );
 });
 
@@ -88,7 +89,7 @@ test("finds sequences that are longer than the first table and repeat themselves
       const texts = text.match(new RegExp(`.{1,${size}}`, "g")) ?? [];
       assert.deepEqual(find([stop], texts), findNaively([stop], texts));
     }),
-    { numRuns: 500 },
+    { numRuns: share(500) },
   );
 });
 

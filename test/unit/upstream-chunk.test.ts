@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { ChunkReader, type ChunkRules } from "../../src/engines/upstream/chunk-reader.ts";
+import { share } from "../fixtures/thorough.ts";
 
 const rules: ChunkRules = { reasoningFields: ["reasoning_content"], topLogprobs: null };
 const head = { id: "chatcmpl-0", object: "chat.completion.chunk", created: 1, model: 'a "model"' };
@@ -69,7 +70,7 @@ test("an event is read the same behind any others as by itself", () => {
       for (const data of stream)
         assert.deepEqual(resultOf(reader, data), resultOf(new ChunkReader(rules), data));
     }),
-    { numRuns: 500 },
+    { numRuns: share(500) },
   );
 });
 

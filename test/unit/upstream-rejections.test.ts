@@ -4,6 +4,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { sentenceCleaner } from "../../src/engines/upstream/caller-sentence.ts";
 import { failureOfErrorEvent, failureOfStatus, inMidAnswer } from "../../src/engines/upstream/failure.ts";
+import { share } from "../fixtures/thorough.ts";
 import { misconfigured, rejections } from "../fixtures/upstream-errors.ts";
 
 const names = {
@@ -211,7 +212,7 @@ describe("the caller's sentence", () => {
         assert.doesNotMatch(cleaned, /[\p{C}\p{Zl}\p{Zp}]/u);
         assert.ok(!cleaned.includes("a(secret)+key") && !cleaned.includes("10.1.2.3"), cleaned);
       }),
-      { numRuns: 2000 },
+      { numRuns: share(2000) },
     );
   });
 

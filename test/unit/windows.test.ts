@@ -16,6 +16,7 @@ import {
   windowFrom,
 } from "../../src/ledger/windows.ts";
 import { point } from "../fixtures/naive-windows.ts";
+import { share } from "../fixtures/thorough.ts";
 
 const at = (iso: string) => Date.parse(iso);
 
@@ -154,7 +155,7 @@ test("property: exactly one window contains any moment, and it starts on the gri
       while (point(anchorMs, every, n + 1) <= nowMs) n += 1;
       assert.deepEqual([fromMs, untilMs], [point(anchorMs, every, n), point(anchorMs, every, n + 1)]);
     }),
-    { numRuns: 500 },
+    { numRuns: share(500) },
   );
 });
 
@@ -167,7 +168,7 @@ test("property: consecutive windows tile time without gap or overlap", () => {
       assert.deepEqual(windowAt(anchorMs, every, window.untilMs - 1), window);
       assert.deepEqual(windowAt(anchorMs, every, window.fromMs), window);
     }),
-    { numRuns: 500 },
+    { numRuns: share(500) },
   );
 });
 
@@ -299,6 +300,6 @@ test("property: windows of the calendar that follow one another tile time in eve
         if (every === "P1M") assert.equal(begin.day, 1);
       },
     ),
-    { numRuns: 300 },
+    { numRuns: share(300) },
   );
 });
