@@ -49,9 +49,10 @@ const replaced = new Map(
 export interface Edit {
   /** Path of the source in the repository. */
   file: string;
-  /** Text that stands in the file once. */
+  /** Text that stands in the file once, or at `at`. */
   from: string;
   to: string;
+  at?: number;
 }
 
 /** Bundles the service with the store of the simulation in place of its databases. */
@@ -64,7 +65,8 @@ export async function bundleWorld(edits: readonly Edit[]): Promise<string> {
   return await bundled("test/simulation/world.ts", { edits, format: "esm", packages: "external" });
 }
 
-async function bundled(
+/** Bundles a source of the repository and everything that it imports. */
+export async function bundled(
   entry: string,
   { edits, ...options }: { edits: readonly Edit[] } & BuildOptions,
 ): Promise<string> {
@@ -107,7 +109,11 @@ function replaceParts(bundler: PluginBuild, edits: readonly Edit[]): void {
   });
 }
 
-function edited(source: string, { file, from, to }: Edit): string {
+function edited(source: string, { file, from, to, at }: Edit): string {
+  if (at !== undefined) {
+    if (!source.startsWith(from, at)) throw new Error(`${file} does not have at ${at}: ${from}`);
+    return source.slice(0, at) + to + source.slice(at + from.length);
+  }
   const parts = source.split(from);
   if (parts.length !== 2) throw new Error(`${file} has ${parts.length - 1} times: ${from}`);
   return parts.join(to);
