@@ -3,9 +3,10 @@
  * writes the commit when it is on disk, and loses what is not there yet if it crashes. The answer
  * to a commit can be lost after the commit is on disk.
  */
+import type { AccountSnapshot } from "../../src/ledger/balance.ts";
 import type { Operation } from "../../src/ledger/operations.ts";
 import type { Decision } from "../../src/ledger/outcomes.ts";
-import type { Plans } from "../../src/ledger/plan.ts";
+import type { PlanCatalog, PlanChanges, Plans } from "../../src/ledger/plan.ts";
 import type { ChargeRow, GrantRow, JournalRow } from "../../src/ledger/rows.ts";
 import { type Changes, rowKey, type Times } from "../../src/ledger/snapshot.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../../src/store/contacts.ts";
@@ -14,6 +15,7 @@ import { MemoryLedger } from "../fixtures/memory-ledger.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import type { DatabaseConnection, Reply } from "./program-store.ts";
 import type { Random } from "./random.ts";
+import { snapshotOf } from "./row-checks.ts";
 import type { Owner, Timeline } from "./timeline.ts";
 
 export interface DatabaseFaults {
@@ -21,6 +23,10 @@ export interface DatabaseFaults {
   refused: number;
   /** Probability that the answer to a call is lost. */
   lost: number;
+  /** Probability that a commit finds an account locked, which another session then keeps. */
+  locked: number;
+  /** The overdue holds that a commit ends at most. */
+  overdueMax: number;
   /** Usual time of the network in one direction, and of a commit on the disk. */
   networkMs: number;
   diskMs: number;
@@ -31,13 +37,16 @@ export interface WrittenCommit {
   operations: readonly Operation[];
   outcomes: readonly Decision[];
   times: Times;
+  plans: PlanCatalog;
+  /** By account: its rows before the commit. */
+  before: ReadonlyMap<string, AccountSnapshot | null>;
 }
 
 /** Hears of everything that changes credits. */
 export interface DatabaseListener {
   committed(commit: WrittenCommit): void;
   opened(drafts: readonly AccountDraft[], options: DraftOptions, times: Times): void;
-  applied(section: Plans, force: boolean, times: Times): void;
+  applied(section: Plans, force: boolean, times: Times, changes: PlanChanges): void;
   /** A call has failed for another reason than a fault of the world. */
   failed(error: unknown): void;
 }
@@ -102,6 +111,7 @@ export class SimulatedDatabase {
   /** Commits of an earlier life of the database are lost. */
   #life: Owner = { isGone: false };
   readonly #nodes = new Map<string, NodeRow>();
+  readonly #lockedUntilMs = new Map<string, number>();
 
   constructor(options: {
     timeline: Timeline;
@@ -114,6 +124,7 @@ export class SimulatedDatabase {
     this.#random = options.random;
     this.#faults = options.faults;
     this.#listener = options.listener;
+    this.ledger.overdueMax = options.faults.overdueMax;
     this.store = new MemoryStore(options.plans, () => this.nowMs(), this.ledger);
   }
 
@@ -188,7 +199,7 @@ export class SimulatedDatabase {
     }
     if (method === "applyPlans") {
       const [section, force] = given as [Plans, boolean];
-      this.#listener.applied(section, force, times);
+      this.#listener.applied(section, force, times, value as PlanChanges);
     }
   }
 
@@ -204,13 +215,28 @@ export class SimulatedDatabase {
       const times = this.store.times();
       await this.#pause(this.#random.delay(this.#faults.diskMs), life);
       const plans = await this.store.plans();
-      const { outcomes, changes } = this.ledger.decide(operations, { plans, times });
+      const locked = new Set(accounts.filter((id) => this.#isLocked(id)));
+      const free = operations.filter(({ account }) => !locked.has(account));
+      const moment = { ledger: this.ledger, plans, times };
+      const rows = new Map(accounts.map((id) => [id, snapshotOf(id, moment)]));
+      const { outcomes, changes } = this.ledger.decide(free, { plans, times });
       this.ledger.write(changes);
-      this.#listener.committed({ operations, outcomes, times });
-      return structuredClone(outcomes);
+      this.#listener.committed({ operations: free, outcomes, times, plans, before: rows });
+      const decided = structuredClone(outcomes);
+      return operations.map((operation): Decision => {
+        const decision = locked.has(operation.account) ? undefined : decided.shift();
+        return decision ?? { kind: "locked" };
+      });
     } finally {
       unlock();
     }
+  }
+
+  /** A stuck session has locked the account for some seconds. */
+  #isLocked(account: string): boolean {
+    if (this.#random.chance(this.#faults.locked))
+      this.#lockedUntilMs.set(account, this.nowMs() + this.#random.delay(2000));
+    return (this.#lockedUntilMs.get(account) ?? 0) > this.nowMs();
   }
 
   /** Never resolves if the database crashes before. */

@@ -8,9 +8,12 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { loadConfig } from "../../src/config/load.ts";
+import type { Plans } from "../../src/ledger/plan.ts";
+import { overdueMax } from "../../src/ledger/snapshot.ts";
 import { hour, minute, second, start } from "../fixtures/times.ts";
 import { Checks } from "./checks.ts";
 import { type DatabaseFaults, SimulatedDatabase } from "./database.ts";
+import { DirectProgram, pauseOfProgramMs } from "./direct-program.ts";
 import { type Answered, type Request, send } from "./http-client.ts";
 import { SimulatedNode } from "./node.ts";
 import { Random } from "./random.ts";
@@ -57,8 +60,9 @@ const startsMax = 20;
 /** Configurations differ from seed to seed. */
 function configurationOf(random: Random): string {
   const base = random.pick([3, 20, 100]);
+  const every = random.pick(["PT5H", "PT20M"]);
   const plan = (credits: number, every: string, overage: number, limits: string) =>
-    `base: { credits: ${credits}, every: ${every} }, overage: { credits: ${overage}, every: ${random.pick(["P1D", "P1M"])} }${limits}, models: ["*"]`;
+    `base: { credits: ${credits}, every: ${every} }, overage: { credits: ${overage}, every: ${random.pick(["PT45M", "P1D", "P1M"])} }${limits}, models: ["*"]`;
   const limits = random.pick([
     "",
     ", limits: { requests_per_minute: 6 }",
@@ -69,10 +73,10 @@ listen: { host: 127.0.0.1, port: ${publicPort} }
 operator: { host: 127.0.0.1, port: ${operatorPort}, token: ${token} }
 database: postgres://inkwell:simulated@database/inkwell
 log: { level: warn }
-timezone: ${random.pick(["UTC", "Europe/Berlin", "America/St_Johns"])}
+timezone: ${random.pick(["UTC", "Europe/Berlin", "America/St_Johns", "Australia/Sydney"])}
 plans:
-  small: { ${plan(base, "PT5H", random.pick([0, 3]), limits)} }
-  large: { ${plan(base * 3, random.pick(["PT5H", "P1D"]), 5, "")} }
+  small: { ${plan(base, every, random.pick([0, 3]), limits)} }
+  large: { ${plan(base * 3, random.pick([every, "P1D", "P1D, align: calendar"]), 5, "")} }
 models:
   small:
     engine: upstream
@@ -101,6 +105,7 @@ class World {
   readonly #keys: { account: string; secret: string }[] = [];
   readonly #payments: { account: string; id: string }[] = [];
   readonly #requestIds: string[] = [];
+  readonly #plans: Plans;
   #networkMs: number;
   #count = 0;
   #left: number;
@@ -124,9 +129,9 @@ class World {
     }
     this.#networkMs = random.pick([1, 20]);
     const faults: DatabaseFaults = random.pick([
-      { refused: 0, lost: 0, networkMs: 1, diskMs: 2 },
-      { refused: 0.002, lost: 0.002, networkMs: 1, diskMs: 5 },
-      { refused: 0.02, lost: 0.06, networkMs: 5, diskMs: 30 },
+      { refused: 0, lost: 0, locked: 0, overdueMax, networkMs: 1, diskMs: 2 },
+      { refused: 0.002, lost: 0.002, locked: 0.01, overdueMax: 1, networkMs: 1, diskMs: 5 },
+      { refused: 0.02, lost: 0.06, locked: 0.03, overdueMax: 2, networkMs: 5, diskMs: 30 },
     ]);
     const habits: UpstreamHabits = random.pick([
       { ...goodHabits },
@@ -136,7 +141,12 @@ class World {
     const file = join(this.#folder, "inkwell.yaml");
     writeFileSync(file, configuration);
     const { plans } = loadConfig({ cwd: this.#folder, file, env: {} });
-    this.checks = new Checks(plans, { startMs: start, isTruthful: habits.lies === 0 });
+    this.#plans = plans;
+    this.checks = new Checks(plans, {
+      startMs: start,
+      isTruthful: habits.lies === 0,
+      overdueMax: faults.overdueMax,
+    });
     const listener = {
       committed: (commit: Parameters<Checks["committed"]>[0]) =>
         this.#check(() => this.checks.committed(commit, this.database)),
@@ -192,7 +202,12 @@ class World {
     await Promise.all(this.#nodes.map((node) => this.#startAgain(node)));
     await this.#openAccounts();
     const clients = Array.from({ length: 8 }, () => this.#beClient(this.random.fork()));
-    const others = [this.#beOperator(this.random.fork()), this.#beFate(this.random.fork())];
+    const program = new DirectProgram({ ...this, random: this.random.fork(), plans: this.#plans });
+    const others = [
+      this.#beOperator(this.random.fork()),
+      this.#beFate(this.random.fork()),
+      program.run(() => this.#left === 0, pauseOfProgramMs),
+    ];
     const watch = this.timeline.every(30 * second, () => this.#check(() => this.#checkExpiries()));
     await Promise.all(clients);
     this.#left = 0;
