@@ -135,6 +135,9 @@ export class Checks {
     const { broken } = auditRows(
       {
         accounts: [...ledger.accounts.values()],
+        later: [...ledger.later].flatMap(([account, grants]) =>
+          grants.map((grant) => ({ account, ...grant })),
+        ),
         holds: [...ledger.holds.values()],
         keys: [...ledger.keys.values()],
         ...{ journal: ledger.journal, grants: ledger.grants, charges: ledger.charges },

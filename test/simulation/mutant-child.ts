@@ -55,6 +55,7 @@ async function run({ edit, worlds, smallWorlds }: MutantRun): Promise<void> {
   }
 }
 
+process.once("disconnect", () => process.exit());
 process.once("message", (message: MutantRun) => {
   run(message).finally(() => process.exit());
 });

@@ -292,7 +292,9 @@ class World {
     // A change whose answer is lost is sent again.
     if (this.random.chance(0.15))
       this.timeline.after(this.random.delay(4 * this.#networkMs), () => socket.cut());
-    return await send(socket, request);
+    const answer = await send(socket, request);
+    this.#check(() => assert.notEqual(answer?.status, 500, `${method} ${path} is answered: ${answer?.body}`));
+    return answer;
   }
 
   /** Repeats a change until it has an answer: each change counts once. */
@@ -332,6 +334,7 @@ class World {
     const patience = random.weighted({ whole: 80, leaves: 8, isCut: 5, isSilent: 2, isSlow: 5 });
     for (let attempt = 0; attempt < 3; attempt += 1) {
       const answer = await this.#askOnce(random, { ...key, body, stream, patience });
+      this.#check(() => assert.notEqual(answer?.status, 500, `a request is answered: ${answer?.body}`));
       const what =
         answer === null ? "none" : `${answer.status} ${codeOf(answer)}${answer.isWhole ? "" : " cut"}`;
       this.checks.count(`chat ${what}`);
