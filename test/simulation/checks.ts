@@ -13,8 +13,17 @@ import { auditRows } from "../fixtures/memory-audit.ts";
 import type { MemoryLedger } from "../fixtures/memory-ledger.ts";
 import { NaiveLedger } from "../fixtures/naive-ledger.ts";
 import { additionalIn, rowOf } from "../fixtures/naive-rows.ts";
+import { checkAudit, checkDamages } from "./damage-checks.ts";
 import type { SimulatedDatabase, WrittenCommit } from "./database.ts";
-import { applyPreviewed, checkAccount, checkCharges, checkPayments, checkRates } from "./row-checks.ts";
+import type { Random } from "./random.ts";
+import {
+  applyPreviewed,
+  checkAccount,
+  checkCharges,
+  checkPayments,
+  checkRates,
+  type Moment,
+} from "./row-checks.ts";
 
 export class Checks {
   readonly #naive: NaiveLedger;
@@ -128,6 +137,13 @@ export class Checks {
       return;
     const charged = charges.reduce((sum, { completionTokens }) => sum + completionTokens, 0);
     assert.ok(charged >= tokens, `${tokens} tokens of ${requestId} were sent, and ${charged} charged`);
+  }
+
+  /** An account as it is now, and with changes by hand. */
+  tampered(id: string, moment: Moment, random: Random): void {
+    const row = moment.ledger.accounts.get(id);
+    if (row !== undefined) checkDamages(row, moment);
+    checkAudit(id, moment, random);
   }
 
   /** All rows, by the audit that operators run. */

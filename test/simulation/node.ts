@@ -26,6 +26,8 @@ export interface NodeWorld {
   readonly timeline: Timeline;
   readonly database: SimulatedDatabase;
   readonly upstreams: SimulatedUpstreams;
+  /** Length of a turn of an event loop (process.ts). */
+  readonly turnMs: number;
 }
 
 /** One process, with its machine. It can die and start again. */
@@ -61,6 +63,7 @@ export class SimulatedNode {
     const random = this.#world.random.fork();
     const program = evaluate<Program>(this.#world.bundle, {
       ...{ timeline, random, owner, listeners: this.listeners },
+      turnMs: this.#world.turnMs,
       hostname: `node-${this.number}`,
       clockAheadMs: () => 0,
       modules: { undici: upstreams.module(owner) },

@@ -100,6 +100,7 @@ class World {
   readonly database: SimulatedDatabase;
   readonly upstreams: SimulatedUpstreams;
   readonly checks: Checks;
+  readonly turnMs: number;
   readonly #folder = mkdtempSync(join(tmpdir(), "inkwell-simulation-"));
   readonly #nodes: SimulatedNode[] = [];
   readonly #keys: { account: string; secret: string }[] = [];
@@ -128,6 +129,7 @@ class World {
       this.#nodes.push(new SimulatedNode(number, this, dataDir));
     }
     this.#networkMs = random.pick([1, 20]);
+    this.turnMs = random.pick([0, 0, 0.2]);
     const faults: DatabaseFaults = random.pick([
       { refused: 0, lost: 0, locked: 0, overdueMax, networkMs: 1, diskMs: 2 },
       { refused: 0.002, lost: 0.002, locked: 0.01, overdueMax: 1, networkMs: 1, diskMs: 5 },
@@ -209,12 +211,15 @@ class World {
       program.run(() => this.#left === 0, pauseOfProgramMs),
     ];
     const watch = this.timeline.every(30 * second, () => this.#check(() => this.#checkExpiries()));
+    const tampering = this.random.fork();
+    const audit = this.timeline.every(4 * minute, () => this.#audit(tampering));
     await Promise.all(clients);
     this.#left = 0;
     await Promise.all(others);
     // Holds of processes that died expire, and the others are settled.
     await this.timeline.pause(3 * minute);
     watch.close();
+    audit.close();
     await Promise.all(this.#nodes.map((node) => (node.isUp ? node.stop() : undefined)));
     this.#check(() => {
       const { holds } = this.database.ledger;
@@ -222,6 +227,14 @@ class World {
       assert.equal(this.upstreams.open, 0, "no server generates for a request that has ended");
     });
     this.#isOver = true;
+  }
+
+  /** Looks at one account, with changes by hand. */
+  async #audit(random: Random): Promise<void> {
+    const { store, ledger } = this.database;
+    const moment = { ledger, plans: await store.plans(), times: store.times() };
+    const ids = [...ledger.accounts.keys()];
+    this.#check(() => this.checks.tampered(random.pick(ids), moment, random));
   }
 
   /** Holds of processes that died end soon after their time, if another process is up. */
