@@ -7,6 +7,9 @@ import { loadBundle, simulationOf } from "./defects.ts";
 import { bundled, type Edit } from "./process.ts";
 import type { WorldOptions } from "./world.ts";
 
+/** Events of each history of a clock. */
+const clockEventsMax = 3;
+
 /** Null: the sources as they are. */
 export interface MutantRun {
   edit: Edit | null;
@@ -42,7 +45,9 @@ async function run({ edit, worlds, smallWorlds }: MutantRun): Promise<void> {
         packages: "external",
       });
       await using bundle = await loadBundle<typeof import("./searched.ts")>(text);
-      const { search, smallWorlds: all, decide } = bundle.exports;
+      const { search, searchClocks, smallWorlds: all, decide } = bundle.exports;
+      name = "the histories of clocks";
+      searchClocks(clockEventsMax);
       for (const world of all.filter((each) => smallWorlds.includes(each.name))) {
         name = `the small world "${world.name}"`;
         search(world, { ...world, decide });
