@@ -76,13 +76,17 @@ export class Checks {
       const outcome = outcomes[n];
       assert.ok(outcome !== undefined, "each operation has an outcome");
       const isPreviewed = operation.kind === "plan" && !touched.has(operation.account);
-      const { mayBeReserved, ...expected } = isPreviewed
+      const {
+        mayBeReserved: _,
+        isReserved = false,
+        ...expected
+      } = isPreviewed
         ? applyPreviewed(this.#naive, operation, before.get(operation.account) ?? null)
         : this.#naive.apply(operation);
       touched.add(operation.account);
       const { reserved, ...found } = withoutRates(outcome);
       assert.deepEqual(found, expected, `outcome of ${JSON.stringify(operation)}`);
-      assert.ok(reserved !== true || mayBeReserved, `credits are reserved for ${JSON.stringify(operation)}`);
+      assert.equal(reserved === true, isReserved, `credits are reserved for ${JSON.stringify(operation)}`);
       checkRates(this.#naive, operation, outcome);
       const reason = "reason" in outcome ? ` ${outcome.reason}` : "";
       this.count(`${operation.kind} ${outcome.kind}${reason}`);

@@ -8,7 +8,7 @@ import { bundled, type Edit } from "./process.ts";
 import type { WorldOptions } from "./world.ts";
 
 /** Events of each history of a clock. */
-const clockEventsMax = 3;
+const clockEventsMax = 4;
 
 /** Null: the sources as they are. */
 export interface MutantRun {
