@@ -95,8 +95,11 @@ function short(text: string): string {
   return line.length > 90 ? `${line.slice(0, 87)}...` : line;
 }
 
-function described({ operator, line, edit }: Mutant): string {
-  return `${edit.file}:${line}, ${operator}: ${short(edit.from)}  ->  ${short(edit.to)}`;
+function described({ operator, line, code, edit }: Mutant): string {
+  const change = `${short(edit.from)}  ->  ${short(edit.to)}`;
+  // An operator alone says little.
+  const place = edit.from.length < 20 ? `  in  ${short(code)}` : "";
+  return `${edit.file}:${line}, ${operator}: ${change}${place}`;
 }
 
 function firstLine(text: string): string {

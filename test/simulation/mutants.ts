@@ -40,6 +40,8 @@ export interface Mutant {
   /** Name of the mutation operator. */
   operator: string;
   line: number;
+  /** Code of the line. */
+  code: string;
   edit: Edit & { at: number };
 }
 
@@ -162,7 +164,8 @@ function pointsOf(file: string, source: SourceFile): Mutant[][] {
         found.map(([operator, at, to]): Mutant => {
           const from = at.getStart(source);
           const line = code.slice(0, from).split("\n").length;
-          return { operator, line, edit: { file, from: code.slice(from, at.end), to, at: from } };
+          const edit = { file, from: code.slice(from, at.end), to, at: from };
+          return { operator, line, code: code.split("\n")[line - 1]?.trim() ?? "", edit };
         }),
       );
     }
