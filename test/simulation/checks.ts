@@ -6,13 +6,25 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { amountOf, inSpendingOrder } from "../../src/ledger/grants.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
-import { overdueMax, rowKey, type Times, timesAt } from "../../src/ledger/snapshot.ts";
+import type { PlanChanges } from "../../src/ledger/plan-section.ts";
+import { rowKey, type Times, timesAt } from "../../src/ledger/snapshot.ts";
 import { type AccountDraft, type DraftOptions, operationsOf } from "../../src/store/contacts.ts";
 import { withoutRates } from "../fixtures/ledger-drafts.ts";
 import { auditRows } from "../fixtures/memory-audit.ts";
+import type { MemoryLedger } from "../fixtures/memory-ledger.ts";
 import { NaiveLedger } from "../fixtures/naive-ledger.ts";
-import { additionalIn, keyRowOf, rowOf } from "../fixtures/naive-rows.ts";
+import { additionalIn, rowOf } from "../fixtures/naive-rows.ts";
+import { checkAudit, checkDamages } from "./damage-checks.ts";
 import type { SimulatedDatabase, WrittenCommit } from "./database.ts";
+import type { Random } from "./random.ts";
+import {
+  applyPreviewed,
+  checkAccount,
+  checkCharges,
+  checkPayments,
+  checkRates,
+  type Moment,
+} from "./row-checks.ts";
 
 export class Checks {
   readonly #naive: NaiveLedger;
@@ -23,7 +35,10 @@ export class Checks {
   commits = 0;
 
   /** `isTruthful`: the servers report the usage that they had. */
-  constructor(plans: Plans, { startMs, isTruthful }: { startMs: number; isTruthful: boolean }) {
+  constructor(
+    plans: Plans,
+    { startMs, isTruthful, overdueMax }: { startMs: number; isTruthful: boolean; overdueMax: number },
+  ) {
     this.#isTruthful = isTruthful;
     this.#naive = new NaiveLedger(plans, overdueMax, timesAt(startMs));
   }
@@ -41,8 +56,9 @@ export class Checks {
     this.outcomes.set(outcome, (this.outcomes.get(outcome) ?? 0) + 1);
   }
 
-  applied(section: Plans, force: boolean, times: Times): void {
-    this.#naive.applyPlans(section, force, times);
+  applied(section: Plans, force: boolean, times: Times, { versions: _, ...changes }: PlanChanges): void {
+    assert.deepEqual(changes, this.#naive.applyPlans(section, force, times), "a plans section");
+    this.count(`plans ${changes.kind}`);
   }
 
   /** Accounts that were opened with their keys. */
@@ -52,24 +68,41 @@ export class Checks {
     for (const operation of operations) this.#naive.apply(operation);
   }
 
-  committed({ operations, outcomes, times }: WrittenCommit, database: SimulatedDatabase): void {
+  committed(commit: WrittenCommit, { ledger }: SimulatedDatabase): void {
+    const { operations, outcomes, times, plans, before } = commit;
     this.commits += 1;
     this.#naive.begin(operations, times);
+    const touched = new Set<string>();
     for (const [n, operation] of operations.entries()) {
       const outcome = outcomes[n];
       assert.ok(outcome !== undefined, "each operation has an outcome");
-      const { mayBeReserved, ...expected } = this.#naive.apply(operation);
+      const isPreviewed = operation.kind === "plan" && !touched.has(operation.account);
+      const {
+        mayBeReserved: _,
+        isReserved = false,
+        ...expected
+      } = isPreviewed
+        ? applyPreviewed(this.#naive, operation, before.get(operation.account) ?? null)
+        : this.#naive.apply(operation);
+      touched.add(operation.account);
       const { reserved, ...found } = withoutRates(outcome);
       assert.deepEqual(found, expected, `outcome of ${JSON.stringify(operation)}`);
-      assert.ok(reserved !== true || mayBeReserved, `credits are reserved for ${JSON.stringify(operation)}`);
+      assert.equal(reserved === true, isReserved, `credits are reserved for ${JSON.stringify(operation)}`);
+      checkRates(this.#naive, operation, outcome);
       const reason = "reason" in outcome ? ` ${outcome.reason}` : "";
       this.count(`${operation.kind} ${outcome.kind}${reason}`);
       this.note(`${times.nowMs} ${JSON.stringify(operation)} ${outcome.kind}${reason}`);
     }
-    for (const id of new Set(operations.map(({ account }) => account))) this.#compare(id, database);
+    for (const id of touched) {
+      this.#compare(id, ledger);
+      checkAccount(this.#naive, id, { ledger, plans, times });
+    }
+    for (const operation of operations)
+      if (operation.kind === "settle" || operation.kind === "stop" || operation.kind === "expire")
+        checkCharges(this.#naive, operation.account, operation.requestId, ledger);
   }
 
-  #compare(id: string, { ledger }: SimulatedDatabase): void {
+  #compare(id: string, ledger: MemoryLedger): void {
     const naive = this.#naive.accounts.get(id);
     const account = ledger.accounts.get(id);
     assert.equal(account === undefined, naive === undefined, `account ${id} exists`);
@@ -111,11 +144,21 @@ export class Checks {
     assert.ok(charged >= tokens, `${tokens} tokens of ${requestId} were sent, and ${charged} charged`);
   }
 
+  /** An account as it is now, and with changes by hand. */
+  tampered(id: string, moment: Moment, random: Random): void {
+    const row = moment.ledger.accounts.get(id);
+    if (row !== undefined) checkDamages(row, moment);
+    checkAudit(id, moment, random);
+  }
+
   /** All rows, by the audit that operators run. */
   everything({ ledger, store }: SimulatedDatabase): void {
     const { broken } = auditRows(
       {
         accounts: [...ledger.accounts.values()],
+        later: [...ledger.later].flatMap(([account, grants]) =>
+          grants.map((grant) => ({ account, ...grant })),
+        ),
         holds: [...ledger.holds.values()],
         keys: [...ledger.keys.values()],
         ...{ journal: ledger.journal, grants: ledger.grants, charges: ledger.charges },
@@ -124,13 +167,9 @@ export class Checks {
       store.times().atMs,
     );
     assert.deepEqual(broken, [], "the audit");
-    for (const [id, naive] of this.#naive.keys) {
-      const row = ledger.keys.get(id);
-      assert.ok(row !== undefined, `key ${id} exists`);
-      assert.equal(row.revokedMs !== null, naive.isRevoked, `key ${id} is revoked`);
-      const { holds, heldMicro, runningCostMicro } = keyRowOf(this.#naive, naive, store.times().atMs);
-      assert.partialDeepStrictEqual(row, { holds, heldMicro, runningCostMicro }, `key ${id}`);
-    }
+    for (const { account, hold } of this.#naive.requests.values())
+      checkCharges(this.#naive, account, hold.id, ledger);
+    for (const id of this.#naive.accounts.keys()) checkPayments(this.#naive, id, ledger);
   }
 }
 

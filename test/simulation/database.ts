@@ -3,9 +3,11 @@
  * writes the commit when it is on disk, and loses what is not there yet if it crashes. The answer
  * to a commit can be lost after the commit is on disk.
  */
+import type { AccountSnapshot } from "../../src/ledger/balance.ts";
 import type { Operation } from "../../src/ledger/operations.ts";
 import type { Decision } from "../../src/ledger/outcomes.ts";
-import type { Plans } from "../../src/ledger/plan.ts";
+import type { PlanCatalog, Plans } from "../../src/ledger/plan.ts";
+import type { PlanChanges } from "../../src/ledger/plan-section.ts";
 import { type Times, timesAt } from "../../src/ledger/snapshot.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../../src/store/contacts.ts";
 import { type NodeRow, silentMs } from "../../src/store/nodes.ts";
@@ -14,6 +16,7 @@ import { MemoryStore } from "../fixtures/memory-store.ts";
 import { DatabaseClock } from "./database-clock.ts";
 import type { DatabaseConnection, Reply, TimesOf } from "./program-store.ts";
 import type { Random } from "./random.ts";
+import { snapshotOf } from "./row-checks.ts";
 import type { Owner, Timeline } from "./timeline.ts";
 
 export interface DatabaseFaults {
@@ -21,6 +24,10 @@ export interface DatabaseFaults {
   refused: number;
   /** Probability that the answer to a call is lost. */
   lost: number;
+  /** Probability that a commit finds an account locked, which another session then keeps. */
+  locked: number;
+  /** The overdue holds that a commit ends at most. */
+  overdueMax: number;
   /** Usual time of the network in one direction, and of a commit on the disk. */
   networkMs: number;
   diskMs: number;
@@ -31,13 +38,16 @@ export interface WrittenCommit {
   operations: readonly Operation[];
   outcomes: readonly Decision[];
   times: Times;
+  plans: PlanCatalog;
+  /** By account: its rows before the commit. */
+  before: ReadonlyMap<string, AccountSnapshot | null>;
 }
 
 /** Hears of everything that changes credits. */
 export interface DatabaseListener {
   committed(commit: WrittenCommit): void;
   opened(drafts: readonly AccountDraft[], options: DraftOptions, times: Times): void;
-  applied(section: Plans, force: boolean, times: Times): void;
+  applied(section: Plans, force: boolean, times: Times, changes: PlanChanges): void;
   /** A call has failed for another reason than a fault of the world. */
   failed(error: unknown): void;
 }
@@ -57,6 +67,7 @@ export class SimulatedDatabase {
   readonly #nodes = new Map<string, NodeRow>();
   /** Of the call that is done, or was done last. */
   #times: Times;
+  readonly #lockedUntilMs = new Map<string, number>();
 
   constructor(options: {
     timeline: Timeline;
@@ -69,6 +80,7 @@ export class SimulatedDatabase {
     this.#random = options.random;
     this.#faults = options.faults;
     this.#listener = options.listener;
+    this.ledger.overdueMax = options.faults.overdueMax;
     this.clock = new DatabaseClock(options.timeline);
     this.#times = timesAt(this.clock.nowMs);
     this.store = new MemoryStore(options.plans, () => this.#times, this.ledger);
@@ -142,7 +154,7 @@ export class SimulatedDatabase {
     }
     if (method === "applyPlans") {
       const [section, force] = given as [Plans, boolean];
-      this.#listener.applied(section, force, times);
+      this.#listener.applied(section, force, times, value as PlanChanges);
     }
   }
 
@@ -158,14 +170,29 @@ export class SimulatedDatabase {
       const times = timesOf(this.clock.nowMs);
       await this.#pause(this.#random.delay(this.#faults.diskMs), life);
       const plans = await this.store.plans();
-      const { outcomes, changes } = this.ledger.decide(operations, { plans, times });
+      const locked = new Set(accounts.filter((id) => this.#isLocked(id)));
+      const free = operations.filter(({ account }) => !locked.has(account));
+      const moment = { ledger: this.ledger, plans, times };
+      const rows = new Map(accounts.map((id) => [id, snapshotOf(id, moment)]));
+      const { outcomes, changes } = this.ledger.decide(free, { plans, times });
       this.ledger.write(changes);
       this.#times = times;
-      this.#listener.committed({ operations, outcomes, times });
-      return structuredClone(outcomes);
+      this.#listener.committed({ operations: free, outcomes, times, plans, before: rows });
+      const decided = structuredClone(outcomes);
+      return operations.map((operation): Decision => {
+        const decision = locked.has(operation.account) ? undefined : decided.shift();
+        return decision ?? { kind: "locked" };
+      });
     } finally {
       unlock();
     }
+  }
+
+  /** A stuck session has locked the account for some seconds. */
+  #isLocked(account: string): boolean {
+    if (this.#random.chance(this.#faults.locked))
+      this.#lockedUntilMs.set(account, this.#timeline.nowMs + this.#random.delay(2000));
+    return (this.#lockedUntilMs.get(account) ?? 0) > this.#timeline.nowMs;
   }
 
   /** Never resolves if the database crashes before. */

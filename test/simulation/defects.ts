@@ -85,15 +85,20 @@ type Simulate = (options: WorldOptions) => Promise<SimulationResult>;
 /** Returns a simulation of the program with changed sources. */
 export async function simulationOf(edits: readonly Edit[]): Promise<Simulate & AsyncDisposable> {
   const [program, world] = await Promise.all([bundleProgram(edits), bundleWorld(edits)]);
+  const loaded = await loadBundle<typeof import("./world.ts")>(world);
+  const run: Simulate = (options) => loaded.exports.simulate(program, options);
+  return Object.assign(run, { [Symbol.asyncDispose]: () => loaded[Symbol.asyncDispose]() });
+}
+
+/** Loads a bundle from a file beside the packages that it imports. */
+export async function loadBundle<Exports>(text: string): Promise<{ exports: Exports } & AsyncDisposable> {
   const cache = fileURLToPath(new URL("../../node_modules/.cache/", import.meta.url));
   mkdirSync(cache, { recursive: true });
-  // Beside the packages that the bundle imports.
   const folder = mkdtempSync(join(cache, "simulation-"));
-  const file = join(folder, "world.mjs");
-  writeFileSync(file, world);
-  const { simulate }: typeof import("./world.ts") = await import(pathToFileURL(file).href);
-  const run: Simulate = (options) => simulate(program, options);
-  return Object.assign(run, {
+  const file = join(folder, "bundle.mjs");
+  writeFileSync(file, text);
+  return {
+    exports: await import(pathToFileURL(file).href),
     [Symbol.asyncDispose]: async () => rmSync(folder, { recursive: true }),
-  });
+  };
 }

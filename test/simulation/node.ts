@@ -29,6 +29,8 @@ export interface NodeWorld {
   readonly upstreams: SimulatedUpstreams;
   /** Interval between looks at the clock of the database. */
   readonly clockEveryMs: number;
+  /** Length of a turn of an event loop (process.ts). */
+  readonly turnMs: number;
 }
 
 /** One process, with its machine. It can die and start again. */
@@ -72,6 +74,7 @@ export class SimulatedNode {
     const random = this.#world.random.fork();
     const program = evaluate<Program>(this.#world.bundle, {
       ...{ timeline, random, owner, listeners: this.listeners },
+      turnMs: this.#world.turnMs,
       hostname: `node-${this.number}`,
       clockAheadMs: () => this.#clockAheadMs,
       modules: { undici: upstreams.module(owner) },

@@ -49,9 +49,10 @@ const replaced = new Map(
 export interface Edit {
   /** Path of the source in the repository. */
   file: string;
-  /** Text that stands in the file once. */
+  /** Text that stands in the file once, or at `at`. */
   from: string;
   to: string;
+  at?: number;
 }
 
 /** Bundles the service with the store of the simulation in place of its databases. */
@@ -64,7 +65,8 @@ export async function bundleWorld(edits: readonly Edit[]): Promise<string> {
   return await bundled("test/simulation/world.ts", { edits, format: "esm", packages: "external" });
 }
 
-async function bundled(
+/** Bundles a source of the repository and everything that it imports. */
+export async function bundled(
   entry: string,
   { edits, ...options }: { edits: readonly Edit[] } & BuildOptions,
 ): Promise<string> {
@@ -107,7 +109,11 @@ function replaceParts(bundler: PluginBuild, edits: readonly Edit[]): void {
   });
 }
 
-function edited(source: string, { file, from, to }: Edit): string {
+function edited(source: string, { file, from, to, at }: Edit): string {
+  if (at !== undefined) {
+    if (!source.startsWith(from, at)) throw new Error(`${file} does not have at ${at}: ${from}`);
+    return source.slice(0, at) + to + source.slice(at + from.length);
+  }
   const parts = source.split(from);
   if (parts.length !== 2) throw new Error(`${file} has ${parts.length - 1} times: ${from}`);
   return parts.join(to);
@@ -122,6 +128,8 @@ export interface ProcessWorld {
   /** How far the clock of the machine is ahead of true time. */
   clockAheadMs: () => number;
   listeners: Map<number, http.Server>;
+  /** Length of a turn of the event loop that other work fills. 0: the loop is idle. */
+  turnMs: number;
   /** Modules that replace those of the same name. */
   modules: Readonly<Record<string, unknown>>;
   /** The database connection, which the store of the program reads. */
@@ -144,7 +152,7 @@ export function evaluate<Exports>(bundle: string, world: ProcessWorld): Exports 
   return module.exports as Exports;
 }
 
-function globalsOf({ timeline, random, owner, clockAheadMs }: ProcessWorld) {
+function globalsOf({ timeline, random, owner, clockAheadMs, turnMs }: ProcessWorld) {
   const startMs = timeline.nowMs;
   const wallMs = () => Math.floor(timeline.nowMs + clockAheadMs());
   class SimulatedDate extends Date {
@@ -184,7 +192,7 @@ function globalsOf({ timeline, random, owner, clockAheadMs }: ProcessWorld) {
       timeline.every(Math.max(1, ms), () => run(...given), owner),
     clearInterval: clear,
     setImmediate: (run: (...given: unknown[]) => void, ...given: unknown[]) =>
-      timeline.after(0, () => run(...given), owner),
+      timeline.after(turnMs, () => run(...given), owner),
     clearImmediate: clear,
     AbortSignal: new Proxy(AbortSignal, {
       get: (target, name) => (name === "timeout" ? timeoutSignal : Reflect.get(target, name)),
@@ -220,7 +228,7 @@ const settledFiles = {
 };
 
 function modulesOf(world: ProcessWorld, globals: Globals): Record<string, unknown> {
-  const { timeline, random, owner, hostname, listeners } = world;
+  const { timeline, random, owner, hostname, listeners, turnMs } = world;
   const pause = (ms = 0, value?: unknown, options: { signal?: AbortSignal } = {}) =>
     new Promise((resolve, reject) => {
       const { signal } = options;
@@ -245,8 +253,8 @@ function modulesOf(world: ProcessWorld, globals: Globals): Record<string, unknow
     });
   const promises = {
     setTimeout: pause,
-    setImmediate: (value?: unknown, options?: { signal?: AbortSignal }) => pause(0, value, options),
-    scheduler: { wait: pause, yield: () => pause(0) },
+    setImmediate: (value?: unknown, options?: { signal?: AbortSignal }) => pause(turnMs, value, options),
+    scheduler: { wait: pause, yield: () => pause(turnMs) },
   };
   const { setTimeout, setInterval, setImmediate, clearTimeout, clearInterval, clearImmediate } = globals;
   const timers = {

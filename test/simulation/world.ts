@@ -8,11 +8,14 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { loadConfig } from "../../src/config/load.ts";
+import type { Plans } from "../../src/ledger/plan.ts";
+import { overdueMax } from "../../src/ledger/snapshot.ts";
 import { clockEveryMs } from "../../src/store/clock-watch.ts";
 import { hour, minute, second } from "../fixtures/times.ts";
 import { Checks } from "./checks.ts";
 import { ClockFate } from "./clock-fate.ts";
 import { type DatabaseFaults, SimulatedDatabase } from "./database.ts";
+import { DirectProgram, pauseOfProgramMs } from "./direct-program.ts";
 import { Fairness } from "./fairness.ts";
 import { type Answered, type Request, send } from "./http-client.ts";
 import { SimulatedNode } from "./node.ts";
@@ -76,15 +79,16 @@ const starts = [
 /** Each plans section is another one. */
 function plansOf(random: Random, { hasLarge }: { hasLarge: boolean }): string {
   const base = random.pick([3, 20, 100]);
+  const every = random.pick(["PT5H", "PT20M"]);
   const plan = (credits: number, every: string, overage: number, limits: string) =>
-    `base: { credits: ${credits}, every: ${every} }, overage: { credits: ${overage}, every: ${random.pick(["P1D", "P1M"])} }${limits}, models: ["*"]`;
+    `base: { credits: ${credits}, every: ${every} }, overage: { credits: ${overage}, every: ${random.pick(["PT45M", "P1D", "P1M"])} }${limits}, models: ["*"]`;
   const limits = random.pick([
     "",
     ", limits: { requests_per_minute: 6 }",
     ", limits: { tokens_per_minute: 400, concurrent: 2 }",
   ]);
-  const small = plan(base, "PT5H", random.pick([0, 3]), limits);
-  const large = plan(base * 3, random.pick(["PT5H", "P1D"]), 5, "");
+  const small = plan(base, every, random.pick([0, 3]), limits);
+  const large = plan(base * 3, random.pick([every, "P1D", "P1D, align: calendar"]), 5, "");
   return `plans:\n  small: { ${small} }\n${hasLarge ? `  large: { ${large} }\n` : ""}`;
 }
 
@@ -95,7 +99,7 @@ listen: { host: 127.0.0.1, port: ${publicPort} }
 operator: { host: 127.0.0.1, port: ${operatorPort}, token: ${token} }
 database: postgres://inkwell:simulated@database/inkwell
 log: { level: warn }
-timezone: ${random.pick(["UTC", "Europe/Berlin", "America/St_Johns"])}
+timezone: ${random.pick(["UTC", "Europe/Berlin", "America/St_Johns", "Australia/Sydney"])}
 models:
   small:
     engine: upstream
@@ -122,11 +126,13 @@ class World {
   readonly checks: Checks;
   /** Without its plans. */
   readonly #configuration: string;
+  readonly turnMs: number;
   readonly #folder = mkdtempSync(join(tmpdir(), "inkwell-simulation-"));
   readonly #nodes: SimulatedNode[] = [];
   readonly #keys: { account: string; secret: string }[] = [];
   readonly #payments: { account: string; id: string }[] = [];
   readonly #requestIds: string[] = [];
+  readonly #plans: Plans;
   #networkMs: number;
   #count = 0;
   #left: number;
@@ -162,10 +168,11 @@ class World {
       this.#nodes.push(node);
     }
     this.#networkMs = random.pick([1, 20]);
+    this.turnMs = random.pick([0, 0, 0.2]);
     const faults: DatabaseFaults = random.pick([
-      { refused: 0, lost: 0, networkMs: 1, diskMs: 2 },
-      { refused: 0.002, lost: 0.002, networkMs: 1, diskMs: 5 },
-      { refused: 0.02, lost: 0.04, networkMs: 5, diskMs: 30 },
+      { refused: 0, lost: 0, locked: 0, overdueMax, networkMs: 1, diskMs: 2 },
+      { refused: 0.002, lost: 0.002, locked: 0.01, overdueMax: 1, networkMs: 1, diskMs: 5 },
+      { refused: 0.02, lost: 0.04, locked: 0.03, overdueMax: 2, networkMs: 5, diskMs: 30 },
     ]);
     const habits: UpstreamHabits = random.pick([
       { ...goodHabits },
@@ -175,7 +182,12 @@ class World {
     const file = join(this.#folder, "inkwell.yaml");
     writeFileSync(file, configuration);
     const { plans } = loadConfig({ cwd: this.#folder, file, env: {} });
-    this.checks = new Checks(plans, { startMs: this.startMs, isTruthful: habits.lies === 0 });
+    this.#plans = plans;
+    this.checks = new Checks(plans, {
+      startMs: this.startMs,
+      isTruthful: habits.lies === 0,
+      overdueMax: faults.overdueMax,
+    });
     const listener = {
       committed: (commit: Parameters<Checks["committed"]>[0]) =>
         this.#check(() => {
@@ -188,7 +200,7 @@ class World {
         this.#failure ??= error;
       },
     };
-    if (!this.#has("calls")) Object.assign(faults, { refused: 0, lost: 0 });
+    if (!this.#has("calls")) Object.assign(faults, { refused: 0, lost: 0, locked: 0 });
     if (!this.#has("servers")) Object.assign(habits, goodHabits);
     this.#hasLostCalls = faults.lost > 0;
     this.database = new SimulatedDatabase({ timeline, random: random.fork(), faults, plans, listener });
@@ -256,10 +268,17 @@ class World {
     await Promise.all(this.#nodes.map((node) => this.#startAgain(node)));
     await this.#openAccounts();
     const clients = Array.from({ length: 8 }, () => this.#beClient(this.random.fork()));
-    const others = [this.#beOperator(this.random.fork()), this.#beFate(this.random.fork())];
+    const program = new DirectProgram({ ...this, random: this.random.fork(), plans: this.#plans });
+    const others = [
+      this.#beOperator(this.random.fork()),
+      this.#beFate(this.random.fork()),
+      program.run(() => this.#left <= 0, pauseOfProgramMs),
+    ];
+    const tampering = this.random.fork();
     const watches = [
       this.timeline.every(30 * second, () => this.#check(() => this.#checkExpiries())),
       this.timeline.every(hour, () => this.#check(() => this.checks.everything(this.database))),
+      this.timeline.every(4 * minute, () => this.#check(() => this.#audit(tampering))),
     ];
     await Promise.all(clients);
     this.#left = 0;
@@ -274,6 +293,13 @@ class World {
       assert.equal(this.upstreams.open, 0, "no server generates for a request that has ended");
     });
     this.#isOver = true;
+  }
+
+  /** Looks at one account, with changes by hand. */
+  #audit(random: Random): void {
+    const { store, ledger } = this.database;
+    const moment = { ledger, plans: store.catalog, times: store.times() };
+    this.checks.tampered(random.pick([...ledger.accounts.keys()]), moment, random);
   }
 
   /** Holds of processes that died end soon after their time, if another process is up. */
@@ -355,7 +381,9 @@ class World {
     // A change whose answer is lost is sent again.
     if (this.random.chance(0.15))
       this.timeline.after(this.random.delay(4 * this.#networkMs), () => socket.cut());
-    return await send(socket, request);
+    const answer = await send(socket, request);
+    this.#check(() => assert.notEqual(answer?.status, 500, `${method} ${path} is answered: ${answer?.body}`));
+    return answer;
   }
 
   /** Repeats a change until it has an answer: each change counts once. */
@@ -406,6 +434,7 @@ class World {
       const body = JSON.stringify({ ...options, messages: [{ role: "user", content: text + mark }] });
       const answer = await this.#askOnce(random, { ...key, body, stream, patience, mark });
       this.#fairness.over(mark);
+      this.#check(() => assert.notEqual(answer?.status, 500, `a request is answered: ${answer?.body}`));
       const what =
         answer === null ? "none" : `${answer.status} ${codeOf(answer)}${answer.isWhole ? "" : " cut"}`;
       this.checks.count(`chat ${what}`);

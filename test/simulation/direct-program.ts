@@ -1,0 +1,104 @@
+/**
+ * A program that sends operations of all kinds to the database of a world, on accounts of its own:
+ * those that clients and operators rarely cause, with wrong ids, orders and repetitions. It applies
+ * plans sections, too.
+ */
+import fc from "fast-check";
+import type { Operation } from "../../src/ledger/operations.ts";
+import type { Plans } from "../../src/ledger/plan.ts";
+import { limitsIn } from "../../src/ledger/rows.ts";
+import {
+  configurations,
+  openingKeys,
+  openings,
+  operationOf,
+  stepArb,
+  type Told,
+} from "../fixtures/ledger-drafts.ts";
+import { minute, second } from "../fixtures/times.ts";
+import type { SimulatedDatabase } from "./database.ts";
+import type { DatabaseConnection } from "./program-store.ts";
+import type { Random } from "./random.ts";
+import type { Timeline } from "./timeline.ts";
+
+const by = "program";
+/** A call whose answer is lost is repeated so often. */
+const attemptsMax = 20;
+
+export class DirectProgram {
+  readonly #timeline: Timeline;
+  readonly #database: SimulatedDatabase;
+  readonly #connection: DatabaseConnection;
+  readonly #random: Random;
+  readonly #sections: readonly Plans[];
+  readonly #told: Told;
+
+  /** `plans`: the section of the configuration, which is applied again now and then. */
+  constructor({ timeline, database, random, plans }: DirectProgramOptions) {
+    this.#timeline = timeline;
+    this.#database = database;
+    this.#connection = database.connect({ isGone: false });
+    this.#random = random;
+    this.#sections = [plans, plans, ...configurations];
+    this.#told = {
+      ...{ operations: [], holds: [], payments: [] },
+      grantsOf: (account) => database.ledger.accounts.get(account)?.additional.map(({ seq }) => seq) ?? [],
+    };
+  }
+
+  /** Runs until `isOver`, with pauses of about `pauseMs`. Ends its holds. */
+  async run(isOver: () => boolean, pauseMs: number): Promise<void> {
+    await this.#commit(openings);
+    for (const key of openingKeys) {
+      const { id, account, hash, lastFour, name, models, expiresMs, portal } = key;
+      const row = { id, account, hash, lastFour, name, models, expiresMs, portal, ...limitsIn(key) };
+      const issue = { kind: "issue", account, key: id, row, by } as const;
+      await this.#commit([{ ...issue, budget: null, keysMax: null, creator: null }]);
+    }
+    const steps = fc.sample(stepArb, { seed: this.#random.whole(0, 1_000_000), numRuns: 100 });
+    for (let n = 0; !isOver(); n += 1) {
+      await this.#timeline.pause(this.#random.next() * 2 * pauseMs);
+      const step = steps[n % steps.length];
+      if (step === undefined) return;
+      if (step.configures) await this.#call("applyPlans", [this.#random.pick(this.#sections), true]);
+      const { nowMs } = this.#database.store.times();
+      const batch = step.drafts.map((draft) => operationOf(draft, this.#told, nowMs));
+      this.#told.operations.push(...batch);
+      await this.#commit(batch);
+    }
+    const { holds } = this.#database.ledger;
+    const own = new Set(this.#told.holds.map(({ requestId }) => requestId));
+    const left = [...holds.values()].filter(({ id }) => own.has(id));
+    await this.#commit(
+      left.map(({ account, id: requestId }): Operation => ({ kind: "stop", account, requestId, by })),
+    );
+  }
+
+  async #commit(operations: readonly Operation[]): Promise<void> {
+    let left = operations;
+    // The database decides those of a locked account later.
+    while (left.length > 0) {
+      const decisions = (await this.#call("commit", [left])) as { kind: string }[];
+      left = left.filter((_, n) => ["locked", "more_overdue"].includes(decisions[n]?.kind ?? ""));
+    }
+  }
+
+  async #call(method: string, given: readonly unknown[]): Promise<unknown> {
+    for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
+      const reply = await this.#connection.call("store", method, given, () => this.#database.store.times());
+      if ("value" in reply) return reply.value;
+      await this.#timeline.pause(second);
+    }
+    throw new Error(`the database does not answer ${method} for ${attemptsMax} times`);
+  }
+}
+
+export interface DirectProgramOptions {
+  timeline: Timeline;
+  database: SimulatedDatabase;
+  random: Random;
+  plans: Plans;
+}
+
+/** Usual pause between its commits. */
+export const pauseOfProgramMs = 2 * minute;
