@@ -80,12 +80,12 @@ export class ClockFate {
     const { timeline, nodes } = this.#world;
     const wrongMs = this.#wrongMs() + this.#random.pick([0, farAheadMs]);
     this.#set(this.#rightMs + wrongMs);
-    await timeline.pause(this.#random.delay(hour));
+    await timeline.pause(this.#random.delay(10 * minute));
     if (nodes.filter(({ isUp }) => isUp).length > 1 && this.#random.chance(0.5)) {
       const node = this.#random.pick(nodes);
       node.kill();
       await this.#world.startAgain(node);
-      await timeline.pause(this.#random.delay(hour));
+      await timeline.pause(this.#random.delay(10 * minute));
     }
     if (Math.abs(wrongMs) > 2 * minute && this.#random.chance(0.5)) {
       const answer = await this.#offer(timeline.nowMs + this.#rightMs);
@@ -122,7 +122,7 @@ export class ClockFate {
     if (wrongMs !== farAheadMs) this.#believe(before + wrongMs);
     await timeline.pause(this.#random.delay(minute));
     await Promise.all(nodes.map((node) => this.#world.startAgain(node)));
-    await timeline.pause(this.#random.delay(hour));
+    await timeline.pause(this.#random.delay(10 * minute));
     this.#set(this.#rightMs);
     // Nobody knows for how long no process ran.
     if (wrongMs === farAheadMs) await this.#acceptPresent();
