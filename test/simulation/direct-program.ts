@@ -65,6 +65,7 @@ export class DirectProgram {
       const batch = step.drafts.map((draft) => operationOf(draft, this.#told, nowMs));
       this.#told.operations.push(...batch);
       await this.#commit(batch);
+      if (n % 20 === 10) await this.#commit(this.#smallChange(n));
     }
     const { holds } = this.#database.ledger;
     const own = new Set(this.#told.holds.map(({ requestId }) => requestId));
@@ -72,6 +73,22 @@ export class DirectProgram {
     await this.#commit(
       left.map(({ account, id: requestId }): Operation => ({ kind: "stop", account, requestId, by })),
     );
+  }
+
+  /** More payments than the row of an account has grants. Some of them are taken back as a whole. */
+  #smallChange(n: number): Operation[] {
+    const account = this.#random.pick(["ada", "bob"]);
+    const payments = Array.from({ length: 24 }, (_, at) => ({
+      payment: `small-${n}-${at}`,
+      amountMicro: this.#random.whole(1, 3),
+    }));
+    const refunded = payments.filter(() => this.#random.chance(0.3));
+    return [
+      ...payments.map((paid): Operation => ({ kind: "topup", account, ...paid, by })),
+      ...refunded.map((paid): Operation => {
+        return { kind: "refund", account, refund: paid.payment, ...paid, by };
+      }),
+    ];
   }
 
   async #commit(operations: readonly Operation[]): Promise<void> {

@@ -38,6 +38,9 @@ export function checkAccount(naive: NaiveLedger, id: string, moment: Moment): vo
   const snapshot = snapshotOf(id, moment);
   if (account === undefined || then === null || snapshot === null) return;
   const { ledger, times } = moment;
+  const { additional, later } = snapshot.account;
+  assert.equal(additional.length + later.count, account.additional.length, `additional grants of ${id}`);
+  assert.equal(later.count, snapshot.later.length, `later grants of ${id}`);
   for (const hold of ledger.holds.values()) {
     if (hold.account !== id) continue;
     const own = account.holds.get(hold.id);

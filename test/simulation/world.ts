@@ -255,7 +255,8 @@ class World {
         plan: this.random.pick(["small", "large"]),
       });
       for (let key = 0; key < 2; key += 1) {
-        for (;;) {
+        for (let attempt = 1; ; attempt += 1) {
+          assert.ok(attempt < 40, `${account} gets no key`);
           const body = { operation_id: `key-${account}-${key}-${this.#next()}` };
           const made = await this.#operate("POST", `/admin/accounts/${account}/keys`, body);
           const secret: unknown = made?.status === 201 ? JSON.parse(made.body).key : null;
@@ -367,7 +368,9 @@ class World {
       patience,
     }: { account: string; secret: string; body: string; stream: boolean; patience: string },
   ): Promise<Answered | null> {
-    const socket = this.#connect(random.pick(this.#nodes), publicPort, `10.1.0.${random.whole(1, 9)}`);
+    const node = random.pick(this.#nodes);
+    const { owner } = node;
+    const socket = this.#connect(node, publicPort, `10.1.0.${random.whole(1, 9)}`);
     if (socket === null) return null;
     let tokens = 0;
     const leavesAfter = random.whole(0, 5);
@@ -394,7 +397,11 @@ class World {
       },
     };
     // No SDK waits for longer.
-    const end = this.timeline.after(10 * minute, () => socket.destroy());
+    const end = this.timeline.after(10 * minute, () => {
+      const mustEnd = patience === "whole" && !owner.isGone;
+      this.#check(() => assert.ok(!mustEnd, "a request has no end after ten minutes"));
+      socket.destroy();
+    });
     if (!stream && patience === "leaves") this.timeline.after(random.delay(300), () => socket.destroy());
     const answer = await send(socket, request);
     end.close();
