@@ -157,8 +157,9 @@ const tamperings: Record<string, Tampering> = {
   "a key is gone": removed(({ keys }) => keys),
   "a later grant is gone": removed(({ later }) => later),
   "a number of a fact": raised(({ journal, charges }) => [...journal, ...charges], "seq"),
+  // Of a promotion that has ended, only its beginning is known.
   "the amount of an entry": raised(
-    ({ journal }) => journal.filter(({ kind }) => kind !== "plan"),
+    ({ journal }) => journal.filter(({ kind }) => ["window", "payment", "memo", "refund"].includes(kind)),
     "amountMicro",
   ),
   "a grant": raised(({ grants }) => grants, "amountMicro", "spentMicro"),
@@ -186,8 +187,11 @@ const tamperings: Record<string, Tampering> = {
     ...(["seq", "amountMicro", "spentMicro", "heldMicro", "untilMs"] as const),
   ),
   "sums of later grants": raised(({ account: { later } }) => [later], "count", "freeMicro", "heldMicro"),
-  "what a hold takes": raised(({ holds }) => holds.flatMap(({ takings }) => takings), "amountMicro", "grant"),
-  "a checkpoint": raised(({ holds }) => holds, "completionTokens"),
+  "what a hold takes": raised(({ holds }) => holds.flatMap(({ takings }) => takings), "amountMicro"),
+  "a checkpoint": raised(
+    ({ holds }) => holds.filter(({ priceCompletion }) => priceCompletion > 0),
+    "completionTokens",
+  ),
   "a key": raised(
     ({ keys }) => keys,
     ...(["holds", "heldMicro", "runningCostMicro", "budgetMicro", "budgetSpentMicro"] as const),

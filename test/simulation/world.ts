@@ -18,7 +18,7 @@ import { type Answered, type Request, send } from "./http-client.ts";
 import { SimulatedNode } from "./node.ts";
 import { Random } from "./random.ts";
 import { SimulatedSocket } from "./sockets.ts";
-import { Timeline } from "./timeline.ts";
+import { type Owner, Timeline } from "./timeline.ts";
 import { SimulatedUpstreams, type UpstreamHabits } from "./upstreams.ts";
 
 export interface WorldOptions {
@@ -106,6 +106,8 @@ class World {
   readonly #keys: { account: string; secret: string }[] = [];
   readonly #payments: { account: string; id: string }[] = [];
   readonly #requestIds: string[] = [];
+  /** By process: answers that it has completed. */
+  readonly #answered = new Map<Owner, number>();
   readonly #plans: Plans;
   #networkMs: number;
   #count = 0;
@@ -220,6 +222,7 @@ class World {
     await this.timeline.pause(3 * minute);
     watch.close();
     audit.close();
+    await this.#checkMetrics();
     await Promise.all(this.#nodes.map((node) => (node.isUp ? node.stop() : undefined)));
     this.#check(() => {
       const { holds } = this.database.ledger;
@@ -227,6 +230,19 @@ class World {
       assert.equal(this.upstreams.open, 0, "no server generates for a request that has ended");
     });
     this.#isOver = true;
+  }
+
+  /** Each answer has a hold, and the process counts its operations. */
+  async #checkMetrics(): Promise<void> {
+    for (const node of this.#nodes) {
+      const socket = node.isUp ? this.#connect(node, operatorPort, "127.0.0.1") : null;
+      if (socket === null) continue;
+      const headers = { authorization: `Bearer ${token}`, connection: "close" };
+      const answer = await send(socket, { method: "GET", path: "/metrics", headers });
+      const found = /^inkwell_ledger_commit_operations_sum (\d+)$/m.exec(answer?.body ?? "");
+      const answers = this.#answered.get(node.owner) ?? 0;
+      this.#check(() => assert.ok(Number(found?.[1]) >= answers, `${found?.[0]} with ${answers} answers`));
+    }
   }
 
   /** Looks at one account, with changes by hand. */
@@ -405,6 +421,8 @@ class World {
     if (!stream && patience === "leaves") this.timeline.after(random.delay(300), () => socket.destroy());
     const answer = await send(socket, request);
     end.close();
+    if (answer?.status === 200 && answer.isWhole)
+      this.#answered.set(owner, (this.#answered.get(owner) ?? 0) + 1);
     const id = answer?.headers.get("x-request-id");
     if (id !== undefined) this.#requestIds.push(id);
     return answer;
