@@ -17,7 +17,6 @@ import {
 } from "../fixtures/ledger-drafts.ts";
 import { minute, second } from "../fixtures/times.ts";
 import type { SimulatedDatabase } from "./database.ts";
-import type { DatabaseConnection } from "./program-store.ts";
 import type { Random } from "./random.ts";
 import type { Timeline } from "./timeline.ts";
 
@@ -28,7 +27,6 @@ const attemptsMax = 20;
 export class DirectProgram {
   readonly #timeline: Timeline;
   readonly #database: SimulatedDatabase;
-  readonly #connection: DatabaseConnection;
   readonly #random: Random;
   readonly #sections: readonly Plans[];
   readonly #told: Told;
@@ -37,7 +35,6 @@ export class DirectProgram {
   constructor({ timeline, database, random, plans }: DirectProgramOptions) {
     this.#timeline = timeline;
     this.#database = database;
-    this.#connection = database.connect({ isGone: false });
     this.#random = random;
     this.#sections = [plans, plans, ...configurations];
     this.#told = {
@@ -102,7 +99,9 @@ export class DirectProgram {
 
   async #call(method: string, given: readonly unknown[]): Promise<unknown> {
     for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
-      const reply = await this.#connection.call("store", method, given);
+      // It repeats operations on purpose, so each call is one of another process.
+      const connection = this.#database.connect({ isGone: false });
+      const reply = await connection.call("store", method, given);
       if ("value" in reply) return reply.value;
       await this.#timeline.pause(second);
     }
