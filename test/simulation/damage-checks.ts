@@ -122,7 +122,7 @@ function problemsOf(facts: Facts, plans: PlanCatalog, { atMs }: Times): string[]
   return problems;
 }
 
-/** A change of a row, or null if there is no such row. */
+/** Changes a row. Returns false if the account has no row to change. */
 type Tampering = (facts: Facts, random: Random) => boolean;
 
 function raised<Name extends string>(
@@ -157,7 +157,7 @@ const tamperings: Record<string, Tampering> = {
   "a key is gone": removed(({ keys }) => keys),
   "a later grant is gone": removed(({ later }) => later),
   "a number of a fact": raised(({ journal, charges }) => [...journal, ...charges], "seq"),
-  // Of a promotion that has ended, only its beginning is known.
+  // The audit knows only the beginning of a promotion that has ended.
   "the amount of an entry": raised(
     ({ journal }) => journal.filter(({ kind }) => ["window", "payment", "memo", "refund"].includes(kind)),
     "amountMicro",

@@ -1,7 +1,7 @@
 /**
- * A program that sends operations of all kinds to the database of a world, on accounts of its own:
- * those that clients and operators rarely cause, with wrong ids, orders and repetitions. It applies
- * plans sections, too.
+ * A program that sends operations of all kinds to the database of a world, on accounts of its own.
+ * Many of them are rare among those of clients and operators: they have wrong ids, come in a wrong
+ * order, or are repeated. The program also applies plans sections.
  */
 import fc from "fast-check";
 import type { Operation } from "../../src/ledger/operations.ts";
