@@ -1,7 +1,7 @@
 /**
  * `npm run mutants -- [options]`: draws mutants of the ledger by seed, and runs each of them in
- * simulated worlds, and then in small worlds, until a check fails. All mutants are drawn before
- * the first one runs.
+ * histories of clocks, in simulated worlds and in small worlds, until a check fails. All mutants
+ * are drawn before the first one runs.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -55,18 +55,19 @@ interface Result {
 /** Runs a mutant in a process of its own, which is ended if it hangs. */
 async function runAlone(run: MutantRun): Promise<Result> {
   const digests: string[] = [];
+  let hang: NodeJS.Timeout | undefined;
   const runner = fork(child, { stdio: ["ignore", "ignore", "pipe", "ipc"] });
   try {
     return await new Promise((resolve) => {
       const end = (killedBy: string | null, text = "") => resolve({ killedBy, text, digests });
       let place = "the start";
-      const hang = setTimeout(() => end(`a hang after ${place}`), worldMsMax);
+      hang = setTimeout(() => end(`a hang after ${place}`), worldMsMax);
       let errors = "";
       runner.stderr?.on("data", (part) => {
         errors += part;
       });
       runner.on("message", (message: Report) => {
-        hang.refresh();
+        hang?.refresh();
         if (message.kind === "end") end(null);
         else if (message.kind === "violation") end(message.name, message.text);
         else {
@@ -78,6 +79,7 @@ async function runAlone(run: MutantRun): Promise<Result> {
       runner.send(run);
     });
   } finally {
+    clearTimeout(hang);
     await gone(runner);
   }
 }

@@ -179,6 +179,13 @@ describe("programs of the checkout", { concurrency: 2 }, () => {
     assert.match(text, /^1 worlds without a violation in /m);
   });
 
+  test("npm run mutants", async () => {
+    const size = ["--worlds", "1", "--requests", "20", "--hours", "1", "--small", "none"];
+    const text = await shown("tools/mutants.ts", "--seed", "1", "--mutants", "1", ...size);
+    assert.match(text, /^1 of \d+ places of src\/ledger, drawn with seed 1:\n1\. src\/ledger\/\S+:\d+, /m);
+    assert.match(text, /^[01] of 1 mutants were killed\./m);
+  });
+
   // test/unit/exhaust.test.ts searches a world.
   test("npm run exhaust names its worlds", async () => {
     assert.match(await shown("tools/exhaust.ts", "--help"), /^Usage: npm run exhaust \[-- WORLD/m);
@@ -223,7 +230,8 @@ describe("programs of the checkout", { concurrency: 2 }, () => {
 
   test("every npm script has a run or a reason", () => {
     const { scripts }: { scripts: object } = JSON.parse(read("package.json"));
-    const covered = [...Object.keys(otherScripts), "bench", "exhaust", "fuzz", "look", "simulate", "torture"];
+    const run = ["bench", "exhaust", "fuzz", "look", "mutants", "simulate", "torture"];
+    const covered = [...Object.keys(otherScripts), ...run];
     assert.deepEqual(Object.keys(scripts).toSorted(), covered.toSorted());
   });
 });

@@ -52,6 +52,11 @@ export interface DatabaseListener {
   failed(error: unknown): void;
 }
 
+/** Only a lost answer repeats them. Clients and operators repeat the other operations, too. */
+function isOnce({ kind }: Operation): boolean {
+  return kind === "hold" || kind === "settle";
+}
+
 export class SimulatedDatabase {
   readonly store: MemoryStore;
   readonly ledger = new MemoryLedger();
@@ -68,6 +73,7 @@ export class SimulatedDatabase {
   /** Of the call that is done, or was done last. */
   #times: Times;
   readonly #lockedUntilMs = new Map<string, number>();
+  readonly #answered = new Map<Owner, Set<string>>();
 
   constructor(options: {
     timeline: Timeline;
@@ -98,10 +104,18 @@ export class SimulatedDatabase {
       call: (target, method, given, times) =>
         new Promise((resolve) => {
           const sent = structuredClone(given);
+          const isCommit = target === "store" && method === "commit";
+          if (isCommit) this.#checkNew(owner, sent[0] as Operation[]);
+          let isGivenUp = false;
           const answer = (reply: Reply) => {
             const isLost = this.#random.chance(this.#faults.lost);
             const arrives: Reply = isLost ? { error: "unavailable", mayBeDone: true } : reply;
-            this.#timeline.after(this.#random.delay(this.#faults.networkMs), () => resolve(arrives), owner);
+            const arrive = () => {
+              if (isCommit && !isGivenUp && "value" in arrives)
+                this.#remember(owner, sent[0] as Operation[], arrives.value as Decision[]);
+              resolve(arrives);
+            };
+            this.#timeline.after(this.#random.delay(this.#faults.networkMs), arrive, owner);
           };
           if (this.#random.chance(this.#faults.refused)) {
             this.#timeline.after(1, () => resolve({ error: "unavailable", mayBeDone: false }), owner);
@@ -117,7 +131,11 @@ export class SimulatedDatabase {
               (error: unknown) => this.#listener.failed(error),
             );
             // A broken connection is noticed after a while.
-            this.#timeline.after(10_000, () => resolve({ error: "unavailable", mayBeDone: true }), owner);
+            const giveUp = () => {
+              isGivenUp = true;
+              resolve({ error: "unavailable", mayBeDone: true });
+            };
+            this.#timeline.after(10_000, giveUp, owner);
           });
         }),
     };
@@ -186,6 +204,25 @@ export class SimulatedDatabase {
     } finally {
       unlock();
     }
+  }
+
+  /** Remembers the holds and settlements of a process that it has the answers to. */
+  #remember(owner: Owner, operations: readonly Operation[], decisions: readonly Decision[]): void {
+    const known = this.#answered.get(owner) ?? new Set();
+    this.#answered.set(owner, known);
+    for (const [n, operation] of operations.entries()) {
+      const kind = decisions[n]?.kind ?? "locked";
+      if (isOnce(operation) && kind !== "locked" && kind !== "more_overdue")
+        known.add(JSON.stringify(operation));
+    }
+  }
+
+  /** A process does not send them again. */
+  #checkNew(owner: Owner, operations: readonly Operation[]): void {
+    const known = this.#answered.get(owner);
+    const again = operations.find((operation) => known?.has(JSON.stringify(operation)));
+    if (again !== undefined)
+      this.#listener.failed(new Error(`${JSON.stringify(again)} is sent again after its answer`));
   }
 
   /** A stuck session has locked the account for some seconds. */

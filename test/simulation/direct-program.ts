@@ -1,7 +1,7 @@
 /**
- * A program that sends operations of all kinds to the database of a world, on accounts of its own:
- * those that clients and operators rarely cause, with wrong ids, orders and repetitions. It applies
- * plans sections, too.
+ * A program that sends operations of all kinds to the database of a world, on accounts of its own.
+ * Many of them are rare among those of clients and operators: they have wrong ids, come in a wrong
+ * order, or are repeated. The program also applies plans sections.
  */
 import fc from "fast-check";
 import type { Operation } from "../../src/ledger/operations.ts";
@@ -17,7 +17,6 @@ import {
 } from "../fixtures/ledger-drafts.ts";
 import { minute, second } from "../fixtures/times.ts";
 import type { SimulatedDatabase } from "./database.ts";
-import type { DatabaseConnection } from "./program-store.ts";
 import type { Random } from "./random.ts";
 import type { Timeline } from "./timeline.ts";
 
@@ -28,7 +27,6 @@ const attemptsMax = 20;
 export class DirectProgram {
   readonly #timeline: Timeline;
   readonly #database: SimulatedDatabase;
-  readonly #connection: DatabaseConnection;
   readonly #random: Random;
   readonly #sections: readonly Plans[];
   readonly #told: Told;
@@ -37,7 +35,6 @@ export class DirectProgram {
   constructor({ timeline, database, random, plans }: DirectProgramOptions) {
     this.#timeline = timeline;
     this.#database = database;
-    this.#connection = database.connect({ isGone: false });
     this.#random = random;
     this.#sections = [plans, plans, ...configurations];
     this.#told = {
@@ -65,6 +62,7 @@ export class DirectProgram {
       const batch = step.drafts.map((draft) => operationOf(draft, this.#told, nowMs));
       this.#told.operations.push(...batch);
       await this.#commit(batch);
+      if (n % 20 === 10) await this.#commit(this.#smallChange(n));
     }
     const { holds } = this.#database.ledger;
     const own = new Set(this.#told.holds.map(({ requestId }) => requestId));
@@ -72,6 +70,22 @@ export class DirectProgram {
     await this.#commit(
       left.map(({ account, id: requestId }): Operation => ({ kind: "stop", account, requestId, by })),
     );
+  }
+
+  /** More payments than the row of an account has grants. Some of them are taken back as a whole. */
+  #smallChange(n: number): Operation[] {
+    const account = this.#random.pick(["ada", "bob"]);
+    const payments = Array.from({ length: 24 }, (_, at) => ({
+      payment: `small-${n}-${at}`,
+      amountMicro: this.#random.whole(1, 3),
+    }));
+    const refunded = payments.filter(() => this.#random.chance(0.3));
+    return [
+      ...payments.map((paid): Operation => ({ kind: "topup", account, ...paid, by })),
+      ...refunded.map((paid): Operation => {
+        return { kind: "refund", account, refund: paid.payment, ...paid, by };
+      }),
+    ];
   }
 
   async #commit(operations: readonly Operation[]): Promise<void> {
@@ -85,7 +99,9 @@ export class DirectProgram {
 
   async #call(method: string, given: readonly unknown[]): Promise<unknown> {
     for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
-      const reply = await this.#connection.call("store", method, given, () => this.#database.store.times());
+      // It repeats operations on purpose, so each call is one of another process.
+      const connection = this.#database.connect({ isGone: false });
+      const reply = await connection.call("store", method, given, () => this.#database.store.times());
       if ("value" in reply) return reply.value;
       await this.#timeline.pause(second);
     }

@@ -1,6 +1,7 @@
 /**
- * A process that runs one mutant: simulated worlds, and then small worlds. It reports each world
- * that has ended, and the first violation. The process that started it ends it if it hangs.
+ * A process that runs one mutant: histories of clocks, simulated worlds, and then small worlds. It
+ * reports each world that has ended, and the first violation. The process that started it ends it
+ * if it hangs.
  */
 import { messageOf } from "../../src/errors.ts";
 import { loadBundle, simulationOf } from "./defects.ts";
@@ -30,29 +31,21 @@ async function run({ edit, worlds, smallWorlds }: MutantRun): Promise<void> {
   const edits = edit === null ? [] : [edit];
   let name = "the start";
   try {
-    if (worlds.length > 0) {
-      await using simulate = await simulationOf(edits);
-      for (const options of worlds) {
-        name = `seed ${options.seed}`;
-        const { digest } = await simulate(options);
-        await report({ kind: "world", name, digest });
-      }
+    const text = await bundled("test/simulation/searched.ts", { edits, format: "esm", packages: "external" });
+    await using bundle = await loadBundle<typeof import("./searched.ts")>(text);
+    const { search, searchClocks, smallWorlds: all, decide } = bundle.exports;
+    name = "the histories of clocks";
+    searchClocks(clockEventsMax);
+    await using simulate = await simulationOf(edits);
+    for (const options of worlds) {
+      name = `seed ${options.seed}`;
+      const { digest } = await simulate(options);
+      await report({ kind: "world", name, digest });
     }
-    if (smallWorlds.length > 0) {
-      const text = await bundled("test/simulation/searched.ts", {
-        edits,
-        format: "esm",
-        packages: "external",
-      });
-      await using bundle = await loadBundle<typeof import("./searched.ts")>(text);
-      const { search, searchClocks, smallWorlds: all, decide } = bundle.exports;
-      name = "the histories of clocks";
-      searchClocks(clockEventsMax);
-      for (const world of all.filter((each) => smallWorlds.includes(each.name))) {
-        name = `the small world "${world.name}"`;
-        search(world, { ...world, decide });
-        await report({ kind: "world", name, digest: null });
-      }
+    for (const world of all.filter((each) => smallWorlds.includes(each.name))) {
+      name = `the small world "${world.name}"`;
+      search(world, { ...world, decide });
+      await report({ kind: "world", name, digest: null });
     }
     await report({ kind: "end" });
   } catch (error) {

@@ -1,6 +1,6 @@
 /**
- * Compares the rows of an account with the naive ledger after a commit: its holds, limits, keys and
- * charges, its balance as people see it, and what a preview of a plan change had said.
+ * Compares an account with the naive ledger after a commit: the rows of its holds, limits, keys and
+ * charges, and its balance. The preview of a plan change must have shown what the change did.
  */
 import assert from "node:assert/strict";
 import { type AccountSnapshot, readBalance } from "../../src/ledger/balance.ts";
@@ -38,6 +38,9 @@ export function checkAccount(naive: NaiveLedger, id: string, moment: Moment): vo
   const snapshot = snapshotOf(id, moment);
   if (account === undefined || then === null || snapshot === null) return;
   const { ledger, times } = moment;
+  const { additional, later } = snapshot.account;
+  assert.equal(additional.length + later.count, account.additional.length, `additional grants of ${id}`);
+  assert.equal(later.count, snapshot.later.length, `later grants of ${id}`);
   for (const hold of ledger.holds.values()) {
     if (hold.account !== id) continue;
     const own = account.holds.get(hold.id);
@@ -87,7 +90,7 @@ export function checkPayments(naive: NaiveLedger, account: string, ledger: Memor
   }
 }
 
-/** The limits that a hold is told. A repetition is told none. */
+/** Checks the limits in the answer to a hold. The answer to a repetition has none. */
 export function checkRates(naive: NaiveLedger, operation: Operation, outcome: Decision): void {
   if (operation.kind !== "hold" || !("rates" in outcome) || Object.keys(outcome.rates).length === 0) return;
   assert.deepEqual(outcome.rates, naive.ratesOf(operation), `limits after ${JSON.stringify(operation)}`);

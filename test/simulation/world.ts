@@ -21,7 +21,7 @@ import { type Answered, type Request, send } from "./http-client.ts";
 import { SimulatedNode } from "./node.ts";
 import { Random } from "./random.ts";
 import { SimulatedSocket } from "./sockets.ts";
-import { Timeline } from "./timeline.ts";
+import { type Owner, Timeline } from "./timeline.ts";
 import { SimulatedUpstreams, type UpstreamHabits } from "./upstreams.ts";
 
 /** What can go wrong, or change, in a world. */
@@ -132,6 +132,8 @@ class World {
   readonly #keys: { account: string; secret: string }[] = [];
   readonly #payments: { account: string; id: string }[] = [];
   readonly #requestIds: string[] = [];
+  /** By process: answers that it has completed. */
+  readonly #answered = new Map<Owner, number>();
   readonly #plans: Plans;
   #networkMs: number;
   #count = 0;
@@ -286,6 +288,7 @@ class World {
     // Holds of processes that died expire, and the others are settled.
     await this.timeline.pause(3 * minute);
     for (const watch of watches) watch.close();
+    await this.#checkMetrics();
     await Promise.all(this.#nodes.map((node) => (node.isUp ? node.stop() : undefined)));
     this.#check(() => {
       const { holds } = this.database.ledger;
@@ -293,6 +296,19 @@ class World {
       assert.equal(this.upstreams.open, 0, "no server generates for a request that has ended");
     });
     this.#isOver = true;
+  }
+
+  /** Each answer has a hold, and the process counts its operations. */
+  async #checkMetrics(): Promise<void> {
+    for (const node of this.#nodes) {
+      const socket = node.isUp ? this.#connect(node, operatorPort, "127.0.0.1") : null;
+      if (socket === null) continue;
+      const headers = { authorization: `Bearer ${token}`, connection: "close" };
+      const answer = await send(socket, { method: "GET", path: "/metrics", headers });
+      const found = /^inkwell_ledger_commit_operations_sum (\d+)$/m.exec(answer?.body ?? "");
+      const answers = this.#answered.get(node.owner) ?? 0;
+      this.#check(() => assert.ok(Number(found?.[1]) >= answers, `${found?.[0]} with ${answers} answers`));
+    }
   }
 
   /** Looks at one account, with changes by hand. */
@@ -320,7 +336,8 @@ class World {
         plan: this.random.pick(["small", "large"]),
       });
       for (let key = 0; key < 2; key += 1) {
-        for (;;) {
+        for (let attempt = 1; ; attempt += 1) {
+          assert.ok(attempt < 40, `${account} gets no key`);
           const body = { operation_id: `key-${account}-${key}-${this.#next()}` };
           const made = await this.#operate(null, "POST", `/admin/accounts/${account}/keys`, body);
           const secret: unknown = made?.status === 201 ? JSON.parse(made.body).key : null;
@@ -456,9 +473,10 @@ class World {
     }: { account: string; secret: string; body: string; stream: boolean; patience: string; mark: string },
   ): Promise<Answered | null> {
     const node = random.pick(this.#nodes);
+    const { owner } = node;
     const socket = this.#connect(node, publicPort, `10.1.0.${random.whole(1, 9)}`);
     if (socket === null) return null;
-    if (!this.#hasLostCalls) this.#fairness.sent(mark, account, node.owner);
+    if (!this.#hasLostCalls) this.#fairness.sent(mark, account, owner);
     socket.once("close", () => this.#fairness.over(mark));
     let tokens = 0;
     const leavesAfter = random.whole(0, 5);
@@ -493,6 +511,8 @@ class World {
     if (!stream && patience === "leaves") this.timeline.after(random.delay(300), () => socket.destroy());
     const answer = await send(socket, request);
     end.close();
+    if (answer?.status === 200 && answer.isWhole)
+      this.#answered.set(owner, (this.#answered.get(owner) ?? 0) + 1);
     const id = answer?.headers.get("x-request-id");
     if (id !== undefined) this.#requestIds.push(id);
     return answer;
