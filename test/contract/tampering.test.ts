@@ -1,7 +1,8 @@
 /**
  * Single changes by hand in the database: the audit names each, or a seal does. Every cell of
  * every row of a small ledger is changed, and every row is deleted, one at a time, with the
- * triggers dropped. A number gets one more or one less, in turn; before a release both. Changes of several rows are in named-tampering.test.ts.
+ * triggers dropped. A number gets one more or one less, in turn; before a release both. Changes of
+ * several rows are in named-tampering.test.ts.
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";

@@ -33,8 +33,8 @@ for (const [name, subject] of Object.entries(subjects)) {
 }
 
 /**
- * Outcomes that runs before a release must reach, so that a weak generator is noticed. All stores share the
- * generator: the quick one looks for them.
+ * Outcomes that runs before a release must reach, so that a weak generator is noticed. All stores
+ * share the generator: the quick one looks for them.
  */
 const everyOutcome = [
   ...["held", "reserved", "more_overdue", "no_account", "ends what is overdue"].map((end) => `hold ${end}`),

@@ -1,6 +1,6 @@
 /**
- * What happens to the clock of the database's server: it steps and returns, operators accept it, and
- * all processes start while it is wrong. Checks what docs/operating/clock.md promises.
+ * What happens to the clock of the database's server: it steps and returns, operators accept it,
+ * and all processes start while it is wrong. Checks what docs/operating/clock.md promises.
  */
 import assert from "node:assert/strict";
 import type { Times } from "../../src/ledger/snapshot.ts";

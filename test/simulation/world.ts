@@ -14,11 +14,13 @@ import { clockEveryMs } from "../../src/store/clock-watch.ts";
 import { hour, minute, second } from "../fixtures/times.ts";
 import { Checks } from "./checks.ts";
 import { ClockFate } from "./clock-fate.ts";
+import { configurationOf, operatorPort, plansOf, price, publicPort, token } from "./configuration.ts";
 import { type DatabaseFaults, SimulatedDatabase } from "./database.ts";
 import { DirectProgram, pauseOfProgramMs } from "./direct-program.ts";
 import { Fairness } from "./fairness.ts";
 import { type Answered, type Request, send } from "./http-client.ts";
 import { SimulatedNode } from "./node.ts";
+import { drawChange } from "./operator-changes.ts";
 import { Random } from "./random.ts";
 import { SimulatedSocket } from "./sockets.ts";
 import { type Owner, Timeline } from "./timeline.ts";
@@ -60,11 +62,6 @@ export class SimulationError extends Error {
   }
 }
 
-const publicPort = 8080;
-const operatorPort = 8081;
-const token = "simulated-operator-token-simulated";
-/** Credits per million tokens, so micro-credits per token. */
-const price = { prompt: 20_000, completion: 100_000 };
 const accountCount = 6;
 /** A database that loses calls cannot refuse so many starts in a row. */
 const startsMax = 100;
@@ -75,45 +72,6 @@ const starts = [
   Date.UTC(2030, 9, 26, 21),
   Date.UTC(2032, 1, 28, 20),
 ];
-
-/** Each plans section is another one. */
-function plansOf(random: Random, { hasLarge }: { hasLarge: boolean }): string {
-  const base = random.pick([3, 20, 100]);
-  const every = random.pick(["PT5H", "PT20M"]);
-  const plan = (credits: number, every: string, overage: number, limits: string) =>
-    `base: { credits: ${credits}, every: ${every} }, overage: { credits: ${overage}, every: ${random.pick(["PT45M", "P1D", "P1M"])} }${limits}, models: ["*"]`;
-  const limits = random.pick([
-    "",
-    ", limits: { requests_per_minute: 6 }",
-    ", limits: { tokens_per_minute: 400, concurrent: 2 }",
-  ]);
-  const small = plan(base, every, random.pick([0, 3]), limits);
-  const large = plan(base * 3, random.pick([every, "P1D", "P1D, align: calendar"]), 5, "");
-  return `plans:\n  small: { ${small} }\n${hasLarge ? `  large: { ${large} }\n` : ""}`;
-}
-
-/** The configuration without its plans. Configurations differ from seed to seed. */
-function configurationOf(random: Random): string {
-  return `
-listen: { host: 127.0.0.1, port: ${publicPort} }
-operator: { host: 127.0.0.1, port: ${operatorPort}, token: ${token} }
-database: postgres://inkwell:simulated@database/inkwell
-log: { level: warn }
-timezone: ${random.pick(["UTC", "Europe/Berlin", "America/St_Johns", "Australia/Sydney"])}
-models:
-  small:
-    engine: upstream
-    url: http://upstream/v1
-    model: small
-    context_window: 4096
-    template_tokens: 16
-    parallel: ${random.pick([2, 8])}
-    headers_seconds: 20
-    idle_seconds: 10
-    price: { prompt: ${price.prompt}, completion: ${price.completion} }
-limits: { queue: 16, drain_seconds: 5 }
-`;
-}
 
 class World {
   readonly bundle: string;
@@ -531,89 +489,20 @@ class World {
   }
 
   async #act(random: Random): Promise<void> {
-    const account = `account-${random.whole(0, accountCount - 1)}`;
-    const path = `/admin/accounts/${account}`;
     const id = `operation-${this.#next()}`;
-    const action = random.weighted({
-      ...{ topup: 5, refund: 4, promote: 3, adjust: 2, memo: 2, plan: 4, suspend: 1, resume: 2, budget: 2 },
-      ...{ stop: 2, reload: 1, plans: 1 },
+    const account = `account-${random.whole(0, accountCount - 1)}`;
+    const change = drawChange(random, {
+      ...{ id, account, nowMs: this.timeline.nowMs, ledger: this.database.ledger },
+      ...{ payments: this.#payments, requestIds: this.#requestIds.slice(-20) },
     });
-    switch (action) {
-      case "topup":
-        this.#payments.push({ account, id });
-        await this.#insist(null, "POST", `${path}/topups`, { payment_id: id, credits: random.whole(1, 10) });
-        return;
-      case "refund": {
-        if (this.#payments.length === 0) return;
-        const payment = random.pick(this.#payments);
-        await this.#insist(null, "POST", `/admin/accounts/${payment.account}/refunds`, {
-          ...{ refund_id: id, payment_id: payment.id, credits: random.whole(1, 6) },
-        });
-        return;
-      }
-      case "promote":
-        await this.#insist(null, "POST", `${path}/adjustments`, {
-          ...{ operation_id: id, credits: random.whole(1, 5), reason: "a gift" },
-          ...(random.chance(0.5)
-            ? { expires_at: new Date(this.timeline.nowMs + 3 * hour).toISOString() }
-            : {}),
-        });
-        return;
-      case "adjust":
-        await this.#insist(null, "POST", `${path}/adjustments`, {
-          operation_id: id,
-          credits: -1,
-          reason: "a mistake",
-        });
-        return;
-      case "memo":
-        if (this.#requestIds.length === 0) return;
-        await this.#insist(null, "POST", `${path}/adjustments`, {
-          ...{
-            operation_id: id,
-            credits: 1,
-            reason: "cut off",
-            request_id: random.pick(this.#requestIds.slice(-20)),
-          },
-        });
-        return;
-      case "plan":
-        await this.#insist(null, "PATCH", path, {
-          ...{ operation_id: id, plan: random.pick(["small", "large"]) },
-          at: random.pick(["refresh", "now", "new_window"]),
-        });
-        return;
-      case "suspend":
-      case "resume": {
-        const state = action === "suspend" ? "suspended" : "active";
-        await this.#insist(null, "POST", `${path}/state`, { operation_id: id, state });
-        return;
-      }
-      case "budget": {
-        const keys = [...this.database.ledger.keys.values()].filter((key) => key.account === account);
-        if (keys.length === 0) return;
-        const budget = random.chance(0.3)
-          ? null
-          : { credits: random.whole(0, 3), every: random.pick(["PT1H", "P1D"]) };
-        await this.#insist(null, "PATCH", `/admin/keys/${random.pick(keys).id}`, {
-          operation_id: id,
-          budget,
-        });
-        return;
-      }
-      case "stop": {
-        const holds = [...this.database.ledger.holds.values()];
-        if (holds.length === 0) return;
-        await this.#operate(null, "POST", `/admin/requests/${random.pick(holds).id}/stop`, {});
-        return;
-      }
-      case "reload":
-        await this.#operate(null, "POST", "/admin/reload", {});
-        return;
-      case "plans":
-        await this.#changePlans(random);
-        return;
+    if (change === "plans") {
+      await this.#changePlans(random);
+      return;
     }
+    if (change === null) return;
+    const { method, path, body, isRepeated } = change;
+    if ("payment_id" in body && path.endsWith("/topups")) this.#payments.push({ account, id });
+    await (isRepeated ? this.#insist(null, method, path, body) : this.#operate(null, method, path, body));
   }
 
   /** New files on all machines or on one of them, and a reload of some processes. */
