@@ -90,7 +90,7 @@ export function checkPayments(naive: NaiveLedger, account: string, ledger: Memor
   }
 }
 
-/** Checks the limits in the answer to a hold. The answer to a repetition has none. */
+/** Checks the limits in the answer to a hold. Answers to repetitions do not have them. */
 export function checkRates(naive: NaiveLedger, operation: Operation, outcome: Decision): void {
   if (operation.kind !== "hold" || !("rates" in outcome) || Object.keys(outcome.rates).length === 0) return;
   assert.deepEqual(outcome.rates, naive.ratesOf(operation), `limits after ${JSON.stringify(operation)}`);
