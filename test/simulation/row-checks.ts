@@ -1,6 +1,6 @@
 /**
- * Compares an account with the naive ledger after a commit: the rows of its holds, limits, keys and
- * charges, and its balance. The preview of a plan change must have shown what the change did.
+ * Compares an account with the naive ledger after a commit: its holds, limits, keys, charges and
+ * balance. The preview of a plan change must have shown what the change did.
  */
 import assert from "node:assert/strict";
 import { type AccountSnapshot, readBalance } from "../../src/ledger/balance.ts";
