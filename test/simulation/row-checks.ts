@@ -74,7 +74,7 @@ function checkLimits(row: CountRow, { requests, tokens, limit }: Meter, what: st
   assert.ok(Math.abs(row.tokensTatMs - tokens) < 0.1, `tokens of ${what}: ${row.tokensTatMs}`);
 }
 
-/** The charges of a request that has ended. The grants that paid are in the order of their numbers. */
+/** Compares the charges of a request. The grants that paid are in the order of their numbers. */
 export function checkCharges(naive: NaiveLedger, account: string, id: string, ledger: MemoryLedger): void {
   const request = naive.requests.get(`${account} ${id}`);
   const charges = ledger.chargesOf(account, id).map((row) => ({ ...row, paid: inOrder(row.paid) }));
@@ -97,8 +97,8 @@ export function checkRates(naive: NaiveLedger, operation: Operation, outcome: De
 }
 
 /**
- * Applies a change of the plan to the naive ledger. A preview, just before, must have shown what it
- * does. `before`: the account without it.
+ * Applies a change of the plan to the naive ledger. A preview just before it must have shown what
+ * the change does. `before`: the account without it.
  */
 export function applyPreviewed(
   naive: NaiveLedger,
