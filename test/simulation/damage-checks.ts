@@ -209,6 +209,13 @@ const tamperings: Record<string, Tampering> = {
     account.endsMs = account.endsMs === null ? account.atMs + day : null;
     return true;
   },
+  "a budget without its period": ({ journal }) => {
+    // Later changes may leave the period as it is.
+    const first = journal.find(({ kind, note }) => kind === "key" && note?.includes('"every":"') === true);
+    if (first === undefined) return false;
+    first.note = first.note?.replace(/"every":"[^"]+"/, '"every":null') ?? null;
+    return true;
+  },
   "nobody did it": ({ journal }, random) => {
     random.pick(journal).by = "";
     return true;

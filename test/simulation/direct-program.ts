@@ -72,7 +72,7 @@ export class DirectProgram {
     );
   }
 
-  /** More payments than the row of an account has grants. Some of them are taken back as a whole. */
+  /** More payments than the row of an account has grants. Some of them are refunded as a whole. */
   #smallChange(n: number): Operation[] {
     const account = this.#random.pick(["ada", "bob"]);
     const payments = Array.from({ length: 24 }, (_, at) => ({

@@ -1,6 +1,6 @@
 /**
- * Compares an account with the naive ledger after a commit: the rows of its holds, limits, keys and
- * charges, and its balance. The preview of a plan change must have shown what the change did.
+ * Compares an account with the naive ledger after a commit: its holds, limits, keys, charges and
+ * balance. The preview of a plan change must have shown what the change did.
  */
 import assert from "node:assert/strict";
 import { type AccountSnapshot, readBalance } from "../../src/ledger/balance.ts";
@@ -74,7 +74,7 @@ function checkLimits(row: CountRow, { requests, tokens, limit }: Meter, what: st
   assert.ok(Math.abs(row.tokensTatMs - tokens) < 0.1, `tokens of ${what}: ${row.tokensTatMs}`);
 }
 
-/** The charges of a request that has ended. The grants that paid are in the order of their numbers. */
+/** Compares the charges of a request. The grants that paid are in the order of their numbers. */
 export function checkCharges(naive: NaiveLedger, account: string, id: string, ledger: MemoryLedger): void {
   const request = naive.requests.get(`${account} ${id}`);
   const charges = ledger.chargesOf(account, id).map((row) => ({ ...row, paid: inOrder(row.paid) }));
@@ -90,15 +90,15 @@ export function checkPayments(naive: NaiveLedger, account: string, ledger: Memor
   }
 }
 
-/** Checks the limits in the answer to a hold. The answer to a repetition has none. */
+/** Checks the limits in the answer to a hold. Answers to repetitions do not have them. */
 export function checkRates(naive: NaiveLedger, operation: Operation, outcome: Decision): void {
   if (operation.kind !== "hold" || !("rates" in outcome) || Object.keys(outcome.rates).length === 0) return;
   assert.deepEqual(outcome.rates, naive.ratesOf(operation), `limits after ${JSON.stringify(operation)}`);
 }
 
 /**
- * Applies a change of the plan to the naive ledger. A preview, just before, must have shown what it
- * does. `before`: the account without it.
+ * Applies a change of the plan to the naive ledger. A preview just before it must have shown what
+ * the change does. `before`: the account without it.
  */
 export function applyPreviewed(
   naive: NaiveLedger,
