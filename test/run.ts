@@ -5,7 +5,7 @@
  * Test files run in parallel. They share one PostgreSQL, on which each creates its own databases,
  * and the unpacked Chromium. Files of some folders also share processes, each as a suite. Browser
  * tests that a file in test/browser/together imports share a process, a browser and a service.
- * Files that measure latency, the event loop or memory run one by one at the end. All results form
+ * Files that measure latency or the event loop run one by one at the end. All results form
  * one report, with totals and failures at its end. The exit status is 1 if a test fails.
  */
 import {
@@ -29,14 +29,8 @@ import { bundlesVariable, makeBundles } from "./fixtures/bundles.ts";
 import { noChromium, sharedChromiumVariable, unpackChromium } from "./fixtures/chromium.ts";
 import { lastingFolderVariable, noPostgres, sharedServerVariable, start } from "./fixtures/postgres.ts";
 
-/** Files that measure latency, the event loop or memory. */
-const alone = [
-  "test/service/attack-memory.test.ts",
-  "test/service/blocking.test.ts",
-  "test/service/stop-attack.test.ts",
-  "test/unit/busy-set.test.ts",
-  "test/unit/event-loop.test.ts",
-];
+/** Files that measure latency or the event loop. */
+const alone = ["test/unit/busy-set.test.ts", "test/unit/event-loop.test.ts"];
 /** Long files come first, so that none of them is left over when the others have ended. */
 const folders = ["contract", "http", "unit", "browser", "model", "service"];
 
