@@ -1,6 +1,6 @@
 /**
- * Runs the tests: `npm test` runs all of them, and `npx node test/run.ts test/http` those of a
- * folder or file.
+ * Runs the tests: `npm test` runs all of them but those before a release, and
+ * `npx node test/run.ts test/http` those of a folder or file.
  *
  * Test files run in parallel. They share one PostgreSQL, on which each creates its own databases,
  * and the unpacked Chromium. Files of some folders also share processes, each as a suite. Browser
