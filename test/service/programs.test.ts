@@ -1,6 +1,7 @@
 /**
  * The programs for people who work on Inkwell: the fuzzer and the torture tests run for a moment,
- * and show what their documentation promises. test/release/programs.test.ts runs the others. A new bench or npm script needs a run there or here, or a reason.
+ * and show what their documentation promises. test/release/programs.test.ts runs the others. A new
+ * bench or npm script needs a run there or here, or a reason.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

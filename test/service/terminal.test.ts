@@ -7,6 +7,7 @@ import { exchange } from "../fixtures/cli-host.ts";
 import { ask } from "../fixtures/http-stream.ts";
 import { query } from "../fixtures/ledger-file.ts";
 import { entry, environment, type Folder, newFolder } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 const skip =
   process.platform === "linux" && spawnSync("script", ["--version"]).stdout?.includes("util-linux")
@@ -158,6 +159,7 @@ describe("at a terminal", { skip }, () => {
     } finally {
       chat.kill("SIGKILL");
     }
+    await until("both answers are charged", () => endings().length === before + 2);
     assert.deepEqual(endings().slice(before), ["client_gone", "client_gone"]);
     const [keys] = query(
       folder.path,
