@@ -1,11 +1,12 @@
 /**
- * Runs the tests: `npm test` runs all of them, and `npx node test/run.ts test/http` those of a
- * folder or file.
+ * Runs the tests: `npm test` runs all of them but those before a release, `npx node test/run.ts
+ * test/http` those of a folder or file, and `npx node test/run.ts --release` all of them, with all
+ * examples (fixtures/thorough.ts).
  *
  * Test files run in parallel. They share one PostgreSQL, on which each creates its own databases,
  * and the unpacked Chromium. Files of some folders also share processes, each as a suite. Browser
  * tests that a file in test/browser/together imports share a process, a browser and a service.
- * Files that measure latency, the event loop or memory run one by one at the end. All results form
+ * Files that measure latency or the event loop run one by one at the end. All results form
  * one report, with totals and failures at its end. The exit status is 1 if a test fails.
  */
 import {
@@ -28,15 +29,12 @@ import { pathToFileURL } from "node:url";
 import { bundlesVariable, makeBundles } from "./fixtures/bundles.ts";
 import { noChromium, sharedChromiumVariable, unpackChromium } from "./fixtures/chromium.ts";
 import { lastingFolderVariable, noPostgres, sharedServerVariable, start } from "./fixtures/postgres.ts";
+import { thoroughVariable } from "./fixtures/thorough.ts";
 
-/** Files that measure latency, the event loop or memory. */
-const alone = [
-  "test/service/attack-memory.test.ts",
-  "test/service/blocking.test.ts",
-  "test/service/stop-attack.test.ts",
-  "test/unit/busy-set.test.ts",
-  "test/unit/event-loop.test.ts",
-];
+/** Files that measure latency or the event loop. */
+const alone = ["test/unit/busy-set.test.ts", "test/unit/event-loop.test.ts"];
+const releaseOption = "--release";
+
 /** Long files come first, so that none of them is left over when the others have ended. */
 const folders = ["contract", "http", "unit", "browser", "model", "service"];
 
@@ -73,8 +71,13 @@ const preloaded = ["file-end", "kept-threads", "kept-responses"].map(
 for (const file of alone) {
   if (!existsSync(join(root, file))) throw new Error(`${file} is missing: update the list in test/run.ts.`);
 }
-const given = process.argv.slice(2);
-const wanted = given.length > 0 ? given : folders.map((folder) => join(root, "test", folder));
+const isRelease = process.argv.includes(releaseOption);
+if (isRelease) process.env[thoroughVariable] = "1";
+const given = process.argv.slice(2).filter((name) => name !== releaseOption);
+const wanted =
+  given.length > 0
+    ? given
+    : (isRelease ? [...folders, "release"] : folders).map((folder) => join(root, "test", folder));
 const files = wanted.flatMap(filesIn).sort((a, b) => rankOf(a) - rankOf(b));
 if (files.length === 0) throw new Error(`There are no tests in ${wanted.join(", ")}.`);
 

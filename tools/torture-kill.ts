@@ -12,7 +12,14 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { sliceTokens } from "../src/chat/hold-extender.ts";
 import { ask } from "../test/fixtures/http-stream.ts";
-import { defaultPrice, freePort, newFolder, type Program, startProgram } from "../test/fixtures/program.ts";
+import {
+  defaultPrice,
+  freePort,
+  newFolder,
+  type Program,
+  quickEntry,
+  startProgram,
+} from "../test/fixtures/program.ts";
 import { randomFrom } from "../test/fixtures/random.ts";
 import { until } from "../test/fixtures/until.ts";
 import { ledgers, type TorturedLedger } from "./torture-ledger.ts";
@@ -59,8 +66,10 @@ export async function tortureByKilling(options: {
   seed: number;
   cycles: number;
   upMsMax: number;
+  /** Holds of a killed service expire within seconds. */
+  isQuick: boolean;
 }): Promise<void> {
-  const { store, seed, cycles, upMsMax } = options;
+  const { store, seed, cycles, upMsMax, isQuick } = options;
   console.log(`${store}: ${cycles} kills, seed ${seed}`);
   const startedMs = performance.now();
   const random = randomFrom(seed);
@@ -75,6 +84,7 @@ export async function tortureByKilling(options: {
     INKWELL_PORT: String(await freePort()),
     INKWELL_OPERATOR_TOKEN: operatorToken,
   };
+  const start = () => startProgram(folder.path, { env, ...(isQuick ? { entry: quickEntry } : {}) });
   const seen: Seen[] = [];
   /** Requests that broke before an answer began. The client does not know their id. */
   let unanswered = 0;
@@ -83,7 +93,7 @@ export async function tortureByKilling(options: {
   let key = "";
 
   for (let cycle = 1; cycle <= cycles; cycle += 1) {
-    await using server = startProgram(folder.path, { env });
+    await using server = start();
     const up = await server.up();
     key = up.key ?? key;
     await operator.meet(server, up);
@@ -133,7 +143,7 @@ export async function tortureByKilling(options: {
 
   {
     // Holds of the killed process expire. All payments without a known result are sent again.
-    await using server = startProgram(folder.path, { env });
+    await using server = start();
     await operator.meet(server, await server.up());
     await operator.repeatAll();
     for (const id of payments.sent) {

@@ -9,15 +9,20 @@ import { until } from "../fixtures/until.ts";
 const mib = 1024 * 1024;
 const bodyBytes = 4 * mib;
 const model = "smollm2-135m-instruct";
-const uploads = 1_500;
+const uploads = 600;
 const atOnce = 50;
 
 /**
  * Growth of the process. 33 to 138 MiB were measured, most of them garbage that V8 has not
- * collected yet. An attack left 930 MB when bodies and their segments waited for the garbage
+ * collected yet. Each upload left 0.6 MB when bodies and their segments waited for the garbage
  * collector.
  */
 const keptBytesMax = 250 * mib;
+
+const whole = Buffer.alloc(bodyBytes, " ");
+whole.write(`{"model":"${model}","messages":[{"role":"user","content":"`);
+whole.write('"}]}', bodyBytes - 4);
+const part = whole.subarray(0, bodyBytes - 65_536);
 
 interface Target {
   port: number;
@@ -30,9 +35,6 @@ interface Target {
  */
 async function upload({ port, key }: Target, n: number): Promise<void> {
   const isWhole = n % 3 === 0;
-  const body = Buffer.alloc(isWhole ? bodyBytes : bodyBytes - 65_536, " ");
-  body.write(`{"model":"${model}","messages":[{"role":"user","content":"`);
-  if (isWhole) body.write('"}]}', bodyBytes - 4);
   const socket = connect({ port, host: "127.0.0.1" });
   const closed = once(socket, "close");
   socket.on("error", () => {});
@@ -40,7 +42,7 @@ async function upload({ port, key }: Target, n: number): Promise<void> {
   socket.on("data", () => socket.destroy());
   const head = `host: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\n`;
   socket.write(`POST /v1/chat/completions HTTP/1.1\r\n${head}content-length: ${bodyBytes}\r\n\r\n`);
-  socket.write(body, () => socket.destroy());
+  socket.write(isWhole ? whole : part, () => socket.destroy());
   await closed;
 }
 
@@ -69,7 +71,7 @@ function start(folder: string): Program {
   });
 }
 
-test("frees the memory of thousands of interrupted uploads", { timeout: 240_000 }, async (t) => {
+test("frees the memory of hundreds of interrupted uploads", { timeout: 240_000 }, async (t) => {
   await using folder = await newFolder();
   await using service = start(folder.path);
   const { url, operatorUrl, key } = await service.up();
@@ -92,7 +94,7 @@ test("frees the memory of thousands of interrupted uploads", { timeout: 240_000 
   await Promise.all(Array.from({ length: atOnce }, client));
   await until("all have gone", async () => (await metric(operatorUrl, "inkwell_uploads")) === 0);
   const bytes = await metric(operatorUrl, "inkwell_refused_bytes_total");
-  assert.ok(bytes > 100 * bodyBytes, `${bytes} bytes were received: this was no attack`);
+  assert.ok(bytes > 30 * bodyBytes, `${bytes} bytes were received: this was no attack`);
   assert.equal(await metric(operatorUrl, "inkwell_upload_bytes"), 0);
   for (let n = 0; n < 20; n += 1) assert.equal(await chat(target), 200);
 

@@ -3,7 +3,7 @@
  * stays exact.
  */
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { after, test } from "node:test";
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
 import { processEnded } from "../fixtures/processes.ts";
@@ -11,6 +11,7 @@ import {
   defaultBaseCredits,
   defaultPrice,
   newFolder,
+  type Program,
   quickEntry,
   startProgram,
 } from "../fixtures/program.ts";
@@ -28,19 +29,25 @@ interface BalanceBody {
   balances: { base: { credits: number } };
 }
 
+const folder = await newFolder();
+/** Started after the kill. */
+let service: Program;
+let caller: { url: string; key: string };
+after(async () => {
+  await service[Symbol.asyncDispose]();
+  await folder[Symbol.asyncDispose]();
+});
+
 test("starts cleanly after a kill during a stream, keeps every charge and charges the last checkpoint (maximhq/bifrost#5925)", async () => {
-  await using folder = await newFolder();
-  let url: string;
   let key: string;
   let settled: Record<string, unknown>;
   let read: number;
   let id: string;
   {
-    await using service = startProgram(folder.path, { entry: quickEntry });
-    const up = await service.up();
-    assert.ok(up.key !== null);
-    ({ url } = up);
-    key = up.key;
+    await using killed = startProgram(folder.path, { entry: quickEntry });
+    const { url, key: first } = await killed.up();
+    assert.ok(first !== null);
+    key = first;
     const answer = await ask({ url, key });
     assert.equal(answer.status, 200);
     await answer.text();
@@ -60,9 +67,9 @@ test("starts cleanly after a kill during a stream, keeps every charge and charge
       return Number(hold.made) > 0;
     });
     read = stream.texts;
-    const engine = service.enginePid();
-    service.process.kill("SIGKILL");
-    assert.deepEqual(await service.ended, { code: null, signal: "SIGKILL" });
+    const engine = killed.enginePid();
+    killed.process.kill("SIGKILL");
+    assert.deepEqual(await killed.ended, { code: null, signal: "SIGKILL" });
     await processEnded(engine);
     stream.abort();
   }
@@ -70,9 +77,10 @@ test("starts cleanly after a kill during a stream, keeps every charge and charge
   const [checkpoint] = query(folder.path, "select * from hold");
   assert.ok(checkpoint !== undefined && Number(checkpoint.completion_tokens) >= read);
 
-  await using service = startProgram(folder.path, { entry: quickEntry });
+  service = startProgram(folder.path, { entry: quickEntry });
   const up = await service.up();
   assert.equal(up.key, null);
+  caller = { url: up.url, key };
   const meanwhile = await ask({ url: up.url, key, max_tokens: 1 });
   assert.equal(meanwhile.status, 200, "the open hold stands in nobody's way");
   await until("the hold has expired", () => query(folder.path, "select id from hold").length === 0);
@@ -86,16 +94,11 @@ test("starts cleanly after a kill during a stream, keeps every charge and charge
   const left = await usedMicro(up.url, key);
   const exact = defaultBaseCredits * 1_000_000 - Number(total?.cost);
   assert.equal(left, Math.floor(exact / 1_000_000) * 1_000_000, "whole credits of what is left");
-  await service.stop();
   assertSoundLedger(folder.path);
 });
 
 test("ends the running requests as documented if the engine's process is killed, and answers the next", async () => {
-  await using folder = await newFolder();
-  await using service = startProgram(folder.path);
-  const { url, key } = await service.up();
-  assert.ok(key !== null);
-  const { stream, whole } = await startTwoAnswers(folder.path, { url, key });
+  const { stream, whole } = await startTwoAnswers(folder.path, caller);
   const engine = service.enginePid();
   process.kill(engine, "SIGKILL");
 
@@ -116,7 +119,7 @@ test("ends the running requests as documented if the engine's process is killed,
 
   async function answered(): Promise<string> {
     for (;;) {
-      const next = await ask({ url, key: key ?? "", max_tokens: 3 });
+      const next = await ask({ ...caller, max_tokens: 3 });
       const text = await next.text();
       if (next.status === 200) return "the next was answered";
       // A busy machine starts another process later than requests wait for it.
@@ -127,7 +130,4 @@ test("ends the running requests as documented if the engine's process is killed,
   assert.ok(outcome === 502 || outcome === "the next was answered", `${outcome}`);
   assert.equal(await answered(), "the next was answered");
   assert.notEqual(service.enginePid(), engine, "by another process");
-  service.process.kill("SIGTERM");
-  service.process.kill("SIGTERM");
-  await service.ended;
 });

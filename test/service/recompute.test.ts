@@ -8,14 +8,15 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
+import { runBeside } from "../fixtures/beside.ts";
 import { HttpLoad, type LoadKey, type LoadPrice, type SeenRequest } from "../fixtures/http-load.ts";
+import { answerLoad } from "../fixtures/load-upstream.ts";
 import { type Fields, fieldsOf, listOf } from "../fixtures/operator.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
 import {
   type Folder,
   freePort,
-  miniature,
   newFolder,
   noDefaultModel,
   type Program,
@@ -32,6 +33,7 @@ import {
   sumOf,
 } from "../fixtures/recomputed-account.ts";
 import { until } from "../fixtures/until.ts";
+import { startUpstream, type Upstream } from "../fixtures/upstream.ts";
 
 const seed = Number(process.env.INKWELL_TEST_SEED ?? Date.now() % 1_000_000);
 const token = "the-token-of-both-nodes-0123456789";
@@ -50,12 +52,12 @@ const prices: Readonly<Record<string, LoadPrice>> = {
 };
 const models = Object.keys(prices);
 /** The first windows of a minute began so long before their accounts. */
-const earlierMs = 35_000;
+const earlierMs = 52_000;
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
 
-function configuration(minuteCredits: number): string {
-  const engine = `engine: llama, source: ${miniature}, context_window: 1024, parallel: 4, threads: 1, gpu: off`;
+function configuration(minuteCredits: number, upstream: Upstream): string {
+  const engine = `engine: upstream, url: "${upstream.url}", model: any, context_window: 1024, parallel: 4`;
   const plan = (name: string, base: string, overage: number) =>
     `  ${name}:\n    base: { ${base} }\n    overage: { credits: ${overage}, every: P1Y }\n`;
   const model = ([name, { prompt, completion, cached }]: [string, LoadPrice]) =>
@@ -79,17 +81,19 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
   const nodes: Node[] = [];
   const receipts: Receipt[] = [];
   const books = new Map<string, { entries: Fields[]; account: RecomputedAccount }>();
+  let upstream: Upstream;
   let server: Postgres;
   let database = "";
   let load: HttpLoad;
 
   before(async () => {
+    upstream = await startUpstream(answerLoad);
     server = await postgres();
     database = await server.create();
     const started = await Promise.all(
       [0, 1].map(async () => {
         const folder = await newFolder();
-        writeFileSync(path.join(folder.path, "inkwell.yaml"), configuration(60));
+        writeFileSync(path.join(folder.path, "inkwell.yaml"), configuration(60, upstream));
         const env = {
           ...{ ...noDefaultModel, INKWELL_DATABASE: server.url(database), INKWELL_OPERATOR_TOKEN: token },
           INKWELL_PORTAL_PORT: `${await freePort()}`,
@@ -111,6 +115,7 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
       await program[Symbol.asyncDispose]();
       await folder[Symbol.asyncDispose]();
     }
+    await upstream[Symbol.asyncDispose]();
   });
 
   async function runLoad(): Promise<void> {
@@ -148,7 +153,7 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
     await load.must(`/admin/keys/${capped.id}`, budgetChange({ credits: 60, every: "P1D" }), "PATCH");
     await load.must("/admin/accounts/serial", planChange("month", "new_window"), "PATCH");
     for (const node of nodes) {
-      writeFileSync(path.join(node.folder.path, "inkwell.yaml"), configuration(75));
+      writeFileSync(path.join(node.folder.path, "inkwell.yaml"), configuration(75, upstream));
       assert.equal((await load.operator("/admin/reload", { method: "POST", body: {} }, node)).status, 200);
     }
     for (const id of rolling) {
@@ -286,10 +291,9 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
   async function cli(...args: string[]): Promise<unknown> {
     const [node] = nodes;
     assert.ok(node !== undefined);
-    const program = startProgram(node.folder.path, { args: [...args, "--json"], env: node.env });
-    const { code } = await program.ended;
-    assert.equal(code, 0, program.stderr + program.stdout);
-    return JSON.parse(program.stdout);
+    const ran = await runBeside(node.folder.path, [...args, "--json"], { env: node.env });
+    assert.equal(ran.code, 0, ran.stderr + ran.stdout);
+    return JSON.parse(ran.stdout);
   }
 
   const portalCookies = new Map<string, string>();

@@ -1,12 +1,13 @@
 /** `inkwell serve` and `inkwell chat` in a pseudo terminal, created by `script` of util-linux. */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { stripVTControlCharacters } from "node:util";
 import { exchange } from "../fixtures/cli-host.ts";
 import { ask } from "../fixtures/http-stream.ts";
 import { query } from "../fixtures/ledger-file.ts";
-import { entry, environment, newFolder, startProgram } from "../fixtures/program.ts";
+import { entry, environment, type Folder, newFolder } from "../fixtures/program.ts";
+import { until } from "../fixtures/until.ts";
 
 const skip =
   process.platform === "linux" && spawnSync("script", ["--version"]).stdout?.includes("util-linux")
@@ -63,109 +64,113 @@ function openTerminal(folder: string, args: readonly string[], env: Record<strin
   return terminal;
 }
 
-test("inkwell chat: streams, shows the cost of a turn, and Ctrl-C stops only the answer", {
-  skip,
-}, async () => {
-  await using folder = await newFolder();
-  await using service = startProgram(folder.path);
-  const { url } = await service.up();
-  await using chat = openTerminal(folder.path, ["chat"], { INKWELL_PORT: new URL(url).port });
-  await chat.shows("Talking to smollm2-135m-instruct");
-  await chat.answers("What is an inkwell?\r", /\d+ prompt .*credits?/);
-  await chat.answers("Tell me an endless story.\r", /story\.\s+\w+ \w+ \w+/);
-  await chat.answers("\u0003", "Stopped. The prompt and the tokens made until now are charged.");
-  await chat.answers("/balanc\r", "There is no command /balanc. Did you mean /balance?");
-  await chat.answers("/balance\r", /base +[\d,]+ of 100,000, refreshes \d{4}-/);
-  await chat.answers("/model\r", "* smollm2-135m-instruct  20,000 / 100,000 credits per million");
-  await chat.answers("/help\r", "/model [id]");
-  await chat.answers("/clear\r", "Forgotten");
-  await chat.answers("And what is ink?\r", /\d+ prompt .*credits?/);
-  chat.type("\u0004");
-  assert.equal(await chat.ended, 0);
-  const endings = query(folder.path, "select ending from charge order by at_ms").map((row) => row.ending);
-  assert.equal(endings.length, 3);
-  assert.equal(endings[1], "client_gone");
-});
+describe("at a terminal", { skip }, () => {
+  let folder: Folder;
+  let serve: Terminal;
+  let url: string;
+  let key: string;
 
-test("inkwell chat at a terminal: ends after a second Ctrl-C in a row", { skip }, async () => {
-  await using folder = await newFolder();
-  await using service = startProgram(folder.path);
-  const { url } = await service.up();
-  await using chat = openTerminal(folder.path, ["chat"], { INKWELL_PORT: new URL(url).port });
-  await chat.shows("> ");
-  await chat.answers("Tell me an endless story.\r", /story\.\s+\w+ \w+ \w+/);
-  await chat.answers("\u0003", "Stopped.", "> ");
-  await chat.answers("\u0003", "Ctrl-C again, or Ctrl-D, leaves.");
-  chat.type("\u0003");
-  assert.equal(await chat.ended, 0);
-});
-
-test("inkwell chat with piped input: SIGINT stops the answer, a second one ends the program", async () => {
-  await using folder = await newFolder();
-  await using service = startProgram(folder.path);
-  const { url } = await service.up();
-  const chat = spawn(process.execPath, [entry, "chat", "--max-tokens", "4000"], {
-    cwd: folder.path,
-    env: { ...environment(folder.path), INKWELL_PORT: new URL(url).port },
-    stdio: "pipe",
+  before(async () => {
+    folder = await newFolder();
+    serve = openTerminal(folder.path, ["serve"], {});
+    url = await serve.shows(/http:\S+(?=\/v1\b)/);
+    key = await serve.shows(/ink_\w{40}/);
+    await serve.shows("Ctrl-C stops the service.");
   });
-  let shown = "";
-  const look = { again: () => {} };
-  for (const stream of [chat.stdout, chat.stderr]) {
-    stream.setEncoding("utf8").on("data", (text: string) => {
-      shown += text;
-      look.again();
-    });
-  }
-  const shows = (text: RegExp) =>
-    new Promise<void>((resolve, reject) => {
-      chat.once("close", () => reject(new Error(`it ended without ${text}:\n${shown}`)));
-      look.again = () => {
-        const found = text.exec(shown);
-        if (found === null) return;
-        shown = shown.slice(found.index + found[0].length);
-        resolve();
-      };
-      look.again();
-    });
-  const ended = new Promise<number | null>((resolve) => chat.on("close", resolve));
-  try {
-    chat.stdin.write("Tell me an endless story.\n");
-    await shows(/\w+ \w+ \w+/);
-    chat.kill("SIGINT");
-    await shows(/Stopped\. .*\n/);
-    chat.stdin.write("Tell me another endless story.\n");
-    await shows(/\w+ \w+ \w+/);
-    chat.kill("SIGINT");
-    await shows(/Stopped\. .*\n/);
-    assert.equal(await ended, 130);
-  } finally {
-    chat.kill("SIGKILL");
-  }
-  const endings = query(folder.path, "select ending from charge").map((row) => row.ending);
-  assert.deepEqual(endings, ["client_gone", "client_gone"]);
-  const [key] = query(folder.path, "select revoked_ms from api_key where name = 'chat'");
-  assert.ok(Number(key?.revoked_ms) > 0, "its own key is revoked");
-});
 
-test("inkwell serve on a terminal: writes one readable line for each request, and Ctrl-C stops it", {
-  skip,
-}, async () => {
-  await using folder = await newFolder();
-  await using serve = openTerminal(folder.path, ["serve"], {});
-  const url = (await serve.shows(/http:\S+(?=\/v1\b)/)) ?? "";
-  const key = await serve.shows(/ink_\w{40}/);
-  await serve.shows("Ctrl-C stops the service.");
-  const answer = await fetch(`${url}/v1/balance`, { headers: { authorization: `Bearer ${key}` } });
-  assert.equal(answer.status, 200);
-  await serve.shows(/INFO: GET \/v1\/balance 200 {2}default {2}\d+ ms\r?\n/);
-  await fetch(`${url}/v1/balance`, { headers: { authorization: "Bearer ink_wrong" } });
-  await serve.shows(/INFO: GET \/v1\/balance 401 {2}invalid_api_key {2}\d+ ms {2}[0-9a-f-]{36}\r?\n/);
-  await ask({ url, key, max_tokens: 2 });
-  await serve.shows(
-    /INFO: POST \/v1\/chat\/completions 200 {2}default {2}smollm2-135m-instruct {2}\d+ \+ 2 tokens {2}[\d.]+ credits {2}length {2}\d+ ms/,
-  );
-  serve.type("\u0003");
-  await serve.shows("Stopping: running answers may finish.");
-  assert.equal(await serve.ended, 0);
+  after(async () => {
+    await serve[Symbol.asyncDispose]();
+    await folder[Symbol.asyncDispose]();
+  });
+
+  const endings = () =>
+    query(folder.path, "select ending from charge order by at_ms").map((row) => row.ending);
+
+  test("inkwell serve writes one readable line for each request", async () => {
+    const answer = await fetch(`${url}/v1/balance`, { headers: { authorization: `Bearer ${key}` } });
+    assert.equal(answer.status, 200);
+    await serve.shows(/INFO: GET \/v1\/balance 200 {2}default {2}\d+ ms\r?\n/);
+    await fetch(`${url}/v1/balance`, { headers: { authorization: "Bearer ink_wrong" } });
+    await serve.shows(/INFO: GET \/v1\/balance 401 {2}invalid_api_key {2}\d+ ms {2}[0-9a-f-]{36}\r?\n/);
+    await ask({ url, key, max_tokens: 2 });
+    await serve.shows(
+      /INFO: POST \/v1\/chat\/completions 200 {2}default {2}smollm2-135m-instruct {2}\d+ \+ 2 tokens {2}[\d.]+ credits {2}length {2}\d+ ms/,
+    );
+  });
+
+  test("inkwell chat streams and shows the cost of a turn; Ctrl-C stops only the answer, a second one ends the chat", async () => {
+    const before = endings().length;
+    await using chat = openTerminal(folder.path, ["chat"], { INKWELL_PORT: new URL(url).port });
+    await chat.shows("Talking to smollm2-135m-instruct");
+    await chat.answers("What is an inkwell?\r", /\d+ prompt .*credits?/);
+    await chat.answers("Tell me an endless story.\r", /story\.\s+\w+ \w+ \w+/);
+    await chat.answers("\u0003", "Stopped. The prompt and the tokens made until now are charged.");
+    await chat.answers("/balanc\r", "There is no command /balanc. Did you mean /balance?");
+    await chat.answers("/balance\r", /base +[\d,]+ of 100,000, refreshes \d{4}-/);
+    await chat.answers("/model\r", "* smollm2-135m-instruct  20,000 / 100,000 credits per million");
+    await chat.answers("/help\r", "/model [id]");
+    await chat.answers("/clear\r", "Forgotten");
+    await chat.answers("And what is ink?\r", /\d+ prompt .*credits?/, "> ");
+    await chat.answers("\u0003", "Ctrl-C again, or Ctrl-D, leaves.");
+    chat.type("\u0003");
+    assert.equal(await chat.ended, 0);
+    const own = endings().slice(before);
+    assert.equal(own.length, 3);
+    assert.equal(own[1], "client_gone");
+  });
+
+  test("inkwell chat with piped input: SIGINT stops the answer, a second one ends the program", async () => {
+    const before = endings().length;
+    const chat = spawn(process.execPath, [entry, "chat", "--max-tokens", "4000"], {
+      cwd: folder.path,
+      env: { ...environment(folder.path), INKWELL_PORT: new URL(url).port },
+      stdio: "pipe",
+    });
+    let shown = "";
+    const look = { again: () => {} };
+    for (const stream of [chat.stdout, chat.stderr]) {
+      stream.setEncoding("utf8").on("data", (text: string) => {
+        shown += text;
+        look.again();
+      });
+    }
+    const shows = (text: RegExp) =>
+      new Promise<void>((resolve, reject) => {
+        chat.once("close", () => reject(new Error(`it ended without ${text}:\n${shown}`)));
+        look.again = () => {
+          const found = text.exec(shown);
+          if (found === null) return;
+          shown = shown.slice(found.index + found[0].length);
+          resolve();
+        };
+        look.again();
+      });
+    const ended = new Promise<number | null>((resolve) => chat.on("close", resolve));
+    try {
+      chat.stdin.write("Tell me an endless story.\n");
+      await shows(/\w+ \w+ \w+/);
+      chat.kill("SIGINT");
+      await shows(/Stopped\. .*\n/);
+      chat.stdin.write("Tell me another endless story.\n");
+      await shows(/\w+ \w+ \w+/);
+      chat.kill("SIGINT");
+      await shows(/Stopped\. .*\n/);
+      assert.equal(await ended, 130);
+    } finally {
+      chat.kill("SIGKILL");
+    }
+    await until("both answers are charged", () => endings().length === before + 2);
+    assert.deepEqual(endings().slice(before), ["client_gone", "client_gone"]);
+    const [keys] = query(
+      folder.path,
+      "select count(*) as n from api_key where name = 'chat' and revoked_ms is null",
+    );
+    assert.equal(keys?.n, 0, "its own key is revoked");
+  });
+
+  test("Ctrl-C stops inkwell serve", async () => {
+    serve.type("\u0003");
+    await serve.shows("Stopping: running answers may finish.");
+    assert.equal(await serve.ended, 0);
+  });
 });

@@ -1,0 +1,62 @@
+/**
+ * The longer runs of the programs for people who work on Inkwell: benches, screenshots, torture
+ * tests and the simulation run for a moment, and show what their documentation promises.
+ */
+import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { describe, test } from "node:test";
+import { benches } from "../fixtures/bench-runs.ts";
+import { assertSoundAfterKill, runTool, shownBy } from "../fixtures/checkout-programs.ts";
+import { noChromium } from "../fixtures/chromium.ts";
+import { newFolder } from "../fixtures/program.ts";
+
+describe("programs of the checkout", { concurrency: 2 }, () => {
+  // test/service/programs.test.ts has the other store.
+  test("npm run torture -- --kill, on SQLite", () => assertSoundAfterKill("SQLite"));
+
+  test("npm run torture", async () => {
+    const text = await shownBy("tools/torture.ts", "--store", "sqlite", "--ops", "500", "--seed", "1");
+    assert.match(
+      text,
+      /^[\d,]+ operations in [\d,]+ commits, .* no difference and nothing for the audit\.$/m,
+    );
+  });
+
+  test("npm run simulate", async () => {
+    const size = ["--worlds", "1", "--requests", "5", "--hours", "1"];
+    const text = await shownBy("tools/simulate.ts", "--seed", "1", ...size);
+    assert.match(text, /^seed 1: \d+ events, \d+ commits, trace [0-9a-f]{16}, /m);
+    assert.match(text, /^1 worlds without a violation in /m);
+  });
+
+  test("npm run mutants", async () => {
+    const size = ["--worlds", "1", "--requests", "20", "--hours", "1", "--small", "none"];
+    const text = await shownBy("tools/mutants.ts", "--seed", "1", "--mutants", "1", ...size);
+    assert.match(text, /^1 of \d+ places of src\/ledger, drawn with seed 1:\n1\. src\/ledger\/\S+:\d+, /m);
+    assert.match(text, /^[01] of 1 mutants were killed\./m);
+  });
+
+  // test/unit/exhaust.test.ts searches a world.
+  test("npm run exhaust names its worlds", async () => {
+    assert.match(await shownBy("tools/exhaust.ts", "--help"), /^Usage: npm run exhaust \[-- WORLD/m);
+    const { code, stderr } = await runTool("tools/exhaust.ts", "nowhere");
+    assert.notEqual(code, 0);
+    assert.match(stderr, /nowhere/);
+  });
+
+  test("npm run look", { skip: noChromium ?? false }, async () => {
+    await using scratch = await newFolder();
+    const text = await shownBy("tools/take-screenshots.ts", "account-new", scratch.path);
+    assert.match(text, /^Screenshots of 1 pages are in /m);
+    const expected = [1280, 1920, 360, 768].flatMap((width) =>
+      ["dark", "light"].map((theme) => `account-new-${width}-${theme}.png`),
+    );
+    assert.deepEqual(readdirSync(scratch.path).toSorted(), expected);
+  });
+
+  for (const [name, { args, shows, skip }] of Object.entries(benches)) {
+    test(`npm run bench -- ${name}`, { skip: skip ?? false }, async () => {
+      assert.match(await shownBy("bench/run.ts", ...name.split(" "), ...args), shows);
+    });
+  }
+});
