@@ -12,6 +12,7 @@ import { ask } from "../fixtures/http-stream.ts";
 import { environment, type Folder, newFolder, type Program, startProgram } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream, type Upstream } from "../fixtures/upstream.ts";
+import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 import { upstreamModel, upstreamPrice } from "../fixtures/upstream-program.ts";
 
 const callersTrace = "0af7651916cd43dd8448eb211c80319c";
@@ -65,6 +66,14 @@ async function start(env: Record<string, string>): Promise<Program> {
 }
 
 test("creates a span in the caller's trace, with one for each stage and without any message text", async () => {
+  // The answer ends after its first text has been read.
+  const read = Promise.withResolvers<void>();
+  const { play } = upstream;
+  upstream.play = async (call) => {
+    await call.send(first, text("Hello"));
+    await read.promise;
+    await call.stream(text(" world"), finish(), usage(5, 2), done);
+  };
   const beforeMs = Date.now();
   const response = await fetch(`${url}/v1/chat/completions`, {
     method: "POST",
@@ -84,11 +93,16 @@ test("creates a span in the caller's trace, with one for each stage and without 
       stop: ["the bittern's word"],
     }),
   });
-  const text = await response.text();
-  const said = [...text.matchAll(/"content":"([^"]{3,})"/g)].map(([, piece = ""]) => piece);
+  let answer = "";
+  for await (const part of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+    answer += part;
+    if (answer.includes("Hello")) read.resolve();
+  }
+  upstream.play = play;
+  const said = [...answer.matchAll(/"content":"([^"]{3,})"/g)].map(([, piece = ""]) => piece);
   assert.ok(said.length > 0);
-  const [, usageText = ""] = /"usage":(\{.*?\}\})/.exec(text) ?? [];
-  const usage: { prompt_tokens: number; completion_tokens: number } = JSON.parse(
+  const [, usageText = ""] = /"usage":(\{.*?\}\})/.exec(answer) ?? [];
+  const told: { prompt_tokens: number; completion_tokens: number } = JSON.parse(
     usageText.replace(/,"(prompt|completion)_tokens_details".*/, "}"),
   );
   await until("the spans have come", () => collector.spans().length === 5);
@@ -106,7 +120,7 @@ test("creates a span in the caller's trace, with one for each stage and without 
     ...rest
   } = root.attributes;
   const { prompt, completion } = upstreamPrice;
-  assert.equal(credits, (prompt * usage.prompt_tokens + completion * usage.completion_tokens) / 1e6);
+  assert.equal(credits, (prompt * told.prompt_tokens + completion * told.completion_tokens) / 1e6);
   assert.ok(Number(firstChunk) > 0);
   const requestId = response.headers.get("x-request-id");
   assert.deepEqual(rest, {
@@ -120,8 +134,8 @@ test("creates a span in the caller's trace, with one for each stage and without 
     "gen_ai.response.id": `chatcmpl-${requestId}`,
     "gen_ai.response.model": "smollm2-135m-instruct",
     "gen_ai.response.finish_reasons": [rest["inkwell.ending"]],
-    "gen_ai.usage.input_tokens": usage.prompt_tokens,
-    "gen_ai.usage.output_tokens": usage.completion_tokens,
+    "gen_ai.usage.input_tokens": told.prompt_tokens,
+    "gen_ai.usage.output_tokens": told.completion_tokens,
     "gen_ai.usage.cache_read.input_tokens": 0,
     "gen_ai.usage.reasoning.output_tokens": 0,
     "http.request.method": "POST",
@@ -149,13 +163,13 @@ test("creates a span in the caller's trace, with one for each stage and without 
     assert.deepEqual([stage.traceId, stage.parentSpanId], [callersTrace, root.spanId]);
     assert.ok(!Object.keys(stage.attributes).some((name) => name.includes("usage")), "tokens are told once");
   }
-  const [first] = root.events;
-  assert.equal(first?.name, "first_token");
+  const [firstToken] = root.events;
+  assert.equal(firstToken?.name, "first_token");
   const times = [
     beforeMs - 1,
     root.startMs,
     stages[2]?.startMs,
-    first?.atMs,
+    firstToken?.atMs,
     stages[2]?.endMs,
     root.endMs,
     afterMs + 1,
