@@ -6,7 +6,7 @@
 import fc from "fast-check";
 import type { Operation } from "../../src/ledger/operations.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
-import { limitsIn } from "../../src/ledger/rows.ts";
+import { limitsIn, noTokens } from "../../src/ledger/rows.ts";
 import {
   configurations,
   openingKeys,
@@ -15,6 +15,7 @@ import {
   stepArb,
   type Told,
 } from "../fixtures/ledger-drafts.ts";
+import { credits } from "../fixtures/ledger-rows.ts";
 import { minute, second } from "../fixtures/times.ts";
 import type { SimulatedDatabase } from "./database.ts";
 import type { Random } from "./random.ts";
@@ -63,6 +64,7 @@ export class DirectProgram {
       this.#told.operations.push(...batch);
       await this.#commit(batch);
       if (n % 20 === 10) await this.#commit(this.#smallChange(n));
+      if (n % 10 === 5) await this.#commit(this.#tightBudget(n));
     }
     const { holds } = this.#database.ledger;
     const own = new Set(this.#told.holds.map(({ requestId }) => requestId));
@@ -85,6 +87,32 @@ export class DirectProgram {
       ...refunded.map((paid): Operation => {
         return { kind: "refund", account, refund: paid.payment, ...paid, by };
       }),
+    ];
+  }
+
+  /**
+   * Two requests of a key share what is left of its budget. The first has used a part of its hold,
+   * or all of it. The second wants more than is left.
+   */
+  #tightBudget(n: number): Operation[] {
+    const [account, key] = this.#random.pick([["ada", "ada-1"] as const, ["bob", "bob-1"] as const]);
+    const { heldMicro = 0, budgetSpentMicro = 0 } = this.#database.ledger.keys.get(key) ?? {};
+    const amountMicro = (budgetSpentMicro ?? 0) + heldMicro + credits(10);
+    const budget = { amountMicro, rule: { every: "P1D", align: "opening" as const }, byOperator: true };
+    const price = { prompt: 0, completion: credits(1) };
+    const hold = (requestId: string, most: number): Operation => {
+      this.#told.holds.push({ account, requestId });
+      const wantMicro = credits(most);
+      const asked = { minMicro: 1, wantMicro, promptTokens: 0, ttlMs: 10 * minute };
+      return { kind: "hold", account, requestId, key, model: "model", price, ...asked };
+    };
+    const usage = { ...noTokens, completionTokens: this.#random.pick([2, 6]) };
+    const [one, other] = [`tight-${n}-1`, `tight-${n}-2`];
+    return [
+      { kind: "key", account, key, op: `tight-${n}`, set: { budget }, by },
+      hold(one, 6),
+      { kind: "extend", account, requestId: one, n: 1, moreMicro: 0, usage, ttlMs: 10 * minute },
+      hold(other, 8),
     ];
   }
 
