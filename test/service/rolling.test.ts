@@ -35,7 +35,7 @@ models:
 const story = { parts: 10, everyMs: 50 };
 
 /** Between two looks at `/readyz`; far less than the services leave it. */
-const lookEveryMs = 50;
+const lookEveryMs = 200;
 
 interface Node {
   port: number;
@@ -131,13 +131,13 @@ test("fails no request while two services restart in turn under load", { skip },
     ...noDefaultModel,
     INKWELL_PORT: `${port}`,
     INKWELL_OPERATOR_PORT: `${operatorPort}`,
-    INKWELL_LIMITS__UNREADY_SECONDS: "3",
   });
+  const unready = { INKWELL_LIMITS__UNREADY_SECONDS: "3" };
   await using programs = new AsyncDisposableStack();
   const running = [];
   let key: Up["key"] = null;
   for (const node of nodes) {
-    const program = programs.use(startProgram(folder.path, { env: env(node) }));
+    const program = programs.use(startProgram(folder.path, { env: { ...env(node), ...unready } }));
     key = (await program.up()).key ?? key;
     running.push(program);
   }
