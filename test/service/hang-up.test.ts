@@ -13,6 +13,8 @@ import { openStream } from "../fixtures/http-stream.ts";
 import { isRunning, processEnded } from "../fixtures/processes.ts";
 import { entry, environment, freePort, newFolder, type Program, startProgram } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
+import { startUpstream } from "../fixtures/upstream.ts";
+import { upstreamModel } from "../fixtures/upstream-program.ts";
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 
@@ -24,31 +26,9 @@ function reloads({ stderr }: Program): number {
   return stderr.match(/"msg":"the configuration is reloaded; nothing has changed"/g)?.length ?? 0;
 }
 
-test("SIGHUP: reloads the configuration at each signal and keeps running", {
+test("SIGHUP: reloads the configuration after the start and at each signal, and changes nothing during the stop", {
   skip,
 }, async () => {
-  await using folder = await newFolder();
-  await using service = startProgram(folder.path);
-  const { url, operatorUrl, key } = await service.up();
-  assert.ok(key !== null);
-  const stream = await openStream({ url, key, ...long });
-  for (const times of [1, 2]) {
-    // A terminal sends the signal to the engine too.
-    process.kill(service.enginePid(), "SIGHUP");
-    service.process.kill("SIGHUP");
-    await until("it is logged", () => reloads(service) === times);
-  }
-  const rest = await stream.rest();
-  assert.equal(rest.at(-1), "[DONE]");
-  const engine = service.enginePid();
-  assert.equal((await fetch(`${operatorUrl}/healthz`)).status, 200);
-  await (await openStream({ url, key, max_tokens: 2 })).rest();
-  assert.equal(service.enginePid(), engine, "the engine was not started again");
-  assert.deepEqual(await service.stop(), { code: 0, signal: null });
-  assert.equal(reloads(service), 2);
-});
-
-test("SIGHUP: reloads after the start, and changes nothing during the stop", { skip }, async () => {
   await using folder = await newFolder();
   await using service = startProgram(folder.path);
   await service.shows("Inkwell ");
@@ -59,7 +39,12 @@ test("SIGHUP: reloads after the start, and changes nothing during the stop", { s
   await until("it is reloaded", () => reloads(service) === 1);
   const stream = await openStream({ url, key, ...long });
   const engine = service.enginePid();
+  // A terminal sends the signal to the engine too.
+  process.kill(engine, "SIGHUP");
   process.kill(engine, "SIGSTOP");
+  service.process.kill("SIGHUP");
+  await until("it is reloaded again", () => reloads(service) === 2);
+  assert.equal(service.enginePid(), engine, "the engine was not started again");
   service.process.kill("SIGTERM");
   await service.shows("Stopping: running answers may finish.");
   service.process.kill("SIGHUP");
@@ -105,10 +90,12 @@ test("keeps running when its terminal closes", {
   await using folder = await newFolder();
   const ports = { INKWELL_PORT: `${await freePort()}`, INKWELL_OPERATOR_PORT: `${await freePort()}` };
   const pidFile = path.join(folder.path, "pid");
+  await using upstream = await startUpstream();
+  const model = upstreamModel(folder.path, upstream);
   const command = `echo $$ > '${pidFile}'; exec '${process.execPath}' '${entry}' serve`;
   const terminal = spawn("script", ["-qefc", command, "/dev/null"], {
     cwd: folder.path,
-    env: { ...environment(folder.path), ...ports, TERM: "xterm" },
+    env: { ...environment(folder.path), ...model, ...ports, TERM: "xterm" },
     stdio: ["pipe", "pipe", "inherit"],
   });
   const isReady = async () => {
