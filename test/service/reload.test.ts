@@ -7,17 +7,10 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { ask, openStream } from "../fixtures/http-stream.ts";
-import { inkwell, startInside } from "../fixtures/inner-program.ts";
+import { type InnerProgram, inkwell, startInside } from "../fixtures/inner-program.ts";
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
 import { isRunning, processEnded } from "../fixtures/processes.ts";
-import {
-  freePort,
-  miniature,
-  newFolder,
-  noDefaultModel,
-  type Output,
-  startProgram,
-} from "../fixtures/program.ts";
+import { freePort, miniature, newFolder, noDefaultModel } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream, type Upstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
@@ -52,11 +45,10 @@ function remote({ url }: Pick<Upstream, "url">, price = "{ prompt: 10, completio
 
 interface Reloadable extends AsyncDisposable {
   readonly folder: string;
-  readonly program: Running;
+  readonly program: InnerProgram;
   readonly url: string;
   readonly operatorUrl: string;
   readonly key: string;
-  hangUp(): void;
   write(settings: Settings | string): void;
   /** Reloads over HTTP. */
   reload(): Promise<{ status: number; body: Fields }>;
@@ -69,38 +61,18 @@ const long = { content: "An endless story, please.", logprobs: true, top_logprob
 
 type Fields = Record<string, unknown>;
 
-interface Running extends Pick<Output, "stderr" | "shows" | "up" | "enginePid">, AsyncDisposable {
-  stop(): Promise<unknown>;
-}
-
-interface Start {
-  program: Running;
-  hangUp(): void;
-}
-
-function inside(folder: string): Start {
-  const program = startInside(folder, { env });
-  return { program, hangUp: () => program.signal("SIGHUP") };
-}
-
-function inProcess(folder: string): Start {
-  const program = startProgram(folder, { env });
-  return { program, hangUp: () => void program.process.kill("SIGHUP") };
-}
-
-async function start(settings: Settings, begin = inside): Promise<Reloadable> {
+async function start(settings: Settings): Promise<Reloadable> {
   const stack = new AsyncDisposableStack();
   const { path: folder } = stack.use(await newFolder());
   const file = path.join(folder, "inkwell.yaml");
   const write = (next: Settings | string) =>
     writeFileSync(file, typeof next === "string" ? next : yaml(next));
   write(settings);
-  const { program, hangUp } = begin(folder);
-  stack.use(program);
+  const program = stack.use(startInside(folder, { env }));
   const { url, operatorUrl, key } = await program.up();
   assert.ok(key !== null);
   const service: Reloadable = {
-    ...{ folder, program, hangUp, url, operatorUrl, key, write },
+    ...{ folder, program, url, operatorUrl, key, write },
     async reload() {
       const headers = { authorization: `Bearer ${token}` };
       const response = await fetch(`${service.operatorUrl}/admin/reload`, { method: "POST", headers });
@@ -163,7 +135,7 @@ const nothing = {
 
 test("keeps the running configuration if the file is broken, and names file and line", async () => {
   await using upstream = await startUpstream();
-  await using service = await start({ models: { small: remote(upstream) } }, inProcess);
+  await using service = await start({ models: { small: remote(upstream) } });
   assert.equal((await service.readiness()).last_reload, null);
   assert.equal(await service.metric("inkwell_config_last_reload_successful"), 1);
   const loadedSeconds = await service.metric("inkwell_config_last_reload_success_timestamp_seconds");
@@ -175,7 +147,7 @@ test("keeps the running configuration if the file is broken, and names file and 
     plans: { starter, pro: starter },
   });
   service.write(`${broken}log: { level: loud }\n`);
-  service.hangUp();
+  service.program.signal("SIGHUP");
   await service.program.shows(/"reason":"The configuration is wrong:[^"]*inkwell\.yaml:7: log\.level: found/);
   const refused = await service.reload();
   assert.equal(refused.status, 422);
@@ -401,7 +373,7 @@ test("refuses a reload while one runs", async () => {
   const refused = await service.reload();
   assert.equal(refused.status, 409);
   assert.match(JSON.stringify(refused.body), /"code":"cannot_reload_now"/);
-  service.hangUp();
+  service.program.signal("SIGHUP");
   await service.program.shows("the configuration was not reloaded on SIGHUP");
   assert.equal((await ask({ ...service, model: "small" })).status, 200);
   const { last_reload } = await service.readiness();
@@ -472,7 +444,7 @@ test("warns of a model that no plan can pay for at the start and after a reload,
   service.write(settings(31));
   assert.match(JSON.stringify((await service.reload()).body.warnings), warning);
   service.write(settings(529));
-  service.hangUp();
+  service.program.signal("SIGHUP");
   await until("the warning is gone", async () => !(await warned()));
 });
 

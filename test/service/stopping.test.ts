@@ -1,6 +1,6 @@
 /**
- * Stops by signal: running answers finish within the drain time, new requests are refused, a second
- * signal stops at once, and nothing keeps running. stopping-start.test.ts has answers that do not
+ * Signals: running answers finish within the drain time, new requests are refused, a second signal
+ * stops at once, and nothing keeps running. SIGHUP only reloads. stopping-start.test.ts has answers that do not
  * finish in time.
  *
  * SIGSTOP halts the engine's process, so that an answer is certainly still running, and SIGCONT
@@ -50,18 +50,37 @@ async function assertGone(service: Program, engine: number, url: string): Promis
   assert.ok(await portIsFree(url), "the port is free again");
 }
 
-test("SIGTERM: finishes a running stream and refuses a new request with 503", { skip }, async () => {
+/** How often the configuration has been reloaded. */
+function reloads({ stderr }: Program): number {
+  return stderr.match(/"msg":"the configuration is reloaded; nothing has changed"/g)?.length ?? 0;
+}
+
+test("SIGTERM finishes a running stream and refuses a new request with 503; SIGHUP reloads after the start and until then", {
+  skip,
+}, async () => {
   await using folder = await newFolder();
   await using service = startProgram(folder.path, { env: patient });
+  await service.shows("Inkwell ");
+  service.process.kill("SIGHUP");
+  await service.shows("SIGHUP arrived during the start");
   const { url, operatorUrl, key } = await service.up();
   assert.ok(key !== null);
+  await until("it is reloaded", () => reloads(service) === 1);
   const limits = { max_tokens: 1000, stream_options: { include_usage: true } };
   const stream = await openStream({ url, key, ...endless, ...limits });
   const engine = service.enginePid();
+  // A terminal sends the signal to the engine too.
+  process.kill(engine, "SIGHUP");
   process.kill(engine, "SIGSTOP");
+  service.process.kill("SIGHUP");
+  await until("it is reloaded again", () => reloads(service) === 2);
+  assert.equal(service.enginePid(), engine, "the engine was not started again");
+
   service.process.kill("SIGTERM");
   await service.shows("Stopping: running answers may finish.");
-
+  // It is no second signal that stops at once.
+  service.process.kill("SIGHUP");
+  await service.shows("the configuration was not reloaded on SIGHUP");
   const refused = await ask({ url, key });
   assert.equal(refused.status, 503);
   assert.equal(refused.headers.get("connection"), "close");
