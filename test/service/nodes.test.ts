@@ -1,6 +1,6 @@
 /**
- * Three nodes on one PostgreSQL give the guarantees of one node. The first is a process of its own.
- * The third returns with another configuration. Limits per minute: plan-rollout.test.ts.
+ * Three nodes on one PostgreSQL give the guarantees of one node. The first is a process of its
+ * own. The third returns with another configuration. Limits per minute: plan-rollout.test.ts.
  */
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";

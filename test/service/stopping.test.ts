@@ -1,7 +1,7 @@
 /**
  * Signals: running answers finish within the drain time, new requests are refused, a second signal
- * stops at once, and nothing keeps running. SIGHUP only reloads. stopping-start.test.ts has answers that do not
- * finish in time.
+ * stops at once, and nothing keeps running. SIGHUP only reloads. stopping-start.test.ts has
+ * answers that do not finish in time.
  *
  * SIGSTOP halts the engine's process, so that an answer is certainly still running, and SIGCONT
  * resumes it.
