@@ -467,14 +467,17 @@ describe("a service that stops", () => {
     await service[Symbol.asyncDispose]();
   });
 
-  test("does not wait for idle connections", async () => {
+  test("does not wait for connections that are idle or in the middle of a body", async () => {
     await using service = await startService();
     const idle = connect({ port: service.port, host: "127.0.0.1" });
     await once(idle, "connect");
+    const half = connect({ port: service.port, host: "127.0.0.1" });
+    half.write(`${chunked(service)}1\r\n{\r\n`);
+    await until("half a body has come", () => service.server.uploads.count === 1);
     await (await service.chat()).text();
-    const closed = once(idle, "close");
-    idle.resume();
+    const closed = [once(idle, "close"), once(half, "close")];
+    for (const socket of [idle, half]) socket.on("error", () => {}).resume();
     await service[Symbol.asyncDispose]();
-    await closed;
+    await Promise.all(closed);
   });
 });

@@ -8,6 +8,8 @@ import { ask } from "../fixtures/http-stream.ts";
 import { assertSoundLedger } from "../fixtures/ledger-file.ts";
 import { newFolder, startProgram } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
+import { startUpstream } from "../fixtures/upstream.ts";
+import { upstreamModel } from "../fixtures/upstream-program.ts";
 
 const openFiles = 528;
 /** The documented limit for this number of files. */
@@ -16,9 +18,10 @@ const connectionsMax = (openFiles - 384) / 2;
 test("keeps files for health checks, the operator and the database during a flood of connections", {
   skip: process.platform !== "linux" && "open files are counted in /proc",
 }, async () => {
+  await using upstream = await startUpstream();
   await using folder = await newFolder();
   // As behind a proxy: one address may use all connections.
-  const env = { INKWELL_LIMITS__TRUSTED_PROXIES: "127.0.0.1" };
+  const env = { ...upstreamModel(folder.path, upstream), INKWELL_LIMITS__TRUSTED_PROXIES: "127.0.0.1" };
   await using service = startProgram(folder.path, { openFiles, env });
   const { url, operatorUrl, key } = await service.up();
   assert.ok(key !== null);

@@ -8,28 +8,53 @@ import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
+import { startInside } from "../fixtures/inner-program.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
 import { noPostgres, start } from "../fixtures/postgres.ts";
-import { freePort, newFolder, quickEntry, startProgram } from "../fixtures/program.ts";
+import { freePort, newFolder } from "../fixtures/program.ts";
+import { quickTimes } from "../fixtures/quick-times.ts";
 import { until } from "../fixtures/until.ts";
+import { startUpstream, type Upstream } from "../fixtures/upstream.ts";
+import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
+import { upstreamModel } from "../fixtures/upstream-program.ts";
 
 /** Requests wait for the database for 15 s. */
 const waitedMs = 12_000;
 
-const endless = { content: "An endless story, please.", logprobs: true, top_logprobs: 20 };
+/** The first answer of the upstream goes on until `finish` is called. */
+function firstGoesOn(upstream: Upstream): { finish(): void } {
+  let isOver = false;
+  upstream.play = async (call) => {
+    await call.send(first, text("Hello"));
+    while (call === upstream.calls[0] && !isOver && !call.isClosed) {
+      await sleep(10);
+      await call.send(text(" and"));
+    }
+    await call.stream(finish(), usage(5, 2), done);
+  };
+  return {
+    finish() {
+      isOver = true;
+    },
+  };
+}
 
 test("loses no request during a restart of PostgreSQL, neither running nor new", {
   skip: noPostgres ?? false,
 }, async (t) => {
   const server = await start();
   const database = server.url(await server.create());
+  await using upstream = await startUpstream();
+  const long = firstGoesOn(upstream);
   await using folder = await newFolder();
-  await using service = startProgram(folder.path, { env: { INKWELL_DATABASE: database } });
+  const env = { ...upstreamModel(folder.path, upstream), INKWELL_DATABASE: database };
+  await using service = startInside(folder.path, { env });
   const { url, operatorUrl, key } = await service.up();
   assert.ok(key !== null);
-  const stream = await openStream({ url, key, ...endless, max_tokens: 1000 });
+  const stream = await openStream({ url, key });
 
   const killedMs = performance.now();
   await server.kill();
@@ -49,9 +74,10 @@ test("loses no request during a restart of PostgreSQL, neither running nor new",
     const text = await answer.text();
     assert.equal(answer.status, 200, text);
   }
+  long.finish();
   assert.equal((await stream.rest()).at(-1), "[DONE]");
 
-  assert.deepEqual(await service.stop(), { code: 0, signal: null });
+  assert.equal(await service.stop(), 0);
   assert.doesNotMatch(service.stderr, /"status":5/);
   const { broken } = await auditDatabase(database, null, new AbortController().signal);
   assert.deepEqual(broken, []);
@@ -61,17 +87,19 @@ test("stops in time while PostgreSQL is unavailable, and logs the missing charge
   skip: noPostgres ?? false,
 }, async () => {
   const server = await start();
+  await using upstream = await startUpstream();
+  firstGoesOn(upstream);
   await using folder = await newFolder();
-  await using service = startProgram(folder.path, {
-    entry: quickEntry,
-    env: { INKWELL_DATABASE: server.url(await server.create()), INKWELL_LIMITS__DRAIN_SECONDS: "0" },
-  });
+  const database = server.url(await server.create());
+  const env = { INKWELL_DATABASE: database, INKWELL_LIMITS__DRAIN_SECONDS: "0" };
+  const model = upstreamModel(folder.path, upstream);
+  await using service = startInside(folder.path, { times: quickTimes, env: { ...model, ...env } });
   const { url, key } = await service.up();
   assert.ok(key !== null);
-  const stream = await openStream({ url, key, ...endless });
+  const stream = await openStream({ url, key });
   await server.kill();
   const passedMs = startOwnTime();
-  assert.deepEqual(await service.stop(), { code: 0, signal: null });
+  assert.equal(await service.stop(), 0);
   const tookMs = passedMs();
   // 2 s for what has ended to be settled; a commit alone is tried for 15.
   assert.ok(tookMs < 10_000, `it took ${tookMs} ms`);
@@ -133,14 +161,16 @@ test("refuses no request in HAProxy while no node is ready", {
   const server = await start();
   const database = server.url(await server.create());
   await using stack = new AsyncDisposableStack();
+  const upstream = stack.use(await startUpstream());
   const nodes: Record<string, NodePorts> = {};
   let key: string | null = null;
   for (const name of ["node-a", "node-b"]) {
     const folder = stack.use(await newFolder());
     const ports = { port: await freePort(), operatorPort: await freePort() };
     const program = stack.use(
-      startProgram(folder.path, {
+      startInside(folder.path, {
         env: {
+          ...upstreamModel(folder.path, upstream),
           INKWELL_DATABASE: database,
           INKWELL_PORT: `${ports.port}`,
           INKWELL_OPERATOR_PORT: `${ports.operatorPort}`,

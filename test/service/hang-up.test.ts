@@ -1,6 +1,6 @@
 /**
- * SIGHUP never ends a running service: it reloads the configuration (reload.test.ts), also after
- * its start, and does nothing during the stop. A service survives the end of its terminal.
+ * SIGHUP ends a command, but never a service (stopping.test.ts). A service survives the end of its
+ * terminal.
  */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
@@ -9,69 +9,13 @@ import { existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import path from "node:path";
 import { test } from "node:test";
-import { openStream } from "../fixtures/http-stream.ts";
 import { isRunning, processEnded } from "../fixtures/processes.ts";
-import { entry, environment, freePort, newFolder, type Program, startProgram } from "../fixtures/program.ts";
+import { entry, environment, freePort, newFolder } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
+import { startUpstream } from "../fixtures/upstream.ts";
+import { upstreamModel } from "../fixtures/upstream-program.ts";
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
-
-/** The most log-probabilities make it slow. */
-const long = { content: "An endless story, please.", logprobs: true, top_logprobs: 20, max_tokens: 1000 };
-
-/** How often the configuration has been reloaded. */
-function reloads({ stderr }: Program): number {
-  return stderr.match(/"msg":"the configuration is reloaded; nothing has changed"/g)?.length ?? 0;
-}
-
-test("SIGHUP: reloads the configuration at each signal and keeps running", {
-  skip,
-}, async () => {
-  await using folder = await newFolder();
-  await using service = startProgram(folder.path);
-  const { url, operatorUrl, key } = await service.up();
-  assert.ok(key !== null);
-  const stream = await openStream({ url, key, ...long });
-  for (const times of [1, 2]) {
-    // A terminal sends the signal to the engine too.
-    process.kill(service.enginePid(), "SIGHUP");
-    service.process.kill("SIGHUP");
-    await until("it is logged", () => reloads(service) === times);
-  }
-  const rest = await stream.rest();
-  assert.equal(rest.at(-1), "[DONE]");
-  const engine = service.enginePid();
-  assert.equal((await fetch(`${operatorUrl}/healthz`)).status, 200);
-  await (await openStream({ url, key, max_tokens: 2 })).rest();
-  assert.equal(service.enginePid(), engine, "the engine was not started again");
-  assert.deepEqual(await service.stop(), { code: 0, signal: null });
-  assert.equal(reloads(service), 2);
-});
-
-test("SIGHUP: reloads after the start, and changes nothing during the stop", { skip }, async () => {
-  await using folder = await newFolder();
-  await using service = startProgram(folder.path);
-  await service.shows("Inkwell ");
-  service.process.kill("SIGHUP");
-  await service.shows("SIGHUP arrived during the start");
-  const { url, key } = await service.up();
-  assert.ok(key !== null);
-  await until("it is reloaded", () => reloads(service) === 1);
-  const stream = await openStream({ url, key, ...long });
-  const engine = service.enginePid();
-  process.kill(engine, "SIGSTOP");
-  service.process.kill("SIGTERM");
-  await service.shows("Stopping: running answers may finish.");
-  service.process.kill("SIGHUP");
-  await service.shows("the configuration was not reloaded on SIGHUP");
-  process.kill(engine, "SIGCONT");
-  assert.equal(
-    (await stream.rest()).at(-1),
-    "[DONE]",
-    "SIGHUP is not the second signal, which stops at once",
-  );
-  assert.deepEqual(await service.ended, { code: 0, signal: null });
-});
 
 test("SIGHUP: ends other commands", { skip }, async () => {
   await using folder = await newFolder();
@@ -105,10 +49,12 @@ test("keeps running when its terminal closes", {
   await using folder = await newFolder();
   const ports = { INKWELL_PORT: `${await freePort()}`, INKWELL_OPERATOR_PORT: `${await freePort()}` };
   const pidFile = path.join(folder.path, "pid");
+  await using upstream = await startUpstream();
+  const model = upstreamModel(folder.path, upstream);
   const command = `echo $$ > '${pidFile}'; exec '${process.execPath}' '${entry}' serve`;
   const terminal = spawn("script", ["-qefc", command, "/dev/null"], {
     cwd: folder.path,
-    env: { ...environment(folder.path), ...ports, TERM: "xterm" },
+    env: { ...environment(folder.path), ...model, ...ports, TERM: "xterm" },
     stdio: ["pipe", "pipe", "inherit"],
   });
   const isReady = async () => {

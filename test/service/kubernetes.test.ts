@@ -2,18 +2,24 @@
  * The service in a Kubernetes pod: with the variables of Services and the probes of the kubelet.
  */
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { appendFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { newFolder, startProgram } from "../fixtures/program.ts";
+import { startInside } from "../fixtures/inner-program.ts";
+import { newFolder } from "../fixtures/program.ts";
 import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
 import { serviceLinks } from "../fixtures/service-links.ts";
+import { startUpstream } from "../fixtures/upstream.ts";
+import { upstreamModel } from "../fixtures/upstream-program.ts";
 
 test("starts beside Services named inkwell and inkwell-operator, and logs which variables it ignores", async () => {
   await using folder = await newFolder();
-  writeFileSync(path.join(folder.path, "inkwell.yaml"), "listen: { port: 0 }\noperator: { port: 0 }\n");
-  await using service = startProgram(folder.path, {
+  await using upstream = await startUpstream();
+  const model = upstreamModel(folder.path, upstream);
+  appendFileSync(path.join(folder.path, "inkwell.yaml"), "listen: { port: 0 }\noperator: { port: 0 }\n");
+  await using service = startInside(folder.path, {
     env: {
+      ...model,
       ...serviceLinks({ name: "inkwell", ports: [{ name: "http", port: 8080 }] }),
       ...serviceLinks({ name: "inkwell-operator", ports: [{ name: "http", port: 8081 }] }),
     },

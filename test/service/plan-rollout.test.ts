@@ -8,8 +8,10 @@ import path from "node:path";
 import { test } from "node:test";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { ask } from "../fixtures/http-stream.ts";
+import { startInside } from "../fixtures/inner-program.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
-import { newFolder, noDefaultModel, quickEntry, startProgram } from "../fixtures/program.ts";
+import { newFolder, noDefaultModel } from "../fixtures/program.ts";
+import { quickTimes } from "../fixtures/quick-times.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
@@ -53,7 +55,7 @@ test("a rollout of plans on three nodes under load", {
   const write = (n: number, config: string) =>
     writeFileSync(path.join(folders[n]?.path ?? "", "inkwell.yaml"), config);
   const start = async (n: number) => {
-    const program = stack.use(startProgram(folders[n]?.path ?? "", { entry: quickEntry, env }));
+    const program = stack.use(startInside(folders[n]?.path ?? "", { times: quickTimes, env }));
     return { program, up: await program.up() };
   };
   for (const n of [0, 1, 2]) write(n, old);
@@ -210,7 +212,7 @@ test("a rollout of plans on three nodes under load", {
     })),
     [expected("hot"), expected("steady")],
   );
-  for (const { program } of nodes) assert.deepEqual(await program.stop(), { code: 0, signal: null });
+  for (const { program } of nodes) assert.equal(await program.stop(), 0);
   assert.deepEqual(await sql("select id from hold"), []);
   const { broken: faults } = await auditDatabase(server.url(database), null, new AbortController().signal);
   assert.deepEqual(faults, []);

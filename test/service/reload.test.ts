@@ -1,5 +1,5 @@
 /**
- * The running program reloads its configuration: by SIGHUP, over HTTP and by the command line,
+ * The running service reloads its configuration: by SIGHUP, over HTTP and by the command line,
  * while answers run.
  */
 import assert from "node:assert/strict";
@@ -7,17 +7,10 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { ask, openStream } from "../fixtures/http-stream.ts";
+import { type InnerProgram, inkwell, startInside } from "../fixtures/inner-program.ts";
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
 import { isRunning, processEnded } from "../fixtures/processes.ts";
-import {
-  entry,
-  freePort,
-  miniature,
-  newFolder,
-  noDefaultModel,
-  type Program,
-  startProgram,
-} from "../fixtures/program.ts";
+import { freePort, miniature, newFolder, noDefaultModel } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream, type Upstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
@@ -46,18 +39,16 @@ function llama(price = "{ prompt: 10, completion: 30 }", more = ""): string {
   return `{ engine: llama, source: ${miniature}, context_window: 4096, threads: 1, gpu: "off", parallel: 2, defaults: { max_tokens: 3000 }, price: ${price}${more} }`;
 }
 
-function remote({ url }: Upstream, price = "{ prompt: 10, completion: 30 }", more = ""): string {
+function remote({ url }: Pick<Upstream, "url">, price = "{ prompt: 10, completion: 30 }", more = ""): string {
   return `{ engine: upstream, url: "${url}", model: m, defaults: { max_tokens: 100 }, price: ${price}${more} }`;
 }
 
 interface Reloadable extends AsyncDisposable {
   readonly folder: string;
-  program: Program;
-  url: string;
-  operatorUrl: string;
+  readonly program: InnerProgram;
+  readonly url: string;
+  readonly operatorUrl: string;
   readonly key: string;
-  /** Stops the program and starts it again, on other ports. */
-  restart(): Promise<void>;
   write(settings: Settings | string): void;
   /** Reloads over HTTP. */
   reload(): Promise<{ status: number; body: Fields }>;
@@ -77,22 +68,11 @@ async function start(settings: Settings): Promise<Reloadable> {
   const write = (next: Settings | string) =>
     writeFileSync(file, typeof next === "string" ? next : yaml(next));
   write(settings);
-  const program = stack.use(startProgram(folder, { env }));
+  const program = stack.use(startInside(folder, { env }));
   const { url, operatorUrl, key } = await program.up();
   assert.ok(key !== null);
   const service: Reloadable = {
-    folder,
-    program,
-    url,
-    operatorUrl,
-    key,
-    write,
-    async restart() {
-      await service.program.stop();
-      const next = stack.use(startProgram(folder, { env }));
-      const { key: _, ...urls } = await next.up();
-      Object.assign(service, { program: next, ...urls });
-    },
+    ...{ folder, program, url, operatorUrl, key, write },
     async reload() {
       const headers = { authorization: `Bearer ${token}` };
       const response = await fetch(`${service.operatorUrl}/admin/reload`, { method: "POST", headers });
@@ -139,6 +119,11 @@ function receiptOf({ folder }: Reloadable, requestId: string) {
   return row;
 }
 
+/** How many plans sections have been applied. */
+function planSections({ folder }: Reloadable): unknown {
+  return query(folder, "select count(*) as n from plan_file")[0]?.n;
+}
+
 const nothing = {
   models: { added: [], removed: [], changed: [] },
   prices: [],
@@ -156,17 +141,18 @@ test("keeps the running configuration if the file is broken, and names file and 
   const loadedSeconds = await service.metric("inkwell_config_last_reload_success_timestamp_seconds");
   assert.ok(Math.abs(loadedSeconds - Date.now() / 1000) < 60, String(loadedSeconds));
 
-  // The price and a second model are valid, and are not applied either.
+  // The price, a second model and a plan are valid, and are not applied either.
   const broken = yaml({
     models: { small: remote(upstream, "{ prompt: 99, completion: 99 }"), other: remote(upstream) },
+    plans: { starter, pro: starter },
   });
   service.write(`${broken}log: { level: loud }\n`);
-  service.program.process.kill("SIGHUP");
-  await service.program.shows(/"reason":"The configuration is wrong:[^"]*inkwell\.yaml:6: log\.level: found/);
+  service.program.signal("SIGHUP");
+  await service.program.shows(/"reason":"The configuration is wrong:[^"]*inkwell\.yaml:7: log\.level: found/);
   const refused = await service.reload();
   assert.equal(refused.status, 422);
   assert.match(JSON.stringify(refused.body), /"code":"configuration_invalid"/);
-  assert.match(JSON.stringify(refused.body), /inkwell\.yaml:6: log\.level: found \\\\?"loud/);
+  assert.match(JSON.stringify(refused.body), /inkwell\.yaml:7: log\.level: found \\\\?"loud/);
 
   assert.deepEqual(await modelsOf(service), ["small"]);
   const answer = await ask({ ...service, model: "small" });
@@ -174,6 +160,7 @@ test("keeps the running configuration if the file is broken, and names file and 
   await answer.text();
   const { cost } = receiptOf(service, answer.headers.get("x-request-id") ?? "");
   assert.equal(cost, 5 * 10 + 2 * 30, "the old price");
+  assert.equal(planSections(service), 1);
   const { ready, last_reload } = await service.readiness();
   assert.equal(ready, true, "a failed reload does not make a node unready");
   assert.match(JSON.stringify(last_reload), /"successful":false/);
@@ -203,87 +190,80 @@ test("refuses to reload if its file is empty or gone, although a start would use
   assert.deepEqual(await modelsOf(service), ["small"]);
 });
 
-test("adds and removes models while their answers run", async () => {
+test("adds, changes and removes models while their answers run", async () => {
   await using service = await start({ models: { first: llama() } });
   const { program } = service;
   const story = { ...service, ...long };
-  const running = await openStream({ ...story, model: "first" });
+  /** Starts an answer, and halts its engine. */
+  const halted = async (model: string, engine: number) => {
+    const stream = await openStream({ ...story, model });
+    process.kill(engine, "SIGSTOP");
+    return stream;
+  };
+  const changes = async (models: Settings["models"]) => {
+    service.write({ models });
+    const { status, body } = await service.reload();
+    assert.equal(status, 200, JSON.stringify(body));
+    return body.models;
+  };
   const firstEngine = program.enginePid();
-  process.kill(firstEngine, "SIGSTOP");
+  const streams = [await halted("first", firstEngine)];
 
-  service.write({ models: { first: llama(), second: llama("{ prompt: 20, completion: 40 }") } });
-  const added = await service.reload();
-  assert.deepEqual(added.body.models, { added: ["second"], removed: [], changed: [] });
+  const second = llama("{ prompt: 20, completion: 40 }");
+  const added = await changes({ first: llama(), second });
+  assert.deepEqual(added, { added: ["second"], removed: [], changed: [] });
   assert.deepEqual(await modelsOf(service), ["first", "second"]);
   const secondEngine = program.enginePid();
-  assert.equal(await service.metric('inkwell_model_ready\\{model="first"\\}'), 1);
   assert.notEqual(secondEngine, firstEngine);
+  assert.equal(await service.metric('inkwell_model_ready\\{model="first"\\}'), 1);
+  streams.push(await halted("second", secondEngine));
 
-  const other = await openStream({ ...story, model: "second" });
-  process.kill(secondEngine, "SIGSTOP");
-  service.write({ models: { second: llama("{ prompt: 20, completion: 40 }") } });
-  const removed = await service.reload();
-  assert.deepEqual(removed.body.models, { added: [], removed: ["first"], changed: [] });
+  const smaller = second.replace("4096", "1024").replace(/ }$/, ", max_output_tokens: 7 }");
+  const changed = await changes({ first: llama(), second: smaller });
+  assert.deepEqual(changed, { added: [], removed: [], changed: ["second"] });
+  const newEngine = program.enginePid();
+  assert.notEqual(newEngine, secondEngine);
+  const short = await ask({ ...service, model: "second", content: "An endless story." });
+  const { usage: used }: { usage: { completion_tokens: number } } = JSON.parse(await short.text());
+  assert.equal(used.completion_tokens, 7, "the new limit");
+
+  const removed = await changes({ second: smaller });
+  assert.deepEqual(removed, { added: [], removed: ["first"], changed: [] });
   const unknown = await ask({ ...service, model: "first" });
   assert.equal(unknown.status, 404);
   assert.match(await unknown.text(), /model_not_found/);
-  assert.ok(isRunning(firstEngine), "its answer runs");
+  for (const engine of [firstEngine, secondEngine]) assert.ok(isRunning(engine), "its answer runs");
   const shown = await (await fetch(`${service.operatorUrl}/metrics`)).text();
   assert.doesNotMatch(shown, /^inkwell_model_ready\{model="first"\}/m);
   assert.match(shown, /^inkwell_model_ready\{model="second"\} 1$/m);
 
   for (const engine of [firstEngine, secondEngine]) process.kill(engine, "SIGCONT");
-  for (const stream of [running, other]) {
-    const rest = await stream.rest();
-    assert.equal(rest.at(-1), "[DONE]");
+  for (const stream of streams) {
+    assert.equal((await stream.rest()).at(-1), "[DONE]");
     assert.equal(receiptOf(service, stream.requestId).completion_tokens, long.max_tokens);
   }
-  await processEnded(firstEngine);
-  assert.ok(isRunning(secondEngine));
+  for (const engine of [firstEngine, secondEngine]) await processEnded(engine);
+  assert.ok(isRunning(newEngine));
   assert.equal((await ask({ ...service, model: "second", max_tokens: 1 })).status, 200);
 });
 
-test("gives a changed model a new engine, and finishes running answers on the old one", async () => {
-  await using service = await start({ models: { small: llama() } });
-  const { program } = service;
-  const stream = await openStream({
-    ...service,
-    model: "small",
-    ...long,
-  });
-  const before = program.enginePid();
-  process.kill(before, "SIGSTOP");
-  service.write({ models: { small: llama(undefined, ", max_output_tokens: 7").replace("4096", "1024") } });
-  const { body } = await service.reload();
-  assert.deepEqual(body.models, { added: [], removed: [], changed: ["small"] });
-  assert.notEqual(program.enginePid(), before);
-  const answer = await ask({ ...service, model: "small", content: "An endless story." });
-  const { usage: used }: { usage: { completion_tokens: number } } = JSON.parse(await answer.text());
-  assert.equal(used.completion_tokens, 7, "the new limit");
-  process.kill(before, "SIGCONT");
-  assert.equal((await stream.rest()).at(-1), "[DONE]");
-  assert.equal(receiptOf(service, stream.requestId).completion_tokens, long.max_tokens);
-  await processEnded(before);
-});
-
-test("keeps all models if one of the new ones cannot be loaded", async () => {
-  await using service = await start({ models: { first: llama() } });
-  const engine = service.program.enginePid();
+test("keeps all models and plans if one of the new models cannot be loaded", async () => {
+  await using upstream = await startUpstream();
+  await using service = await start({ models: { first: remote(upstream) } });
   const broken = path.join(service.folder, "broken.gguf");
   writeFileSync(broken, readFileSync(miniature).subarray(0, 50_000));
   service.write({
     models: { second: llama(), third: llama().replace(miniature, broken) },
+    plans: { starter, pro: starter },
     rest: "cors: { origins: ['https://a.example'] }\n",
   });
   const { status, body } = await service.reload();
   assert.equal(status, 422);
-  assert.match(JSON.stringify(body), /inkwell\.yaml:5: models\.third/);
+  assert.match(JSON.stringify(body), /inkwell\.yaml:6: models\.third/);
   assert.deepEqual(await modelsOf(service), ["first"]);
+  assert.equal(planSections(service), 1);
   assert.equal((await ask({ ...service, model: "first", max_tokens: 1 })).status, 200);
-  assert.ok(isRunning(engine));
-  const second = service.program.enginePid();
-  assert.notEqual(second, engine, "the second model was started first");
-  await processEnded(second);
+  await processEnded(service.program.enginePid());
   const headers = { authorization: `Bearer ${service.key}`, origin: "https://a.example" };
   const models = await fetch(`${service.url}/v1/models`, { headers });
   assert.equal(models.headers.get("access-control-allow-origin"), null);
@@ -325,117 +305,6 @@ test("sends the new system prompt with the next request, and keeps the engine", 
   service.write(models());
   assert.equal((await service.reload()).status, 200);
   assert.deepEqual(await sent(), [question]);
-});
-
-test("applies plans: new ones can be used, changed limits count at once, a removed one is retired", async () => {
-  await using upstream = await startUpstream();
-  const models = { small: remote(upstream) };
-  await using service = await start({ models });
-  const open = async (id: string, plan: string) => {
-    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-    const body = JSON.stringify({ id, plan });
-    return (await fetch(`${service.operatorUrl}/admin/accounts`, { method: "POST", headers, body })).status;
-  };
-  assert.equal(await open("ada", "pro"), 400);
-  service.write({ models, plans: { starter, pro: starter } });
-  assert.deepEqual((await service.reload()).body.plans, { ...nothing.plans, added: ["pro"] });
-  assert.equal(await open("ada", "pro"), 201);
-
-  const narrow = starter.replace(/ }$/, ", limits: { requests_per_minute: 1 } }");
-  service.write({ models, plans: { starter: narrow, pro: starter } });
-  assert.deepEqual((await service.reload()).body.plans, { ...nothing.plans, changed: ["starter"] });
-  const statuses: number[] = [];
-  for (let n = 0; n < 3; n += 1) statuses.push((await ask({ ...service, model: "small" })).status);
-  assert.deepEqual(statuses, [200, 429, 429]);
-
-  service.write({ models, plans: { pro: starter } });
-  const { body } = await service.reload();
-  assert.deepEqual(body.plans, { ...nothing.plans, retired: ["starter"] });
-  assert.deepEqual(body.warnings, ["Retired plans that accounts still have, and keep: starter (1 account)."]);
-  assert.equal(await open("bob", "starter"), 400);
-  assert.equal((await ask({ ...service, model: "small" })).status, 429, "the account keeps its plan");
-  const balance = await fetch(`${service.url}/v1/balance`, {
-    headers: { authorization: `Bearer ${service.key}` },
-  });
-  assert.equal(balance.status, 200);
-});
-
-test("charges and refreshes an account after a reload that removed its plan and its model", async () => {
-  await using upstream = await startUpstream();
-  const goOn = pausedOnce(upstream);
-  await using service = await start({ models: { small: remote(upstream) } });
-  const stream = await openStream({ ...service, model: "small" });
-  service.write({
-    models: { other: remote(upstream, "{ prompt: 0, completion: 0 }") },
-    plans: { pro: starter },
-  });
-  const { body } = await service.reload();
-  assert.deepEqual(body.plans, { ...nothing.plans, added: ["pro"], retired: ["starter"] });
-  goOn.resolve();
-  assert.equal((await stream.rest()).at(-1), "[DONE]");
-  const { cost, shortfall } = receiptOf(service, stream.requestId);
-  assert.deepEqual([cost, shortfall], [5 * 10 + 2 * 30, 0]);
-  assert.equal((await ask({ ...service, model: "other" })).status, 200, "the account keeps working");
-
-  // A restart does not know the plan from its file either.
-  await service.restart();
-  await service.program.shows("accounts have retired plans, and keep them");
-  assert.equal((await ask({ ...service, model: "other" })).status, 200);
-});
-
-test("does not apply superseded plans, until an operator makes them current", async () => {
-  await using upstream = await startUpstream();
-  const models = { small: remote(upstream) };
-  await using service = await start({ models });
-  const post = async (address: string) => {
-    const headers = { authorization: `Bearer ${token}` };
-    const response = await fetch(`${service.operatorUrl}${address}`, { method: "POST", headers });
-    const body: Fields = JSON.parse(await response.text());
-    return body;
-  };
-  service.write({ models, plans: { starter, pro: starter } });
-  assert.deepEqual((await service.reload()).body.plans, { ...nothing.plans, added: ["pro"] });
-  assert.deepEqual((await service.readiness()).warnings, []);
-
-  service.write({ models, rest: "cors: { origins: ['https://a.example'] }\n" });
-  const { status, body } = await service.reload();
-  assert.deepEqual([status, body.plans], [200, { ...nothing.plans, superseded: true }]);
-  assert.deepEqual(body.settings, ["cors.origins"], "the rest of the file is applied");
-  assert.match(JSON.stringify(body.warnings), /npm run -s inkwell -- plans apply/);
-  const { ready, warnings } = await service.readiness();
-  assert.deepEqual([ready, warnings], [true, body.warnings]);
-  await service.program.shows(
-    /not in use, because newer ones replaced them.*npm run -s inkwell -- plans apply/,
-  );
-
-  await service.restart();
-  assert.match(JSON.stringify((await service.readiness()).warnings), /npm run -s inkwell -- plans apply/);
-  const applied = await post("/admin/plans/apply");
-  assert.deepEqual(applied, { applied: true, added: [], changed: [], retired: ["pro"], warnings: [] });
-  assert.deepEqual((await service.readiness()).warnings, []);
-  assert.deepEqual((await service.reload()).body.plans, nothing.plans);
-});
-
-test("keeps the plans of the database if the file is broken, or if a new model cannot be loaded", async () => {
-  await using upstream = await startUpstream();
-  const models = { small: remote(upstream) };
-  await using service = await start({ models });
-  const epochs = () => query(service.folder, "select count(*) as n from plan_file");
-  const wrong = [
-    yaml({ models, plans: { pro: starter, starter: starter.replace("P1D", "P0D") } }),
-    yaml({ models, plans: { pro: starter, starter: starter.replace(/ }$/, ", models: [none] }") } }),
-    yaml({ models: { ...models, big: llama().replace(miniature, "./none.gguf") }, plans: { pro: starter } }),
-  ];
-  for (const file of wrong) {
-    service.write(file);
-    const { status, body } = await service.reload();
-    assert.equal(status, 422, JSON.stringify(body));
-  }
-  assert.deepEqual(
-    epochs().map(({ n }) => n),
-    [1],
-  );
-  assert.equal((await ask({ ...service, model: "small" })).status, 200);
 });
 
 test("applies origins, limits, host names and the log level, and names what needs a restart", async () => {
@@ -504,29 +373,29 @@ test("refuses a reload while one runs", async () => {
   const refused = await service.reload();
   assert.equal(refused.status, 409);
   assert.match(JSON.stringify(refused.body), /"code":"cannot_reload_now"/);
-  service.program.process.kill("SIGHUP");
+  service.program.signal("SIGHUP");
   await service.program.shows("the configuration was not reloaded on SIGHUP");
   assert.equal((await ask({ ...service, model: "small" })).status, 200);
   const { last_reload } = await service.readiness();
   assert.equal(last_reload, null, "a refused reload is no reload");
   // The stop ends the reload.
-  await service.program.stop();
+  const stopped = await service.program.stop();
   const ended = await loading;
   assert.deepEqual(
     [ended?.status, JSON.stringify(ended?.body).includes("The service is stopping.")],
     [409, true],
   );
-  assert.deepEqual(await service.program.ended, { code: 0, signal: null });
+  assert.equal(stopped, 0);
 });
 
-test("fails no request in 50 reloads under load", { timeout: 300_000 }, async () => {
+test("fails no request in 50 reloads under load", async () => {
   await using upstream = await startUpstream();
   const price = (n: number) => `{ prompt: ${10 + n}, completion: 30 }`;
   const settings = (n: number): Settings => ({
     models: {
       kept: llama(price(n)),
       remote: remote(upstream, price(n), n % 2 === 0 ? "" : ", parallel: 9"),
-      ...(n % 10 === 5 ? { extra: llama() } : {}),
+      ...(n % 10 === 5 ? { extra: remote(upstream) } : {}),
     },
     rest:
       n % 2 === 0
@@ -539,18 +408,13 @@ test("fails no request in 50 reloads under load", { timeout: 300_000 }, async ()
   let answers = 0;
   const client = async (model: string, stream: boolean) => {
     while (!isOver) {
-      const response = await ask({ ...service, model, stream, max_tokens: 20 });
+      const response = await ask({ ...service, model, stream, max_tokens: 10 });
       const body = await response.text();
       answers += 1;
       if (response.status !== 200 || body.includes('"error"')) failures.push(`${response.status} ${body}`);
     }
   };
-  const clients = [
-    client("kept", true),
-    client("kept", false),
-    client("remote", true),
-    client("remote", false),
-  ];
+  const clients = [client("kept", true), client("remote", true), client("remote", false)];
   for (let n = 1; n <= 50; n += 1) {
     const before = answers;
     service.write(settings(n));
@@ -567,24 +431,37 @@ test("fails no request in 50 reloads under load", { timeout: 300_000 }, async ()
   assert.ok(prices.length >= 25, `${prices.length} prices were charged`);
 });
 
+test("warns of a model that no plan can pay for at the start and after a reload, until the file is mended", async () => {
+  const settings = (credits: number): Settings => ({
+    models: { big: remote({ url: "http://127.0.0.1:1/v1" }, "{ prompt: 1000000, completion: 1000000 }") },
+    plans: { small: `{ base: { credits: ${credits}, every: P1D }, overage: { credits: 0, every: P1D } }` },
+  });
+  await using service = await start(settings(30));
+  assert.match(service.program.stderr, /"model":"big","smallest":"529","plans":\["small"\]/);
+  const warning = /The smallest request to big takes 529 credits/;
+  const warned = async () => warning.test(JSON.stringify((await service.readiness()).warnings));
+  assert.ok(await warned());
+  service.write(settings(31));
+  assert.match(JSON.stringify((await service.reload()).body.warnings), warning);
+  service.write(settings(529));
+  service.program.signal("SIGHUP");
+  await until("the warning is gone", async () => !(await warned()));
+});
+
 test("inkwell reload shows the changes, or the fault with file and line", async () => {
   await using upstream = await startUpstream();
   await using folder = await newFolder();
   const file = path.join(folder.path, "inkwell.yaml");
   const ports = { INKWELL_PORT: String(await freePort()), INKWELL_OPERATOR_PORT: String(await freePort()) };
   const all = { ...noDefaultModel, ...ports };
-  const command = async (...args: string[]) => {
-    await using ran = startProgram(folder.path, { args: ["reload", ...args], env: all, entry });
-    const { code } = await ran.ended;
-    return { code, stdout: ran.stdout, stderr: ran.stderr };
-  };
+  const command = (...args: string[]) => inkwell(folder.path, ["reload", ...args], { env: all });
   const models = { small: remote(upstream) };
   writeFileSync(file, yaml({ models }));
   const away = await command();
   assert.equal(away.code, 1);
   assert.match(away.stderr, /^The operator token cannot be read/);
 
-  await using program = startProgram(folder.path, { env: all });
+  await using program = startInside(folder.path, { env: all });
   await program.up();
   const same = await command();
   assert.deepEqual([same.code, same.stdout], [0, ""]);

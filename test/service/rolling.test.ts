@@ -16,19 +16,26 @@ import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Readiness } from "../../src/http/admin/server.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
+import { startInside } from "../fixtures/inner-program.ts";
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
-import { freePort, newFolder, startProgram, type Up } from "../fixtures/program.ts";
+import { freePort, newFolder, noDefaultModel, startProgram, type Up } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
+import { startUpstream } from "../fixtures/upstream.ts";
+import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 
-const plans = `
-plans:
+const configuration = (upstream: string) => `plans:
   starter: { base: { credits: 1000000, every: P1D }, overage: { credits: 0, every: P1M } }
+models:
+  smollm2-135m-instruct: { engine: upstream, url: "${upstream}", model: m, price: { prompt: 10, completion: 30 } }
 `;
 
+/** The parts of an answer, and the time between them. */
+const story = { parts: 10, everyMs: 50 };
+
 /** Between two looks at `/readyz`; far less than the services leave it. */
-const lookEveryMs = 50;
+const lookEveryMs = 200;
 
 interface Node {
   port: number;
@@ -94,36 +101,46 @@ async function load(at: { url: string; key: string }, isOver: () => boolean): Pr
   let n = 0;
   for (; !isOver(); n += 1) {
     if (n % 2 === 0) {
-      const stream = await openStream({ ...at, content: "An endless story.", max_tokens: 200 });
+      const stream = await openStream(at);
       assert.equal((await stream.rest()).at(-1), "[DONE]", "a stream is whole");
     } else {
-      const answer = await ask({ ...at, max_tokens: 20 });
-      assert.equal(answer.status, 200, await answer.text());
+      const whole = await ask(at);
+      assert.equal(whole.status, 200, await whole.text());
     }
   }
   return n;
 }
 
 test("fails no request while two services restart in turn under load", { skip }, async () => {
+  await using upstream = await startUpstream();
+  upstream.play = async (call) => {
+    await call.send(first);
+    for (let n = 0; n < story.parts; n += 1) {
+      await sleep(story.everyMs);
+      await call.send(text("word "));
+    }
+    await call.stream(finish(), usage(5, story.parts), done);
+  };
   await using folder = await newFolder();
-  await writeFile(path.join(folder.path, "inkwell.yaml"), plans);
+  await writeFile(path.join(folder.path, "inkwell.yaml"), configuration(upstream.url));
   const nodes: Node[] = [
     { port: await freePort(), operatorPort: await freePort() },
     { port: await freePort(), operatorPort: await freePort() },
   ];
-  const start = ({ port, operatorPort }: Node) =>
-    startProgram(folder.path, {
-      env: {
-        INKWELL_PORT: `${port}`,
-        INKWELL_OPERATOR_PORT: `${operatorPort}`,
-        INKWELL_LIMITS__UNREADY_SECONDS: "3",
-      },
-    });
+  const env = ({ port, operatorPort }: Node) => ({
+    ...noDefaultModel,
+    INKWELL_PORT: `${port}`,
+    INKWELL_OPERATOR_PORT: `${operatorPort}`,
+  });
+  const unready = { INKWELL_LIMITS__UNREADY_SECONDS: "3" };
   await using programs = new AsyncDisposableStack();
-  const running = [];
+  const running: { stop(): Promise<unknown> }[] = [];
   let key: Up["key"] = null;
   for (const node of nodes) {
-    const program = programs.use(start(node));
+    const options = { env: { ...env(node), ...unready } };
+    // One of them as a process, for its signal and its exit code.
+    const start = running.length === 0 ? startProgram : startInside;
+    const program = programs.use(start(folder.path, options));
     key = (await program.up()).key ?? key;
     running.push(program);
   }
@@ -131,6 +148,7 @@ test("fails no request while two services restart in turn under load", { skip },
   await using balancer = await startBalancer(nodes);
   await until("both nodes are ready", () => balancer.isReady(0) && balancer.isReady(1));
 
+  const successors = [];
   let over = false;
   const at = { url: balancer.url, key };
   const clients = Promise.all(Array.from({ length: 4 }, () => load(at, () => over)));
@@ -138,10 +156,10 @@ test("fails no request while two services restart in turn under load", { skip },
   for (const [index, node] of nodes.entries()) {
     const before = balancer.given[index] ?? 0;
     await until("the node is at work", () => (balancer.given[index] ?? 0) > before + 4);
-    assert.deepEqual(await running[index]?.stop(), { code: 0, signal: null });
-    const program = programs.use(start(node));
+    assert.deepEqual(await running[index]?.stop(), index === 0 ? { code: 0, signal: null } : 0);
+    const program = programs.use(startInside(folder.path, { env: env(node) }));
     await program.up();
-    running[index] = program;
+    successors.push(program);
     await until("the node is back", () => balancer.isReady(index));
   }
   over = true;
@@ -157,7 +175,7 @@ test("fails no request while two services restart in turn under load", { skip },
     asked,
     "each request is charged once",
   );
-  for (const program of running) assert.deepEqual(await program.stop(), { code: 0, signal: null });
+  for (const program of successors) assert.equal(await program.stop(), 0);
   assertSoundLedger(folder.path);
 });
 
