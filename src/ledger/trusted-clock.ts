@@ -29,6 +29,8 @@ export class TrustedClock {
   #offsetMs: number;
   /** The earlier reading with which each reading is compared. */
   #base: { offsetMs: number; atMs: number; sleptMs: number };
+  /** Monotonic time of the last reading, believed or not: a slewed clock goes unseen since then. */
+  #readMs: number;
   #trust: Trust;
   #point: ClockPoint;
   /** The clock minus trusted time, at the last reading. */
@@ -41,6 +43,7 @@ export class TrustedClock {
     const atMs = Math.floor((reading.askedMs + reading.answeredMs) / 2);
     this.#offsetMs = point.clockMs - atMs;
     this.#base = { offsetMs: this.#offsetMs, atMs, sleptMs: sleptMs() };
+    this.#readMs = atMs;
     this.#trust = trust;
     this.#point = point;
     this.#aheadMs = reading.clockMs - point.clockMs;
@@ -112,6 +115,7 @@ export class TrustedClock {
       this.#distrusted += 1;
       if (this.isTrusted) this.#trust = "stepped";
     }
+    this.#readMs = answeredMs;
     this.#aheadMs = clockMs - this.clockMs(answeredMs);
     return this.clockMs(answeredMs);
   }
@@ -120,6 +124,7 @@ export class TrustedClock {
   accept(point: ClockPoint, reading: Reading): void {
     this.#offsetMs = reading.clockMs - reading.answeredMs;
     this.#compareFrom(reading.answeredMs);
+    this.#readMs = reading.answeredMs;
     this.#trust = "trusted";
     this.#point = point;
     this.#aheadMs = 0;
@@ -147,7 +152,7 @@ export class TrustedClock {
   }
 
   #tolerance(monotonicMs: number): number {
-    return toleranceAfter(monotonicMs - this.#base.atMs);
+    return toleranceAfter(monotonicMs - this.#readMs);
   }
 
   #compareFrom(monotonicMs: number): void {
@@ -159,8 +164,10 @@ export class TrustedClock {
     const sleptMs = this.#sleptMs();
     const addedMs = sleptMs - this.#base.sleptMs;
     if (addedMs < sleepMsMin) return false;
-    this.#offsetMs += addedMs;
+    // A short sleep may have been followed as a reading that agrees.
+    this.#offsetMs = Math.max(this.#offsetMs, this.#base.offsetMs + addedMs);
     this.#base = { offsetMs: this.#base.offsetMs + addedMs, atMs: this.#base.atMs - addedMs, sleptMs };
+    this.#readMs -= addedMs;
     return true;
   }
 }

@@ -1,4 +1,4 @@
-/** The configuration of the processes of a simulated world. Configurations differ from seed to seed. */
+/** The configuration of the processes of a simulated world, which differs from seed to seed. */
 import type { Random } from "./random.ts";
 
 export const publicPort = 8080;

@@ -58,8 +58,8 @@ export const defects: readonly Defect[] = [
     name: "a clock that jumps is believed, and windows refresh early",
     edit: {
       file: "src/ledger/trusted-clock.ts",
-      from: "return toleranceAfter(monotonicMs - this.#base.atMs);",
-      to: "return 86_400_000 + toleranceAfter(monotonicMs - this.#base.atMs);",
+      from: "return toleranceAfter(monotonicMs - this.#readMs);",
+      to: "return 86_400_000 + toleranceAfter(monotonicMs - this.#readMs);",
     },
   },
   {

@@ -21,8 +21,8 @@ import type { EpochMs } from "../../src/units.ts";
 export interface DatabaseConnection {
   /**
    * Resolves with a copy of the answer. `lost` is true if the call may have changed something.
-   * Answers may arrive long after the call, or never. `times` gets the clock of the server when the
-   * call is done, and returns the times of the call.
+   * Answers may arrive long after the call, or never. `times` gets the clock of the server when
+   * the call is done, and returns the times of the call.
    */
   call(target: string, method: string, given: readonly unknown[], times: TimesOf): Promise<Reply>;
 }

@@ -65,7 +65,7 @@ export class SimulationError extends Error {
 const accountCount = 6;
 /** A database that loses calls cannot refuse so many starts in a row. */
 const startsMax = 100;
-/** Before changes of the clocks in Europe, at the end of a short month, and in the middle of one. */
+/** Before changes of the clocks in Europe, at the end of a short month, in the middle of one. */
 const starts = [
   Date.UTC(2030, 0, 17, 12),
   Date.UTC(2030, 2, 30, 22),

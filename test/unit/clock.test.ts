@@ -152,6 +152,23 @@ test("does not take the rounding of the uptime for sleep", () => {
   readAll(clock, [[second + 5500, second, second, false]]);
 });
 
+test("does not believe a step of 20 s, or of an hour, after months of doubt", () => {
+  for (const aheadMs of [20 * second, hour, -20 * second]) {
+    const clock = clockAt();
+    for (let ms = minute; ms <= 60 * day; ms += 10 * minute) readAll(clock, [[ms + aheadMs, ms, ms, false]]);
+  }
+});
+
+test("counts a nap that was followed as a reading no second time when a reading is doubted", () => {
+  const slept = { ms: 0 };
+  const clock = clockAt(slept);
+  slept.ms += 3 * second;
+  readAll(clock, [
+    [minute + 3 * second, minute, minute + 3 * second, true],
+    [halfYear, 2 * minute, 2 * minute + 3 * second, false],
+  ]);
+});
+
 test("does not believe a step of more than 5 s after a month", () => {
   const clock = clockAt();
   for (let ms = 0; ms <= 30 * day; ms += 10 * minute) readAll(clock, [[ms, ms, ms, true]]);
