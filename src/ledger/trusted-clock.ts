@@ -29,7 +29,7 @@ export class TrustedClock {
   #offsetMs: number;
   /** The earlier reading with which each reading is compared. */
   #base: { offsetMs: number; atMs: number; sleptMs: number };
-  /** Monotonic time of the last reading, believed or not: a slewed clock goes unseen since then. */
+  /** Monotonic time of the last reading, believed or not. Slewing since then was not seen. */
   #readMs: number;
   #trust: Trust;
   #point: ClockPoint;
