@@ -21,12 +21,18 @@ const endless = "Something endless, please.";
 const noPauses = { runMinMs: 1e9, turnMs: 1e9, blockedMaxMs: 1e9, pausedMaxMs: 1e9 };
 
 let engine: LlamaEngine;
+/** One with a single sequence, for tests that leave it without answers. */
+let single: LlamaEngine;
 
 before(async () => {
   engine = await startMiniature();
+  single = await startMiniature({ parallel: 1, queueMax: 3, slotsLimits: noPauses });
 });
 
-after(() => engine.close());
+after(async () => {
+  await engine.close();
+  await single.close();
+});
 
 function failsWith(failure: EngineFailure): (error: unknown) => boolean {
   return (error) => error instanceof EngineError && error.failure === failure;
@@ -340,7 +346,6 @@ test("reports the number of answers in each decode", async () => {
 });
 
 test("an aborted generation stops decoding, has its final usage and frees its sequence", async () => {
-  const single = await startMiniature({ parallel: 1 });
   const generation = await begin(single, endless, { maxTokens: 900 });
   let read = 0;
   for await (const event of eventsOf(generation)) {
@@ -354,7 +359,6 @@ test("an aborted generation stops decoding, has its final usage and frees its se
   assert.equal(next.usage.completionTokens, 3);
   assert.equal(generation.usage.completionTokens, completionTokens);
   await generation.stop();
-  await single.close();
 });
 
 test("a stop ends the iteration without an end event", async () => {
@@ -386,9 +390,7 @@ test("a paused reader stops only its own generation, after one window", async ()
   assert.equal(paused.usage.completionTokens, 200);
 });
 
-test("readers that take nothing do not keep their slots while others wait", async (t) => {
-  const single = await startMiniature({ parallel: 1, slotsLimits: noPauses });
-  t.after(() => single.close());
+test("readers that take nothing do not keep their slots while others wait", async () => {
   const whole = await ask(single, endless, { account: "slow", maxTokens: 300, sampling: { seed: 1 } });
   const slow = await begin(single, endless, { account: "slow", maxTokens: 300, sampling: { seed: 1 } });
   const events = eventsOf(slow);
@@ -425,9 +427,7 @@ test("limits the events that wait for slow readers", async (t) => {
   assert.equal((await collect(second)).usage.completionTokens, 96);
 });
 
-test("a generation without a reader gives up its slot at once, also if it ran ahead", async (t) => {
-  const single = await startMiniature({ parallel: 1, slotsLimits: noPauses });
-  t.after(() => single.close());
+test("a generation without a reader gives up its slot at once, also if it ran ahead", async () => {
   const slow = await begin(single, endless, { account: "slow", maxTokens: 900, sampling: { seed: 1 } });
   const events = eventsOf(slow);
   await events.next();
@@ -442,7 +442,6 @@ test("a generation without a reader gives up its slot at once, also if it ran ah
 });
 
 test("accounts take turns, the queue is bounded, and a stopped generation leaves it at once", async () => {
-  const single = await startMiniature({ parallel: 1, queueMax: 3, slotsLimits: noPauses });
   const order: string[] = [];
   const [anna, boris] = await Promise.all([
     prepare(single, endless, { account: "anna" }),
@@ -463,7 +462,6 @@ test("accounts take turns, the queue is bounded, and a stopped generation leaves
   assert.equal(last.usage.completionTokens, 0);
   await Promise.all([first.done, ...waiting.map(({ done }) => done), other.done]);
   assert.deepEqual(order, ["anna 1", "boris 1", "anna 2", "anna 3"]);
-  await single.close();
 });
 
 test("a generation waits at the end of its budget, and continues or ends when the budget changes", async () => {
@@ -516,7 +514,6 @@ test("an abort ends prepare", async () => {
 });
 
 test("close ends running and waiting generations as unavailable, and refuses new ones", async () => {
-  const single = await startMiniature({ parallel: 1 });
   const prompt = await prepare(single, endless);
   const generations = [1, 2].map(() => prompt.generate(asked(900)));
   const ends = generations.map((generation) => assert.rejects(collect(generation), failsWith("unavailable")));

@@ -6,8 +6,9 @@ import { copyFile, mkdtemp, rm } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { test } from "node:test";
+import { after, before, test } from "node:test";
 import { type Engine, EngineError, type EngineFailure, type Generation } from "../../src/chat/engine.ts";
+import type { LlamaEngine } from "../../src/engines/llama/process/engine.ts";
 import {
   ask,
   begin,
@@ -21,6 +22,17 @@ import { isRunning, processEnded } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 
 const endless = "Something endless, please.";
+const stallMs = 2500;
+
+/** One for tests that leave it ready and without answers, with whatever child. */
+let shared: LlamaEngine;
+const log = new RecordedLog();
+
+before(async () => {
+  shared = await startMiniature({ parallel: 1, stallMs, restartWaitMs: 60_000, log });
+});
+
+after(() => shared.close());
 
 function failsWith(failure: EngineFailure): (error: unknown) => boolean {
   return (error) => error instanceof EngineError && error.failure === failure;
@@ -50,8 +62,7 @@ function childOf(engine: { pid: number | undefined }): number {
 }
 
 test("when the child is killed, running answers fail with their usage, and waiting and new ones are answered", async () => {
-  const log = new RecordedLog();
-  const engine = await startMiniature({ parallel: 1, log });
+  const engine = shared;
   const running = await begin(engine, endless, { maxTokens: 900 });
   const events = await readSome(running);
   const waiting = ask(engine, "Hi", { maxTokens: 3 });
@@ -68,25 +79,21 @@ test("when the child is killed, running answers fail with their usage, and waiti
   assert.notEqual(engine.pid, killed);
   assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
   assert.ok(log.lines.some((line) => line.startsWith("error") && line.includes("SIGKILL")));
-  await engine.close();
 });
 
 test("answers requests that arrive during a restart of the child", async () => {
-  const engine = await startMiniature({ parallel: 2 });
-  for (let round = 0; round < 3; round++) {
-    await killChild(engine);
-    assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
+  for (let round = 0; round < 2; round++) {
+    await killChild(shared);
+    assert.equal((await ask(shared, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
   }
-  await engine.close();
 });
 
 test("a generation that is stopped without a child ends at once", async () => {
-  const engine = await startMiniature({ parallel: 1 });
-  const running = await begin(engine, endless, { maxTokens: 900 });
+  const running = await begin(shared, endless, { maxTokens: 900 });
   await readSome(running);
-  process.kill(childOf(engine), "SIGKILL");
+  process.kill(childOf(shared), "SIGKILL");
   await running.stop();
-  await engine.close();
+  await isReady(shared);
 });
 
 test("requests wait a limited time for a child that cannot be started, then fail as unavailable", async () => {
@@ -111,7 +118,7 @@ test("requests wait a limited time for a child that cannot be started, then fail
 
 test("kills a child that hangs during a prompt, and the next child answers", async (t) => {
   const log = new RecordedLog();
-  const engine = await startMiniature({ parallel: 1, restartWaitMs: 1000, stallMs: 2500, log });
+  const engine = await startMiniature({ parallel: 1, restartWaitMs: 1000, stallMs, log });
   t.after(() => engine.close());
   const hung = childOf(engine);
   process.kill(hung, "SIGSTOP");
@@ -122,10 +129,8 @@ test("kills a child that hangs during a prompt, and the next child answers", asy
   assert.ok(log.lines.some((line) => line.includes("has not counted a prompt for too long")));
 });
 
-test("kills a child that hangs during a stop, ends the stop, and answers the next request", async (t) => {
-  const log = new RecordedLog();
-  const engine = await startMiniature({ parallel: 1, stallMs: 2500, log });
-  t.after(() => engine.close());
+test("kills a child that hangs during a stop, ends the stop, and answers the next request", async () => {
+  const engine = shared;
   const running = await begin(engine, endless, { maxTokens: 900 });
   await readSome(running);
   const hung = childOf(engine);
@@ -137,26 +142,24 @@ test("kills a child that hangs during a stop, ends the stop, and answers the nex
   assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
 });
 
-test("leaves no process behind when it is closed during a restart", async () => {
-  const engine = await startMiniature({ parallel: 1 });
-  await killChild(engine);
-  await until("another child is there", () => engine.pid !== undefined);
-  const restarted = childOf(engine);
-  await engine.close();
-  await processEnded(restarted);
-  assert.equal(engine.state, "closed");
-});
-
 test("the child survives Ctrl-C and a stop of its process group until its parent ends it", async () => {
-  const engine = await startMiniature({ parallel: 1 });
+  const engine = shared;
   const pid = childOf(engine);
   const answer = ask(engine, endless, { maxTokens: 200 });
   process.kill(pid, "SIGINT");
   process.kill(pid, "SIGTERM");
   assert.equal((await answer).usage.completionTokens, 200);
   assert.equal(engine.pid, pid);
+});
+
+test("leaves no process behind when it is closed during a restart", async () => {
+  const engine = shared;
+  await killChild(engine);
+  await until("another child is there", () => engine.pid !== undefined);
+  const restarted = childOf(engine);
   await engine.close();
-  await processEnded(pid);
+  await processEnded(restarted);
+  assert.equal(engine.state, "closed");
 });
 
 test("the child ends when the service is killed during a generation", async () => {

@@ -113,7 +113,8 @@ for (const [how, pausedBytesMax] of [
   ["evaluated again for want of memory", 0],
 ] as const) {
   test(`a long answer gives its slot to another account and continues, ${how}`, async (t) => {
-    const engine = await start(t, { pausedBytesMax, modelPath });
+    const isShared = pausedBytesMax > 0 && modelPath === miniaturePath;
+    const engine = isShared ? await sharedEngine() : await start(t, { pausedBytesMax, modelPath });
     const undisturbed = await ask(engine, endless, question("carla"));
     const { completionTokens } = undisturbed.usage;
     assert.ok(completionTokens > 100, `${completionTokens} tokens`);
@@ -173,10 +174,10 @@ test("all answers are complete under contention, whether copied, evaluated again
     const engine = await start(t, { parallel: 2, pausedBytesMax, slotsLimits: limits });
     const generations: Generation[] = [];
     for (const account of ["anna", "boris", "carla", "dora"])
-      for (const tokens of [40, 90])
+      for (const tokens of [30, 60])
         generations.push(await begin(engine, `${endless} ${tokens}`, question(account, tokens)));
     const counts = (await Promise.all(generations.map(read))).map(({ usage }) => usage.completionTokens);
-    assert.deepEqual(counts, [40, 90, 40, 90, 40, 90, 40, 90], `${pausedBytesMax} bytes`);
+    assert.deepEqual(counts, [30, 60, 30, 60, 30, 60, 30, 60], `${pausedBytesMax} bytes`);
     assert.deepEqual(engine.load(), { running: 0, waiting: 0, paused: 0, oldestWaitMs: 0, starvedMs: 0 });
     await engine.close();
   }
@@ -217,17 +218,8 @@ test("an answer that waits for its budget gives up its slot and returns when it 
   assert.equal((await answer).usage.completionTokens, 100);
 });
 
-test("close ends paused answers like running ones", async (t) => {
-  const engine = await start(t);
-  const { anna, answer, borisAnswer } = await startPaused(engine);
-  await engine.close();
-  await assert.rejects(answer, failsWith("unavailable"));
-  await assert.rejects(borisAnswer, failsWith("unavailable"));
-  assert.ok(anna.usage.completionTokens >= 20);
-});
-
-test("paused answers fail with their usage when the child is killed, and the next request is answered", async (t) => {
-  const engine = await start(t);
+test("paused answers fail with their usage when the child is killed, and the next request is answered", async () => {
+  const engine = await sharedEngine();
   const { anna, answer, borisAnswer } = await startPaused(engine);
   assert.ok(engine.pid !== undefined);
   process.kill(engine.pid, "SIGKILL");
@@ -241,7 +233,7 @@ test("paused answers fail with their usage when the child is killed, and the nex
 test("a long pause is not mistaken for a hung child", async (t) => {
   const stallMs = 1500;
   const engine = await start(t, { stallMs });
-  const anna = await begin(engine, endless, question("anna", 800));
+  const anna = await begin(engine, endless, question("anna", 400));
   const answer = read(anna);
   await reached("a token", () => anna.usage.completionTokens > 0);
   // Boris's waits for pay in its slot, so that nothing at all is decoded.
@@ -256,11 +248,11 @@ test("a long pause is not mistaken for a hung child", async (t) => {
   assert.equal(engine.pid, pid);
   boris.extendBudget(50, false);
   assert.equal((await borisAnswer).usage.completionTokens, 50);
-  assert.equal((await answer).usage.completionTokens, 800);
+  assert.equal((await answer).usage.completionTokens, 400);
 });
 
 /** They take longer than Boris's request needs to come in. */
-const annaTokens = 2000;
+const annaTokens = 1000;
 
 /** Kept, because the connection of an answer that is collected as garbage is closed. */
 const unread: Response[] = [];
@@ -333,4 +325,13 @@ test("a paused request whose client disconnects is settled at once for its token
   assert.ok(row.completionTokens < annaTokens);
   assert.equal(row.costMicro, 10 * row.promptTokens + 30 * row.completionTokens);
   boris.abort();
+});
+
+test("close ends paused answers like running ones", async () => {
+  const engine = await sharedEngine();
+  const { anna, answer, borisAnswer } = await startPaused(engine);
+  await engine.close();
+  await assert.rejects(answer, failsWith("unavailable"));
+  await assert.rejects(borisAnswer, failsWith("unavailable"));
+  assert.ok(anna.usage.completionTokens >= 20);
 });
