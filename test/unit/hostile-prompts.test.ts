@@ -1,7 +1,7 @@
 /**
- * Hostile prompts, ten thousand before a release, go through the pipeline, the ledger and the counting of upstream
- * prompts. An honest upstream counts them with real tokenizers. No account is overdrawn, no token
- * stays uncharged, and every prompt is charged as counted.
+ * Hostile prompts, ten thousand before a release, go through the pipeline, the ledger and the
+ * counting of upstream prompts. An honest upstream counts them with real tokenizers. No account is
+ * overdrawn, no token stays uncharged, and every prompt is charged as counted.
  *
  * INKWELL_TEST_TOKENIZERS: a folder with folders that have a `tokenizer.json`, which count too.
  */
