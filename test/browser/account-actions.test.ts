@@ -362,22 +362,3 @@ test("sets, moves and removes an end date, and warns of one that has passed", as
   await dialogClosed(page);
   assert.equal((await service.call("GET", "/admin/accounts/ending")).state, "active");
 });
-
-test("continues after a restart of the service between two changes", async (visit) => {
-  const { page, service } = visit;
-  await openAccount(service, "across");
-  await open(visit, "/accounts/across");
-  const topUp = async (credits: string) => {
-    await page.getByRole("button", { name: "Top up" }).click();
-    await page.getByRole("dialog").getByLabel("Credits").fill(credits);
-    await submit(page);
-    await dialogClosed(page);
-  };
-  await topUp("40");
-  await page.getByText("40", { exact: true }).waitFor();
-  await service.stop();
-  await service.start();
-  await topUp("2");
-  await page.getByText("42", { exact: true }).waitFor();
-  assert.equal((await journal(service, "across", "payment")).length, 2);
-});

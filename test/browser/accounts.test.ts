@@ -2,9 +2,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { browserTests } from "../fixtures/browser.ts";
-import { assertAccessible, assertFits, choose, loaded, open } from "../fixtures/console.ts";
+import { choose, loaded, open } from "../fixtures/console.ts";
 import { monthOfData } from "../fixtures/realistic-ledger.ts";
-import { until } from "../fixtures/until.ts";
 
 const test = browserTests(monthOfData);
 
@@ -105,39 +104,6 @@ test("receipts show the last 30 days, the whole of time if asked, and find any r
   await rows.first().waitFor();
 });
 
-test("why was I charged yesterday: receipts of a day, with tokens, cost and key", async (visit) => {
-  const { page } = visit;
-  const day = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10);
-  await open(visit, "/accounts/ada");
-  await page.getByRole("link", { name: "Receipts" }).click();
-  await page.getByRole("button", { name: "Yesterday" }).click();
-  await page.waitForURL(new RegExp(`from=${day}`));
-  assert.equal(await page.getByLabel("From").inputValue(), day);
-  const times = async (): Promise<string[]> =>
-    await page.evaluate("[...document.querySelectorAll('tbody time')].map((one) => one.dateTime)");
-  await until("the receipts are those of the day", async () => {
-    const shown = await times();
-    return shown.length > 0 && shown.every((time) => time.startsWith(day));
-  });
-  // Keys have their names, as on their own page.
-  await page
-    .getByRole("cell", { name: /^(notebook|laptop)$/ })
-    .first()
-    .waitFor();
-});
-
-test("last month is one click, for invoices", async (visit) => {
-  const { page } = visit;
-  await open(visit, "/usage?by=account");
-  await page.getByRole("button", { name: "Last month" }).click();
-  await page.getByRole("button", { name: "Last month", pressed: true }).waitFor();
-  const now = new Date();
-  const day = (month: number, date: number) =>
-    new Date(Date.UTC(now.getUTCFullYear(), month, date)).toISOString().slice(0, 10);
-  assert.equal(await page.getByLabel("From").inputValue(), day(now.getUTCMonth() - 1, 1));
-  assert.equal(await page.getByLabel("to", { exact: true }).inputValue(), day(now.getUTCMonth(), 0));
-});
-
 test("exports the usage of each account in a period as the API returns it", async (visit) => {
   const { page, service } = visit;
   await open(visit, "/usage?by=account");
@@ -196,41 +162,3 @@ test("a whole task by keyboard alone: find an account and top it up", async (vis
   assert.ok(Array.isArray(data));
   assert.equal(data.at(-1)?.amount_micro, 75_000_000);
 });
-
-const longest = "a-department-with-a-very-long-identifier-and-no-spaces";
-const everyPage = [
-  ...["", "/accounts", "/plans", "/usage", "/usage?by=account", "/health"],
-  ...["", "/keys", "/usage", "/receipts", "/journal"].map((tab) => `/accounts/${longest}${tab}`),
-];
-
-// `npm run look` checks the same at all widths.
-test(
-  "every page and form fits 360 pixels and meets WCAG 2.2 AA in both themes, with the longest names",
-  async (visit) => {
-    const { page, service } = visit;
-    await open(visit, "");
-    for (const path of everyPage) {
-      await page.emulateMedia({ colorScheme: "light" });
-      await page.goto(`${service.url}/console${path}`);
-      await loaded(page);
-      await assertFits(page);
-      await assertAccessible(page);
-      // The theme changes colours alone.
-      await page.emulateMedia({ colorScheme: "dark" });
-      await assertAccessible(page, "colours");
-    }
-    await page.goto(`${service.url}/console/accounts/${longest}`);
-    await loaded(page);
-    await page.getByRole("button", { name: "Top up" }).click();
-    await page.getByRole("dialog").waitFor();
-    await assertFits(page);
-    await page.keyboard.press("Escape");
-    for (const action of ["Change the plan", "Adjust credits", "Edit the contact"]) {
-      await choose(page, action);
-      await assertFits(page);
-      await assertAccessible(page);
-      await page.getByRole("button", { name: "Cancel" }).click();
-    }
-  },
-  { viewport: { width: 360, height: 740 } },
-);

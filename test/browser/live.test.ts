@@ -115,18 +115,6 @@ test("a hidden page closes its stream, and is up to date when it is shown again"
   assert.equal(streams(), 1);
 });
 
-test("says as of when the numbers are while the service is away, and goes on by itself", async (visit) => {
-  const { page, service } = visit;
-  await open(visit, "");
-  await page.getByText("live", { exact: true }).waitFor();
-  const requests = await figure(page, "Requests today").innerText();
-  await service.stop();
-  await page.getByText(/^as of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/).waitFor();
-  assert.equal(await figure(page, "Requests today").innerText(), requests, "the numbers stay");
-  await service.start();
-  await page.getByText("live", { exact: true }).waitFor();
-});
-
 test("without a place for its stream, a page asks every few seconds", async (visit) => {
   const { page, service, expects } = visit;
   await isReady(service);

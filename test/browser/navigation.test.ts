@@ -1,15 +1,7 @@
 /** Moving between pages of the console: focus, links to what does not exist, and odd browsers. */
 import assert from "node:assert/strict";
 import { browserTests } from "../fixtures/browser.ts";
-import {
-  assertAccessible,
-  assertFits,
-  dialogClosed,
-  loaded,
-  open,
-  openMore,
-  submit,
-} from "../fixtures/console.ts";
+import { assertAccessible, dialogClosed, open, openMore, submit } from "../fixtures/console.ts";
 
 const test = browserTests();
 
@@ -129,16 +121,4 @@ test("finds the account of a secret, which is in no address, and keeps a wrong o
   await page.getByText(/^It is the key key_\w+ of default\.$/).waitFor();
   await page.getByText("lost laptop").waitFor();
   assert.ok(!page.url().includes(secret), page.url());
-});
-
-test("a page fits a window of 360 px, and its header has two rows", async (visit) => {
-  const { page } = visit;
-  await page.setViewportSize({ width: 360, height: 740 });
-  await open(visit, "/accounts");
-  await loaded(page);
-  await assertFits(page);
-  const rows: number = await page.evaluate(
-    "new Set([...document.querySelectorAll('.top > *')].map((each) => Math.round((each.getBoundingClientRect().top + each.getBoundingClientRect().bottom) / 20))).size",
-  );
-  assert.ok(rows <= 2, `${rows} rows`);
 });

@@ -134,26 +134,6 @@ test("a key with a budget changes names only, and a key may give itself less", a
   assert.partialDeepStrictEqual(own, { limits: { concurrent: 2 }, budget: { credits: 100 } });
 });
 
-test("a session that ends while a form is filled loses nothing that was typed", async (visit) => {
-  const { page, service, expects } = visit;
-  const { secret } = await keyOf(service, "default", { name: "typing", portal: "account" });
-  await openPortal(visit, "/keys", secret);
-  await page.getByRole("button", { name: "Create a key" }).click();
-  await page.getByRole("dialog").getByLabel("Name").fill("kept");
-  await endPortalSession(visit);
-  expects("401 POST /api/keys");
-  await submit(page);
-  await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
-  await page.getByLabel("API key").fill(secret);
-  await page.keyboard.press("Enter");
-  const name = page.getByRole("dialog").getByLabel("Name");
-  await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
-  assert.equal(await name.inputValue(), "kept");
-  await submit(page);
-  await page.getByRole("button", { name: "Done" }).click();
-  await page.getByRole("row").filter({ hasText: "kept" }).waitFor();
-});
-
 test("revoking the key of the session is announced, and ends the session", async (visit) => {
   const { page, service, expects } = visit;
   const { secret } = await keyOf(service, "default", { name: "leaving", portal: "account" });

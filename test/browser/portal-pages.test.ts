@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
-import { assertAccessible, assertFits, dialogClosed, loaded, setHidden } from "../fixtures/console.ts";
+import { dialogClosed } from "../fixtures/console.ts";
 import { askApi, keyOf, openPortal } from "../fixtures/portal-pages.ts";
 
 const plans = `plans:
@@ -16,7 +16,6 @@ const plans = `plans:
 const test = browserTests({ pages: "portal", configuration: plans });
 const model = "smollm2-135m-instruct";
 const hostile = "<img src=x onerror=alert(1)>";
-const pages = ["", "requests", "usage", "keys", "start", "chat"];
 
 /** Opens an account. Returns the secret of a key of it. */
 async function openAccount(service: ConsoleService, id: string, plan = "starter"): Promise<string> {
@@ -243,19 +242,6 @@ test("exports the usage that it shows, and of no other account", async (visit) =
   assert.ok(lines[1]?.split(",").includes(String(receipt.cost_micro)), csv);
 });
 
-test("a hidden page closes its stream, and is up to date when it is shown again", async (visit) => {
-  const { page, service } = visit;
-  const { secret } = await keyOf(service, "default", { name: "hidden" });
-  await openPortal(visit, "/", secret);
-  await page.getByText("live", { exact: true }).waitFor();
-  const closed = page.waitForEvent("requestfailed", (request) => request.url().endsWith("/api/live"));
-  await setHidden(page, true);
-  await closed;
-  assert.equal(await askApi(service, secret), 200);
-  await setHidden(page, false);
-  await page.getByRole("region", { name: "Latest finished requests" }).waitFor();
-});
-
 test("the focus goes to the heading of the next page", async (visit) => {
   const { page } = visit;
   await openPortal(visit, "/");
@@ -272,21 +258,3 @@ test("an address with two slashes at its beginning leads to no other host", asyn
   await page.getByRole("button", { name: "7 days" }).click();
   await page.waitForURL(`${service.portalUrl}/usage?by=key&*`);
 });
-
-test(
-  "every page fits 360 pixels and is accessible in both themes",
-  async (visit) => {
-    const { page, service } = visit;
-    await openPortal(visit, "/");
-    for (const name of pages) {
-      await page.emulateMedia({ colorScheme: "light" });
-      await page.goto(`${service.portalUrl}/${name}`);
-      await loaded(page);
-      await assertFits(page);
-      await assertAccessible(page);
-      await page.emulateMedia({ colorScheme: "dark" });
-      await assertAccessible(page, "colours");
-    }
-  },
-  { viewport: { width: 360, height: 740 } },
-);

@@ -28,11 +28,14 @@ test("open pages delay no stop, say that the service is away, and go on by thems
   const consoleForm = accounts.getByRole("dialog");
   await consoleForm.getByLabel("Credits").fill("70");
 
+  const today = page.locator(".figure").filter({ hasText: "Requests today" }).locator("strong");
+  const requests = await today.innerText();
   const passedMs = startOwnTime();
   await service.stop();
   const stopMs = passedMs();
   assert.ok(stopMs < stopMsMax, `the service stopped in ${Math.round(stopMs)} ms`);
   for (const each of [page, home]) await each.getByText(/^as of \d{4}-\d\d-\d\d/).waitFor();
+  assert.equal(await today.innerText(), requests, "the numbers stay");
   expects("failed POST /api/keys", /^failed POST \/admin\/accounts\/default\/topups/);
   for (const each of [keys, accounts]) {
     await submit(each);
@@ -53,6 +56,10 @@ test("open pages delay no stop, say that the service is away, and go on by thems
   await loaded(home);
   await submit(accounts);
   await confirmed(accounts, /credits/);
+  // The session lasts, too.
+  await accounts.reload();
+  await loaded(accounts);
+  await accounts.getByText("70", { exact: true }).first().waitFor();
   await submit(keys);
   await portalForm.getByRole("button", { name: "Done" }).click();
   await keys.getByRole("row").filter({ hasText: "typed before the stop" }).waitFor();

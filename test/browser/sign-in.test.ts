@@ -287,26 +287,6 @@ test("a page that is opened after its session has expired asks for a sign-in, an
   assert.match(page.url(), /\/usage\?by=model$/);
 });
 
-test("a page survives a restart of the service, and so does its session", async (visit) => {
-  const { page, service, expects } = visit;
-  await service.call("POST", "/admin/accounts", { id: "restarted", plan: "starter" });
-  await open(visit, "/accounts/restarted");
-  await page.getByRole("button", { name: "Top up" }).click();
-  await page.getByRole("dialog").getByLabel("Credits").fill("40");
-  await service.stop();
-  expects("failed POST /admin/accounts/restarted/topups");
-  await page.getByRole("button", { name: "Add the credits" }).click();
-  await page.getByText("The service did not respond.").waitFor();
-  await service.start();
-  assert.equal(await page.getByRole("dialog").getByLabel("Credits").inputValue(), "40");
-  await page.getByRole("button", { name: "Add the credits" }).click();
-  await page.getByRole("dialog").waitFor({ state: "detached" });
-  await page.reload();
-  await loaded(page);
-  await page.getByRole("heading", { name: "restarted" }).waitFor();
-  await page.getByText("40", { exact: true }).first().waitFor();
-});
-
 test("a link deep into the console opens after the sign-in", async ({ page, service, expects }) => {
   expects("401 GET /admin/session");
   await service.call("POST", "/admin/accounts", { id: "deep", plan: "starter" });

@@ -185,6 +185,8 @@ task("Explain what an account was charged for yesterday", operator, async (task)
   await loaded(page);
   const rows = page.getByRole("region", { name: "Receipts" }).getByRole("row");
   const { searchParams } = new URL(page.url());
+  const yesterday = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10);
+  assert.equal(searchParams.get("from"), yesterday);
   const query = new URLSearchParams({
     account: "ada",
     from: searchParams.get("from") ?? "",
@@ -194,6 +196,11 @@ task("Explain what an account was charged for yesterday", operator, async (task)
   const { data } = await service.call("GET", `/admin/usage?${query}`);
   assert.ok(Array.isArray(data) && data.length > 0, "ada was charged yesterday");
   assert.equal((await rows.count()) - 1, Math.min(data.length, 100));
+  // Keys have their names, as on their own page.
+  await page
+    .getByRole("cell", { name: /^(notebook|laptop)$/ })
+    .first()
+    .waitFor();
   const newest = await rows.nth(1).innerText();
   for (const shown of [data[0].request_id, data[0].model, data[0].prompt_tokens.toLocaleString("en-US")]) {
     assert.ok(newest.includes(shown), `${shown} in ${newest}`);
@@ -272,6 +279,11 @@ task("Export the usage of each account in the last month", operator, async ({ pa
   await steps.choose("By", "account");
   await steps.click("Last month");
   await loaded(page);
+  const now = new Date();
+  const dayOf = (month: number, date: number) =>
+    new Date(Date.UTC(now.getUTCFullYear(), month, date)).toISOString().slice(0, 10);
+  assert.equal(await page.getByLabel("From").inputValue(), dayOf(now.getUTCMonth() - 1, 1));
+  assert.equal(await page.getByLabel("to", { exact: true }).inputValue(), dayOf(now.getUTCMonth(), 0));
   const { searchParams } = new URL(page.url());
   const saving = page.waitForEvent("download");
   await steps.click("Export CSV");

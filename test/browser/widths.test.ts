@@ -5,17 +5,20 @@
 import assert from "node:assert/strict";
 import type { Locator, Page } from "playwright-core";
 import { browserTests, type Visit } from "../fixtures/browser.ts";
-import { assertAccessible, assertFits, loaded, open } from "../fixtures/console.ts";
+import { assertAccessible, assertFits, choose, loaded, open } from "../fixtures/console.ts";
 import { openStream } from "../fixtures/http-stream.ts";
 import { keyOf, openPortal } from "../fixtures/portal-pages.ts";
 import { monthOfData } from "../fixtures/realistic-ledger.ts";
 import { endless } from "../fixtures/running-requests.ts";
 
 const test = browserTests(monthOfData);
+const narrowest = { width: 360, height: 740 };
 const widths = [390, 768, 1280];
+const longest = "a-department-with-a-very-long-identifier-and-no-spaces";
+const topics = ["", "/keys", "/usage", "/receipts", "/journal"];
 const consolePages = [
   ...["", "/accounts", "/plans", "/usage", "/usage?by=account", "/health"],
-  ...["", "/keys", "/usage", "/receipts", "/journal"].map((tab) => `/accounts/ada${tab}`),
+  ...topics.map((topic) => `/accounts/${longest}${topic}`),
 ];
 const portalPages = ["/", "/requests", "/usage?by=model", "/keys", "/start", "/chat"];
 
@@ -58,22 +61,58 @@ test("the overview shows the Stop of a runaway request at once", async (visit) =
   stream.abort();
 });
 
-for (const path of consolePages) {
-  test(`the console's page "${path}" fits every window`, async (visit) => {
-    await open(visit, path);
-    await assertFitsEverywhere(visit.page);
-  });
+/** In the narrowest window and the light theme first, as the page is then. */
+async function assertGood(page: Page, url: string): Promise<void> {
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.setViewportSize(narrowest);
+  await page.goto(url);
+  await loaded(page);
+  await assertFits(page);
+  await assertAccessible(page);
+  // The theme changes colours alone.
+  await page.emulateMedia({ colorScheme: "dark" });
+  await assertAccessible(page, "colours");
+  await assertFitsEverywhere(page);
 }
 
-test("every page of the portal fits every window", async (visit) => {
+// `npm run look` checks the same at more widths.
+test("every page of the console fits every window and meets WCAG 2.2 AA in both themes, with the longest names", async (visit) => {
   const { page, service } = visit;
-  const { secret } = await keyOf(service, "ada", { name: "all of them", portal: "account" });
-  await openPortal(visit, "/", secret);
-  for (const path of portalPages) {
-    await page.goto(service.portalUrl + path);
+  await page.setViewportSize(narrowest);
+  await open(visit, "/accounts");
+  const rows: number = await page.evaluate(
+    "new Set([...document.querySelectorAll('.top > *')].map((each) => Math.round((each.getBoundingClientRect().top + each.getBoundingClientRect().bottom) / 20))).size",
+  );
+  assert.ok(rows <= 2, `the header has ${rows} rows`);
+  for (const path of consolePages) await assertGood(page, `${service.url}/console${path}`);
+  for (const topic of topics) {
+    await page.goto(`${service.url}/console/accounts/ada${topic}`);
     await loaded(page);
     await assertFitsEverywhere(page);
   }
+});
+
+test("forms fit 360 pixels and meet WCAG 2.2 AA, with the longest names", async (visit) => {
+  const { page } = visit;
+  await page.setViewportSize(narrowest);
+  await open(visit, `/accounts/${longest}`);
+  await page.getByRole("button", { name: "Top up" }).click();
+  await page.getByRole("dialog").waitFor();
+  await assertFits(page);
+  await page.keyboard.press("Escape");
+  for (const action of ["Change the plan", "Adjust credits", "Edit the contact"]) {
+    await choose(page, action);
+    await assertFits(page);
+    await assertAccessible(page);
+    await page.getByRole("button", { name: "Cancel" }).click();
+  }
+});
+
+test("every page of the portal fits every window and meets WCAG 2.2 AA in both themes", async (visit) => {
+  const { page, service } = visit;
+  const { secret } = await keyOf(service, "ada", { name: "all of them", portal: "account" });
+  await openPortal(visit, "/", secret);
+  for (const path of portalPages) await assertGood(page, service.portalUrl + path);
 });
 
 test("actions of keys and costs of requests can be seen in the narrowest window", async (visit) => {
