@@ -8,9 +8,9 @@
  * Guarantees that dist/ has nothing from an earlier build. A failed build leaves no dist/.
  */
 import { execFileSync } from "node:child_process";
-import { chmodSync, cpSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { bundleWeb, webAppNames } from "../src/app/web-bundle.ts";
+import { buildWeb } from "../src/app/web-bundle.ts";
 
 const root = join(import.meta.dirname, "..");
 const dist = join(root, "dist");
@@ -20,13 +20,7 @@ rmSync(dist, { recursive: true, force: true });
 try {
   execFileSync(process.execPath, [tsc, "--project", join(root, "tsconfig.build.json")], { stdio: "inherit" });
   cpSync(join(root, "src/store/migrations"), join(dist, "store/migrations"), { recursive: true });
-  for (const app of webAppNames) {
-    const folder = join(dist, "web", app);
-    mkdirSync(join(folder, "assets"), { recursive: true });
-    for (const { name, content } of await bundleWeb(app)) {
-      writeFileSync(join(folder, name === "index.html" ? name : `assets/${name}`), content);
-    }
-  }
+  await buildWeb(join(dist, "web"));
   chmodSync(join(dist, "cli/inkwell.js"), 0o755);
 } catch (error) {
   rmSync(dist, { recursive: true, force: true });

@@ -3,7 +3,7 @@
  * `web` beside `app`. A checkout has their sources in that folder: they are bundled in memory when
  * a page is first opened, and again after a source has changed.
  */
-import { readdir, readFile, stat } from "node:fs/promises";
+import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { basename, extname, join } from "node:path";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
@@ -110,6 +110,16 @@ async function readFiles(app: WebAppName, folder: string): Promise<WebFiles> {
   if (index === undefined) throw new Error(`${indexName} is missing in ${built}`);
   pages.delete(indexName);
   return { index, assets: pages };
+}
+
+/** Writes the pages as a package has them: into this folder, beside `app`. */
+export async function buildWeb(folder: string): Promise<void> {
+  for (const app of webAppNames) {
+    await mkdir(join(folder, app, "assets"), { recursive: true });
+    for (const { name, content } of await bundleWeb(app)) {
+      await writeFile(join(folder, app, name === indexName ? name : join("assets", name)), content);
+    }
+  }
 }
 
 /** Bundles the sources of the pages. esbuild and their libraries are development dependencies. */

@@ -1,7 +1,7 @@
 /** Jobs on the pages of the console: all that run, and one that fails and works again. */
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
-import { browserTests } from "../fixtures/browser.ts";
+import { type Answer, browserTests, type Visit } from "../fixtures/browser.ts";
 import { assertAccessible, loaded, open } from "../fixtures/console.ts";
 import { textOf } from "../fixtures/deploy.ts";
 import { change } from "../fixtures/ledger-file.ts";
@@ -18,8 +18,18 @@ function jobOf(page: Page, name: string) {
   return jobsOf(page).filter({ hasText: name });
 }
 
-/** Loads Health again until the job is in this state. */
-async function becomes(page: Page, name: string, state: RegExp): Promise<void> {
+/** Waits for the job in the API, then loads Health again until it shows the job in this state. */
+async function becomes(
+  { page, service }: Pick<Visit, "page" | "service">,
+  name: string,
+  apiState: string,
+  state: RegExp,
+): Promise<void> {
+  await until(`${name} is ${apiState}`, async () => {
+    const { data } = await service.call("GET", "/admin/jobs?limit=500");
+    const [job] = Object(data).filter((each: Answer) => each.name === name.replaceAll(" ", "_"));
+    return job.state === apiState;
+  });
   await until(`${name} is ${state}`, async () => {
     await page.getByRole("button", { name: "Refresh" }).click();
     await loaded(page);
@@ -36,7 +46,7 @@ test("Health lists each documented job with its interval and state", async (visi
     .flatMap((line) => [...(/^\| (`\w+`(?:, `\w+`)*) \| [\d.]+ s \|/.exec(line)?.slice(1) ?? [])])
     .flatMap((cell) => [...cell.matchAll(/\w+/g)].map(([name]) => name.replaceAll("_", " ")));
   assert.deepEqual(names.toSorted(), documented.toSorted());
-  await becomes(page, "end expired holds", /\b10 s\s+ok\s/);
+  await becomes(visit, "end expired holds", "ok", /\b10 s\s+ok\s/);
   await assertAccessible(page);
 });
 
@@ -50,10 +60,10 @@ test("the overview says that a job fails, and Health has its error, until it wor
   // Health shows the last audit too.
   expects("500 GET /admin/audit", /^log: .*operator request failed/);
   await page.getByRole("link", { name: "Health" }).first().click();
-  await becomes(page, "follow audit", /failing since .*no such table: main.audit_job/s);
+  await becomes(visit, "follow audit", "failing", /failing since .*no such table: main.audit_job/s);
   await assertAccessible(page);
   change(service.folder, "alter table moved rename to audit_job");
-  await becomes(page, "follow audit", /\sok\s.*no such table: main.audit_job/s);
+  await becomes(visit, "follow audit", "ok", /\sok\s.*no such table: main.audit_job/s);
   await page.getByRole("link", { name: "Overview" }).first().click();
   await page.getByText("The service takes requests").waitFor();
 });

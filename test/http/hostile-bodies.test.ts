@@ -4,6 +4,7 @@ import { after, before, test } from "node:test";
 import fc from "fast-check";
 import { Refusal } from "../../src/errors.ts";
 import { parseRequest } from "../../src/http/openai-format/request.ts";
+import { anyCharacter } from "../fixtures/characters.ts";
 import { optionalParameters } from "../fixtures/chat-parameters.ts";
 import { errorOf, startService, type TestService } from "../fixtures/service.ts";
 
@@ -39,7 +40,7 @@ const bytesOf = (text: string) => new TextEncoder().encode(text);
 const string = fc.string({
   unit: fc.oneof(
     fc.constantFrom("\ud800", "\udc00", "\u0000", "\u2028", "__proto__"),
-    fc.string({ unit: "binary", maxLength: 3 }),
+    fc.string({ unit: anyCharacter, maxLength: 3 }),
   ),
   maxLength: 6,
 });

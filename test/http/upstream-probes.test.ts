@@ -34,7 +34,10 @@ async function reports(operator: TestOperator) {
 async function assertReported(front: Front, operator: TestOperator, state: "ready" | "unavailable") {
   await until(`the model is ${state}`, () => front.engine.state === state);
   // The overview has a snapshot a second.
-  await until("the overview follows", async () => (await reports(operator)).overview === state);
+  await until("the overview follows", async () => {
+    const { body } = await operator.get("/admin/overview");
+    return listOf(body.models)[1]?.state === state;
+  });
   const { server, ...found } = await reports(operator);
   const isReady = state === "ready";
   const sentence = 'The model "big" is unavailable: none of its servers works.';
