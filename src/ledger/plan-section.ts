@@ -46,7 +46,7 @@ function readable({ damaged }: PlanCatalog, section: Plans): Plans {
   return new Map([...section].filter(([id]) => !damaged.has(id)));
 }
 
-/** What a plans section changes. */
+/** The changes by a plans section. */
 export interface PlanChanges {
   /** `superseded`: the section was current once, and another one was applied after it. */
   kind: "applied" | "unchanged" | "superseded";

@@ -38,7 +38,7 @@ interface RateLimit {
 export type RateName = keyof typeof rateLimits;
 export const rateNames = Object.keys(rateLimits) as RateName[];
 
-/** What a request uses of each rate. */
+/** By rate: how much of it a request uses. */
 export type RateAmounts = Readonly<Record<RateName, number>>;
 
 /** The limits after a decision, for `x-ratelimit-*`. */

@@ -8,8 +8,8 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
-import { runBeside } from "../fixtures/beside.ts";
 import { HttpLoad, type LoadKey, type LoadPrice, type SeenRequest } from "../fixtures/http-load.ts";
+import { inkwell as runInside } from "../fixtures/inner-program.ts";
 import { answerLoad } from "../fixtures/load-upstream.ts";
 import { type Fields, fieldsOf, listOf } from "../fixtures/operator.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
@@ -291,7 +291,7 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
   async function cli(...args: string[]): Promise<unknown> {
     const [node] = nodes;
     assert.ok(node !== undefined);
-    const ran = await runBeside(node.folder.path, [...args, "--json"], { env: node.env });
+    const ran = await runInside(node.folder.path, [...args, "--json"], { env: node.env });
     assert.equal(ran.code, 0, ran.stderr + ran.stdout);
     return JSON.parse(ran.stdout);
   }

@@ -4,8 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { runBeside } from "../fixtures/beside.ts";
 import { openStream } from "../fixtures/http-stream.ts";
+import { inkwell as runInside } from "../fixtures/inner-program.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 import { defaultPrice, newFolder, startProgram } from "../fixtures/program.ts";
 import { endless } from "../fixtures/running-requests.ts";
@@ -19,7 +19,7 @@ test("a command stops a streaming answer of the service, which is charged as it 
   }
   await using folder = await newFolder();
   async function inkwell(...args: string[]) {
-    const { code, stdout, stderr } = await runBeside(folder.path, [...args, "--json"], { env });
+    const { code, stdout, stderr } = await runInside(folder.path, [...args, "--json"], { env });
     return { code, document: JSON.parse(stdout), remarks: stderr };
   }
   await using service = startProgram(folder.path, { env });

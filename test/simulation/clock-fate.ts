@@ -1,6 +1,6 @@
 /**
- * What happens to the clock of the database's server: it steps and returns, operators accept it,
- * and all processes start while it is wrong. Checks what docs/operating/clock.md promises.
+ * The life of the clock of the database's server: it steps and returns, operators accept it, and
+ * all processes start while it is wrong. Checks what docs/operating/clock.md promises.
  */
 import assert from "node:assert/strict";
 import type { Times } from "../../src/ledger/snapshot.ts";
@@ -32,7 +32,7 @@ const farAheadMs = 60 * day;
 export class ClockFate {
   readonly #world: ClockWorld;
   readonly #random: Random;
-  /** What the clock shows when it is right: operators may have accepted another time. */
+  /** A right clock is ahead of true time by this: operators may have accepted another time. */
   #rightMs = 0;
   /** How far ledger time and elapsed time may be ahead of true time. */
   #ledgerAheadMsMax = 0;
@@ -69,7 +69,7 @@ export class ClockFate {
   }
 
   #believe(aheadMs: number): void {
-    // What a clock is set forward has passed. What it is set back has passed all the same.
+    // Elapsed time goes on with a clock that is set forward, and never goes back.
     this.#elapsedAheadMsMax += Math.max(0, aheadMs - this.#rightMs);
     this.#ledgerAheadMsMax = Math.max(this.#ledgerAheadMsMax, aheadMs);
     this.#rightMs = aheadMs;

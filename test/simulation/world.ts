@@ -139,6 +139,8 @@ class World {
       { ...goodHabits, breaksOff: 4, respondsWithError: 4, refusesConnection: 2, hangs: 1, endsEarly: 1 },
       { ...goodHabits, lies: 10, runsOn: 10, staysSilent: 1, breaksOff: 5 },
     ]);
+    if (!this.#has("calls")) Object.assign(faults, { refused: 0, lost: 0, locked: 0 });
+    if (!this.#has("servers")) Object.assign(habits, goodHabits);
     const file = join(this.#folder, "inkwell.yaml");
     writeFileSync(file, configuration);
     const { plans } = loadConfig({ cwd: this.#folder, file, env: {} });
@@ -160,8 +162,6 @@ class World {
         this.#failure ??= error;
       },
     };
-    if (!this.#has("calls")) Object.assign(faults, { refused: 0, lost: 0, locked: 0 });
-    if (!this.#has("servers")) Object.assign(habits, goodHabits);
     this.#hasLostCalls = faults.lost > 0;
     this.database = new SimulatedDatabase({ timeline, random: random.fork(), faults, plans, listener });
     this.#fairness = new Fairness(timeline);

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { ChunkEncoder } from "../../src/http/openai-format/chunk-encoder.ts";
+import { anyCharacter } from "../fixtures/characters.ts";
 
 const head = { id: "chatcmpl-1", created: 7, model: 'a "model"' };
 
@@ -21,7 +22,7 @@ test("a text becomes one line of JSON, whatever characters it has", () => {
       "\ud800",
       "\u{1f600}",
     ),
-    fc.string({ unit: "binary" }),
+    fc.string({ unit: anyCharacter }),
   );
   fc.assert(
     fc.property(texts, fc.boolean(), (text, includeUsage) => {

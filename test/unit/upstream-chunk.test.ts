@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { ChunkReader, type ChunkRules } from "../../src/engines/upstream/chunk-reader.ts";
+import { anyCharacter } from "../fixtures/characters.ts";
 import { share } from "../fixtures/thorough.ts";
 
 const rules: ChunkRules = { reasoningFields: ["reasoning_content"], topLogprobs: null };
@@ -44,7 +45,7 @@ const texts = fc.oneof(
     "",
     "inkwell",
   ),
-  fc.string({ unit: "binary", maxLength: 6 }),
+  fc.string({ unit: anyCharacter, maxLength: 6 }),
 );
 const letters = fc.constantFrom("a", "b");
 const events = fc.oneof(

@@ -145,17 +145,11 @@ function Values({ event, payments, onChange }: ValuesProps) {
         </>
       );
     case "payment":
-      return (
-        <Whole name="Credits" value={event.credits} onChange={(credits) => onChange({ ...event, credits })} />
-      );
+      return <Credits event={event} onChange={onChange} />;
     case "refund":
       return (
         <>
-          <Whole
-            name="Credits"
-            value={event.credits}
-            onChange={(credits) => onChange({ ...event, credits })}
-          />
+          <Credits event={event} onChange={onChange} />
           <Choice
             name="Payment"
             options={Array.from({ length: Math.max(payments, event.payment) }, (_, index) => `${index + 1}`)}
@@ -167,11 +161,7 @@ function Values({ event, payments, onChange }: ValuesProps) {
     case "promotion":
       return (
         <>
-          <Whole
-            name="Credits"
-            value={event.credits}
-            onChange={(credits) => onChange({ ...event, credits })}
-          />
+          <Credits event={event} onChange={onChange} />
           <Choice
             name="End"
             options={["with an end", "endless"]}
@@ -183,17 +173,25 @@ function Values({ event, payments, onChange }: ValuesProps) {
   }
 }
 
-function Whole({ name, value, onChange }: { name: string; value: number; onChange(value: number): void }) {
+interface CreditsProps {
+  event: Extract<Event, { credits: number }>;
+  onChange(event: Event): void;
+}
+
+function Credits({ event, onChange }: CreditsProps) {
   return (
     <label>
-      {name}
+      Credits
       <input
         type="number"
         min={1}
         max={creditsMax}
-        value={value}
+        value={event.credits}
         onChange={({ currentTarget }) =>
-          onChange(within(Math.round(currentTarget.valueAsNumber || 1), 1, creditsMax))
+          onChange({
+            ...event,
+            credits: within(Math.round(currentTarget.valueAsNumber || 1), 1, creditsMax),
+          })
         }
       />
     </label>
