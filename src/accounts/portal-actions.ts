@@ -14,6 +14,7 @@ import { unknownName } from "../spelling.ts";
 import type { FoundKey, Receipt, Store, UsageQuery } from "../store/store.ts";
 import type { Hour, UsageHour } from "../store/usage-hours.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
+import { type Actor, keyHolder } from "./actors.ts";
 import type { KeyActions } from "./key-actions.ts";
 import type { KeyOptions } from "./keys.ts";
 import type { OperatorActions } from "./operator-actions.ts";
@@ -48,7 +49,7 @@ interface PortalActionDependencies {
   operator: Pick<OperatorActions, "usage" | "usageReport" | "usageHours"> & {
     keys: Pick<KeyActions, "find" | "list">;
     /** Returns the actions of the holder of a key. */
-    as(by: string): { keys: Pick<KeyActions, "issueOnce" | "change" | "rotate" | "revoke"> };
+    as(actor: Actor): { keys: Pick<KeyActions, "issueOnce" | "change" | "rotate" | "revoke"> };
   };
 }
 
@@ -166,7 +167,7 @@ export class PortalActions {
 
   /** The changes of keys, made by the holder of this one. */
   #keysOf({ id }: KeyRow): Pick<KeyActions, "issueOnce" | "change" | "rotate" | "revoke"> {
-    return this.#deps.operator.as(`key:${id}`).keys;
+    return this.#deps.operator.as(keyHolder(id)).keys;
   }
 
   /** Finds a key that the session may see. Its own key is as the session has seen it. */

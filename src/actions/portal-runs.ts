@@ -1,4 +1,5 @@
 /** How the service does what the holder of a key does in the portal. */
+import type { Role } from "../accounts/actors.ts";
 import { keyObject, newKeyObject, usageObject } from "../accounts/operator-objects.ts";
 import type { PortalActions, Viewer } from "../accounts/portal-actions.ts";
 import { usageHoursObject, usageHoursSchema } from "../accounts/usage-hours.ts";
@@ -13,6 +14,7 @@ import * as views from "./views.ts";
 
 export interface PortalContext {
   timezone: string;
+  role: Role;
   actions: PortalActions;
   /** The key of the holder, and its account. */
   session: Viewer;

@@ -3,8 +3,10 @@
  * token in the `Authorization` header is never locked.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { type Actor, owner } from "../../accounts/actors.ts";
 import { type NewCode, type OperatorSessions, wrongToken } from "../../accounts/operator-sessions.ts";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
+import { invariant } from "../../errors.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { BrowserSignIn, invalidSession, type SignInDependencies } from "../api/sign-in.ts";
 
@@ -12,6 +14,8 @@ declare module "fastify" {
   interface FastifyRequest {
     /** Null if the request has the operator token, or needs neither. */
     session: SessionRow | null;
+    /** Who sends the request. Null: it needs nobody. */
+    actor: Actor | null;
   }
 }
 
@@ -45,10 +49,12 @@ export class SignIn {
     const [, token] = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? "") ?? [];
     if (token !== undefined) {
       if (!this.#deps.sessions.isToken(token)) throw wrongToken();
+      request.actor = owner;
       return;
     }
     if (!this.#browsers.hasCookie(request)) throw missingCredentials();
     request.session = await this.#browsers.authenticate(request, reply);
+    request.actor = owner;
   }
 
   /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
@@ -77,14 +83,20 @@ export class SignIn {
 
   /** Makes a code. Only the token may: otherwise a session could prolong itself for ever. */
   async newCode(request: FastifyRequest): Promise<NewCode & { url: string | null }> {
-    if (request.session !== null) {
+    if (request.session !== null || actorOf(request).by !== owner.by) {
       throw new OperatorRefusal(
         "token_required",
-        "A session cannot make a sign-in link. Send the operator token in a header: Authorization: Bearer ...",
+        "Only the operator token makes a sign-in link. Send the operator token in a header: Authorization: Bearer ...",
       );
     }
     return { ...(await this.#deps.sessions.newCode()), url: this.#deps.ownUrl() };
   }
+}
+
+/** Returns who sends the request. */
+export function actorOf({ actor }: FastifyRequest): Actor {
+  invariant(actor !== null, "a route of the operator API is called by somebody");
+  return actor;
 }
 
 function missingCredentials(): OperatorRefusal {

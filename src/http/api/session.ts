@@ -1,6 +1,7 @@
 /** Routes that `/admin/session` and the portal's `/api/session` share. */
 import type { FastifyRequest } from "fastify";
 import Type from "typebox";
+import type { Role } from "../../accounts/actors.ts";
 import { isoTime, objectFor, time } from "../../accounts/json-objects.ts";
 import { idleEndMs } from "../../accounts/sessions.ts";
 import type { SessionRow } from "../../store/sessions.ts";
@@ -35,6 +36,7 @@ interface SessionAccess {
 export function presentSessionRoutes(
   app: ApiApp,
   path: string,
+  role: Role,
   access: SessionAccess,
   timezone: () => string,
 ): void {
@@ -43,6 +45,7 @@ export function presentSessionRoutes(
     route(
       "showSession",
       {
+        role,
         summary: "Show the present session",
         description: "Does not prolong the session.",
         security: bySession,
@@ -58,6 +61,7 @@ export function presentSessionRoutes(
     route(
       "signOut",
       {
+        role,
         summary: "Sign out: end the present session on all nodes, and the responses to it",
         security: bySession,
         response: { 204: Type.Unsafe<undefined>(Type.Null()) },

@@ -1,5 +1,6 @@
 /** Dependencies of the routes of the portal's API. */
 import type { Logger } from "pino";
+import { nobody } from "../../accounts/actors.ts";
 import { OperatorActions } from "../../accounts/operator-actions.ts";
 import { PortalActions, type Viewer } from "../../accounts/portal-actions.ts";
 import type { Catalog, Model } from "../../chat/catalog.ts";
@@ -43,6 +44,6 @@ export function portalActions({
   return new PortalActions({
     store,
     usableModels: (viewer) => usableModels(catalog, viewer).map(({ id }) => id),
-    operator: new OperatorActions({ store, ledger, modelIds, by: "portal", timezone }),
+    operator: new OperatorActions({ store, ledger, modelIds, actor: nobody, timezone }),
   });
 }

@@ -28,5 +28,5 @@ export function sessionRoutes(app: ApiApp, { signIn: access, timezone }: PortalD
     },
   );
 
-  presentSessionRoutes(app, "/api/session", access, timezone);
+  presentSessionRoutes(app, "/api/session", "holder", access, timezone);
 }
