@@ -12,6 +12,7 @@ import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { firstKeyFileName, openFirstAccount } from "./accounts/first-account.ts";
+import { OperatorKeys } from "./accounts/operator-keys.ts";
 import { OperatorSessions } from "./accounts/operator-sessions.ts";
 import { RequestStops } from "./accounts/request-stops.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
@@ -184,22 +185,26 @@ class Service {
     const portal =
       config.portal === null ? null : new Portal(config, { ...dependencies, ...live, ...ofPortal });
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
-    const reloader = this.#createReloader({ models, plans, server, allowedHosts, portal, watch });
+    const reloader = this.#createReloader({ models, plans, store, server, allowedHosts, portal, watch });
     const stops = this.#startRequestStops(store, ledger, server);
     const operator = createOperatorServer({
       ...dependencies,
       ...live,
       ...{ audits, stops, version, allowedHosts, live: this.#live, requests: server.requests },
       sessions: this.#createSessions(store, token.token),
+      operatorKeys: new OperatorKeys(store, token.token, (err) =>
+        this.#logger.warn({ err }, "the use of an operator key could not be recorded"),
+      ),
+      token: async () => token.token,
       ownUrl: () => this.#config.operator.url,
       nodes: () => watch.nodes(),
       clock: () => clock.state(),
       draining: () => this.#isLeaving || server.requests.draining,
       warnings: () => plans.warnings,
-      reload: () => reloader.reload(),
+      reload: (by) => reloader.reload(by),
       timezone: () => this.#config.timezone,
       configuredPlans: () => this.#config.plans,
-      applyPlans: () => reloader.applyPlans(),
+      applyPlans: (by) => reloader.applyPlans(by),
       lastReload: () => reloader.last,
       readConsole: webFiles("console"),
     });

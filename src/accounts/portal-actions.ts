@@ -5,6 +5,8 @@
  * right `own` sees only itself. A key that the session may not see is refused as one that does not
  * exist. The actions are those of operators, after the rules of portal-rights.ts.
  */
+
+import { type Actor, keyHolder } from "../actors.ts";
 import { Refusal } from "../errors.ts";
 import type { KeyRow } from "../ledger/rows.ts";
 import { limits } from "../limits/limits.ts";
@@ -14,7 +16,6 @@ import { unknownName } from "../spelling.ts";
 import type { FoundKey, Receipt, Store, UsageQuery } from "../store/store.ts";
 import type { Hour, UsageHour } from "../store/usage-hours.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
-import { type Actor, keyHolder } from "./actors.ts";
 import type { KeyActions } from "./key-actions.ts";
 import type { KeyOptions } from "./keys.ts";
 import type { OperatorActions } from "./operator-actions.ts";

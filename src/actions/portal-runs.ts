@@ -1,9 +1,10 @@
 /** How the service does what the holder of a key does in the portal. */
-import type { Role } from "../accounts/actors.ts";
+
 import { keyObject, newKeyObject, usageObject } from "../accounts/operator-objects.ts";
 import type { PortalActions, Viewer } from "../accounts/portal-actions.ts";
 import { usageHoursObject, usageHoursSchema } from "../accounts/usage-hours.ts";
 import { usageReportSchema } from "../accounts/usage-sums.ts";
+import type { Role } from "../actors.ts";
 import { action, variantOf } from "./action.ts";
 import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";

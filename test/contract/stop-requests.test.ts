@@ -46,7 +46,10 @@ for (const backend of backends) {
         new RequestStops(depsOf(one), idle, options),
         new RequestStops(depsOf(two), { count: 1, stopOne }, options),
       ];
-      assert.deepEqual(await nodes[0]?.stopRequest({ id: "r1", by: "ann" }), { requestId: "r1", isStopped: false });
+      assert.deepEqual(await nodes[0]?.stopRequest({ id: "r1", by: "ann" }), {
+        requestId: "r1",
+        isStopped: false,
+      });
       assert.deepEqual(await stopped.promise, ["r1", "ann"]);
       for (const node of nodes) await node.stop();
     });
@@ -83,7 +86,9 @@ for (const backend of backends) {
         [5, false],
         [3, true],
       ]);
-      await assert.rejects(stopElsewhere(depsOf(two), { id: "r1", by: "ann" }, times), { code: "request_not_found" });
+      await assert.rejects(stopElsewhere(depsOf(two), { id: "r1", by: "ann" }, times), {
+        code: "request_not_found",
+      });
     });
 
     test("are forgotten after ten minutes", async () => {

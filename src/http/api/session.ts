@@ -1,9 +1,9 @@
 /** Routes that `/admin/session` and the portal's `/api/session` share. */
 import type { FastifyRequest } from "fastify";
 import Type from "typebox";
-import type { Role } from "../../accounts/actors.ts";
 import { isoTime, objectFor, time } from "../../accounts/json-objects.ts";
 import { idleEndMs } from "../../accounts/sessions.ts";
+import type { Role } from "../../actors.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { type ApiApp, route } from "./app.ts";
 

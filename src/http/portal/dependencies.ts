@@ -1,8 +1,8 @@
 /** Dependencies of the routes of the portal's API. */
 import type { Logger } from "pino";
-import { nobody } from "../../accounts/actors.ts";
 import { OperatorActions } from "../../accounts/operator-actions.ts";
 import { PortalActions, type Viewer } from "../../accounts/portal-actions.ts";
+import { nobody } from "../../actors.ts";
 import type { Catalog, Model } from "../../chat/catalog.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
 import type { Store } from "../../store/store.ts";
@@ -29,6 +29,11 @@ export interface PortalDependencies {
   localUrl: string;
 }
 
+/** No action of the portal needs the operator token. */
+function noToken(): Promise<string> {
+  throw new Error("the portal has no operator token");
+}
+
 /** Returns the models that the key of a session may use. */
 export function usableModels(catalog: Catalog, { key, plan }: Viewer): Model[] {
   return plan === null ? [] : catalog.usable(key, plan);
@@ -44,6 +49,6 @@ export function portalActions({
   return new PortalActions({
     store,
     usableModels: (viewer) => usableModels(catalog, viewer).map(({ id }) => id),
-    operator: new OperatorActions({ store, ledger, modelIds, actor: nobody, timezone }),
+    operator: new OperatorActions({ store, ledger, modelIds, actor: nobody, timezone, token: noToken }),
   });
 }
