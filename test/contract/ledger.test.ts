@@ -83,7 +83,7 @@ for (const backend of backends) {
         await assertSound(database);
 
         const settled = await Promise.all(held.map((id, n) => apply(settle(id, each), n)));
-        assert.deepEqual(
+        assert.partialDeepStrictEqual(
           settled,
           held.map(() => settledBy({ base: each })),
         );
