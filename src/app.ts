@@ -196,6 +196,7 @@ class Service {
         this.#logger.warn({ err }, "the use of an operator key could not be recorded"),
       ),
       token: async () => token.token,
+      supportCredits: () => this.#config.operator.supportCredits,
       ownUrl: () => this.#config.operator.url,
       nodes: () => watch.nodes(),
       clock: () => clock.state(),

@@ -50,7 +50,7 @@ export class OperatorKeys {
       );
     }
     this.#use(row, nowMs);
-    return { by: `operator_key:${row.id}`, role };
+    return { by: `operator_key:${row.id}`, role, maker: row.by };
   }
 
   /** Records the use about once a minute. The caller does not wait for that. */

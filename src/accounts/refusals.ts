@@ -54,6 +54,7 @@ export const operatorCatalogue = {
   key_expired: conflict,
   key_changed: conflict,
   not_permitted: forbidden,
+  allowance_exceeded: forbidden,
   too_many_keys: conflict,
   too_many_changes: tooMany,
   clock_differs: conflict,

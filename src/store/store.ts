@@ -189,6 +189,20 @@ export interface StopRequests {
   holdOf(requestId: string): Promise<{ account: string } | null>;
 }
 
+/** What support has given today, for each maker of its rights. */
+export interface SupportCredits {
+  /** Counts an amount. Returns false, and counts nothing, if the day would have more than `most`. */
+  count(
+    by: string,
+    amountMicro: MicroCredits,
+    limit: { mostMicro: MicroCredits; atMs: EpochMs },
+  ): Promise<boolean>;
+  /** Whether the journal has this operation: a repetition gives nothing. */
+  isDone(op: string): Promise<boolean>;
+  /** Takes back what was counted and not given. */
+  uncount(by: string, amountMicro: MicroCredits, atMs: EpochMs): Promise<void>;
+}
+
 export type ClockAcceptance =
   | { kind: "accepted"; accepted: AcceptedClock }
   | { kind: "trusted" }
@@ -267,6 +281,7 @@ export interface Store extends LedgerStore, SessionStore, ChangeLog {
   readonly auditJobs: AuditJobs;
   readonly stopRequests: StopRequests;
   readonly operatorKeys: OperatorKeyStore;
+  readonly supportCredits: SupportCredits;
 
   /** Resolves when the last write is on disk. Idempotent. */
   close(): Promise<void>;

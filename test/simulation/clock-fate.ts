@@ -110,7 +110,7 @@ export class ClockFate {
       const answer = await this.#offer(this.#world.clock.nowMs);
       // Accepted now, or by a request whose answer was lost.
       if (answer?.status === 200 || answer?.status === 409) return;
-      assert.notEqual(answer?.status, 400, answer?.body);
+      assert.notEqual(answer?.status, 400, answer?.body ?? "");
     }
   }
 

@@ -152,6 +152,7 @@ export class SimulatedDatabase {
       auditJobs: this.store.auditJobs,
       stopRequests: this.store.stopRequests,
       operatorKeys: this.store.operatorKeys,
+      supportCredits: this.store.supportCredits,
       nodes: this.#registry,
     };
     const object = objects[target];

@@ -131,6 +131,7 @@ export async function openUpgradedStore(
     auditJobs: remote("auditJobs", timesOf, {}),
     stopRequests: remote("stopRequests", timesOf, {}),
     operatorKeys: remote("operatorKeys", timesOf, {}),
+    supportCredits: remote("supportCredits", timesOf, {}),
   });
   await offer(store, plans);
   return {

@@ -26,7 +26,7 @@ export const doneEvent = "data: [DONE]\n\n";
 export const keepAliveComment = ": keep-alive\n\n";
 
 /** What a request cost, and what is left, in credits. */
-export interface Paid {
+interface Paid {
   costMicro: MicroCredits;
   /** Of each bucket. */
   left: BucketAmounts;

@@ -385,6 +385,14 @@ create table operator_key (
   ended_ms {int}
 ) {table};
 
+-- Promotional credits that support has given on a day in UTC, in micro-credits.
+create table support_credit (
+  by {text} not null check (by <> ''),
+  day {int} not null,
+  given {int} not null check (given >= 0),
+  primary key (by, day)
+) {table};
+
 -- Charges, summed by day and by hour (docs/decisions/0047-usage-sums.md), with the first and the last number of their
 -- receipts in the journal of the account.
 create table usage_sum (

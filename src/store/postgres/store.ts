@@ -22,6 +22,7 @@ import { foundKeyOf, queriesOn, type SqlConnections } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
+import { supportCreditsOn } from "../support-credits.ts";
 import { auditDatabase } from "./audit.ts";
 import { PostgresClock, serverTime, type TestClock } from "./clock.ts";
 import { PostgresCommits } from "./commits.ts";
@@ -177,6 +178,7 @@ function postgresStoreOn({
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
     operatorKeys: operatorKeysOn(reads, dialect),
+    supportCredits: supportCreditsOn(reads, dialect),
     ...changeLogOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
     nodes: postgresNodes(pools.service),

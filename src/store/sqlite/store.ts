@@ -32,6 +32,7 @@ import { sessionQueriesOn } from "../session-queries.ts";
 import type { SqlDialect, SqlStatement } from "../sql.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import { ListTooSlowError, listLimitMs, type Store } from "../store.ts";
+import { supportCreditsOn } from "../support-credits.ts";
 import { openToRead, type SqliteFile, sqliteError } from "./file.ts";
 import type { Cells } from "./query.ts";
 import { SqliteSnapshots } from "./snapshots.ts";
@@ -112,6 +113,7 @@ function sqliteStoreOn(
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
     operatorKeys: operatorKeysOn(reads, dialect),
+    supportCredits: supportCreditsOn(reads, dialect),
     ...changeLogOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
 
