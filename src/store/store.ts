@@ -191,7 +191,7 @@ export interface StopRequests {
 
 /** What support has given today, for each maker of its rights. */
 export interface SupportCredits {
-  /** Counts an amount. Returns false, and counts nothing, if the day would have more than `most`. */
+  /** Counts an amount. Returns false, and counts nothing, if the day would have more than that. */
   count(
     by: string,
     amountMicro: MicroCredits,
