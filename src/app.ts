@@ -26,9 +26,12 @@ import { ServicePlans } from "./app/service-plans.ts";
 import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
 import { consoleUrl, type StartupBanner } from "./app/startup-banner.ts";
 import { webFiles } from "./app/web-bundle.ts";
+import type { Catalog } from "./chat/catalog.ts";
+import { eventSettingsOf } from "./config/events.ts";
 import type { Config } from "./config/load.ts";
 import { operatorNames, operatorToken } from "./config/operator.ts";
 import { invariant, messageOf } from "./errors.ts";
+import { EventSending } from "./events/event-sending.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
 import { accountFeed } from "./http/api/account-feed.ts";
 import { AllowedHosts } from "./http/api/allowed-hosts.ts";
@@ -42,6 +45,7 @@ import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
 import { watchEventLoop } from "./telemetry/event-loop.ts";
+import { EventMetrics } from "./telemetry/event-metrics.ts";
 import { LiveTelemetry } from "./telemetry/live-telemetry.ts";
 import { createLogger } from "./telemetry/logger.ts";
 import { Metrics } from "./telemetry/metrics.ts";
@@ -124,6 +128,8 @@ class Service {
   #reloader: Reloader | null = null;
   #sessions: OperatorSessions | null = null;
   readonly #stopped = Promise.withResolvers<void>();
+  /** Unique for each process: a restart has another id. */
+  readonly #node = `${hostname()}-${randomBytes(4).toString("hex")}`;
 
   constructor(config: Config, { stdout, stderr, reread }: ServiceHost, times: ServiceTimes) {
     this.#config = config;
@@ -160,9 +166,10 @@ class Service {
     const { store, ledger, nodes } = await this.#openDatabase();
     const plans = await this.#applyPlans(store);
     const clock = await this.#watchClock(store);
-    const audits = this.#startAudits(store);
-    const watch = await this.#watchNodes(nodes);
     const { catalog } = models;
+    const events = this.#startEvents(store, catalog);
+    const audits = this.#startAudits(store, events);
+    const watch = await this.#watchNodes(nodes);
     const dependencies = { store, ledger, catalog, metrics: this.#metrics, logger: this.#logger };
     const server = this.#createPublicServer(dependencies, tracing, settings);
     const boundUrl = await bindOrExplain("listen", config.listen, () => server.listen(config.listen));
@@ -184,7 +191,7 @@ class Service {
     const portal =
       config.portal === null ? null : new Portal(config, { ...dependencies, ...live, ...ofPortal });
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
-    const reloader = this.#createReloader({ models, plans, server, allowedHosts, portal, watch });
+    const reloader = this.#createReloader({ models, plans, server, allowedHosts, portal, watch, events });
     const stops = this.#startRequestStops(store, ledger, server);
     const operator = createOperatorServer({
       ...dependencies,
@@ -342,6 +349,7 @@ class Service {
 
   async #openDatabase(): Promise<OpenDatabase> {
     const database = await openUpgradedStore(this.#config, {
+      events: () => eventSettingsOf(this.#config.events),
       onCopy: (file) => this.#logger.info({ file }, "the ledger was upgraded; this copy is from before"),
       onHoldLeft: (requestId, reason) =>
         this.#logger.warn(
@@ -370,11 +378,33 @@ class Service {
     return plans;
   }
 
-  #startAudits(store: Store): AuditRunner {
+  #startEvents(store: Store, catalog: Catalog): EventSending {
+    const endpoints = async () => (this.#config.events === null ? [] : await store.events.endpoints());
+    const metrics = new EventMetrics(this.#metrics.registry, endpoints);
+    const events = new EventSending({
+      ...{
+        store,
+        catalog,
+        jobs: this.#jobs,
+        node: this.#node,
+        times: this.#times.events,
+        logger: this.#logger,
+      },
+      onAttempt: (endpoint, result) => metrics.attempted(endpoint, result),
+    });
+    events.configure(this.#config.events);
+    this.#started.defer(() => events.close());
+    return events;
+  }
+
+  #startAudits(store: Store, events: EventSending): AuditRunner {
     const audits = new AuditRunner(store, {
       jobs: this.#jobs,
       everyMs: this.#times.heartbeatEveryMs,
-      onResult: (problems, atMs) => this.#metrics.audited(problems, atMs),
+      onResult: async (problems, atMs) => {
+        this.#metrics.audited(problems, atMs);
+        await events.audited(problems, atMs);
+      },
       onError: (err) => this.#logger.error({ err }, "the audit failed"),
     });
     this.#started.defer(() => audits.stop());
@@ -392,7 +422,7 @@ class Service {
   }
 
   async #watchNodes(nodes: NodeRegistry): Promise<NodeWatch> {
-    const self = { id: nodeId(), version, fingerprint: fingerprintOf(this.#config) };
+    const self = { id: this.#node, version, fingerprint: fingerprintOf(this.#config) };
     const watch = await startNodeWatch(nodes, self, {
       jobs: this.#jobs,
       everyMs: this.#times.heartbeatEveryMs,
@@ -456,9 +486,4 @@ class Service {
     this.#sessions = sessions;
     return sessions;
   }
-}
-
-/** Unique for each process: a restart has another id. */
-function nodeId(): string {
-  return `${hostname()}-${randomBytes(4).toString("hex")}`;
 }

@@ -23,6 +23,7 @@ import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AuditJobs } from "./audit-job.ts";
 import type { AuditReport } from "./audit-report.ts";
 import type { AccountDraft, AccountInOrder, Contact, DraftOptions, DraftOutcome } from "./contacts.ts";
+import type { EventStore } from "./events.ts";
 import type { PaymentPeriod, PaymentPeriodQuery } from "./payment-report.ts";
 import type { AccountsOnPlans } from "./plans.ts";
 import type { SessionStore } from "./sessions.ts";
@@ -263,6 +264,7 @@ export interface Store extends LedgerStore, SessionStore {
   /** Whether a service runs an audit, and the last result. */
   readonly auditJobs: AuditJobs;
   readonly stopRequests: StopRequests;
+  readonly events: EventStore;
 
   /** Resolves when the last write is on disk. Idempotent. */
   close(): Promise<void>;

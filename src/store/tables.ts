@@ -7,6 +7,7 @@
  * throws. Rows of accounts may be damaged, and are read by account-rows.ts.
  */
 import { acceptedColumns } from "../ledger/clock.ts";
+import { eventColumns } from "../ledger/events.ts";
 import { appliedColumns } from "../ledger/plan.ts";
 import {
   accountColumns,
@@ -23,6 +24,7 @@ import { alignments } from "../ledger/windows.ts";
 import { auditJobColumns } from "./audit-job.ts";
 import { clockColumns } from "./clock.ts";
 import { contactColumns } from "./contacts.ts";
+import { deliveryColumns, endpointColumns } from "./events.ts";
 import { sessionColumns } from "./sessions.ts";
 import { pick, tableOf } from "./table.ts";
 
@@ -87,3 +89,10 @@ export const clockAcceptTable = tableOf("clock_accept", acceptedColumns);
 export const auditJobTable = tableOf("audit_job", auditJobColumns);
 
 export const sessionTable = tableOf("session", sessionColumns);
+
+/** Without the number, which the database gives. */
+export const eventTable = tableOf("event", eventColumns);
+
+export const deliveryTable = tableOf("event_delivery", deliveryColumns);
+
+export const endpointTable = tableOf("event_endpoint", endpointColumns);

@@ -297,6 +297,11 @@ export class Metrics implements RequestObserver {
   }
 
   /** Sets the sources of the gauges. Call once, when the service exists. */
+  /** For metrics of parts that are not always there. */
+  get registry(): Registry {
+    return this.#make.registry;
+  }
+
   observe(sources: MetricsSources): void {
     this.#build.set({ version: sources.version }, 1);
     this.#sources = sources;

@@ -130,6 +130,7 @@ export async function openUpgradedStore(
     close: async () => {},
     auditJobs: remote("auditJobs", timesOf, {}),
     stopRequests: remote("stopRequests", timesOf, {}),
+    events: remote("events", timesOf, {}),
   });
   await offer(store, plans);
   return {
