@@ -27,7 +27,7 @@ import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
 import { consoleUrl, type StartupBanner } from "./app/startup-banner.ts";
 import { webFiles } from "./app/web-bundle.ts";
 import type { Catalog } from "./chat/catalog.ts";
-import { eventSettingsOf } from "./config/events.ts";
+import { eventSettingsOf, wantedEventsOf } from "./config/events.ts";
 import type { Config } from "./config/load.ts";
 import { operatorNames, operatorToken } from "./config/operator.ts";
 import { invariant, messageOf } from "./errors.ts";
@@ -45,7 +45,6 @@ import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
 import { watchEventLoop } from "./telemetry/event-loop.ts";
-import { EventMetrics } from "./telemetry/event-metrics.ts";
 import { LiveTelemetry } from "./telemetry/live-telemetry.ts";
 import { createLogger } from "./telemetry/logger.ts";
 import { Metrics } from "./telemetry/metrics.ts";
@@ -205,6 +204,7 @@ class Service {
       warnings: () => plans.warnings,
       reload: () => reloader.reload(),
       timezone: () => this.#config.timezone,
+      endpoints: () => wantedEventsOf(this.#config.events),
       configuredPlans: () => this.#config.plans,
       applyPlans: () => reloader.applyPlans(),
       lastReload: () => reloader.last,
@@ -380,7 +380,7 @@ class Service {
 
   #startEvents(store: Store, catalog: Catalog): EventSending {
     const endpoints = async () => (this.#config.events === null ? [] : await store.events.endpoints());
-    const metrics = new EventMetrics(this.#metrics.registry, endpoints);
+    this.#metrics.events.observe(endpoints);
     const events = new EventSending({
       ...{
         store,
@@ -390,7 +390,7 @@ class Service {
         times: this.#times.events,
         logger: this.#logger,
       },
-      onAttempt: (endpoint, result) => metrics.attempted(endpoint, result),
+      onAttempt: (endpoint, result) => this.#metrics.events.attempted(endpoint, result),
     });
     events.configure(this.#config.events);
     this.#started.defer(() => events.close());

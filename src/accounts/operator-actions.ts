@@ -13,6 +13,7 @@ import type { Plans } from "../ledger/plan.ts";
 import { type PlanChanges, planChanges } from "../ledger/plan-section.ts";
 import type { AccountRow, HoldRow } from "../ledger/rows.ts";
 import { type AccountInOrder, type ListedAccount, noContact } from "../store/contacts.ts";
+import type { WantedEvents } from "../store/events.ts";
 import type {
   AccountsQuery,
   HoldsQuery,
@@ -49,6 +50,8 @@ interface ActionDependencies {
   by: string;
   /** The zone of the configuration, for local days. */
   timezone(): string;
+  /** The receivers of events in the configuration. Default: none. */
+  endpoints?(): readonly WantedEvents[];
 }
 
 /** An account with its balance. If the balance cannot be read, `problem` is the reason. */
@@ -76,6 +79,10 @@ export class OperatorActions {
     this.ledger = dependencies.ledger;
     this.by = dependencies.by;
     this.#deps = dependencies;
+  }
+
+  endpoints(): readonly WantedEvents[] {
+    return this.#deps.endpoints?.() ?? [];
   }
 
   /** Returns the same actions for somebody else. */

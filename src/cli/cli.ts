@@ -10,6 +10,7 @@ import { isoTime } from "../accounts/json-objects.ts";
 import { OperatorActions } from "../accounts/operator-actions.ts";
 import type { Streams } from "../app.ts";
 import type { Environment } from "../config/document.ts";
+import { wantedEventsOf } from "../config/events.ts";
 import { type Config, loadConfig } from "../config/load.ts";
 import { OperatorError, Refusal } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
@@ -66,7 +67,10 @@ export class Cli {
     try {
       if (warnsOfClock) await this.#warnOfClock(store);
       return await use(
-        new OperatorActions({ store, ledger, modelIds, by: "command line", timezone: () => config.timezone }),
+        new OperatorActions({
+          ...{ store, ledger, modelIds, by: "command line", timezone: () => config.timezone },
+          endpoints: () => wantedEventsOf(config.events),
+        }),
       );
     } catch (error) {
       throw await withUnappliedPlans(error, store, config);

@@ -158,3 +158,13 @@ function readMail(section: Section) {
 export function eventSettingsOf(events: EventsConfig | null): EventSettings | null {
   return events === null ? null : { thresholdPercents: events.thresholdPercents };
 }
+
+/** Returns the receivers, with the types of events that each gets. */
+export function wantedEventsOf(
+  events: EventsConfig | null,
+): { name: string; types: ReadonlySet<EventType> }[] {
+  const { endpoints = [], mail = null } = events ?? {};
+  const all: { name: string; types: readonly EventType[] }[] = [...endpoints];
+  if (mail !== null) all.push({ name: mailEndpoint, types: mail.types });
+  return all.map(({ name, types }) => ({ name, types: new Set(types) }));
+}

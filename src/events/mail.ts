@@ -2,8 +2,8 @@
  * Sends some kinds of events by mail: about an account to its contact, about the service to its
  * operators.
  *
- * Guarantees at most one mail of a kind a day to an account, and for operators one of each kind and
- * subject. A server that hangs costs its time limit.
+ * Guarantees at most one mail of a kind a day to an account, and to operators one of each kind and
+ * model. A server that hangs costs its time limit.
  */
 import type { Transporter } from "nodemailer";
 import { type MailConfig, type MailType, mailEndpoint, mailTypes } from "../config/events.ts";

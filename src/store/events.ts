@@ -14,8 +14,8 @@ import type { EpochMs } from "../units.ts";
  * `skipped`: not to be sent, such as a second mail of a day. `set_aside`: the receiver refuses
  * this event, and takes others.
  */
-const deliveryStates = ["pending", "delivered", "skipped", "set_aside"] as const;
-type DeliveryState = (typeof deliveryStates)[number];
+export const deliveryStates = ["pending", "delivered", "skipped", "set_aside"] as const;
+export type DeliveryState = (typeof deliveryStates)[number];
 
 export const deliveryColumns = {
   endpoint: "text",
@@ -61,7 +61,7 @@ interface ServiceEvent {
 }
 
 /** An endpoint, and the types of events that it gets. */
-interface WantedEvents {
+export interface WantedEvents {
   name: string;
   types: ReadonlySet<EventType>;
 }
@@ -87,7 +87,7 @@ export interface ListedDelivery
   extends DeliveryRow,
     Pick<EventRow, "id" | "seq" | "atMs" | "type" | "data"> {}
 
-interface ListedEndpoint extends EndpointRow {
+export interface ListedEndpoint extends EndpointRow {
   pending: number;
   setAside: number;
 }

@@ -7,9 +7,9 @@ const labelNames = ["endpoint"] as const;
 
 export class EventMetrics {
   readonly #attempts: Counter<"endpoint" | "result">;
+  #endpoints: EventStore["endpoints"] = async () => [];
 
-  /** The gauges are read from the database at each scrape. */
-  constructor(registry: Registry, endpoints: EventStore["endpoints"]) {
+  constructor(registry: Registry) {
     const registers = [registry];
     this.#attempts = new Counter({
       name: "inkwell_event_attempts_total",
@@ -29,6 +29,7 @@ export class EventMetrics {
         "1 if an endpoint failed for days, or wants no events, and gets none until an operator resumes it.",
       ),
     };
+    const endpoints = () => this.#endpoints();
     new Gauge({
       name: "inkwell_events_pending",
       help: "Events that wait to be sent, by endpoint. NaN if the database does not respond.",
@@ -47,6 +48,11 @@ export class EventMetrics {
         }
       },
     });
+  }
+
+  /** The gauges are read from the database at each scrape. */
+  observe(endpoints: EventStore["endpoints"]): void {
+    this.#endpoints = endpoints;
   }
 
   attempted(endpoint: string, result: string): void {

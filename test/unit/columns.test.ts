@@ -16,6 +16,7 @@ import { planObject } from "../../src/accounts/plan-objects.ts";
 import { usageHoursSchema } from "../../src/accounts/usage-hours.ts";
 import { usageReportSchema } from "../../src/accounts/usage-sums.ts";
 import { shown } from "../../src/actions/columns.ts";
+import { deliveryObject, endpointObject } from "../../src/actions/event-runs.ts";
 import { modelObject } from "../../src/http/admin/live-objects.ts";
 import { overviewObject } from "../../src/http/admin/overview-object.ts";
 import { requestObject } from "../../src/http/admin/request-object.ts";
@@ -48,6 +49,8 @@ const schemas: Record<keyof typeof shown, readonly unknown[]> = {
   usageSum: [usageReportSchema.properties.data, usageHoursSchema.properties.data],
   journalEntry: [journalObject.schema],
   payment: [paymentObject.schema, ...reported],
+  eventEndpoint: [endpointObject.schema],
+  eventDelivery: [deliveryObject.schema],
   plan: [planObject.schema, planObject.schema.properties.versions],
   model: [modelObject.schema],
 };

@@ -74,6 +74,7 @@ test("each route has one row", async () => {
     nodes: () => [],
     ...configuration,
     timezone: () => "UTC",
+    endpoints: () => [],
   };
   adminRoutes(app, admin, "0.0.0");
   await app.ready();

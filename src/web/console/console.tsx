@@ -5,6 +5,7 @@ import type { SignInWords } from "../shared/sign-in.tsx";
 import { MissingPage, WebApp } from "../shared/web-app.tsx";
 import { AccountPage } from "./pages/account.tsx";
 import { AccountsPage } from "./pages/accounts.tsx";
+import { EventsPage } from "./pages/events.tsx";
 import { HealthPage } from "./pages/health.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
 import { PlansPage } from "./pages/plans.tsx";
@@ -15,6 +16,7 @@ const sections = [
   ["accounts", "Accounts"],
   ["plans", "Plans"],
   ["usage", "Usage"],
+  ["events", "Events"],
   ["health", "Health"],
 ] as const;
 
@@ -46,6 +48,7 @@ function CurrentPage({ place }: { place: Place }) {
   if (section === undefined) return <OverviewPage />;
   if (section === "plans" && id === undefined) return <PlansPage />;
   if (section === "usage" && id === undefined) return <UsagePage place={place} />;
+  if (section === "events" && id === undefined) return <EventsPage place={place} />;
   if (section === "health" && id === undefined) return <HealthPage />;
   return (
     <MissingPage>

@@ -2,6 +2,7 @@
 import type { Static } from "typebox";
 import type * as objects from "../../accounts/operator-objects.ts";
 import type { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
+import type { deliveryObject, endpointObject } from "../../actions/event-runs.ts";
 import type { accountLiveObject } from "../../http/admin/account-live.ts";
 import type { jobObject } from "../../http/admin/job-object.ts";
 import type * as live from "../../http/admin/live-objects.ts";
@@ -32,3 +33,5 @@ export type Reload = Static<typeof reloadObject.schema>;
 export type Model = Static<typeof live.modelObject.schema>;
 export type RecentError = Static<typeof live.errorObject.schema>;
 export type RecentRefusal = Static<typeof live.refusalObject.schema>;
+export type EventEndpoint = Static<typeof endpointObject.schema>;
+export type EventDelivery = Static<typeof deliveryObject.schema>;
