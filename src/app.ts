@@ -27,9 +27,12 @@ import { ServicePlans } from "./app/service-plans.ts";
 import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
 import { consoleUrl, type StartupBanner } from "./app/startup-banner.ts";
 import { webFiles } from "./app/web-bundle.ts";
+import type { Catalog } from "./chat/catalog.ts";
+import { eventSettingsOf, wantedEventsOf } from "./config/events.ts";
 import type { Config } from "./config/load.ts";
 import { operatorNames, operatorToken } from "./config/operator.ts";
 import { invariant, messageOf } from "./errors.ts";
+import { EventSending } from "./events/event-sending.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
 import { accountFeed } from "./http/api/account-feed.ts";
 import { AllowedHosts } from "./http/api/allowed-hosts.ts";
@@ -125,6 +128,8 @@ class Service {
   #reloader: Reloader | null = null;
   #sessions: OperatorSessions | null = null;
   readonly #stopped = Promise.withResolvers<void>();
+  /** Unique for each process: a restart has another id. */
+  readonly #node = `${hostname()}-${randomBytes(4).toString("hex")}`;
 
   constructor(config: Config, { stdout, stderr, reread }: ServiceHost, times: ServiceTimes) {
     this.#config = config;
@@ -161,9 +166,10 @@ class Service {
     const { store, ledger, nodes } = await this.#openDatabase();
     const plans = await this.#applyPlans(store);
     const clock = await this.#watchClock(store);
-    const audits = this.#startAudits(store);
-    const watch = await this.#watchNodes(nodes);
     const { catalog } = models;
+    const events = this.#startEvents(store, catalog);
+    const audits = this.#startAudits(store, events);
+    const watch = await this.#watchNodes(nodes);
     const dependencies = { store, ledger, catalog, metrics: this.#metrics, logger: this.#logger };
     const server = this.#createPublicServer(dependencies, tracing, settings);
     const boundUrl = await bindOrExplain("listen", config.listen, () => server.listen(config.listen));
@@ -185,7 +191,16 @@ class Service {
     const portal =
       config.portal === null ? null : new Portal(config, { ...dependencies, ...live, ...ofPortal });
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
-    const reloader = this.#createReloader({ models, plans, store, server, allowedHosts, portal, watch });
+    const reloader = this.#createReloader({
+      models,
+      plans,
+      store,
+      server,
+      allowedHosts,
+      portal,
+      watch,
+      events,
+    });
     const stops = this.#startRequestStops(store, ledger, server);
     const operator = createOperatorServer({
       ...dependencies,
@@ -204,6 +219,7 @@ class Service {
       warnings: () => plans.warnings,
       reload: (by) => reloader.reload(by),
       timezone: () => this.#config.timezone,
+      endpoints: () => wantedEventsOf(this.#config.events),
       configuredPlans: () => this.#config.plans,
       applyPlans: (by) => reloader.applyPlans(by),
       lastReload: () => reloader.last,
@@ -348,6 +364,7 @@ class Service {
 
   async #openDatabase(): Promise<OpenDatabase> {
     const database = await openUpgradedStore(this.#config, {
+      events: () => eventSettingsOf(this.#config.events),
       onCopy: (file) => this.#logger.info({ file }, "the ledger was upgraded; this copy is from before"),
       onHoldLeft: (requestId, reason) =>
         this.#logger.warn(
@@ -376,11 +393,33 @@ class Service {
     return plans;
   }
 
-  #startAudits(store: Store): AuditRunner {
+  #startEvents(store: Store, catalog: Catalog): EventSending {
+    const endpoints = async () => (this.#config.events === null ? [] : await store.events.endpoints());
+    this.#metrics.events.observe(endpoints);
+    const events = new EventSending({
+      ...{
+        store,
+        catalog,
+        jobs: this.#jobs,
+        node: this.#node,
+        times: this.#times.events,
+        logger: this.#logger,
+      },
+      onAttempt: (endpoint, result) => this.#metrics.events.attempted(endpoint, result),
+    });
+    events.configure(this.#config.events);
+    this.#started.defer(() => events.close());
+    return events;
+  }
+
+  #startAudits(store: Store, events: EventSending): AuditRunner {
     const audits = new AuditRunner(store, {
       jobs: this.#jobs,
       everyMs: this.#times.heartbeatEveryMs,
-      onResult: (problems, atMs) => this.#metrics.audited(problems, atMs),
+      onResult: async (problems, atMs) => {
+        this.#metrics.audited(problems, atMs);
+        await events.audited(problems, atMs);
+      },
       onError: (err) => this.#logger.error({ err }, "the audit failed"),
     });
     this.#started.defer(() => audits.stop());
@@ -398,7 +437,7 @@ class Service {
   }
 
   async #watchNodes(nodes: NodeRegistry): Promise<NodeWatch> {
-    const self = { id: nodeId(), version, fingerprint: fingerprintOf(this.#config) };
+    const self = { id: this.#node, version, fingerprint: fingerprintOf(this.#config) };
     const watch = await startNodeWatch(nodes, self, {
       jobs: this.#jobs,
       everyMs: this.#times.heartbeatEveryMs,
@@ -462,9 +501,4 @@ class Service {
     this.#sessions = sessions;
     return sessions;
   }
-}
-
-/** Unique for each process: a restart has another id. */
-function nodeId(): string {
-  return `${hostname()}-${randomBytes(4).toString("hex")}`;
 }

@@ -42,6 +42,7 @@ const modules = [
   "engines",
   "config",
   "telemetry",
+  "events",
   "http/openai-format",
   "http",
   "http/api",

@@ -15,6 +15,7 @@ import type { Plans } from "../ledger/plan.ts";
 import { type PlanChanges, planChanges } from "../ledger/plan-section.ts";
 import type { AccountRow, HoldRow } from "../ledger/rows.ts";
 import { type AccountInOrder, type ListedAccount, noContact } from "../store/contacts.ts";
+import type { WantedEvents } from "../store/events.ts";
 import type {
   AccountsQuery,
   HoldsQuery,
@@ -55,6 +56,8 @@ interface ActionDependencies {
   token(): Promise<string>;
   /** Whole credits that support may give in a day. Default: none. */
   supportCredits?(): Credits;
+  /** The receivers of events in the configuration. Default: none. */
+  endpoints?(): readonly WantedEvents[];
 }
 
 /** An account with its balance. If the balance cannot be read, `problem` is the reason. */
@@ -122,6 +125,10 @@ export class OperatorActions {
       if (error instanceof OperatorRefusal || error instanceof Refusal) await uncount();
       throw error;
     }
+  }
+
+  endpoints(): readonly WantedEvents[] {
+    return this.#deps.endpoints?.() ?? [];
   }
 
   /** Returns the same actions for somebody else. */

@@ -33,6 +33,7 @@ export const operatorCatalogue = {
   list_too_slow: { status: 400, type: "invalid_request_error" },
   account_not_found: notFound,
   key_not_found: notFound,
+  endpoint_not_found: notFound,
   request_not_found: notFound,
   account_exists: conflict,
   operation_differs: conflict,

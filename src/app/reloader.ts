@@ -21,6 +21,7 @@ import {
 import type { Config } from "../config/load.ts";
 import { operatorNames } from "../config/operator.ts";
 import { messageOf, OperatorError } from "../errors.ts";
+import type { EventSending } from "../events/event-sending.ts";
 import type { AllowedHosts } from "../http/api/allowed-hosts.ts";
 import type { PublicServer, PublicSettings } from "../http/public/server.ts";
 import { changeLogRow } from "../store/change-log.ts";
@@ -46,6 +47,7 @@ export interface ReloadedDependencies {
   /** Null: no portal. */
   portal: Pick<Portal, "configure"> | null;
   watch: NodeWatch;
+  events: Pick<EventSending, "configure">;
   metrics: Metrics;
   logger: Logger;
   /** Called with the configuration that applies from now on. */
@@ -179,10 +181,11 @@ export class Reloader {
   }
 
   #apply(next: Config, settings: PublicSettings): void {
-    const { server, allowedHosts, portal, watch, logger, onApplied } = this.#dependencies;
+    const { server, allowedHosts, portal, watch, events, logger, onApplied } = this.#dependencies;
     server.configure(settings);
     allowedHosts.replace(operatorNames(next.operator));
     portal?.configure(next);
+    events.configure(next.events);
     logger.level = next.log.level;
     this.#running = next;
     onApplied(next);

@@ -78,7 +78,7 @@ const serviceLimitNames: Record<keyof ServiceLimits, string> = {
 type Settings = ReadonlyMap<string, unknown>;
 
 /** Returns the settings that a reload applies, besides `models` and `plans`. */
-function applied({ limits, listen, operator, cors, log, timezone }: Config): Settings {
+function applied({ limits, listen, operator, cors, log, timezone, events }: Config): Settings {
   const values = new Map(Object.entries(limits));
   const { hosts, url, supportCredits } = operator;
   return new Map<string, unknown>([
@@ -88,6 +88,7 @@ function applied({ limits, listen, operator, cors, log, timezone }: Config): Set
     ["timezone", timezone] as const,
     ...named("cors", { origins: cors.origins }),
     ...named("log", { level: log.level }),
+    ["events", events] as const,
   ]);
 }
 

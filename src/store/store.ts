@@ -24,6 +24,7 @@ import type { AuditJobs } from "./audit-job.ts";
 import type { AuditReport } from "./audit-report.ts";
 import type { ChangeLog } from "./change-log.ts";
 import type { AccountDraft, AccountInOrder, Contact, DraftOptions, DraftOutcome } from "./contacts.ts";
+import type { EventStore } from "./events.ts";
 import type { OperatorKeyStore } from "./operator-keys.ts";
 import type { PaymentPeriod, PaymentPeriodQuery } from "./payment-report.ts";
 import type { AccountsOnPlans, PlansOptions } from "./plans.ts";
@@ -282,6 +283,7 @@ export interface Store extends LedgerStore, SessionStore, ChangeLog {
   readonly stopRequests: StopRequests;
   readonly operatorKeys: OperatorKeyStore;
   readonly supportCredits: SupportCredits;
+  readonly events: EventStore;
 
   /** Resolves when the last write is on disk. Idempotent. */
   close(): Promise<void>;

@@ -338,6 +338,8 @@ const elsewhere: Readonly<Record<string, string>> = {
   applyPlans: "configuration.test.ts",
   reloadConfiguration: "configuration.test.ts",
   stopRequest: "running-requests.test.ts",
+  replayEvents: "events.test.ts",
+  resumeEndpoint: "events.test.ts",
 };
 
 test("every action with a form has its dialog here", async () => {

@@ -153,6 +153,7 @@ export class SimulatedDatabase {
       stopRequests: this.store.stopRequests,
       operatorKeys: this.store.operatorKeys,
       supportCredits: this.store.supportCredits,
+      events: this.store.events,
       nodes: this.#registry,
     };
     const object = objects[target];

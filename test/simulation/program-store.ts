@@ -132,6 +132,7 @@ export async function openUpgradedStore(
     stopRequests: remote("stopRequests", timesOf, {}),
     operatorKeys: remote("operatorKeys", timesOf, {}),
     supportCredits: remote("supportCredits", timesOf, {}),
+    events: remote("events", timesOf, {}),
   });
   await offer(store, plans);
   return {

@@ -67,6 +67,7 @@ describe("the command line", () => {
       "console",
       "chat",
       "requests",
+      "events",
       "models",
       "config",
       "account",
@@ -122,7 +123,9 @@ describe("the command line", () => {
     // A group prints no document by itself.
     for (const name of seen.filter(
       (each) =>
-        !["account", "key", "credits", "config", "clock", "plans", "requests", "operator"].includes(each),
+        !["account", "key", "credits", "config", "clock", "plans", "requests", "operator", "events"].includes(
+          each,
+        ),
     ))
       assert.ok(documented.includes(`\`${name}\``), `docs/cli.md has no document for inkwell ${name}`);
   });

@@ -7,6 +7,7 @@ import type { Jobs } from "../../jobs.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { AuditRunner } from "../../store/audit-runner.ts";
+import type { WantedEvents } from "../../store/events.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
 import type { LiveTelemetry } from "../../telemetry/live-telemetry.ts";
@@ -42,6 +43,8 @@ export interface AdminDependencies {
   supportCredits?(): Credits;
   /** The operator token. */
   token(): Promise<string>;
+  /** The receivers of events in the configuration. */
+  endpoints(): readonly WantedEvents[];
   /** The plans of this node's configuration, as the node last read it. */
   configuredPlans(): Plans;
   /**
