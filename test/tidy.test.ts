@@ -35,6 +35,7 @@ const modules = [
   "ledger",
   "store",
   "accounts",
+  "sign-in",
   "actions",
   "chat",
   "model-files",

@@ -83,6 +83,7 @@ export class Sessions {
     const row = {
       ...{ hash: this.#hash(kind, secret), kind, owner, idleMs },
       ...{ createdMs: nowMs, usedMs: nowMs, endsMs: nowMs + lifeMs, endedMs: null },
+      ...{ sealed: null, checkedMs: null },
     };
     await this.#store.addSession(row);
     return row;

@@ -78,7 +78,7 @@ const serviceLimitNames: Record<keyof ServiceLimits, string> = {
 type Settings = ReadonlyMap<string, unknown>;
 
 /** Returns the settings that a reload applies, besides `models` and `plans`. */
-function applied({ limits, listen, operator, cors, log, timezone }: Config): Settings {
+function applied({ limits, listen, operator, cors, log, timezone, ...rest }: Config): Settings {
   const values = new Map(Object.entries(limits));
   const { hosts, url } = operator;
   return new Map<string, unknown>([
@@ -86,6 +86,8 @@ function applied({ limits, listen, operator, cors, log, timezone }: Config): Set
     ...named("listen", { url: listen.url }),
     ...named("operator", { hosts, url }),
     ["timezone", timezone] as const,
+    ["sign_in", withoutPlaces(rest.signIn)] as const,
+    ["plans.keys", Object.fromEntries(rest.personKeys)] as const,
     ...named("cors", { origins: cors.origins }),
     ...named("log", { level: log.level }),
   ]);
@@ -98,6 +100,13 @@ function atStart({ listen, operator, portal, dataDir, modelsDir, database, traci
     ...named("operator", { host, port, token }),
     ...Object.entries({ portal, data: dataDir, models_dir: modelsDir, database, tracing }),
   ]);
+}
+
+/** A setting that only moves to another line is not changed. */
+function withoutPlaces(signIn: Config["signIn"]) {
+  if (signIn === null) return null;
+  const { where: _where, ...settings } = signIn;
+  return settings;
 }
 
 function named(section: string, settings: object): [string, unknown][] {

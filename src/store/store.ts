@@ -24,6 +24,7 @@ import type { AuditJobs } from "./audit-job.ts";
 import type { AuditReport } from "./audit-report.ts";
 import type { AccountDraft, AccountInOrder, Contact, DraftOptions, DraftOutcome } from "./contacts.ts";
 import type { PaymentPeriod, PaymentPeriodQuery } from "./payment-report.ts";
+import type { PeopleStore } from "./people.ts";
 import type { AccountsOnPlans } from "./plans.ts";
 import type { SessionStore } from "./sessions.ts";
 import type { UsageHour, UsageHoursQuery } from "./usage-hours.ts";
@@ -191,7 +192,7 @@ export type ClockAcceptance =
   | { kind: "trusted" }
   | { kind: "differs"; clockMs: EpochMs };
 
-export interface Store extends LedgerStore, SessionStore {
+export interface Store extends LedgerStore, SessionStore, PeopleStore {
   /** Reads all plans of the database. */
   plans(): Promise<PlanCatalog>;
   /**

@@ -23,6 +23,7 @@ import { alignments } from "../ledger/windows.ts";
 import { auditJobColumns } from "./audit-job.ts";
 import { clockColumns } from "./clock.ts";
 import { contactColumns } from "./contacts.ts";
+import { factNames, personColumns } from "./people.ts";
 import { sessionColumns } from "./sessions.ts";
 import { pick, tableOf } from "./table.ts";
 
@@ -87,3 +88,8 @@ export const clockAcceptTable = tableOf("clock_accept", acceptedColumns);
 export const auditJobTable = tableOf("audit_job", auditJobColumns);
 
 export const sessionTable = tableOf("session", sessionColumns);
+
+export const personTable = tableOf("person", personColumns);
+
+/** What a sign-in replaces. */
+export const personFactsTable = tableOf("person", pick(personColumns, ...factNames));

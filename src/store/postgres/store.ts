@@ -16,6 +16,7 @@ import { retry } from "../../retry.ts";
 import { auditJobsOn } from "../audit-job-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
 import type { NodeRegistry } from "../nodes.ts";
+import { peopleQueriesOn } from "../people-queries.ts";
 import { foundKeyOf, queriesOn, type SqlConnections } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
@@ -175,6 +176,7 @@ function postgresStoreOn({
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
+    ...peopleQueriesOn(reads, dialect),
     nodes: postgresNodes(pools.service),
     times: () => clock.times(),
     clock: () => during(() => clock.look()),

@@ -25,6 +25,7 @@ import { auditJobsOn } from "../audit-job-queries.ts";
 import type { AuditReport } from "../audit-report.ts";
 import { type SharedClock, sharedClock, timesOf } from "../clock.ts";
 import { KeptPlans } from "../kept-plans.ts";
+import { peopleQueriesOn } from "../people-queries.ts";
 import { type Purpose, queriesOn } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
 import type { SqlDialect, SqlStatement } from "../sql.ts";
@@ -110,6 +111,7 @@ function sqliteStoreOn(
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
+    ...peopleQueriesOn(reads, dialect),
 
     commit: (operations) => writer.call("commit", operations),
 
