@@ -66,7 +66,7 @@ export class KeySessions {
 
   /** Starts a session of the key's present secret, also after its rotation by another session. */
   async startFor({ hash, expiresMs }: KeyRow, page: string): Promise<NewSession> {
-    return await this.#sessions.start("portal", hash, page, expiresMs ?? undefined);
+    return await this.#sessions.start("portal", hash, page, { endsMs: expiresMs ?? undefined });
   }
 
   /** Returns the session with these secrets. Null if there is none, or if it has ended. */

@@ -108,7 +108,13 @@ export function loadConfig({
   const signInProblems = problems.take("sign_in", "INKWELL_SIGN_IN");
   if (problems.count > 0) throw configurationError([...problems.lines(), ...signInProblems]);
   const signIn = signInProblems.length > 0 ? null : config.signIn;
-  return { ...config, signIn, signInProblems, file: found, ignoredVariables: links.filter((name) => context.known.has(name)) };
+  return {
+    ...config,
+    signIn,
+    signInProblems,
+    file: found,
+    ignoredVariables: links.filter((name) => context.known.has(name)),
+  };
 }
 
 function readConfig(root: Section) {

@@ -20,8 +20,7 @@ export class Problems {
     const taken = new Problems();
     const others: { where: string; what: string }[] = [];
     for (const fault of this.#found) {
-      const isOfSection =
-        new RegExp(`^${section}\\b`).test(fault.what) || fault.where.startsWith(variables);
+      const isOfSection = new RegExp(`^${section}\\b`).test(fault.what) || fault.where.startsWith(variables);
       if (isOfSection) taken.add(fault.where, fault.what);
       else others.push(fault);
     }

@@ -32,7 +32,10 @@ const claimName = kind.text("the name of a claim of 1 to 100 characters", (text)
 const shortText = kind.text(fields.contact.rule, (text) => fields.contact.pattern.test(text));
 
 const conditions = {
-  group: kind.text("the name of a group of 1 to 1000 characters", (text) => text !== "" && text.length <= 1000),
+  group: kind.text(
+    "the name of a group of 1 to 1000 characters",
+    (text) => text !== "" && text.length <= 1000,
+  ),
   email: kind.text(fields.email.rule, (text) => fields.email.pattern.test(text)),
   domain: kind.hostName,
 };
@@ -42,12 +45,18 @@ export function readSignIn(section: Section, { plans, hasPortal }: SignInContext
   const issuer = section.placed("issuer", issuerUrl);
   const client = section.placed("client_id", clientId);
   const secret = section.optionalPlaced("client_secret", clientSecret);
-  const operators = section.sections("operators", 'a list of rules: [{ group: it, role: operator }]', (rule) => ({
-    ...readCondition(rule),
-    role: rule.value("role", kind.oneOf(...operatorRoles)),
-  }));
-  const accounts = section.sections("accounts", 'a list of rules: [{ group: students, plan: student }]', (rule) =>
-    readPlanRule(rule, plans),
+  const operators = section.sections(
+    "operators",
+    "a list of rules: [{ group: it, role: operator }]",
+    (rule) => ({
+      ...readCondition(rule),
+      role: rule.value("role", kind.oneOf(...operatorRoles)),
+    }),
+  );
+  const accounts = section.sections(
+    "accounts",
+    "a list of rules: [{ group: students, plan: student }]",
+    (rule) => readPlanRule(rule, plans),
   );
   requireRules(section, operators, accounts);
   if (accounts.length > 0 && !hasPortal) {
@@ -90,7 +99,10 @@ function readCondition(rule: Section): Condition {
 
 function readPlanRule(rule: Section, plans: readonly string[]): PlanRule {
   const condition = readCondition(rule);
-  const plan = rule.placed("plan", kind.text("the name of a plan", (text) => text !== ""));
+  const plan = rule.placed(
+    "plan",
+    kind.text("the name of a plan", (text) => text !== ""),
+  );
   // A configuration without any plans is reported elsewhere.
   if (plan.given && plan.value !== "" && plans.length > 0 && !plans.includes(plan.value)) {
     const near = nearest(plan.value, plans);

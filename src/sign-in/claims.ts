@@ -28,7 +28,8 @@ export function identityIn(claims: Claims & { iss: string; sub: string }, groups
   return {
     issuer: claims.iss,
     sub: claims.sub,
-    name: textIn(claims.name, rules.contact.pattern) ?? textIn(claims.preferred_username, rules.contact.pattern),
+    name:
+      textIn(claims.name, rules.contact.pattern) ?? textIn(claims.preferred_username, rules.contact.pattern),
     email,
     emailVerified: email !== null && claims.email_verified === true,
     groups: groupsIn(claims[groupsClaim]),

@@ -1,12 +1,17 @@
 /** The statements on people, once for both stores. */
 import { invariant } from "../errors.ts";
 import { Conditions } from "./conditions.ts";
-import { factNames, type PeopleStore, type PersonRow } from "./people.ts";
-import type { SqlConnections } from "./queries.ts";
+import type { KeptPlans } from "./kept-plans.ts";
+import { type FoundHolder, factNames, type PeopleStore, type PersonRow } from "./people.ts";
+import { accountCells, accountIn, type SqlConnections } from "./queries.ts";
 import type { SqlDialect } from "./sql.ts";
 import { personFactsTable, personTable } from "./tables.ts";
 
-export function peopleQueriesOn({ find, write }: SqlConnections, dialect: SqlDialect): PeopleStore {
+export function peopleQueriesOn(
+  { find, write }: SqlConnections,
+  dialect: SqlDialect,
+  plans: KeptPlans,
+): PeopleStore {
   const p = dialect.parameter;
   const columns = personTable.list();
   const rowsOf = (rows: readonly (readonly unknown[])[]) => rows.map((cells) => personTable.rowOf(cells));
@@ -41,6 +46,21 @@ export function peopleQueriesOn({ find, write }: SqlConnections, dialect: SqlDia
   return {
     personOf,
     people,
+
+    async findHolders(ids) {
+      if (ids.length === 0) return [];
+      const list = ids.map((_, index) => p(index + 1)).join(", ");
+      const text = `select ${personTable.list("p")}, ${accountCells}
+        from person as p join account as a on a.id = p.account where p.id in (${list})`;
+      const rows = await find("lookups", { text, values: ids });
+      return await Promise.all(
+        rows.map(async (cells): Promise<FoundHolder> => {
+          const person = personTable.rowOf(cells);
+          const { account, ...rest } = await accountIn(cells, personTable.columns.length, plans);
+          return { person, account: { id: String(person.account), ...account }, ...rest };
+        }),
+      );
+    },
 
     async person(id) {
       return (await people([id]))[0] ?? null;

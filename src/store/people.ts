@@ -6,6 +6,8 @@
  * links an account to which a person was ever linked.
  */
 import type { Columns, RowOf } from "../ledger/columns.ts";
+import type { PlanVersion } from "../ledger/plan.ts";
+import type { AccountState } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 
 /** What an operator may do. Each may do what those before it may do. */
@@ -65,6 +67,17 @@ export interface PeopleQuery {
   limit: number;
 }
 
+/** A person with their account, and the newest version of its plan. */
+export interface FoundHolder {
+  person: PersonRow;
+  /** Closed from `endsMs` on, whatever its state, and if its row cannot be read. */
+  account: { id: string; state: AccountState; endsMs: EpochMs | null };
+  /** Null if the database has no version of it. */
+  plan: PlanVersion | null;
+  /** Why there is no plan. Null: there is one. */
+  problem: string | null;
+}
+
 export interface AccountLink {
   account: string;
   by: string;
@@ -77,6 +90,8 @@ export interface PeopleStore {
   /** Finds people by their ids, in any order. */
   people(ids: readonly string[]): Promise<PersonRow[]>;
   personOf(issuer: string, sub: string): Promise<PersonRow | null>;
+  /** Finds those of the people who have an account, in any order. */
+  findHolders(ids: readonly string[]): Promise<FoundHolder[]>;
   listPeople(query: PeopleQuery): Promise<PersonRow[]>;
   /** Adds the row, unless its issuer and `sub` have one. Returns the row that they have. */
   addPerson(row: PersonRow): Promise<PersonRow>;

@@ -94,7 +94,9 @@ describe("sign_in", () => {
     [
       "a rule with two conditions",
       rules("    - { group: it, email: ada@x.example, role: owner }"),
-      ["inkwell.yaml:6: sign_in.operators[0]: found group and email, expected one of group, email and domain"],
+      [
+        "inkwell.yaml:6: sign_in.operators[0]: found group and email, expected one of group, email and domain",
+      ],
     ],
     [
       "a rule without a condition",
@@ -133,9 +135,7 @@ describe("sign_in", () => {
     [
       "two rules with one condition, of which the second would never count",
       rules("    - { group: it, role: owner }\n    - { group: it, role: viewer }"),
-      [
-        "inkwell.yaml:1: sign_in.operators[1]: group it has a rule already, operators[0]; remove one of them",
-      ],
+      ["inkwell.yaml:1: sign_in.operators[1]: group it has a rule already, operators[0]; remove one of them"],
     ],
     [
       "a plan that does not exist",
@@ -182,9 +182,11 @@ describe("sign_in", () => {
   test("a reload applies it, and another line is no change", () => {
     const before = load(good, env);
     assert.deepEqual(changesBetween(before, load(`listen: {}\n${good}`, env)).settings, []);
-    assert.deepEqual(changesBetween(before, load(good.replace("starter }]", "starter }]\n  trust_email: true"), env)).settings, [
-      "sign_in",
-    ]);
+    assert.deepEqual(
+      changesBetween(before, load(good.replace("starter }]", "starter }]\n  trust_email: true"), env))
+        .settings,
+      ["sign_in"],
+    );
   });
 });
 

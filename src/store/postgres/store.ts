@@ -176,7 +176,7 @@ function postgresStoreOn({
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
-    ...peopleQueriesOn(reads, dialect),
+    ...peopleQueriesOn(reads, dialect, plans),
     nodes: postgresNodes(pools.service),
     times: () => clock.times(),
     clock: () => during(() => clock.look()),

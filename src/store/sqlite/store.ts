@@ -111,7 +111,7 @@ function sqliteStoreOn(
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
-    ...peopleQueriesOn(reads, dialect),
+    ...peopleQueriesOn(reads, dialect, plans),
 
     commit: (operations) => writer.call("commit", operations),
 
