@@ -24,6 +24,7 @@ import { RunningModels } from "./app/running-models.ts";
 import { logAbandoned, logClock, logDiffering, logIgnoredVariables, logKeyFile } from "./app/service-log.ts";
 import { ServicePlans } from "./app/service-plans.ts";
 import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
+import { signInWarnings, startSignIn } from "./app/sign-in.ts";
 import { consoleUrl, type StartupBanner } from "./app/startup-banner.ts";
 import { webFiles } from "./app/web-bundle.ts";
 import type { Config } from "./config/load.ts";
@@ -37,6 +38,7 @@ import { type PublicDependencies, PublicServer, type PublicSettings } from "./ht
 import { Jobs } from "./jobs.ts";
 import type { Ledger } from "./ledger/ledger.ts";
 import { makeDataFolder } from "./make-folder.ts";
+import type { PersonSignIn } from "./sign-in/person-sign-in.ts";
 import { AuditRunner } from "./store/audit-runner.ts";
 import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
@@ -180,22 +182,24 @@ class Service {
     });
     const accounts = accountFeed(this.#jobs, store);
     const live = { jobs: this.#jobs, accounts };
-    const ofPortal = { chat: server.chat, version, token: token.token, localUrl: addresses.publicUrl };
+    const people = startSignIn(config, { ...dependencies, token: token.token }, this.#jobs, this.#times);
+    const ofPortal = { chat: server.chat, version, token: token.token, localUrl: addresses.publicUrl, people };
     const portal =
       config.portal === null ? null : new Portal(config, { ...dependencies, ...live, ...ofPortal });
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
-    const reloader = this.#createReloader({ models, plans, server, allowedHosts, portal, watch });
+    const reloader = this.#createReloader({ models, plans, server, allowedHosts, portal, people, watch });
     const stops = this.#startRequestStops(store, ledger, server);
     const operator = createOperatorServer({
       ...dependencies,
       ...live,
       ...{ audits, stops, version, allowedHosts, live: this.#live, requests: server.requests },
-      sessions: this.#createSessions(store, token.token),
+      sessions: this.#createSessions(store, token.token, people),
+      issuer: people,
       ownUrl: () => this.#config.operator.url,
       nodes: () => watch.nodes(),
       clock: () => clock.state(),
       draining: () => this.#isLeaving || server.requests.draining,
-      warnings: () => plans.warnings,
+      warnings: () => [...signInWarnings(this.#config), ...plans.warnings],
       reload: () => reloader.reload(),
       timezone: () => this.#config.timezone,
       configuredPlans: () => this.#config.plans,
@@ -449,10 +453,10 @@ class Service {
     return reloader;
   }
 
-  #createSessions(store: Store, token: string): OperatorSessions {
-    const sessions = new OperatorSessions(store, token, (err) =>
-      this.#logger.warn({ err }, "the use of a session could not be recorded; it may end earlier"),
-    );
+  #createSessions(store: Store, token: string, people: PersonSignIn): OperatorSessions {
+    const onError = (err: unknown) =>
+      this.#logger.warn({ err }, "the use of a session could not be recorded; it may end earlier");
+    const sessions = new OperatorSessions(store, token, onError, people);
     this.#sessions = sessions;
     return sessions;
   }

@@ -1,6 +1,7 @@
 /** How the service does what the holder of a key does in the portal. */
 import { keyObject, newKeyObject, usageObject } from "../accounts/operator-objects.ts";
-import type { PortalActions, Viewer } from "../accounts/portal-actions.ts";
+import type { PortalActions } from "../accounts/portal-actions.ts";
+import type { Viewer } from "../accounts/portal-viewer.ts";
 import { usageHoursObject, usageHoursSchema } from "../accounts/usage-hours.ts";
 import { usageReportSchema } from "../accounts/usage-sums.ts";
 import { action, variantOf } from "./action.ts";
@@ -14,7 +15,7 @@ import * as views from "./views.ts";
 export interface PortalContext {
   timezone: string;
   actions: PortalActions;
-  /** The key of the holder, and its account. */
+  /** The key or the person of the session, and the account. */
   session: Viewer;
 }
 

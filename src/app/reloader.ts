@@ -14,14 +14,16 @@ import {
   applicable,
   changesBetween,
   isEmpty,
+  isSameSignIn,
   type LastReload,
   type ReloadReport,
 } from "../config/changes.ts";
-import type { Config } from "../config/load.ts";
+import { type Config, configurationError } from "../config/load.ts";
 import { operatorNames } from "../config/operator.ts";
 import { messageOf, OperatorError } from "../errors.ts";
 import type { AllowedHosts } from "../http/api/allowed-hosts.ts";
 import type { PublicServer, PublicSettings } from "../http/public/server.ts";
+import type { PersonSignIn } from "../sign-in/person-sign-in.ts";
 import type { NodeWatch } from "../store/nodes.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { fingerprintOf } from "./config-fingerprint.ts";
@@ -40,6 +42,7 @@ export interface ReloadedDependencies {
   allowedHosts: AllowedHosts;
   /** Null: no portal. */
   portal: Pick<Portal, "configure"> | null;
+  people: Pick<PersonSignIn, "configure">;
   watch: NodeWatch;
   metrics: Metrics;
   logger: Logger;
@@ -142,6 +145,8 @@ export class Reloader {
   async #prepareAndApply(): Promise<ReloadReport> {
     const { models, reread, settingsOf, logger } = this.#dependencies;
     const read = reread();
+    // A service that runs keeps its sign-in. Only a start goes on without.
+    if (read.signInProblems.length > 0) throw configurationError(read.signInProblems);
     const between = changesBetween(this.#running, read);
     const next = applicable(this.#running, read);
     const settings = settingsOf(next);
@@ -170,10 +175,11 @@ export class Reloader {
   }
 
   #apply(next: Config, settings: PublicSettings): void {
-    const { server, allowedHosts, portal, watch, logger, onApplied } = this.#dependencies;
+    const { server, allowedHosts, portal, people, watch, logger, onApplied } = this.#dependencies;
     server.configure(settings);
     allowedHosts.replace(operatorNames(next.operator));
     portal?.configure(next);
+    if (!isSameSignIn(this.#running, next)) people.configure(next.signIn);
     logger.level = next.log.level;
     this.#running = next;
     onApplied(next);

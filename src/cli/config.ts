@@ -7,7 +7,7 @@ import path from "node:path";
 import { Command } from "commander";
 import { limitsObject } from "../accounts/plan-limits.ts";
 import { databaseText } from "../config/database.ts";
-import type { Config } from "../config/load.ts";
+import { type Config, configurationError } from "../config/load.ts";
 import type { ModelConfig } from "../config/model.ts";
 import { operatorNames, tokenFileName } from "../config/operator.ts";
 import type { TracingConfig } from "../config/tracing.ts";
@@ -43,6 +43,7 @@ const columns = [
 
 async function check(cli: Cli): Promise<void> {
   const config = cli.config();
+  if (config.signInProblems.length > 0) throw configurationError(config.signInProblems);
   await requireModelFiles(config);
   const { limits, cors, tracing } = config;
   const rows: [setting: string, value: string][] = [

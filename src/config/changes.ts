@@ -145,6 +145,11 @@ export function applicable(running: Config, next: Config): Config {
   };
 }
 
+/** Whether signing in works as before: begun sign-ins and what is known of the issuer stay. */
+export function isSameSignIn(running: Config, next: Config): boolean {
+  return isDeepStrictEqual(withoutPlaces(running.signIn), withoutPlaces(next.signIn));
+}
+
 /** Whether the model can keep its engine: only its price or what it adds to requests differs. */
 export function keepsEngine(running: ModelConfig, next: ModelConfig): boolean {
   return isDeepStrictEqual(engineOf(running), engineOf(next));

@@ -3,6 +3,7 @@
  * exist.
  */
 import { planLimitNames, planLimits } from "../accounts/plan-limits.ts";
+import { type PersonKeys, personKeysDefault } from "../accounts/portal-viewer.ts";
 import * as fields from "../accounts/value-rules.ts";
 import type { BucketPlan, Limits, Plan } from "../ledger/plan.ts";
 import { calendarPeriodRule, isCalendarPeriod } from "../ledger/windows.ts";
@@ -17,21 +18,11 @@ interface PlanDefaults {
   timezone: string;
 }
 
-/** What a person with an account on the plan may do with keys. No version of the plan has it. */
-export interface PersonKeys {
-  /** Keys that work at the same time. */
-  most: number;
-  /** ISO 8601: the longest life of a key. Null: a key may have no expiry. */
-  life: string | null;
-}
-
 interface ReadPlan {
   plan: Plan;
+  /** What people with an account on the plan may do. No version of the plan has it. */
   keys: PersonKeys;
 }
-
-/** Keys of a person, if the plan does not say. */
-const personKeysDefault = 10;
 
 /** Returns at least one plan, in the order of the configuration. */
 export function readPlans(root: Section, defaults: PlanDefaults): ReadPlan[] {
@@ -59,7 +50,7 @@ function readPlan(id: string, section: Section, { modelIds, timezone }: PlanDefa
     models: [],
   };
   const keys = section.section("keys", (each) => ({
-    most: each.value("most", kind.whole(0, fields.accountKeysMax), { or: personKeysDefault }),
+    most: each.value("most", kind.whole(0, fields.accountKeysMax), { or: personKeysDefault.most }),
     life: each.optional("life", kind.lifePeriod),
   }));
   const name = kind.text('a model\'s id, or "*"', (value) => value !== "", { standIn: "*" });

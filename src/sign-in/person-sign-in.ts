@@ -19,7 +19,7 @@ import type { SessionRow } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
 import { isAway, isClientRefused, reasonOf } from "./failures.ts";
 import { type BegunSignIn, Issuer, IssuerMisdescribedError } from "./issuer.ts";
-import { type Listener, People } from "./people.ts";
+import { People } from "./people.ts";
 import { issuerUnavailable, signInFailed, signInOff } from "./refusals.ts";
 import { isSameIssuer, type SignInSettings } from "./settings.ts";
 
@@ -46,6 +46,9 @@ interface Configured {
   settings: SignInSettings;
   issuer: Issuer;
 }
+
+/** The sections of the listeners. */
+export type Listener = "operator" | "portal";
 
 /** Where a person signs in. */
 export interface SignInPlace {

@@ -76,7 +76,7 @@ portalTest("a session shows the account of its key, until it signs out", async (
   assert.equal(status, 200);
   assert.deepEqual([body.account, body.state], ["test", "active"]);
   const shown = await portal.as(cookie, "GET", "/api/session");
-  assert.deepEqual(Object.keys(shown.body), ["expires_at", "idle_expires_at", "timezone"]);
+  assert.deepEqual(Object.keys(shown.body), ["expires_at", "idle_expires_at", "timezone", "person", "role"]);
   const out = await portal.as(cookie, "DELETE", "/api/session");
   assert.deepEqual([out.status, out.text], [204, ""]);
   assert.match(out.headers.get("set-cookie") ?? "", /^inkwell_portal=; Path=\/; Max-Age=0;/);

@@ -3,26 +3,33 @@
  * token in the `Authorization` header is never locked.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { type NewCode, type OperatorSessions, wrongToken } from "../../accounts/operator-sessions.ts";
+import {
+  type NewCode,
+  type OperatorSession,
+  type OperatorSessions,
+  tokenOwner,
+  wrongToken,
+} from "../../accounts/operator-sessions.ts";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
+import type { OperatorIdentity } from "../../accounts/signed-in-people.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { BrowserSignIn, invalidSession, type SignInDependencies } from "../api/sign-in.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
     /** Null if the request has the operator token, or needs neither. */
-    session: SessionRow | null;
+    session: OperatorSession | null;
   }
 }
 
 /** Name of the cookie over plain http. */
 export const consoleCookieName = "inkwell_console";
 
-type Credentials = { token: string } | { code: string };
+export type Credentials = { token: string } | { code: string } | { response: string };
 
 export class SignIn {
   readonly #deps: SignInDependencies<OperatorSessions>;
-  readonly #browsers: BrowserSignIn<SessionRow>;
+  readonly #browsers: BrowserSignIn<OperatorSession>;
 
   constructor(dependencies: SignInDependencies<OperatorSessions>) {
     this.#deps = dependencies;
@@ -33,6 +40,7 @@ export class SignIn {
       urlVariable: "INKWELL_OPERATOR_URL",
       people: "operators",
       person: "an operator",
+      callbackPath: "/console/signed-in",
       stillPossible: "The operator token still works in the header Authorization: Bearer ...",
     });
   }
@@ -57,11 +65,27 @@ export class SignIn {
     credentials: Credentials,
   ): Promise<{ session: SessionRow; setCookie: string }> {
     const { sessions } = this.#deps;
+    if ("response" in credentials) return await this.#browsers.finishAtIssuer(request, credentials.response);
     return "token" in credentials
       ? await this.#browsers.signIn(request, "token", (page) =>
           sessions.startByToken(credentials.token, page),
         )
       : await this.#browsers.signIn(request, "code", (page) => sessions.startByCode(credentials.code, page));
+  }
+
+  /** What the sign-in page shows of OpenID Connect. */
+  get issuer() {
+    return this.#browsers.issuer;
+  }
+
+  /** Begins a sign-in with OpenID Connect. Returns the page of the issuer. */
+  async beginAtIssuer(request: FastifyRequest): Promise<URL> {
+    return await this.#browsers.beginAtIssuer(request);
+  }
+
+  /** Returns who sends an authenticated request. */
+  actorOf({ session }: FastifyRequest): OperatorIdentity {
+    return session ?? tokenOwner;
   }
 
   /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
@@ -70,7 +94,7 @@ export class SignIn {
   }
 
   /** Returns the session of the request. Throws a refusal if it has the operator token. */
-  sessionOf({ session }: FastifyRequest): SessionRow {
+  sessionOf({ session }: FastifyRequest): OperatorSession {
     if (session !== null) return session;
     throw invalidSession("This request has the operator token, and no session.");
   }
