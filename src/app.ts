@@ -183,7 +183,13 @@ class Service {
     const accounts = accountFeed(this.#jobs, store);
     const live = { jobs: this.#jobs, accounts };
     const people = startSignIn(config, { ...dependencies, token: token.token }, this.#jobs, this.#times);
-    const ofPortal = { chat: server.chat, version, token: token.token, localUrl: addresses.publicUrl, people };
+    const ofPortal = {
+      chat: server.chat,
+      version,
+      token: token.token,
+      localUrl: addresses.publicUrl,
+      people,
+    };
     const portal =
       config.portal === null ? null : new Portal(config, { ...dependencies, ...live, ...ofPortal });
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));

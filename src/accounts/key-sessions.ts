@@ -14,10 +14,10 @@ import type { SessionRow } from "../store/sessions.ts";
 import type { FoundKey, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { callerOf, findUsableKey, hashKey, invalidKey, secretWith } from "./keys.ts";
-import { OperatorRefusal } from "./refusals.ts";
 import type { Viewer } from "./portal-viewer.ts";
-import { nobody, type SignedInPeople } from "./signed-in-people.ts";
+import { OperatorRefusal } from "./refusals.ts";
 import { type NewSession, type SessionDatabase, type SessionSecrets, Sessions } from "./sessions.ts";
+import { nobody, type SignedInPeople } from "./signed-in-people.ts";
 
 /** A session with its key or person, and the account, as they are now. It is not closed. */
 export type PortalSession = SessionRow & Viewer;

@@ -30,7 +30,7 @@ import {
   requireWithin,
   tooManyPersonKeys,
 } from "./portal-rights.ts";
-import { accountOf, authorityOf, byOf, isPerson, type PersonKeys, type Viewer } from "./portal-viewer.ts";
+import { authorityOf, byOf, isPerson, type PersonKeys, type Viewer } from "./portal-viewer.ts";
 import { invalidValue, keyNotFound, newIdNeeded, OperatorRefusal, requireId } from "./refusals.ts";
 import type { StoppedRequest } from "./request-stops.ts";
 import type { SignedInPeople } from "./signed-in-people.ts";
@@ -132,7 +132,9 @@ export class PortalActions {
     const creator = isPerson(viewer) ? null : own;
     const conditions = { creator, keysMax: accountKeysMax, isByHolder: true };
     const keys = this.#keysOf(viewer);
-    const created = await onceFor(own, operation, (id) => keys.issueOnce(own.account, id, settings, conditions));
+    const created = await onceFor(own, operation, (id) =>
+      keys.issueOnce(own.account, id, settings, conditions),
+    );
     if (created.key !== null && (await this.#now(viewer)) === null) {
       await keys.revoke(created.row.id);
       throw sessionEnded();
@@ -196,7 +198,10 @@ export class PortalActions {
   /** Stops a running request of the account of a person, and waits for its end. */
   async stopRequest(viewer: Viewer, requestId: string): Promise<StoppedRequest> {
     if (!isPerson(viewer)) {
-      throw new OperatorRefusal("not_permitted", "A key cannot stop requests. Close their connections instead.");
+      throw new OperatorRefusal(
+        "not_permitted",
+        "A key cannot stop requests. Close their connections instead.",
+      );
     }
     const hold = await this.#deps.store.stopRequests.holdOf(requestId);
     if (hold === null || hold.account !== viewer.account.id) {
@@ -224,7 +229,12 @@ export class PortalActions {
   }
 
   /** Refuses one more key of a person. A repetition of an operation is left to the ledger. */
-  async #requireRoom(account: string, operation: string, own: KeyAuthority, allowed: PersonKeys): Promise<void> {
+  async #requireRoom(
+    account: string,
+    operation: string,
+    own: KeyAuthority,
+    allowed: PersonKeys,
+  ): Promise<void> {
     const working = await this.#working(account);
     if (working.length < allowed.most) return;
     const repeated = keyIdOf(account, operationOf(own, operation));

@@ -5,14 +5,15 @@
  * key, or the secret of a key that may do more. Such a key can only be renamed, narrowed and
  * revoked.
  */
-import { endOf } from "../ledger/windows.ts";
+
 import { type AccountState, type KeyAuthority, limitsIn } from "../ledger/rows.ts";
+import { endOf } from "../ledger/windows.ts";
 import { defined, given } from "../objects.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import type { KeyChange } from "./key-actions.ts";
 import type { BudgetOptions } from "./keys.ts";
-import type { PersonKeys } from "./portal-viewer.ts";
 import { planLimitNames, planLimits, type RowLimits } from "./plan-limits.ts";
+import type { PersonKeys } from "./portal-viewer.ts";
 import { invalidValue, OperatorRefusal } from "./refusals.ts";
 
 /** The settings of a key that the key of a session limits. Undefined: the setting stays. */

@@ -49,7 +49,7 @@ interface StartOptions {
 }
 
 /** A check of a person at the issuer, which this request makes. */
-export interface DueCheck {
+interface DueCheck {
   refreshToken: string;
   putOff(retryMs: number): Promise<void>;
 }

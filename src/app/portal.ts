@@ -39,7 +39,8 @@ export class Portal {
   #personKeys: Config["personKeys"];
 
   constructor(
-    { listen, portal, limits, timezone, personKeys }: Config, { token, ...dependencies }: PortalDependencies,
+    { listen, portal, limits, timezone, personKeys }: Config,
+    { token, ...dependencies }: PortalDependencies,
   ) {
     invariant(portal !== null, "the portal is configured");
     this.#config = portal;

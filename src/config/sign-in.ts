@@ -10,7 +10,7 @@ import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
 /** The settings, and the places that a check of the issuer names. */
-export interface SignInConfig extends SignInSettings {
+interface SignInConfig extends SignInSettings {
   where: { issuer: string; clientId: string; clientSecret: string };
 }
 

@@ -6,7 +6,7 @@
 import * as rules from "../accounts/value-rules.ts";
 
 /** Longest lists and texts that an issuer may send. A person has a few hundred groups at most. */
-export const groupsMax = 10_000;
+const groupsMax = 10_000;
 const groupCharactersMax = 1_000;
 
 export interface Identity {

@@ -26,7 +26,7 @@ export interface BegunSignIn {
 }
 
 /** What the issuer says about a person. */
-export interface IssuerAnswer {
+interface IssuerAnswer {
   identity: Identity;
   /** For asking again later. Null: the issuer gives none. */
   refreshToken: string | null;
@@ -70,14 +70,17 @@ export class Issuer {
   /** Returns the page of the issuer where a person signs in. */
   async begin({ redirectUri, state, nonce, verifier }: BegunSignIn, wantsRefresh: boolean): Promise<URL> {
     const { library, config } = await this.#discover();
-    return library.buildAuthorizationUrl(config, {
-      redirect_uri: redirectUri,
-      scope: scopesOf(config.serverMetadata(), wantsRefresh),
-      state,
-      nonce,
-      code_challenge: await library.calculatePKCECodeChallenge(verifier),
-      code_challenge_method: "S256",
-    });
+    const challenge = await library.calculatePKCECodeChallenge(verifier);
+    try {
+      return library.buildAuthorizationUrl(config, {
+        redirect_uri: redirectUri,
+        scope: scopesOf(config.serverMetadata(), wantsRefresh),
+        ...{ state, nonce, code_challenge: challenge, code_challenge_method: "S256" },
+      });
+    } catch (error) {
+      // The page of the issuer is missing, or is no page of the web.
+      throw new IssuerMisdescribedError(reasonOf(error), { cause: error });
+    }
   }
 
   /**

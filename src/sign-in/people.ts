@@ -23,7 +23,7 @@ import { planOf, roleOf, type Verdict } from "./rules.ts";
 import { isSameIssuer, type SignInSettings } from "./settings.ts";
 
 /** Who opens, changes and suspends accounts by the rules. The journal names it. */
-export const byRules = "service:sign_in";
+const byRules = "service:sign_in";
 
 interface PeopleDependencies {
   store: Store;
@@ -46,7 +46,11 @@ export class People {
    * Returns the person of an identity, after everything that the sign-in changes. Throws a refusal
    * for somebody whom no rule lets in there.
    */
-  async signedIn(identity: Identity, listener: "operator" | "portal", settings: SignInSettings): Promise<PersonRow> {
+  async signedIn(
+    identity: Identity,
+    listener: "operator" | "portal",
+    settings: SignInSettings,
+  ): Promise<PersonRow> {
     const role = roleOf(identity, settings);
     const plan = planOf(identity, settings);
     const known = await this.#known(identity, settings);

@@ -58,7 +58,7 @@ export function isPersonId(text: string): boolean {
   return idPattern.test(text);
 }
 
-export interface PeopleQuery {
+interface PeopleQuery {
   /** People after this id, in the order of ids. */
   after?: string | undefined;
   /** The people of this account. */
@@ -78,7 +78,7 @@ export interface FoundHolder {
   problem: string | null;
 }
 
-export interface AccountLink {
+interface AccountLink {
   account: string;
   by: string;
   /** The rules give no other person this account. */

@@ -33,7 +33,8 @@ export function sessionRoutes(
     route(
       "signIn",
       {
-        summary: "Sign in: exchange the operator token, the code of a sign-in link, or the answer of an issuer, for a session",
+        summary:
+          "Sign in: exchange the operator token, the code of a sign-in link, or the answer of an issuer, for a session",
         description:
           "Sets a cookie. `idle_expires_at` is the end of the session unless it is used before. A session that the request has ends. Ten failed attempts a minute from one address are answered; further ones get 429.",
         security: [header],

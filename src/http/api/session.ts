@@ -33,9 +33,7 @@ export const sessionObject = objectFor<ShownSession>("Session")({
 });
 
 /** How people can sign in. */
-export const choicesObject = objectFor<{ issuer: IssuerSignIn["shown"]; acceptsSecret: boolean }>(
-  "SignInChoices",
-)({
+const choicesObject = objectFor<{ issuer: IssuerSignIn["shown"]; acceptsSecret: boolean }>("SignInChoices")({
   issuer: [
     orNull(
       closed({
@@ -56,7 +54,12 @@ export const issuerAnswer = Type.Optional(
   }),
 );
 
-const refusedAtIssuer = ["sign_in_off", "issuer_unavailable", "insecure_sign_in", "too_many_sign_ins"] as const;
+const refusedAtIssuer = [
+  "sign_in_off",
+  "issuer_unavailable",
+  "insecure_sign_in",
+  "too_many_sign_ins",
+] as const;
 /** Codes of a sign-in with the answer of an issuer. */
 export const refusedAnswers = ["sign_in_failed", "not_admitted", ...refusedAtIssuer] as const;
 

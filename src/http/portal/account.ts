@@ -98,7 +98,8 @@ export function accountRoutes(
     "/api/account",
     route("showAccount", {
       summary: "Show the account, the key of the session, its rights and the balance",
-      description: "`balance` is that of `GET /v1/balance`. A suspended account can be seen, but not used. `key` is null in the session of a person.",
+      description:
+        "`balance` is that of `GET /v1/balance`. A suspended account can be seen, but not used. `key` is null in the session of a person.",
       response: { 200: ownAccountObject.schema },
     }),
     async (request) => {

@@ -41,7 +41,8 @@ export function chatRoutes(app: ApiApp, dependencies: PortalDependencies): void 
   dependencies.chat.serve(app, {
     path: "/api/chat",
     ...route("chat", {
-      summary: "Send a chat request with the key of the session, or with the newest key of a person that works",
+      summary:
+        "Send a chat request with the key of the session, or with the newest key of a person that works",
       description:
         "The body is that of `POST /v1/chat/completions`, with `stream: true`. Limits, credits and refusals are those of the public API, and so are the server-sent events of the answer. The last event before `[DONE]` is this object: `cost_micro` is what the ledger charged, with the part `shortfall_micro` that the account could not pay. Both are null if the charge is not recorded yet. A late error has both fields beside `error`. To abort, close the connection: the tokens so far are charged.",
       response: { 200: lastChunk },

@@ -2,9 +2,9 @@
 import Type from "typebox";
 import { balanceObject } from "../../accounts/balance-object.ts";
 import { closed, count, isoTime, micro, objectFor, text, time } from "../../accounts/json-objects.ts";
-import { accountOf } from "../../accounts/portal-viewer.ts";
 import type { LiveAccount } from "../../accounts/live-accounts.ts";
 import { balance } from "../../accounts/operator-objects.ts";
+import { accountOf } from "../../accounts/portal-viewer.ts";
 import { Refusal } from "../../errors.ts";
 import { amountOf } from "../../ledger/grants.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
