@@ -392,7 +392,7 @@ class Service {
   }
 
   #startRequestStops(store: Store, ledger: Ledger, server: PublicServer): RequestStops {
-    const stops = new RequestStops({ store, ledger, by: "operator" }, server.requests, {
+    const stops = new RequestStops({ store, ledger }, server.requests, {
       jobs: this.#jobs,
       everyMs: this.#times.stopsEveryMs,
       onError: (err) => this.#logger.warn({ err }, "the end of a stopped request could not be read"),

@@ -29,6 +29,7 @@ import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
 import type { EpochMs } from "../units.ts";
 import { type ImportedAccount, type ImportOptions, importAccounts } from "./account-import.ts";
+import type { Actor, Role } from "./actors.ts";
 import { isoTime } from "./json-objects.ts";
 import { KeyActions } from "./key-actions.ts";
 import { type PaymentReport, paymentReport } from "./payment-report.ts";
@@ -45,8 +46,7 @@ interface ActionDependencies {
   ledger: Ledger;
   /** Models that keys may name. */
   modelIds(): readonly string[];
-  /** Who acts: an operator, the holder of a key, the command line. The journal names them. */
-  by: string;
+  actor: Actor;
   /** The zone of the configuration, for local days. */
   timezone(): string;
 }
@@ -68,19 +68,22 @@ export class OperatorActions {
   readonly ledger: Ledger;
   /** Who acts. The journal names them. */
   readonly by: string;
+  readonly role: Role;
   readonly #deps: ActionDependencies;
 
   constructor(dependencies: ActionDependencies) {
-    this.keys = new KeyActions(dependencies);
+    const { by, role } = dependencies.actor;
+    this.keys = new KeyActions({ ...dependencies, by });
     this.store = dependencies.store;
     this.ledger = dependencies.ledger;
-    this.by = dependencies.by;
+    this.by = by;
+    this.role = role;
     this.#deps = dependencies;
   }
 
   /** Returns the same actions for somebody else. */
-  as(by: string): OperatorActions {
-    return new OperatorActions({ ...this.#deps, by });
+  as(actor: Actor): OperatorActions {
+    return new OperatorActions({ ...this.#deps, actor });
   }
 
   /** Returns the account as it is now, even if nothing has been written since a window ended. */
@@ -131,8 +134,8 @@ export class OperatorActions {
     accounts: readonly ImportedAccount[],
     options: Pick<ImportOptions, "dryRun" | "issueKeys">,
   ) {
-    const { store, by, timezone } = this.#deps;
-    return await importAccounts(store, accounts, { by, timezone: timezone(), ...options });
+    const { store, timezone } = this.#deps;
+    return await importAccounts(store, accounts, { by: this.by, timezone: timezone(), ...options });
   }
 
   async balance(account: string): Promise<BalanceView> {
@@ -193,7 +196,7 @@ export class OperatorActions {
 
   /** Stops a request that a service on this database answers, and waits for its end. */
   async stopRequest(requestId: string): Promise<StoppedRequest> {
-    return await stopElsewhere({ ...this.#deps }, requestId);
+    return await stopElsewhere(this.#deps, { id: requestId, by: this.by });
   }
 
   /** Returns the plans of the current section in its order, then retired plans by name. */
@@ -236,10 +239,10 @@ export class OperatorActions {
 
   /**
    * Believes the present reading of the clock, if the operator knows the same time to within a
-   * minute. `by` names the operator in the ledger.
+   * minute.
    */
-  async acceptClock(by: string, timeMs: EpochMs): Promise<AcceptedClock> {
-    const acceptance = await this.store.acceptClock(by, timeMs);
+  async acceptClock(timeMs: EpochMs): Promise<AcceptedClock> {
+    const acceptance = await this.store.acceptClock(this.by, timeMs);
     switch (acceptance.kind) {
       case "accepted":
         return acceptance.accepted;

@@ -281,7 +281,8 @@ export const journalObject = objectFor<ListedEntry>("JournalEntry")({
   kind: [text, (row) => row.kind],
   by: [
     Type.String({
-      description: "who did it: an operator, a key (`key:ID`), the command line, or the service",
+      description:
+        "who did it: `owner` (the operator token), `operator_key:ID`, `key:ID` (its holder, in the portal), `command_line:USER`, or `service`",
     }),
     (row) => row.by,
   ],

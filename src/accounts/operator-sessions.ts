@@ -7,6 +7,7 @@ import { inkwell } from "../invocation.ts";
 import { isPersonId } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { EpochMs } from "../units.ts";
+import { owner as roleOwner } from "./actors.ts";
 import { OperatorRefusal } from "./refusals.ts";
 import { type NewSession, type SessionDatabase, type SessionSecrets, Sessions } from "./sessions.ts";
 import { nobody, type OperatorIdentity, type SignedInPeople } from "./signed-in-people.ts";
@@ -21,7 +22,7 @@ const owner = "operator";
 export interface OperatorSession extends SessionRow, OperatorIdentity {}
 
 /** Whoever has the operator token. */
-export const tokenOwner: OperatorIdentity = { by: "operator", role: "owner", person: null };
+const tokenOwner: OperatorIdentity = { actor: roleOwner, person: null };
 
 export interface NewCode {
   code: string;

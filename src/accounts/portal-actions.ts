@@ -16,6 +16,7 @@ import type { FoundHolder } from "../store/people.ts";
 import type { Receipt, Store, UsageQuery } from "../store/store.ts";
 import type { Hour, UsageHour } from "../store/usage-hours.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
+import type { Actor } from "./actors.ts";
 import { type KeyActions, keyIdOf } from "./key-actions.ts";
 import type { KeyOptions } from "./keys.ts";
 import type { OperatorActions } from "./operator-actions.ts";
@@ -30,7 +31,7 @@ import {
   requireWithin,
   tooManyPersonKeys,
 } from "./portal-rights.ts";
-import { authorityOf, byOf, isPerson, type PersonKeys, type Viewer } from "./portal-viewer.ts";
+import { actorOf, authorityOf, isPerson, type PersonKeys, type Viewer } from "./portal-viewer.ts";
 import { invalidValue, keyNotFound, newIdNeeded, OperatorRefusal, requireId } from "./refusals.ts";
 import type { StoppedRequest } from "./request-stops.ts";
 import type { SignedInPeople } from "./signed-in-people.ts";
@@ -55,7 +56,7 @@ interface PortalActionDependencies {
   operator: Pick<OperatorActions, "usage" | "usageReport" | "usageHours"> & {
     keys: Pick<KeyActions, "find" | "list">;
     /** Returns the actions of the viewer. */
-    as(by: string): {
+    as(actor: Actor): {
       keys: Pick<KeyActions, "issueOnce" | "change" | "rotate" | "revoke">;
       stopRequest(requestId: string): Promise<StoppedRequest>;
     };
@@ -208,7 +209,7 @@ export class PortalActions {
       throw new OperatorRefusal("request_not_found", `No request "${requestId}" of your account is running.`);
     }
     this.#countChange(viewer.account.id);
-    return await this.#deps.operator.as(byOf(viewer)).stopRequest(requestId);
+    return await this.#deps.operator.as(actorOf(viewer)).stopRequest(requestId);
   }
 
   /** Returns the newest key of a person that works. */
@@ -225,7 +226,7 @@ export class PortalActions {
 
   /** The changes of keys, made by the viewer. */
   #keysOf(viewer: Viewer): Pick<KeyActions, "issueOnce" | "change" | "rotate" | "revoke"> {
-    return this.#deps.operator.as(byOf(viewer)).keys;
+    return this.#deps.operator.as(actorOf(viewer)).keys;
   }
 
   /** Refuses one more key of a person. A repetition of an operation is left to the ledger. */

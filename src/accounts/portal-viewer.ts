@@ -5,6 +5,7 @@
 import { type KeyAuthority, limitsIn } from "../ledger/rows.ts";
 import type { FoundHolder } from "../store/people.ts";
 import type { FoundKey } from "../store/store.ts";
+import { type Actor, keyHolder } from "./actors.ts";
 
 /** As of the request: a key or a person, with the account and its plan. */
 export type Viewer = FoundKey | FoundHolder;
@@ -27,9 +28,8 @@ export function accountOf(viewer: Viewer): string {
   return isPerson(viewer) ? viewer.account.id : viewer.key.account;
 }
 
-/** Who acts, as journals name them. */
-export function byOf(viewer: Viewer): string {
-  return isPerson(viewer) ? `person:${viewer.person.id}` : `key:${viewer.key.id}`;
+export function actorOf(viewer: Viewer): Actor {
+  return isPerson(viewer) ? { by: `person:${viewer.person.id}`, role: "holder" } : keyHolder(viewer.key.id);
 }
 
 /** What the keys that a viewer makes or changes may do at most. */

@@ -9,6 +9,7 @@ import { balanceUnavailable } from "../ledger/balance.ts";
 import type { AccountError } from "../ledger/outcomes.ts";
 import { unknownName } from "../spelling.ts";
 import { type EpochMs, localMomentOf, momentRule } from "../units.ts";
+import { hasRole, type Role } from "./actors.ts";
 import { idProblem } from "./value-rules.ts";
 
 const notSignedIn = { status: 401, type: "authentication_error" } as const;
@@ -148,6 +149,15 @@ export function keyExpired(id: string, expiresMs: EpochMs): OperatorRefusal {
 export function accountRefusal(account: string, error: AccountError): Error {
   if (error.kind === "no_account") return accountNotFound(account);
   return balanceUnavailable(`account ${account}: ${error.problem}`);
+}
+
+/** Refuses an actor without this role. */
+export function requireRole(role: Role, needed: Role): void {
+  if (hasRole(role, needed)) return;
+  throw new OperatorRefusal(
+    "not_permitted",
+    `This needs the role ${needed}, and yours is ${role}. Nothing has changed.`,
+  );
 }
 
 /** Returns the refusal of a value that is well-formed but cannot be used. */

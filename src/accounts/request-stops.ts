@@ -10,7 +10,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Job } from "../job.ts";
 import type { Jobs } from "../jobs.ts";
 import type { Ledger } from "../ledger/ledger.ts";
-import type { Receipt, Store } from "../store/store.ts";
+import type { Receipt, StopRequestRow, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { isoTime } from "./json-objects.ts";
 import { OperatorRefusal } from "./refusals.ts";
@@ -32,8 +32,6 @@ type StopStore = Pick<Store, "stopRequests" | "usage" | "times">;
 interface StopDependencies {
   store: StopStore;
   ledger: Pick<Ledger, "apply">;
-  /** Who stops the request. Its receipt names them. */
-  by: string;
 }
 
 /** A stop that has been carried out. */
@@ -78,10 +76,11 @@ export class RequestStops {
   }
 
   /** Throws `request_not_found` if no process answers the request. */
-  async stopRequest(requestId: string): Promise<RequestStop> {
-    if (this.#here.stopOne(requestId, this.#deps.by)) return { requestId, isStopped: true };
-    await recordStop(this.#deps, requestId);
-    const waiting = endOf(this.#deps, requestId).catch(this.#onError);
+  async stopRequest(stop: StopRequestRow): Promise<RequestStop> {
+    const { id: requestId, by } = stop;
+    if (this.#here.stopOne(requestId, by)) return { requestId, isStopped: true };
+    await recordStop(this.#deps, stop);
+    const waiting = endOf(this.#deps, stop).catch(this.#onError);
     this.#elsewhere.add(waiting);
     void waiting.finally(() => this.#elsewhere.delete(waiting));
     return { requestId, isStopped: false };
@@ -101,13 +100,13 @@ export class RequestStops {
 }
 
 /** Records a stop. Throws `request_not_found` if the request has no open hold. */
-async function recordStop({ store, by }: StopDependencies, requestId: string): Promise<void> {
-  if (await store.stopRequests.add({ id: requestId, by }, store.times().nowMs)) return;
-  const receipt = await receiptOf(store, requestId);
+async function recordStop({ store }: StopDependencies, stop: StopRequestRow): Promise<void> {
+  if (await store.stopRequests.add(stop, store.times().nowMs)) return;
+  const receipt = await receiptOf(store, stop.id);
   const message =
     receipt === null
-      ? `No request "${requestId}" is running. It may have ended without a charge, or holds no credits yet.`
-      : `Request "${requestId}" ended at ${isoTime(receipt.atMs)} (${receipt.ending}).`;
+      ? `No request "${stop.id}" is running. It may have ended without a charge, or holds no credits yet.`
+      : `Request "${stop.id}" ended at ${isoTime(receipt.atMs)} (${receipt.ending}).`;
   throw new OperatorRefusal("request_not_found", `${message} Nothing has changed.`);
 }
 
@@ -117,11 +116,11 @@ const stopTimes = { everyMs: 200, waitMsMax: 5000 };
 /** Stops a request that another process answers, and waits until its hold has ended. */
 export async function stopElsewhere(
   dependencies: StopDependencies,
-  requestId: string,
+  stop: StopRequestRow,
   times = stopTimes,
 ): Promise<StoppedRequest> {
-  await recordStop(dependencies, requestId);
-  return await endOf(dependencies, requestId, times);
+  await recordStop(dependencies, stop);
+  return await endOf(dependencies, stop, times);
 }
 
 /**
@@ -129,8 +128,8 @@ export async function stopElsewhere(
  * here, at its last checkpoint. A process that is only slow adds the rest when it settles.
  */
 async function endOf(
-  { store, ledger, by }: StopDependencies,
-  requestId: string,
+  { store, ledger }: StopDependencies,
+  { id: requestId, by }: StopRequestRow,
   { everyMs, waitMsMax } = stopTimes,
 ): Promise<StoppedRequest> {
   const startMs = performance.now();

@@ -1,13 +1,12 @@
 /** What sessions ask about people who have signed in with OpenID Connect. */
-import type { FoundHolder, OperatorRole, PersonRow } from "../store/people.ts";
+import type { FoundHolder, PersonRow } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
+import type { Actor } from "./actors.ts";
 import type { SessionSecrets } from "./sessions.ts";
 
 /** Who acts in a session of an operator, as of this request. */
 export interface OperatorIdentity {
-  /** As journals name them: `operator`, or `person:` and the id of a person. */
-  by: string;
-  role: OperatorRole;
+  actor: Actor;
   /** Null: the session began with the operator token. */
   person: PersonRow | null;
 }

@@ -5,12 +5,10 @@
  *
  * Pages bundle this file.
  */
+import type { OperatorRole, Role } from "../accounts/actors.ts";
 import type { OperatorCode } from "../accounts/refusals.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { Fields, InputOf } from "./field.ts";
-
-/** A holder of a key, in the portal; of operators, each may do what those before it may do. */
-type Role = "holder" | "viewer" | "support" | "operator" | "owner";
 
 const methods = ["GET", "POST", "PATCH", "DELETE"] as const;
 type Method = (typeof methods)[number];
@@ -35,6 +33,7 @@ export interface ActionTexts {
   cli?: string;
   /** Lines for the help of the command, without the program. */
   examples?: readonly string[];
+  /** The least role that may do it. */
   role: Role;
   /** The field with the id under which a repetition changes nothing. */
   once?: string;
@@ -50,6 +49,8 @@ export interface ActionTexts {
 
 export interface Action<F extends Fields, Result> extends ActionTexts {
   input: F;
+  /** The role that this input needs, if it is more than `role`. */
+  needs?(input: InputOf<F>): OperatorRole;
   /** Checks rules that concern several fields. */
   check?(input: InputOf<F>): Fault | null;
   /** One sentence about what was done, for people. */

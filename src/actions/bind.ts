@@ -1,6 +1,7 @@
 /** Binds actions to the code of the service, which runs them. */
 import type { TSchema } from "typebox";
-import { invalidValue } from "../accounts/refusals.ts";
+import type { Role } from "../accounts/actors.ts";
+import { invalidValue, requireRole } from "../accounts/refusals.ts";
 import type { Action, ActionTexts } from "./action.ts";
 import { Created } from "./created.ts";
 import type { Fields, InputOf } from "./field.ts";
@@ -20,12 +21,15 @@ export interface BoundAction<Context, Result = unknown> {
   result: TSchema;
   /** Throws an `invalid_value` if an object that fits the schemas breaks another rule. */
   check(json: object, timezone: string): void;
-  /** Checks the object and runs the action. Throws the refusals of the action. */
+  /**
+   * Checks the object and runs the action. Throws the refusals of the action, and `not_permitted`
+   * to those without its role.
+   */
   run(context: Context, json: object): Promise<Outcome<Result>>;
 }
 
-/** Fixes the type of the context. `timezone`: the zone of local days. */
-export function bindFor<Context extends { readonly timezone: string }>() {
+/** Fixes the type of the context. `timezone`: the zone of local days. `role`: of who acts. */
+export function bindFor<Context extends { readonly timezone: string; readonly role: Role }>() {
   return <F extends Fields, Result>(
     action: Action<F, NoInfer<Result>>,
     result: TSchema,
@@ -42,7 +46,9 @@ export function bindFor<Context extends { readonly timezone: string }>() {
       result,
       check: (json, timezone) => void read(json, timezone),
       run: async (context, json) => {
-        const outcome = await run(context, read(json, context.timezone));
+        const input = read(json, context.timezone);
+        requireRole(context.role, action.needs?.(input) ?? action.role);
+        const outcome = await run(context, input);
         const isNew = outcome instanceof Created;
         const made = isNew ? outcome.result : outcome;
         return { result: made, isNew, done: action.done?.(made) ?? null };

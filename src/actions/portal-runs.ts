@@ -1,4 +1,5 @@
 /** How the service does what the holder of a key does in the portal. */
+import type { Role } from "../accounts/actors.ts";
 import { keyObject, newKeyObject, usageObject } from "../accounts/operator-objects.ts";
 import type { PortalActions } from "../accounts/portal-actions.ts";
 import type { Viewer } from "../accounts/portal-viewer.ts";
@@ -14,6 +15,7 @@ import * as views from "./views.ts";
 
 export interface PortalContext {
   timezone: string;
+  role: Role;
   actions: PortalActions;
   /** The key or the person of the session, and the account. */
   session: Viewer;

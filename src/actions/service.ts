@@ -57,7 +57,7 @@ export const reloadConfiguration = action({
 export const acceptClock = action({
   id: "acceptClock",
   title: "Accept the present reading of the clock",
-  help: "Ends the time in which the ledger does not believe its clock. `time` is the true time, which has to be within a minute of the clock. `by` names the operator in the record. Other processes follow within 5 s.",
+  help: "Ends the time in which the ledger does not believe its clock. `time` is the true time, which has to be within a minute of the clock. Other processes follow within 5 s.",
   http: "POST /admin/clock/accept",
   role: "operator",
   input: {
@@ -65,7 +65,6 @@ export const acceptClock = action({
       label: "The true time (UTC)",
       hint: "From another clock. It has to be within a minute of the clock.",
     }),
-    by: text(rules.note, { label: "Your name", hint: "For the record." }),
   },
   refuses: ["clock_trusted", "clock_differs"],
   form: {

@@ -6,6 +6,8 @@
  * piped. With `--json`, stdout has one JSON document and nothing else; if the command fails, the
  * document is the error (failure.ts).
  */
+import { userInfo } from "node:os";
+import type { Actor } from "../accounts/actors.ts";
 import { isoTime } from "../accounts/json-objects.ts";
 import { OperatorActions } from "../accounts/operator-actions.ts";
 import type { Streams } from "../app.ts";
@@ -66,7 +68,7 @@ export class Cli {
     try {
       if (warnsOfClock) await this.#warnOfClock(store);
       return await use(
-        new OperatorActions({ store, ledger, modelIds, by: "command line", timezone: () => config.timezone }),
+        new OperatorActions({ store, ledger, modelIds, actor: user(), timezone: () => config.timezone }),
       );
     } catch (error) {
       throw await withUnappliedPlans(error, store, config);
@@ -93,6 +95,20 @@ export class Cli {
   /** Writes a line for people to stderr. */
   remark(message: string): void {
     this.host.stderr.write(`${visibleText(message)}\n`);
+  }
+}
+
+/** Who runs the command. Whoever can open the database may do everything. */
+function user(): Actor {
+  return { by: `command_line:${userName()}`, role: "owner" };
+}
+
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    // In containers, the user often has no name.
+    return String(process.getuid?.() ?? "unknown");
   }
 }
 

@@ -1,12 +1,11 @@
 /** `inkwell clock`: shows whether the ledger trusts its clock, and accepts the clock. */
-import { userInfo } from "node:os";
 import { Command } from "commander";
 import { isoTime } from "../accounts/json-objects.ts";
 import { acceptedClockObject, clockObject } from "../accounts/operator-objects.ts";
 import { inkwell } from "../invocation.ts";
 import type { AcceptedClock } from "../ledger/clock.ts";
 import { type EpochMs, momentRule } from "../units.ts";
-import { moment, note } from "./arguments.ts";
+import { moment } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
 
@@ -37,13 +36,12 @@ export function clockCommand(cli: Cli): Command {
     .command("accept")
     .description("believe the clock: check first that it shows the true time")
     .argument("<time>", `the true time, to within a minute, ${momentRule}`, moment)
-    .option("--by <name>", "your name, for the record (default: the user of this process)", note)
-    .addHelpText("after", examples(inkwell("clock accept 2027-01-31T18:04Z --by ada")))
-    .action((timeMs: EpochMs, { by = userName() }: { by?: string }) =>
+    .addHelpText("after", examples(inkwell("clock accept 2027-01-31T18:04Z")))
+    .action((timeMs: EpochMs) =>
       cli.withActions(
         cli.config(),
         async (actions) => {
-          const accepted = await actions.acceptClock(by, timeMs);
+          const accepted = await actions.acceptClock(timeMs);
           cli.print(acceptedClockObject.of(accepted), "");
           cli.remark(`${continued(accepted)} Running services follow within 5 s.`);
         },
@@ -58,13 +56,4 @@ function continued({ ledgerMs, clockMs }: AcceptedClock): string {
   return ledgerMs <= clockMs
     ? `The ledger continues at ${isoTime(clockMs)}, after ${isoTime(ledgerMs)}.`
     : `The ledger continues at ${isoTime(ledgerMs)}, at half pace until the clock has caught up.`;
-}
-
-function userName(): string {
-  try {
-    return userInfo().username;
-  } catch {
-    // In containers, the user often has no name.
-    return `uid ${process.getuid?.() ?? "unknown"}`;
-  }
 }

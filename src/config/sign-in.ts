@@ -2,10 +2,11 @@
  * The `sign_in` section: the issuer of OpenID Connect, and the rules about who gets a role or an
  * account. A rule may only name plans that exist.
  */
+
+import { operatorRoles } from "../accounts/actors.ts";
 import * as fields from "../accounts/value-rules.ts";
 import type { Condition, PlanRule, RoleRule, SignInSettings } from "../sign-in/settings.ts";
 import { nearest } from "../spelling.ts";
-import { operatorRoles } from "../store/people.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 

@@ -9,12 +9,13 @@
  */
 import { randomBytes } from "node:crypto";
 import type { Logger } from "pino";
+import { hasRole, type OperatorRole, operatorRoles } from "../accounts/actors.ts";
 import { otherRefusal } from "../accounts/outcome-refusals.ts";
 import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { JournalKind } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
-import { type OperatorRole, operatorRoles, type PersonFacts, type PersonRow } from "../store/people.ts";
+import type { PersonFacts, PersonRow } from "../store/people.ts";
 import type { ListedEntry, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import type { Identity } from "./claims.ts";
@@ -83,7 +84,8 @@ export class People {
 
   /** Returns the role that a person has now. Null: none, or it has lapsed. */
   roleNow(person: PersonRow, settings: SignInSettings): OperatorRole | null {
-    const { role, roleMatchedMs, suspendedMs, issuer } = person;
+    const { roleMatchedMs, suspendedMs, issuer } = person;
+    const role = roleIn(person);
     if (role === null || roleMatchedMs === null || suspendedMs !== null) return null;
     if (!isSameIssuer(issuer, settings.issuer)) return null;
     return endOf(settings.lapse, roleMatchedMs) > this.#nowMs() ? role : null;
@@ -153,7 +155,7 @@ export class People {
     if (groups === null && !(role.isComplete && plan.isComplete)) {
       logger.warn({ person: person.id }, "the issuer has sent no groups; rules about groups are skipped");
     }
-    const keepsRole = !role.isComplete && isHigher(person.role, role.value);
+    const keepsRole = !role.isComplete && isHigher(roleIn(person), role.value);
     const facts: PersonFacts = {
       ...{ name, email, emailVerified, seenMs: nowMs },
       role: keepsRole ? person.role : role.value,
@@ -320,8 +322,12 @@ function matchedBefore(lapse: string, nowMs: EpochMs): EpochMs {
 }
 
 function isHigher(role: OperatorRole | null, than: OperatorRole | null): boolean {
-  if (role === null) return false;
-  return than === null || operatorRoles.indexOf(role) > operatorRoles.indexOf(than);
+  return role !== null && (than === null || !hasRole(than, role));
+}
+
+/** The database has no other texts. */
+function roleIn({ role }: Pick<PersonRow, "role">): OperatorRole | null {
+  return operatorRoles.find((each) => each === role) ?? null;
 }
 
 function whyNot(role: Verdict<unknown>, plan: Verdict<unknown>): string {

@@ -10,6 +10,7 @@
  */
 import { hash, randomBytes } from "node:crypto";
 import type { Logger } from "pino";
+import type { OperatorRole } from "../accounts/actors.ts";
 import { type NewSession, type SessionSecrets, Sessions } from "../accounts/sessions.ts";
 import type { OperatorIdentity, SignedInPeople } from "../accounts/signed-in-people.ts";
 import { invariant } from "../errors.ts";
@@ -222,8 +223,8 @@ function isUnusable(error: unknown): boolean {
   return isAway(error) || isClientRefused(error) || error instanceof IssuerMisdescribedError;
 }
 
-function identityOf(person: PersonRow, role: OperatorIdentity["role"] | null): OperatorIdentity | null {
-  return role === null ? null : { by: `person:${person.id}`, role, person };
+function identityOf(person: PersonRow, role: OperatorRole | null): OperatorIdentity | null {
+  return role === null ? null : { actor: { by: `person:${person.id}`, role }, person };
 }
 
 /** Returns the one `state` of an answer. */

@@ -4,7 +4,7 @@
  * Guarantees that an unverified address matches no rule, and that a missing list of groups never
  * counts as an empty one.
  */
-import { type OperatorRole, operatorRoles } from "../store/people.ts";
+import { hasRole, type OperatorRole, operatorRoles } from "../accounts/actors.ts";
 import type { Identity } from "./claims.ts";
 import type { Condition, PlanRule, RoleRule, SignInSettings } from "./settings.ts";
 
@@ -43,7 +43,7 @@ export function planOf(
 }
 
 function isHigher({ role }: RoleRule, than: OperatorRole | null): boolean {
-  return than === null || operatorRoles.indexOf(role) > operatorRoles.indexOf(than);
+  return than === null || !hasRole(than, role);
 }
 
 /** Null: the issuer has left the groups out. */

@@ -10,10 +10,6 @@ import type { PlanVersion } from "../ledger/plan.ts";
 import type { AccountState } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 
-/** What an operator may do. Each may do what those before it may do. */
-export const operatorRoles = ["viewer", "support", "operator", "owner"] as const;
-export type OperatorRole = (typeof operatorRoles)[number];
-
 /** What a sign-in finds out about a person. Each sign-in replaces it. */
 const personFacts = {
   /** As the issuer spells them, for people to read. No rule compares the name. */
@@ -22,7 +18,7 @@ const personFacts = {
   /** The issuer has confirmed the address itself. */
   emailVerified: "boolean",
   /** The role at the last sign-in that could decide it. */
-  role: [...operatorRoles, null],
+  role: "text?",
   /** The last time at which a rule gave the role. */
   roleMatchedMs: "ms?",
   /** The last time at which a rule gave the account its plan. */

@@ -171,9 +171,10 @@ export class ListTooSlowError extends OperatorError {
 }
 
 /** A request that an operator has stopped. */
-interface StopRequestRow {
+export interface StopRequestRow {
   /** The request id. */
   id: string;
+  /** Who stops it. Its receipt names them. */
   by: string;
 }
 

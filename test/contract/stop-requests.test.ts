@@ -29,8 +29,8 @@ for (const backend of backends) {
       await database.remove();
     });
 
-    function depsOf(store: Store, by: string) {
-      return { store, ledger: new Ledger(store), by };
+    function depsOf(store: Store) {
+      return { store, ledger: new Ledger(store) };
     }
 
     test("reach the node that answers the request, and no other request", async () => {
@@ -43,10 +43,13 @@ for (const backend of backends) {
       const idle = { count: 0, stopOne: () => false };
       const options = { jobs: testJobs(), everyMs: 10, onError: assert.fail };
       const nodes = [
-        new RequestStops(depsOf(one, "ann"), idle, options),
-        new RequestStops(depsOf(two, "bert"), { count: 1, stopOne }, options),
+        new RequestStops(depsOf(one), idle, options),
+        new RequestStops(depsOf(two), { count: 1, stopOne }, options),
       ];
-      assert.deepEqual(await nodes[0]?.stopRequest("r1"), { requestId: "r1", isStopped: false });
+      assert.deepEqual(await nodes[0]?.stopRequest({ id: "r1", by: "ann" }), {
+        requestId: "r1",
+        isStopped: false,
+      });
       assert.deepEqual(await stopped.promise, ["r1", "ann"]);
       for (const node of nodes) await node.stop();
     });
@@ -68,7 +71,7 @@ for (const backend of backends) {
     test("end the hold of a process that is gone at its last checkpoint, at once", async () => {
       await one.commit([extend("r1", 1, 0, { usage: tokens(1, 4) })]);
       const times = { everyMs: 5, waitMsMax: 50 };
-      const stop = await stopElsewhere(depsOf(two, "ann"), "r1", times);
+      const stop = await stopElsewhere(depsOf(two), { id: "r1", by: "ann" }, times);
       assert.equal(stop.outcome, "stopped");
       assert.partialDeepStrictEqual(stop.receipt, { id: "r1", costMicro: 5, ending: "expired", by: "ann" });
       assert.equal(await one.stopRequests.holdOf("r1"), null);
@@ -83,7 +86,9 @@ for (const backend of backends) {
         [5, false],
         [3, true],
       ]);
-      await assert.rejects(stopElsewhere(depsOf(two, "ann"), "r1", times), { code: "request_not_found" });
+      await assert.rejects(stopElsewhere(depsOf(two), { id: "r1", by: "ann" }, times), {
+        code: "request_not_found",
+      });
     });
 
     test("are forgotten after ten minutes", async () => {

@@ -231,7 +231,7 @@ test("every change has the same result over HTTP and by the command line, and co
       (await operator.all(`/admin/accounts/${who}/journal`, 500)).map(({ operation, ...row }) => ({
         ...row,
         operation: operation !== null,
-        by: row.by === "command line" ? "operator" : row.by,
+        by: String(row.by).startsWith("command_line:") ? "owner" : row.by,
         note: String(row.note).replace(/secret .*/, ""),
       })),
     ),

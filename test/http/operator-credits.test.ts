@@ -92,7 +92,7 @@ operatorTest(
   "lists the journal in pages, oldest first, and its amounts are the balance",
   async (operator, service) => {
     const plain = { by: "test", operation: null, bucket: null, amount_micro: null, grant: null, note: null };
-    const given = { ...plain, by: "operator", bucket: "additional" };
+    const given = { ...plain, by: "owner", bucket: "additional" };
     await operator.post(topups, { payment_id: "p", credits: 500 });
     await operator.post(adjustments, { operation_id: "up", credits: 30, reason: "goodwill" });
     await operator.post(adjustments, { operation_id: "down", credits: -20, reason: "a typing error" });

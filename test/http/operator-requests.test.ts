@@ -72,7 +72,7 @@ operatorTest(
     assert.equal(answer.status, 403);
     assert.equal((await errorOf(answer)).code, "request_stopped");
     const receipt = await service.receipt(String(row?.request_id));
-    assert.deepEqual([receipt?.ending, receipt?.by, receipt?.costMicro], ["stopped", "operator", 0]);
+    assert.deepEqual([receipt?.ending, receipt?.by, receipt?.costMicro], ["stopped", "owner", 0]);
     service.server.requests.stop();
     await textOf(reader);
   },
@@ -91,7 +91,7 @@ operatorTest(
     const { error } = JSON.parse(last.replace(/^data: /, ""));
     assert.deepEqual([fieldsOf(error).code, text.includes("[DONE]")], ["request_stopped", false]);
     const receipt = await service.receipt(id);
-    assert.deepEqual([receipt?.ending, receipt?.by], ["stopped", "operator"]);
+    assert.deepEqual([receipt?.ending, receipt?.by], ["stopped", "owner"]);
     assert.ok(receipt && receipt.completionTokens > 0 && receipt.costMicro > 0);
     refused(await operator.post(path, undefined), 404, "request_not_found");
     const line = service.log.find(({ requestId, code }) => requestId === id && code !== undefined);
@@ -107,7 +107,7 @@ operatorTest("a stopped answer that is not streamed is charged too", async (oper
   const answer = await waiting;
   assert.deepEqual([answer.status, (await errorOf(answer)).code], [403, "request_stopped"]);
   const receipt = await service.receipt(String(row?.request_id));
-  assert.deepEqual([receipt?.ending, receipt?.by], ["stopped", "operator"]);
+  assert.deepEqual([receipt?.ending, receipt?.by], ["stopped", "owner"]);
   assert.ok(receipt && receipt.completionTokens > 2 && receipt.costMicro > 0);
 });
 
@@ -115,14 +115,14 @@ operatorTest("stops a request that another process on the database answers", asy
   const { id, reader } = await startStream(service);
   const store = await openSqliteStore({ path: service.databaseFile, plans: service.plans });
   const idle = { count: 0, stopOne: () => false };
-  const stops = new RequestStops({ store, ledger: service.ledger, by: "operator" }, idle, {
+  const stops = new RequestStops({ store, ledger: service.ledger }, idle, {
     ...{ jobs: testJobs(), everyMs: 1000 },
     onError: assert.fail,
   });
   try {
-    assert.deepEqual(await stops.stopRequest(id), { requestId: id, isStopped: false });
+    assert.deepEqual(await stops.stopRequest({ id, by: "owner" }), { requestId: id, isStopped: false });
     assert.match(await textOf(reader), /request_stopped/);
-    await assert.rejects(stops.stopRequest(id), { code: "request_not_found" });
+    await assert.rejects(stops.stopRequest({ id, by: "owner" }), { code: "request_not_found" });
   } finally {
     await stops.stop();
     await store.close();

@@ -1,6 +1,7 @@
 /** The program while the clock of its machine is wrong. */
 import assert from "node:assert/strict";
 import { existsSync, writeFileSync } from "node:fs";
+import { userInfo } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -99,14 +100,14 @@ test("a wrong clock changes no window, is reported, and is accepted by a command
     const response = await fetch(url, { method: "POST", headers, body: JSON.stringify(body) });
     return { status: response.status, text: await response.text() };
   };
-  const doubted = await operate("/clock/accept", { by: "ada", time: timeIn(0) });
+  const doubted = await operate("/clock/accept", { time: timeIn(0) });
   assert.equal(doubted.status, 409);
   assert.match(doubted.text, /more than a minute from .* Nothing has changed/);
-  const accepted = await withThatClock("clock", "accept", timeIn(halfYear), "--by", "ada", "--json");
+  const accepted = await withThatClock("clock", "accept", timeIn(halfYear), "--json");
   assert.equal(accepted.code, 0, accepted.stderr);
   await until("the service follows", async () => (await clockIn(operatorUrl)) === "ok");
   const [record] = query(folder.path, "select * from clock_accept");
-  assert.deepEqual([record?.number, record?.by], [1, "ada"]);
+  assert.deepEqual([record?.number, record?.by], [1, `command_line:${userInfo().username}`]);
   assert.ok(Math.abs(Number(record?.clock_ms) - Number(record?.ledger_ms) - halfYear) < 1000);
   const paid = await operate("/accounts/default/topups", { credits: 5, payment_id: "p2" });
   assert.equal(paid.status, 200, paid.text);

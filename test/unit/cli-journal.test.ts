@@ -1,5 +1,6 @@
 /** `inkwell account journal` and `inkwell credits payments`: their rows and order. */
 import assert from "node:assert/strict";
+import { userInfo } from "node:os";
 import { test } from "node:test";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 
@@ -26,10 +27,11 @@ test("the journal has the newest entries first, with signs, their grants and who
   const { stdout, stderr } = await ledger.inkwell("account", "journal", "alice", "--kind", "refund,payment");
   assert.equal(stderr, "");
   const time = "2027-01-15 12:00Z";
+  const by = `command_line:${userInfo().username}`;
   assert.deepEqual(cellsOf(stdout), [
-    ["6", time, "refund", "additional", "-20", "4", "command line", "refund:r1", "20 of p1"],
-    ["5", time, "payment", "additional", "+30", "-", "command line", "payment:p2", "p2"],
-    ["4", time, "payment", "additional", "+50", "-", "command line", "payment:p1", "p1"],
+    ["6", time, "refund", "additional", "-20", "4", by, "refund:r1", "20 of p1"],
+    ["5", time, "payment", "additional", "+30", "-", by, "payment:p2", "p2"],
+    ["4", time, "payment", "additional", "+50", "-", by, "payment:p1", "p1"],
   ]);
 });
 

@@ -19,6 +19,7 @@ import { invariant, type Refusal } from "../../errors.ts";
 import { defined } from "../../objects.ts";
 import type { Contact } from "../../store/contacts.ts";
 import { type ApiApp, route } from "../api/app.ts";
+import { actorOf } from "./sign-in.ts";
 
 /** Accounts of one request. With ordinary texts they have about 3 MiB. */
 const importedAccountsMax = 10_000;
@@ -50,6 +51,7 @@ export function importRoute(app: ApiApp, actions: OperatorActions): void {
     route(
       "importAccounts",
       {
+        role: "operator",
         summary: "Open accounts with what they bring along, and set contacts",
         description:
           "The whole list is checked before anything is written. An account that exists gets the contact fields that are given; its plan and its credits stay, and `plan_differs` and `balances_ignored` report that. Without `plan` the account must exist. `base_left` is what is left in the window that began at `base_start`, and `additional` is promotional unless `payment` names its payment. With `dry_run` nothing is written. A repetition changes nothing, and completes an import that has failed. No keys are issued.",
@@ -65,12 +67,14 @@ export function importRoute(app: ApiApp, actions: OperatorActions): void {
       },
       { bodyLimit: importBodyBytesMax },
     ),
-    async ({ body: { accounts, dry_run = false } }) => {
+    async (request) => {
+      const { accounts, dry_run = false } = request.body;
       const imported = accounts.map((each) => ({
         ...{ id: each.id, plan: each.plan ?? null, contact: contactIn(each) },
         balances: balancesIn(each),
       }));
-      const result = await actions.importAccounts(imported, { dryRun: dry_run, issueKeys: null });
+      const own = actions.as(actorOf(request));
+      const result = await own.importAccounts(imported, { dryRun: dry_run, issueKeys: null });
       if (result.kind === "done") return importObject.of(result);
       throw result.kind === "failed" ? result.error : refusalOfImport(result);
     },

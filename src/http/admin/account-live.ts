@@ -78,6 +78,7 @@ export function accountLiveRoutes(
     route(
       "streamAccountLive",
       {
+        role: "viewer",
         summary: "Stream the balance of an account and its running requests as server-sent events",
         description:
           "The `data` of each event `message` is the object of `GET /admin/accounts/{account}/live`: first as it is, then after each change, at most once a second. A session has four streams at most.",

@@ -27,6 +27,7 @@ export function overviewRoutes(app: ApiApp, actions: OperatorActions, dependenci
     route(
       "showOverview",
       {
+        role: "viewer",
         summary: "Show what runs now and what was used lately",
         description:
           "`usage`, `low_balance` (up to a minute old) and `running.requests` are of all processes; null before the database was read. Health, models with load and speed, `last_hour`, `last_day` and `errors` are of this process. All clients share one snapshot a second. Does not prolong a session.",
@@ -42,6 +43,7 @@ export function overviewRoutes(app: ApiApp, actions: OperatorActions, dependenci
     route(
       "streamOverview",
       {
+        role: "viewer",
         summary: "Stream the overview as server-sent events",
         description:
           "The `data` of each event `message` is the object of `GET /admin/overview`. An event is sent at once and after each change, at most one a second. The stream ends with the session and with the process. A session has four streams at most.",

@@ -1,4 +1,5 @@
 /** All routes below `/admin`. The tags of the OpenAPI document are the names of their groups. */
+import { nobody } from "../../accounts/actors.ts";
 import { OperatorActions } from "../../accounts/operator-actions.ts";
 import { accountActions } from "../../actions/account-runs.ts";
 import type { BoundAction } from "../../actions/bind.ts";
@@ -21,8 +22,9 @@ import {
   serviceActions,
 } from "./service-actions.ts";
 import { sessionRoutes } from "./session.ts";
-import { consoleCookieName } from "./sign-in.ts";
+import { actorOf, consoleCookieName } from "./sign-in.ts";
 
+/** `actions`: those of nobody, which read. */
 type AddRoutes = (app: ApiApp, actions: OperatorActions, dependencies: AdminDependencies) => void;
 
 const groups: Record<string, AddRoutes> = {
@@ -45,12 +47,15 @@ const groups: Record<string, AddRoutes> = {
 };
 
 function ofLedger(bound: Record<string, BoundAction<OperatorActions>>): AddRoutes {
-  return (app, actions) => actionRoutes(app, bound, () => actions);
+  return (app, actions) => actionRoutes(app, bound, (request) => actions.as(actorOf(request)));
 }
 
 function ofService(bound: Record<string, BoundAction<ServiceContext>>): AddRoutes {
   return (app, actions, here) =>
-    actionRoutes(app, bound, () => ({ timezone: actions.timezone, actions, here }));
+    actionRoutes(app, bound, (request) => {
+      const own = actions.as(actorOf(request));
+      return { timezone: own.timezone, role: own.role, actions: own, here };
+    });
 }
 
 export function adminRoutes(app: ApiApp, dependencies: AdminDependencies, version: string): void {
@@ -65,7 +70,7 @@ export function adminRoutes(app: ApiApp, dependencies: AdminDependencies, versio
     refusedBeforeRouting,
   });
   const modelIds = () => dependencies.catalog.all().map(({ id }) => id);
-  const actions = new OperatorActions({ ...dependencies, modelIds, by: "operator" });
+  const actions = new OperatorActions({ ...dependencies, modelIds, actor: nobody });
   for (const [tag, routes] of Object.entries(groups)) {
     app.register(async (group) => {
       group.addHook("onRoute", ({ schema = {} }) => {

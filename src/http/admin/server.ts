@@ -10,8 +10,10 @@
  */
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
+import type { Role } from "../../accounts/actors.ts";
 import { isoTime } from "../../accounts/json-objects.ts";
 import type { OperatorSessions } from "../../accounts/operator-sessions.ts";
+import { requireRole } from "../../accounts/refusals.ts";
 import type { EngineState } from "../../chat/engine.ts";
 import type { LastReload } from "../../config/changes.ts";
 import type { ClockState } from "../../ledger/clock.ts";
@@ -32,7 +34,7 @@ import type { AdminDependencies } from "./dependencies.ts";
 import { isLoaded, modelWarnings } from "./model-health.ts";
 import { operatorResponseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
-import { SignIn } from "./sign-in.ts";
+import { actorOf, SignIn } from "./sign-in.ts";
 import { StreamSlots } from "./stream-slots.ts";
 
 interface OperatorDependencies extends Omit<AdminDependencies, "signIn" | "health" | "streams"> {
@@ -97,6 +99,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   const signIn = new SignIn(dependencies);
   const app = createApiApp();
   app.decorateRequest("session", null);
+  app.decorateRequest("actor", null);
   const connections = new Connections(connectionLimits);
   connections.guard(app.server, refusedConnections("operator", { metrics, logger }));
 
@@ -111,14 +114,17 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
     undocumentedPaths: new Set([documentPath]),
     allowedHosts: dependencies.allowedHosts,
     logger,
-    authenticate: (request, reply) => signIn.authenticate(request, reply),
-    logged: ({ params, session }, status) => ({
+    authenticate: async (request, reply) => {
+      await signIn.authenticate(request, reply);
+      requireRole(actorOf(request).role, neededRole(request));
+    },
+    logged: ({ params, session, actor }, status) => ({
+      ...(actor === null ? {} : { by: actor.by }),
       // The path of a refused request may contain anything, even a key by mistake.
       ...(status !== null && status < 400 && isRecord(params)
         ? { account: params.account, keyId: params.key }
         : {}),
       ...(session === null ? {} : { session: session.hash.slice(0, 8) }),
-      ...(session?.person == null ? {} : { person: session.person.id }),
     }),
     responseTo: operatorResponseTo,
     unknownPath,
@@ -139,6 +145,11 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   adminRoutes(app, { ...dependencies, signIn, health, streams }, version);
   app.get(documentPath, async () => app.swagger());
   return app;
+}
+
+/** Unknown paths and the document of the API need somebody, and no more. */
+function neededRole({ routeOptions: { url, schema } }: FastifyRequest): Role {
+  return url === undefined || url === documentPath ? "viewer" : (schema?.role ?? "owner");
 }
 
 /** Only browsers ask for HTML. All other requests of `/` need the token, and get JSON. */

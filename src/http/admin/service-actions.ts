@@ -1,5 +1,6 @@
 /** How this process does what operators do with the service, its plans and its requests. */
 import Type from "typebox";
+import type { Role } from "../../accounts/actors.ts";
 import { closed, isoTime, objectFor, text, time } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import {
@@ -30,6 +31,7 @@ import { requestObject } from "./request-object.ts";
 
 export interface ServiceContext {
   timezone: string;
+  role: Role;
   actions: OperatorActions;
   here: AdminDependencies;
 }
@@ -96,8 +98,8 @@ export const requestActions = {
       );
     },
   ),
-  stopRequest: bind(stopRequest, stopObject.schema, async ({ here }, { request }) =>
-    stopObject.of(await here.stops.stopRequest(request)),
+  stopRequest: bind(stopRequest, stopObject.schema, async ({ actions: { by }, here }, { request }) =>
+    stopObject.of(await here.stops.stopRequest({ id: request, by })),
   ),
 };
 
@@ -166,8 +168,8 @@ export const serviceActions = {
   showClock: bind(views.showClock, clockObject.schema, async ({ actions }) =>
     clockObject.of(await actions.clock()),
   ),
-  acceptClock: bind(acceptClock, acceptedClockObject.schema, async ({ actions }, { by, time }) =>
-    acceptedClockObject.of(await actions.acceptClock(by, time)),
+  acceptClock: bind(acceptClock, acceptedClockObject.schema, async ({ actions }, { time }) =>
+    acceptedClockObject.of(await actions.acceptClock(time)),
   ),
   startAudit: bind(startAudit, auditJobObject.schema, async ({ here }) =>
     auditJobObject.of(await here.audits.start()),

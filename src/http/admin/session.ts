@@ -55,12 +55,13 @@ export function sessionRoutes(
     },
   );
 
-  presentSessionRoutes(app, "/admin/session", access, timezone);
+  presentSessionRoutes(app, "/admin/session", "viewer", access, timezone);
   signInRoutes(app, "/admin", access, true);
 
   app.post(
     "/admin/session/codes",
     route("makeSignInCode", {
+      role: "owner",
       summary: "Make a code for a sign-in link",
       description:
         "The link is /console#code=... below the URL of the operator listener. It works once, for five minutes. A session cannot make codes.",

@@ -3,15 +3,15 @@
  * token in the `Authorization` header is never locked.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { type Actor, owner } from "../../accounts/actors.ts";
 import {
   type NewCode,
   type OperatorSession,
   type OperatorSessions,
-  tokenOwner,
   wrongToken,
 } from "../../accounts/operator-sessions.ts";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
-import type { OperatorIdentity } from "../../accounts/signed-in-people.ts";
+import { invariant } from "../../errors.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { BrowserSignIn, invalidSession, type SignInDependencies } from "../api/sign-in.ts";
 
@@ -19,6 +19,8 @@ declare module "fastify" {
   interface FastifyRequest {
     /** Null if the request has the operator token, or needs neither. */
     session: OperatorSession | null;
+    /** Who sends the request. Null: it needs nobody. */
+    actor: Actor | null;
   }
 }
 
@@ -53,10 +55,12 @@ export class SignIn {
     const [, token] = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? "") ?? [];
     if (token !== undefined) {
       if (!this.#deps.sessions.isToken(token)) throw wrongToken();
+      request.actor = owner;
       return;
     }
     if (!this.#browsers.hasCookie(request)) throw missingCredentials();
     request.session = await this.#browsers.authenticate(request, reply);
+    request.actor = request.session.actor;
   }
 
   /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
@@ -83,11 +87,6 @@ export class SignIn {
     return await this.#browsers.beginAtIssuer(request);
   }
 
-  /** Returns who sends an authenticated request. */
-  actorOf({ session }: FastifyRequest): OperatorIdentity {
-    return session ?? tokenOwner;
-  }
-
   /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
   async signOut(request: FastifyRequest): Promise<string> {
     return await this.#browsers.signOut(request, this.sessionOf(request));
@@ -101,14 +100,20 @@ export class SignIn {
 
   /** Makes a code. Only the token may: otherwise a session could prolong itself for ever. */
   async newCode(request: FastifyRequest): Promise<NewCode & { url: string | null }> {
-    if (request.session !== null) {
+    if (request.session !== null || actorOf(request).by !== owner.by) {
       throw new OperatorRefusal(
         "token_required",
-        "A session cannot make a sign-in link. Send the operator token in a header: Authorization: Bearer ...",
+        "Only the operator token makes a sign-in link. Send the operator token in a header: Authorization: Bearer ...",
       );
     }
     return { ...(await this.#deps.sessions.newCode()), url: this.#deps.ownUrl() };
   }
+}
+
+/** Returns who sends the request. */
+export function actorOf({ actor }: FastifyRequest): Actor {
+  invariant(actor !== null, "a route of the operator API is called by somebody");
+  return actor;
 }
 
 function missingCredentials(): OperatorRefusal {

@@ -59,7 +59,7 @@ function isJson(result: unknown): boolean {
 }
 
 function schemaOf(action: ActionTexts, result: unknown) {
-  const { title, help, input, refuses, status, csv } = action;
+  const { title, help, role, input, refuses, status, csv } = action;
   const { method, names } = placeOf(action);
   const others = Object.keys(input).filter((name) => !names.includes(name));
   const params = closed(propertiesOf(input, names));
@@ -67,6 +67,7 @@ function schemaOf(action: ActionTexts, result: unknown) {
   const unknown = (["account", "key"] as const).filter((name) => names.includes(name));
   return {
     summary: title,
+    role,
     ...(help === undefined ? {} : { description: help }),
     ...(names.length === 0 ? {} : { params }),
     ...(method === "GET" || others.length === 0 ? { querystring: rest } : { body: rest }),

@@ -19,6 +19,7 @@ import type {
 import { fastify } from "fastify";
 import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
+import type { Role } from "../../accounts/actors.ts";
 import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorCode } from "../../accounts/refusals.ts";
 import { type ErrorCode, invariant, Refusal } from "../../errors.ts";
@@ -30,6 +31,8 @@ import { parseJson } from "../openai-format/request.ts";
 
 declare module "fastify" {
   interface FastifySchema {
+    /** The role that it needs. A route of operators that has none needs `owner`. */
+    role?: Role;
     /** Codes of the route, in addition to the codes of all routes. */
     refusals?: readonly (OperatorCode | ErrorCode)[];
     /** The route can respond with CSV too. */

@@ -145,9 +145,11 @@ export function methodsOf(app: FastifyInstance, path: string): string[] {
 
 function documented(route: FastifySchema | undefined, before: readonly Code[]): FastifySchema {
   if (route?.operationId === undefined) return { hide: true };
-  const { refusals, csv, events, response, ...described } = route;
+  const { refusals, csv, events, response, role = "holder", ...described } = route;
+  const needed = role === "holder" ? [] : [`Needs the role \`${role}\`.`];
   return {
     ...shownFields(described),
+    description: [route.description ?? [], needed].flat().join(" "),
     response: { ...goodResponses(response, { csv, events }), ...errorResponses(route, before) },
   };
 }

@@ -1,9 +1,10 @@
 /** Routes that `/admin/session` and the portal's `/api/session` share. */
 import type { FastifyRequest } from "fastify";
 import Type from "typebox";
+import { type Actor, operatorRoles, type Role } from "../../accounts/actors.ts";
 import { closed, isoTime, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import { idleEndMs } from "../../accounts/sessions.ts";
-import { type OperatorRole, operatorRoles, type PersonRow } from "../../store/people.ts";
+import type { PersonRow } from "../../store/people.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { type ApiApp, route } from "./app.ts";
 import type { IssuerSignIn } from "./issuer-sign-in.ts";
@@ -15,7 +16,7 @@ export const signInBytesMax = 20_000;
 interface ShownSession extends SessionRow {
   timezone: string;
   person?: PersonRow | null;
-  role?: OperatorRole | null;
+  actor?: Actor;
 }
 
 export const sessionObject = objectFor<ShownSession>("Session")({
@@ -29,7 +30,10 @@ export const sessionObject = objectFor<ShownSession>("Session")({
     orNull(closed({ id: text, name: orNull(text), email: orNull(text) })),
     ({ person }) => (person ? { id: person.id, name: person.name, email: person.email } : null),
   ],
-  role: [orNull(Type.Enum([...operatorRoles])), ({ role }) => role ?? null],
+  role: [
+    orNull(Type.Enum([...operatorRoles])),
+    ({ actor }) => (actor === undefined || actor.role === "holder" ? null : actor.role),
+  ],
 });
 
 /** How people can sign in. */
@@ -116,6 +120,7 @@ interface SessionAccess {
 export function presentSessionRoutes(
   app: ApiApp,
   path: string,
+  role: Role,
   access: SessionAccess,
   timezone: () => string,
 ): void {
@@ -124,6 +129,7 @@ export function presentSessionRoutes(
     route(
       "showSession",
       {
+        role,
         summary: "Show the present session",
         description: "Does not prolong the session.",
         security: bySession,
@@ -139,6 +145,7 @@ export function presentSessionRoutes(
     route(
       "signOut",
       {
+        role,
         summary: "Sign out: end the present session on all nodes, and the responses to it",
         security: bySession,
         response: { 204: Type.Unsafe<undefined>(Type.Null()) },

@@ -6,7 +6,7 @@ import { sessionOf } from "./sign-in.ts";
 
 export function contextFor({ actions, timezone }: Pick<PortalDependencies, "actions" | "timezone">) {
   return (request: FastifyRequest): PortalContext => ({
-    ...{ actions, timezone: timezone() },
+    ...{ actions, timezone: timezone(), role: "holder" },
     session: sessionOf(request),
   });
 }

@@ -1,5 +1,6 @@
 /** Dependencies of the routes of the portal's API. */
 import type { Logger } from "pino";
+import { nobody } from "../../accounts/actors.ts";
 import { OperatorActions } from "../../accounts/operator-actions.ts";
 import { PortalActions } from "../../accounts/portal-actions.ts";
 import { authorityOf, type PersonKeys, type Viewer } from "../../accounts/portal-viewer.ts";
@@ -53,6 +54,6 @@ export function portalActions({
   return new PortalActions({
     ...{ store, people, personKeys },
     usableModels: (viewer) => usableModels(catalog, viewer).map(({ id }) => id),
-    operator: new OperatorActions({ store, ledger, modelIds, by: "portal", timezone }),
+    operator: new OperatorActions({ store, ledger, modelIds, actor: nobody, timezone }),
   });
 }

@@ -42,7 +42,7 @@ export function sessionRoutes(app: ApiApp, { signIn: access, timezone }: PortalD
     },
   );
 
-  presentSessionRoutes(app, "/api/session", access, timezone);
+  presentSessionRoutes(app, "/api/session", "holder", access, timezone);
 }
 
 function credentialsIn({ key, response }: { key?: string; response?: string }): PortalCredentials {

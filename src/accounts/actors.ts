@@ -1,0 +1,38 @@
+/**
+ * Who acts, and what they may do. Every change names its actor as `by`, in the journal and
+ * elsewhere. Pages bundle this file.
+ */
+
+/** Each role may do what those before it may do. */
+export const operatorRoles = ["viewer", "support", "operator", "owner"] as const;
+export type OperatorRole = (typeof operatorRoles)[number];
+
+/** `holder`: of a key, in the portal. It is no step of the operators' roles. */
+export type Role = "holder" | OperatorRole;
+
+export interface Actor {
+  /**
+   * `owner` (the operator token), `operator_key:ID`, `person:ID`, `key:ID` (its holder, in the
+   * portal), `command_line:USER`, `service`, or `service:sign_in` (its rules about people).
+   */
+  by: string;
+  role: Role;
+}
+
+/** The operator token. */
+export const owner: Actor = { by: "owner", role: "owner" };
+
+/** Reads for others. Each change is made as one of them. */
+export const nobody: Actor = { by: "nobody", role: "viewer" };
+
+export const keyHolder = (keyId: string): Actor => ({ by: `key:${keyId}`, role: "holder" });
+
+export function hasRole(role: Role, needed: Role): boolean {
+  if (role === "holder" || needed === "holder") return role === needed;
+  return operatorRoles.indexOf(role) >= operatorRoles.indexOf(needed);
+}
+
+/** Returns the role that may do the least. */
+export function lowerRole(one: OperatorRole, other: OperatorRole): OperatorRole {
+  return hasRole(one, other) ? other : one;
+}
