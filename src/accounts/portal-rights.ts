@@ -190,7 +190,7 @@ export function tooManyPersonKeys({ most }: PersonKeys): OperatorRefusal {
     "too_many_keys",
     most === 0
       ? "Your plan lets people make no keys. Ask the operator of this service for one."
-      : `Your plan allows ${most} keys that work at the same time. Revoke one of them first.`,
+      : `Your plan allows ${most === 1 ? "one key" : `${most} keys`} at the same time. Revoke one first.`,
   );
 }
 

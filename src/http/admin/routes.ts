@@ -5,6 +5,7 @@ import { accountActions } from "../../actions/account-runs.ts";
 import type { BoundAction } from "../../actions/bind.ts";
 import { creditActions } from "../../actions/credit-runs.ts";
 import { keyActions } from "../../actions/key-runs.ts";
+import { peopleActions } from "../../actions/people-runs.ts";
 import { usageActions } from "../../actions/usage-runs.ts";
 import { actionRoutes } from "../api/action-routes.ts";
 import type { ApiApp } from "../api/app.ts";
@@ -32,6 +33,7 @@ const groups: Record<string, AddRoutes> = {
     ofLedger(accountActions)(app, actions, dependencies);
     importRoute(app, actions);
   },
+  people: ofLedger(peopleActions),
   keys: ofLedger(keyActions),
   credits: ofLedger(creditActions),
   usage: ofLedger(usageActions),

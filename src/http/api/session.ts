@@ -37,7 +37,9 @@ export const sessionObject = objectFor<ShownSession>("Session")({
 });
 
 /** How people can sign in. */
-const choicesObject = objectFor<{ issuer: IssuerSignIn["shown"]; acceptsSecret: boolean }>("SignInChoices")({
+export const choicesObject = objectFor<{ issuer: IssuerSignIn["shown"]; acceptsSecret: boolean }>(
+  "SignInChoices",
+)({
   issuer: [
     orNull(
       closed({

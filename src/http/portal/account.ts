@@ -4,6 +4,7 @@ import { balanceObject, refills, refillsOf } from "../../accounts/balance-object
 import {
   closed,
   fieldsFor,
+  isoTime,
   isoTimeOrNull,
   limitsSchema,
   objectFor,
@@ -18,6 +19,8 @@ import { accountOf, authorityOf, isPerson, type PersonKeys } from "../../account
 import { type BalanceView, balanceOf } from "../../ledger/balance.ts";
 import { keyAt } from "../../ledger/key-budget.ts";
 import { accountStates, portalRights } from "../../ledger/rows.ts";
+import { endOf } from "../../ledger/windows.ts";
+import type { EpochMs } from "../../units.ts";
 import { type ApiApp, route } from "../api/app.ts";
 import { isOnLoopback } from "../api/sign-in.ts";
 import type { PortalDependencies } from "./dependencies.ts";
@@ -26,6 +29,8 @@ import { sessionOf } from "./sign-in.ts";
 interface ShownAccount {
   session: PortalSession;
   allowed: PersonKeys | null;
+  /** Ledger time. */
+  atMs: EpochMs;
   balance: BalanceView;
   publicUrl: string | null;
 }
@@ -40,6 +45,9 @@ const rights = closed({
     Type.Integer({ minimum: 0, description: "of a person: how many keys may work at the same time" }),
   ),
   key_life: orNull(Type.String({ description: "of a person: the longest life of a key, ISO 8601" })),
+  latest_expiry: orNull(
+    Type.String({ format: "date-time", description: "of a person: the latest end of a key made now" }),
+  ),
 });
 
 /** The state of an account, and what it gets by itself. */
@@ -73,13 +81,14 @@ export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
   key: [orNull(keyObject.schema), ({ session }) => (isPerson(session) ? null : keyObject.of(session.key))],
   rights: [
     rights,
-    ({ session, allowed }) => {
+    ({ session, allowed, atMs }) => {
       const own = authorityOf(session);
       const why =
         allowed?.most === 0 ? tooManyPersonKeys(allowed).message : whyNoNewKeys(own, session.account.state);
       return {
         ...{ keys: own.portal, can_create_keys: why === null, why_not: why },
         ...{ most_keys: allowed?.most ?? null, key_life: allowed?.life ?? null },
+        latest_expiry: allowed?.life == null ? null : isoTime(endOf(allowed.life, atMs)),
       };
     },
   ],
@@ -108,6 +117,7 @@ export function accountRoutes(
       return ownAccountObject.of({
         session: isPerson(session) ? session : { ...session, key: keyAt(session.key, store.times()) },
         allowed: actions.allowedKeys(session),
+        atMs: store.times().atMs,
         balance: balanceOf(snapshot),
         // Somebody on this machine can use the local URL, and nobody else.
         publicUrl: publicUrl() ?? (isOnLoopback(`http://${request.raw.headers.host}`) ? localUrl : null),
