@@ -50,19 +50,15 @@ export const peopleActions = {
       `Person ${id} has the account ${now.account} already. Nothing has changed.`,
     );
   }),
-  changePersonState: bind(
-    changePersonState,
-    personObject.schema,
-    async (operator, { person: id, state }) => {
-      const { store } = operator;
-      const { suspendedMs } = await personOf(operator, id);
-      const isSuspended = state === "suspended";
-      if (isSuspended !== (suspendedMs !== null)) {
-        await store.setPersonSuspended(id, isSuspended ? store.times().nowMs : null);
-      }
-      return personObject.of(await personOf(operator, id));
-    },
-  ),
+  changePersonState: bind(changePersonState, personObject.schema, async (operator, { person: id, state }) => {
+    const { store } = operator;
+    const { suspendedMs } = await personOf(operator, id);
+    const isSuspended = state === "suspended";
+    if (isSuspended !== (suspendedMs !== null)) {
+      await store.setPersonSuspended(id, isSuspended ? store.times().nowMs : null);
+    }
+    return personObject.of(await personOf(operator, id));
+  }),
 };
 
 async function personOf({ store }: OperatorActions, id: string): Promise<PersonRow> {
