@@ -12,6 +12,7 @@ import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { firstKeyFileName, openFirstAccount } from "./accounts/first-account.ts";
+import { OperatorKeys } from "./accounts/operator-keys.ts";
 import { OperatorSessions } from "./accounts/operator-sessions.ts";
 import { RequestStops } from "./accounts/request-stops.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
@@ -193,23 +194,34 @@ class Service {
     const portal =
       config.portal === null ? null : new Portal(config, { ...dependencies, ...live, ...ofPortal });
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
-    const reloader = this.#createReloader({ models, plans, server, allowedHosts, portal, people, watch });
+    const reloader = this.#createReloader({
+      models,
+      plans,
+      store,
+      server,
+      allowedHosts,
+      portal,
+      people,
+      watch,
+    });
     const stops = this.#startRequestStops(store, ledger, server);
     const operator = createOperatorServer({
       ...dependencies,
       ...live,
       ...{ audits, stops, version, allowedHosts, live: this.#live, requests: server.requests },
       sessions: this.#createSessions(store, token.token, people),
+      operatorKeys: this.#createOperatorKeys(store, token.token, people),
+      token: async () => token.token,
       issuer: people,
       ownUrl: () => this.#config.operator.url,
       nodes: () => watch.nodes(),
       clock: () => clock.state(),
       draining: () => this.#isLeaving || server.requests.draining,
       warnings: () => [...signInWarnings(this.#config), ...plans.warnings],
-      reload: () => reloader.reload(),
+      reload: (by) => reloader.reload(by),
       timezone: () => this.#config.timezone,
       configuredPlans: () => this.#config.plans,
-      applyPlans: () => reloader.applyPlans(),
+      applyPlans: (by) => reloader.applyPlans(by),
       lastReload: () => reloader.last,
       readConsole: webFiles("console"),
     });
@@ -457,6 +469,12 @@ class Service {
     this.#reloader = reloader;
     this.#started.defer(() => reloader.close());
     return reloader;
+  }
+
+  #createOperatorKeys(store: Store, token: string, people: PersonSignIn): OperatorKeys {
+    const onError = (err: unknown) =>
+      this.#logger.warn({ err }, "the use of an operator key could not be recorded");
+    return new OperatorKeys(store, token, onError, people);
   }
 
   #createSessions(store: Store, token: string, people: PersonSignIn): OperatorSessions {

@@ -108,25 +108,25 @@ function settingsOf(row: NewKey): Omit<NewKey, "hash" | "lastFour"> {
   return { id, account, name, models, expiresMs, portal, ...limitsIn(row) };
 }
 
-/** Returns a new key. */
-export function mintKey(): string {
+/** Returns a new key. `beginning`: of an operator key, which has 4 characters too. */
+export function mintKey(beginning = prefix): string {
   let random = "";
   while (random.length < randomLength) {
     for (const byte of randomBytes(randomLength)) {
       if (byte < byteLimit && random.length < randomLength) random += base62.charAt(byte % 62);
     }
   }
-  return prefix + random + checksumOf(random);
+  return beginning + random + checksumOf(random);
 }
 
 /**
  * `ok`: has the form of a key. `mistyped`: begins like a key. `foreign`: does not, as keys of
  * other services.
  */
-export function parseKey(text: string): "ok" | "mistyped" | "foreign" {
-  if (!text.startsWith(prefix)) return "foreign";
+export function parseKey(text: string, beginning = prefix): "ok" | "mistyped" | "foreign" {
+  if (!text.startsWith(beginning)) return "foreign";
   if (text.length !== keyLength) return "mistyped";
-  const random = text.slice(prefix.length, -checksumLength);
+  const random = text.slice(beginning.length, -checksumLength);
   return text.slice(-checksumLength) === checksumOf(random) ? "ok" : "mistyped";
 }
 

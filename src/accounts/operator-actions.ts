@@ -6,6 +6,7 @@
  * Throws the errors of accounts/refusals.ts.
  */
 
+import type { Actor, Role } from "../actors.ts";
 import { type AccountSnapshot, type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import type { Ledger } from "../ledger/ledger.ts";
@@ -29,9 +30,9 @@ import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
 import type { EpochMs } from "../units.ts";
 import { type ImportedAccount, type ImportOptions, importAccounts } from "./account-import.ts";
-import type { Actor, Role } from "./actors.ts";
 import { isoTime } from "./json-objects.ts";
 import { KeyActions } from "./key-actions.ts";
+import { OperatorKeyActions } from "./operator-key-actions.ts";
 import { type PaymentReport, paymentReport } from "./payment-report.ts";
 import type { PlanState } from "./plan-objects.ts";
 import { accountNotFound, OperatorRefusal } from "./refusals.ts";
@@ -49,6 +50,8 @@ interface ActionDependencies {
   actor: Actor;
   /** The zone of the configuration, for local days. */
   timezone(): string;
+  /** The operator token. */
+  token(): Promise<string>;
 }
 
 /** An account with its balance. If the balance cannot be read, `problem` is the reason. */
@@ -64,6 +67,7 @@ export interface AccountOfList extends AccountInOrder {
 
 export class OperatorActions {
   readonly keys: KeyActions;
+  readonly operatorKeys: OperatorKeyActions;
   readonly store: Store;
   readonly ledger: Ledger;
   /** Who acts. The journal names them. */
@@ -74,6 +78,7 @@ export class OperatorActions {
   constructor(dependencies: ActionDependencies) {
     const { by, role } = dependencies.actor;
     this.keys = new KeyActions({ ...dependencies, by });
+    this.operatorKeys = new OperatorKeyActions(dependencies);
     this.store = dependencies.store;
     this.ledger = dependencies.ledger;
     this.by = by;
@@ -224,7 +229,7 @@ export class OperatorActions {
 
   /** Makes a plans section current, even if a newer one replaced it before. */
   async applyPlans(section: Plans): Promise<PlanChanges> {
-    return await this.store.applyPlans(section, true);
+    return await this.store.applyPlans(section, { force: true, by: this.by });
   }
 
   /** The time to which holds last. */

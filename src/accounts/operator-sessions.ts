@@ -3,11 +3,11 @@
  * of links that become a session.
  */
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
+import { owner as roleOwner } from "../actors.ts";
 import { inkwell } from "../invocation.ts";
 import { isPersonId } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { EpochMs } from "../units.ts";
-import { owner as roleOwner } from "./actors.ts";
 import { OperatorRefusal } from "./refusals.ts";
 import { type NewSession, type SessionDatabase, type SessionSecrets, Sessions } from "./sessions.ts";
 import { nobody, type OperatorIdentity, type SignedInPeople } from "./signed-in-people.ts";

@@ -6,6 +6,8 @@
  * `own` sees only itself. A key that the session may not see is refused as one that does not
  * exist. The actions are those of operators, after the rules of portal-rights.ts.
  */
+
+import type { Actor } from "../actors.ts";
 import { Refusal } from "../errors.ts";
 import type { KeyAuthority, KeyRow } from "../ledger/rows.ts";
 import { limits } from "../limits/limits.ts";
@@ -16,7 +18,6 @@ import type { FoundHolder } from "../store/people.ts";
 import type { Receipt, Store, UsageQuery } from "../store/store.ts";
 import type { Hour, UsageHour } from "../store/usage-hours.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
-import type { Actor } from "./actors.ts";
 import { type KeyActions, keyIdOf } from "./key-actions.ts";
 import type { KeyOptions } from "./keys.ts";
 import type { OperatorActions } from "./operator-actions.ts";

@@ -2,10 +2,11 @@
  * Who looks at the portal: the holder of a key, or a person who has signed in. Both see one
  * account.
  */
+
+import { type Actor, keyHolder } from "../actors.ts";
 import { type KeyAuthority, limitsIn } from "../ledger/rows.ts";
 import type { FoundHolder } from "../store/people.ts";
 import type { FoundKey } from "../store/store.ts";
-import { type Actor, keyHolder } from "./actors.ts";
 
 /** As of the request: a key or a person, with the account and its plan. */
 export type Viewer = FoundKey | FoundHolder;

@@ -4,12 +4,13 @@
  * message names no command and no endpoint: the command line and the API add their own advice. A
  * test compares the catalogue with docs/operating.
  */
+
+import { hasRole, type Role } from "../actors.ts";
 import { type ErrorType, Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
 import type { AccountError } from "../ledger/outcomes.ts";
 import { unknownName } from "../spelling.ts";
 import { type EpochMs, localMomentOf, momentRule } from "../units.ts";
-import { hasRole, type Role } from "./actors.ts";
 import { idProblem } from "./value-rules.ts";
 
 const notSignedIn = { status: 401, type: "authentication_error" } as const;

@@ -5,8 +5,9 @@
  *
  * Pages bundle this file.
  */
-import type { OperatorRole, Role } from "../accounts/actors.ts";
+
 import type { OperatorCode } from "../accounts/refusals.ts";
+import type { OperatorRole, Role } from "../actors.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { Fields, InputOf } from "./field.ts";
 

@@ -1,7 +1,7 @@
 /** Binds actions to the code of the service, which runs them. */
 import type { TSchema } from "typebox";
-import type { Role } from "../accounts/actors.ts";
 import { invalidValue, requireRole } from "../accounts/refusals.ts";
+import type { Role } from "../actors.ts";
 import type { Action, ActionTexts } from "./action.ts";
 import { Created } from "./created.ts";
 import type { Fields, InputOf } from "./field.ts";

@@ -111,6 +111,26 @@ export const shown = {
     operation: ["Id", "code"],
     note: ["Note"],
   },
+  change: {
+    at: ["Time", "time"],
+    kind: ["Kind", "state"],
+    by: ["By"],
+    account: id,
+    subject: ["Of", "code"],
+    amount_micro: ["Credits", "change"],
+    after: ["Change"],
+    note: ["Note"],
+  },
+  operatorKey: {
+    id: ["Id", "code"],
+    name: ["Name"],
+    role: ["Role"],
+    made_by: ["Made by"],
+    last_four: ["Secret", "code", "Key"],
+    ended_at: ["State", "state"],
+    expires_at: ["Expires", "time"],
+    last_used_at: ["Last used", "time"],
+  },
   /** As it is, and its changes in a month. */
   payment: {
     payment_id: ["Payment"],
@@ -175,6 +195,32 @@ export function keyState(
 ): "active" | "revoked" | "expired" {
   if (key.revoked_at !== null) return "revoked";
   return key.expires_at !== null && Date.parse(key.expires_at) <= nowMs ? "expired" : "active";
+}
+
+/** Returns the state of an operator key, which the column of `ended_at` has. */
+export function operatorKeyState(
+  key: Record<"ended_at" | "expires_at", string | null>,
+  nowMs: EpochMs,
+): "active" | "ended" | "expired" {
+  if (key.ended_at !== null) return "ended";
+  return key.expires_at !== null && Date.parse(key.expires_at) <= nowMs ? "expired" : "active";
+}
+
+/** Returns the values that a change has replaced and set: `plan: starter → pro`. */
+export function valuesText({ before, after }: Record<"before" | "after", Values | null>): string {
+  const names = new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})]);
+  const parts = [...names].map((name) => {
+    const [old, now] = [before?.[name], after?.[name]].map(valueText);
+    return before === null || after === null ? `${name}: ${now ?? old}` : `${name}: ${old} → ${now}`;
+  });
+  return parts.join(", ");
+}
+
+type Values = Readonly<Record<string, unknown>>;
+
+function valueText(value: unknown): string {
+  if (value === null || value === undefined) return "none";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
 /**

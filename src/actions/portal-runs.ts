@@ -1,13 +1,13 @@
 /** How the service does what the holder of a key does in the portal. */
 
 import Type from "typebox";
-import type { Role } from "../accounts/actors.ts";
 import { closed, text } from "../accounts/json-objects.ts";
 import { keyObject, newKeyObject, usageObject } from "../accounts/operator-objects.ts";
 import type { PortalActions } from "../accounts/portal-actions.ts";
 import type { Viewer } from "../accounts/portal-viewer.ts";
 import { usageHoursObject, usageHoursSchema } from "../accounts/usage-hours.ts";
 import { usageReportSchema } from "../accounts/usage-sums.ts";
+import type { Role } from "../actors.ts";
 import { action, variantOf } from "./action.ts";
 import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";

@@ -1,6 +1,7 @@
 /** What operators look at: lists, sums and single objects. */
 import * as rules from "../accounts/value-rules.ts";
 import { accountStates } from "../ledger/rows.ts";
+import { changeKinds } from "../store/change-log.ts";
 import { accountOrders, type ListedKind, listedKinds } from "../store/store.ts";
 import { graphHoursMax } from "../store/usage-hours.ts";
 import { usageGroups } from "../store/usage-sums.ts";
@@ -304,4 +305,49 @@ export const showAudit = view({
   help: "The result is stored in the database: every process shows the same, after a restart too. `failed` is set if a later audit could not read all rows.",
   http: "GET /admin/audit",
   input: nothing,
+});
+
+export const listOperatorKeys = view({
+  id: "listOperatorKeys",
+  title: "List operator keys with ended ones, in the order of their creation",
+  help: "An owner sees all of them, others see their own.",
+  http: "GET /admin/operator-keys",
+  input: pageFields,
+});
+
+export const listChanges = view({
+  id: "listChanges",
+  title: "List all changes with who made them, newest first",
+  help: "Over all accounts and the service: journals without windows, plans, the clock, contacts, operator keys and reloads. `before` and `after` have the values that a change has replaced and set. `by` finds the changes of one actor. A stopped request names its operator in its receipt.",
+  http: "GET /admin/log",
+  cli: "log",
+  examples: ["log --by operator_key:opkey_1f2e3d4c5b6a7988", "log --account ada --from 2027-01-01"],
+  input: {
+    limit: { ...pageFields.limit, option: "--limit <rows>", about: "rows of a page (default: 100)" },
+    after: { ...pageFields.after, option: "--after <place>", about: "rows after this one" },
+    by: optional(
+      text(rules.note, {
+        rule: `who made the changes, ${rules.note.rule}`,
+        label: "By",
+        option: "--by <actor>",
+        about: "only the changes of this actor, as the list shows it",
+      }),
+    ),
+    kind: optional(
+      choice(changeKinds, {
+        rule: changeKinds.join(", "),
+        label: "Kind",
+        option: "--kind <kind>",
+        about: "only changes of this kind",
+      }),
+    ),
+    account: optional({ ...accountId, option: "--account <account>", about: "only those of this account" }),
+    from: optional(
+      moment({ day: "start", label: "From", option: "--from <time>", about: "since this day or time" }),
+    ),
+    to: optional(
+      moment({ day: "start", label: "To", option: "--to <time>", about: "before this day or time" }),
+    ),
+  },
+  refuses: ["list_too_slow"],
 });

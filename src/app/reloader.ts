@@ -9,6 +9,7 @@
  */
 import type { Logger } from "pino";
 import { OperatorRefusal } from "../accounts/refusals.ts";
+import { service } from "../actors.ts";
 import {
   type AppliedPlansReport,
   applicable,
@@ -24,7 +25,9 @@ import { messageOf, OperatorError } from "../errors.ts";
 import type { AllowedHosts } from "../http/api/allowed-hosts.ts";
 import type { PublicServer, PublicSettings } from "../http/public/server.ts";
 import type { PersonSignIn } from "../sign-in/person-sign-in.ts";
+import { changeLogRow } from "../store/change-log.ts";
 import type { NodeWatch } from "../store/nodes.ts";
+import type { Store } from "../store/store.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { fingerprintOf } from "./config-fingerprint.ts";
 import type { Portal } from "./portal.ts";
@@ -37,6 +40,8 @@ export interface ReloadedDependencies {
   reread(): Config;
   models: RunningModels;
   plans: ServicePlans;
+  /** Keeps who reloaded. */
+  store: Pick<Store, "logChange" | "times">;
   server: PublicServer;
   settingsOf(config: Config): PublicSettings;
   allowedHosts: AllowedHosts;
@@ -84,13 +89,14 @@ export class Reloader {
    * Logs and returns what has changed. If the new configuration cannot be used, logs and throws
    * the refusal, and nothing has changed.
    */
-  async reload(): Promise<ReloadReport> {
-    return await this.#alone(() => this.#reload());
+  async reload(by: string): Promise<ReloadReport> {
+    return await this.#alone(() => this.#reload(by));
   }
 
   /** Makes the plans of the running configuration current, even if they were superseded. */
-  async applyPlans(): Promise<AppliedPlansReport> {
-    return await this.#alone(() => this.#dependencies.plans.apply(this.#running.plans, { force: true }));
+  async applyPlans(by: string): Promise<AppliedPlansReport> {
+    const { plans } = this.#dependencies;
+    return await this.#alone(() => plans.apply(this.#running.plans, { by, force: true }));
   }
 
   async #alone<T>(change: () => Promise<T>): Promise<T> {
@@ -113,7 +119,7 @@ export class Reloader {
       return;
     }
     // It logs its failure.
-    this.reload().catch(() => {});
+    this.reload(service).catch(() => {});
   }
 
   /** Refuses further reloads, and ends a reload that still loads models. */
@@ -123,10 +129,10 @@ export class Reloader {
     await Promise.allSettled([this.#underWay]);
   }
 
-  async #reload(): Promise<ReloadReport> {
+  async #reload(by: string): Promise<ReloadReport> {
     const { logger, metrics } = this.#dependencies;
     try {
-      const report = await this.#prepareAndApply();
+      const report = await this.#prepareAndApply(by);
       this.#last = { atMs: report.atMs, successful: true };
       metrics.reloaded(true, report.atMs);
       return report;
@@ -142,8 +148,8 @@ export class Reloader {
     }
   }
 
-  async #prepareAndApply(): Promise<ReloadReport> {
-    const { models, reread, settingsOf, logger } = this.#dependencies;
+  async #prepareAndApply(by: string): Promise<ReloadReport> {
+    const { models, reread, settingsOf, logger, store } = this.#dependencies;
     const read = reread();
     // A service that runs keeps its sign-in. Only a start goes on without.
     if (read.signInProblems.length > 0) throw configurationError(read.signInProblems);
@@ -151,9 +157,12 @@ export class Reloader {
     const next = applicable(this.#running, read);
     const settings = settingsOf(next);
     const engines = await models.prepare(next.models, this.#closing.signal);
-    const plans = await models.orClose(engines, () =>
-      this.#dependencies.plans.apply(next.plans, { models: next.models }),
-    );
+    const plans = await models.orClose(engines, async () => {
+      const applied = await this.#dependencies.plans.apply(next.plans, { by, models: next.models });
+      const { atMs } = store.times();
+      await store.logChange(changeLogRow({ kind: "reload", by, atMs, before: null, after: between }));
+      return applied;
+    });
     const { kind, added, changed, retired, warnings } = plans;
     const superseded = kind === "superseded";
     const changes = { ...between, plans: { added, changed, retired, superseded }, warnings };

@@ -6,6 +6,7 @@
  * it, and that the service notices within one interval if another node replaces its section.
  */
 import type { Logger } from "pino";
+import { service } from "../actors.ts";
 import type { AppliedPlansReport } from "../config/changes.ts";
 import type { ModelConfig } from "../config/model.ts";
 import { unpayableModels } from "../config/unpayable.ts";
@@ -18,6 +19,13 @@ import type { Store } from "../store/store.ts";
 
 function supersededWarning(): string {
   return `The plans of the configuration are not in use, because newer ones replaced them. To make them current: ${inkwell("plans apply")}`;
+}
+
+interface ApplyOptions {
+  force?: boolean;
+  /** Who applies it. Default: the service, at its start. */
+  by?: string;
+  models?: readonly ModelConfig[];
 }
 
 type PlanStore = Pick<Store, "applyPlans" | "plans" | "accountsOnPlans">;
@@ -53,9 +61,9 @@ export class ServicePlans {
    */
   async apply(
     section: Plans,
-    { force = false, models = this.#models }: { force?: boolean; models?: readonly ModelConfig[] } = {},
+    { force = false, by = service, models = this.#models }: ApplyOptions = {},
   ): Promise<AppliedPlansReport> {
-    const changes = await this.#store.applyPlans(section, force);
+    const changes = await this.#store.applyPlans(section, { force, by });
     this.#applications += 1;
     this.#section = section;
     this.#models = models;

@@ -37,9 +37,18 @@ export function addAction<Result>(
   bound: BoundAction<OperatorActions, Result>,
   options: CommandOf<Result> = {},
 ): void {
+  group.addCommand(actionCommand(cli, bound, options));
+}
+
+/** Returns the command of an action. */
+export function actionCommand<Result>(
+  cli: Cli,
+  bound: BoundAction<OperatorActions, Result>,
+  options: CommandOf<Result> = {},
+): Command {
   const { action } = bound;
   const { words = action.cli ?? "", about = action.title, preset = {}, text, remark } = options;
-  const [, name = "", ...args] = words.split(" ");
+  const [name = "", ...args] = words.split(" ").slice(words.includes(" ") ? 1 : 0);
   const command = new Command(name).description(about.charAt(0).toLowerCase() + about.slice(1));
   const fields = fieldsWithout(action.input, Object.keys(preset));
   const read = withFields(command, fields, { args, once: action.once });
@@ -56,10 +65,10 @@ export function addAction<Result>(
       const shown = text === undefined ? "" : text(result, (await actions.clock()).ledgerMs);
       cli.print(result, shown);
       const said = remark?.(result, done ?? "") ?? done;
-      if (said !== null) cli.remark(said);
+      if (said !== null && said !== "") cli.remark(said);
     });
   });
-  group.addCommand(command);
+  return command;
 }
 
 function isAnyGiven(command: Command): boolean {

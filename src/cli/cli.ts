@@ -7,9 +7,9 @@
  * document is the error (failure.ts).
  */
 import { userInfo } from "node:os";
-import type { Actor } from "../accounts/actors.ts";
 import { isoTime } from "../accounts/json-objects.ts";
 import { OperatorActions } from "../accounts/operator-actions.ts";
+import type { Actor } from "../actors.ts";
 import type { Streams } from "../app.ts";
 import type { Environment } from "../config/document.ts";
 import { type Config, loadConfig } from "../config/load.ts";
@@ -17,6 +17,7 @@ import { OperatorError, Refusal } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
 import type { Store } from "../store/store.ts";
 import { visibleText } from "../visible-text.ts";
+import { tokenOf } from "./operator-token.ts";
 import type { Services } from "./services.ts";
 
 export interface Host extends Streams {
@@ -68,7 +69,11 @@ export class Cli {
     try {
       if (warnsOfClock) await this.#warnOfClock(store);
       return await use(
-        new OperatorActions({ store, ledger, modelIds, actor: user(), timezone: () => config.timezone }),
+        new OperatorActions({
+          ...{ store, ledger, modelIds, actor: user() },
+          timezone: () => config.timezone,
+          token: async () => tokenOf(config),
+        }),
       );
     } catch (error) {
       throw await withUnappliedPlans(error, store, config);

@@ -2,15 +2,12 @@
  * Requests of commands to the operator listener of the running service, with the operator token of
  * the configuration or of the data folder.
  */
-import { readFileSync } from "node:fs";
 import * as http from "node:http";
 import * as https from "node:https";
-import path from "node:path";
 import { text } from "node:stream/consumers";
 import { Command } from "commander";
 import type { Static, TSchema } from "typebox";
 import type { Config } from "../config/load.ts";
-import { tokenFileName } from "../config/operator.ts";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { dialled, urlOf } from "../http/listening.ts";
 import { inkwell } from "../invocation.ts";
@@ -18,6 +15,7 @@ import { isRecord } from "../objects.ts";
 import { serviceUrl } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
+import { tokenOf } from "./operator-token.ts";
 
 interface Listener {
   config: Config;
@@ -48,20 +46,6 @@ function operatorUrl({ operator: { host, port } }: Config): string {
   throw new OperatorError(
     "The configuration lets the service choose the port of its operator listener. Name its URL with --url.",
   );
-}
-
-/** Returns the operator token of the configuration, or of the data folder. */
-function tokenOf({ operator, dataDir }: Config): string {
-  if (operator.token !== null) return operator.token;
-  const file = path.join(dataDir, tokenFileName);
-  try {
-    return readFileSync(file, "utf8").trim();
-  } catch (error) {
-    throw new OperatorError(
-      `The operator token cannot be read (${messageOf(error)}). Run the command in the folder of the service's inkwell.yaml and as its user, or set INKWELL_OPERATOR_TOKEN. If the data folder has changed in the file, restart the service.`,
-      error,
-    );
-  }
 }
 
 /**

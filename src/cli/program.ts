@@ -19,6 +19,7 @@ import { failureLine, failureOf } from "./failure.ts";
 import { explainUse, rootCommand } from "./help.ts";
 import { keyCommand } from "./key.ts";
 import { modelsCommand } from "./models.ts";
+import { logCommand, operatorKeyCommand } from "./operator-key.ts";
 import { plansCommand } from "./plans.ts";
 import { reloadCommand } from "./reload.ts";
 import { requestsCommand } from "./requests.ts";
@@ -45,6 +46,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
       usageCommand,
       plansCommand,
     ],
+    "Operators:": [operatorKeyCommand, logCommand],
     "The ledger:": [auditCommand, backupCommand, clockCommand],
   };
   for (const [heading, commands] of Object.entries(groups)) {

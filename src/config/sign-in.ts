@@ -3,8 +3,8 @@
  * account. A rule may only name plans that exist.
  */
 
-import { operatorRoles } from "../accounts/actors.ts";
 import * as fields from "../accounts/value-rules.ts";
+import { operatorRoles } from "../actors.ts";
 import type { Condition, PlanRule, RoleRule, SignInSettings } from "../sign-in/settings.ts";
 import { nearest } from "../spelling.ts";
 import * as kind from "./kinds.ts";

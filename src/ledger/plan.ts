@@ -56,6 +56,8 @@ export const appliedColumns = {
   /** SHA-256 of the normalised section, lower-case hex. */
   fingerprint: "text",
   appliedMs: "ms",
+  /** Who applied it. */
+  by: "text",
   /** The plans that accounts can be put on, in the order of the section. */
   plans: "texts",
 } as const satisfies Columns;

@@ -2,6 +2,7 @@
  * The state of a batch while it is decided: changed copies of the rows of the snapshot, and the
  * facts that it adds. Pure.
  */
+import { service } from "../actors.ts";
 import { invariant } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { problemOf } from "./account-problems.ts";
@@ -34,9 +35,6 @@ import {
   type Snapshot,
   type Times,
 } from "./snapshot.ts";
-
-/** Who does what time does. */
-const service = "service";
 
 export interface FoundAccount {
   kind: "found";

@@ -9,8 +9,8 @@
  */
 import { randomBytes } from "node:crypto";
 import type { Logger } from "pino";
-import { hasRole, type OperatorRole, operatorRoles } from "../accounts/actors.ts";
 import { otherRefusal } from "../accounts/outcome-refusals.ts";
+import { hasRole, type OperatorRole, operatorRoles } from "../actors.ts";
 import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { JournalKind } from "../ledger/rows.ts";

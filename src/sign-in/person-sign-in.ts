@@ -10,9 +10,9 @@
  */
 import { hash, randomBytes } from "node:crypto";
 import type { Logger } from "pino";
-import type { OperatorRole } from "../accounts/actors.ts";
 import { type NewSession, type SessionSecrets, Sessions } from "../accounts/sessions.ts";
 import type { OperatorIdentity, SignedInPeople } from "../accounts/signed-in-people.ts";
+import type { OperatorRole } from "../actors.ts";
 import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { FoundHolder, PersonRow } from "../store/people.ts";
@@ -125,6 +125,12 @@ export class PersonSignIn implements SignedInPeople {
     if (configured === null || person === null) return null;
     const now = await this.#checked(session, secrets, person, configured);
     return now && identityOf(now, this.#people.roleNow(now, configured.settings));
+  }
+
+  async roleOf(id: string): Promise<OperatorRole | null> {
+    const person = await this.#deps.store.person(id);
+    if (person === null || this.#configured === null) return null;
+    return this.#people.roleNow(person, this.#configured.settings);
   }
 
   async operatorsAmong(ids: readonly string[]): Promise<ReadonlySet<string>> {

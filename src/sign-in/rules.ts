@@ -4,7 +4,7 @@
  * Guarantees that an unverified address matches no rule, and that a missing list of groups never
  * counts as an empty one.
  */
-import { hasRole, type OperatorRole, operatorRoles } from "../accounts/actors.ts";
+import { hasRole, type OperatorRole, operatorRoles } from "../actors.ts";
 import type { Identity } from "./claims.ts";
 import type { Condition, PlanRule, RoleRule, SignInSettings } from "./settings.ts";
 

@@ -1,5 +1,5 @@
 /** The settings of signing in with OpenID Connect: the section `sign_in` of the configuration. */
-import type { OperatorRole } from "../accounts/actors.ts";
+import type { OperatorRole } from "../actors.ts";
 
 /** A person has it: a group, an e-mail address, or an address of a domain. */
 export interface Condition {

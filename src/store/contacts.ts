@@ -11,6 +11,8 @@ import type { BalancesRefused, OpeningBalances } from "../ledger/opening.ts";
 import type { NewKey, OpenOperation } from "../ledger/operations.ts";
 import type { Decision } from "../ledger/outcomes.ts";
 import type { AccountRow } from "../ledger/rows.ts";
+import type { EpochMs } from "../units.ts";
+import { type ChangeLogRow, changeLogRow } from "./change-log.ts";
 
 /** Texts for people and other systems. The ledger does not use them. */
 const contactTexts = {
@@ -28,6 +30,7 @@ export const contactColumns = {
 } as const satisfies Columns;
 export interface ContactRow extends RowOf<typeof contactColumns> {}
 
+const contactFields = ["owner", "email", "note", "externalId"] as const;
 export const noContact: Contact = { owner: null, email: null, note: null, externalId: null };
 
 /** An account of a list. */
@@ -103,6 +106,8 @@ export interface DraftChanges {
   isWritten: boolean;
   /** Contacts to write in place of the contacts of the same accounts. */
   contacts: ContactRow[];
+  /** Who changed these contacts, and how. */
+  logged: ChangeLogRow[];
 }
 
 /** `decisions` are those of `operationsOf`, and `known` the rows of `contactsNamedBy`. */
@@ -110,7 +115,7 @@ export function planDrafts(
   drafts: readonly AccountDraft[],
   decisions: readonly Decision[],
   known: readonly ContactRow[],
-  { dryRun, updatesExisting }: DraftOptions,
+  { by, dryRun, updatesExisting, atMs }: DraftOptions & { atMs: EpochMs },
 ): DraftChanges {
   const before = new Map(known.map((row) => [row.account, row]));
   const after = new Map(before);
@@ -130,11 +135,26 @@ export function planDrafts(
     if (contact?.externalId == null || other === undefined || !isWritable(outcome)) return outcome;
     return { kind: "external_id_used", account: other.account };
   });
+  const contacts = [...after.values()].filter((row) => row !== before.get(row.account));
   return {
     outcomes: checked,
     isWritten: !dryRun && checked.every(isWritable),
-    contacts: [...after.values()].filter((row) => row !== before.get(row.account)),
+    contacts,
+    logged: contacts.map((row) => loggedContact(before.get(row.account), row, { by, atMs })),
   };
+}
+
+/** Only the fields that differ. */
+function loggedContact(
+  known: ContactRow | undefined,
+  row: ContactRow,
+  who: { by: string; atMs: EpochMs },
+): ChangeLogRow {
+  const { account } = row;
+  const before = known ?? { account, ...noContact };
+  const fields = contactFields.filter((field) => before[field] !== row[field]);
+  const partOf = (contact: Contact) => Object.fromEntries(fields.map((field) => [field, contact[field]]));
+  return changeLogRow({ ...who, kind: "contact", account, before: partOf(before), after: partOf(row) });
 }
 
 function isWritable({ kind }: DraftOutcome): boolean {
@@ -159,5 +179,5 @@ function outcomeOf({ plan }: AccountDraft, decision: Decision | undefined): Draf
 }
 
 function isSame(row: ContactRow, before: ContactRow = { account: row.account, ...noContact }): boolean {
-  return (["owner", "email", "note", "externalId"] as const).every((field) => row[field] === before[field]);
+  return contactFields.every((field) => row[field] === before[field]);
 }

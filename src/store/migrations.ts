@@ -32,7 +32,9 @@ const words: Readonly<Record<string, Readonly<Record<DatabaseKind, string>>>> = 
 export function sqlFor(database: DatabaseKind, text: string): string {
   return text
     .replace(/\{(sqlite|postgres)\}(.*?)\{end\}/gs, (_, only, sql) => (only === database ? sql : ""))
-    .replace(/\{append only (\w+), ([\w ]+)\}/g, (_, table, rows) => appendOnly(database, table, rows))
+    .replace(/\{append only (\w+)(?: of ([\w, ]+):|,) ([\w ]+)\}/g, (_, table, columns, rows) =>
+      appendOnly(database, { table, columns, rows }),
+    )
     .replace(/\{([^{}]*)\}|[{}]/g, (placeholder, word) => {
       const replaced = words[word]?.[database];
       invariant(replaced !== undefined, () => `${placeholder} is no word of migrations`);
@@ -40,7 +42,12 @@ export function sqlFor(database: DatabaseKind, text: string): string {
     });
 }
 
-function appendOnly(database: DatabaseKind, table: string, rows: string): string {
+/** `columns`: only these are never changed. Default: all. */
+function appendOnly(
+  database: DatabaseKind,
+  { table, columns, rows }: { table: string; columns: string | undefined; rows: string },
+): string {
+  const update = columns === undefined ? "update" : `update of ${columns}`;
   const refuse = (name: string, change: string, message: string) =>
     `create trigger ${table}_is_never_${name} before ${change} on ${table} ${
       database === "sqlite"
@@ -48,7 +55,7 @@ function appendOnly(database: DatabaseKind, table: string, rows: string): string
         : `for each ${change === "truncate" ? "statement" : "row"} execute function refuse('${message}');`
     }`;
   const triggers = [
-    refuse("changed", "update", `${rows} are never changed`),
+    refuse("changed", update, `${rows} are never changed`),
     refuse("deleted", "delete", `${rows} are never deleted`),
   ];
   if (database === "postgres") triggers.push(refuse("emptied", "truncate", `${rows} are never deleted`));

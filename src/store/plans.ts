@@ -138,6 +138,13 @@ export async function readCatalog(find: Find): Promise<PlanCatalog> {
   return catalogOf(await find(readVersions), files);
 }
 
+/** `force` applies a section that was superseded as well. */
+export interface PlansOptions {
+  force: boolean;
+  /** Who applies it. */
+  by: string;
+}
+
 /** The rows that make a section current. */
 interface PlansToApply {
   changes: PlanChanges;
@@ -145,20 +152,17 @@ interface PlansToApply {
   file: AppliedPlans | null;
 }
 
-/**
- * `force` applies a section that was superseded as well. The cells are those of the two
- * statements.
- */
+/** The cells are those of the two statements. */
 export function plansToApply(
   { versions, files }: { versions: Cells; files: Cells },
   section: Plans,
-  { force, nowMs }: { force: boolean; nowMs: EpochMs },
+  { force, nowMs, by }: PlansOptions & { nowMs: EpochMs },
 ): PlansToApply {
   const catalog = catalogOf(versions, files);
   const fingerprints = files.map((cells) => planFileTable.rowOf(cells).fingerprint);
   const changes = planChanges(catalog, section, { fingerprints, force, nowMs });
   if (changes.kind !== "applied") return { changes, versions: [], file: null };
   const fingerprint = fingerprintOf(section);
-  const file = { epoch: catalog.epoch + 1, fingerprint, appliedMs: nowMs, plans: [...section.keys()] };
+  const file = { epoch: catalog.epoch + 1, fingerprint, appliedMs: nowMs, by, plans: [...section.keys()] };
   return { changes, versions: changes.versions.map(planVersionRowOf), file };
 }

@@ -33,8 +33,8 @@ export interface SqlConnections {
   find(purpose: Purpose, statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
   /** Finds rows like `find`. Rejects with a `ListTooSlowError` at the time limit for lists. */
   findPage(purpose: Purpose, statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
-  /** Writes rows, and returns what the statement returns. */
-  write(statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
+  /** Writes in one transaction, and returns what the first statement returns. */
+  write(...statements: SqlStatement[]): Promise<readonly (readonly unknown[])[]>;
 }
 
 type Queries = Pick<

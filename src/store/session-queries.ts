@@ -6,7 +6,7 @@
 
 import type { SqlConnections } from "./queries.ts";
 import { rowsPerOwnerMax, type SessionStore } from "./sessions.ts";
-import type { SqlDialect } from "./sql.ts";
+import { insertOf, type SqlDialect } from "./sql.ts";
 import { sessionTable } from "./tables.ts";
 
 export function sessionQueriesOn(
@@ -17,8 +17,6 @@ export function sessionQueriesOn(
       select hash from session where kind = ${p(1)} and owner = ${p(2)}
       order by created_ms desc, hash limit ${p(3)}
     )`;
-  const add = `insert into session (${sessionTable.list()})
-    values (${sessionTable.columns.map((_, index) => p(index + 1)).join(", ")})`;
   const use = `update session set used_ms = ${p(1)}
     where hash = ${p(2)} and used_ms < ${p(1)} and ended_ms is null`;
   const end = `update session set ended_ms = ${p(1)}
@@ -28,7 +26,7 @@ export function sessionQueriesOn(
   return {
     async addSession(row) {
       await write({ text: removeOldest, values: [row.kind, row.owner, rowsPerOwnerMax - 1] });
-      await write({ text: add, values: sessionTable.valuesOf(row) });
+      await write(insertOf(sessionTable, row, p));
     },
 
     async sessions(hashes) {

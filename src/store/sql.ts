@@ -1,6 +1,6 @@
 /** Statements, and the words of SQL in which the two databases differ. */
 import type { EpochMs } from "../units.ts";
-import type { Value } from "./table.ts";
+import type { Table, Value } from "./table.ts";
 
 export interface SqlStatement {
   text: string;
@@ -16,4 +16,13 @@ export interface SqlDialect {
   ledgerMs(): EpochMs;
   /** The items of a JSON array as rows: `e.value`. Nothing if the array is null. */
   items(array: string): string;
+}
+
+/** Inserts a row. */
+export function insertOf<R>(table: Table<R>, row: R, parameter: SqlDialect["parameter"]): SqlStatement {
+  const marks = table.columns.map((_, index) => parameter(index + 1)).join(", ");
+  return {
+    text: `insert into ${table.name} (${table.list()}) values (${marks})`,
+    values: table.valuesOf(row),
+  };
 }

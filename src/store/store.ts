@@ -22,10 +22,12 @@ import type { Times } from "../ledger/snapshot.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { AuditJobs } from "./audit-job.ts";
 import type { AuditReport } from "./audit-report.ts";
+import type { ChangeLog } from "./change-log.ts";
 import type { AccountDraft, AccountInOrder, Contact, DraftOptions, DraftOutcome } from "./contacts.ts";
+import type { OperatorKeyStore } from "./operator-keys.ts";
 import type { PaymentPeriod, PaymentPeriodQuery } from "./payment-report.ts";
 import type { PeopleStore } from "./people.ts";
-import type { AccountsOnPlans } from "./plans.ts";
+import type { AccountsOnPlans, PlansOptions } from "./plans.ts";
 import type { SessionStore } from "./sessions.ts";
 import type { UsageHour, UsageHoursQuery } from "./usage-hours.ts";
 import type { UsageSums, UsageSumsQuery } from "./usage-sums.ts";
@@ -193,14 +195,14 @@ export type ClockAcceptance =
   | { kind: "trusted" }
   | { kind: "differs"; clockMs: EpochMs };
 
-export interface Store extends LedgerStore, SessionStore, PeopleStore {
+export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog {
   /** Reads all plans of the database. */
   plans(): Promise<PlanCatalog>;
   /**
    * Makes a plans section of the configuration current, in one transaction. A section that was
    * superseded is applied only by `force`.
    */
-  applyPlans(section: Plans, force: boolean): Promise<PlanChanges>;
+  applyPlans(section: Plans, options: PlansOptions): Promise<PlanChanges>;
   accountsOnPlans(): Promise<AccountsOnPlans>;
 
   /** The times of a commit, without a reading of the clock. */
@@ -265,6 +267,7 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore {
   /** Whether a service runs an audit, and the last result. */
   readonly auditJobs: AuditJobs;
   readonly stopRequests: StopRequests;
+  readonly operatorKeys: OperatorKeyStore;
 
   /** Resolves when the last write is on disk. Idempotent. */
   close(): Promise<void>;

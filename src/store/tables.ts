@@ -21,8 +21,10 @@ import {
 } from "../ledger/rows.ts";
 import { alignments } from "../ledger/windows.ts";
 import { auditJobColumns } from "./audit-job.ts";
+import { changeLogColumns } from "./change-log.ts";
 import { clockColumns } from "./clock.ts";
 import { contactColumns } from "./contacts.ts";
+import { operatorKeyColumns } from "./operator-keys.ts";
 import { factNames, personColumns } from "./people.ts";
 import { sessionColumns } from "./sessions.ts";
 import { pick, tableOf } from "./table.ts";
@@ -86,6 +88,10 @@ export const clockAcceptTable = tableOf("clock_accept", acceptedColumns);
 
 /** The table has one row. */
 export const auditJobTable = tableOf("audit_job", auditJobColumns);
+
+export const changeLogTable = tableOf("change_log", changeLogColumns);
+
+export const operatorKeyTable = tableOf("operator_key", operatorKeyColumns);
 
 export const sessionTable = tableOf("session", sessionColumns);
 

@@ -10,6 +10,7 @@ import { placeOf } from "../../src/actions/action.ts";
 import * as credits from "../../src/actions/credits.ts";
 import type { Fields } from "../../src/actions/field.ts";
 import * as keys from "../../src/actions/keys.ts";
+import * as operatorKeys from "../../src/actions/operator-keys.ts";
 import * as portal from "../../src/actions/portal.ts";
 import { type Described, operatorActions, portalActions } from "../fixtures/actions.ts";
 import { type Answer, browserTests, type Visit } from "../fixtures/browser.ts";
@@ -103,6 +104,22 @@ function ofKey(name: string, button: string): Pick<Dialog, "subject" | "open"> {
 }
 
 const dialogs: Dialog[] = [
+  {
+    ...{ action: operatorKeys.makeOperatorKey, path: "/operators", open: press("Make an operator key") },
+    refusals: [
+      { type: { Role: "support" }, at: "Name", says: /Name is missing/ },
+      { type: { Name: long }, at: "Name", says: /Name must be .* 64 characters/, status: 400 },
+      {
+        type: { Name: "ci", "Expires at (UTC)": "2020-01-01T00:00" },
+        ...{ at: "Expires at (UTC)", says: /must be in the future/, status: 400 },
+      },
+    ],
+    right: { "Expires at (UTC)": "" },
+  },
+  {
+    ...{ action: operatorKeys.endOperatorKey, path: "/operators", subject: "ci", open: press("End ci") },
+    right: {},
+  },
   {
     ...{ action: accounts.openAccount, path: "/accounts", open: press("Open an account") },
     refusals: [

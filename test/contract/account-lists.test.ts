@@ -138,7 +138,10 @@ for (const backend of backends) {
 
     test("follow new plan versions and scheduled plans when a window ends", async () => {
       for (const each of [store, memory]) {
-        await each.applyPlans(plansOf(planOf("starter", 7, 1), planOf("big", 50, 0)), false);
+        await each.applyPlans(plansOf(planOf("starter", 7, 1), planOf("big", 50, 0)), {
+          force: false,
+          by: "test",
+        });
       }
       await apply({ kind: "plan", account: "a06", op: "up", plan: "big", at: "refresh", by: "test" });
       // Until the next windows begin, the order counts the new versions.

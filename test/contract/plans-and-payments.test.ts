@@ -172,7 +172,9 @@ for (const backend of backends) {
 
     test("apply a plans section once, if all of them do at the same time", async () => {
       const stores = [one, two, await database.open()];
-      const applied = await Promise.all(stores.map((store) => store.applyPlans(larger, false)));
+      const applied = await Promise.all(
+        stores.map((store) => store.applyPlans(larger, { force: false, by: "test" })),
+      );
       assert.deepEqual(applied.map(({ kind }) => kind).sort(), ["applied", "unchanged", "unchanged"]);
       for (const store of stores) {
         const { epoch, offered, versions } = await store.plans();
@@ -191,7 +193,10 @@ for (const backend of backends) {
     test("use a new section from the next commit on, and never one that was superseded", async () => {
       database.clock.advance(minute);
       await two.commit([]);
-      await one.applyPlans(plansOf(planOf("daily", 200, 10, { limits: { concurrent: 1 } })), false);
+      await one.applyPlans(plansOf(planOf("daily", 200, 10, { limits: { concurrent: 1 } })), {
+        force: false,
+        by: "test",
+      });
       const outcomes = await two.commit([
         { kind: "open", account: "cy", plan: "daily", by: "test" },
         { kind: "open", account: "dan", plan: "monthly", by: "test" },
@@ -210,9 +215,9 @@ for (const backend of backends) {
       await two.commit([settle("h1", 0)]);
       assert.equal((await two.accountSnapshot("ada"))?.account.base?.amountMicro, credits(200));
 
-      assert.equal((await two.applyPlans(plans, false)).kind, "superseded");
+      assert.equal((await two.applyPlans(plans, { force: false, by: "test" })).kind, "superseded");
       assert.equal((await one.plans()).epoch, 2);
-      assert.equal((await two.applyPlans(plans, true)).kind, "applied");
+      assert.equal((await two.applyPlans(plans, { force: true, by: "test" })).kind, "applied");
       assert.deepEqual((await one.plans()).offered, ["daily", "monthly"]);
     });
 
@@ -225,7 +230,7 @@ for (const backend of backends) {
         timezone: "UTC",
       });
       database.clock.advance(minute);
-      await one.applyPlans(plansOf(daily, full), false);
+      await one.applyPlans(plansOf(daily, full), { force: false, by: "test" });
       const read = (await two.plans()).versions.get("full");
       assert.deepEqual(read, [{ ...full, version: 1, createdMs: start + minute }]);
       assert.deepEqual((await two.plans()).offered, ["daily", "full"]);

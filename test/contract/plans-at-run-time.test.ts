@@ -42,7 +42,7 @@ for (const backend of backends) {
     test("end requests of a retired plan at their full cost, and refresh its account", async () => {
       await one.commit([hold("h1", credits(5), { ttlMs: 3 * day }), hold("h2", credits(5))]);
       // The other node has another file, in which the plan and its limits are missing.
-      assert.deepEqual((await two.applyPlans(next, false)).retired, ["trial"]);
+      assert.deepEqual((await two.applyPlans(next, { force: false, by: "test" })).retired, ["trial"]);
       const outcomes = await two.commit([
         extend("h1", 1, credits(4), { ttlMs: 3 * day }),
         settle("h2", credits(3)),
@@ -71,14 +71,14 @@ for (const backend of backends) {
     test("charge an expired request of a retired plan by its checkpoint", async () => {
       await one.commit([hold("h1", credits(5), { ttlMs: minute })]);
       await one.commit([extend("h1", 1, 0, { usage: tokens(10, 20), ttlMs: minute })]);
-      await two.applyPlans(next, false);
+      await two.applyPlans(next, { force: false, by: "test" });
       database.clock.advance(2 * minute);
       assert.equal((await two.commit([expire]))[0]?.kind, "expired");
       assert.deepEqual(await charges(), [[30, 0, "expired"]]);
     });
 
     test("count the accounts on each plan, without closed ones", async () => {
-      await one.applyPlans(plansOf(...old.values(), ...next.values()), false);
+      await one.applyPlans(plansOf(...old.values(), ...next.values()), { force: false, by: "test" });
       await one.commit([
         { kind: "open", account: "bob", plan: "pro", by: "test" },
         { kind: "open", account: "cy", plan: "pro", by: "test" },

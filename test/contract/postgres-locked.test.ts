@@ -165,7 +165,8 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
   test("commits and the plans do not wait for each other", async () => {
     // As a commit under way, or a dump.
     const reader = await lock("select from plan_file; select from plan_version");
-    const kind = async () => (await store.applyPlans(new Map([...plans, ["new", newPlan]]), false)).kind;
+    const kind = async () =>
+      (await store.applyPlans(new Map([...plans, ["new", newPlan]]), { force: false, by: "test" })).kind;
     assert.equal(await kind(), "applied");
     await reader();
     const writer = await lock("lock table plan_file in exclusive mode");

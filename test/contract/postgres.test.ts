@@ -450,7 +450,9 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     test("apply a plans section once", async () => {
       await overlapOn("plan_version");
       const larger = plansOf(planOf("starter", 2000, 10));
-      const changes = await Promise.all(stores.map((store) => store.applyPlans(larger, false)));
+      const changes = await Promise.all(
+        stores.map((store) => store.applyPlans(larger, { force: false, by: "test" })),
+      );
       assert.deepEqual(changes.map(({ kind }) => kind).sort(), ["applied", "unchanged"]);
       assert.equal((await stores[0]?.plans())?.versions.get("starter")?.length, 2);
     });

@@ -38,7 +38,7 @@ const sealed: Readonly<Record<string, readonly string[]>> = {
     ...["version", "created_ms", "requests_per_minute", "tokens_per_minute", "concurrent", "models"],
     "timezone",
   ],
-  plan_file: ["epoch", "fingerprint", "applied_ms", "plans", "delete"],
+  plan_file: ["epoch", "fingerprint", "applied_ms", "by", "plans", "delete"],
   usage_close: ["through", "day", "timezone", "delete"],
   clock_accept: ["by", "ledger_ms", "clock_ms"],
 };

@@ -15,7 +15,7 @@ operatorTest(
     await operator.post("/admin/accounts", { id: "ada", plan: "trial" });
     assert.equal((await operator.get("/admin/plans")).body.next, null);
     const larger = planOf("test", 2000, 200);
-    await service.store.applyPlans(plansOf(larger, planOf("pro", 1, 1)), false);
+    await service.store.applyPlans(plansOf(larger, planOf("pro", 1, 1)), { force: false, by: "test" });
     const rows = await operator.all("/admin/plans", 2);
     assert.deepEqual(
       rows.map(({ id, offered, accounts, versions }) => [id, offered, accounts, versionsOf(versions)]),
@@ -54,7 +54,10 @@ operatorTest("compares the plans with those of the configuration", async (operat
   const compared = async () => fieldsOf((await operator.get("/admin/plans?limit=1")).body.configuration);
   const same = { current: true, added: [], changed: [], retired: [], plans: [] };
   assert.deepEqual(await compared(), same);
-  await service.store.applyPlans(plansOf(planOf("test", 2000, 200), planOf("pro", 1, 1)), false);
+  await service.store.applyPlans(plansOf(planOf("test", 2000, 200), planOf("pro", 1, 1)), {
+    force: false,
+    by: "test",
+  });
   const { plans, ...names } = await compared();
   assert.deepEqual(names, { current: false, added: ["trial"], changed: ["test"], retired: ["pro"] });
   assert.ok(Array.isArray(plans));
@@ -70,7 +73,10 @@ operatorTest("compares the plans with those of the configuration", async (operat
 operatorTest("makes the plans of the configuration current again", async (operator, service) => {
   const same = await operator.ask("POST", "/admin/plans/apply");
   assert.deepEqual(same.body, { applied: false, added: [], changed: [], retired: [], warnings: [] });
-  await service.store.applyPlans(plansOf(planOf("test", 2000, 200), planOf("pro", 1, 1)), false);
+  await service.store.applyPlans(plansOf(planOf("test", 2000, 200), planOf("pro", 1, 1)), {
+    force: false,
+    by: "test",
+  });
   const back = await operator.ask("POST", "/admin/plans/apply");
   assert.deepEqual(
     [back.status, back.body],

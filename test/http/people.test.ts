@@ -142,6 +142,14 @@ test("a role is checked for each request, and read again with each", async () =>
   const [person] = await place.service.store.listPeople({ limit: 1 });
   const [opening] = await place.service.store.journal("one", { limit: 1 });
   assert.equal(opening?.by, `person:${person?.id}`);
+  const { data } = (await ask("GET", "/admin/log?kind=person")).body;
+  assert.deepEqual(
+    listOf(data).map(({ by, subject, before, after }) => ({ by, subject, before, after })),
+    [
+      { before: { role: "viewer" }, after: { role: "owner" } },
+      { before: { role: null }, after: { role: "viewer" } },
+    ].map((change) => ({ by: "service:sign_in", subject: person?.id, ...change })),
+  );
 });
 
 test("an operator of an issuer without refresh tokens is signed in for an hour", async () => {

@@ -150,6 +150,7 @@ export class SimulatedDatabase {
       store: this.store,
       auditJobs: this.store.auditJobs,
       stopRequests: this.store.stopRequests,
+      operatorKeys: this.store.operatorKeys,
       nodes: this.#registry,
     };
     const object = objects[target];

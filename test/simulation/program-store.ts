@@ -130,6 +130,7 @@ export async function openUpgradedStore(
     close: async () => {},
     auditJobs: remote("auditJobs", timesOf, {}),
     stopRequests: remote("stopRequests", timesOf, {}),
+    operatorKeys: remote("operatorKeys", timesOf, {}),
   });
   await offer(store, plans);
   return {
@@ -142,5 +143,5 @@ export async function openUpgradedStore(
 /** A new database gets the plans of the process that opens it first. */
 async function offer(store: Store, plans: Plans): Promise<void> {
   const { versions } = await store.plans();
-  if (versions.size === 0) await store.applyPlans(plans, false);
+  if (versions.size === 0) await store.applyPlans(plans, { force: false, by: "test" });
 }

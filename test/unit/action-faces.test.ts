@@ -35,7 +35,7 @@ const wrappers = [
 /** Commands that list all pages of the store's rows, or show several objects. */
 const lists = [
   ...["account list", "account show", "account journal", "key list", "balance", "requests list"],
-  ...["credits payments", "credits report", "plans list", "clock show"],
+  ...["credits payments", "credits report", "plans list", "clock show", "operator list"],
 ];
 /** Commands that are about the program and its files. */
 const ofProgram = [

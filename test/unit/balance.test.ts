@@ -129,7 +129,7 @@ test("shows a plan that takes effect at the refresh", async () => {
 test("shows the credits of the current grant after the plan was edited", async () => {
   const made = await bench(small);
   made.clock.nowMs += 1;
-  await made.store.applyPlans(plansOf(planOf("small", 4, 5)), false);
+  await made.store.applyPlans(plansOf(planOf("small", 4, 5)), { force: false, by: "test" });
   assert.equal((await viewOf(made)).base.capMicro, credits(10));
   made.clock.nowMs += day;
   assert.equal((await viewOf(made)).base.capMicro, credits(4));
@@ -155,7 +155,7 @@ test("promises the refills that will come, and no others", async () => {
 
   const made = await bench(small);
   made.clock.nowMs += 1;
-  await made.store.applyPlans(plansOf(planOf("small", 4, 5)), false);
+  await made.store.applyPlans(plansOf(planOf("small", 4, 5)), { force: false, by: "test" });
   assert.deepEqual(await refills(made), [credits(4), credits(5)]);
   const end = (op: string, endsMs: number | null) =>
     made.apply({ kind: "state", account: "ada", op, to: { kind: "end", endsMs }, by: "test" });

@@ -138,7 +138,9 @@ test("--keys removes the keys if the first step is refused, and keeps them if it
   assert.ok(existsSync(keysFile));
   steps.end();
   rmSync(keysFile);
-  beforeSteps(() => ledger.store.applyPlans(new Map([...ledger.plans].slice(0, 1)), false));
+  beforeSteps(() =>
+    ledger.store.applyPlans(new Map([...ledger.plans].slice(0, 1)), { force: false, by: "test" }),
+  );
   refused(
     await load(three, "--keys", "keys.csv"),
     /Nothing was imported .*\n.* column plan: The plan "big" is retired/,

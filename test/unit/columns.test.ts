@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { changeObject, operatorKeyObject } from "../../src/accounts/log-objects.ts";
 import {
   holdObject,
   journalObject,
@@ -47,6 +48,8 @@ const schemas: Record<keyof typeof shown, readonly unknown[]> = {
   receipt: [usageObject.schema],
   usageSum: [usageReportSchema.properties.data, usageHoursSchema.properties.data],
   journalEntry: [journalObject.schema],
+  change: [changeObject.schema],
+  operatorKey: [operatorKeyObject.schema],
   payment: [paymentObject.schema, ...reported],
   plan: [planObject.schema, planObject.schema.properties.versions],
   model: [modelObject.schema],
@@ -76,6 +79,7 @@ const ownTitles: Readonly<Record<string, string>> = {
   "web/console/pages/errors.tsx": "Last,Level,Message,Times,Code",
   "web/console/pages/health.tsx": "Node,Version,Started,Seen,Differs in",
   "web/console/pages/jobs.tsx": "Job,Every,State,Last success,Last error",
+  "web/console/pages/operators.tsx": "End",
   "web/console/pages/receipts.tsx": "Paid by",
   "web/portal/pages/charge.tsx": "Tokens,Count,× price per million,= credits",
   "web/portal/pages/requests.tsx": "Details",

@@ -155,7 +155,7 @@ test("uses the plans of the database, even if another node replaces them in betw
   store.plans = async () => {
     const before = await read();
     store.plans = read;
-    await store.applyPlans(plansOf(planOf("pro", 100, 10)), false);
+    await store.applyPlans(plansOf(planOf("pro", 100, 10)), { force: false, by: "test" });
     return before;
   };
   assert.equal((await openFirstAccount(store, ledger, null))?.plan, "pro");

@@ -134,7 +134,7 @@ example(
     await made.apply(settle("none", 0));
     assert.deepEqual(made.buckets(), [0, 0, 0]);
 
-    await made.store.applyPlans(plansOf(planOf("bought", 20, 0)), false);
+    await made.store.applyPlans(plansOf(planOf("bought", 20, 0)), { force: false, by: "test" });
     const raised = await made.apply(hold("h", credits(11)));
     assert.ok(raised.kind === "refused" && raised.reason === "insufficient_credits");
     assert.deepEqual(raised.refreshes, [{ atMs: start + 2 * day, amountMicro: credits(20) }]);

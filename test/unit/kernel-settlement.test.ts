@@ -113,7 +113,7 @@ example("a cost above the hold takes nothing from the holds of other requests", 
 
 example("charges the prices at the time of the hold", small, async (made) => {
   await made.apply(hold("h", 1000, { price: { prompt: 2, completion: 3 } }));
-  await made.store.applyPlans(plansOf(planOf("small", 10, 5, { models: [] })), false);
+  await made.store.applyPlans(plansOf(planOf("small", 10, 5, { models: [] })), { force: false, by: "test" });
   const outcome = await made.apply(settle("h", 0, { usage: tokens(5, 10) }));
   assert.deepEqual(outcome, settledBy({ base: 40 }));
 });

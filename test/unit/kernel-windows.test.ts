@@ -204,9 +204,9 @@ example(
   "a change to a plan that left the configuration changes nothing, and its accounts keep working",
   small,
   async (made) => {
-    await made.store.applyPlans(plansOf(planOf("other", 1, 1), large), false);
+    await made.store.applyPlans(plansOf(planOf("other", 1, 1), large), { force: false, by: "test" });
     assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", replayed: false });
-    await made.store.applyPlans(plansOf(planOf("other", 1, 1)), false);
+    await made.store.applyPlans(plansOf(planOf("other", 1, 1)), { force: false, by: "test" });
     assert.deepEqual(await made.apply(planTo("small", "c2")), { kind: "retired_plan" });
     made.clock.nowMs += day;
     assert.equal((await made.apply(hold("h", credits(30)))).kind, "held");
@@ -224,13 +224,13 @@ example(
   small,
   async (made) => {
     await made.apply(hold("h", credits(9), { ttlMs: 9 * day }));
-    await made.store.applyPlans(plansOf(planOf("small", 3, 5)), false);
+    await made.store.applyPlans(plansOf(planOf("small", 3, 5)), { force: false, by: "test" });
     await made.apply(settle("none", 0));
     assert.deepEqual(made.buckets(), [credits(1), credits(5), 0]);
     made.clock.nowMs += day;
     await made.apply(settle("h", credits(2)));
     assert.deepEqual(made.buckets(), [credits(3), credits(5), 0]);
-    await made.store.applyPlans(plansOf(planOf("small", 50, 5)), false);
+    await made.store.applyPlans(plansOf(planOf("small", 50, 5)), { force: false, by: "test" });
     made.clock.nowMs += day;
     await made.apply(settle("none", 0));
     assert.deepEqual(made.buckets(), [credits(50), credits(5), 0]);
@@ -243,7 +243,7 @@ example(
   async (made) => {
     await made.apply(hold("h", credits(5), { ttlMs: 40 * day }));
     const monthly = planOf("small", 10, 5, { base: { credits: 10, every: "P1M", align: "opening" } });
-    await made.store.applyPlans(plansOf(monthly), false);
+    await made.store.applyPlans(plansOf(monthly), { force: false, by: "test" });
     made.clock.nowMs += day;
     await made.apply(settle("h", 0));
     const { base } = made.store.account("ada");
@@ -255,7 +255,7 @@ example(
 example("a hold returns no credits to a window of a shortened period", small, async (made) => {
   await made.apply(hold("h", credits(5), { ttlMs: 40 * day }));
   const short = planOf("small", 10, 5, { base: { credits: 10, every: "PT1M", align: "opening" } });
-  await made.store.applyPlans(plansOf(short), false);
+  await made.store.applyPlans(plansOf(short), { force: false, by: "test" });
   made.clock.nowMs += day + 30_000;
   await made.apply(hold("h2", credits(3)));
   await made.apply(settle("h", 0));
@@ -280,7 +280,7 @@ example(
         planOf("weekly", 70, 5, { base: { credits: 70, every: "P1W", align: "opening" } }),
         planOf("hours", 10, 5, { base: { credits: 10, every: "PT24H", align: "opening" } }),
       ),
-      false,
+      { force: false, by: "test" },
     );
     const refreshMs = start + day;
     for (const [plan, buckets] of [

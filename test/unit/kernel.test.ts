@@ -53,7 +53,7 @@ example(
   "rejects an account on a plan that left the configuration",
   small,
   async (made) => {
-    await made.store.applyPlans(plansOf(small), false);
+    await made.store.applyPlans(plansOf(small), { force: false, by: "test" });
     const outcome = await made.apply({ kind: "open", account: "bob", plan: "large", by: "test" });
     assert.deepEqual(outcome, { kind: "retired_plan" });
     assert.throws(() => made.store.account("bob"));

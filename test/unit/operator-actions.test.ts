@@ -3,9 +3,9 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { owner } from "../../src/accounts/actors.ts";
 import { OperatorActions } from "../../src/accounts/operator-actions.ts";
 import { accountActions } from "../../src/actions/account-runs.ts";
+import { owner } from "../../src/actors.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
@@ -15,7 +15,7 @@ async function withAccount() {
   const plans = plansOf(planOf("starter", 100, 10), planOf("big", 200, 20));
   const store = new MemoryStore(plans, () => start);
   const ledger = new Ledger(store, { retriesMs: [] });
-  const who = { actor: owner, timezone: () => "UTC" };
+  const who = { actor: owner, timezone: () => "UTC", token: async () => "token" };
   const actions = new OperatorActions({ store, ledger, modelIds: () => ["small"], ...who });
   await accountActions.openAccount.run(actions, { id: "ada", plan: "starter" });
   return { store, actions };

@@ -4,6 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { pino } from "pino";
+import { OperatorKeys } from "../../src/accounts/operator-keys.ts";
 import { OperatorSessions } from "../../src/accounts/operator-sessions.ts";
 import { operatorCatalogue } from "../../src/accounts/refusals.ts";
 import { Catalog } from "../../src/chat/catalog.ts";
@@ -54,6 +55,7 @@ test("each route has one row", async () => {
   const sessions = new OperatorSessions(store, "a-token-of-operators", reload);
   const jobs = testJobs();
   const signIn = new SignIn({
+    operatorKeys: new OperatorKeys(store, "a-token-of-operators", reload),
     ...{ sessions, jobs, ownUrl: () => null, logger: pino({ enabled: false }), metrics: new Metrics() },
   });
   const health = () => ({ clock: "ok" as const, draining: false, warnings: [] });
@@ -74,6 +76,7 @@ test("each route has one row", async () => {
     nodes: () => [],
     ...configuration,
     timezone: () => "UTC",
+    token: reload,
   };
   adminRoutes(app, admin, "0.0.0");
   await app.ready();

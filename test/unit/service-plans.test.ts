@@ -74,7 +74,10 @@ test("warns of models that the current plans can never pay for, also after anoth
   assert.deepEqual(plans.warnings, warnings);
   assert.partialDeepStrictEqual(log.at(-1), { level: 40, model: "big", smallest: "5.3", plans: ["b", "c"] });
   plans.watch(jobs, 1);
-  await store.applyPlans(plansOf(planOf("b", 5, 0), planOf("c", 5, 1), planOf("bought", 0, 0)), false);
+  await store.applyPlans(plansOf(planOf("b", 5, 0), planOf("c", 5, 1), planOf("bought", 0, 0)), {
+    force: false,
+    by: "test",
+  });
   await until("only b is too small", () => plans.warnings.join().includes("many: b (5)."));
   await jobs.stop();
 });
@@ -93,15 +96,15 @@ test("notices within an interval that another node replaces the section or makes
   const { store, plans, jobs, messages } = begin();
   await plans.apply(one);
   plans.watch(jobs, 1);
-  await store.applyPlans(two, false);
+  await store.applyPlans(two, { force: false, by: "test" });
   await until("it is superseded", () => plans.superseded);
-  await store.applyPlans(one, true);
+  await store.applyPlans(one, { force: true, by: "test" });
   await until("it is current again", () => !plans.superseded);
   const read = store.plans.bind(store);
   store.plans = () => Promise.reject(new Error("no answer"));
   await until("a failure is logged", () => messages().some((line) => line.includes("could not be read")));
   store.plans = read;
-  await store.applyPlans(two, true);
+  await store.applyPlans(two, { force: true, by: "test" });
   await until("it goes on", () => plans.superseded);
   await jobs.stop();
   const warned = messages().filter((line) => line.includes("not in use"));
@@ -113,7 +116,7 @@ test("notices within an interval that another node replaces the section or makes
 test("a look that began before the section was applied changes nothing", async () => {
   const { store, plans, jobs } = begin();
   await plans.apply(one);
-  await store.applyPlans(two, false);
+  await store.applyPlans(two, { force: false, by: "test" });
   const answer = Promise.withResolvers<PlanCatalog>();
   const read = store.plans.bind(store);
   const old = await read();
@@ -138,7 +141,7 @@ test("a section is current if the database offers the same, whatever its order a
   assert.ok(isCurrent(catalog, plansOf(planOf("b", 1, 1), planOf("a", 1, 1))));
   assert.ok(!isCurrent(catalog, plansOf(planOf("a", 1, 1))));
   assert.ok(!isCurrent(catalog, two));
-  await store.applyPlans(plansOf(yearly), false);
+  await store.applyPlans(plansOf(yearly), { force: false, by: "test" });
   const inMonths: Plan = { ...yearly, base: { credits: 1, every: "P12M", align: "opening" } };
   assert.ok(isCurrent(await store.plans(), plansOf(inMonths)));
 });

@@ -34,13 +34,15 @@ export interface AdminDependencies {
   /** The processes on the same database, including this process. */
   nodes(): readonly NodeView[];
   /** Reloads the configuration. Throws an `OperatorRefusal` if it cannot be used. */
-  reload(): Promise<ReloadReport>;
+  reload(by: string): Promise<ReloadReport>;
   /** The zone of the configuration, for local days. */
   timezone(): string;
+  /** The operator token. */
+  token(): Promise<string>;
   /** The plans of this node's configuration, as the node last read it. */
   configuredPlans(): Plans;
   /**
    * Makes the plans of the configuration current. Throws an `OperatorRefusal` while it reloads.
    */
-  applyPlans(): Promise<AppliedPlansReport>;
+  applyPlans(by: string): Promise<AppliedPlansReport>;
 }

@@ -1,12 +1,14 @@
 /** All routes below `/admin`. The tags of the OpenAPI document are the names of their groups. */
-import { nobody } from "../../accounts/actors.ts";
+
 import { OperatorActions } from "../../accounts/operator-actions.ts";
 import { accountActions } from "../../actions/account-runs.ts";
 import type { BoundAction } from "../../actions/bind.ts";
 import { creditActions } from "../../actions/credit-runs.ts";
 import { keyActions } from "../../actions/key-runs.ts";
+import { operatorActions } from "../../actions/operator-runs.ts";
 import { peopleActions } from "../../actions/people-runs.ts";
 import { usageActions } from "../../actions/usage-runs.ts";
+import { nobody } from "../../actors.ts";
 import { actionRoutes } from "../api/action-routes.ts";
 import type { ApiApp } from "../api/app.ts";
 import { documentRoutes } from "../api/openapi.ts";
@@ -36,6 +38,7 @@ const groups: Record<string, AddRoutes> = {
   people: ofLedger(peopleActions),
   keys: ofLedger(keyActions),
   credits: ofLedger(creditActions),
+  operators: ofLedger(operatorActions),
   usage: ofLedger(usageActions),
   plans: ofService(planActions),
   requests: ofService(requestActions),

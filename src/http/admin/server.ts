@@ -10,10 +10,11 @@
  */
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
-import type { Role } from "../../accounts/actors.ts";
 import { isoTime } from "../../accounts/json-objects.ts";
+import type { OperatorKeys } from "../../accounts/operator-keys.ts";
 import type { OperatorSessions } from "../../accounts/operator-sessions.ts";
 import { requireRole } from "../../accounts/refusals.ts";
+import type { Role } from "../../actors.ts";
 import type { EngineState } from "../../chat/engine.ts";
 import type { LastReload } from "../../config/changes.ts";
 import type { ClockState } from "../../ledger/clock.ts";
@@ -43,6 +44,7 @@ interface OperatorDependencies extends Omit<AdminDependencies, "signIn" | "healt
   sessions: OperatorSessions;
   /** Signing in with OpenID Connect. Default: nobody does. */
   issuer?: IssuerSignIn;
+  operatorKeys: Pick<OperatorKeys, "actorOf">;
   /** `operator.url`: the URL that operators use. */
   ownUrl(): string | null;
   /** For tests. */

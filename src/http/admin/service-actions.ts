@@ -1,6 +1,5 @@
 /** How this process does what operators do with the service, its plans and its requests. */
 import Type from "typebox";
-import type { Role } from "../../accounts/actors.ts";
 import { closed, isoTime, objectFor, text, time } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import {
@@ -22,6 +21,7 @@ import {
   stopRequest,
 } from "../../actions/service.ts";
 import * as views from "../../actions/views.ts";
+import type { Role } from "../../actors.ts";
 import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
 import { dayMs } from "../../telemetry/recent-activity.ts";
 import type { AdminDependencies } from "./dependencies.ts";
@@ -63,8 +63,8 @@ export const planActions = {
     const page = await pageIn(await actions.plans(), input, planObject.of);
     return { ...page, configuration: comparedPlansObject.of({ section, changes }) };
   }),
-  applyPlans: bind(applyPlans, appliedObject.schema, async ({ here }) =>
-    appliedObject.of(await here.applyPlans()),
+  applyPlans: bind(applyPlans, appliedObject.schema, async ({ actions, here }) =>
+    appliedObject.of(await here.applyPlans(actions.by)),
   ),
 };
 
@@ -145,8 +145,8 @@ export const liveActions = {
 };
 
 export const serviceActions = {
-  reloadConfiguration: bind(reloadConfiguration, reloadObject.schema, async ({ here }) =>
-    reloadObject.of(await here.reload()),
+  reloadConfiguration: bind(reloadConfiguration, reloadObject.schema, async ({ actions, here }) =>
+    reloadObject.of(await here.reload(actions.by)),
   ),
   listNodes: bind(views.listNodes, pageSchema(nodeObject.schema), async ({ here }, input) =>
     pageIn(here.nodes(), input, nodeObject.of),

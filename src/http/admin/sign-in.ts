@@ -1,9 +1,9 @@
 /**
- * Authenticates requests to the operator API, by the operator token or a session of a browser. The
- * token in the `Authorization` header is never locked.
+ * Authenticates requests to the operator API, by the operator token, an operator key, or a
+ * session of a browser. The token in the `Authorization` header is never locked.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { type Actor, owner } from "../../accounts/actors.ts";
+import { type OperatorKeys, operatorKeyPrefix } from "../../accounts/operator-keys.ts";
 import {
   type NewCode,
   type OperatorSession,
@@ -11,6 +11,7 @@ import {
   wrongToken,
 } from "../../accounts/operator-sessions.ts";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
+import { type Actor, owner } from "../../actors.ts";
 import { invariant } from "../../errors.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { BrowserSignIn, invalidSession, type SignInDependencies } from "../api/sign-in.ts";
@@ -29,11 +30,15 @@ export const consoleCookieName = "inkwell_console";
 
 export type Credentials = { token: string } | { code: string } | { response: string };
 
+interface OperatorSignIn extends SignInDependencies<OperatorSessions> {
+  operatorKeys: Pick<OperatorKeys, "actorOf">;
+}
+
 export class SignIn {
-  readonly #deps: SignInDependencies<OperatorSessions>;
+  readonly #deps: OperatorSignIn;
   readonly #browsers: BrowserSignIn<OperatorSession>;
 
-  constructor(dependencies: SignInDependencies<OperatorSessions>) {
+  constructor(dependencies: OperatorSignIn) {
     this.#deps = dependencies;
     this.#browsers = new BrowserSignIn({
       ...dependencies,
@@ -54,8 +59,9 @@ export class SignIn {
   async authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const [, token] = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? "") ?? [];
     if (token !== undefined) {
-      if (!this.#deps.sessions.isToken(token)) throw wrongToken();
-      request.actor = owner;
+      if (token.startsWith(operatorKeyPrefix)) request.actor = await this.#deps.operatorKeys.actorOf(token);
+      else if (this.#deps.sessions.isToken(token)) request.actor = owner;
+      else throw wrongToken();
       return;
     }
     if (!this.#browsers.hasCookie(request)) throw missingCredentials();

@@ -16,6 +16,8 @@ import type { Connections } from "../connections.ts";
 export const streamsMax = limits.streams.most;
 export const streamsPerSessionMax = limits.sessionStreams.most;
 const retryAfterSeconds = 30;
+/** The longest that a stream goes on after its operator key has ended. */
+const keyStreamMs = 60_000;
 
 export class StreamSlots {
   readonly #connections: Pick<Connections, "release">;
@@ -27,7 +29,7 @@ export class StreamSlots {
   }
 
   /** Call before the first byte. Throws `concurrency_limit_exceeded` if all slots are taken. */
-  take({ session, raw: { socket } }: FastifyRequest, reply: FastifyReply): void {
+  take({ session, actor, raw: { socket } }: FastifyRequest, reply: FastifyReply): void {
     // The client has left while it was authenticated.
     if (reply.raw.destroyed) return;
     const taken = [{ slots: this.#all, key: "all" }];
@@ -38,12 +40,19 @@ export class StreamSlots {
     }
     if (full !== undefined) throw noPlace(`This process has ${streamsMax} streams already.`);
     for (const { slots, key } of taken) slots.take(key);
+    // A session ends its streams. The client of an operator key connects again, with the key.
+    if (actor?.by.startsWith("operator_key:")) endAfter(reply, keyStreamMs);
     this.#connections.release(socket);
     reply.header("connection", "close");
     reply.raw.once("close", () => {
       for (const { slots, key } of taken) slots.release(key);
     });
   }
+}
+
+function endAfter(reply: FastifyReply, ms: number): void {
+  const timer = setTimeout(() => reply.raw.destroy(), ms);
+  reply.raw.once("close", () => clearTimeout(timer));
 }
 
 function noPlace(reason: string): Refusal {

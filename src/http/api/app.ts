@@ -19,9 +19,9 @@ import type {
 import { fastify } from "fastify";
 import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
-import type { Role } from "../../accounts/actors.ts";
 import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorCode } from "../../accounts/refusals.ts";
+import type { Role } from "../../actors.ts";
 import { type ErrorCode, invariant, Refusal } from "../../errors.ts";
 import { isRecord } from "../../objects.ts";
 import { newRequestId } from "../../telemetry/request-record.ts";

@@ -179,12 +179,15 @@ function contentOf(body: unknown, { csv, events }: OtherContent) {
   return { ...jsonOf(body), ...(csv ? csvContent : {}) };
 }
 
+const needsRole: readonly Code[] = ["not_permitted"];
+
 /** One response for each status; its description lists the codes. */
-function errorResponses({ refusals = [], body }: FastifySchema, before: readonly Code[]) {
+function errorResponses({ refusals = [], body, role }: FastifySchema, before: readonly Code[]) {
   const codes: Code[] = [
     ...before,
     ...refusedEverywhere,
     ...(body === undefined ? [] : refusedWithBody),
+    ...(role === undefined || role === "holder" || role === "viewer" ? [] : needsRole),
     ...refusals,
   ];
   const byStatus = Map.groupBy(codes, statusOf);

@@ -1,9 +1,9 @@
 /** Routes that `/admin/session` and the portal's `/api/session` share. */
 import type { FastifyRequest } from "fastify";
 import Type from "typebox";
-import { type Actor, operatorRoles, type Role } from "../../accounts/actors.ts";
 import { closed, isoTime, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import { idleEndMs } from "../../accounts/sessions.ts";
+import { type Actor, operatorRoles, type Role } from "../../actors.ts";
 import type { PersonRow } from "../../store/people.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { type ApiApp, route } from "./app.ts";

@@ -1,10 +1,10 @@
 /** Dependencies of the routes of the portal's API. */
 import type { Logger } from "pino";
-import { nobody } from "../../accounts/actors.ts";
 import { OperatorActions } from "../../accounts/operator-actions.ts";
 import { PortalActions } from "../../accounts/portal-actions.ts";
 import { authorityOf, type PersonKeys, type Viewer } from "../../accounts/portal-viewer.ts";
 import type { SignedInPeople } from "../../accounts/signed-in-people.ts";
+import { nobody } from "../../actors.ts";
 import type { Catalog, Model } from "../../chat/catalog.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
 import type { Store } from "../../store/store.ts";
@@ -34,6 +34,11 @@ export interface PortalDependencies {
   localUrl: string;
 }
 
+/** No action of the portal needs the operator token. */
+function noToken(): Promise<string> {
+  throw new Error("the portal has no operator token");
+}
+
 /** Returns the models that the key of a session, or its person, may use. */
 export function usableModels(catalog: Catalog, viewer: Viewer): Model[] {
   return viewer.plan === null ? [] : catalog.usable(authorityOf(viewer), viewer.plan);
@@ -54,6 +59,6 @@ export function portalActions({
   return new PortalActions({
     ...{ store, people, personKeys },
     usableModels: (viewer) => usableModels(catalog, viewer).map(({ id }) => id),
-    operator: new OperatorActions({ store, ledger, modelIds, actor: nobody, timezone }),
+    operator: new OperatorActions({ store, ledger, modelIds, actor: nobody, timezone, token: noToken }),
   });
 }

@@ -6,7 +6,8 @@
 --   int, real, text, bool, json    the type. Text is compared by its bytes: accounts are locked in the order of their ids.
 --   json_type                      the function that names the type of a JSON value
 --   table                          the options of a table: SQLite checks types and keeps rows in the order of their key
---   append only TABLE, ROWS        triggers: the rows are never changed or deleted, and errors call them ROWS
+--   append only TABLE, ROWS        triggers: the rows are never changed or deleted, and errors call them ROWS;
+--                                  with "of COLUMNS:" in place of the comma, the other columns can change
 --   sqlite ... end                 what only SQLite has
 --   postgres ... end               what only PostgreSQL has. Its connections name a schema of their own in the search path.
 
@@ -193,6 +194,9 @@ create table journal (
 
 {append only journal, journal entries}
 
+-- Changes over all accounts, newest first.
+create index journal_by_time on journal (at_ms, account, seq) where kind not in ('window', 'change');
+
 -- Grants record why an account has credits, and charges record what was paid from them. The account row is a cache of
 -- both. A payment counts once in the installation, and so does a refund.
 create table credit_grant (
@@ -314,6 +318,8 @@ create table plan_file (
   epoch {int} not null primary key check (epoch >= 1),
   fingerprint {text} not null check (length(fingerprint) = 64),
   applied_ms {int} not null,
+  -- Who applied it.
+  by {text} not null check (by <> ''),
   -- The plans that accounts can be put on.
   plans {json} not null check ({json_type}(plans) = 'array')
 ) {table};
@@ -344,6 +350,40 @@ create table clock_accept (
 ) {table};
 
 {append only clock_accept, accepted clocks}
+
+-- Changes that are recorded nowhere else: contacts, operator keys, reloads of the configuration.
+create table change_log (
+  id {text} not null primary key check (id <> ''),
+  at_ms {int} not null,
+  kind {text} not null check (kind in ('contact', 'operator_key', 'person', 'reload')),
+  by {text} not null check (by <> ''),
+  account {text},
+  subject {text},
+  before {text},
+  after {text}
+) {table};
+
+create index change_log_by_time on change_log (at_ms, id);
+
+-- What a person is called can be erased.
+{append only change_log of id, at_ms, kind, by, account, subject: recorded changes}
+
+-- Keys of programs that use the operator API. A key ends with who made it.
+create table operator_key (
+  id {text} not null primary key check (id <> ''),
+  -- Of the secret, keyed with the operator token.
+  hash {text} not null unique check (length(hash) = 64),
+  last_four {text} not null,
+  name {text} not null check (name <> ''),
+  role {text} not null check (role in ('viewer', 'support', 'operator', 'owner')),
+  -- Who made it: the operator token or a person.
+  by {text} not null check (by <> ''),
+  created_ms {int} not null,
+  expires_ms {int} not null check (expires_ms > created_ms),
+  -- Written at most once a minute.
+  used_ms {int},
+  ended_ms {int}
+) {table};
 
 -- Charges, summed by day and by hour (docs/decisions/0047-usage-sums.md), with the first and the last number of their
 -- receipts in the journal of the account.

@@ -116,7 +116,9 @@ export class PostgresCommits {
         plansAt: (epoch) => this.#plansAt(connection, epoch),
       });
       const { outcomes, changes, later } = await decideOn(connection, snapshot, operations);
-      const planned = planDrafts(drafts, outcomes, await readContacts(connection, drafts), options);
+      const known = await readContacts(connection, drafts);
+      const { atMs } = snapshot.times;
+      const planned = planDrafts(drafts, outcomes, known, { ...options, atMs });
       if (!planned.isWritten) broken = await rollBack(connection);
       else {
         await write(connection, { ...snapshot, later }, changes, contactStatements(planned));

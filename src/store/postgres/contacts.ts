@@ -1,12 +1,13 @@
 /** Reads and writes contacts, in the transaction of `putAccounts`. */
 import { type AccountDraft, type ContactRow, contactsNamedBy, type DraftChanges } from "../contacts.ts";
-import { contactTable } from "../tables.ts";
+import { changeLogTable, contactTable } from "../tables.ts";
 import type { Connection } from "./connection-pool.ts";
 import type { Statement } from "./exchange.ts";
 import { arrayLiteral } from "./rows.ts";
 import { insertInto } from "./writing.ts";
 
 const insertContacts = insertInto(contactTable);
+const insertLogged = insertInto(changeLogTable);
 
 export async function readContacts(
   connection: Connection,
@@ -21,7 +22,7 @@ export async function readContacts(
   return rows.map((cells) => contactTable.rowOf(cells));
 }
 
-export function contactStatements({ contacts }: DraftChanges): Record<string, Statement | null> {
+export function contactStatements({ contacts, logged }: DraftChanges): Record<string, Statement | null> {
   const accounts = arrayLiteral(contacts.map(({ account }) => account));
   return {
     contactsBefore: {
@@ -29,5 +30,6 @@ export function contactStatements({ contacts }: DraftChanges): Record<string, St
       values: [accounts],
     },
     contacts: insertContacts(contacts),
+    logged: insertLogged(logged),
   };
 }

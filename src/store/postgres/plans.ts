@@ -9,6 +9,7 @@ import type { PlanChanges } from "../../ledger/plan-section.ts";
 import {
   countAccounts,
   type PlansInUse,
+  type PlansOptions,
   plansInUseOf,
   plansToApply,
   readFiles,
@@ -25,8 +26,7 @@ const insertFile = insertInto(planFileTable);
 
 const readClock = `with reading as materialized (${reading}) select ${ledgerMs} from reading`;
 
-interface Applying {
-  force: boolean;
+interface Applying extends PlansOptions {
   time: TimeParameter;
 }
 
@@ -55,7 +55,7 @@ export async function applyPlans(
 export async function writePlans(
   connection: Connection,
   section: Plans,
-  { force, time }: Applying,
+  { time, ...options }: Applying,
 ): Promise<PlanChanges> {
   const find = async (text: string) => (await connection.query({ text })).rows;
   // Other writers wait, readers do not.
@@ -63,7 +63,7 @@ export async function writePlans(
   const rows = { versions: await find(readVersions), files: await find(readFiles) };
   const clock = await connection.query({ text: readClock, values: [time] });
   const { changes, versions, file } = plansToApply(rows, section, {
-    force,
+    ...options,
     nowMs: Number(onlyCell(clock.rows)),
   });
   for (const writing of [insertVersions(versions), insertFile(file === null ? [] : [file])]) {

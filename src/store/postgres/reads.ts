@@ -15,7 +15,7 @@ import type { SqlDialect } from "../sql.ts";
 import { ListTooSlowError } from "../store.ts";
 import { accountTable, holdTable, laterGrantTable } from "../tables.ts";
 import { elapsedMs, type PostgresClock, reading, trustedMs } from "./clock.ts";
-import type { ConnectionPool } from "./connection-pool.ts";
+import { type ConnectionPool, inTransaction } from "./connection-pool.ts";
 import { isStatementTimeout } from "./errors.ts";
 import { limits } from "./limits.ts";
 
@@ -41,7 +41,13 @@ export function connectionsOn(pools: ReadPools, listMs: number = limits.listMs):
         throw error;
       }
     },
-    write: async (statement) => (await pools.writes.query(statement)).rows,
+    async write(first, ...others) {
+      if (others.length === 0) return (await pools.writes.query(first)).rows;
+      return await inTransaction(pools.writes, async (connection) => {
+        const [rows = []] = await connection.exchange([first, ...others]);
+        return rows;
+      });
+    },
   };
 }
 

@@ -5,6 +5,7 @@
  * A migration is applied completely or not at all. Schemas of other programs or of newer versions
  * are never changed.
  */
+import { service } from "../../actors.ts";
 import { OperatorError } from "../../errors.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { AppliedMigration } from "../migrations.ts";
@@ -106,7 +107,7 @@ async function migrate(
     const record = "insert into migration (version, name, checksum) values ($1, $2, $3)";
     await ask(connection, record, [version, name, checksum]);
   }
-  if (applied.length === 0) await writePlans(connection, plans, { force: false, time });
+  if (applied.length === 0) await writePlans(connection, plans, { force: false, by: service, time });
   await ask(connection, "commit");
 }
 

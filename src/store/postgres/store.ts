@@ -14,8 +14,10 @@
 import type { Plans } from "../../ledger/plan.ts";
 import { retry } from "../../retry.ts";
 import { auditJobsOn } from "../audit-job-queries.ts";
+import { changeLogOn } from "../change-log-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
 import type { NodeRegistry } from "../nodes.ts";
+import { operatorKeysOn } from "../operator-key-queries.ts";
 import { peopleQueriesOn } from "../people-queries.ts";
 import { foundKeyOf, queriesOn, type SqlConnections } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
@@ -163,7 +165,7 @@ function postgresStoreOn({
       return purpose === "lookups" ? lookUp(find) : during(find);
     },
     findPage: (purpose, statement) => during(() => connections.findPage(purpose, statement)),
-    write: (statement) => during(() => connections.write(statement)),
+    write: (...statements) => during(() => connections.write(...statements)),
   };
   const dialect = postgresDialect(() => clock.times().atMs);
 
@@ -175,6 +177,8 @@ function postgresStoreOn({
     },
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
+    operatorKeys: operatorKeysOn(reads, dialect),
+    ...changeLogOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
     ...peopleQueriesOn(reads, dialect, plans),
     nodes: postgresNodes(pools.service),
@@ -192,8 +196,8 @@ function postgresStoreOn({
         await clock.prepareCommit(commits);
         return await ledger.putAccounts(drafts, options);
       }),
-    applyPlans: (section, force) =>
-      during(() => applyPlans(pools.writes, section, { force, time: clock.ask().parameter })),
+    applyPlans: (section, options) =>
+      during(() => applyPlans(pools.writes, section, { ...options, time: clock.ask().parameter })),
     async accountSnapshot(account) {
       const found = await lookUp(() => findSnapshot(pools.lookups, account, clock));
       if (found === null) return null;

@@ -32,6 +32,7 @@ import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
 import { operationsOf, planDrafts } from "../contacts.ts";
 import { paymentOf, selectPayments } from "../journal.ts";
 import { laterChanges } from "../later-grants.ts";
+import type { PlansOptions } from "../plans.ts";
 import {
   accountTable,
   chargeTable,
@@ -124,7 +125,9 @@ export class SqliteCommits {
       this.#cache.begin();
       const operations = operationsOf(drafts, options);
       const { snapshot, outcomes, changes } = this.#decide(operations);
-      const planned = planDrafts(drafts, outcomes, readContacts(this.#db, drafts), options);
+      const known = readContacts(this.#db, drafts);
+      const { atMs } = this.#now();
+      const planned = planDrafts(drafts, outcomes, known, { ...options, atMs });
       if (planned.isWritten) {
         this.#write(snapshot, changes);
         writeContacts(this.#db, planned);
@@ -136,8 +139,10 @@ export class SqliteCommits {
   }
 
   /** Applies a plans section of the configuration. */
-  applyPlans(section: Plans, force: boolean): PlanChanges {
-    return inTransaction(this.#db, () => applyPlans(this.#db, section, { force, nowMs: this.#now().atMs }));
+  applyPlans(section: Plans, options: PlansOptions): PlanChanges {
+    return inTransaction(this.#db, () =>
+      applyPlans(this.#db, section, { ...options, nowMs: this.#now().atMs }),
+    );
   }
 
   /** Returns the plans of the database. They are kept as long as the rows of the cache. */

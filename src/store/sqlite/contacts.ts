@@ -1,7 +1,7 @@
 /** Reads and writes contacts, in the transaction of `putAccounts`. */
 import type { DatabaseSync } from "node:sqlite";
 import { type AccountDraft, type ContactRow, contactsNamedBy, type DraftChanges } from "../contacts.ts";
-import { contactTable } from "../tables.ts";
+import { changeLogTable, contactTable } from "../tables.ts";
 import { insertInto, Query } from "./query.ts";
 
 export function readContacts(db: DatabaseSync, drafts: readonly AccountDraft[]): ContactRow[] {
@@ -11,9 +11,11 @@ export function readContacts(db: DatabaseSync, drafts: readonly AccountDraft[]):
   return query.all(JSON.stringify(accounts), JSON.stringify(externalIds));
 }
 
-export function writeContacts(db: DatabaseSync, { contacts }: DraftChanges): void {
+export function writeContacts(db: DatabaseSync, { contacts, logged }: DraftChanges): void {
   const remove = db.prepare("delete from account_contact where account = ?");
   for (const { account } of contacts) remove.run(account);
   const insert = insertInto(db, contactTable);
   for (const row of contacts) insert(row);
+  const log = insertInto(db, changeLogTable);
+  for (const row of logged) log(row);
 }

@@ -8,6 +8,7 @@
 import { closeSync, openSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { service } from "../../actors.ts";
 import { messageOf, OperatorError } from "../../errors.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { makeFolder } from "../../make-folder.ts";
@@ -110,7 +111,7 @@ function migrate(db: DatabaseSync, path: string, { nowMs, plans, upgrade }: Migr
       db.exec(sql);
       record.run(version, name, checksum, nowMs);
     }
-    if (applied.length === 0) applyPlans(db, plans, { force: false, nowMs });
+    if (applied.length === 0) applyPlans(db, plans, { force: false, nowMs, by: service });
     db.exec("commit");
   } catch (error) {
     if (db.isTransaction) db.exec("rollback");

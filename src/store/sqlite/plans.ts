@@ -6,7 +6,7 @@ import type { DatabaseSync } from "node:sqlite";
 import type { PlanCatalog, Plans } from "../../ledger/plan.ts";
 import type { PlanChanges } from "../../ledger/plan-section.ts";
 import type { EpochMs } from "../../units.ts";
-import { catalogOf, plansToApply, readFiles, readVersions } from "../plans.ts";
+import { catalogOf, type PlansOptions, plansToApply, readFiles, readVersions } from "../plans.ts";
 import { planFileTable, planVersionTable } from "../tables.ts";
 import { type Cells, insertInto } from "./query.ts";
 import { Statements } from "./statements.ts";
@@ -23,7 +23,7 @@ export function readCatalog(db: DatabaseSync): PlanCatalog {
 export function applyPlans(
   db: DatabaseSync,
   section: Plans,
-  options: { force: boolean; nowMs: EpochMs },
+  options: PlansOptions & { nowMs: EpochMs },
 ): PlanChanges {
   const rows = { versions: read(db, readVersions), files: read(db, readFiles) };
   const { changes, versions, file } = plansToApply(rows, section, options);

@@ -23,8 +23,10 @@ import type { EpochMs } from "../../units.ts";
 import { requirePossibleClock } from "../../version.ts";
 import { auditJobsOn } from "../audit-job-queries.ts";
 import type { AuditReport } from "../audit-report.ts";
+import { changeLogOn } from "../change-log-queries.ts";
 import { type SharedClock, sharedClock, timesOf } from "../clock.ts";
 import { KeptPlans } from "../kept-plans.ts";
+import { operatorKeysOn } from "../operator-key-queries.ts";
 import { peopleQueriesOn } from "../people-queries.ts";
 import { type Purpose, queriesOn } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
@@ -99,7 +101,7 @@ function sqliteStoreOn(
     return await threads[purpose].call("rows", statement);
   }
 
-  const write = (statement: SqlStatement) => writer.call("rows", statement);
+  const write = (...statements: SqlStatement[]) => writer.call("write", statements);
 
   const plans = new KeptPlans((text) => find("lookups", { name: text, text, values: [] }));
 
@@ -110,6 +112,8 @@ function sqliteStoreOn(
     ...queriesOn(reads, dialect, plans),
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
+    operatorKeys: operatorKeysOn(reads, dialect),
+    ...changeLogOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
     ...peopleQueriesOn(reads, dialect, plans),
 
@@ -117,7 +121,7 @@ function sqliteStoreOn(
 
     putAccounts: (drafts, options) => writer.call("putAccounts", drafts, options),
 
-    applyPlans: (section, force) => writer.call("applyPlans", section, force),
+    applyPlans: (section, options) => writer.call("applyPlans", section, options),
 
     async accountSnapshot(account) {
       const found = lookUp(() => snapshots.of(account));

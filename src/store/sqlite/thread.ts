@@ -11,6 +11,7 @@ import type { EpochMs } from "../../units.ts";
 import type { AuditReport } from "../audit-report.ts";
 import type { SharedClock } from "../clock.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
+import type { PlansOptions } from "../plans.ts";
 import type { SqlStatement } from "../sql.ts";
 import type { ClockAcceptance } from "../store.ts";
 import type { SqliteFile } from "./file.ts";
@@ -32,10 +33,12 @@ export interface SqliteThreadData {
 export interface Calls {
   commit(operations: readonly Operation[]): Decision[];
   putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): DraftOutcome[];
-  applyPlans(section: Plans, force: boolean): PlanChanges;
+  applyPlans(section: Plans, options: PlansOptions): PlanChanges;
   clock(): ClockState;
   acceptClock(by: string, timeMs: EpochMs): ClockAcceptance;
   rows(statement: SqlStatement): Cells[];
+  /** Writes in one transaction. Returns the rows of the first statement. */
+  write(statements: readonly SqlStatement[]): Cells[];
   /** Sums charges. Returns whether there is more to do. */
   sumUsage(timezone: string): boolean;
   audit(nowMs: EpochMs): AuditReport;

@@ -5,6 +5,7 @@
 import { machineOf } from "../clock.ts";
 import { SqliteClock } from "./clock.ts";
 import { SqliteCommits } from "./commits.ts";
+import { inTransaction } from "./file.ts";
 import { openToWrite } from "./open-to-write.ts";
 import { Statements } from "./statements.ts";
 import type { Handlers, SqliteThreadData } from "./thread.ts";
@@ -24,10 +25,10 @@ export function openWriter({ file, plans, upgrade, clock }: SqliteThreadData): H
       time.recordIfOld();
       return ledger.putAccounts(drafts, options);
     },
-    applyPlans: (section, force) => ledger.applyPlans(section, force),
+    applyPlans: (section, options) => ledger.applyPlans(section, options),
     clock: () => time.look(),
     acceptClock: (by, timeMs) => time.accept(by, timeMs),
-    rows: (statement) => statements.rows(statement),
+    write: (written) => inTransaction(db, () => written.map((each) => statements.rows(each)))[0] ?? [],
     sumUsage: (timezone) => sumOnSqlite(db, statements, { nowMs: time.read().atMs, timezone }),
     close: () => db.close(),
   };

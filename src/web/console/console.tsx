@@ -7,6 +7,7 @@ import { MissingPage, WebApp } from "../shared/web-app.tsx";
 import { AccountPage } from "./pages/account.tsx";
 import { AccountsPage } from "./pages/accounts.tsx";
 import { HealthPage } from "./pages/health.tsx";
+import { OperatorsPage } from "./pages/operators.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
 import { PlansPage } from "./pages/plans.tsx";
 import { UsagePage } from "./pages/usage.tsx";
@@ -16,6 +17,7 @@ const sections = [
   ["accounts", "Accounts"],
   ["plans", "Plans"],
   ["usage", "Usage"],
+  ["operators", "Operators"],
   ["health", "Health"],
 ] as const;
 
@@ -52,6 +54,7 @@ function CurrentPage({ place }: { place: Place }) {
   if (section === undefined) return <OverviewPage />;
   if (section === "plans" && id === undefined) return <PlansPage />;
   if (section === "usage" && id === undefined) return <UsagePage place={place} />;
+  if (section === "operators" && id === undefined) return <OperatorsPage place={place} />;
   if (section === "health" && id === undefined) return <HealthPage />;
   return (
     <MissingPage>

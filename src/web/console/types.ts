@@ -1,5 +1,6 @@
 /** The objects of the operator API, as its schemas describe them: types, nothing is bundled. */
 import type { Static } from "typebox";
+import type { changeObject, operatorKeyObject } from "../../accounts/log-objects.ts";
 import type * as objects from "../../accounts/operator-objects.ts";
 import type { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
 import type { accountLiveObject } from "../../http/admin/account-live.ts";
@@ -19,6 +20,8 @@ export type KeyOfSecret = Static<typeof objects.keyOfSecretObject.schema>;
 export type Refund = Static<typeof objects.refundObject.schema>;
 export type Payment = Static<typeof objects.paymentObject.schema>;
 export type JournalEntry = Static<typeof objects.journalObject.schema>;
+export type Change = Static<typeof changeObject.schema>;
+export type OperatorKey = Static<typeof operatorKeyObject.schema>;
 export type RunningRequest = Static<typeof requestObject.schema>;
 export type AccountLive = Static<typeof accountLiveObject.schema>;
 export type Overview = Static<typeof overviewObject.schema>;

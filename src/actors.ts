@@ -10,6 +10,9 @@ export type OperatorRole = (typeof operatorRoles)[number];
 /** `holder`: of a key, in the portal. It is no step of the operators' roles. */
 export type Role = "holder" | OperatorRole;
 
+/** Who does what no person has asked for. */
+export const service = "service";
+
 export interface Actor {
   /**
    * `owner` (the operator token), `operator_key:ID`, `person:ID`, `key:ID` (its holder, in the

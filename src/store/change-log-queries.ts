@@ -1,0 +1,156 @@
+/**
+ * The statements of the list of changes, for both stores.
+ *
+ * The list has the entries of all journals without windows, the applied plans sections, the
+ * accepted clocks, and the rows of `change_log`. Newest first. Guarantees that a page reads rows
+ * in proportion to its length, unless a filter leaves most of them out.
+ */
+import {
+  type ChangeLog,
+  type ChangePlace,
+  type ChangesQuery,
+  consequences,
+  type LoggedChange,
+  listedColumns,
+  otherKinds,
+  type Source,
+  sources,
+} from "./change-log.ts";
+import { pageSize } from "./conditions.ts";
+import type { SqlConnections } from "./queries.ts";
+import { insertOf, type SqlDialect, type SqlStatement } from "./sql.ts";
+import { tableOf, type Value } from "./table.ts";
+import { changeLogTable } from "./tables.ts";
+
+const listedTable = tableOf("change", listedColumns);
+
+interface SourceSql {
+  columns: Readonly<Record<string, string>>;
+  from: string;
+  /** The columns after the time that make the order complete, with their types. */
+  place: readonly (readonly [column: string, type: "text" | "number"])[];
+  condition?: string;
+}
+
+const none = "cast(null as text)";
+const nothing = {
+  ...{ account: none, subject: none, op: none, bucket: none, amount: "cast(null as bigint)" },
+  ...{ note: none, before: none, after: none },
+};
+
+/** The index `journal_by_time` has the same condition. */
+const isNoConsequence = `kind not in (${consequences.map((kind) => `'${kind}'`).join(", ")})`;
+
+const sqlOf: Readonly<Record<Source, SourceSql>> = {
+  journal: {
+    columns: {
+      ...nothing,
+      ...{ at_ms: "at_ms", place: "account || ':' || seq", kind: "kind", by: "by", account: "account" },
+      ...{ op: "op", bucket: "bucket", amount: "amount", note: "note" },
+    },
+    from: "journal",
+    place: [
+      ["account", "text"],
+      ["seq", "number"],
+    ],
+    condition: isNoConsequence,
+  },
+  plans: {
+    columns: {
+      ...nothing,
+      ...{ at_ms: "applied_ms", place: "cast(epoch as text)", kind: "'plans'", by: "by" },
+      before: "(select cast(p.plans as text) from plan_file p where p.epoch = plan_file.epoch - 1)",
+      after: "cast(plans as text)",
+    },
+    from: "plan_file",
+    place: [["epoch", "number"]],
+  },
+  clock: {
+    columns: {
+      ...nothing,
+      ...{ at_ms: "clock_ms", place: "cast(number as text)", kind: "'clock'", by: "by" },
+      note: "cast(ledger_ms as text)",
+    },
+    from: "clock_accept",
+    place: [["number", "number"]],
+  },
+  other: {
+    columns: {
+      ...nothing,
+      ...{ at_ms: "at_ms", place: "id", kind: "kind", by: "by", account: "account", subject: "subject" },
+      ...{ before: "before", after: "after" },
+    },
+    from: "change_log",
+    place: [["id", "text"]],
+  },
+};
+
+export function changeLogOn({ findPage, write }: SqlConnections, { parameter }: SqlDialect): ChangeLog {
+  return {
+    async changes(query) {
+      const pages = sources
+        .filter((source) => mayHave(source, query))
+        .map(async (source) => {
+          const rows = await findPage("history", changesSql(source, query, parameter));
+          return rows.map((cells): LoggedChange => ({ ...listedTable.rowOf(cells), source }));
+        });
+      const all = (await Promise.all(pages)).flat();
+      // Each page is in its order already, and sorting keeps the order of equal rows.
+      return all.sort((a, b) => b.atMs - a.atMs || rank(a.source) - rank(b.source)).slice(0, query.limit);
+    },
+    async logChange(row) {
+      await write(insertOf(changeLogTable, row, parameter));
+    },
+  };
+}
+
+function rank(source: Source): number {
+  return sources.indexOf(source);
+}
+
+function mayHave(source: Source, { kind, account }: ChangesQuery): boolean {
+  if (account !== undefined && (source === "plans" || source === "clock")) return false;
+  if (kind === undefined) return true;
+  if (kind === "plans" || kind === "clock") return source === kind;
+  return source === (otherKinds.some((each) => each === kind) ? "other" : "journal");
+}
+
+function changesSql(
+  source: Source,
+  { by, kind, account, fromMs, toMs, after, limit }: ChangesQuery,
+  p: SqlDialect["parameter"],
+): SqlStatement {
+  const { columns, from, place, condition } = sqlOf[source];
+  const values: Value[] = [pageSize(limit)];
+  const bound = (value: Value) => p(values.push(value));
+  const conditions = condition === undefined ? [] : [condition];
+  const at = columns.at_ms;
+  if (by !== undefined) conditions.push(`by = ${bound(by)}`);
+  if (account !== undefined) conditions.push(`account = ${bound(account)}`);
+  if (kind !== undefined && (source === "journal" || source === "other"))
+    conditions.push(`kind = ${bound(kind)}`);
+  if (fromMs !== undefined) conditions.push(`${at} >= ${bound(fromMs)}`);
+  if (toMs !== undefined) conditions.push(`${at} < ${bound(toMs)}`);
+  const order = [at, ...place.map(([column]) => column)];
+  if (after !== undefined) {
+    if (after.source === source) {
+      const cells = cellsOf(after, place).map(bound);
+      conditions.push(`(${order.join(", ")}) < (${cells.join(", ")})`);
+    } else {
+      conditions.push(`${at} ${rank(source) > rank(after.source) ? "<=" : "<"} ${bound(after.atMs)}`);
+    }
+  }
+  const list = listedTable.columns.map(({ name }) => `${columns[name]} as ${name}`).join(", ");
+  const where = conditions.length === 0 ? "" : ` where ${conditions.join(" and ")}`;
+  const newest = order.map((column) => `${column} desc`).join(", ");
+  return { text: `select ${list} from ${from}${where} order by ${newest} limit ${p(1)}`, values };
+}
+
+/** The last part of a place has no colon, and account names have none. */
+function cellsOf({ atMs, place }: ChangePlace, columns: SourceSql["place"]): Value[] {
+  const parts = place.split(":");
+  return [
+    atMs,
+    ...columns.map(([, type], n) => (type === "number" ? Number(parts[n] ?? 0) : (parts[n] ?? ""))),
+  ];
+}

@@ -1,0 +1,134 @@
+/** What each role may do in the operator API, operator keys, and the log of changes. */
+import assert from "node:assert/strict";
+import { operatorRoles } from "../../src/actors.ts";
+import { type Fields, operatorTests, refused, type TestOperator } from "../fixtures/operator.ts";
+import { day } from "../fixtures/times.ts";
+
+const operatorTest = operatorTests();
+
+/** Operations that change something, by the least role that may do them. All others only read. */
+const changes: Readonly<Record<string, readonly string[]>> = {
+  support: ["makeKey", "changeKey", "rotateKey", "revokeKey", "stopRequest", "changeState", "adjustCredits"],
+  operator: [
+    ...["openAccount", "importAccounts", "changePlan", "setContact", "setEnd", "addCredits", "refundCredits"],
+    ...["applyPlans", "reloadConfiguration", "acceptClock", "startAudit"],
+  ],
+  owner: ["makeSignInCode"],
+};
+
+interface Operation {
+  id: string;
+  method: string;
+  path: string;
+}
+
+function operationsOf(document: Fields): Operation[] {
+  return Object.entries(document.paths ?? {}).flatMap(([path, methods]) =>
+    Object.entries<Fields>(methods).map(([method, { operationId }]) => ({
+      ...{ id: String(operationId), method: method.toUpperCase() },
+      path: path.replace("{operator_key}", "opkey_0000000000000000").replace(/\{\w+\}/g, "nobody"),
+    })),
+  );
+}
+
+async function keyFor(operator: TestOperator, role: string, name = role): Promise<Record<string, string>> {
+  const { status, body } = await operator.post("/admin/operator-keys", { operation_id: name, name, role });
+  assert.equal(status, 201, JSON.stringify(body));
+  return { authorization: `Bearer ${body.key}` };
+}
+
+operatorTest("each operation answers those with its role, and nobody below", async (operator) => {
+  const operations = operationsOf(operator.document).filter(({ id }) => id !== "signIn");
+  assert.ok(operations.length > 40);
+  for (const id of Object.values(changes).flat())
+    assert.ok(
+      operations.some((operation) => operation.id === id),
+      id,
+    );
+  for (const role of operatorRoles) {
+    const headers = await keyFor(operator, role);
+    for (const { id, method, path } of operations) {
+      // A stream that is permitted would stay open.
+      if (id.startsWith("stream")) continue;
+      const needed = operatorRoles.find((each) => changes[each]?.includes(id)) ?? "viewer";
+      const isPermitted = operatorRoles.indexOf(role) >= operatorRoles.indexOf(needed);
+      const { status, text } = await operator.ask(method, path, {
+        headers: { ...headers, ...(method === "GET" ? {} : { "content-type": "application/json" }) },
+        ...(method === "GET" || method === "DELETE" ? {} : { body: '{"unknown": 1}' }),
+      });
+      const isRefused = status === 403 && text.includes("not_permitted");
+      assert.equal(isRefused, !isPermitted, `${role} ${id}: ${status} ${text}`);
+    }
+  }
+});
+
+operatorTest("support takes nothing away and closes nothing", async (operator) => {
+  await operator.post("/admin/accounts", { id: "ada", plan: "test" });
+  const headers = { ...(await keyFor(operator, "support")), "content-type": "application/json" };
+  const send = async (path: string, body: object) =>
+    await operator.ask("POST", path, { headers, body: JSON.stringify(body) });
+  const adjust = { operation_id: "a1", credits: -1, reason: "test" };
+  const message = refused(await send("/admin/accounts/ada/adjustments", adjust), 403, "not_permitted");
+  assert.match(message, /needs the role operator, and yours is support\. Nothing has changed/);
+  refused(
+    await send("/admin/accounts/ada/state", { operation_id: "s1", state: "closed" }),
+    403,
+    "not_permitted",
+  );
+  assert.equal(
+    (await send("/admin/accounts/ada/state", { operation_id: "s2", state: "suspended" })).status,
+    200,
+  );
+});
+
+operatorTest("a key is made once, names its maker, and ends at once", async (operator) => {
+  const asked = { operation_id: "k1", name: "grafana", role: "viewer" };
+  const made = await operator.post("/admin/operator-keys", asked);
+  assert.equal(made.status, 201);
+  assert.match(String(made.body.key), /^iko_\w{40}$/);
+  const again = await operator.post("/admin/operator-keys", asked);
+  assert.deepEqual([again.status, again.body.key, again.body.id], [200, null, made.body.id]);
+  refused(await operator.post("/admin/operator-keys", { ...asked, role: "owner" }), 409, "operation_differs");
+  const headers = { authorization: `Bearer ${made.body.key}` };
+  assert.equal((await operator.ask("GET", "/admin/accounts", { headers })).status, 200);
+  assert.equal((await operator.delete(`/admin/operator-keys/${made.body.id}`)).status, 200);
+  const ended = await operator.ask("GET", "/admin/accounts", { headers });
+  refused(ended, 401, "invalid_operator_token");
+  assert.equal((await operator.delete(`/admin/operator-keys/${made.body.id}`)).status, 200, "again");
+  refused(await operator.delete("/admin/operator-keys/opkey_0000000000000000"), 404, "key_not_found");
+});
+
+operatorTest("no key outlives its expiry, makes keys, or makes sign-in links", async (operator, service) => {
+  const headers = await keyFor(operator, "owner");
+  const json = { ...headers, "content-type": "application/json" };
+  const body = JSON.stringify({ operation_id: "k2", name: "other", role: "viewer" });
+  const made = await operator.ask("POST", "/admin/operator-keys", { headers: json, body });
+  assert.match(refused(made, 403, "not_permitted"), /makes no operator keys/);
+  refused(await operator.ask("POST", "/admin/session/codes", { headers }), 403, "token_required");
+  const times = service.store.times();
+  service.store.times = () => ({ ...times, latestMs: times.latestMs + 91 * day });
+  refused(await operator.ask("GET", "/admin/accounts", { headers }), 401, "invalid_operator_token");
+  const wrong = { ...headers, authorization: `${headers.authorization}x` };
+  refused(await operator.ask("GET", "/admin/accounts", { headers: wrong }), 401, "invalid_operator_token");
+});
+
+operatorTest("a key may do no more than its maker, and others' keys are not shown", async (operator) => {
+  const headers = await keyFor(operator, "support");
+  const { body } = await operator.ask("GET", "/admin/operator-keys", { headers });
+  assert.deepEqual(body, { data: [], next: null });
+  const late = new Date(Date.now() + 5000 * day).toISOString();
+  const asked = { operation_id: "k3", name: "long", role: "viewer", expires_at: late };
+  refused(await operator.post("/admin/operator-keys", asked), 400, "invalid_value");
+});
+
+operatorTest("the journal names the key that did it", async (operator) => {
+  const { authorization } = await keyFor(operator, "operator", "billing");
+  const headers = { authorization, "content-type": "application/json" };
+  const opened = await operator.ask("POST", "/admin/accounts", {
+    ...{ headers, body: JSON.stringify({ id: "bob", plan: "test" }) },
+  });
+  assert.equal(opened.status, 201);
+  const [key] = await operator.all("/admin/operator-keys", 10);
+  const [entry] = await operator.all("/admin/accounts/bob/journal", 10);
+  assert.equal(entry?.by, `operator_key:${key?.id}`);
+});
