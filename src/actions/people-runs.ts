@@ -3,6 +3,7 @@ import Type from "typebox";
 import { isoTime, isoTimeOrNull, objectFor, orNull, text, time } from "../accounts/json-objects.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { OperatorRefusal } from "../accounts/refusals.ts";
+import { changeLogRow } from "../store/change-log.ts";
 import type { PersonRow } from "../store/people.ts";
 import { bindFor } from "./bind.ts";
 import { pageOf, pageSchema } from "./pages.ts";
@@ -44,6 +45,7 @@ export const peopleActions = {
     await operator.snapshot(account);
     const isLinked = await store.linkPerson(id, { account, by, isFirst: false });
     const now = await personOf(operator, id);
+    if (isLinked) await log(operator, id, { account: null }, { account });
     if (isLinked || (before.account === account && now.account === account)) return personObject.of(now);
     throw new OperatorRefusal(
       "person_linked",
@@ -56,10 +58,17 @@ export const peopleActions = {
     const isSuspended = state === "suspended";
     if (isSuspended !== (suspendedMs !== null)) {
       await store.setPersonSuspended(id, isSuspended ? store.times().nowMs : null);
+      await log(operator, id, { suspended: !isSuspended }, { suspended: isSuspended });
     }
     return personObject.of(await personOf(operator, id));
   }),
 };
+
+async function log({ store, by }: OperatorActions, subject: string, before: object, after: object) {
+  await store.logChange(
+    changeLogRow({ kind: "person", by, atMs: store.times().atMs, subject, before, after }),
+  );
+}
 
 async function personOf({ store }: OperatorActions, id: string): Promise<PersonRow> {
   const person = await store.person(id);

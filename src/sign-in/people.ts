@@ -15,6 +15,7 @@ import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { JournalKind } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
+import { changeLogRow } from "../store/change-log.ts";
 import type { PersonFacts, PersonRow } from "../store/people.ts";
 import type { ListedEntry, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
@@ -164,6 +165,9 @@ export class People {
     };
     await store.setPersonFacts(person.id, facts);
     if (facts.role !== person.role) {
+      const [before, after] = [{ role: person.role }, { role: facts.role }];
+      const change = { kind: "person", by: byRules, subject: person.id, before, after } as const;
+      await store.logChange(changeLogRow({ ...change, atMs: store.times().atMs }));
       logger.info({ person: person.id, before: person.role, role: facts.role }, "a role has changed");
     }
     return facts;
