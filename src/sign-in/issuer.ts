@@ -121,7 +121,8 @@ export class Issuer {
    */
   async tryClient(redirectUri: string): Promise<void> {
     const url = new URL(redirectUri);
-    url.search = "?code=inkwell-config-check";
+    const { issuer } = await this.metadata();
+    url.search = `?${new URLSearchParams({ code: "inkwell-config-check", iss: issuer })}`;
     try {
       await this.#ask(({ library, config }) =>
         library.authorizationCodeGrant(config, url, { pkceCodeVerifier: "x".repeat(43) }),
