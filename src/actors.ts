@@ -15,8 +15,8 @@ export const service = "service";
 
 export interface Actor {
   /**
-   * `owner` (the operator token), `operator_key:ID`, `key:ID` (its holder, in the portal),
-   * `command_line:USER`, or `service`.
+   * `owner` (the operator token), `operator_key:ID`, `person:ID`, `key:ID` (its holder, in the
+   * portal), `command_line:USER`, `service`, or `service:sign_in` (its rules about people).
    */
   by: string;
   role: Role;

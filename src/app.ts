@@ -25,6 +25,7 @@ import { RunningModels } from "./app/running-models.ts";
 import { logAbandoned, logClock, logDiffering, logIgnoredVariables, logKeyFile } from "./app/service-log.ts";
 import { ServicePlans } from "./app/service-plans.ts";
 import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
+import { signInWarnings, startSignIn } from "./app/sign-in.ts";
 import { consoleUrl, type StartupBanner } from "./app/startup-banner.ts";
 import { webFiles } from "./app/web-bundle.ts";
 import type { Catalog } from "./chat/catalog.ts";
@@ -41,6 +42,7 @@ import { type PublicDependencies, PublicServer, type PublicSettings } from "./ht
 import { Jobs } from "./jobs.ts";
 import type { Ledger } from "./ledger/ledger.ts";
 import { makeDataFolder } from "./make-folder.ts";
+import type { PersonSignIn } from "./sign-in/person-sign-in.ts";
 import { AuditRunner } from "./store/audit-runner.ts";
 import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
@@ -187,7 +189,14 @@ class Service {
     });
     const accounts = accountFeed(this.#jobs, store);
     const live = { jobs: this.#jobs, accounts };
-    const ofPortal = { chat: server.chat, version, token: token.token, localUrl: addresses.publicUrl };
+    const people = startSignIn(config, { ...dependencies, token: token.token }, this.#jobs, this.#times);
+    const ofPortal = {
+      chat: server.chat,
+      version,
+      token: token.token,
+      localUrl: addresses.publicUrl,
+      people,
+    };
     const portal =
       config.portal === null ? null : new Portal(config, { ...dependencies, ...live, ...ofPortal });
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
@@ -198,6 +207,7 @@ class Service {
       server,
       allowedHosts,
       portal,
+      people,
       watch,
       events,
     });
@@ -206,17 +216,16 @@ class Service {
       ...dependencies,
       ...live,
       ...{ audits, stops, version, allowedHosts, live: this.#live, requests: server.requests },
-      sessions: this.#createSessions(store, token.token),
-      operatorKeys: new OperatorKeys(store, token.token, (err) =>
-        this.#logger.warn({ err }, "the use of an operator key could not be recorded"),
-      ),
+      sessions: this.#createSessions(store, token.token, people),
+      operatorKeys: this.#createOperatorKeys(store, token.token, people),
       token: async () => token.token,
       supportCredits: () => this.#config.operator.supportCredits,
+      issuer: people,
       ownUrl: () => this.#config.operator.url,
       nodes: () => watch.nodes(),
       clock: () => clock.state(),
       draining: () => this.#isLeaving || server.requests.draining,
-      warnings: () => plans.warnings,
+      warnings: () => [...signInWarnings(this.#config), ...plans.warnings],
       reload: (by) => reloader.reload(by),
       timezone: () => this.#config.timezone,
       endpoints: () => wantedEventsOf(this.#config.events),
@@ -494,10 +503,16 @@ class Service {
     return reloader;
   }
 
-  #createSessions(store: Store, token: string): OperatorSessions {
-    const sessions = new OperatorSessions(store, token, (err) =>
-      this.#logger.warn({ err }, "the use of a session could not be recorded; it may end earlier"),
-    );
+  #createOperatorKeys(store: Store, token: string, people: PersonSignIn): OperatorKeys {
+    const onError = (err: unknown) =>
+      this.#logger.warn({ err }, "the use of an operator key could not be recorded");
+    return new OperatorKeys(store, token, onError, people);
+  }
+
+  #createSessions(store: Store, token: string, people: PersonSignIn): OperatorSessions {
+    const onError = (err: unknown) =>
+      this.#logger.warn({ err }, "the use of a session could not be recorded; it may end earlier");
+    const sessions = new OperatorSessions(store, token, onError, people);
     this.#sessions = sessions;
     return sessions;
   }

@@ -36,6 +36,7 @@ const modules = [
   "ledger",
   "store",
   "accounts",
+  "sign-in",
   "actions",
   "chat",
   "model-files",

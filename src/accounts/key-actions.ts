@@ -71,6 +71,8 @@ interface IssueConditions {
   creator?: KeyAuthority | null;
   /** The account has fewer keys, ended keys included. */
   keysMax?: number | null;
+  /** The budget is that of a holder, who may change it. Default: if a key creates it. */
+  isByHolder?: boolean;
   /** The operation id, which was not used before. */
   op?: string | undefined;
 }
@@ -110,12 +112,12 @@ export class KeyActions {
   async issue(
     account: string,
     options: KeyOptions,
-    { creator = null, keysMax = null, op }: IssueConditions = {},
+    { creator = null, keysMax = null, isByHolder = creator !== null, op }: IssueConditions = {},
   ): Promise<IssuedKey> {
     const { store, ledger, modelIds, by } = this.#deps;
     requireUsableKey(options, modelIds(), store.times().latestMs);
     const { key, row } = newKey(account, options);
-    const budget = options.budget === undefined ? null : budgetSettings(options.budget, creator === null);
+    const budget = options.budget === undefined ? null : budgetSettings(options.budget, !isByHolder);
     const id = { account, key: row.id, op };
     const operation = { kind: "issue", ...id, row, budget, creator, keysMax, by } as const;
     const outcome = await ledger.apply(operation);
@@ -316,6 +318,6 @@ function requireOverlap(overlap: string, nowMs: EpochMs): void {
 }
 
 /** Derives the key's id from the operation, so that a repetition finds the key. */
-function keyIdOf(account: string, operation: string): string {
+export function keyIdOf(account: string, operation: string): string {
   return `key_${hash("sha256", `${account}\n${operation}`, "hex").slice(0, 16)}`;
 }

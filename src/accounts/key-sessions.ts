@@ -1,35 +1,45 @@
 /**
- * Sessions of keys, for the portal: what a browser has in place of an API key.
+ * Sessions of the portal: what a browser has in place of an API key, and sessions of people.
  *
- * A session belongs to one secret of one key, and has the key's rights. The key and the state of
- * its account are read again with each use, so a session ends with its key: revoked, expired or
- * rotated, and with its account.
+ * A session belongs to one secret of one key, and has the key's rights, or to a person. The key or
+ * the person, and the state of the account, are read again with each use. So a session ends with
+ * its key: revoked, expired or rotated; with the access of its person; and with its account.
  */
 import { Refusal } from "../errors.ts";
 import type { KeyRow } from "../ledger/rows.ts";
 import { limits } from "../limits/limits.ts";
 import { TokenBucket } from "../limits/token-bucket.ts";
+import { isPersonId } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { FoundKey, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { callerOf, findUsableKey, hashKey, invalidKey, secretWith } from "./keys.ts";
+import type { Viewer } from "./portal-viewer.ts";
 import { OperatorRefusal } from "./refusals.ts";
 import { type NewSession, type SessionDatabase, type SessionSecrets, Sessions } from "./sessions.ts";
+import { nobody, type SignedInPeople } from "./signed-in-people.ts";
 
-/** A session with its key and account, as they are now. The account is not closed. */
-export interface KeySession extends SessionRow, FoundKey {}
+/** A session with its key or person, and the account, as they are now. It is not closed. */
+export type PortalSession = SessionRow & Viewer;
 
 type KeySessionDatabase = SessionDatabase & Pick<Store, "findKey" | "findKeys">;
 
 export class KeySessions {
   readonly #store: KeySessionDatabase;
   readonly #sessions: Sessions;
+  readonly #people: SignedInPeople;
   /** Sign-ins by key. Each writes a session. */
   readonly #starts = new TokenBucket(limits.keySignIns);
 
   /** `onError`: a use could not be recorded, so the session may end earlier. */
-  constructor(store: KeySessionDatabase, token: string, onError: (error: unknown) => void) {
+  constructor(
+    store: KeySessionDatabase,
+    token: string,
+    onError: (error: unknown) => void,
+    people: SignedInPeople = nobody,
+  ) {
     this.#store = store;
+    this.#people = people;
     this.#sessions = new Sessions(store, token, onError);
   }
 
@@ -66,29 +76,35 @@ export class KeySessions {
 
   /** Starts a session of the key's present secret, also after its rotation by another session. */
   async startFor({ hash, expiresMs }: KeyRow, page: string): Promise<NewSession> {
-    return await this.#sessions.start("portal", hash, page, expiresMs ?? undefined);
+    return await this.#sessions.start("portal", hash, page, { endsMs: expiresMs ?? undefined });
   }
 
   /** Returns the session with these secrets. Null if there is none, or if it has ended. */
-  async find(secrets: SessionSecrets): Promise<KeySession | null> {
+  async find(secrets: SessionSecrets): Promise<PortalSession | null> {
     const row = await this.#sessions.find("portal", secrets);
+    if (row !== null && isPersonId(row.owner)) {
+      const [holder] = await this.#people.holdersAmong([row.owner]);
+      return holder === undefined ? null : { ...row, ...holder };
+    }
     const found = row && (await this.#store.findKey(row.owner));
     return found && isUsable(found, row.owner, this.#store.times().latestMs) ? { ...row, ...found } : null;
   }
 
   /** Returns the session after a use. */
-  use(session: KeySession): KeySession {
+  use(session: PortalSession): PortalSession {
     return this.#sessions.use(session);
   }
 
   /** Returns which of the sessions have not ended. */
   async valid(hashes: readonly string[]): Promise<ReadonlySet<string>> {
     const rows = await this.#sessions.current(hashes);
-    const found = await this.#store.findKeys([...new Set(rows.map(({ owner }) => owner))]);
+    const owners = [...new Set(rows.map(({ owner }) => owner))];
+    const found = await this.#store.findKeys(owners.filter((owner) => !isPersonId(owner)));
+    const people = owners.filter(isPersonId);
+    const holders = people.length === 0 ? [] : await this.#people.holdersAmong(people);
     const { latestMs } = this.#store.times();
-    const usable = new Set(
-      found.filter((each) => isUsable(each, each.key.hash, latestMs)).map(({ key }) => key.hash),
-    );
+    const keys = found.filter((each) => isUsable(each, each.key.hash, latestMs)).map(({ key }) => key.hash);
+    const usable = new Set([...keys, ...holders.map(({ person }) => person.id)]);
     return new Set(rows.filter(({ owner }) => usable.has(owner)).map(({ hash }) => hash));
   }
 

@@ -13,6 +13,7 @@ import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { parseKey } from "./keys.ts";
 import { OperatorRefusal } from "./refusals.ts";
+import { nobody, type SignedInPeople } from "./signed-in-people.ts";
 
 export const operatorKeyPrefix = "iko_";
 /** A use is recorded if the last record is older. */
@@ -25,11 +26,18 @@ export class OperatorKeys {
   readonly #store: KeyDatabase;
   readonly #token: string;
   readonly #onError: (error: unknown) => void;
+  readonly #people: Pick<SignedInPeople, "roleOf">;
   /** Ids of keys whose use is being recorded. */
   readonly #recording = new Set<string>();
 
   /** `onError`: a use could not be recorded. */
-  constructor(store: KeyDatabase, token: string, onError: (error: unknown) => void) {
+  constructor(
+    store: KeyDatabase,
+    token: string,
+    onError: (error: unknown) => void,
+    people: Pick<SignedInPeople, "roleOf"> = nobody,
+  ) {
+    this.#people = people;
     this.#store = store;
     this.#token = token;
     this.#onError = onError;
@@ -42,7 +50,8 @@ export class OperatorKeys {
         ? await this.#store.operatorKeys.find(hashOf(secret, this.#token))
         : null;
     const { latestMs, nowMs } = this.#store.times();
-    const role = row === null || row.endedMs !== null || row.expiresMs <= latestMs ? null : roleOf(row);
+    const isEnded = row === null || row.endedMs !== null || row.expiresMs <= latestMs;
+    const role = isEnded ? null : await this.#roleOf(row);
     if (row === null || role === null) {
       throw new OperatorRefusal(
         "invalid_operator_token",
@@ -51,6 +60,14 @@ export class OperatorKeys {
     }
     this.#use(row, nowMs);
     return { by: `operator_key:${row.id}`, role, maker: row.by };
+  }
+
+  /** Returns what a key may do now. Null: its maker may do nothing any more. */
+  async #roleOf({ role, by }: OperatorKeyRow): Promise<OperatorRole | null> {
+    if (by === owner.by || by.startsWith("command_line:")) return role;
+    const [, person] = /^person:(.+)$/.exec(by) ?? [];
+    const makers = person === undefined ? null : await this.#people.roleOf(person);
+    return makers && lowerRole(role, makers);
   }
 
   /** Records the use about once a minute. The caller does not wait for that. */
@@ -67,10 +84,4 @@ export class OperatorKeys {
 /** Returns the hash under which a key is stored. */
 export function hashOf(secret: string, token: string): string {
   return createHmac("sha256", token).update(`operator_key ${secret}`).digest("hex");
-}
-
-/** Returns what a key may do now. Null: its maker may do nothing any more. */
-function roleOf({ role, by }: OperatorKeyRow): OperatorRole | null {
-  const isOwner = by === owner.by || by.startsWith("command_line:");
-  return isOwner ? lowerRole(role, "owner") : null;
 }

@@ -3,17 +3,26 @@
  * of links that become a session.
  */
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
+import { owner as roleOwner } from "../actors.ts";
 import { inkwell } from "../invocation.ts";
+import { isPersonId } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { EpochMs } from "../units.ts";
 import { OperatorRefusal } from "./refusals.ts";
 import { type NewSession, type SessionDatabase, type SessionSecrets, Sessions } from "./sessions.ts";
+import { nobody, type OperatorIdentity, type SignedInPeople } from "./signed-in-people.ts";
 
 /** A code can be used for this time. */
 const codeLifeMs = 5 * 60_000;
 /** 128 bits, in a link that people may copy by hand. */
 const codeBytes = 16;
 const owner = "operator";
+
+/** A session, and what it may do as of this request. */
+export interface OperatorSession extends SessionRow, OperatorIdentity {}
+
+/** Whoever has the operator token. */
+const tokenOwner: OperatorIdentity = { actor: roleOwner, person: null };
 
 export interface NewCode {
   code: string;
@@ -23,10 +32,17 @@ export interface NewCode {
 export class OperatorSessions {
   readonly #sessions: Sessions;
   readonly #tokenDigest: Buffer;
+  readonly #people: SignedInPeople;
 
   /** `onError`: a use could not be recorded, so the session may end earlier. */
-  constructor(store: SessionDatabase, token: string, onError: (error: unknown) => void) {
+  constructor(
+    store: SessionDatabase,
+    token: string,
+    onError: (error: unknown) => void,
+    people: SignedInPeople = nobody,
+  ) {
     this.#sessions = new Sessions(store, token, onError);
+    this.#people = people;
     this.#tokenDigest = digest(token);
   }
 
@@ -62,18 +78,25 @@ export class OperatorSessions {
   }
 
   /** Returns the session with these secrets. Null if there is none, or if it has ended. */
-  async find(secrets: SessionSecrets): Promise<SessionRow | null> {
-    return await this.#sessions.find("operator", secrets);
+  async find(secrets: SessionSecrets): Promise<OperatorSession | null> {
+    const row = await this.#sessions.find("operator", secrets);
+    if (row === null) return null;
+    const identity = isPersonId(row.owner) ? await this.#people.operatorOf(row, secrets) : tokenOwner;
+    return identity && { ...row, ...identity };
   }
 
   /** Returns the session after a use. */
-  use(session: SessionRow): SessionRow {
+  use(session: OperatorSession): OperatorSession {
     return this.#sessions.use(session);
   }
 
   /** Returns which of the sessions have not ended. */
   async valid(hashes: readonly string[]): Promise<ReadonlySet<string>> {
-    return new Set((await this.#sessions.current(hashes)).map(({ hash }) => hash));
+    const rows = await this.#sessions.current(hashes);
+    const ids = rows.map(({ owner: each }) => each).filter(isPersonId);
+    const operators = ids.length === 0 ? new Set() : await this.#people.operatorsAmong(ids);
+    const valid = rows.filter(({ owner: each }) => !isPersonId(each) || operators.has(each));
+    return new Set(valid.map(({ hash }) => hash));
   }
 
   /** Ends a session on all nodes. */

@@ -1,22 +1,24 @@
 /**
- * Everything that the holder of a key sees and does in the portal: receipts, sums, models, keys.
+ * Everything that the holder of a key, or a person, sees and does in the portal: receipts, sums,
+ * models, keys, and running requests.
  *
- * Guarantees that the account is that of the session's key, and never a parameter. A key with the
- * right `own` sees only itself. A key that the session may not see is refused as one that does not
+ * Guarantees that the account is that of the session, and never a parameter. A key with the right
+ * `own` sees only itself. A key that the session may not see is refused as one that does not
  * exist. The actions are those of operators, after the rules of portal-rights.ts.
  */
 
-import { type Actor, keyHolder } from "../actors.ts";
+import type { Actor } from "../actors.ts";
 import { Refusal } from "../errors.ts";
-import type { KeyRow } from "../ledger/rows.ts";
+import type { KeyAuthority, KeyRow } from "../ledger/rows.ts";
 import { limits } from "../limits/limits.ts";
 import { Slots } from "../limits/slots.ts";
 import { TokenBucket } from "../limits/token-bucket.ts";
 import { unknownName } from "../spelling.ts";
-import type { FoundKey, Receipt, Store, UsageQuery } from "../store/store.ts";
+import type { FoundHolder } from "../store/people.ts";
+import type { Receipt, Store, UsageQuery } from "../store/store.ts";
 import type { Hour, UsageHour } from "../store/usage-hours.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
-import type { KeyActions } from "./key-actions.ts";
+import { type KeyActions, keyIdOf } from "./key-actions.ts";
 import type { KeyOptions } from "./keys.ts";
 import type { OperatorActions } from "./operator-actions.ts";
 import {
@@ -24,16 +26,18 @@ import {
   type OwnKeyChange,
   requireChanges,
   requireCreates,
+  requireLife,
   requireRevokes,
   requireRotates,
   requireWithin,
+  tooManyPersonKeys,
 } from "./portal-rights.ts";
+import { actorOf, authorityOf, isPerson, type PersonKeys, type Viewer } from "./portal-viewer.ts";
 import { invalidValue, keyNotFound, newIdNeeded, OperatorRefusal, requireId } from "./refusals.ts";
+import type { StoppedRequest } from "./request-stops.ts";
+import type { SignedInPeople } from "./signed-in-people.ts";
 import type { UsageReport } from "./usage-sums.ts";
 import { accountKeysMax } from "./value-rules.ts";
-
-/** The key of a session, with its account and plan, as they were when the request arrived. */
-export type Viewer = FoundKey;
 
 /** A key, and its secret unless it was shown before. */
 interface ShownKey {
@@ -44,13 +48,19 @@ interface ShownKey {
 type NewKeyOptions = Omit<KeyOptions, "id" | "portal">;
 
 interface PortalActionDependencies {
-  store: Pick<Store, "keyById" | "times">;
+  store: Pick<Store, "keyById" | "keys" | "times" | "stopRequests">;
+  people: Pick<SignedInPeople, "holdersAmong">;
+  /** Returns what people with an account on a plan may do with keys. */
+  personKeys(plan: string | undefined): PersonKeys;
   /** Returns the ids of the models that a key may use. */
   usableModels(viewer: Viewer): readonly string[];
   operator: Pick<OperatorActions, "usage" | "usageReport" | "usageHours"> & {
     keys: Pick<KeyActions, "find" | "list">;
-    /** Returns the actions of the holder of a key. */
-    as(actor: Actor): { keys: Pick<KeyActions, "issueOnce" | "change" | "rotate" | "revoke"> };
+    /** Returns the actions of the viewer. */
+    as(actor: Actor): {
+      keys: Pick<KeyActions, "issueOnce" | "change" | "rotate" | "revoke">;
+      stopRequest(requestId: string): Promise<StoppedRequest>;
+    };
   };
 }
 
@@ -98,8 +108,9 @@ export class PortalActions {
   }
 
   /** Lists the keys that the session may see, in the order of their creation. */
-  async keys({ key }: Viewer): Promise<KeyRow[]> {
+  async keys(viewer: Viewer): Promise<KeyRow[]> {
     const { keys } = this.#deps.operator;
+    const key = authorityOf(viewer);
     return key.portal === "own" ? [await keys.find(key.id)] : await keys.list(key.account);
   }
 
@@ -108,49 +119,68 @@ export class PortalActions {
    * of the session's key.
    */
   async createKey(viewer: Viewer, operation: string, options: NewKeyOptions): Promise<ShownKey> {
-    const own = viewer.key;
+    const own = authorityOf(viewer);
     requireCreates(own, viewer.account.state);
     requireWithin(own, options);
+    const allowed = this.allowedKeys(viewer);
+    if (allowed !== null) {
+      requireLife(allowed, options, this.#deps.store.times().atMs);
+      await this.#requireRoom(own.account, operation, own, allowed);
+    }
     const settings = { ...options, ...inherited(own, options), portal: "own" as const };
     // The models of the key itself may be gone.
     this.#requireModels(viewer, settings.models);
     this.#countChange(own.account);
-    const conditions = { creator: own, keysMax: accountKeysMax };
+    const creator = isPerson(viewer) ? null : own;
+    const conditions = { creator, keysMax: accountKeysMax, isByHolder: true };
+    const keys = this.#keysOf(viewer);
     const created = await onceFor(own, operation, (id) =>
-      this.#keysOf(own).issueOnce(own.account, id, settings, conditions),
+      keys.issueOnce(own.account, id, settings, conditions),
     );
-    if (created.key !== null && (await this.#now(own)) === null) {
-      await this.#keysOf(own).revoke(created.row.id);
+    if (created.key !== null && (await this.#now(viewer)) === null) {
+      await keys.revoke(created.row.id);
       throw sessionEnded();
+    }
+    // Of several keys that are made at the same time, the first ones stay.
+    if (created.key !== null && allowed !== null && !(await this.#isAmong(created.row, allowed))) {
+      await keys.revoke(created.row.id);
+      throw tooManyPersonKeys(allowed);
     }
     return created;
   }
 
   /** Changes settings of the key itself, or of another key of the account. */
   async changeKey(viewer: Viewer, id: string, operation: string, change: OwnKeyChange): Promise<KeyRow> {
-    const own = viewer.key;
+    const own = authorityOf(viewer);
     const target = await this.#find(viewer, id);
     requireChanges(own, viewer.account.state, target, change);
+    const allowed = this.allowedKeys(viewer);
+    if (allowed !== null && change.expiresMs !== undefined) {
+      requireLife(allowed, change, this.#deps.store.times().atMs);
+      // A later expiry revives a key that has ended.
+      if (!this.#works(target)) await this.#requireRoom(own.account, operation, own, allowed);
+    }
     this.#requireModels(viewer, change.models);
     this.#countChange(own.account);
     return await onceFor(own, operation, (op) =>
-      this.#keysOf(own).change(target.id, op, ofHolder(target, change), target),
+      this.#keysOf(viewer).change(target.id, op, ofHolder(target, change), target),
     );
   }
 
   /** Gives the key itself, or another key of the account, a new secret. */
   async rotateKey(viewer: Viewer, id: string, operation: string, overlap?: string): Promise<ShownKey> {
-    const { key: own, account } = viewer;
+    const { account } = viewer;
+    const own = authorityOf(viewer);
     const target = await this.#find(viewer, id);
     requireRotates(own, account.state, target);
     // Keys that manage only themselves do not use up the changes of those that manage others.
     this.#countChange(own.portal === "own" ? `own keys of ${own.account}` : own.account);
     const rotated = await onceFor(own, operation, (op) =>
-      this.#keysOf(own).rotate(target.id, op, overlap, target),
+      this.#keysOf(viewer).rotate(target.id, op, overlap, target),
     );
     if (target.id !== own.id) {
       // A session that has ended meanwhile, or lost its right, does not get the secret.
-      const now = await this.#now(own);
+      const now = await this.#now(viewer);
       if (now === null) throw sessionEnded();
       requireRotates(now, account.state, target);
     }
@@ -160,20 +190,78 @@ export class PortalActions {
   /** Revokes a key of the account, at once and for good. */
   async revokeKey(viewer: Viewer, id: string): Promise<KeyRow> {
     const target = await this.#find(viewer, id);
-    requireRevokes(viewer.key);
+    const own = authorityOf(viewer);
+    requireRevokes(own);
     // Nobody else can keep a key from revoking others.
-    this.#countChange(`revocations by ${viewer.key.id}`);
-    return (await this.#keysOf(viewer.key).revoke(target.id)).row;
+    this.#countChange(`revocations by ${own.id}`);
+    return (await this.#keysOf(viewer).revoke(target.id)).row;
   }
 
-  /** The changes of keys, made by the holder of this one. */
-  #keysOf({ id }: KeyRow): Pick<KeyActions, "issueOnce" | "change" | "rotate" | "revoke"> {
-    return this.#deps.operator.as(keyHolder(id)).keys;
+  /** Stops a running request of the account of a person, and waits for its end. */
+  async stopRequest(viewer: Viewer, requestId: string): Promise<StoppedRequest> {
+    if (!isPerson(viewer)) {
+      throw new OperatorRefusal(
+        "not_permitted",
+        "A key cannot stop requests. Close their connections instead.",
+      );
+    }
+    const hold = await this.#deps.store.stopRequests.holdOf(requestId);
+    if (hold === null || hold.account !== viewer.account.id) {
+      throw new OperatorRefusal("request_not_found", `No request "${requestId}" of your account is running.`);
+    }
+    this.#countChange(viewer.account.id);
+    return await this.#deps.operator.as(actorOf(viewer)).stopRequest(requestId);
+  }
+
+  /** Returns the newest key of a person that works. */
+  async keyForChat({ account }: FoundHolder): Promise<KeyRow> {
+    const key = (await this.#working(account.id)).at(-1);
+    if (key !== undefined) return key;
+    throw new OperatorRefusal("not_permitted", "A chat needs a key that works. Create one on the page Keys.");
+  }
+
+  /** Returns what a person may do with keys. Null: the session is that of a key. */
+  allowedKeys(viewer: Viewer): PersonKeys | null {
+    return isPerson(viewer) ? this.#deps.personKeys(viewer.plan?.id) : null;
+  }
+
+  /** The changes of keys, made by the viewer. */
+  #keysOf(viewer: Viewer): Pick<KeyActions, "issueOnce" | "change" | "rotate" | "revoke"> {
+    return this.#deps.operator.as(actorOf(viewer)).keys;
+  }
+
+  /** Refuses one more key of a person. A repetition of an operation is left to the ledger. */
+  async #requireRoom(
+    account: string,
+    operation: string,
+    own: KeyAuthority,
+    allowed: PersonKeys,
+  ): Promise<void> {
+    const working = await this.#working(account);
+    if (working.length < allowed.most) return;
+    const repeated = keyIdOf(account, operationOf(own, operation));
+    if (working.some(({ id }) => id === repeated)) return;
+    throw tooManyPersonKeys(allowed);
+  }
+
+  /** Whether a key is among the first ones that a person may have. */
+  async #isAmong({ account, id }: KeyRow, { most }: PersonKeys): Promise<boolean> {
+    return (await this.#working(account)).slice(0, most).some((key) => key.id === id);
+  }
+
+  /** Lists the keys of an account that work now, in the order of their creation. */
+  async #working(account: string): Promise<KeyRow[]> {
+    return (await this.#deps.store.keys(account)).filter((key) => this.#works(key));
+  }
+
+  #works({ revokedMs, expiresMs }: KeyRow): boolean {
+    return revokedMs === null && (expiresMs === null || expiresMs > this.#deps.store.times().latestMs);
   }
 
   /** Finds a key that the session may see. Its own key is as the session has seen it. */
-  async #find({ key: own }: Viewer, id: string): Promise<KeyRow> {
-    if (id === own.id) return own;
+  async #find(viewer: Viewer, id: string): Promise<KeyRow> {
+    if (!isPerson(viewer) && id === viewer.key.id) return viewer.key;
+    const own = authorityOf(viewer);
     if (own.portal === "own") throw keyNotFound(id);
     const row = await this.#deps.store.keyById(id);
     if (row === null || row.account !== own.account) throw keyNotFound(id);
@@ -185,7 +273,7 @@ export class PortalActions {
     viewer: Viewer,
     key: string | undefined,
   ): Promise<{ account: string; key: string | undefined }> {
-    const { key: own } = viewer;
+    const own = authorityOf(viewer);
     if (key !== undefined) await this.#find(viewer, key);
     return { account: own.account, key: own.portal === "own" ? own.id : key };
   }
@@ -199,8 +287,13 @@ export class PortalActions {
     }
   }
 
-  /** Returns the key of a session as it is now, or null if the session has ended with it. */
-  async #now({ id, hash }: KeyRow): Promise<KeyRow | null> {
+  /** Returns the authority of a session as it is now, or null if the session has ended with it. */
+  async #now(viewer: Viewer): Promise<KeyAuthority | null> {
+    if (isPerson(viewer)) {
+      const [holder] = await this.#deps.people.holdersAmong([viewer.person.id]);
+      return holder?.account.id === viewer.account.id ? authorityOf(holder) : null;
+    }
+    const { id, hash } = viewer.key;
     const now = await this.#deps.store.keyById(id);
     if (now === null || now.hash !== hash || now.revokedMs !== null) return null;
     return now.expiresMs !== null && now.expiresMs <= this.#deps.store.times().latestMs ? null : now;
@@ -245,10 +338,10 @@ function ofHolder({ budgetByOperator }: KeyRow, change: OwnKeyChange): OwnKeyCha
  * Runs a change under an operation id that is apart from those of operators and of other keys.
  * Messages have the id of the session's own request, and nothing of earlier changes.
  */
-async function onceFor<T>(own: KeyRow, operation: string, run: (id: string) => Promise<T>): Promise<T> {
+async function onceFor<T>(own: KeyAuthority, operation: string, run: (id: string) => Promise<T>): Promise<T> {
   requireId("operation_id", operation);
   try {
-    return await run(`portal ${own.id} ${operation}`);
+    return await run(operationOf(own, operation));
   } catch (error) {
     if (!(error instanceof OperatorRefusal) || error.code !== "operation_differs") throw error;
     throw new OperatorRefusal(
@@ -257,6 +350,10 @@ async function onceFor<T>(own: KeyRow, operation: string, run: (id: string) => P
       "operation_id",
     );
   }
+}
+
+function operationOf(own: KeyAuthority, operation: string): string {
+  return `portal ${own.id} ${operation}`;
 }
 
 function tooManyReads(): Refusal {

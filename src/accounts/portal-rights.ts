@@ -5,12 +5,15 @@
  * key, or the secret of a key that may do more. Such a key can only be renamed, narrowed and
  * revoked.
  */
+
 import { type AccountState, type KeyAuthority, limitsIn } from "../ledger/rows.ts";
+import { endOf } from "../ledger/windows.ts";
 import { defined, given } from "../objects.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import type { KeyChange } from "./key-actions.ts";
 import type { BudgetOptions } from "./keys.ts";
 import { planLimitNames, planLimits, type RowLimits } from "./plan-limits.ts";
+import type { PersonKeys } from "./portal-viewer.ts";
 import { invalidValue, OperatorRefusal } from "./refusals.ts";
 
 /** The settings of a key that the key of a session limits. Undefined: the setting stays. */
@@ -166,6 +169,29 @@ function excessOf(own: KeyAuthority, settings: LimitedSettings): Excess | null {
 function isMore(value: number | null | undefined, limit: number | null): boolean {
   if (value === undefined || limit === null) return false;
   return value === null || value > limit;
+}
+
+/** Refuses an expiry after the longest life of a key of a person, and a key without an expiry. */
+export function requireLife(
+  { life }: PersonKeys,
+  { expiresMs }: Pick<LimitedSettings, "expiresMs">,
+  nowMs: EpochMs,
+): void {
+  if (life === null || (typeof expiresMs === "number" && expiresMs <= endOf(life, nowMs))) return;
+  throw invalidValue(
+    "expires_at",
+    `expires_at must be ${new Date(endOf(life, nowMs)).toISOString()} or earlier: a key of your plan lives for ${life} at most.`,
+  );
+}
+
+/** Refuses another key that works, beyond those that the plan of a person allows. */
+export function tooManyPersonKeys({ most }: PersonKeys): OperatorRefusal {
+  return new OperatorRefusal(
+    "too_many_keys",
+    most === 0
+      ? "Your plan lets people make no keys. Ask the operator of this service for one."
+      : `Your plan allows ${most === 1 ? "one key" : `${most} keys`} at the same time. Revoke one first.`,
+  );
 }
 
 /** Returns the settings of a new key: those of the key itself, if they are not given. */

@@ -24,9 +24,11 @@ export const operatorCatalogue = {
   invalid_operator_token: notSignedIn,
   invalid_session: notSignedIn,
   invalid_code: notSignedIn,
+  sign_in_failed: notSignedIn,
   missing_request_header: forbidden,
   insecure_sign_in: forbidden,
   token_required: forbidden,
+  not_admitted: forbidden,
   too_many_sign_ins: tooMany,
   host_not_allowed: forbidden,
   origin_not_allowed: forbidden,
@@ -35,8 +37,11 @@ export const operatorCatalogue = {
   key_not_found: notFound,
   endpoint_not_found: notFound,
   request_not_found: notFound,
+  person_not_found: notFound,
+  sign_in_off: notFound,
   account_exists: conflict,
   operation_differs: conflict,
+  person_linked: conflict,
   payment_differs: conflict,
   account_closed: conflict,
   external_id_used: conflict,
@@ -62,6 +67,7 @@ export const operatorCatalogue = {
   clock_trusted: conflict,
   cannot_reload_now: conflict,
   configuration_invalid: { status: 422, type: "invalid_request_error" },
+  issuer_unavailable: { status: 503, type: "server_error" },
 } as const satisfies Record<string, { status: number; type: ErrorType }>;
 
 export type OperatorCode = keyof typeof operatorCatalogue;

@@ -5,8 +5,11 @@
  * The hash of a row is keyed with the operator token. So another token ends all sessions and
  * codes, and somebody who can read or write the database can neither use, make nor guess any of
  * them. Every check reads the row again: signing out counts on all nodes at once.
+ *
+ * A refresh token of an issuer is encrypted with both secrets of its session and the operator
+ * token, so only a request of the session can use it.
  */
-import { createHmac, randomBytes } from "node:crypto";
+import { createCipheriv, createDecipheriv, createHmac, randomBytes } from "node:crypto";
 import type { SessionKind, SessionRow } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
@@ -33,15 +36,35 @@ export interface NewSession {
   cookie: string;
   session: SessionRow;
   /** The owner, for the log. */
-  who?: { account: string; keyId: string };
+  who?: { account: string; keyId: string } | { person: string; role: string | null; account: string | null };
 }
+
+interface StartOptions {
+  /** The session ends at this ledger time at the latest. */
+  endsMs?: EpochMs | undefined;
+  /** The session ends after this time at the latest. */
+  lifeMs?: number | undefined;
+  /** Stored encrypted. */
+  refreshToken?: string | null;
+}
+
+/** A check of a person at the issuer, which this request makes. */
+interface DueCheck {
+  refreshToken: string;
+  putOff(retryMs: number): Promise<void>;
+}
+
+const sealing = { algorithm: "aes-256-gcm", nonceBytes: 12, tagBytes: 16 } as const;
 
 interface SessionLimits {
   idleMs: number;
   lifeMs: number;
 }
 
-export type SessionDatabase = Pick<Store, "addSession" | "sessions" | "useSession" | "endSession" | "times">;
+export type SessionDatabase = Pick<
+  Store,
+  "addSession" | "sessions" | "useSession" | "endSession" | "claimCheck" | "sealSession" | "times"
+>;
 
 export class Sessions {
   readonly #store: SessionDatabase;
@@ -57,35 +80,91 @@ export class Sessions {
     this.#onError = onError;
   }
 
-  /** Starts a session of the page with this secret. It ends at that ledger time at the latest. */
+  /** Starts a session of the page with this secret. */
   async start(
     kind: SessionKind,
     owner: string,
     page: string,
-    endsMs: EpochMs = Number.POSITIVE_INFINITY,
+    { endsMs = Number.POSITIVE_INFINITY, lifeMs = sessionLifeMs, refreshToken = null }: StartOptions = {},
   ): Promise<NewSession> {
     const cookie = randomBytes(secretBytes).toString("base64url");
-    const { nowMs, atMs } = this.#store.times();
-    const lifeMs = Math.max(1, Math.min(endsMs - atMs, sessionLifeMs));
-    const limits = { idleMs: sessionIdleMs, lifeMs };
-    const secret = oneOf({ cookie, page });
-    return { cookie, session: await this.add(kind, owner, secret, limits, nowMs) };
+    const { atMs } = this.#store.times();
+    const life = Math.max(1, Math.min(endsMs - atMs, lifeMs, sessionLifeMs));
+    const row = this.#rowOf(kind, owner, oneOf({ cookie, page }), { idleMs: sessionIdleMs, lifeMs: life });
+    const session: SessionRow =
+      refreshToken === null
+        ? row
+        : { ...row, sealed: this.#seal({ cookie, page }, refreshToken), checkedMs: row.createdMs };
+    await this.#store.addSession(session);
+    return { cookie, session };
   }
 
   /** Adds the row of a secret. */
-  async add(
-    kind: SessionKind,
-    owner: string,
-    secret: string,
-    { idleMs, lifeMs }: SessionLimits,
-    nowMs = this.#store.times().nowMs,
-  ): Promise<SessionRow> {
-    const row = {
-      ...{ hash: this.#hash(kind, secret), kind, owner, idleMs },
-      ...{ createdMs: nowMs, usedMs: nowMs, endsMs: nowMs + lifeMs, endedMs: null },
-    };
+  async add(kind: SessionKind, owner: string, secret: string, limits: SessionLimits): Promise<SessionRow> {
+    const row = this.#rowOf(kind, owner, secret, limits);
     await this.#store.addSession(row);
     return row;
+  }
+
+  #rowOf(kind: SessionKind, owner: string, secret: string, { idleMs, lifeMs }: SessionLimits): SessionRow {
+    const { nowMs } = this.#store.times();
+    return {
+      ...{ hash: this.#hash(kind, secret), kind, owner, idleMs },
+      ...{ createdMs: nowMs, usedMs: nowMs, endsMs: nowMs + lifeMs, endedMs: null },
+      ...{ sealed: null, checkedMs: null },
+    };
+  }
+
+  /**
+   * Returns the refresh token of a session that was last checked longer ago than `everyMs`. Of
+   * several requests at the same time, one gets it. Null: there is nothing to check.
+   */
+  async takeCheck(
+    { hash, sealed, checkedMs }: SessionRow,
+    secrets: SessionSecrets,
+    everyMs: number,
+  ): Promise<DueCheck | null> {
+    const { nowMs } = this.#store.times();
+    if (sealed === null || checkedMs === null || nowMs - checkedMs < everyMs) return null;
+    if (!(await this.#store.claimCheck(hash, checkedMs, nowMs))) return null;
+    return {
+      refreshToken: this.#unseal(secrets, sealed),
+      // The check was not possible, and is due again after this time.
+      putOff: async (retryMs) => void (await this.#store.claimCheck(hash, nowMs, nowMs - everyMs + retryMs)),
+    };
+  }
+
+  /** Replaces the refresh token of a session. */
+  async reseal({ hash }: SessionRow, secrets: SessionSecrets, refreshToken: string): Promise<void> {
+    await this.#store.sealSession(hash, this.#seal(secrets, refreshToken));
+  }
+
+  #seal(secrets: SessionSecrets, text: string): string {
+    const nonce = randomBytes(sealing.nonceBytes);
+    const cipher = createCipheriv(sealing.algorithm, this.#sealingKey(secrets), nonce);
+    const encrypted = Buffer.concat([cipher.update(text, "utf8"), cipher.final()]);
+    return Buffer.concat([nonce, cipher.getAuthTag(), encrypted]).toString("base64");
+  }
+
+  /** Throws if somebody has changed the text. */
+  #unseal(secrets: SessionSecrets, sealed: string): string {
+    const bytes = Buffer.from(sealed, "base64");
+    const { algorithm, nonceBytes, tagBytes } = sealing;
+    const decipher = createDecipheriv(algorithm, this.#sealingKey(secrets), bytes.subarray(0, nonceBytes));
+    decipher.setAuthTag(bytes.subarray(nonceBytes, nonceBytes + tagBytes));
+    const encrypted = bytes.subarray(nonceBytes + tagBytes);
+    return Buffer.concat([decipher.update(encrypted), decipher.final()]).toString("utf8");
+  }
+
+  #sealingKey(secrets: SessionSecrets): Buffer {
+    return createHmac("sha256", this.#token)
+      .update(`refresh token ${oneOf(secrets)}`)
+      .digest();
+  }
+
+  /** Derives a secret from the operator token. The same text has the same secret on all nodes. */
+  derive(text: string): string {
+    return createHmac("sha256", this.#token).update(`derived ${text}`).digest("base64url");
   }
 
   /** Returns the session with these secrets. Null if there is none, or if it has ended. */

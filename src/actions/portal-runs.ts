@@ -1,7 +1,10 @@
 /** How the service does what the holder of a key does in the portal. */
 
+import Type from "typebox";
+import { closed, text } from "../accounts/json-objects.ts";
 import { keyObject, newKeyObject, usageObject } from "../accounts/operator-objects.ts";
-import type { PortalActions, Viewer } from "../accounts/portal-actions.ts";
+import type { PortalActions } from "../accounts/portal-actions.ts";
+import type { Viewer } from "../accounts/portal-viewer.ts";
 import { usageHoursObject, usageHoursSchema } from "../accounts/usage-hours.ts";
 import { usageReportSchema } from "../accounts/usage-sums.ts";
 import type { Role } from "../actors.ts";
@@ -9,7 +12,7 @@ import { action, variantOf } from "./action.ts";
 import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";
 import { afterSeqIn, pageFields, pageIn, pageOf, pageSchema } from "./pages.ts";
-import { changeOwnKey, makeOwnKey, revokeOwnKey, rotateOwnKey } from "./portal.ts";
+import { changeOwnKey, makeOwnKey, revokeOwnKey, rotateOwnKey, stopOwnRequest } from "./portal.ts";
 import { periodIn, sumsIn } from "./usage-runs.ts";
 import * as views from "./views.ts";
 
@@ -17,7 +20,7 @@ export interface PortalContext {
   timezone: string;
   role: Role;
   actions: PortalActions;
-  /** The key of the holder, and its account. */
+  /** The key or the person of the session, and the account. */
   session: Viewer;
 }
 
@@ -64,6 +67,17 @@ export const lastKeyActions = {
   ),
   revokeKey: bind(revokeOwnKey, keyObject.schema, async ({ actions, session }, { key }) =>
     keyObject.of(await actions.revokeKey(session, key)),
+  ),
+};
+
+export const ownRequestActions = {
+  stopRequest: bind(
+    stopOwnRequest,
+    closed({ id: text, outcome: Type.Enum(["stopped", "ended"]) }),
+    async ({ actions, session }, { request }) => {
+      const { requestId, outcome } = await actions.stopRequest(session, request);
+      return { id: requestId, outcome };
+    },
   ),
 };
 

@@ -1,8 +1,9 @@
 /** What the holder of a key does in the portal. Pages bundle this file. */
 import { accountKeysMax } from "../accounts/value-rules.ts";
-import { variantOf } from "./action.ts";
+import { action, variantOf } from "./action.ts";
 import { changedKeySettings, keyId, newKeySettings, operationId } from "./fields.ts";
 import * as keys from "./keys.ts";
+import { stopRequest } from "./service.ts";
 
 const role = "holder";
 
@@ -37,6 +38,19 @@ export const rotateOwnKey = variantOf(keys.rotateKey, {
     ...(["not_permitted", "key_revoked", "key_expired"] as const),
     ...(["operation_differs", "key_changed", "too_many_changes"] as const),
   ],
+});
+
+export const stopOwnRequest = action({
+  id: "stopRequest",
+  input: stopRequest.input,
+  title: "Stop a running request of the account",
+  help: "For sessions of people. Waits until the request has ended. Its client gets `request_stopped`, and pays for the tokens so far. `outcome` is `ended` if the request ended by itself meanwhile.",
+  http: "POST /api/requests/{request}/stop",
+  role,
+  refuses: ["request_not_found", "not_permitted", "too_many_changes"],
+  form: { title: "Stop a running request", submit: "Stop the request", isDangerous: true },
+  done: ({ outcome }: { outcome: "stopped" | "ended" }) =>
+    outcome === "stopped" ? "The request is stopped." : "The request has ended by itself.",
 });
 
 export const revokeOwnKey = variantOf(keys.revokeKey, {

@@ -1,5 +1,6 @@
 /** The portal of a service, if it is configured: its listener, and how reloads apply to it. */
 import { KeySessions } from "../accounts/key-sessions.ts";
+import { personKeysDefault } from "../accounts/portal-viewer.ts";
 import type { Config } from "../config/load.ts";
 import { type PortalConfig, portalNames } from "../config/portal.ts";
 import { invariant } from "../errors.ts";
@@ -12,6 +13,7 @@ import { createPortalServer } from "../http/portal/server.ts";
 import type { ChatService } from "../http/public/chat-service.ts";
 import type { PublicDependencies } from "../http/public/server.ts";
 import type { Jobs } from "../jobs.ts";
+import type { PersonSignIn } from "../sign-in/person-sign-in.ts";
 import { portalConnectionLimits } from "./open-files.ts";
 import { webFiles } from "./web-bundle.ts";
 
@@ -24,6 +26,8 @@ interface PortalDependencies extends Omit<PublicDependencies, "observers"> {
   localUrl: string;
   /** The operator token, which keys the hashes of sessions. */
   token: string;
+  /** Signing in with OpenID Connect. */
+  people: PersonSignIn;
 }
 
 export class Portal {
@@ -32,19 +36,27 @@ export class Portal {
   readonly #config: PortalConfig;
   #publicUrl: string | null;
   #timezone: string;
+  #personKeys: Config["personKeys"];
 
-  constructor({ listen, portal, limits, timezone }: Config, { token, ...dependencies }: PortalDependencies) {
+  constructor(
+    { listen, portal, limits, timezone, personKeys }: Config,
+    { token, ...dependencies }: PortalDependencies,
+  ) {
     invariant(portal !== null, "the portal is configured");
     this.#config = portal;
     this.#timezone = timezone;
+    this.#personKeys = personKeys;
     this.#publicUrl = listen.url;
     this.#connections = new Connections(portalConnectionLimits(limits));
-    const sessions = new KeySessions(dependencies.store, token, (err) =>
-      dependencies.logger.warn({ err }, "the use of a session could not be recorded; it may end earlier"),
-    );
+    const onError = (err: unknown) =>
+      dependencies.logger.warn({ err }, "the use of a session could not be recorded; it may end earlier");
+    const sessions = new KeySessions(dependencies.store, token, onError, dependencies.people);
     this.#app = createPortalServer({
       ...dependencies,
       sessions,
+      issuer: dependencies.people,
+      acceptsKeys: portal.keys,
+      personKeys: (plan) => this.#personKeys.get(plan ?? "") ?? personKeysDefault,
       ownUrl: () => portal.url,
       allowedHosts: new AllowedHosts(portalNames(portal), portalRemedy),
       connections: this.#connections,
@@ -62,7 +74,8 @@ export class Portal {
   }
 
   /** Applies a reload. */
-  configure({ listen, limits, timezone }: Config): void {
+  configure({ listen, limits, timezone, personKeys }: Config): void {
+    this.#personKeys = personKeys;
     this.#publicUrl = listen.url;
     this.#timezone = timezone;
     this.#connections.configure(portalConnectionLimits(limits));

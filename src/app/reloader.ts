@@ -15,15 +15,17 @@ import {
   applicable,
   changesBetween,
   isEmpty,
+  isSameSignIn,
   type LastReload,
   type ReloadReport,
 } from "../config/changes.ts";
-import type { Config } from "../config/load.ts";
+import { type Config, configurationError } from "../config/load.ts";
 import { operatorNames } from "../config/operator.ts";
 import { messageOf, OperatorError } from "../errors.ts";
 import type { EventSending } from "../events/event-sending.ts";
 import type { AllowedHosts } from "../http/api/allowed-hosts.ts";
 import type { PublicServer, PublicSettings } from "../http/public/server.ts";
+import type { PersonSignIn } from "../sign-in/person-sign-in.ts";
 import { changeLogRow } from "../store/change-log.ts";
 import type { NodeWatch } from "../store/nodes.ts";
 import type { Store } from "../store/store.ts";
@@ -46,6 +48,7 @@ export interface ReloadedDependencies {
   allowedHosts: AllowedHosts;
   /** Null: no portal. */
   portal: Pick<Portal, "configure"> | null;
+  people: Pick<PersonSignIn, "configure">;
   watch: NodeWatch;
   events: Pick<EventSending, "configure">;
   metrics: Metrics;
@@ -150,6 +153,8 @@ export class Reloader {
   async #prepareAndApply(by: string): Promise<ReloadReport> {
     const { models, reread, settingsOf, logger, store } = this.#dependencies;
     const read = reread();
+    // A service that runs keeps its sign-in. Only a start goes on without.
+    if (read.signInProblems.length > 0) throw configurationError(read.signInProblems);
     const between = changesBetween(this.#running, read);
     const next = applicable(this.#running, read);
     const settings = settingsOf(next);
@@ -181,11 +186,12 @@ export class Reloader {
   }
 
   #apply(next: Config, settings: PublicSettings): void {
-    const { server, allowedHosts, portal, watch, events, logger, onApplied } = this.#dependencies;
+    const { server, allowedHosts, portal, people, watch, events, logger, onApplied } = this.#dependencies;
     server.configure(settings);
     allowedHosts.replace(operatorNames(next.operator));
     portal?.configure(next);
     events.configure(next.events);
+    if (!isSameSignIn(this.#running, next)) people.configure(next.signIn);
     logger.level = next.log.level;
     this.#running = next;
     onApplied(next);

@@ -17,6 +17,8 @@ export interface ServiceTimes {
   sumUsageEveryMs: number;
   /** Interval between removals of expired sessions. */
   removeSessionsEveryMs: number;
+  /** Interval between looks for people who no longer sign in. */
+  lapseEveryMs: number;
   /** Interval between heartbeats to the other nodes, and between looks at the plans. */
   heartbeatEveryMs: number;
   /** Interval between looks for requests that an operator stopped on another node. */
@@ -38,6 +40,7 @@ export const serviceTimes: ServiceTimes = {
   sweepEveryMs: 10_000,
   sumUsageEveryMs: 30_000,
   removeSessionsEveryMs: 60_000,
+  lapseEveryMs: 600_000,
   heartbeatEveryMs,
   stopsEveryMs: 2_000,
   clockEveryMs,

@@ -7,7 +7,7 @@ import path from "node:path";
 import { Command } from "commander";
 import { limitsObject } from "../accounts/plan-limits.ts";
 import { databaseText } from "../config/database.ts";
-import type { Config } from "../config/load.ts";
+import { type Config, configurationError } from "../config/load.ts";
 import type { ModelConfig } from "../config/model.ts";
 import { operatorNames, tokenFileName } from "../config/operator.ts";
 import type { TracingConfig } from "../config/tracing.ts";
@@ -18,6 +18,7 @@ import { inkwell } from "../invocation.ts";
 import { newestVersion, type Plan } from "../ledger/plan.ts";
 import { planChanges } from "../ledger/plan-section.ts";
 import { given } from "../objects.ts";
+import { checkOnline } from "../sign-in/online-check.ts";
 import { inUseWarning, type PlansInUse, retiredInUse } from "../store/plans.ts";
 import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
@@ -32,7 +33,8 @@ export function configCommand(cli: Cli): Command {
   command
     .command("check")
     .description("list all problems of the configuration, or its settings; secrets are left out")
-    .action(() => check(cli));
+    .option("--online", "also ask the issuer of sign_in whether it knows this service")
+    .action((options: { online?: true }) => check(cli, options.online === true));
   return command;
 }
 
@@ -41,8 +43,9 @@ const columns = [
   { head: "VALUE", cell: ([, value]: readonly [string, string]) => value },
 ];
 
-async function check(cli: Cli): Promise<void> {
+async function check(cli: Cli, isOnline: boolean): Promise<void> {
   const config = cli.config();
+  if (config.signInProblems.length > 0) throw configurationError(config.signInProblems);
   await requireModelFiles(config);
   const { limits, cors, tracing } = config;
   const rows: [setting: string, value: string][] = [
@@ -51,6 +54,7 @@ async function check(cli: Cli): Promise<void> {
     ["operator API", `${config.operator.host} port ${config.operator.port}, token ${tokenText(config)}`],
     ["operator hosts", ["IP addresses", "localhost", ...operatorNames(config.operator)].join(", ")],
     ["portal", config.portal === null ? "none" : listenerText(config.portal)],
+    ["sign-in", config.signIn === null ? "none" : `${config.signIn.issuer} as ${config.signIn.clientId}`],
     ["data", config.dataDir],
     ["model files", config.modelsDir],
     ["database", databaseText(config.database)],
@@ -83,6 +87,30 @@ async function check(cli: Cli): Promise<void> {
   cli.remark(`The configuration is valid: ${count(plans.size, "plan")}, ${count(models.length, "model")}.`);
   for (const { warning } of unpayableModels(plans.values(), models)) cli.remark(warning);
   await remarkPlans(cli, config);
+  if (isOnline) await checkSignIn(cli, config);
+}
+
+/** Throws if the issuer does not know this service as it is configured. */
+async function checkSignIn(cli: Cli, { signIn, operator, portal }: Config): Promise<void> {
+  if (signIn === null) {
+    cli.remark("There is no section sign_in, so there is nothing to ask an issuer.");
+    return;
+  }
+  const callbacks = [
+    { url: callbackOf(operator, "/console/signed-in"), setting: "operator.url" },
+    ...(portal === null ? [] : [{ url: callbackOf(portal, "/signed-in"), setting: "portal.url" }]),
+  ];
+  const { problems, remarks } = await checkOnline(signIn, callbacks);
+  for (const remark of remarks) cli.remark(remark);
+  if (problems.length > 0) {
+    const lines = problems.map((problem) => `  ${problem}`);
+    throw new OperatorError(["People cannot sign in with this configuration:", ...lines].join("\n"));
+  }
+  cli.remark(`People can sign in at ${signIn.issuer}.`);
+}
+
+function callbackOf({ url, host, port }: { url: string | null; host: string; port: number }, path: string) {
+  return new URL(path, url ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`).href;
 }
 
 /** Compares the plans with those of the ledger: what a start or a reload would change. */
@@ -180,6 +208,7 @@ function effective(config: Config) {
       hosts: operator.hosts,
     },
     portal: config.portal === null ? undefined : { ...config.portal, url: config.portal.url ?? undefined },
+    sign_in: config.signIn === null ? undefined : signInSettings(config.signIn),
     data: config.dataDir,
     models_dir: config.modelsDir,
     database: databaseText(config.database),
@@ -205,6 +234,23 @@ function effective(config: Config) {
     log: config.log,
     tracing:
       tracing === null ? undefined : { endpoint: endpointOf(tracing), service_name: tracing.serviceName },
+  };
+}
+
+function signInSettings({ where: _where, clientSecret, ...settings }: NonNullable<Config["signIn"]>) {
+  const rule = ({ kind, value, ...rest }: { kind: string; value: string }) => ({ [kind]: value, ...rest });
+  return {
+    issuer: settings.issuer,
+    client_id: settings.clientId,
+    client_secret: clientSecret === null ? undefined : "configured",
+    name: settings.name,
+    groups_claim: settings.groupsClaim,
+    operators: settings.operators.map(rule),
+    accounts: settings.accounts.map(rule),
+    trust_email: settings.trustsEmail,
+    lapse: settings.lapse,
+    formerly: settings.formerly ?? undefined,
+    contact: settings.contact ?? undefined,
   };
 }
 

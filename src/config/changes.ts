@@ -78,7 +78,7 @@ const serviceLimitNames: Record<keyof ServiceLimits, string> = {
 type Settings = ReadonlyMap<string, unknown>;
 
 /** Returns the settings that a reload applies, besides `models` and `plans`. */
-function applied({ limits, listen, operator, cors, log, timezone, events }: Config): Settings {
+function applied({ limits, listen, operator, cors, log, timezone, events, ...rest }: Config): Settings {
   const values = new Map(Object.entries(limits));
   const { hosts, url, supportCredits } = operator;
   return new Map<string, unknown>([
@@ -86,6 +86,8 @@ function applied({ limits, listen, operator, cors, log, timezone, events }: Conf
     ...named("listen", { url: listen.url }),
     ...named("operator", { hosts, url, supportCredits }),
     ["timezone", timezone] as const,
+    ["sign_in", withoutPlaces(rest.signIn)] as const,
+    ["plans.keys", Object.fromEntries(rest.personKeys)] as const,
     ...named("cors", { origins: cors.origins }),
     ...named("log", { level: log.level }),
     ["events", events] as const,
@@ -99,6 +101,13 @@ function atStart({ listen, operator, portal, dataDir, modelsDir, database, traci
     ...named("operator", { host, port, token }),
     ...Object.entries({ portal, data: dataDir, models_dir: modelsDir, database, tracing }),
   ]);
+}
+
+/** A setting that only moves to another line is not changed. */
+function withoutPlaces(signIn: Config["signIn"]) {
+  if (signIn === null) return null;
+  const { where: _where, ...settings } = signIn;
+  return settings;
 }
 
 function named(section: string, settings: object): [string, unknown][] {
@@ -135,6 +144,11 @@ export function applicable(running: Config, next: Config): Config {
     database,
     tracing,
   };
+}
+
+/** Whether signing in works as before: begun sign-ins and what is known of the issuer stay. */
+export function isSameSignIn(running: Config, next: Config): boolean {
+  return isDeepStrictEqual(withoutPlaces(running.signIn), withoutPlaces(next.signIn));
 }
 
 /** Whether the model can keep its engine: only its price or what it adds to requests differs. */

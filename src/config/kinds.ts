@@ -8,7 +8,7 @@
 
 import { isIP } from "node:net";
 import { domainToASCII } from "node:url";
-import { isRefillPeriod, isTimezone, refillPeriodRule } from "../ledger/windows.ts";
+import { isPeriod, isRefillPeriod, isTimezone, refillPeriodRule } from "../ledger/windows.ts";
 import { creditsMax, timezoneRule } from "../units.ts";
 
 export interface Kind<T> {
@@ -119,6 +119,9 @@ export const period: Kind<string> = {
   standIn: "P1D",
   read: (value) => (typeof value === "string" && isRefillPeriod(value) ? value : undefined),
 };
+
+/** For a time after which something ends. */
+export const lifePeriod = text("an ISO 8601 period such as P90D", isPeriod, { standIn: "P90D" });
 
 /** The first one is the default. */
 export const alignment = oneOf("opening", "calendar");

@@ -33,6 +33,7 @@ import { readPortal } from "./portal.ts";
 import { Problems } from "./problems.ts";
 import { type ReadContext, refuseUnknownVariables, Section } from "./section.ts";
 import { withoutServiceLinks } from "./service-links.ts";
+import { readSignIn } from "./sign-in.ts";
 import { readTracing } from "./tracing.ts";
 
 export type Config = ReturnType<typeof readConfig> & {
@@ -40,6 +41,8 @@ export type Config = ReturnType<typeof readConfig> & {
   file: string | null;
   /** Names of settings whose variables Kubernetes sets for a Service. Their values are ignored. */
   ignoredVariables: readonly string[];
+  /** Faults of the section `sign_in`. The service runs without sign-in if there are any. */
+  signInProblems: readonly string[];
 };
 
 export type LogLevel = Config["log"]["level"];
@@ -90,7 +93,7 @@ export function loadConfig({
     ...root.value,
   ]);
   // The keys of a file that is not valid YAML are unknown.
-  if (problems.count > 0 && root.value.size === 0) throw configurationError(problems);
+  if (problems.count > 0 && root.value.size === 0) throw configurationError(problems.lines());
 
   const context: ReadContext = {
     env,
@@ -103,8 +106,16 @@ export function loadConfig({
   const config = readConfig(section);
   section.refuseUnknown();
   refuseUnknownVariables(context, new Set(["INKWELL_CONFIG", "INKWELL_API_KEY", ...root.variables]));
-  if (problems.count > 0) throw configurationError(problems);
-  return { ...config, file: found, ignoredVariables: links.filter((name) => context.known.has(name)) };
+  const signInProblems = problems.take("sign_in", "INKWELL_SIGN_IN");
+  if (problems.count > 0) throw configurationError([...problems.lines(), ...signInProblems]);
+  const signIn = signInProblems.length > 0 ? null : config.signIn;
+  return {
+    ...config,
+    signIn,
+    signInProblems,
+    file: found,
+    ignoredVariables: links.filter((name) => context.known.has(name)),
+  };
 }
 
 function readConfig(root: Section) {
@@ -128,6 +139,9 @@ function readConfig(root: Section) {
   const models = readModels(root);
   const timezone = root.value("timezone", kind.timezone, { or: "UTC" });
   const plans = readPlans(root, { modelIds: models.map((model) => model.id), timezone });
+  const signIn = root.optionalSection("sign_in", (section) =>
+    readSignIn(section, { plans: plans.map(({ plan }) => plan.id), hasPortal: portal !== null }),
+  );
 
   return {
     listen,
@@ -140,7 +154,11 @@ function readConfig(root: Section) {
     /** Days of reports, and windows of the calendar unless a plan has its own. */
     timezone,
     /** At least one, in the order of the configuration. */
-    plans: new Map(plans.map((plan) => [plan.id, plan])),
+    plans: new Map(plans.map(({ plan }) => [plan.id, plan])),
+    /** What people may do with keys, by plan. */
+    personKeys: new Map(plans.map(({ plan, keys }) => [plan.id, keys])),
+    /** Null: nobody signs in with OpenID Connect. */
+    signIn,
     /** At least one, in the order of the configuration. */
     models,
     limits: root.section("limits", readLimits),
@@ -211,8 +229,7 @@ function shownPath(cwd: string, file: string): string {
   return relative.startsWith("..") || path.isAbsolute(relative) ? file : relative;
 }
 
-function configurationError(problems: Problems): OperatorError {
-  const lines = problems.lines();
+export function configurationError(lines: readonly string[]): OperatorError {
   const places = lines.length === 1 ? "" : ` in ${lines.length} places`;
   return new OperatorError(
     [`The configuration is wrong${places}:`, ...lines.map((each) => `  ${each}`)].join("\n"),

@@ -3,6 +3,7 @@
  * exist.
  */
 import { planLimitNames, planLimits } from "../accounts/plan-limits.ts";
+import { type PersonKeys, personKeysDefault } from "../accounts/portal-viewer.ts";
 import * as fields from "../accounts/value-rules.ts";
 import type { BucketPlan, Limits, Plan } from "../ledger/plan.ts";
 import { calendarPeriodRule, isCalendarPeriod } from "../ledger/windows.ts";
@@ -17,13 +18,19 @@ interface PlanDefaults {
   timezone: string;
 }
 
+interface ReadPlan {
+  plan: Plan;
+  /** What people with an account on the plan may do. No version of the plan has it. */
+  keys: PersonKeys;
+}
+
 /** Returns at least one plan, in the order of the configuration. */
-export function readPlans(root: Section, defaults: PlanDefaults): Plan[] {
+export function readPlans(root: Section, defaults: PlanDefaults): ReadPlan[] {
   const rule = { what: "plan", pattern: fields.name.pattern, says: fields.name.rule };
   return root.entries("plans", rule, (id, section) => readPlan(id, section, defaults));
 }
 
-function readPlan(id: string, section: Section, { modelIds, timezone }: PlanDefaults): Plan {
+function readPlan(id: string, section: Section, { modelIds, timezone }: PlanDefaults): ReadPlan {
   const bucket = (key: string): BucketPlan =>
     section.section(key, (each) => {
       const credits = each.value("credits", kind.credits);
@@ -42,6 +49,10 @@ function readPlan(id: string, section: Section, { modelIds, timezone }: PlanDefa
     limits: section.section("limits", readPlanLimits),
     models: [],
   };
+  const keys = section.section("keys", (each) => ({
+    most: each.value("most", kind.whole(0, fields.accountKeysMax), { or: personKeysDefault.most }),
+    life: each.optional("life", kind.lifePeriod),
+  }));
   const name = kind.text('a model\'s id, or "*"', (value) => value !== "", { standIn: "*" });
   const models = section.list("models", name, 'a list of model ids, or ["*"] for all', { or: ["*"] });
   for (const model of models.items) {
@@ -55,7 +66,7 @@ function readPlan(id: string, section: Section, { modelIds, timezone }: PlanDefa
       `${section.path}.models: there is no model ${JSON.stringify(model.value)}; ${help}`,
     );
   }
-  return { ...plan, models: models.values };
+  return { plan: { ...plan, models: models.values }, keys };
 }
 
 function readPlanLimits(section: Section): Limits {

@@ -17,7 +17,14 @@ export function readPortal(root: Section, others: Readonly<Record<string, Listen
     const host = section.value("host", kind.host, { or: "127.0.0.1", env: variables.host });
     const port = section.placed("port", kind.port, { or: 8082, env: variables.port });
     const url = section.optional("url", kind.ownUrl, { env: variables.url });
+    const keys = section.placed("keys", kind.flag, { or: true });
     if (!isConfigured) return null;
+    if (!keys.value && !root.hasSection("sign_in")) {
+      section.problem(
+        keys.where,
+        "portal.keys: without the section sign_in, people can sign in with keys only; add the section, or remove portal.keys",
+      );
+    }
     requireOwnPort(section, { host, port: port.value, where: port.where }, others);
     return {
       host,
@@ -25,6 +32,8 @@ export function readPortal(root: Section, others: Readonly<Record<string, Listen
       port: port.value,
       /** URL that people use, if it differs from that of the listener. */
       url,
+      /** Whether an API key signs in. */
+      keys: keys.value,
     };
   });
 }

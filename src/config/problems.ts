@@ -15,6 +15,19 @@ export class Problems {
     this.#found = this.#found.slice(0, count);
   }
 
+  /** Removes the faults of one section, and returns them as `lines` does. */
+  take(section: string, variables: string): string[] {
+    const taken = new Problems();
+    const others: { where: string; what: string }[] = [];
+    for (const fault of this.#found) {
+      const isOfSection = new RegExp(`^${section}\\b`).test(fault.what) || fault.where.startsWith(variables);
+      if (isOfSection) taken.add(fault.where, fault.what);
+      else others.push(fault);
+    }
+    this.#found = others;
+    return taken.lines();
+  }
+
   /** Returns each fault once: first those of the file by line, then those of variables. */
   lines(): string[] {
     const line = (where: string) => Number(/:(\d+)$/.exec(where)?.[1] ?? Number.MAX_SAFE_INTEGER);

@@ -90,6 +90,13 @@ export class Section {
     return found === undefined ? null : this.#read(found, kind, this.#name(key));
   }
 
+  /** A value and its place. Null if the value is not set. */
+  optionalPlaced<T>(key: string, kind: Kind<T>): Placed<T> | null {
+    const found = this.#find(key);
+    if (found === undefined) return null;
+    return { value: this.#read(found, kind, this.#name(key)), where: found.where, given: true };
+  }
+
   placed<T>(key: string, kind: Kind<T>, options: LeafOptions<T> = {}): Placed<T> {
     const found = this.#find(key, options.env);
     if (found !== undefined) {
@@ -129,6 +136,22 @@ export class Section {
     );
   }
 
+  /** Reads a list of maps. Only the file has such lists. The default is an empty list. */
+  sections<T>(key: string, expects: string, read: (section: Section) => T): T[] {
+    this.#known.add(key);
+    const found = this.#node.get(key);
+    if (found === undefined || found.told) return [];
+    if (!Array.isArray(found.value)) {
+      this.problem(found.where, `${this.#name(key)}: found ${found.shown}, expected ${expects}`);
+      return [];
+    }
+    const context = { ...this.#context, env: {} };
+    return found.value.map((item, index) => {
+      const at = { path: `${this.#name(key)}[${index}]`, where: item.where, prefix: "" };
+      return readAs(item, at, context, read);
+    });
+  }
+
   /** Makes the path absolute. */
   resolve(found: Placed<string>): string {
     const { file, variables } = this.#context.folders;
@@ -153,30 +176,17 @@ export class Section {
   section<T>(key: string, read: (section: Section) => T): T {
     this.#known.add(key);
     const found = this.#node.get(key);
-    const { problems } = this.#context;
-    const isMap = found === undefined || found.value === null || found.value instanceof Map;
     const prefix = `${this.#variable(key)}__`;
     const made = this.#variables().some((name) => name.startsWith(prefix)) ? `${prefix}...` : this.where;
-    const section = new Section(
-      found?.value instanceof Map ? found.value : new Map(),
-      { path: this.#name(key), where: found?.where ?? made, prefix },
-      this.#context,
-    );
-    const before = problems.count;
-    const result = read(section);
-    if (isMap) {
-      section.refuseUnknown();
-    } else {
-      // The section has the wrong type, so its missing keys are not worth a message.
-      problems.forgetAfter(before);
-      if (found.told) return result;
-      const known = [...section.#known].join(", ");
-      const keys = section.#known.size === 1 ? "key" : "keys";
-      const expected =
-        known === "" ? "a map of names, each with its own keys" : `a map with the ${keys} ${known}`;
-      this.problem(found.where, `${section.path}: found ${found.shown}, expected ${expected}`);
-    }
-    return result;
+    const at = { path: this.#name(key), where: found?.where ?? made, prefix };
+    return readAs(found, at, this.#context, read);
+  }
+
+  /** Describes the keys that have been read. */
+  get expected(): string {
+    const known = [...this.#known].join(", ");
+    const keys = this.#known.size === 1 ? "key" : "keys";
+    return known === "" ? "a map of names, each with its own keys" : `a map with the ${keys} ${known}`;
   }
 
   /**
@@ -284,6 +294,29 @@ export class Section {
     this.problem(found.where, `${name}: found ${shown}, expected ${kind.expects}${serviceLink(found)}`);
     return kind.standIn;
   }
+}
+
+/** Reads a map of the file as a section, and reports the keys that `read` does not know. */
+function readAs<T>(
+  found: Found | undefined,
+  at: { path: string; where: string; prefix: string },
+  context: ReadContext,
+  read: (section: Section) => T,
+): T {
+  const { problems } = context;
+  const section = new Section(found?.value instanceof Map ? found.value : new Map(), at, context);
+  const before = problems.count;
+  const result = read(section);
+  if (found === undefined || found.value === null || found.value instanceof Map) {
+    section.refuseUnknown();
+    return result;
+  }
+  // The section has the wrong type, so its missing keys are not worth a message.
+  problems.forgetAfter(before);
+  if (!found.told) {
+    section.problem(found.where, `${section.path}: found ${found.shown}, expected ${section.expected}`);
+  }
+  return result;
 }
 
 /**

@@ -145,6 +145,7 @@ export const limits = {
   signInChecks: group("Sign-in and pages", "waits")("address", 1, "sign-ins checked at once"),
   waitingSignIns: signIns("address", 100, "sign-ins that wait"),
   keySignIns: signIns("key", 60, "sign-ins to the portal per minute"),
+  issuerSignIns: signIns("address", 120, "steps of sign-ins with OpenID Connect per minute"),
   changes: group("Sign-in and pages", "`429 too_many_changes`")(
     "account",
     60,

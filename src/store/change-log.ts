@@ -8,7 +8,7 @@ import { buckets, journalKinds } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 
 /** Changes that have no record of their own. */
-export const otherKinds = ["contact", "operator_key", "reload"] as const;
+export const otherKinds = ["contact", "operator_key", "person", "reload"] as const;
 
 export const changeLogColumns = {
   id: "text",
@@ -16,7 +16,7 @@ export const changeLogColumns = {
   kind: otherKinds,
   by: "text",
   account: "text?",
-  /** What was changed, if it is no account: the id of an operator key. */
+  /** What was changed, if it is no account: the id of an operator key or a person. */
   subject: "text?",
   /** JSON objects. */
   before: "text?",

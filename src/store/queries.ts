@@ -59,7 +59,10 @@ type Queries = Pick<
   | "overdueHolds"
 >;
 
-const keyOfAccount = `select ${keyTable.list("k")}, ${accountEndTable.list("a")}, a.plan, (${readEpoch})
+/** The cells that `accountIn` reads, of an account with the alias `a`. */
+export const accountCells = `${accountEndTable.list("a")}, a.plan, (${readEpoch})`;
+
+const keyOfAccount = `select ${keyTable.list("k")}, ${accountCells}
   from api_key as k left join account as a on a.id = k.account`;
 
 /** Finds keys by their present or old secret. `matches` compares a hash, such as `= ?`. */
@@ -69,22 +72,30 @@ export function keysByHash(matches: string): string {
 
 /** Returns the key of a row of `keysByHash`. */
 export async function foundKeyOf(cells: readonly unknown[], plans: KeptPlans): Promise<FoundKey> {
-  const key = keyTable.rowOf(cells);
+  return { key: keyTable.rowOf(cells), ...(await accountIn(cells, keyTable.columns.length, plans)) };
+}
+
+/** Returns the account whose `accountCells` are the last ones, from this number on. */
+export async function accountIn(
+  cells: readonly unknown[],
+  from: number,
+  plans: KeptPlans,
+): Promise<Omit<FoundKey, "key">> {
   const name = cells.at(-2);
-  const without = (problem: string): FoundKey => {
-    return { key, account: { state: "closed", endsMs: null }, plan: null, problem };
+  const without = (problem: string): Omit<FoundKey, "key"> => {
+    return { account: { state: "closed", endsMs: null }, plan: null, problem };
   };
   if (name === null) return without("it has no row");
   let account: FoundKey["account"];
   try {
-    account = accountEndTable.rowOf(cells, keyTable.columns.length);
+    account = accountEndTable.rowOf(cells, from);
   } catch (error) {
     return without(messageOf(error));
   }
   const epoch = Number(cells.at(-1));
   const catalog = plans.known(epoch) ?? (await plans.at(epoch));
   const plan = newestVersion(catalog, String(name)) ?? null;
-  return { key, account, plan, problem: planProblem(catalog, String(name), null) };
+  return { account, plan, problem: planProblem(catalog, String(name), null) };
 }
 
 export function queriesOn(

@@ -44,6 +44,17 @@ export function sessionQueriesOn(
       return (await write({ text: end, values: [atMs, hash] })).length === 1;
     },
 
+    async claimCheck(hash, seenMs, atMs) {
+      const text = `update session set checked_ms = ${p(1)} where hash = ${p(2)} and ended_ms is null
+        and coalesce(checked_ms, 0) = ${p(3)} returning hash`;
+      return (await write({ text, values: [atMs, hash, seenMs ?? 0] })).length === 1;
+    },
+
+    async sealSession(hash, sealed) {
+      const text = `update session set sealed = ${p(1)} where hash = ${p(2)}`;
+      await write({ text, values: [sealed, hash] });
+    },
+
     async removeSessions(atMs) {
       await write({ text: `delete from session where used_ms + idle_ms <= ${p(1)}`, values: [atMs] });
     },

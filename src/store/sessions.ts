@@ -7,15 +7,18 @@
 import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { EpochMs } from "../units.ts";
 
-/** `operator_code` is the code of a link that becomes a session of an operator. */
-const sessionKinds = ["operator", "operator_code", "portal"] as const;
+/**
+ * `operator_code` is the code of a link that becomes a session of an operator, `sign_in` a sign-in
+ * that has begun at an issuer.
+ */
+const sessionKinds = ["operator", "operator_code", "portal", "sign_in"] as const;
 export type SessionKind = (typeof sessionKinds)[number];
 
 export const sessionColumns = {
   /** Of the secret, in lower-case hex. */
   hash: "text",
   kind: sessionKinds,
-  /** `operator`, or the SHA-256 of a key's secret. */
+  /** `operator`, the SHA-256 of a key's secret, the id of a person, or the page of a sign-in. */
   owner: "text",
   createdMs: "ms",
   /** Written at most once a minute. */
@@ -26,6 +29,10 @@ export const sessionColumns = {
   endsMs: "ms",
   /** Set by signing out, and when a code is used. */
   endedMs: "ms?",
+  /** The refresh token of a person's session, encrypted with both of its secrets. */
+  sealed: "text?",
+  /** When the issuer was last asked about the person. */
+  checkedMs: "ms?",
 } as const satisfies Columns;
 export interface SessionRow extends RowOf<typeof sessionColumns> {}
 
@@ -41,6 +48,13 @@ export interface SessionStore {
   useSession(hash: string, atMs: EpochMs): Promise<void>;
   /** Ends a row. Returns false if it does not exist, or has ended or expired already. */
   endSession(hash: string, atMs: EpochMs): Promise<boolean>;
+  /**
+   * Records that the issuer is asked again. Returns false if somebody else has recorded it since
+   * `seenMs`: of several requests at the same time, one asks.
+   */
+  claimCheck(hash: string, seenMs: EpochMs | null, atMs: EpochMs): Promise<boolean>;
+  /** Replaces the encrypted refresh token. */
+  sealSession(hash: string, sealed: string | null): Promise<void>;
   /** Removes the rows that have not been used for their idle limit. */
   removeSessions(atMs: EpochMs): Promise<void>;
 }

@@ -27,6 +27,7 @@ import type { AccountDraft, AccountInOrder, Contact, DraftOptions, DraftOutcome 
 import type { EventStore } from "./events.ts";
 import type { OperatorKeyStore } from "./operator-keys.ts";
 import type { PaymentPeriod, PaymentPeriodQuery } from "./payment-report.ts";
+import type { PeopleStore } from "./people.ts";
 import type { AccountsOnPlans, PlansOptions } from "./plans.ts";
 import type { SessionStore } from "./sessions.ts";
 import type { UsageHour, UsageHoursQuery } from "./usage-hours.ts";
@@ -209,7 +210,7 @@ export type ClockAcceptance =
   | { kind: "trusted" }
   | { kind: "differs"; clockMs: EpochMs };
 
-export interface Store extends LedgerStore, SessionStore, ChangeLog {
+export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog {
   /** Reads all plans of the database. */
   plans(): Promise<PlanCatalog>;
   /**

@@ -27,6 +27,7 @@ import { clockColumns } from "./clock.ts";
 import { contactColumns } from "./contacts.ts";
 import { deliveryColumns, endpointColumns } from "./events.ts";
 import { operatorKeyColumns } from "./operator-keys.ts";
+import { factNames, personColumns } from "./people.ts";
 import { sessionColumns } from "./sessions.ts";
 import { pick, tableOf } from "./table.ts";
 
@@ -102,3 +103,7 @@ export const eventTable = tableOf("event", eventColumns);
 export const deliveryTable = tableOf("event_delivery", deliveryColumns);
 
 export const endpointTable = tableOf("event_endpoint", endpointColumns);
+export const personTable = tableOf("person", personColumns);
+
+/** What a sign-in replaces. */
+export const personFactsTable = tableOf("person", pick(personColumns, ...factNames));

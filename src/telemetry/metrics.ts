@@ -74,10 +74,15 @@ export type Listener = (typeof listeners)[number];
 const refusalReasons = ["total", "address"] as const;
 export type ConnectionRefusal = (typeof refusalReasons)[number];
 
+const signInResultsOfBoth = [
+  ...(["signed_in", "too_many", "insecure"] as const),
+  ...(["failed", "not_admitted", "issuer_unavailable"] as const),
+] as const;
+
 /** Results of signing in, by the listener. */
 const signInResults = {
-  operator: ["signed_in", "wrong_token", "wrong_code", "too_many", "insecure"],
-  portal: ["signed_in", "wrong_key", "too_many", "insecure"],
+  operator: [...signInResultsOfBoth, "wrong_token", "wrong_code"],
+  portal: [...signInResultsOfBoth, "wrong_key"],
 } as const;
 type SignInListener = keyof typeof signInResults;
 export type SignInResult = (typeof signInResults)[SignInListener][number];

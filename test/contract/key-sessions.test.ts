@@ -39,6 +39,7 @@ for (const backend of backends) {
     async function assertEnds(end: () => Promise<unknown>): Promise<void> {
       const { cookie, session } = await here.startByKey(secret, page);
       const found = await there.find({ cookie, page });
+      assert.ok(found !== null && "key" in found);
       assert.deepEqual([found?.key.id, found?.account.state, found?.plan?.id], ["key", "active", "starter"]);
       const rest = await here.startFor(keyOf("other", "ada", { hash: hash("sha256", "other") }), page);
       const hashes = [session.hash, rest.session.hash];

@@ -20,6 +20,8 @@ function rowOf(n: number, change: Partial<SessionRow> = {}): SessionRow {
     idleMs: 1000,
     endsMs: start + 5000,
     endedMs: null,
+    sealed: null,
+    checkedMs: null,
     ...change,
   };
 }

@@ -22,9 +22,17 @@ const listeners = { operator: operatorActions, portal: portalActions };
 const otherRoutes = {
   operator: [
     ...["importAccounts", "showOverview", "streamOverview", "streamAccountLive"],
-    ...["signIn", "showSession", "signOut", "makeSignInCode"],
+    ...["signIn", "showSignIn", "beginSignIn", "showSession", "signOut", "makeSignInCode"],
   ],
-  portal: ["showAccount", "listModels", "chat", "showLive", "signIn", "showSession", "signOut"],
+  portal: [
+    "showAccount",
+    "listModels",
+    "chat",
+    "showLive",
+    ...["signIn", "showSignIn", "beginSignIn"],
+    "showSession",
+    "signOut",
+  ],
 };
 
 /** Commands that wrap actions: see docs/decisions/0077-one-table-of-actions.md. */

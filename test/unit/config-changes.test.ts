@@ -29,7 +29,10 @@ test("finds no change in an equal configuration, whatever its lines and order", 
 });
 
 test("knows every section of the configuration", () => {
-  const compared = ["listen", "operator", "portal", "dataDir", "modelsDir", "database", "plans", "models"];
+  const compared = [
+    ...["listen", "operator", "portal", "dataDir", "modelsDir", "database", "plans", "models"],
+    ...["personKeys", "signIn", "signInProblems"],
+  ];
   const fromEnvironment = ["sources", "client", "file", "ignoredVariables"];
   const { operator, ...sections } = read(base);
   // Add a new setting to src/config/changes.ts, and then here.

@@ -323,7 +323,7 @@ describe("the file", () => {
   });
 
   test("opens a portal by the section alone, or by a variable alone", () => {
-    const usual = { host: "127.0.0.1", port: 8082, url: null };
+    const usual = { host: "127.0.0.1", port: 8082, url: null, keys: true };
     assert.deepEqual(load("portal:").portal, usual);
     assert.deepEqual(load("portal: {}").portal, usual);
     assert.deepEqual(load("", { INKWELL_PORTAL_HOST: "0.0.0.0" }).portal, { ...usual, host: "0.0.0.0" });

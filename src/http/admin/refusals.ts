@@ -13,6 +13,7 @@ export const refusedBeforeRouting = [
   "missing_operator_token",
   "invalid_operator_token",
   "invalid_session",
+  "not_permitted",
   "missing_request_header",
   "host_not_allowed",
   "origin_not_allowed",

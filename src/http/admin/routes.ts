@@ -7,6 +7,7 @@ import { creditActions } from "../../actions/credit-runs.ts";
 import { eventActions } from "../../actions/event-runs.ts";
 import { keyActions } from "../../actions/key-runs.ts";
 import { operatorActions } from "../../actions/operator-runs.ts";
+import { peopleActions } from "../../actions/people-runs.ts";
 import { usageActions } from "../../actions/usage-runs.ts";
 import { nobody } from "../../actors.ts";
 import { actionRoutes } from "../api/action-routes.ts";
@@ -35,6 +36,7 @@ const groups: Record<string, AddRoutes> = {
     ofLedger(accountActions)(app, actions, dependencies);
     importRoute(app, actions);
   },
+  people: ofLedger(peopleActions),
   keys: ofLedger(keyActions),
   credits: ofLedger(creditActions),
   operators: ofLedger(operatorActions),

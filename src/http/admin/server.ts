@@ -26,6 +26,8 @@ import { refusedConnections } from "../../telemetry/refused-connections.ts";
 import type { AllowedHosts } from "../api/allowed-hosts.ts";
 import { createApiApp } from "../api/app.ts";
 import { guard } from "../api/guard.ts";
+import type { IssuerSignIn } from "../api/issuer-sign-in.ts";
+import { signInRoutesOf } from "../api/session.ts";
 import { Connections } from "../connections.ts";
 import type { SignInAttempts } from "../sign-in-attempts.ts";
 import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
@@ -40,6 +42,8 @@ interface OperatorDependencies extends Omit<AdminDependencies, "signIn" | "healt
   /** Version of the service, for the OpenAPI document. */
   version: string;
   sessions: OperatorSessions;
+  /** Signing in with OpenID Connect. Default: nobody does. */
+  issuer?: IssuerSignIn;
   operatorKeys: Pick<OperatorKeys, "actorOf">;
   /** `operator.url`: the URL that operators use. */
   ownUrl(): string | null;
@@ -89,7 +93,6 @@ const openPaths: ReadonlySet<string | null> = new Set([
   "/metrics",
   ...pagePaths(consolePath),
 ]);
-const signInPath = "/admin/session";
 /** Needs the token, but is not in the OpenAPI document. */
 const documentPath = "/admin/openapi.json";
 
@@ -108,7 +111,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
     openPaths,
     // Health checks may send any host name; the response reveals nothing about the service.
     hostlessPaths: new Set([healthPath]),
-    signInPath,
+    signInRoutes: signInRoutesOf("/admin"),
     pageInstead: (request) => (isBrowserAtRoot(request) ? consolePath : null),
     undocumentedPaths: new Set([documentPath]),
     allowedHosts: dependencies.allowedHosts,

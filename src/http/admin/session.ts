@@ -5,8 +5,17 @@ import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import type { NewCode } from "../../accounts/operator-sessions.ts";
 import { Refusal } from "../../errors.ts";
 import { type ApiApp, route } from "../api/app.ts";
-import { header, presentSessionRoutes, sessionObject, signInBytesMax } from "../api/session.ts";
+import {
+  header,
+  issuerAnswer,
+  presentSessionRoutes,
+  refusedAnswers,
+  sessionObject,
+  signInBytesMax,
+  signInRoutes,
+} from "../api/session.ts";
 import type { AdminDependencies } from "./dependencies.ts";
+import type { Credentials } from "./sign-in.ts";
 
 export const codeObject = objectFor<NewCode & { url: string | null }>("SignInCode")({
   code: [text, ({ code }) => code],
@@ -24,16 +33,18 @@ export function sessionRoutes(
     route(
       "signIn",
       {
-        summary: "Sign in: exchange the operator token, or the code of a sign-in link, for a session",
+        summary:
+          "Sign in: exchange the operator token, the code of a sign-in link, or the answer of an issuer, for a session",
         description:
           "Sets a cookie. `idle_expires_at` is the end of the session unless it is used before. A session that the request has ends. Ten failed attempts a minute from one address are answered; further ones get 429.",
         security: [header],
         body: closed({
           token: Type.Optional(Type.String({ description: "the operator token" })),
           code: Type.Optional(Type.String({ description: "the code of a sign-in link" })),
+          response: issuerAnswer,
         }),
         response: { 200: sessionObject.schema },
-        refusals: ["invalid_code", "insecure_sign_in", "too_many_sign_ins"],
+        refusals: ["invalid_code", ...refusedAnswers],
       },
       { bodyLimit: signInBytesMax },
     ),
@@ -45,6 +56,7 @@ export function sessionRoutes(
   );
 
   presentSessionRoutes(app, "/admin/session", "viewer", access, timezone);
+  signInRoutes(app, "/admin", access, true);
 
   app.post(
     "/admin/session/codes",
@@ -64,11 +76,19 @@ export function sessionRoutes(
   );
 }
 
-function credentialsIn({ token, code }: { token?: string; code?: string }) {
-  if (token !== undefined && code === undefined) return { token };
-  if (code !== undefined && token === undefined) return { code };
+interface SignInBody {
+  token?: string;
+  code?: string;
+  response?: string;
+}
+
+function credentialsIn({ token, code, response }: SignInBody): Credentials {
+  const given = [token, code, response].filter((value) => value !== undefined);
+  if (given.length === 1 && token !== undefined) return { token };
+  if (given.length === 1 && code !== undefined) return { code };
+  if (given.length === 1 && response !== undefined) return { response };
   throw new Refusal(
     "invalid_value",
-    'The body must have either the operator token, {"token": "..."}, or the code of a sign-in link, {"code": "..."}.',
+    'The body must have one of the operator token, {"token": "..."}, the code of a sign-in link, {"code": "..."}, and the answer of an issuer, {"response": "..."}.',
   );
 }

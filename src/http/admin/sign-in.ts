@@ -4,7 +4,12 @@
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { type OperatorKeys, operatorKeyPrefix } from "../../accounts/operator-keys.ts";
-import { type NewCode, type OperatorSessions, wrongToken } from "../../accounts/operator-sessions.ts";
+import {
+  type NewCode,
+  type OperatorSession,
+  type OperatorSessions,
+  wrongToken,
+} from "../../accounts/operator-sessions.ts";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
 import { type Actor, owner } from "../../actors.ts";
 import { invariant } from "../../errors.ts";
@@ -14,7 +19,7 @@ import { BrowserSignIn, invalidSession, type SignInDependencies } from "../api/s
 declare module "fastify" {
   interface FastifyRequest {
     /** Null if the request has the operator token, or needs neither. */
-    session: SessionRow | null;
+    session: OperatorSession | null;
     /** Who sends the request. Null: it needs nobody. */
     actor: Actor | null;
   }
@@ -23,7 +28,7 @@ declare module "fastify" {
 /** Name of the cookie over plain http. */
 export const consoleCookieName = "inkwell_console";
 
-type Credentials = { token: string } | { code: string };
+export type Credentials = { token: string } | { code: string } | { response: string };
 
 interface OperatorSignIn extends SignInDependencies<OperatorSessions> {
   operatorKeys: Pick<OperatorKeys, "actorOf">;
@@ -31,7 +36,7 @@ interface OperatorSignIn extends SignInDependencies<OperatorSessions> {
 
 export class SignIn {
   readonly #deps: OperatorSignIn;
-  readonly #browsers: BrowserSignIn<SessionRow>;
+  readonly #browsers: BrowserSignIn<OperatorSession>;
 
   constructor(dependencies: OperatorSignIn) {
     this.#deps = dependencies;
@@ -42,6 +47,7 @@ export class SignIn {
       urlVariable: "INKWELL_OPERATOR_URL",
       people: "operators",
       person: "an operator",
+      callbackPath: "/console/signed-in",
       stillPossible: "The operator token still works in the header Authorization: Bearer ...",
     });
   }
@@ -60,7 +66,7 @@ export class SignIn {
     }
     if (!this.#browsers.hasCookie(request)) throw missingCredentials();
     request.session = await this.#browsers.authenticate(request, reply);
-    request.actor = owner;
+    request.actor = request.session.actor;
   }
 
   /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
@@ -69,11 +75,22 @@ export class SignIn {
     credentials: Credentials,
   ): Promise<{ session: SessionRow; setCookie: string }> {
     const { sessions } = this.#deps;
+    if ("response" in credentials) return await this.#browsers.finishAtIssuer(request, credentials.response);
     return "token" in credentials
       ? await this.#browsers.signIn(request, "token", (page) =>
           sessions.startByToken(credentials.token, page),
         )
       : await this.#browsers.signIn(request, "code", (page) => sessions.startByCode(credentials.code, page));
+  }
+
+  /** What the sign-in page shows of OpenID Connect. */
+  get issuer() {
+    return this.#browsers.issuer;
+  }
+
+  /** Begins a sign-in with OpenID Connect. Returns the page of the issuer. */
+  async beginAtIssuer(request: FastifyRequest): Promise<URL> {
+    return await this.#browsers.beginAtIssuer(request);
   }
 
   /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
@@ -82,7 +99,7 @@ export class SignIn {
   }
 
   /** Returns the session of the request. Throws a refusal if it has the operator token. */
-  sessionOf({ session }: FastifyRequest): SessionRow {
+  sessionOf({ session }: FastifyRequest): OperatorSession {
     if (session !== null) return session;
     throw invalidSession("This request has the operator token, and no session.");
   }

@@ -23,8 +23,8 @@ interface GuardOptions {
   openPaths: ReadonlySet<string | null>;
   /** Those of them that respond to any host name. */
   hostlessPaths: ReadonlySet<string | null>;
-  /** Needs no authentication for POST. */
-  signInPath: string;
+  /** Methods and paths that need no authentication: `POST /api/session`. */
+  signInRoutes: ReadonlySet<string>;
   /** Returns the page that a browser is sent to instead; null for all other requests. */
   pageInstead?(request: FastifyRequest): string | null;
   /** Paths of GET that are not in the OpenAPI document. */
@@ -39,7 +39,7 @@ interface GuardOptions {
 }
 
 export function guard(app: FastifyInstance, options: GuardOptions): void {
-  const { section, openPaths, hostlessPaths, signInPath, allowedHosts, logger } = options;
+  const { section, openPaths, hostlessPaths, allowedHosts, logger } = options;
 
   /** Writes the line of a request: of a stream at its end, of others when they are answered. */
   function log(request: FastifyRequest, reply: FastifyReply, startedMs: number): void {
@@ -68,7 +68,7 @@ export function guard(app: FastifyInstance, options: GuardOptions): void {
     if (isOpen) return;
     // Browsers would keep answers that the next person at this machine can see.
     reply.header("cache-control", "no-store");
-    if (route !== signInPath || request.method !== "POST") await options.authenticate(request, reply);
+    if (!options.signInRoutes.has(`${request.method} ${route}`)) await options.authenticate(request, reply);
     return;
   });
   app.addHook("onSend", async (request, reply) => {

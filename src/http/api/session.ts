@@ -1,30 +1,116 @@
 /** Routes that `/admin/session` and the portal's `/api/session` share. */
 import type { FastifyRequest } from "fastify";
 import Type from "typebox";
-import { isoTime, objectFor, time } from "../../accounts/json-objects.ts";
+import { closed, isoTime, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import { idleEndMs } from "../../accounts/sessions.ts";
-import type { Role } from "../../actors.ts";
+import { type Actor, operatorRoles, type Role } from "../../actors.ts";
+import type { PersonRow } from "../../store/people.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { type ApiApp, route } from "./app.ts";
+import type { IssuerSignIn } from "./issuer-sign-in.ts";
 
-/** Largest body of a sign-in. A token has at most 512 characters. */
-export const signInBytesMax = 4096;
+/** Largest body of a sign-in. An answer of an issuer has a few thousand characters. */
+export const signInBytesMax = 20_000;
 
-export const sessionObject = objectFor<SessionRow & { timezone: string }>("Session")({
+/** A session, and who has signed in. A session of a secret has no person. */
+interface ShownSession extends SessionRow {
+  timezone: string;
+  person?: PersonRow | null;
+  actor?: Actor;
+}
+
+export const sessionObject = objectFor<ShownSession>("Session")({
   expires_at: [time, ({ endsMs }) => isoTime(endsMs)],
   idle_expires_at: [time, (row) => isoTime(idleEndMs(row))],
   timezone: [
     Type.String({ description: "the zone of the configuration, in which reports count days" }),
     ({ timezone }) => timezone,
   ],
+  person: [
+    orNull(closed({ id: text, name: orNull(text), email: orNull(text) })),
+    ({ person }) => (person ? { id: person.id, name: person.name, email: person.email } : null),
+  ],
+  role: [
+    orNull(Type.Enum([...operatorRoles])),
+    ({ actor }) => (actor === undefined || actor.role === "holder" ? null : actor.role),
+  ],
 });
+
+/** How people can sign in. */
+export const choicesObject = objectFor<{ issuer: IssuerSignIn["shown"]; acceptsSecret: boolean }>(
+  "SignInChoices",
+)({
+  issuer: [
+    orNull(
+      closed({
+        name: Type.String({ description: "`sign_in.name`" }),
+        available: Type.Boolean({ description: "whether it answered when it was last asked" }),
+      }),
+    ),
+    ({ issuer }) => issuer && { name: issuer.name, available: issuer.problem === null },
+  ],
+  accepts_secret: [Type.Boolean(), ({ acceptsSecret }) => acceptsSecret],
+});
+
+/** The answer of an issuer, as a part of the body of a sign-in. */
+export const issuerAnswer = Type.Optional(
+  Type.String({
+    maxLength: 16_000,
+    description: "the query with which the issuer has sent the browser back",
+  }),
+);
+
+const refusedAtIssuer = [
+  "sign_in_off",
+  "issuer_unavailable",
+  "insecure_sign_in",
+  "too_many_sign_ins",
+] as const;
+/** Codes of a sign-in with the answer of an issuer. */
+export const refusedAnswers = ["sign_in_failed", "not_admitted", ...refusedAtIssuer] as const;
+
+/** Methods and paths that need no session. */
+export function signInRoutesOf(base: string): ReadonlySet<string> {
+  return new Set([`POST ${base}/session`, `GET ${base}/sign-in`, `POST ${base}/sign-in`]);
+}
+
+interface IssuerAccess {
+  readonly issuer: IssuerSignIn["shown"];
+  beginAtIssuer(request: FastifyRequest): Promise<URL>;
+}
+
+/** Adds the routes that show how to sign in, and begin it. */
+export function signInRoutes(app: ApiApp, base: string, access: IssuerAccess, acceptsSecret: boolean): void {
+  app.get(
+    `${base}/sign-in`,
+    route("showSignIn", {
+      summary: "Show how people can sign in",
+      security: [header],
+      response: { 200: choicesObject.schema },
+    }),
+    async () => choicesObject.of({ issuer: access.issuer, acceptsSecret }),
+  );
+
+  app.post(
+    `${base}/sign-in`,
+    route("beginSignIn", {
+      summary: "Begin to sign in with OpenID Connect",
+      description:
+        "Returns the page of the issuer. It sends the browser back to the page `signed-in`, which exchanges the query of its address for a session. That must happen within ten minutes, once, with the same secret in `X-Inkwell-Request`.",
+      security: [header],
+      response: { 200: closed({ url: text }) },
+      refusals: refusedAtIssuer,
+    }),
+    async (request) => ({ url: (await access.beginAtIssuer(request)).href }),
+  );
+}
 
 /** For the OpenAPI documents. */
 export const header = { requestHeader: [] };
 const bySession = [{ session: [], ...header }];
 
 interface SessionAccess {
-  sessionOf(request: FastifyRequest): SessionRow;
+  sessionOf(request: FastifyRequest): Omit<ShownSession, "timezone">;
   /** Ends the session of the request. Returns `Set-Cookie`, which removes it. */
   signOut(request: FastifyRequest): Promise<string>;
 }

@@ -14,6 +14,9 @@ import { isLoopback } from "../../config/kinds.ts";
 import { Refusal } from "../../errors.ts";
 import type { Jobs } from "../../jobs.ts";
 import { limits } from "../../limits/limits.ts";
+import { TokenBucket } from "../../limits/token-bucket.ts";
+import type { Listener, SignInPlace } from "../../sign-in/person-sign-in.ts";
+import { SignInRefusal } from "../../sign-in/refusals.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import type { Metrics, SignInResult } from "../../telemetry/metrics.ts";
 import {
@@ -27,6 +30,7 @@ import {
 import { SessionResponses } from "../session-responses.ts";
 import { SignInAttempts } from "../sign-in-attempts.ts";
 import { clientOf } from "./guard.ts";
+import { type IssuerSignIn, noIssuer } from "./issuer-sign-in.ts";
 
 declare module "fastify" {
   interface FastifyContextConfig {
@@ -51,12 +55,14 @@ interface SessionSource<Found extends SessionRow> {
 /** What the messages of a listener say. */
 interface ListenerTexts {
   /** Section of the configuration, and the variable of its URL. */
-  section: "operator" | "portal";
+  section: Listener;
   urlVariable: string;
   /** Who signs in: "operators". */
   people: string;
   /** For the log: "an operator". */
   person: string;
+  /** The page to which an issuer sends browsers back. */
+  callbackPath: string;
   /** Ends the refusal of too many attempts. */
   stillPossible: string;
 }
@@ -68,6 +74,8 @@ export interface SignInDependencies<Sessions> {
   ownUrl(): string | null;
   logger: Pick<Logger, "info" | "warn">;
   metrics: Pick<Metrics, "signedIn">;
+  /** Signing in with OpenID Connect. Default: nobody does. */
+  issuer?: IssuerSignIn | undefined;
   /** For tests. */
   attempts?: SignInAttempts | undefined;
 }
@@ -82,6 +90,8 @@ interface SignInOptions<Found extends SessionRow>
 export class BrowserSignIn<Found extends SessionRow> {
   readonly #options: SignInOptions<Found>;
   readonly #attempts: SignInAttempts;
+  /** Each writes a row, or asks the issuer. Nobody can guess there, so failures do not count. */
+  readonly #issuerSteps = new TokenBucket(limits.issuerSignIns);
   readonly #responses: SessionResponses;
 
   constructor(options: SignInOptions<Found>) {
@@ -129,25 +139,94 @@ export class BrowserSignIn<Found extends SessionRow> {
     by: string,
     start: (page: string) => Promise<NewSession>,
   ): Promise<{ session: SessionRow; setCookie: string }> {
-    const { sessions, section, person, logger, metrics } = this.#options;
+    return await this.#logged(request, by, async (page) => {
+      const started = await this.#attempt(clientOf(request), () => start(page));
+      return await this.#begun(request, page, by, started);
+    });
+  }
+
+  /** What the sign-in page shows of OpenID Connect. */
+  get issuer(): IssuerSignIn["shown"] {
+    return (this.#options.issuer ?? noIssuer).shown;
+  }
+
+  /** Begins a sign-in of the page with OpenID Connect. Returns the page of the issuer. */
+  async beginAtIssuer(request: FastifyRequest): Promise<URL> {
+    const { issuer = noIssuer } = this.#options;
+    return await this.#logged(request, "issuer", async (page) => {
+      this.#countStep(clientOf(request));
+      return await issuer.begin(this.#place(request, page));
+    });
+  }
+
+  /** Finishes it with the answer of the issuer, and starts a session as `signIn` does. */
+  async finishAtIssuer(
+    request: FastifyRequest,
+    query: string,
+  ): Promise<{ session: SessionRow; setCookie: string }> {
+    const { issuer = noIssuer } = this.#options;
+    return await this.#logged(request, "issuer", async (page) => {
+      this.#countStep(clientOf(request));
+      const started = await issuer.finish(query, this.#place(request, page));
+      return await this.#begun(request, page, "issuer", started);
+    });
+  }
+
+  /** Runs a step of a sign-in. Counts and logs a refusal with its reason. */
+  async #logged<T>(request: FastifyRequest, by: string, step: (page: string) => Promise<T>): Promise<T> {
+    const { section, logger, metrics } = this.#options;
     const page = requirePage(request.headers);
-    const client = clientOf(request);
     try {
       this.#requireSafeCookie(request);
-      const started = await this.#attempt(client, () => start(page));
-      const before = cookieIn(request.headers, this.#cookie);
-      if (before.kind === "secret") await this.#end(await sessions.find({ cookie: before.secret, page }));
-      metrics.signedIn(section, "signed_in");
-      logger.info({ requestId: request.id, client, by, ...started.who }, `${person} has signed in`);
-      return { session: started.session, setCookie: this.cookieOf(started) };
+      return await step(page);
     } catch (error) {
       if (isRefusal(error)) {
         const { code } = error;
+        const reason = error instanceof SignInRefusal ? { reason: error.reason } : {};
         metrics.signedIn(section, resultOf(code));
-        logger.warn({ requestId: request.id, client, by, code }, "a sign-in was refused");
+        const fields = { requestId: request.id, client: clientOf(request), by, code, ...reason };
+        logger.warn(fields, "a sign-in was refused");
       }
       throw error;
     }
+  }
+
+  /** Ends the session that the request has, in favour of another one. */
+  async #begun(
+    request: FastifyRequest,
+    page: string,
+    by: string,
+    started: NewSession,
+  ): Promise<{ session: SessionRow; setCookie: string }> {
+    const { sessions, section, person, logger, metrics } = this.#options;
+    const before = cookieIn(request.headers, this.#cookie);
+    if (before.kind === "secret") await this.#end(await sessions.find({ cookie: before.secret, page }));
+    metrics.signedIn(section, "signed_in");
+    const fields = { requestId: request.id, client: clientOf(request), by, ...started.who };
+    logger.info(fields, `${by === "issuer" ? "a person" : person} has signed in`);
+    return { session: started.session, setCookie: this.cookieOf(started) };
+  }
+
+  /**
+   * The issuer compares the address of the page with those that it knows. Over plain http, the
+   * host is on loopback (`#requireSafeCookie`).
+   */
+  #place({ headers }: FastifyRequest, page: string): SignInPlace {
+    const { ownUrl, callbackPath, section } = this.#options;
+    const own = this.#cookie.isSecure ? ownUrl() : null;
+    const { origin } = new URL(own ?? `http://${headers.host}`);
+    return { listener: section, page, redirectUri: origin + callbackPath };
+  }
+
+  #countStep(client: string): void {
+    const seconds = Math.ceil(this.#issuerSteps.take(client) / 1000);
+    if (seconds === 0) return;
+    throw new OperatorRefusal(
+      "too_many_sign_ins",
+      `Too many people of this address sign in at the same time. Try again in ${seconds} s.`,
+      null,
+      seconds,
+    );
   }
 
   /** Returns the value of `Set-Cookie` that gives a session to the browser. */
@@ -243,6 +322,12 @@ function resultOf(code: (OperatorRefusal | Refusal)["code"]): SignInResult {
       return "wrong_key";
     case "too_many_sign_ins":
       return "too_many";
+    case "sign_in_failed":
+    case "sign_in_off":
+      return "failed";
+    case "not_admitted":
+    case "issuer_unavailable":
+      return code;
     default:
       return "insecure";
   }

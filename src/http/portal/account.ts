@@ -4,26 +4,33 @@ import { balanceObject, refills, refillsOf } from "../../accounts/balance-object
 import {
   closed,
   fieldsFor,
+  isoTime,
   isoTimeOrNull,
   limitsSchema,
   objectFor,
   orNull,
   text,
 } from "../../accounts/json-objects.ts";
-import type { KeySession } from "../../accounts/key-sessions.ts";
+import type { PortalSession } from "../../accounts/key-sessions.ts";
 import { balance, keyObject } from "../../accounts/operator-objects.ts";
 import { limitsObject } from "../../accounts/plan-limits.ts";
-import { whyNoNewKeys } from "../../accounts/portal-rights.ts";
+import { tooManyPersonKeys, whyNoNewKeys } from "../../accounts/portal-rights.ts";
+import { accountOf, authorityOf, isPerson, type PersonKeys } from "../../accounts/portal-viewer.ts";
 import { type BalanceView, balanceOf } from "../../ledger/balance.ts";
 import { keyAt } from "../../ledger/key-budget.ts";
 import { accountStates, portalRights } from "../../ledger/rows.ts";
+import { endOf } from "../../ledger/windows.ts";
+import type { EpochMs } from "../../units.ts";
 import { type ApiApp, route } from "../api/app.ts";
 import { isOnLoopback } from "../api/sign-in.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
 
 interface ShownAccount {
-  session: KeySession;
+  session: PortalSession;
+  allowed: PersonKeys | null;
+  /** Ledger time. */
+  atMs: EpochMs;
   balance: BalanceView;
   publicUrl: string | null;
 }
@@ -33,7 +40,14 @@ const rights = closed({
     description: "`own`: sees and rotates this key only. `account`: manages all keys of the account",
   }),
   can_create_keys: Type.Boolean(),
-  why_not: orNull(Type.String({ description: "why the key cannot create keys" })),
+  why_not: orNull(Type.String({ description: "why the session cannot create keys" })),
+  most_keys: orNull(
+    Type.Integer({ minimum: 0, description: "of a person: how many keys may work at the same time" }),
+  ),
+  key_life: orNull(Type.String({ description: "of a person: the longest life of a key, ISO 8601" })),
+  latest_expiry: orNull(
+    Type.String({ format: "date-time", description: "of a person: the latest end of a key made now" }),
+  ),
 });
 
 /** The state of an account, and what it gets by itself. */
@@ -59,17 +73,23 @@ const accountState = fieldsFor<BalanceView>()({
 export const accountStateObject = objectFor<BalanceView>("AccountState")(accountState);
 
 export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
-  account: [text, ({ session }) => session.key.account],
+  account: [text, ({ session }) => accountOf(session)],
   state: [accountState.state[0], ({ balance }) => balance.state],
   ends_at: [accountState.ends_at[0], ({ balance }) => isoTimeOrNull(balance.endsMs)],
   refills: [refills, ({ balance }) => refillsOf(balance)],
   plan: [accountState.plan[0], ({ balance }) => accountState.plan[1](balance)],
-  key: [keyObject.schema, ({ session }) => keyObject.of(session.key)],
+  key: [orNull(keyObject.schema), ({ session }) => (isPerson(session) ? null : keyObject.of(session.key))],
   rights: [
     rights,
-    ({ session }) => {
-      const why = whyNoNewKeys(session.key, session.account.state);
-      return { keys: session.key.portal, can_create_keys: why === null, why_not: why };
+    ({ session, allowed, atMs }) => {
+      const own = authorityOf(session);
+      const why =
+        allowed?.most === 0 ? tooManyPersonKeys(allowed).message : whyNoNewKeys(own, session.account.state);
+      return {
+        ...{ keys: own.portal, can_create_keys: why === null, why_not: why },
+        ...{ most_keys: allowed?.most ?? null, key_life: allowed?.life ?? null },
+        latest_expiry: allowed?.life == null ? null : isoTime(endOf(allowed.life, atMs)),
+      };
     },
   ],
   balance: [balance, (shown) => balanceObject(shown.balance)],
@@ -79,19 +99,25 @@ export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
   ],
 });
 
-export function accountRoutes(app: ApiApp, { store, publicUrl, localUrl }: PortalDependencies): void {
+export function accountRoutes(
+  app: ApiApp,
+  { store, actions, publicUrl, localUrl }: PortalDependencies,
+): void {
   app.get(
     "/api/account",
     route("showAccount", {
       summary: "Show the account, the key of the session, its rights and the balance",
-      description: "`balance` is that of `GET /v1/balance`. A suspended account can be seen, but not used.",
+      description:
+        "`balance` is that of `GET /v1/balance`. A suspended account can be seen, but not used. `key` is null in the session of a person.",
       response: { 200: ownAccountObject.schema },
     }),
     async (request) => {
       const session = sessionOf(request);
-      const snapshot = await store.accountSnapshot(session.key.account);
+      const snapshot = await store.accountSnapshot(accountOf(session));
       return ownAccountObject.of({
-        session: { ...session, key: keyAt(session.key, store.times()) },
+        session: isPerson(session) ? session : { ...session, key: keyAt(session.key, store.times()) },
+        allowed: actions.allowedKeys(session),
+        atMs: store.times().atMs,
         balance: balanceOf(snapshot),
         // Somebody on this machine can use the local URL, and nobody else.
         publicUrl: publicUrl() ?? (isOnLoopback(`http://${request.raw.headers.host}`) ? localUrl : null),

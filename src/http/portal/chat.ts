@@ -1,10 +1,14 @@
 /**
- * `/api/chat`: a chat request with the key of the session. It takes the path of the public API
+ * `/api/chat`: a chat request with the key of the session, or with the newest key of a person that
+ * works. It takes the path of the public API
  * (public/chat-service.ts), and the answer shows what it cost.
  */
 import Type from "typebox";
 import { closed, count, micro, orNull, text } from "../../accounts/json-objects.ts";
 import { callerOf } from "../../accounts/keys.ts";
+import { isPerson } from "../../accounts/portal-viewer.ts";
+import { invariant } from "../../errors.ts";
+import type { KeyRow } from "../../ledger/rows.ts";
 import { type ApiApp, route } from "../api/app.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
@@ -21,11 +25,24 @@ export const lastChunk = closed({
   shortfall_micro: orNull(micro),
 });
 
+declare module "fastify" {
+  interface FastifyRequest {
+    /** The key that pays for a chat. Null on all other routes. */
+    chatKey: KeyRow | null;
+  }
+}
+
 export function chatRoutes(app: ApiApp, dependencies: PortalDependencies): void {
+  app.decorateRequest("chatKey", null);
+  app.addHook("onRequest", async (request) => {
+    const session = sessionOf(request);
+    request.chatKey = isPerson(session) ? await dependencies.actions.keyForChat(session) : session.key;
+  });
   dependencies.chat.serve(app, {
     path: "/api/chat",
     ...route("chat", {
-      summary: "Send a chat request with the key of the session",
+      summary:
+        "Send a chat request with the key of the session, or with the newest key of a person that works",
       description:
         "The body is that of `POST /v1/chat/completions`, with `stream: true`. Limits, credits and refusals are those of the public API, and so are the server-sent events of the answer. The last event before `[DONE]` is this object: `cost_micro` is what the ledger charged, with the part `shortfall_micro` that the account could not pay. Both are null if the charge is not recorded yet. A late error has both fields beside `error`. To abort, close the connection: the tokens so far are charged.",
       response: { 200: lastChunk },
@@ -34,11 +51,15 @@ export function chatRoutes(app: ApiApp, dependencies: PortalDependencies): void 
         ...(["invalid_json", "missing_required_parameter", "context_length_exceeded"] as const),
         ...(["request_too_large", "request_timeout", "unsupported_media_type"] as const),
         ...(["model_not_found", "model_not_allowed", "account_suspended", "request_stopped"] as const),
-        ...(["insufficient_credits", "credits_reserved", "key_budget_exceeded"] as const),
+        ...(["insufficient_credits", "credits_reserved", "key_budget_exceeded", "not_permitted"] as const),
         ...(["rate_limit_exceeded", "concurrency_limit_exceeded", "too_many_refusals"] as const),
         ...(["upstream_error", "upstream_timeout", "model_unavailable", "shutting_down"] as const),
       ],
     }),
-    callerOf: (request) => callerOf(sessionOf(request)),
+    callerOf(request) {
+      const { plan, problem } = sessionOf(request);
+      invariant(request.chatKey !== null, "the hook has chosen a key");
+      return callerOf({ key: request.chatKey, plan, problem });
+    },
   });
 }

@@ -1,7 +1,9 @@
 /** Dependencies of the routes of the portal's API. */
 import type { Logger } from "pino";
 import { OperatorActions } from "../../accounts/operator-actions.ts";
-import { PortalActions, type Viewer } from "../../accounts/portal-actions.ts";
+import { PortalActions } from "../../accounts/portal-actions.ts";
+import { authorityOf, type PersonKeys, type Viewer } from "../../accounts/portal-viewer.ts";
+import type { SignedInPeople } from "../../accounts/signed-in-people.ts";
 import { nobody } from "../../actors.ts";
 import type { Catalog, Model } from "../../chat/catalog.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
@@ -25,6 +27,9 @@ export interface PortalDependencies {
   publicUrl(): string | null;
   /** The zone of the configuration, for local days. */
   timezone(): string;
+  people: Pick<SignedInPeople, "holdersAmong">;
+  /** What people with an account on a plan may do with keys. */
+  personKeys(plan: string | undefined): PersonKeys;
   /** The URL for callers on this machine. */
   localUrl: string;
 }
@@ -34,9 +39,9 @@ function noToken(): Promise<string> {
   throw new Error("the portal has no operator token");
 }
 
-/** Returns the models that the key of a session may use. */
-export function usableModels(catalog: Catalog, { key, plan }: Viewer): Model[] {
-  return plan === null ? [] : catalog.usable(key, plan);
+/** Returns the models that the key of a session, or its person, may use. */
+export function usableModels(catalog: Catalog, viewer: Viewer): Model[] {
+  return viewer.plan === null ? [] : catalog.usable(authorityOf(viewer), viewer.plan);
 }
 
 export function portalActions({
@@ -44,10 +49,15 @@ export function portalActions({
   ledger,
   catalog,
   timezone,
-}: Pick<PortalDependencies, "store" | "ledger" | "catalog" | "timezone">): PortalActions {
+  people,
+  personKeys,
+}: Pick<
+  PortalDependencies,
+  "store" | "ledger" | "catalog" | "timezone" | "people" | "personKeys"
+>): PortalActions {
   const modelIds = () => catalog.all().map(({ id }) => id);
   return new PortalActions({
-    store,
+    ...{ store, people, personKeys },
     usableModels: (viewer) => usableModels(catalog, viewer).map(({ id }) => id),
     operator: new OperatorActions({ store, ledger, modelIds, actor: nobody, timezone, token: noToken }),
   });

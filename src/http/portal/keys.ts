@@ -1,5 +1,6 @@
 /** `/api/keys`: the key of the session, or all keys of its account. */
 import { hashKey } from "../../accounts/keys.ts";
+import { isPerson } from "../../accounts/portal-viewer.ts";
 import { lastKeyActions, ownKeyActions } from "../../actions/portal-runs.ts";
 import { actionRoute, actionRoutes } from "../api/action-routes.ts";
 import type { ApiApp } from "../api/app.ts";
@@ -17,7 +18,7 @@ export function keyRoutes(app: ApiApp, dependencies: PortalDependencies): void {
   actionRoutes(app, ownKeyActions, contextOf);
   actionRoute(app, lastKeyActions.rotateKey, contextOf, outlives, async (request, reply, rotated) => {
     const session = sessionOf(request);
-    if (rotated.id === session.key.id && rotated.key !== null) {
+    if (!isPerson(session) && rotated.id === session.key.id && rotated.key !== null) {
       try {
         const row = await store.keyById(rotated.id);
         // After another rotation, the session ends as all others.

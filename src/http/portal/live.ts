@@ -4,6 +4,7 @@ import { balanceObject } from "../../accounts/balance-object.ts";
 import { closed, count, isoTime, micro, objectFor, text, time } from "../../accounts/json-objects.ts";
 import type { LiveAccount } from "../../accounts/live-accounts.ts";
 import { balance } from "../../accounts/operator-objects.ts";
+import { accountOf } from "../../accounts/portal-viewer.ts";
 import { Refusal } from "../../errors.ts";
 import { amountOf } from "../../ledger/grants.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
@@ -58,8 +59,9 @@ export function liveRoutes(app: ApiApp, { accounts }: PortalDependencies): void 
       { config, exposeHeadRoute: false },
     ),
     async (request, reply) => {
-      const { owner, key } = sessionOf(request);
-      const { account } = key;
+      const session = sessionOf(request);
+      const account = accountOf(session);
+      const { owner } = session;
       // The client has left while it was authenticated.
       if (reply.raw.destroyed) return;
       if (!streams.fits(account)) {

@@ -3,16 +3,19 @@
  * own port, bound to loopback unless configured otherwise, and exists only if it is configured.
  *
  * The pages need no session; they contain no data. All requests below `/api` need the session of a
- * key, and the rules of signing in are those of the operator's listener (api/sign-in.ts).
+ * key or of a person. The rules of signing in are those of the operator's listener (api/sign-in.ts).
  */
 import type { KeySessions } from "../../accounts/key-sessions.ts";
+import { accountOf, isPerson } from "../../accounts/portal-viewer.ts";
 import type { Jobs } from "../../jobs.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { refusedConnections } from "../../telemetry/refused-connections.ts";
 import type { AllowedHosts } from "../api/allowed-hosts.ts";
 import { type ApiApp, createApiApp } from "../api/app.ts";
 import { guard } from "../api/guard.ts";
+import type { IssuerSignIn } from "../api/issuer-sign-in.ts";
 import { responseTo } from "../api/refusals.ts";
+import { signInRoutesOf } from "../api/session.ts";
 import type { Connections } from "../connections.ts";
 import type { SignInAttempts } from "../sign-in-attempts.ts";
 import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
@@ -25,6 +28,10 @@ interface PortalServerDependencies extends Omit<PortalDependencies, "signIn" | "
   /** Version of the service, for the OpenAPI document. */
   version: string;
   sessions: KeySessions;
+  /** Signing in with OpenID Connect. Default: nobody does. */
+  issuer?: IssuerSignIn;
+  /** Whether an API key signs in. Default: it does. */
+  acceptsKeys?: boolean;
   jobs: Jobs;
   /** `portal.url`: the URL that people use. */
   ownUrl(): string | null;
@@ -51,7 +58,7 @@ export function createPortalServer(dependencies: PortalServerDependencies): ApiA
     hostSetting: "portal.url",
     openPaths: new Set([...pagePaths(""), otherAssets]),
     hostlessPaths: new Set(),
-    signInPath: "/api/session",
+    signInRoutes: signInRoutesOf("/api"),
     undocumentedPaths: new Set([documentPath]),
     allowedHosts,
     logger,
@@ -60,8 +67,8 @@ export function createPortalServer(dependencies: PortalServerDependencies): ApiA
       keySession === null
         ? {}
         : {
-            account: keySession.key.account,
-            keyId: keySession.key.id,
+            account: accountOf(keySession),
+            ...(isPerson(keySession) ? { person: keySession.person.id } : { keyId: keySession.key.id }),
             session: keySession.hash.slice(0, 8),
           },
     responseTo,

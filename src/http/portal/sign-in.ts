@@ -1,31 +1,38 @@
 /**
- * Who may use the portal: browsers with a session of an API key.
+ * Who may use the portal: browsers with a session of an API key, or of a person.
  *
- * Every request reads the session, its key and its account again. Responses under way end within a
+ * Every request reads the session, its key or person, and the account again. Responses under way end within a
  * second of the session, on all nodes.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { KeySession, KeySessions } from "../../accounts/key-sessions.ts";
+import type { KeySessions, PortalSession } from "../../accounts/key-sessions.ts";
+import { isPerson } from "../../accounts/portal-viewer.ts";
+import { OperatorRefusal } from "../../accounts/refusals.ts";
 import { invariant } from "../../errors.ts";
 import type { KeyRow } from "../../ledger/rows.ts";
 import type { SessionRow } from "../../store/sessions.ts";
-import { BrowserSignIn, requirePage, type SignInDependencies } from "../api/sign-in.ts";
+import { BrowserSignIn, invalidSession, requirePage, type SignInDependencies } from "../api/sign-in.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
     /** Null if the request needs no session. */
-    keySession: KeySession | null;
+    keySession: PortalSession | null;
   }
 }
 
 /** Name of the cookie over plain http. */
 export const portalCookieName = "inkwell_portal";
 
-export class PortalSignIn {
-  readonly #sessions: KeySessions;
-  readonly #browsers: BrowserSignIn<KeySession>;
+export type PortalCredentials = { key: string } | { response: string };
 
-  constructor(dependencies: SignInDependencies<KeySessions>) {
+export class PortalSignIn {
+  /** `portal.keys`: whether an API key signs in. */
+  readonly acceptsKeys: boolean;
+  readonly #sessions: KeySessions;
+  readonly #browsers: BrowserSignIn<PortalSession>;
+
+  constructor(dependencies: SignInDependencies<KeySessions> & { acceptsKeys?: boolean }) {
+    this.acceptsKeys = dependencies.acceptsKeys ?? true;
     this.#sessions = dependencies.sessions;
     this.#browsers = new BrowserSignIn({
       ...dependencies,
@@ -34,13 +41,14 @@ export class PortalSignIn {
       urlVariable: "INKWELL_PORTAL_URL",
       people: "people",
       person: "a key",
+      callbackPath: "/signed-in",
       stillPossible: "The key still works for requests to the API.",
     });
   }
 
   /** Throws a refusal unless the request has a valid session. */
   async authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    request.keySession = await this.#browsers.authenticate(request, reply);
+    request.keySession = this.#admitted(await this.#browsers.authenticate(request, reply));
   }
 
   /**
@@ -48,12 +56,34 @@ export class PortalSignIn {
    * back until its key has other rights, or none.
    */
   async authenticateAgain(request: FastifyRequest): Promise<void> {
-    request.keySession = await this.#browsers.find(request.headers);
+    request.keySession = this.#admitted(await this.#browsers.find(request.headers));
   }
 
   /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
-  async signIn(request: FastifyRequest, key: string): Promise<{ session: SessionRow; setCookie: string }> {
+  async signIn(
+    request: FastifyRequest,
+    credentials: PortalCredentials,
+  ): Promise<{ session: SessionRow; setCookie: string }> {
+    if ("response" in credentials) return await this.#browsers.finishAtIssuer(request, credentials.response);
+    if (!this.acceptsKeys) throw noKeys();
+    const { key } = credentials;
     return await this.#browsers.signIn(request, "key", (page) => this.#sessions.startByKey(key, page));
+  }
+
+  /** What the sign-in page shows of OpenID Connect. */
+  get issuer() {
+    return this.#browsers.issuer;
+  }
+
+  /** Begins a sign-in with OpenID Connect. Returns the page of the issuer. */
+  async beginAtIssuer(request: FastifyRequest): Promise<URL> {
+    return await this.#browsers.beginAtIssuer(request);
+  }
+
+  /** Refuses sessions of keys that began before the portal was closed to keys. */
+  #admitted(session: PortalSession): PortalSession {
+    if (this.acceptsKeys || isPerson(session)) return session;
+    throw invalidSession("API keys do not open this portal any more. Sign in again.");
   }
 
   /**
@@ -72,8 +102,15 @@ export class PortalSignIn {
   readonly sessionOf = sessionOf;
 }
 
-/** Returns the session of a request, with its key and account as they were when it arrived. */
-export function sessionOf({ keySession }: FastifyRequest): KeySession {
+function noKeys(): OperatorRefusal {
+  return new OperatorRefusal(
+    "not_permitted",
+    "API keys do not open this portal. Sign in with your organisation instead.",
+  );
+}
+
+/** Returns the session of a request, with its key or person and the account as they were when it arrived. */
+export function sessionOf({ keySession }: FastifyRequest): PortalSession {
   invariant(keySession !== null, "a route of the portal is called with a session");
   return keySession;
 }

@@ -1,5 +1,5 @@
-/** `/api/requests` and `/api/usage`: what the requests of the key, or of its account, cost. */
-import { ownUsageActions } from "../../actions/portal-runs.ts";
+/** `/api/requests` and `/api/usage`: what the requests of the key, or of its account, cost; and stops. */
+import { ownRequestActions, ownUsageActions } from "../../actions/portal-runs.ts";
 import { actionRoutes } from "../api/action-routes.ts";
 import type { ApiApp } from "../api/app.ts";
 import { contextFor } from "./context.ts";
@@ -7,4 +7,5 @@ import type { PortalDependencies } from "./dependencies.ts";
 
 export function usageRoutes(app: ApiApp, dependencies: PortalDependencies): void {
   actionRoutes(app, ownUsageActions, contextFor(dependencies));
+  actionRoutes(app, ownRequestActions, contextFor(dependencies));
 }

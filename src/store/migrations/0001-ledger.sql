@@ -355,7 +355,7 @@ create table clock_accept (
 create table change_log (
   id {text} not null primary key check (id <> ''),
   at_ms {int} not null,
-  kind {text} not null check (kind in ('contact', 'operator_key', 'reload')),
+  kind {text} not null check (kind in ('contact', 'operator_key', 'person', 'reload')),
   by {text} not null check (by <> ''),
   account {text},
   subject {text},
@@ -487,8 +487,8 @@ create index contact_by_external_id_prefix on account_contact (lower(external_id
 -- of the secret in the cookie or the link, and never the secret itself.
 create table session (
   hash {text} not null primary key check (length(hash) = 64),
-  kind {text} not null check (kind in ('operator', 'operator_code', 'portal')),
-  -- `operator`, or the id of a key.
+  kind {text} not null check (kind in ('operator', 'operator_code', 'portal', 'sign_in')),
+  -- `operator`, the hash of a key, the id of a person, or the page of a sign-in that has begun.
   owner {text} not null check (owner <> ''),
   created_ms {int} not null check (created_ms >= 0),
   -- Written at most once a minute.
@@ -497,11 +497,41 @@ create table session (
   idle_ms {int} not null check (idle_ms > 0),
   ends_ms {int} not null check (ends_ms > created_ms),
   -- Set by signing out, and when a code is used.
-  ended_ms {int}
+  ended_ms {int},
+  -- The refresh token of a person's session, encrypted with both secrets of the session, and its last use.
+  sealed {text},
+  checked_ms {int}
 ) {table};
 
 create index session_by_owner on session (kind, owner, created_ms);
 create index session_by_idle_end on session ((used_ms + idle_ms));
+
+-- People who sign in with OpenID Connect (docs/decisions/0081-people.md). No row is ever deleted: it shows that a person was
+-- linked to its account.
+create table person (
+  id {text} not null primary key check (id <> ''),
+  issuer {text} not null check (issuer <> ''),
+  sub {text} not null check (sub <> ''),
+  name {text},
+  email {text},
+  email_verified {bool} not null check (email_verified in (false, true)),
+  role {text} check (role in ('viewer', 'support', 'operator', 'owner')),
+  role_matched_ms {int},
+  account_matched_ms {int},
+  seen_ms {int} not null,
+  account {text} references account (id),
+  account_by {text} check (account_by <> ''),
+  lapsed_ms {int},
+  suspended_ms {int},
+  created_ms {int} not null,
+  unique (issuer, sub),
+  constraint account_was_linked_by_somebody check ((account is null) = (account_by is null))
+) {table};
+
+-- A sign-in links an account to one person, however many sign in at the same time.
+create unique index person_by_linked_account on person (account) where account_by in ('rule', 'email');
+create index person_by_account on person (account) where account is not null;
+create index person_by_match on person (account_matched_ms) where account_by = 'rule' and lapsed_ms is null;
 
 -- Requests that an operator has stopped. The process that answers a request looks for it here. Rows are deleted later.
 create table stop_request (

@@ -20,6 +20,7 @@ import { eventQueriesOn } from "../event-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
 import type { NodeRegistry } from "../nodes.ts";
 import { operatorKeysOn } from "../operator-key-queries.ts";
+import { peopleQueriesOn } from "../people-queries.ts";
 import { foundKeyOf, queriesOn, type SqlConnections } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
@@ -188,6 +189,7 @@ function postgresStoreOn({
     ...changeLogOn(reads, dialect),
     events: eventQueriesOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
+    ...peopleQueriesOn(reads, dialect, plans),
     nodes: postgresNodes(pools.service),
     times: () => clock.times(),
     clock: () => during(() => clock.look()),

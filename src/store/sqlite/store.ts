@@ -29,6 +29,7 @@ import { type SharedClock, sharedClock, timesOf } from "../clock.ts";
 import { eventQueriesOn } from "../event-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
 import { operatorKeysOn } from "../operator-key-queries.ts";
+import { peopleQueriesOn } from "../people-queries.ts";
 import { type Purpose, queriesOn } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
 import type { SqlDialect, SqlStatement } from "../sql.ts";
@@ -122,6 +123,7 @@ function sqliteStoreOn(
     ...changeLogOn(reads, dialect),
     events: eventQueriesOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
+    ...peopleQueriesOn(reads, dialect, plans),
 
     commit: (operations) => writer.call("commit", operations, events()),
 

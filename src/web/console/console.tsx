@@ -1,4 +1,5 @@
 /** The pages of the console, and what its sign-in says. */
+import type { Arrival } from "../shared/api.ts";
 import { commandLine } from "../shared/paths.ts";
 import { Link, type Place, pathTo } from "../shared/router.tsx";
 import type { SignInWords } from "../shared/sign-in.tsx";
@@ -35,9 +36,14 @@ const words: SignInWords = {
   ),
 };
 
-export function Console({ code }: { code: string | null }) {
+export function Console({ arrival }: { arrival: Arrival | null }) {
   return (
-    <WebApp words={words} sections={sections} code={code} page={(place) => <CurrentPage place={place} />} />
+    <WebApp
+      words={words}
+      sections={sections}
+      arrival={arrival}
+      page={(place) => <CurrentPage place={place} />}
+    />
   );
 }
 

@@ -1,8 +1,10 @@
-/** The portal: pages in which the holder of an API key sees its account. */
+/** The portal: pages in which the holder of an API key, or a person, sees an account. */
 import { render } from "preact";
+import { takeArrival } from "../shared/arrival.ts";
 import { rootElement } from "../shared/paths.ts";
 import { applyTheme } from "../shared/theme.tsx";
 import { Portal } from "./portal.tsx";
 
+const arrival = takeArrival();
 applyTheme();
-render(<Portal />, rootElement);
+render(<Portal arrival={arrival} />, rootElement);

@@ -1,6 +1,6 @@
 /** The pages of the portal, and what its sign-in says. */
 import { useEffect, useRef } from "preact/hooks";
-import { apiPath, get } from "../shared/api.ts";
+import { type Arrival, apiPath, get } from "../shared/api.ts";
 import { PageHead } from "../shared/layout.tsx";
 import { Link, type Place, pathTo } from "../shared/router.tsx";
 import type { SignInWords } from "../shared/sign-in.tsx";
@@ -37,10 +37,8 @@ const words: SignInWords = {
   ),
 };
 
-export function Portal() {
-  return (
-    <WebApp words={words} sections={sections} code={null} page={(place) => <CurrentPage place={place} />} />
-  );
+export function Portal({ arrival }: { arrival: Arrival | null }) {
+  return <WebApp {...{ words, sections, arrival }} page={(place) => <CurrentPage place={place} />} />;
 }
 
 function CurrentPage({ place }: { place: Place }) {
@@ -56,9 +54,9 @@ function CurrentPage({ place }: { place: Place }) {
     <>
       {account.value === null && <PageHead title="Inkwell" />}
       <Shown of={account}>
-        {/* Another key that signs in later sees nothing of the pages before. */}
+        {/* Another key or person that signs in later sees nothing of the pages before. */}
         {(own) => (
-          <OwnPage key={`${own.account} ${own.key.id}`} own={own} place={place} changed={account.reload} />
+          <OwnPage key={`${own.account} ${own.key?.id}`} own={own} place={place} changed={account.reload} />
         )}
       </Shown>
     </>

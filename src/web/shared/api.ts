@@ -10,7 +10,7 @@ import { createParser } from "eventsource-parser";
 import { forgetPageSecret, pageSecret } from "./page-secret.ts";
 import { paths } from "./paths.ts";
 import { setTimezone } from "./times.ts";
-import type { Session } from "./types.ts";
+import type { Session, SignInChoices } from "./types.ts";
 
 export class ApiError extends Error {
   /** 0 if no response arrived, and the change may have been applied. */
@@ -30,6 +30,7 @@ export class ApiError extends Error {
 type Query = Readonly<Record<string, string | number | null | undefined>>;
 
 const sessionPath = apiPath("session");
+const signInPath = apiPath("sign-in");
 let onSignedOut = () => {};
 
 /** Calls `listener` when a request finds that the session has ended. */
@@ -118,11 +119,21 @@ export function apiPath(...parts: string[]): string {
   return [paths.api, ...parts.map(encodeURIComponent)].join("/");
 }
 
+/** What a page arrives with: the code of a link, or the answer of an issuer. */
+export type Arrival = { code: string } | { response: string };
+
 /** The service accepts `token` or `code` from operators, and `key` from callers. */
-export async function signIn(
-  credentials: { token: string } | { code: string } | { key: string },
-): Promise<void> {
+export async function signIn(credentials: Arrival | { token: string } | { key: string }): Promise<void> {
   setTimezone((await request<Session>("POST", sessionPath, credentials)).timezone);
+}
+
+export function signInChoices(): Promise<SignInChoices> {
+  return request("GET", signInPath);
+}
+
+/** Begins to sign in with OpenID Connect. Returns the page of the issuer. */
+export async function beginSignIn(): Promise<string> {
+  return (await request<{ url: string }>("POST", signInPath)).url;
 }
 
 export async function signOut(): Promise<void> {
@@ -130,12 +141,14 @@ export async function signOut(): Promise<void> {
   forgetPageSecret();
 }
 
-export async function isSignedIn(): Promise<boolean> {
+/** Returns the present session. Null: nobody is signed in. */
+export async function presentSession(): Promise<Session | null> {
   try {
-    setTimezone((await request<Session>("GET", sessionPath)).timezone);
-    return true;
+    const session = await request<Session>("GET", sessionPath);
+    setTimezone(session.timezone);
+    return session;
   } catch (error) {
-    if (error instanceof ApiError && error.status === 401) return false;
+    if (error instanceof ApiError && error.status === 401) return null;
     throw error;
   }
 }

@@ -20,15 +20,18 @@ interface NewKeyProps extends KeyDialogProps<NewKey> {
   account?: string;
   /** The key of the session. No key may exceed its settings. */
   creator?: Key;
+  /** The latest expiry of the key, which then has one. */
+  latestExpiry?: string;
 }
 
 /** Its name is enough for a new key, so the other settings stand apart. */
-export function NewKeyDialog({ account, creator, ...rest }: NewKeyProps) {
+export function NewKeyDialog({ account, creator, latestExpiry, ...rest }: NewKeyProps) {
   return (
     <ActionDialog
       {...rest}
       target={account === undefined ? {} : { account }}
       subject={account ?? ""}
+      {...(latestExpiry === undefined ? {} : { initial: { expires_at: latestExpiry.slice(0, 16) } })}
       inputs={(inputs) =>
         withLimitsOf(creator, inputs, true).map((input) => ({
           ...input,

@@ -1,9 +1,11 @@
-/** Sign-in by a secret, or by the one-time code of a link. */
+/** Sign-in at an issuer, by a secret, or by the one-time code of a link. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, isSignedIn, signIn } from "./api.ts";
+import { ApiError, type Arrival, beginSignIn, presentSession, signIn, signInChoices } from "./api.ts";
+import { keepReturnPath } from "./arrival.ts";
 import { showModal } from "./form-dialog.tsx";
 import { appTitle } from "./paths.ts";
+import type { SignInChoices } from "./types.ts";
 
 export interface SignInWords {
   title: string;
@@ -16,15 +18,15 @@ export interface SignInWords {
 
 interface SignInProps {
   words: SignInWords;
-  /** From a link; exchanged at once. */
-  code: string | null;
+  /** Exchanged at once. */
+  arrival: Arrival | null;
   /** The session ended while a page was open. */
   isOverPage?: boolean;
   done(): void;
 }
 
-export function SignIn({ words, code, isOverPage = false, done }: SignInProps) {
-  const form = <SignInForm words={words} code={code} isOverPage={isOverPage} done={done} />;
+export function SignIn({ words, arrival, isOverPage = false, done }: SignInProps) {
+  const form = <SignInForm words={words} arrival={arrival} isOverPage={isOverPage} done={done} />;
   return isOverPage ? <OverPage>{form}</OverPage> : <main class="sign-in">{form}</main>;
 }
 
@@ -39,33 +41,59 @@ function OverPage({ children }: { children: ComponentChildren }) {
   );
 }
 
-function SignInForm({ words, code, isOverPage, done }: Required<SignInProps>) {
+function SignInForm({ words, arrival, isOverPage, done }: Required<SignInProps>) {
   const { title, secret, label, missing, hint } = words;
   const [typed, setTyped] = useState("");
   const [error, setError] = useState<string | null>(null);
-  const [isBusy, setBusy] = useState(false);
-  const enter = async (credentials: Parameters<typeof signIn>[0]) => {
+  const [isSecretWrong, setSecretWrong] = useState(false);
+  const [isBusy, setBusy] = useState(arrival !== null);
+  const choices = useChoices(setError);
+  const attempt = async (step: () => Promise<void>) => {
     setBusy(true);
     setError(null);
+    setSecretWrong(false);
     try {
-      await signIn(credentials);
-      done();
+      await step();
     } catch (failure) {
-      if ("code" in credentials && failure instanceof ApiError && failure.status === 401) {
-        // A link that is opened again, such as from the history of the browser.
-        if (await isSignedIn().catch(() => false)) {
-          done();
-          return;
-        }
-      }
       setError(failure instanceof Error ? failure.message : String(failure));
       setBusy(false);
     }
   };
+  const enter = (credentials: Parameters<typeof signIn>[0]) =>
+    attempt(async () => {
+      try {
+        await signIn(credentials);
+      } catch (failure) {
+        // A link that is opened again, such as from the history of the browser.
+        const isAgain = arrival !== null && failure instanceof ApiError && failure.status === 401;
+        if (!isAgain || (await presentSession().catch(() => null)) === null) throw failure;
+      }
+      done();
+    });
+  const visitIssuer = () =>
+    attempt(async () => {
+      const url = await beginSignIn();
+      if (!isOverPage) {
+        keepReturnPath();
+        location.assign(url);
+        return;
+      }
+      // What was typed on the page stays: this tab waits for the other one.
+      open(url, "_blank", "noopener");
+      setBusy(false);
+    });
   useEffect(() => {
     document.title = `Sign in · ${appTitle}`;
-    if (code !== null) void enter({ code });
+    if (arrival !== null) void enter(arrival);
+    if (!isOverPage) return;
+    const look = async () => {
+      if ((await presentSession().catch(() => null)) !== null) done();
+    };
+    addEventListener("focus", look);
+    return () => removeEventListener("focus", look);
   }, []);
+  const issuer = choices?.issuer ?? null;
+  const takesSecret = choices?.accepts_secret ?? false;
   return (
     <form
       onSubmit={(event) => {
@@ -73,32 +101,58 @@ function SignInForm({ words, code, isOverPage, done }: Required<SignInProps>) {
         const text = typed.trim();
         if (text === "") setError(missing);
         else if (!isBusy) void enter(secret === "key" ? { key: text } : { token: text });
+        setSecretWrong(true);
       }}
     >
       <h1 id="sign-in">{isOverPage ? "Your session has ended" : title}</h1>
       {isOverPage && <p>Sign in to continue. What you typed on the page stays.</p>}
-      <label class="field" for="secret">
-        <span>{label}</span>
-        <input
-          id="secret"
-          type="password"
-          autocomplete="current-password"
-          autofocus
-          value={typed}
-          aria-invalid={error !== null}
-          aria-describedby="secret-hint secret-error"
-          onInput={({ currentTarget }) => setTyped(currentTarget.value)}
-        />
-      </label>
       <p id="secret-error" class="error" role="alert">
         {error}
       </p>
-      <button type="submit" class="primary" disabled={isBusy}>
-        {isBusy ? "Signing in …" : "Sign in"}
-      </button>
-      <p id="secret-hint" class="quiet">
-        {hint}
-      </p>
+      {issuer !== null && (
+        <>
+          {!issuer.available && error === null && (
+            <p class="notice">{issuer.name} could not be reached a moment ago.</p>
+          )}
+          <button type="button" class="primary" disabled={isBusy} onClick={() => void visitIssuer()}>
+            {isBusy ? "Signing in …" : `Sign in with ${issuer.name}`}
+          </button>
+          {isOverPage && <p class="quiet">It opens in another tab. Come back here afterwards.</p>}
+        </>
+      )}
+      {takesSecret && (
+        <>
+          {issuer !== null && <p class="quiet">Or with a secret:</p>}
+          <label class="field" for="secret">
+            <span>{label}</span>
+            <input
+              id="secret"
+              type="password"
+              autocomplete="current-password"
+              autofocus={issuer === null}
+              value={typed}
+              aria-invalid={error !== null && isSecretWrong}
+              aria-describedby="secret-hint secret-error"
+              onInput={({ currentTarget }) => setTyped(currentTarget.value)}
+            />
+          </label>
+          <button type="submit" class={issuer === null ? "primary" : ""} disabled={isBusy}>
+            {isBusy ? "Signing in …" : "Sign in"}
+          </button>
+          <p id="secret-hint" class="quiet">
+            {hint}
+          </p>
+        </>
+      )}
     </form>
   );
+}
+
+/** Null until the service has responded. */
+function useChoices(failed: (message: string) => void): SignInChoices | null {
+  const [choices, setChoices] = useState<SignInChoices | null>(null);
+  useEffect(() => {
+    signInChoices().then(setChoices, (error: Error) => failed(error.message));
+  }, []);
+  return choices;
 }

@@ -6,14 +6,15 @@
  */
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { isSignedIn, signOut, whenSignedOut } from "./api.ts";
+import { type Arrival, presentSession, signOut, whenSignedOut } from "./api.ts";
 import { PageHead } from "./layout.tsx";
 import { Link, type Place, pathTo, usePlace } from "./router.tsx";
 import { SignIn, type SignInWords } from "./sign-in.tsx";
 import { Failure } from "./states.tsx";
 import { ThemeSwitch } from "./theme.tsx";
 import { Toasts } from "./toasts.tsx";
-import { Session } from "./use-loaded.ts";
+import type { Session } from "./types.ts";
+import { Session as SessionCount } from "./use-loaded.ts";
 
 type SessionState = "unknown" | "signed-in" | "leaving" | "signed-out" | "expired";
 
@@ -21,14 +22,14 @@ interface AppProps {
   words: SignInWords;
   /** First parts of paths with their titles. The first page has an empty path. */
   sections: readonly (readonly [path: string, title: string])[];
-  /** One-time code of a link. */
-  code: string | null;
+  arrival: Arrival | null;
   page(place: Place): ComponentChildren;
 }
 
-export function WebApp({ words, sections, code, page }: AppProps) {
+export function WebApp({ words, sections, arrival, page }: AppProps) {
   const [state, setState] = useState<SessionState>("unknown");
   const [session, setSession] = useState(0);
+  const [person, setPerson] = useState<Session["person"]>(null);
   const [error, setError] = useState<Error | null>(null);
   // After the pages are gone, so that they close their streams and not the service.
   useEffect(() => {
@@ -36,16 +37,20 @@ export function WebApp({ words, sections, code, page }: AppProps) {
   }, [state]);
   const look = () => {
     setError(null);
-    isSignedIn().then((isIn) => setState(isIn ? "signed-in" : "signed-out"), setError);
+    presentSession().then((found) => {
+      setPerson(found?.person ?? null);
+      setState((now) => (found !== null ? "signed-in" : now === "unknown" ? "signed-out" : now));
+    }, setError);
   };
   useEffect(() => {
     whenSignedOut(() => setState((now) => (now === "signed-in" ? "expired" : now)));
-    if (code === null) look();
+    if (arrival === null) look();
     else setState("signed-out");
   }, []);
   const signedIn = () => {
     setState("signed-in");
     setSession((count) => count + 1);
+    look();
   };
   if (error !== null) {
     return (
@@ -55,17 +60,22 @@ export function WebApp({ words, sections, code, page }: AppProps) {
     );
   }
   if (state === "unknown" || state === "leaving") return null;
-  if (state === "signed-out") return <SignIn words={words} code={code} done={signedIn} />;
+  if (state === "signed-out") return <SignIn words={words} arrival={arrival} done={signedIn} />;
   return (
-    <Session.Provider value={session}>
-      <Frame sections={sections} page={page} leave={() => setState("leaving")} />
-      {state === "expired" && <SignIn words={words} code={null} isOverPage done={signedIn} />}
+    <SessionCount.Provider value={session}>
+      <Frame person={person} sections={sections} page={page} leave={() => setState("leaving")} />
+      {state === "expired" && <SignIn words={words} arrival={null} isOverPage done={signedIn} />}
       <Toasts />
-    </Session.Provider>
+    </SessionCount.Provider>
   );
 }
 
-function Frame({ sections, page, leave }: Pick<AppProps, "sections" | "page"> & { leave(): void }) {
+interface FrameProps extends Pick<AppProps, "sections" | "page"> {
+  person: Session["person"];
+  leave(): void;
+}
+
+function Frame({ person, sections, page, leave }: FrameProps) {
   const place = usePlace();
   const section = place.parts[0] ?? "";
   // The tabs of an account are one page.
@@ -95,7 +105,7 @@ function Frame({ sections, page, leave }: Pick<AppProps, "sections" | "page"> & 
           ))}
         </nav>
         <ThemeSwitch />
-        <button type="button" onClick={leave}>
+        <button type="button" title={person === null ? undefined : nameOf(person)} onClick={leave}>
           Log out
         </button>
       </header>
@@ -104,6 +114,11 @@ function Frame({ sections, page, leave }: Pick<AppProps, "sections" | "page"> & 
       </main>
     </>
   );
+}
+
+/** Names are not unique, and anybody can choose them. */
+function nameOf({ id, name, email }: NonNullable<Session["person"]>): string {
+  return [name, email, id].filter((part) => part !== null).join(", ");
 }
 
 /** For a path that no page has. `children` is a link to a page. */

@@ -43,6 +43,23 @@ export function Budget({ of: key, plan }: { of: Key; plan: AccountState["plan"] 
   );
 }
 
+/** A person has no limits but those of the plan. */
+export function PlanLimits({ plan }: { plan: AccountState["plan"] }) {
+  return (
+    <Card title={`Plan ${plan.id}`}>
+      <Facts
+        rows={planLimitNames.map(
+          (name) =>
+            [
+              planLimits[name].label,
+              plan.limits[name] === null ? "no limit" : wholeNumber(plan.limits[name]),
+            ] as const,
+        )}
+      />
+    </Card>
+  );
+}
+
 /** The smaller limit, and where it comes from. Limits of the plan count for all keys together. */
 function Limit(props: { ofKey: number | null; ofPlan: number | null }) {
   const { ofKey, ofPlan } = props;

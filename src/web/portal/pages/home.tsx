@@ -1,15 +1,18 @@
 /** The balance as a picture, live, with what runs now and the latest requests. */
 
+import { stopOwnRequest } from "../../../actions/portal.ts";
 import { exactCredits } from "../../../units.ts";
+import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, getUnattended } from "../../shared/api.ts";
 import { BalancePicture } from "../../shared/balance.tsx";
+import { useAction } from "../../shared/form-dialog.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { costCell } from "../../shared/receipts.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, ShownList } from "../../shared/states.tsx";
-import { columnsOf, Table } from "../../shared/table.tsx";
+import { type Column, columnsOf, Table } from "../../shared/table.tsx";
 import type { Balance, Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Time } from "../../shared/values.tsx";
@@ -17,7 +20,7 @@ import { useKeyNames } from "../key-names.ts";
 import { endingCell } from "../request-state.tsx";
 import type { AccountState, LiveEvents, OwnAccount } from "../types.ts";
 import { useFollowed } from "../use-followed.ts";
-import { Budget } from "./budget.tsx";
+import { Budget, PlanLimits } from "./budget.tsx";
 
 const latestMax = 5;
 /** For the operator API, less than this part of the windows is a low balance. */
@@ -35,8 +38,10 @@ export function HomePage({ own }: { own: OwnAccount }) {
   const account = useLoaded("own", (signal) => getUnattended<OwnAccount>(apiPath("account"), {}, signal));
   useFollowed(account, change);
   const key = account.value?.key ?? own.key;
+  const { open, show, close } = useAction<string>(() => {});
   return (
     <>
+      {open !== null && <ActionDialog action={stopOwnRequest} target={{ request: open }} close={close} />}
       <PageHead title="Balance">
         <LiveMark of={live} />
       </PageHead>
@@ -50,7 +55,7 @@ export function HomePage({ own }: { own: OwnAccount }) {
             </p>
           )}
         </Card>
-        <Budget of={key} plan={state.plan} />
+        {key === null ? <PlanLimits plan={state.plan} /> : <Budget of={key} plan={state.plan} />}
       </div>
       <Card title="Running requests">
         <ShownLive of={live} event="requests">
@@ -62,11 +67,14 @@ export function HomePage({ own }: { own: OwnAccount }) {
                 <Table
                   caption="Running requests and the credits that they hold"
                   rows={data}
-                  columns={columnsOf(
-                    "runningRequest",
-                    "started_at model key prompt_tokens completion_tokens held_micro",
-                    { key: (row: { key: string }) => nameOfKey(row.key) },
-                  )}
+                  columns={[
+                    ...columnsOf(
+                      "runningRequest",
+                      "started_at model key prompt_tokens completion_tokens held_micro",
+                      { key: (row: { key: string }) => nameOfKey(row.key) },
+                    ),
+                    ...(key === null ? [stopColumn(show)] : []),
+                  ]}
                 />
                 {more > 0 && <p class="quiet">{wholeNumber(more)} more requests run.</p>}
               </>
@@ -79,8 +87,20 @@ export function HomePage({ own }: { own: OwnAccount }) {
   );
 }
 
+/** A person may stop the requests of the account. */
+function stopColumn(show: (request: string) => void): Column<{ id: string }> {
+  return {
+    title: "",
+    cell: ({ id }) => (
+      <button type="button" onClick={() => show(id)}>
+        Stop
+      </button>
+    ),
+  };
+}
+
 /** What stops requests, or soon will, and what to do then. */
-function Warnings(props: { state: AccountState; balance: Balance; ownKey: Key }) {
+function Warnings(props: { state: AccountState; balance: Balance; ownKey: Key | null }) {
   const { state, balance, ownKey } = props;
   const { balances, caps } = balance;
   const left = balances.total.credits;
@@ -120,7 +140,7 @@ function Warnings(props: { state: AccountState; balance: Balance; ownKey: Key })
           </p>
         )
       )}
-      {ownKey.budget !== null && <BudgetWarning budget={ownKey.budget} />}
+      {ownKey != null && ownKey.budget !== null && <BudgetWarning budget={ownKey.budget} />}
     </div>
   );
 }

@@ -7,6 +7,7 @@ import { counted } from "../../shared/numbers.ts";
 import type { Key, Page, Receipt } from "../../shared/types.ts";
 import { Time } from "../../shared/values.tsx";
 import { keyTitle } from "../key-names.ts";
+import type { OwnAccount } from "../types.ts";
 
 interface Props {
   of: Key;
@@ -15,13 +16,21 @@ interface Props {
   close(isDone: boolean): void;
 }
 
-export function CreateKey({ creator, close }: { creator: Key; close(isDone: boolean): void }) {
-  return <NewKeyDialog action={makeOwnKey} creator={creator} close={close} />;
+/** `own`: the key or the person that creates it. A key of a person may have to expire. */
+export function CreateKey({ own, close }: { own: OwnAccount; close(isDone: boolean): void }) {
+  return (
+    <NewKeyDialog
+      action={makeOwnKey}
+      {...(own.key === null ? { intro: "The key uses the credits of your account." } : { creator: own.key })}
+      {...(own.rights.latest_expiry === null ? {} : { latestExpiry: own.rights.latest_expiry })}
+      close={close}
+    />
+  );
 }
 
 /** `creator` is the key of the session. If it has a budget, only names can be changed. */
-export function ChangeKey({ of: key, creator, close }: Omit<Props, "isOwn"> & { creator: Key }) {
-  const isOwn = key.id === creator.id;
+export function ChangeKey({ of: key, creator, close }: Omit<Props, "isOwn"> & { creator: Key | null }) {
+  const isOwn = key.id === creator?.id;
   const intro = isOwn && (
     <>
       <p>{changeOwnKey.form?.intro}</p>
@@ -37,8 +46,9 @@ export function ChangeKey({ of: key, creator, close }: Omit<Props, "isOwn"> & { 
   };
   return (
     <ChangeKeyDialog
-      {...{ action: changeOwnKey, of: key, name: keyTitle(key), creator, close }}
-      {...(creator.budget !== null ? ofName : intro ? { intro } : {})}
+      {...{ action: changeOwnKey, of: key, name: keyTitle(key), close }}
+      {...(creator === null ? {} : { creator })}
+      {...(creator !== null && creator.budget !== null ? ofName : intro ? { intro } : {})}
     />
   );
 }

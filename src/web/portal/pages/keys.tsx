@@ -1,6 +1,6 @@
 /** The keys that the session may see: creating, changing, rotating and revoking them. */
 import { useAction } from "../../shared/form-dialog.tsx";
-import { changeColumn, KeyBudget, keyCells, limitsOf } from "../../shared/key-values.tsx";
+import { changeColumn, KeyBudget, keyCells, limitsOf, periodTitle } from "../../shared/key-values.tsx";
 import { PageHead } from "../../shared/layout.tsx";
 import { columnsOf, ShownTable } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
@@ -28,6 +28,7 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
         )}
       </PageHead>
       {rights.why_not !== null && <p class="notice">{rights.why_not}</p>}
+      {own.key === null && <p class="quiet above">{allowedKeys(own)}</p>}
       <p class="quiet above">
         Limits of the plan {own.plan.id}, for all keys of the account together: {limitsOf(own.plan)}. A limit
         of a key counts in addition.
@@ -41,7 +42,7 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
             name: (key: Key) => (
               <>
                 {keyCells.name(key)}
-                {key.id === own.key.id && <span class="quiet"> (signed in)</span>}
+                {key.id === own.key?.id && <span class="quiet"> (signed in)</span>}
               </>
             ),
             budget: (key: Key) => <KeyBudget of={key} period={() => ", refills"} />,
@@ -50,14 +51,20 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
           changeColumn({ actions, nameOf: keyTitle, show }),
         ]}
       />
-      {action === "create" && <CreateKey creator={own.key} close={close} />}
+      {action === "create" && <CreateKey own={own} close={close} />}
       {chosen && action === "edit" && <ChangeKey of={chosen} creator={own.key} close={close} />}
       {chosen && action === "rotate" && (
-        <RotateKey of={chosen} isOwn={chosen.id === own.key.id} close={close} />
+        <RotateKey of={chosen} isOwn={chosen.id === own.key?.id} close={close} />
       )}
       {chosen && action === "revoke" && (
-        <RevokeKey of={chosen} isOwn={chosen.id === own.key.id} close={close} />
+        <RevokeKey of={chosen} isOwn={chosen.id === own.key?.id} close={close} />
       )}
     </>
   );
+}
+
+/** How many keys a person may have, and for how long. */
+function allowedKeys({ rights: { most_keys: most, key_life: life } }: OwnAccount): string {
+  const count = most === 1 ? "one key that works" : `${most} keys that work at the same time`;
+  return `You may have ${count}${life === null ? "" : `. A key lives for ${periodTitle(life)} at most`}.`;
 }

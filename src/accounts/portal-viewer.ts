@@ -1,0 +1,45 @@
+/**
+ * Who looks at the portal: the holder of a key, or a person who has signed in. Both see one
+ * account.
+ */
+
+import { type Actor, keyHolder } from "../actors.ts";
+import { type KeyAuthority, limitsIn } from "../ledger/rows.ts";
+import type { FoundHolder } from "../store/people.ts";
+import type { FoundKey } from "../store/store.ts";
+
+/** As of the request: a key or a person, with the account and its plan. */
+export type Viewer = FoundKey | FoundHolder;
+
+/** What a person may do with keys: how many work at the same time, and how long one may live. */
+export interface PersonKeys {
+  most: number;
+  /** ISO 8601. Null: a key may have no expiry. */
+  life: string | null;
+}
+
+/** If the plan does not say, or has left the configuration. */
+export const personKeysDefault: PersonKeys = { most: 10, life: null };
+
+export function isPerson(viewer: Viewer): viewer is FoundHolder {
+  return "person" in viewer;
+}
+
+export function accountOf(viewer: Viewer): string {
+  return isPerson(viewer) ? viewer.account.id : viewer.key.account;
+}
+
+export function actorOf(viewer: Viewer): Actor {
+  return isPerson(viewer) ? { by: `person:${viewer.person.id}`, role: "holder" } : keyHolder(viewer.key.id);
+}
+
+/** What the keys that a viewer makes or changes may do at most. */
+export function authorityOf(viewer: Viewer): KeyAuthority {
+  if (!isPerson(viewer)) return viewer.key;
+  return {
+    ...{ id: viewer.person.id, account: viewer.account.id, hash: "", portal: "account", models: ["*"] },
+    ...{ ...limitsIn({}), expiresMs: null, revokedMs: null },
+    ...{ budgetMicro: null, budgetEvery: null, budgetAlign: null, budgetTimezone: null },
+    budgetByOperator: null,
+  };
+}

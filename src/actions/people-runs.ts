@@ -1,0 +1,77 @@
+/** How the service does what operators do with people. */
+import Type from "typebox";
+import { isoTime, isoTimeOrNull, objectFor, orNull, text, time } from "../accounts/json-objects.ts";
+import type { OperatorActions } from "../accounts/operator-actions.ts";
+import { OperatorRefusal } from "../accounts/refusals.ts";
+import { changeLogRow } from "../store/change-log.ts";
+import type { PersonRow } from "../store/people.ts";
+import { bindFor } from "./bind.ts";
+import { pageOf, pageSchema } from "./pages.ts";
+import { changePersonState, linkPerson, listPeople } from "./people.ts";
+
+const bind = bindFor<OperatorActions>();
+const timeOrNull = orNull(time);
+
+const personObject = objectFor<PersonRow>("Person")({
+  id: [text, ({ id }) => id],
+  issuer: [text, ({ issuer }) => issuer],
+  sub: [text, ({ sub }) => sub],
+  name: [orNull(text), ({ name }) => name],
+  email: [orNull(text), ({ email }) => email],
+  email_verified: [Type.Boolean(), ({ emailVerified }) => emailVerified],
+  role: [orNull(text), ({ role }) => role],
+  role_matched_at: [timeOrNull, ({ roleMatchedMs }) => isoTimeOrNull(roleMatchedMs)],
+  account: [orNull(text), ({ account }) => account],
+  account_by: [orNull(text), ({ accountBy }) => accountBy],
+  account_matched_at: [timeOrNull, ({ accountMatchedMs }) => isoTimeOrNull(accountMatchedMs)],
+  lapsed_at: [timeOrNull, ({ lapsedMs }) => isoTimeOrNull(lapsedMs)],
+  suspended_at: [timeOrNull, ({ suspendedMs }) => isoTimeOrNull(suspendedMs)],
+  seen_at: [time, ({ seenMs }) => isoTime(seenMs)],
+  created_at: [time, ({ createdMs }) => isoTime(createdMs)],
+});
+
+export const peopleActions = {
+  listPeople: bind(listPeople, pageSchema(personObject.schema), async ({ store }, { limit, ...query }) =>
+    pageOf(
+      limit,
+      (rows) => store.listPeople({ ...query, limit: rows }),
+      personObject.of,
+      ({ id }) => id,
+    ),
+  ),
+  linkPerson: bind(linkPerson, personObject.schema, async (operator, { person: id, account }) => {
+    const { store, by } = operator;
+    const before = await personOf(operator, id);
+    await operator.snapshot(account);
+    const isLinked = await store.linkPerson(id, { account, by, isFirst: false });
+    const now = await personOf(operator, id);
+    if (isLinked) await log(operator, id, { account: null }, { account });
+    if (isLinked || (before.account === account && now.account === account)) return personObject.of(now);
+    throw new OperatorRefusal(
+      "person_linked",
+      `Person ${id} has the account ${now.account} already. Nothing has changed.`,
+    );
+  }),
+  changePersonState: bind(changePersonState, personObject.schema, async (operator, { person: id, state }) => {
+    const { store } = operator;
+    const { suspendedMs } = await personOf(operator, id);
+    const isSuspended = state === "suspended";
+    if (isSuspended !== (suspendedMs !== null)) {
+      await store.setPersonSuspended(id, isSuspended ? store.times().nowMs : null);
+      await log(operator, id, { suspended: !isSuspended }, { suspended: isSuspended });
+    }
+    return personObject.of(await personOf(operator, id));
+  }),
+};
+
+async function log({ store, by }: OperatorActions, subject: string, before: object, after: object) {
+  await store.logChange(
+    changeLogRow({ kind: "person", by, atMs: store.times().atMs, subject, before, after }),
+  );
+}
+
+async function personOf({ store }: OperatorActions, id: string): Promise<PersonRow> {
+  const person = await store.person(id);
+  if (person === null) throw new OperatorRefusal("person_not_found", `There is no person "${id}".`);
+  return person;
+}

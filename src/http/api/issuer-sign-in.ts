@@ -1,0 +1,19 @@
+/** What the listeners need of signing in with OpenID Connect. */
+import type { NewSession } from "../../accounts/sessions.ts";
+import type { SignInPlace } from "../../sign-in/person-sign-in.ts";
+import { signInOff } from "../../sign-in/refusals.ts";
+
+export interface IssuerSignIn {
+  /** What the sign-in page shows. Null: nobody signs in with OpenID Connect. */
+  readonly shown: { name: string; problem: string | null } | null;
+  /** Returns the page of the issuer. */
+  begin(place: SignInPlace): Promise<URL>;
+  /** `query`: what the issuer has added to the address of the page that it sent the browser to. */
+  finish(query: string, place: SignInPlace): Promise<NewSession>;
+}
+
+export const noIssuer: IssuerSignIn = {
+  shown: null,
+  begin: () => Promise.reject(signInOff()),
+  finish: () => Promise.reject(signInOff()),
+};

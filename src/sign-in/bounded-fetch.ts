@@ -1,0 +1,71 @@
+/**
+ * Requests to the issuer. An answer is read whole, within a time and a size, before anything
+ * parses it. No redirect is followed: it could lead the client secret to another host.
+ */
+import type { CustomFetch } from "openid-client";
+import { messageOf } from "../errors.ts";
+
+/** An ID token with thousands of groups fits. */
+const answerBytesMax = 256 * 1024;
+/** Time of one request, its answer included. */
+export const answerSeconds = 10;
+
+/** The issuer does not answer, or fails itself. Trying again later may help. */
+export class IssuerAwayError extends Error {
+  override readonly name = "IssuerAwayError";
+}
+
+export const boundedFetch: CustomFetch = async (url, { body, signal, ...options }) => {
+  const host = new URL(url).host;
+  try {
+    const response = await fetch(url, {
+      ...options,
+      ...(body === undefined || body === null ? {} : { body: bytesOf(body) }),
+      ...(signal === undefined ? {} : { signal }),
+    });
+    if (response.status >= 500) throw new IssuerAwayError(`${host} responds with status ${response.status}`);
+    const bytes = await bodyOf(response, host);
+    const { status, headers } = response;
+    // A response with one of these statuses cannot have a body.
+    const hasBody = ![204, 205, 304].includes(status);
+    return new Response(hasBody ? bytes : null, { status, headers });
+  } catch (error) {
+    if (error instanceof IssuerAwayError) throw error;
+    throw new IssuerAwayError(`${host} cannot be reached: ${causeOf(error)}`, { cause: error });
+  }
+};
+
+type FetchBody = NonNullable<Parameters<CustomFetch>[1]["body"]>;
+
+/** Bodies are forms, which the client sends as texts. */
+function bytesOf(body: FetchBody): string | URLSearchParams {
+  if (typeof body === "string" || body instanceof URLSearchParams) return body;
+  throw new TypeError("requests to the issuer have forms as their bodies");
+}
+
+async function bodyOf(response: Response, host: string): Promise<Uint8Array<ArrayBuffer>> {
+  const pieces: Uint8Array[] = [];
+  let length = 0;
+  for await (const piece of response.body ?? []) {
+    length += piece.length;
+    if (length > answerBytesMax) {
+      throw new IssuerAwayError(`${host} responds with more than ${answerBytesMax / 1024} KiB`);
+    }
+    pieces.push(piece);
+  }
+  const bytes = new Uint8Array(length);
+  let at = 0;
+  for (const piece of pieces) {
+    bytes.set(piece, at);
+    at += piece.length;
+  }
+  return bytes;
+}
+
+/** `fetch failed` has the reason in its cause. */
+function causeOf(error: unknown): string {
+  if (error instanceof DOMException && error.name === "TimeoutError") {
+    return `no answer within ${answerSeconds} s`;
+  }
+  return messageOf(error instanceof Error && error.cause instanceof Error ? error.cause : error);
+}

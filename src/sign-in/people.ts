@@ -1,0 +1,345 @@
+/**
+ * People who sign in: who they are here, what the rules give them, and their accounts.
+ *
+ * Guarantees that a person has one account however often a sign-in is repeated, broken off or made
+ * twice at the same time; that a rule changes only plans that a rule has set; and that no sign-in
+ * ends a suspension by an operator. An account that exists is linked only to somebody whose issuer
+ * confirms the address of its contact, if no other open account has that address, and no person
+ * was ever linked to it.
+ */
+import { randomBytes } from "node:crypto";
+import type { Logger } from "pino";
+import { otherRefusal } from "../accounts/outcome-refusals.ts";
+import { hasRole, type OperatorRole, operatorRoles } from "../actors.ts";
+import { invariant } from "../errors.ts";
+import type { Ledger } from "../ledger/ledger.ts";
+import type { JournalKind } from "../ledger/rows.ts";
+import { endOf } from "../ledger/windows.ts";
+import { changeLogRow } from "../store/change-log.ts";
+import type { PersonFacts, PersonRow } from "../store/people.ts";
+import type { ListedEntry, Store } from "../store/store.ts";
+import type { EpochMs } from "../units.ts";
+import type { Identity } from "./claims.ts";
+import { notAdmitted, SignInRefusal } from "./refusals.ts";
+import { planOf, roleOf, type Verdict } from "./rules.ts";
+import { isSameIssuer, type SignInSettings } from "./settings.ts";
+
+/** Who opens, changes and suspends accounts by the rules. The journal names it. */
+const byRules = "service:sign_in";
+
+interface PeopleDependencies {
+  store: Store;
+  ledger: Pick<Ledger, "apply">;
+  logger: Pick<Logger, "info" | "warn" | "error">;
+}
+
+/** Names of accounts that rules open: `p-` and the digits of the person. */
+const generatedName = /^p-[0-9a-f]{16}$/;
+const lapsingAtOnce = 100;
+
+export class People {
+  readonly #deps: PeopleDependencies;
+
+  constructor(dependencies: PeopleDependencies) {
+    this.#deps = dependencies;
+  }
+
+  /**
+   * Returns the person of an identity, after everything that the sign-in changes. Throws a refusal
+   * for somebody whom no rule lets in there.
+   */
+  async signedIn(
+    identity: Identity,
+    listener: "operator" | "portal",
+    settings: SignInSettings,
+  ): Promise<PersonRow> {
+    const role = roleOf(identity, settings);
+    const plan = planOf(identity, settings);
+    const known = await this.#known(identity, settings);
+    const linkable = listener === "portal" ? await this.#linkable(identity, known) : null;
+    if (known === null && role.value === null && plan.value === null && linkable === null) {
+      throw notAdmitted(settings, whyNot(role, plan));
+    }
+    const person = known ?? (await this.#add(identity));
+    if (person.suspendedMs !== null) throw notAdmitted(settings, "an operator has suspended the person");
+    const facts = await this.#record(person, identity, { role, plan });
+    const now = { ...person, ...facts };
+    if (listener === "operator") {
+      if (this.roleNow(now, settings) === null) throw notAdmitted(settings, whyNot(role, plan));
+      await this.#follow(now, plan);
+      return now;
+    }
+    if (now.account === null) return await this.#withAccount(now, { plan, linkable, settings, identity });
+    await this.#follow(now, plan);
+    return now;
+  }
+
+  /** Records what the issuer says about a signed-in operator. Returns the person as they are now. */
+  async checked(person: PersonRow, identity: Identity, settings: SignInSettings): Promise<PersonRow> {
+    const verdicts = { role: roleOf(identity, settings), plan: planOf(identity, settings) };
+    const facts = await this.#record(person, identity, verdicts);
+    const now = { ...person, ...facts };
+    await this.#follow(now, verdicts.plan);
+    return now;
+  }
+
+  /** Returns the role that a person has now. Null: none, or it has lapsed. */
+  roleNow(person: PersonRow, settings: SignInSettings): OperatorRole | null {
+    const { roleMatchedMs, suspendedMs, issuer } = person;
+    const role = roleIn(person);
+    if (role === null || roleMatchedMs === null || suspendedMs !== null) return null;
+    if (!isSameIssuer(issuer, settings.issuer)) return null;
+    return endOf(settings.lapse, roleMatchedMs) > this.#nowMs() ? role : null;
+  }
+
+  /** Suspends the accounts of people whom no rule has matched for long. Returns how many. */
+  async lapse({ lapse }: SignInSettings, isStopped: () => boolean): Promise<number> {
+    const { store, logger } = this.#deps;
+    let count = 0;
+    for (;;) {
+      const people = await store.peopleToLapse(matchedBefore(lapse, this.#nowMs()), lapsingAtOnce);
+      for (const person of people) {
+        if (isStopped()) return count;
+        await this.#suspend(person);
+        count += 1;
+        logger.info(
+          { person: person.id, account: person.account },
+          "an account is suspended: no rule has matched its person for long",
+        );
+      }
+      if (people.length < lapsingAtOnce) return count;
+    }
+  }
+
+  /** Finds the person, who may have come from the issuer before. */
+  async #known(identity: Identity, { formerly }: SignInSettings): Promise<PersonRow | null> {
+    const { store, logger } = this.#deps;
+    const { issuer, sub, email, emailVerified } = identity;
+    const known = await store.personOf(issuer, sub);
+    if (known !== null || formerly === null || email === null || !emailVerified) return known;
+    const spellings = [formerly, formerly.replace(/\/$/, ""), `${formerly.replace(/\/$/, "")}/`];
+    for (const former of new Set(spellings)) {
+      const [person, ...others] = await store.peopleWithEmail(former, email);
+      if (person === undefined) continue;
+      if (others.length > 0) {
+        logger.warn({ former }, "a person was not moved from the issuer before: two have the same address");
+        return null;
+      }
+      if (await store.movePerson(person.id, former, { issuer, sub })) {
+        logger.info({ person: person.id, former }, "a person has moved from the issuer before");
+      }
+      return await store.personOf(issuer, sub);
+    }
+    return null;
+  }
+
+  async #add({ issuer, sub, name, email, emailVerified }: Identity): Promise<PersonRow> {
+    const nowMs = this.#nowMs();
+    return await this.#deps.store.addPerson({
+      ...{ id: `person_${randomBytes(8).toString("hex")}`, issuer, sub, name, email, emailVerified },
+      ...{ role: null, roleMatchedMs: null, accountMatchedMs: null, seenMs: nowMs },
+      ...{ account: null, accountBy: null, lapsedMs: null, suspendedMs: null, createdMs: nowMs },
+    });
+  }
+
+  /**
+   * Replaces what is known about a person. A rule that could not be decided, because the issuer
+   * has left the groups out, changes nothing and renews nothing.
+   */
+  async #record(
+    person: PersonRow,
+    { name, email, emailVerified, groups }: Identity,
+    { role, plan }: { role: Verdict<OperatorRole>; plan: Verdict<string> },
+  ): Promise<PersonFacts> {
+    const { store, logger } = this.#deps;
+    const nowMs = this.#nowMs();
+    if (groups === null && !(role.isComplete && plan.isComplete)) {
+      logger.warn({ person: person.id }, "the issuer has sent no groups; rules about groups are skipped");
+    }
+    const keepsRole = !role.isComplete && isHigher(roleIn(person), role.value);
+    const facts: PersonFacts = {
+      ...{ name, email, emailVerified, seenMs: nowMs },
+      role: keepsRole ? person.role : role.value,
+      roleMatchedMs: keepsRole || role.value === null ? person.roleMatchedMs : nowMs,
+      accountMatchedMs: plan.value === null ? person.accountMatchedMs : nowMs,
+    };
+    await store.setPersonFacts(person.id, facts);
+    if (facts.role !== person.role) {
+      const [before, after] = [{ role: person.role }, { role: facts.role }];
+      const change = { kind: "person", by: byRules, subject: person.id, before, after } as const;
+      await store.logChange(changeLogRow({ ...change, atMs: store.times().atMs }));
+      logger.info({ person: person.id, before: person.role, role: facts.role }, "a role has changed");
+    }
+    return facts;
+  }
+
+  /** Finds the account that a confirmed address links to a person who has none. */
+  async #linkable({ email, emailVerified }: Identity, known: PersonRow | null): Promise<string | null> {
+    const { store } = this.#deps;
+    if (known?.account != null || email === null || !emailVerified) return null;
+    const [account, ...others] = await store.openAccountsWithEmail(email);
+    // Generated names have a person, or will have the one who is signing in.
+    if (account === undefined || others.length > 0 || generatedName.test(account)) return null;
+    return (await store.listPeople({ account, limit: 1 })).length === 0 ? account : null;
+  }
+
+  /** Gives a person their account: the one of a broken-off sign-in, one that exists, or a new one. */
+  async #withAccount(
+    person: PersonRow,
+    {
+      plan,
+      linkable,
+      settings,
+      identity,
+    }: {
+      plan: Verdict<string>;
+      linkable: string | null;
+      settings: SignInSettings;
+      identity: Identity;
+    },
+  ): Promise<PersonRow> {
+    const { store, logger } = this.#deps;
+    const own = person.id.replace("person_", "p-");
+    const isBegun = (await store.accountSnapshot(own)) !== null;
+    if (!isBegun && linkable !== null) {
+      if (await store.linkPerson(person.id, { account: linkable, by: "email", isFirst: true })) {
+        logger.info({ person: person.id, account: linkable }, "an account is linked by its e-mail address");
+        const linked = { ...person, account: linkable, accountBy: "email" };
+        await this.#follow(linked, plan);
+        return linked;
+      }
+    }
+    if (!isBegun) {
+      if (plan.value === null) throw notAdmitted(settings, whyNot({ value: null, isComplete: true }, plan));
+      await this.#open(own, plan.value, identity);
+    }
+    await store.linkPerson(person.id, { account: own, by: "rule", isFirst: true });
+    // Another sign-in of the same person may have been faster.
+    const now = await store.person(person.id);
+    invariant(now !== null && now.account !== null, "a person without an account was given one");
+    logger.info({ person: person.id, account: now.account }, "an account is opened by a rule");
+    return now;
+  }
+
+  async #open(account: string, plan: string, { name, email, emailVerified }: Identity): Promise<void> {
+    // An address that the issuer has not confirmed could be that of somebody else.
+    const contact = { owner: name, email: emailVerified ? email : null };
+    const options = { by: byRules, dryRun: false, updatesExisting: false };
+    const [outcome] = await this.#deps.store.putAccounts(
+      [{ id: account, plan, contact, key: null }],
+      options,
+    );
+    if (outcome?.kind === "opened" || outcome?.kind === "exists") return;
+    throw new SignInRefusal(
+      "not_admitted",
+      "Your account cannot be opened now. Ask the operator of this service.",
+      `the plan ${plan} of the rule is not among the current plans`,
+    );
+  }
+
+  /** Makes the account of a person what the rules say, as far as rules may change it. */
+  async #follow(person: PersonRow, plan: Verdict<string>): Promise<void> {
+    if (person.account === null) return;
+    if (plan.value !== null) {
+      if (person.lapsedMs !== null) await this.#resume(person);
+      if (plan.isComplete) await this.#changePlan(person.account, plan.value);
+    } else if (plan.isComplete && person.accountBy === "rule" && person.lapsedMs === null) {
+      await this.#suspend(person);
+      this.#deps.logger.info(
+        { person: person.id, account: person.account },
+        "an account is suspended: no rule matches its person",
+      );
+    }
+  }
+
+  async #suspend({ id, account }: PersonRow): Promise<void> {
+    if (account === null) return;
+    // An account that an operator has suspended stays as it is.
+    const snapshot = await this.#deps.store.accountSnapshot(account);
+    if (snapshot?.account.state === "active") await this.#setState(account, "suspend");
+    await this.#deps.store.setPersonLapsed(id, this.#nowMs());
+  }
+
+  /** Ends a suspension, unless an operator has suspended or resumed the account since. */
+  async #resume({ id, account }: PersonRow): Promise<void> {
+    if (account === null) return;
+    const last = await this.#lastEntry(account, ["suspend", "resume"]);
+    if (last?.kind === "suspend" && last.by === byRules) {
+      await this.#setState(account, "resume");
+      this.#deps.logger.info(
+        { person: id, account },
+        "an account is resumed: a rule matches its person again",
+      );
+    }
+    await this.#deps.store.setPersonLapsed(id, null);
+  }
+
+  async #setState(account: string, kind: "suspend" | "resume"): Promise<void> {
+    const operation = { kind: "state", account, op: newOperation(), to: { kind }, by: byRules } as const;
+    const outcome = await this.#deps.ledger.apply(operation);
+    if (outcome.kind === "changed" || outcome.kind === "closed") return;
+    throw otherRefusal(operation, outcome);
+  }
+
+  async #changePlan(account: string, plan: string): Promise<void> {
+    const { store, ledger, logger } = this.#deps;
+    const snapshot = await store.accountSnapshot(account);
+    if (snapshot === null || snapshot.account.state === "closed") return;
+    if ((snapshot.account.nextPlan ?? snapshot.account.plan) === plan) return;
+    const last = await this.#lastEntry(account, ["open", "plan"]);
+    if (last?.by !== byRules) return;
+    for (const at of ["now", "refresh"] as const) {
+      const operation = { kind: "plan", account, op: newOperation(), plan, at, by: byRules } as const;
+      const outcome = await ledger.apply(operation);
+      switch (outcome.kind) {
+        case "changed":
+          logger.info({ account, plan, at }, "a rule has changed a plan");
+          return;
+        case "window_differs":
+          continue;
+        case "closed":
+          return;
+        case "unknown_plan":
+        case "retired_plan":
+          logger.error({ account, plan }, "a rule names a plan that is not among the current plans");
+          return;
+        default:
+          throw otherRefusal(operation, outcome);
+      }
+    }
+  }
+
+  async #lastEntry(account: string, kinds: readonly JournalKind[]): Promise<ListedEntry | undefined> {
+    const [entry] = await this.#deps.store.journal(account, { kinds, newestFirst: true, limit: 1 });
+    return entry;
+  }
+
+  #nowMs(): EpochMs {
+    return this.#deps.store.times().nowMs;
+  }
+}
+
+/** Returns the latest time whose period has ended. */
+function matchedBefore(lapse: string, nowMs: EpochMs): EpochMs {
+  // Months differ in length. A person lapses a day early or late, and not twice.
+  return nowMs - (endOf(lapse, nowMs) - nowMs);
+}
+
+function isHigher(role: OperatorRole | null, than: OperatorRole | null): boolean {
+  return role !== null && (than === null || !hasRole(than, role));
+}
+
+/** The database has no other texts. */
+function roleIn({ role }: Pick<PersonRow, "role">): OperatorRole | null {
+  return operatorRoles.find((each) => each === role) ?? null;
+}
+
+function whyNot(role: Verdict<unknown>, plan: Verdict<unknown>): string {
+  return role.isComplete && plan.isComplete
+    ? "no rule matches"
+    : "the issuer has sent no groups, and no other rule matches";
+}
+
+function newOperation(): string {
+  return `sign_in ${randomBytes(12).toString("hex")}`;
+}

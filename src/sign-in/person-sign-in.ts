@@ -1,0 +1,259 @@
+/**
+ * Signing in with OpenID Connect, from the button to the session, and what each request of such a
+ * session may do.
+ *
+ * A begun sign-in is a row that ends with its first use. Its state is random. Its nonce and its
+ * verifier follow from the state, the secret of the page that began it and the operator token, so
+ * they are stored nowhere, and only the same page of the same listener can finish it. Person, role
+ * and account are read again with each request. The issuer is asked again each hour about
+ * operators; if it is away, their sessions go on.
+ */
+import { hash, randomBytes } from "node:crypto";
+import type { Logger } from "pino";
+import { type NewSession, type SessionSecrets, Sessions } from "../accounts/sessions.ts";
+import type { OperatorIdentity, SignedInPeople } from "../accounts/signed-in-people.ts";
+import type { OperatorRole } from "../actors.ts";
+import { invariant } from "../errors.ts";
+import type { Ledger } from "../ledger/ledger.ts";
+import type { FoundHolder, PersonRow } from "../store/people.ts";
+import type { SessionRow } from "../store/sessions.ts";
+import type { Store } from "../store/store.ts";
+import { isAway, isClientRefused, reasonOf } from "./failures.ts";
+import { type BegunSignIn, Issuer, IssuerMisdescribedError } from "./issuer.ts";
+import { People } from "./people.ts";
+import { issuerUnavailable, signInFailed, signInOff } from "./refusals.ts";
+import { isSameIssuer, type SignInSettings } from "./settings.ts";
+
+/** A sign-in must be finished within this time. */
+const begunMs = 10 * 60_000;
+/** The issuer is asked again about an operator after this time. */
+const checkEveryMs = 3_600_000;
+/** If the issuer is away then, it is asked again after this time. */
+const checkAgainMs = 5 * 60_000;
+/** Without a refresh token, nobody can ask the issuer again. */
+const uncheckedLifeMs = 3_600_000;
+
+interface PersonSignInDependencies {
+  store: Store;
+  ledger: Pick<Ledger, "apply">;
+  /** The operator token, which keys the hashes of sessions. */
+  token: string;
+  logger: Pick<Logger, "info" | "warn" | "error">;
+  /** A use of a session could not be recorded. */
+  onError(error: unknown): void;
+}
+
+interface Configured {
+  settings: SignInSettings;
+  issuer: Issuer;
+}
+
+/** The sections of the listeners. */
+export type Listener = "operator" | "portal";
+
+/** Where a person signs in. */
+export interface SignInPlace {
+  listener: Listener;
+  /** The secret of the page. */
+  page: string;
+  /** Where the issuer sends the browser back to. */
+  redirectUri: string;
+}
+
+export class PersonSignIn implements SignedInPeople {
+  readonly #deps: PersonSignInDependencies;
+  readonly #sessions: Sessions;
+  readonly #people: People;
+  #configured: Configured | null = null;
+
+  constructor(dependencies: PersonSignInDependencies, settings: SignInSettings | null) {
+    const { store, token, onError } = dependencies;
+    this.#deps = dependencies;
+    this.#sessions = new Sessions(store, token, onError);
+    this.#people = new People(dependencies);
+    this.configure(settings);
+  }
+
+  /** Applies a reload. Null: nobody signs in, and no session of a person is valid. */
+  configure(settings: SignInSettings | null): void {
+    this.#configured = settings && { settings, issuer: new Issuer(settings) };
+  }
+
+  /** What the sign-in page shows. `problem`: why the issuer could not be used when last asked. */
+  get shown(): { name: string; problem: string | null } | null {
+    if (this.#configured === null) return null;
+    const { settings, issuer } = this.#configured;
+    return { name: settings.name, problem: issuer.problem };
+  }
+
+  /** Begins a sign-in. Returns the page of the issuer. */
+  async begin(place: SignInPlace): Promise<URL> {
+    const { settings, issuer } = this.#require();
+    const state = randomBytes(32).toString("base64url");
+    try {
+      const url = await issuer.begin(this.#begun(state, place, settings), place.listener === "operator");
+      const limits = { idleMs: begunMs, lifeMs: begunMs };
+      await this.#sessions.add("sign_in", ownerOf(place), secretOf(state, place, settings), limits);
+      return url;
+    } catch (error) {
+      throw this.#refusalOf(error, settings);
+    }
+  }
+
+  /** Finishes a sign-in with the answer of the issuer, and starts a session of the page. */
+  async finish(query: string, place: SignInPlace): Promise<NewSession> {
+    const { settings, issuer } = this.#require();
+    const state = stateIn(query);
+    if (state === null) throw signInFailed("the answer has no state, or more than one");
+    if (!(await this.#sessions.useUp("sign_in", secretOf(state, place, settings)))) {
+      throw signInFailed("no sign-in of this page has begun with this state, or it was finished before");
+    }
+    try {
+      const answer = await issuer.redeem(query, this.#begun(state, place, settings));
+      const { identity, refreshToken, problem } = answer;
+      if (problem !== null) this.#deps.logger.warn({ reason: problem }, "the userinfo endpoint was not read");
+      const person = await this.#people.signedIn(identity, place.listener, settings);
+      return await this.#start(person, place, refreshToken);
+    } catch (error) {
+      throw this.#refusalOf(error, settings);
+    }
+  }
+
+  async operatorOf(session: SessionRow, secrets: SessionSecrets): Promise<OperatorIdentity | null> {
+    const configured = this.#configured;
+    const person = await this.#deps.store.person(session.owner);
+    if (configured === null || person === null) return null;
+    const now = await this.#checked(session, secrets, person, configured);
+    return now && identityOf(now, this.#people.roleNow(now, configured.settings));
+  }
+
+  async roleOf(id: string): Promise<OperatorRole | null> {
+    const person = await this.#deps.store.person(id);
+    if (person === null || this.#configured === null) return null;
+    return this.#people.roleNow(person, this.#configured.settings);
+  }
+
+  async operatorsAmong(ids: readonly string[]): Promise<ReadonlySet<string>> {
+    const configured = this.#configured;
+    if (configured === null) return new Set();
+    const people = await this.#deps.store.people(ids);
+    const operators = people.filter((person) => this.#people.roleNow(person, configured.settings) !== null);
+    return new Set(operators.map(({ id }) => id));
+  }
+
+  async holdersAmong(ids: readonly string[]): Promise<readonly FoundHolder[]> {
+    const { settings } = this.#configured ?? {};
+    if (settings === undefined) return [];
+    const { latestMs } = this.#deps.store.times();
+    const found = await this.#deps.store.findHolders(ids);
+    return found.filter(
+      ({ person, account: { state, endsMs } }) =>
+        person.suspendedMs === null &&
+        isSameIssuer(person.issuer, settings.issuer) &&
+        state !== "closed" &&
+        (endsMs === null || endsMs > latestMs),
+    );
+  }
+
+  /** Suspends the accounts of people whom no rule has matched for long. For a job. */
+  async lapse(isStopped: () => boolean): Promise<void> {
+    if (this.#configured !== null) await this.#people.lapse(this.#configured.settings, isStopped);
+  }
+
+  async #start(person: PersonRow, { listener, page }: SignInPlace, refreshToken: string | null) {
+    const isOperator = listener === "operator";
+    const started = await this.#sessions.start(listener, person.id, page, {
+      refreshToken: isOperator ? refreshToken : null,
+      lifeMs: isOperator && refreshToken === null ? uncheckedLifeMs : undefined,
+    });
+    const { id, role, account } = person;
+    return { ...started, who: { person: id, role, account } };
+  }
+
+  /** Asks the issuer again if an hour has passed. Null: the person has no session any more. */
+  async #checked(
+    session: SessionRow,
+    secrets: SessionSecrets,
+    person: PersonRow,
+    { settings, issuer }: Configured,
+  ): Promise<PersonRow | null> {
+    const due = await this.#sessions.takeCheck(session, secrets, checkEveryMs);
+    if (due === null) return person;
+    const { logger } = this.#deps;
+    try {
+      const { identity, refreshToken, problem } = await issuer.refresh(due.refreshToken, person);
+      if (problem !== null) logger.warn({ reason: problem }, "the userinfo endpoint was not read");
+      if (refreshToken !== null) await this.#sessions.reseal(session, secrets, refreshToken);
+      return await this.#people.checked(person, identity, settings);
+    } catch (error) {
+      const reason = reasonOf(error);
+      if (isUnusable(error)) {
+        logger.warn({ person: person.id, reason }, "an operator could not be checked at the issuer again");
+        await due.putOff(checkAgainMs);
+        return person;
+      }
+      logger.info(
+        { person: person.id, reason },
+        "a session is ended: the issuer does not confirm the person",
+      );
+      await this.#sessions.end(session);
+      return null;
+    }
+  }
+
+  #require(): Configured {
+    if (this.#configured === null) throw signInOff();
+    return this.#configured;
+  }
+
+  /** Nonce and verifier of a sign-in. Only the same page and the operator token make them again. */
+  #begun(state: string, place: SignInPlace, settings: SignInSettings): BegunSignIn {
+    const about = secretOf(state, place, settings);
+    return {
+      ...{ state, redirectUri: place.redirectUri },
+      nonce: this.#sessions.derive(`nonce ${about}`),
+      verifier: this.#sessions.derive(`verifier ${about}`),
+    };
+  }
+
+  #refusalOf(error: unknown, settings: SignInSettings): unknown {
+    if (isUnusable(error)) return issuerUnavailable(settings, reasonOf(error));
+    return error instanceof Error && error.name === "RejectedAnswerError"
+      ? signInFailed(reasonOf(error))
+      : error;
+  }
+}
+
+/** The issuer is away, or is not set up for this client. Nobody who signs in can help that. */
+function isUnusable(error: unknown): boolean {
+  return isAway(error) || isClientRefused(error) || error instanceof IssuerMisdescribedError;
+}
+
+function identityOf(person: PersonRow, role: OperatorRole | null): OperatorIdentity | null {
+  return role === null ? null : { actor: { by: `person:${person.id}`, role }, person };
+}
+
+/** Returns the one `state` of an answer. */
+function stateIn(query: string): string | null {
+  const states = new URLSearchParams(query).getAll("state");
+  const [state] = states;
+  return states.length === 1 && state !== undefined && /^[\w-]{43}$/.test(state) ? state : null;
+}
+
+/**
+ * The secret of the row of a begun sign-in. The parts have no spaces. Another issuer after a
+ * reload, another listener and another page have other rows.
+ */
+function secretOf(
+  state: string,
+  { listener, page }: SignInPlace,
+  { issuer, clientId }: SignInSettings,
+): string {
+  invariant(!/\s/.test(`${page}${issuer}${clientId}`), "the parts of a secret have no spaces");
+  return [state, page, listener, issuer, clientId].join(" ");
+}
+
+/** A page has at most 100 sign-ins that have begun. */
+function ownerOf({ page }: SignInPlace): string {
+  return hash("sha256", page, "hex");
+}

@@ -1,0 +1,122 @@
+/** The statements on people, once for both stores. */
+import { invariant } from "../errors.ts";
+import { Conditions } from "./conditions.ts";
+import type { KeptPlans } from "./kept-plans.ts";
+import { type FoundHolder, factNames, type PeopleStore, type PersonRow } from "./people.ts";
+import { accountCells, accountIn, type SqlConnections } from "./queries.ts";
+import type { SqlDialect } from "./sql.ts";
+import { personFactsTable, personTable } from "./tables.ts";
+
+export function peopleQueriesOn(
+  { find, write }: SqlConnections,
+  dialect: SqlDialect,
+  plans: KeptPlans,
+): PeopleStore {
+  const p = dialect.parameter;
+  const columns = personTable.list();
+  const rowsOf = (rows: readonly (readonly unknown[])[]) => rows.map((cells) => personTable.rowOf(cells));
+  const add = `insert into person (${columns})
+    values (${personTable.columns.map((_, index) => p(index + 1)).join(", ")})
+    on conflict (issuer, sub) do nothing`;
+  const setFacts = `update person set ${personFactsTable.columns
+    .map(({ name }, index) => `${name} = ${p(index + 1)}`)
+    .join(", ")} where id = ${p(factNames.length + 1)}`;
+  const link = `update person set account = ${p(1)}, account_by = ${p(2)}
+    where id = ${p(3)} and account is null`;
+  const move = `update person set issuer = ${p(1)}, sub = ${p(2)} where id = ${p(3)} and issuer = ${p(4)}
+    and not exists (select 1 from person where issuer = ${p(1)} and sub = ${p(2)}) returning id`;
+  const lapsing = `select ${columns} from person where account_by = 'rule' and lapsed_ms is null
+    and account_matched_ms < ${p(1)} order by account_matched_ms limit ${p(2)}`;
+  const withEmail = `select c.account from account_contact as c join account as a on a.id = c.account
+    where lower(c.email) = lower(${p(1)}) and a.state <> 'closed' and (a.ends_ms is null or a.ends_ms > ${p(2)})
+    order by c.account limit 2`;
+
+  async function personOf(issuer: string, sub: string): Promise<PersonRow | null> {
+    const text = `select ${columns} from person where issuer = ${p(1)} and sub = ${p(2)}`;
+    return rowsOf(await find("lookups", { text, values: [issuer, sub] }))[0] ?? null;
+  }
+
+  async function people(ids: readonly string[]): Promise<PersonRow[]> {
+    if (ids.length === 0) return [];
+    const list = ids.map((_, index) => p(index + 1)).join(", ");
+    const text = `select ${columns} from person where id in (${list})`;
+    return rowsOf(await find("lookups", { text, values: ids }));
+  }
+
+  return {
+    personOf,
+    people,
+
+    async findHolders(ids) {
+      if (ids.length === 0) return [];
+      const list = ids.map((_, index) => p(index + 1)).join(", ");
+      const text = `select ${personTable.list("p")}, ${accountCells}
+        from person as p join account as a on a.id = p.account where p.id in (${list})`;
+      const rows = await find("lookups", { text, values: ids });
+      return await Promise.all(
+        rows.map(async (cells): Promise<FoundHolder> => {
+          const person = personTable.rowOf(cells);
+          const { account, ...rest } = await accountIn(cells, personTable.columns.length, plans);
+          return { person, account: { id: String(person.account), ...account }, ...rest };
+        }),
+      );
+    },
+
+    async person(id) {
+      return (await people([id]))[0] ?? null;
+    },
+
+    async listPeople({ after, account, limit }) {
+      const { sql, values } = new Conditions(p)
+        .and("id > ?", after)
+        .and("account = ?", account)
+        .page("id", limit);
+      return rowsOf(await find("service", { text: `select ${columns} from person${sql}`, values }));
+    },
+
+    async addPerson(row) {
+      await write({ text: add, values: personTable.valuesOf(row) });
+      const present = await personOf(row.issuer, row.sub);
+      invariant(present !== null, "a person who was added is there");
+      return present;
+    },
+
+    async setPersonFacts(id, facts) {
+      await write({ text: setFacts, values: [...personFactsTable.valuesOf(facts), id] });
+    },
+
+    async linkPerson(id, { account, by, isFirst }) {
+      const first = ` and not exists (select 1 from person where account = ${p(1)})`;
+      const text = `${link}${isFirst ? first : ""} returning id`;
+      return (await write({ text, values: [account, by, id] })).length === 1;
+    },
+
+    async setPersonLapsed(id, atMs) {
+      await write({ text: `update person set lapsed_ms = ${p(1)} where id = ${p(2)}`, values: [atMs, id] });
+    },
+
+    async setPersonSuspended(id, atMs) {
+      const text = `update person set suspended_ms = ${p(1)} where id = ${p(2)} returning id`;
+      return (await write({ text, values: [atMs, id] })).length === 1;
+    },
+
+    async movePerson(id, from, { issuer, sub }) {
+      return (await write({ text: move, values: [issuer, sub, id, from] })).length === 1;
+    },
+
+    async peopleWithEmail(issuer, email) {
+      const text = `select ${columns} from person
+        where issuer = ${p(1)} and lower(email) = lower(${p(2)}) and email_verified order by id limit 2`;
+      return rowsOf(await find("service", { text, values: [issuer, email] }));
+    },
+
+    async peopleToLapse(beforeMs, limit) {
+      return rowsOf(await find("service", { text: lapsing, values: [beforeMs, limit] }));
+    },
+
+    async openAccountsWithEmail(email) {
+      const values = [email, dialect.ledgerMs()];
+      return (await find("service", { text: withEmail, values })).map(([account]) => String(account));
+    },
+  };
+}

@@ -1,0 +1,118 @@
+/**
+ * Rows of people, and the port to them. A person is known by the issuer of their sign-in and by
+ * the `sub` that it gives them, and never by a name or an e-mail address.
+ *
+ * Guarantees that an issuer's `sub` has one row, that a row is never deleted, and that no sign-in
+ * links an account to which a person was ever linked.
+ */
+import type { Columns, RowOf } from "../ledger/columns.ts";
+import type { PlanVersion } from "../ledger/plan.ts";
+import type { AccountState } from "../ledger/rows.ts";
+import type { EpochMs } from "../units.ts";
+
+/** What a sign-in finds out about a person. Each sign-in replaces it. */
+const personFacts = {
+  /** As the issuer spells them, for people to read. No rule compares the name. */
+  name: "text?",
+  email: "text?",
+  /** The issuer has confirmed the address itself. */
+  emailVerified: "boolean",
+  /** The role at the last sign-in that could decide it. */
+  role: "text?",
+  /** The last time at which a rule gave the role. */
+  roleMatchedMs: "ms?",
+  /** The last time at which a rule gave the account its plan. */
+  accountMatchedMs: "ms?",
+  /** The last sign-in, matching or not. */
+  seenMs: "ms",
+} as const satisfies Columns;
+export interface PersonFacts extends RowOf<typeof personFacts> {}
+
+export const personColumns = {
+  /** `person_` and 16 hexadecimal digits. */
+  id: "text",
+  issuer: "text",
+  sub: "text",
+  ...personFacts,
+  account: "text?",
+  /** `rule`, `email`, or the operator who linked the account. */
+  accountBy: "text?",
+  /** When a rule suspended the account, until a rule matches again. */
+  lapsedMs: "ms?",
+  /** An operator has suspended the person since then. */
+  suspendedMs: "ms?",
+  createdMs: "ms",
+} as const satisfies Columns;
+export interface PersonRow extends RowOf<typeof personColumns> {}
+
+export const factNames = Object.keys(personFacts) as (keyof PersonFacts)[];
+
+const idPattern = /^person_[0-9a-f]{16}$/;
+
+/** Whether an owner of a session is a person. */
+export function isPersonId(text: string): boolean {
+  return idPattern.test(text);
+}
+
+interface PeopleQuery {
+  /** People after this id, in the order of ids. */
+  after?: string | undefined;
+  /** The people of this account. */
+  account?: string | undefined;
+  /** 1 to `pageRowsMax`. */
+  limit: number;
+}
+
+/** A person with their account, and the newest version of its plan. */
+export interface FoundHolder {
+  person: PersonRow;
+  /** Closed from `endsMs` on, whatever its state, and if its row cannot be read. */
+  account: { id: string; state: AccountState; endsMs: EpochMs | null };
+  /** Null if the database has no version of it. */
+  plan: PlanVersion | null;
+  /** Why there is no plan. Null: there is one. */
+  problem: string | null;
+}
+
+interface AccountLink {
+  account: string;
+  by: string;
+  /** The rules give no other person this account. */
+  isFirst: boolean;
+}
+
+export interface PeopleStore {
+  person(id: string): Promise<PersonRow | null>;
+  /** Finds people by their ids, in any order. */
+  people(ids: readonly string[]): Promise<PersonRow[]>;
+  personOf(issuer: string, sub: string): Promise<PersonRow | null>;
+  /** Finds those of the people who have an account, in any order. */
+  findHolders(ids: readonly string[]): Promise<FoundHolder[]>;
+  listPeople(query: PeopleQuery): Promise<PersonRow[]>;
+  /** Adds the row, unless its issuer and `sub` have one. Returns the row that they have. */
+  addPerson(row: PersonRow): Promise<PersonRow>;
+  setPersonFacts(id: string, facts: PersonFacts): Promise<void>;
+  /**
+   * Links an account to a person who has none. Returns false if the person has one, or if
+   * `isFirst` and a person was linked to the account before.
+   */
+  linkPerson(id: string, link: AccountLink): Promise<boolean>;
+  /** Records when a rule suspended the account of a person. Null: it matches again. */
+  setPersonLapsed(id: string, atMs: EpochMs | null): Promise<void>;
+  /** Suspends a person, or ends that (null). Returns false if the person does not exist. */
+  setPersonSuspended(id: string, atMs: EpochMs | null): Promise<boolean>;
+  /**
+   * Gives a person another issuer and `sub`. Returns false if the person does not have `from`, or
+   * if another person has the new ones.
+   */
+  movePerson(id: string, from: string, to: { issuer: string; sub: string }): Promise<boolean>;
+  /** Finds up to two people of an issuer who have this verified e-mail address. */
+  peopleWithEmail(issuer: string, email: string): Promise<PersonRow[]>;
+  /**
+   * Lists people whose account a rule opened, has not suspended, and has last matched before that
+   * time.
+   */
+  peopleToLapse(beforeMs: EpochMs, limit: number): Promise<PersonRow[]>;
+  /** Finds up to two accounts that are not closed and have this contact address. */
+  openAccountsWithEmail(email: string): Promise<string[]>;
+}

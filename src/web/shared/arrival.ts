@@ -1,0 +1,33 @@
+/**
+ * Takes the code of a link, or the answer of an issuer, out of the address before anything else
+ * happens: nobody reads it there, and no history keeps it.
+ */
+import type { Arrival } from "./api.ts";
+import { paths } from "./paths.ts";
+
+const returnName = "inkwell-return";
+
+/** Returns what the page arrives with, and shows the address of a page in its place. */
+export function takeArrival(): Arrival | null {
+  const { pathname, search, hash } = location;
+  if (pathname === `${paths.pages}/signed-in`) {
+    history.replaceState(null, "", returnPath());
+    return { response: search };
+  }
+  const code = new URLSearchParams(hash.slice(1)).get("code");
+  if (hash !== "") history.replaceState(null, "", pathname + search);
+  return code === null ? null : { code };
+}
+
+/** Keeps the present page of this tab while its user is at the issuer. */
+export function keepReturnPath(): void {
+  sessionStorage.setItem(returnName, location.pathname + location.search);
+}
+
+/** A path that begins with two slashes would be another host. */
+function returnPath(): string {
+  const kept = sessionStorage.getItem(returnName) ?? "";
+  sessionStorage.removeItem(returnName);
+  const isOwn = kept.startsWith(`${paths.pages}/`) && !kept.startsWith("//");
+  return isOwn ? kept : `${paths.pages}/`;
+}

@@ -1,0 +1,101 @@
+/** Signing in with OpenID Connect in a real browser, at a real issuer. */
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { Browser, Page } from "playwright-core";
+import { launchChromium, noChromium } from "../fixtures/chromium.ts";
+import { assertAccessible } from "../fixtures/console.ts";
+import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
+
+const rules = {
+  operators: [{ kind: "group", value: "it", role: "operator" }],
+  accounts: [{ kind: "group", value: "students", plan: "test" }],
+  contact: "the help desk",
+} as const;
+
+describe("a browser", { skip: noChromium ?? false }, () => {
+  const opened = new AsyncDisposableStack();
+  let browser: Browser;
+  let place: SignInPlaces;
+  before(async () => {
+    ({ browser } = opened.use(await launchChromium()));
+    place = opened.use(await startSignIn(rules, { personKeys: { most: 1, life: "P180D" } }));
+  });
+  after(() => opened.disposeAsync());
+
+  /** A page without anything that an earlier one has left. */
+  async function visit(run: (page: Page) => Promise<void>): Promise<void> {
+    const context = await browser.newContext();
+    try {
+      await run(await context.newPage());
+    } finally {
+      await context.close();
+    }
+  }
+  const press = async (page: Page) => {
+    await page.getByRole("button", { name: "Sign in with Example University" }).click();
+  };
+
+  test("comes back to the page that its user had opened, and the address keeps no code", () =>
+    visit(async (page) => {
+      place.issuer.signsIn({ sub: "ada", name: "Ada <b>L</b>", groups: ["students"] });
+      await page.goto(`${place.portal.url}/usage?by=model`);
+      await page.getByRole("heading", { name: "Inkwell" }).waitFor();
+      await assertAccessible(page);
+      await press(page);
+      await page.getByRole("heading", { name: "Usage" }).waitFor();
+      assert.equal(page.url(), `${place.portal.url}/usage?by=model`);
+      const entries: string = await page.evaluate("JSON.stringify(history.state) + document.referrer");
+      assert.ok(!entries.includes("code="));
+      await page.goBack();
+      assert.ok(!page.url().includes("code="), page.url());
+    }));
+
+  test("is told whom to ask if nobody has given its user access", () =>
+    visit(async (page) => {
+      place.issuer.signsIn({ sub: "eve", groups: [] });
+      await page.goto(`${place.operator.url}/console`);
+      await press(page);
+      await page.getByText("nobody has given you access here. Ask the help desk.").waitFor();
+      await assertAccessible(page);
+      assert.equal(await page.getByLabel("Operator token").getAttribute("aria-invalid"), "false");
+    }));
+
+  test("is told that the issuer is away, and can try again", () =>
+    visit(async (page) => {
+      place.people.configure({ ...place.settings, issuer: "http://127.0.0.1:9" });
+      await page.goto(`${place.portal.url}/`);
+      await press(page);
+      await page.getByText("Example University cannot be reached or used now.").waitFor();
+      await page.reload();
+      await page.getByText("Example University could not be reached a moment ago.").waitFor();
+      place.people.configure(place.settings);
+      place.issuer.signsIn({ sub: "ada", groups: ["students"] });
+      await press(page);
+      await page.getByRole("heading", { name: "Balance" }).waitFor();
+    }));
+
+  test("makes keys within those of the plan, which expire", () =>
+    visit(async (page) => {
+      place.issuer.signsIn({ sub: "kim", groups: ["students"] });
+      await page.goto(`${place.portal.url}/keys`);
+      await press(page);
+      await page.getByText("You may have one key that works. A key lives for P180D at most.").waitFor();
+      for (const name of ["first", "second"]) {
+        await page.getByRole("button", { name: "Create a key" }).click();
+        await page.getByLabel("Name").fill(name);
+        await page.getByRole("button", { name: "Create the key" }).click();
+        if (name === "first") await page.getByRole("button", { name: "Done" }).click();
+      }
+      await page.getByText("Your plan allows one key at the same time.").waitFor();
+    }));
+
+  test("signs an operator out of the console", () =>
+    visit(async (page) => {
+      place.issuer.signsIn({ sub: "root", groups: ["it"] });
+      await page.goto(`${place.operator.url}/console/accounts`);
+      await press(page);
+      await page.getByRole("heading", { name: "Accounts" }).waitFor();
+      await page.getByRole("button", { name: "Log out" }).click();
+      await page.getByRole("button", { name: "Sign in with Example University" }).waitFor();
+    }));
+});

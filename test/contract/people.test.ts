@@ -1,0 +1,183 @@
+/** Rows of people, on every store. */
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { PersonRow } from "../../src/store/people.ts";
+import type { Store } from "../../src/store/store.ts";
+import { backends, type Database } from "../fixtures/backends.ts";
+import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { MemoryStore } from "../fixtures/memory-store.ts";
+import { start } from "../fixtures/times.ts";
+
+const plans = plansOf(planOf("starter", 100, 10));
+const issuer = "https://login.example";
+
+function rowOf(n: number, change: Partial<PersonRow> = {}): PersonRow {
+  return {
+    id: `person_${n.toString(16).padStart(16, "0")}`,
+    issuer,
+    sub: `sub-${n}`,
+    name: "Ada <b>Lovelace</b>",
+    email: null,
+    emailVerified: false,
+    role: null,
+    roleMatchedMs: null,
+    accountMatchedMs: null,
+    seenMs: start,
+    account: null,
+    accountBy: null,
+    lapsedMs: null,
+    suspendedMs: null,
+    createdMs: start,
+    ...change,
+  };
+}
+
+const memory = {
+  name: "the store in memory",
+  skip: undefined,
+  create: (): Pick<Database, "open" | "remove"> => {
+    const store = new MemoryStore(plans, () => start);
+    return { open: async () => store, remove: async () => {} };
+  },
+};
+
+for (const backend of [...backends, memory]) {
+  describe(`people on ${backend.name}`, { skip: backend.skip ?? false }, () => {
+    let database: Pick<Database, "open" | "remove">;
+    let store: Store;
+    let other: Store;
+    before(async () => {
+      database = backend.create(plans);
+      store = await database.open();
+      other = await database.open();
+    });
+    after(() => database.remove());
+    const openAccount = async (id: string, email: string | null = null) => {
+      const draft = { id, plan: "starter", contact: { email }, key: null };
+      const options = { by: "test", dryRun: false, updatesExisting: false };
+      const [outcome] = await store.putAccounts([draft], options);
+      assert.equal(outcome?.kind, "opened");
+    };
+
+    test("are found on another node by id and by issuer and sub, as they were written", async () => {
+      const row = rowOf(1, { email: "ada@x.example", emailVerified: true, role: "support" });
+      assert.deepEqual(await store.addPerson(row), row);
+      assert.deepEqual(await other.person(row.id), row);
+      assert.deepEqual(await other.personOf(issuer, "sub-1"), row);
+      assert.equal(await other.personOf("https://other.example", "sub-1"), null);
+      assert.equal(await other.person("person_ffffffffffffffff"), null);
+      assert.deepEqual(await other.people([]), []);
+    });
+
+    test("an issuer and a sub have one row, whoever adds it first", async () => {
+      const rows = [rowOf(10, { sub: "same" }), rowOf(11, { sub: "same" })];
+      const added = await Promise.all(rows.map((row, n) => (n === 0 ? store : other).addPerson(row)));
+      assert.deepEqual(added[0], added[1]);
+    });
+
+    test("a sign-in replaces what it found out, and nothing else", async () => {
+      const row = await store.addPerson(rowOf(20));
+      await store.setPersonSuspended(row.id, start + 5);
+      const facts = {
+        ...{ name: null, email: "new@x.example", emailVerified: true, role: "owner" as const },
+        ...{ roleMatchedMs: start + 7, accountMatchedMs: start + 8, seenMs: start + 9 },
+      };
+      await other.setPersonFacts(row.id, facts);
+      assert.deepEqual(await store.person(row.id), { ...row, ...facts, suspendedMs: start + 5 });
+      assert.equal(await store.setPersonSuspended("person_0000000000000fff", 1), false);
+    });
+
+    test("a sign-in links no account that a person has, or ever had", async () => {
+      const [one, two] = [await store.addPerson(rowOf(30)), await store.addPerson(rowOf(31))];
+      await openAccount("shared");
+      await openAccount("spare");
+      const first = { account: "shared", by: "email", isFirst: true };
+      const results = await Promise.allSettled([
+        store.linkPerson(one.id, first),
+        other.linkPerson(two.id, first),
+      ]);
+      const linked = results.filter((result) => result.status === "fulfilled" && result.value);
+      assert.equal(linked.length, 1, "one of two at the same time");
+      const { account } = (await store.person(one.id)) ?? {};
+      const loser = account === "shared" ? two.id : one.id;
+      assert.equal(await store.linkPerson(loser, first), false);
+      const winner = loser === one.id ? two.id : one.id;
+      assert.equal(await store.linkPerson(winner, { ...first, account: "spare" }), false, "it has one");
+      // An operator may let several people have one account.
+      assert.equal(
+        await store.linkPerson(loser, { account: "shared", by: "operator", isFirst: false }),
+        true,
+      );
+      const ofAccount = await store.listPeople({ account: "shared", limit: 10 });
+      assert.deepEqual(ofAccount.map(({ id }) => id).sort(), [one.id, two.id].sort());
+    });
+
+    test("moves a person from one issuer to another once, and never onto somebody else", async () => {
+      const row = await store.addPerson(rowOf(40));
+      await store.addPerson(rowOf(41, { issuer: "https://new.example", sub: "taken" }));
+      const to = { issuer: "https://new.example", sub: "fresh" };
+      assert.equal(await store.movePerson(row.id, issuer, { ...to, sub: "taken" }), false);
+      assert.equal(await store.movePerson(row.id, issuer, to), true);
+      assert.equal(await store.movePerson(row.id, issuer, { ...to, sub: "again" }), false);
+      assert.equal((await store.personOf(to.issuer, "fresh"))?.id, row.id);
+    });
+
+    test("finds people by verified addresses only", async () => {
+      await store.addPerson(rowOf(50, { email: "Bo@x.example", emailVerified: true }));
+      await store.addPerson(rowOf(51, { email: "bo@x.example", emailVerified: false }));
+      const found = await store.peopleWithEmail(issuer, "bo@X.example");
+      assert.deepEqual(
+        found.map(({ sub }) => sub),
+        ["sub-50"],
+      );
+    });
+
+    test("finds open accounts by their contact address", async () => {
+      await openAccount("carl", "carl@x.example");
+      assert.deepEqual(await store.openAccountsWithEmail("carl@x.example"), ["carl"]);
+      await openAccount("carl-2", "carl@x.example");
+      assert.deepEqual(await store.openAccountsWithEmail("carl@x.example"), ["carl", "carl-2"]);
+      const close = {
+        kind: "state",
+        account: "carl",
+        op: "close",
+        to: { kind: "close" },
+        by: "test",
+      } as const;
+      await store.commit([close]);
+      assert.deepEqual(await store.openAccountsWithEmail("carl@x.example"), ["carl-2"]);
+      assert.deepEqual(await store.openAccountsWithEmail("x.example"), []);
+    });
+
+    test("lists accounts of rules that nobody has used for long, until they are suspended", async () => {
+      const row = await store.addPerson(rowOf(60, { accountMatchedMs: start - 100 }));
+      const late = await store.addPerson(rowOf(61, { accountMatchedMs: start }));
+      const linked = await store.addPerson(rowOf(62, { accountMatchedMs: start - 100 }));
+      for (const [n, { id }] of [row, late, linked].entries()) {
+        await openAccount(`rule-${n}`);
+        const by = id === linked.id ? "operator" : "rule";
+        assert.ok(await store.linkPerson(id, { account: `rule-${n}`, by, isFirst: true }));
+      }
+      const lapsing = async () => (await other.peopleToLapse(start - 50, 10)).map(({ id }) => id);
+      assert.deepEqual(await lapsing(), [row.id]);
+      await store.setPersonLapsed(row.id, start);
+      assert.deepEqual(await lapsing(), []);
+      await store.setPersonLapsed(row.id, null);
+      assert.deepEqual(await lapsing(), [row.id]);
+    });
+
+    test("one of several requests asks the issuer again", async () => {
+      const hash = "f".padStart(64, "0");
+      const times = { createdMs: start, usedMs: start, idleMs: 1000, endsMs: start + 5000, endedMs: null };
+      const owner = "person_0000000000000001";
+      await store.addSession({ hash, kind: "operator", owner, ...times, sealed: "one", checkedMs: start });
+      const claims = await Promise.all(
+        [store, other, store].map((node) => node.claimCheck(hash, start, start + 10)),
+      );
+      assert.equal(claims.filter(Boolean).length, 1);
+      await store.sealSession(hash, "two");
+      const [row] = await other.sessions([hash]);
+      assert.deepEqual([row?.sealed, row?.checkedMs], ["two", start + 10]);
+    });
+  });
+}

@@ -1,0 +1,286 @@
+/** What people and operators do after a sign-in: keys, stops, roles, and people themselves. */
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import { test } from "node:test";
+import { fieldsOf, listOf, refused } from "../fixtures/operator.ts";
+import { babble } from "../fixtures/service.ts";
+import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
+import { until } from "../fixtures/until.ts";
+
+const accounts = [{ kind: "group", value: "all", plan: "test" }] as const;
+const hourMs = 3_600_000;
+const dayMs = 24 * hourMs;
+
+/** Sends requests of a page with a session. */
+function sender(place: SignInPlaces, side: "operator" | "portal", cookie: string) {
+  return (method: string, path: string, body?: object) => place.ask(side, method, path, body, { cookie });
+}
+
+let operations = 0;
+const operation = () => {
+  operations += 1;
+  return `op-${operations}`;
+};
+
+test("a person makes, rotates and ends keys within those of the plan", async () => {
+  await using place = await startSignIn({ accounts }, { personKeys: { most: 2, life: "P180D" } });
+  place.issuer.signsIn({ sub: "ada", groups: ["all"] });
+  const ask = sender(place, "portal", await place.signIn("portal"));
+  const rights = fieldsOf((await ask("GET", "/api/account")).body.rights);
+  assert.partialDeepStrictEqual(rights, { most_keys: 2, key_life: "P180D", can_create_keys: true });
+  const soon = new Date(Date.now() + 30 * dayMs).toISOString();
+  const late = new Date(Date.now() + 200 * dayMs).toISOString();
+  const make = (change: object = {}, operation_id = operation()) =>
+    ask("POST", "/api/keys", { operation_id, name: "laptop", expires_at: soon, ...change });
+  assert.match(refused(await make({ expires_at: undefined }), 400, "invalid_value"), /lives for P180D/);
+  assert.match(refused(await make({ expires_at: late }), 400, "invalid_value"), /lives for P180D/);
+  const first = await make({}, "first");
+  assert.equal(first.status, 201, first.text);
+  assert.equal((await make({}, "first")).status, 200, "a repetition");
+  const second = await make();
+  refused(await make(), 409, "too_many_keys");
+  assert.equal((await make({}, "first")).status, 200, "a repetition beyond the most");
+  const id = String(first.body.id);
+  const change = (json: object) => ask("PATCH", `/api/keys/${id}`, { operation_id: operation(), ...json });
+  refused(await change({ expires_at: null }), 400, "invalid_value");
+  refused(await change({ expires_at: late }), 400, "invalid_value");
+  assert.equal((await change({ name: "desk", budget: { credits: 5, every: "P1D" } })).status, 200);
+  assert.equal(
+    (await change({ budget: { credits: 50, every: "P1D" } })).status,
+    200,
+    "it is the person's own",
+  );
+  const rotated = await ask("POST", `/api/keys/${id}/rotate`, { operation_id: operation() });
+  assert.match(String(rotated.body.key), /^ink_/);
+  assert.equal((await ask("DELETE", `/api/keys/${second.body.id}`)).status, 200);
+  assert.equal((await make()).status, 201);
+  const { store } = place.service;
+  const [person] = await store.listPeople({ limit: 1 });
+  const entries = await store.journal(person?.account ?? "", { kinds: ["key"], limit: 20 });
+  assert.deepEqual(new Set(entries.map(({ by }) => by)), new Set([`person:${person?.id}`]));
+  refused(await ask("POST", "/api/keys/key1/rotate", { operation_id: operation() }), 404, "key_not_found");
+});
+
+test("of several keys that a person makes at the same time, those beyond the most do not stay", async () => {
+  await using place = await startSignIn({ accounts }, { personKeys: { most: 2, life: null } });
+  place.issuer.signsIn({ sub: "ada", groups: ["all"] });
+  const ask = sender(place, "portal", await place.signIn("portal"));
+  const made = await Promise.all(
+    Array.from({ length: 6 }, () => ask("POST", "/api/keys", { operation_id: operation(), name: "x" })),
+  );
+  const working = listOf((await ask("GET", "/api/keys")).body.data).filter((key) => key.revoked_at === null);
+  assert.equal(working.length, 2);
+  assert.deepEqual(new Set(made.map(({ status }) => status)), new Set([201, 409]));
+});
+
+test("a person without keys cannot chat, and chats with the newest key that works", async () => {
+  await using place = await startSignIn({ accounts });
+  place.issuer.signsIn({ sub: "ada", groups: ["all"] });
+  const ask = sender(place, "portal", await place.signIn("portal"));
+  const body = { model: "small", stream: true, messages: [{ role: "user", content: "Hi" }] };
+  assert.match(refused(await ask("POST", "/api/chat", body), 403, "not_permitted"), /page Keys/);
+  const ids: unknown[] = [];
+  for (const name of ["one", "two"]) {
+    ids.push((await ask("POST", "/api/keys", { operation_id: operation(), name })).body.id);
+  }
+  const answer = await ask("POST", "/api/chat", body);
+  assert.equal(answer.status, 200, answer.text);
+  await until(
+    "the request is charged",
+    async () => listOf((await ask("GET", "/api/requests")).body.data).length === 1,
+  );
+  const [receipt] = listOf((await ask("GET", "/api/requests")).body.data);
+  assert.ok(ids.includes(receipt?.key));
+});
+
+test("a person stops the requests of the account, and no others", async () => {
+  await using place = await startSignIn({ accounts }, { service: { script: babble("word ") } });
+  place.issuer.signsIn({ sub: "ada", groups: ["all"] });
+  const ask = sender(place, "portal", await place.signIn("portal"));
+  const { body } = await ask("POST", "/api/keys", { operation_id: operation(), name: "x" });
+  const foreign = await place.service.chat({ stream: true });
+  const foreignId = foreign.headers.get("x-request-id") ?? "";
+  const headers = { authorization: `Bearer ${body.key}` };
+  const own = await place.service.chat({ stream: true }, { headers });
+  const stop = (id: string) => ask("POST", `/api/requests/${id}/stop`);
+  refused(await stop(foreignId), 404, "request_not_found");
+  refused(await stop("no-such-request"), 404, "request_not_found");
+  const stopped = await stop(own.headers.get("x-request-id") ?? "");
+  assert.deepEqual(stopped.body, { id: own.headers.get("x-request-id"), outcome: "stopped" });
+  assert.match(await own.text(), /request_stopped/);
+  await foreign.body?.cancel();
+});
+
+test("the portal can be closed to keys", async () => {
+  await using place = await startSignIn({ accounts }, { acceptsKeys: false });
+  const answer = await place.ask("portal", "POST", "/api/session", { key: place.service.key });
+  assert.match(refused(answer, 403, "not_permitted"), /Sign in with your organisation/);
+  const { body } = await place.ask("portal", "GET", "/api/sign-in");
+  const issuer = { name: "Example University", available: true };
+  assert.deepEqual(body, { issuer, accepts_secret: false });
+  place.issuer.signsIn({ sub: "ada", groups: ["all"] });
+  await place.signIn("portal");
+});
+
+test("a role is checked for each request, and read again with each", async () => {
+  const operators = [
+    { kind: "group", value: "readers", role: "viewer" },
+    { kind: "group", value: "owners", role: "owner" },
+  ] as const;
+  await using place = await startSignIn({ operators });
+  place.issuer.signsIn({ sub: "ada", groups: ["readers"] });
+  const ask = sender(place, "operator", await place.signIn("operator"));
+  const open = (id: string) => ask("POST", "/admin/accounts", { id, plan: "test" });
+  assert.equal((await ask("GET", "/admin/accounts")).status, 200);
+  assert.match(
+    refused(await open("one"), 403, "not_permitted"),
+    /needs the role operator, and yours is viewer/,
+  );
+  place.issuer.signsIn({ sub: "ada", groups: ["owners"] });
+  await place.signIn("operator");
+  assert.equal((await open("one")).status, 201, "in the session from before, too");
+  const [person] = await place.service.store.listPeople({ limit: 1 });
+  const [opening] = await place.service.store.journal("one", { limit: 1 });
+  assert.equal(opening?.by, `person:${person?.id}`);
+  const { data } = (await ask("GET", "/admin/log?kind=person")).body;
+  assert.deepEqual(
+    listOf(data).map(({ by, subject, before, after }) => ({ by, subject, before, after })),
+    [
+      { before: { role: "viewer" }, after: { role: "owner" } },
+      { before: { role: null }, after: { role: "viewer" } },
+    ].map((change) => ({ by: "service:sign_in", subject: person?.id, ...change })),
+  );
+});
+
+test("an operator of an issuer without refresh tokens is signed in for an hour", async () => {
+  await using place = await startSignIn({ operators: [{ kind: "group", value: "all", role: "owner" }] });
+  place.issuer.signsIn({ sub: "ada", groups: ["all"] });
+  const ask = sender(place, "operator", await place.signIn("operator"));
+  const { body } = await ask("GET", "/admin/session");
+  const lifeMs = Date.parse(String(body.expires_at)) - Date.now();
+  assert.ok(lifeMs > 0.9 * hourMs && lifeMs <= hourMs, String(lifeMs));
+});
+
+/** An operator at an issuer with refresh tokens, after more than an hour. */
+async function afterAnHour(run: (place: SignInPlaces, ask: ReturnType<typeof sender>) => Promise<void>) {
+  const operators = [{ kind: "group", value: "all", role: "owner" }] as const;
+  await using place = await startSignIn({ operators }, { issuer: { refreshes: true } });
+  place.issuer.signsIn({ sub: "ada", groups: ["all"] });
+  const ask = sender(place, "operator", await place.signIn("operator"));
+  const lifeMs = Date.parse(String((await ask("GET", "/admin/session")).body.expires_at)) - Date.now();
+  assert.ok(lifeMs > 11 * hourMs, String(lifeMs));
+  const { store } = place.service;
+  const { times } = store;
+  store.times = () => ({ ...times(), nowMs: times().nowMs + 1.1 * hourMs });
+  const [row] = await store.sessions(sessionsOf(place));
+  assert.ok(row?.sealed != null);
+  await run(place, ask);
+  assert.ok(!JSON.stringify(place.service.log).includes(row.sealed));
+}
+
+function sessionsOf({ service }: SignInPlaces): string[] {
+  const database = new DatabaseSync(service.databaseFile, { readOnly: true });
+  const rows = database.prepare("select hash from session where kind = 'operator'").all();
+  database.close();
+  return rows.map(({ hash }) => String(hash));
+}
+
+const tokenRequests = ({ issuer }: SignInPlaces) =>
+  issuer.requests.filter((request) => request === "POST /token").length;
+
+test("the groups of an operator are checked again each hour, by one request", () =>
+  afterAnHour(async (place, ask) => {
+    const before = tokenRequests(place);
+    const answers = await Promise.all(Array.from({ length: 5 }, () => ask("GET", "/admin/session")));
+    assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+    assert.equal(tokenRequests(place) - before, 1);
+    await ask("GET", "/admin/session");
+    assert.equal(tokenRequests(place) - before, 1);
+  }));
+
+test("an operator who has left the group is out at the next check", () =>
+  afterAnHour(async (place, ask) => {
+    place.issuer.signsIn({ sub: "ada", groups: [] });
+    refused(await ask("GET", "/admin/accounts"), 401, "invalid_session");
+    refused(await ask("GET", "/admin/accounts"), 401, "invalid_session");
+  }));
+
+test("an operator whose sign-in the issuer has ended is out at the next check", () =>
+  afterAnHour(async (place, ask) => {
+    place.issuer.intercept = (request, response) => {
+      if (request.url !== "/token") return false;
+      response.writeHead(400, { "content-type": "application/json" }).end('{"error":"invalid_grant"}');
+      return true;
+    };
+    refused(await ask("GET", "/admin/accounts"), 401, "invalid_session");
+    place.issuer.intercept = null;
+    refused(await ask("GET", "/admin/accounts"), 401, "invalid_session");
+    assert.ok(place.service.log.some(({ reason }) => /invalid_grant/.test(String(reason))));
+  }));
+
+test("if the issuer is away, sessions of operators go on, and the issuer is asked again later", () =>
+  afterAnHour(async (place, ask) => {
+    place.issuer.intercept = (_request, response) => {
+      response.destroy();
+      return true;
+    };
+    assert.equal((await ask("GET", "/admin/accounts")).status, 200);
+    assert.ok(
+      place.service.log.some(({ msg }) => String(msg).includes("could not be checked at the issuer")),
+    );
+    place.issuer.intercept = null;
+    place.issuer.signsIn({ sub: "ada", groups: [] });
+    assert.equal((await ask("GET", "/admin/accounts")).status, 200, "not at once");
+    const { store } = place.service;
+    const { times } = store;
+    store.times = () => ({ ...times(), nowMs: times().nowMs + 6 * 60_000 });
+    await until("the session has ended", async () => (await ask("GET", "/admin/accounts")).status === 401);
+  }));
+
+test("operators list people, link accounts to them, and suspend them", async () => {
+  await using place = await startSignIn({ operators: [{ kind: "group", value: "all", role: "viewer" }] });
+  const { operator } = place;
+  place.issuer.signsIn({ sub: "ada", groups: ["all"], email: "ada@x.example", email_verified: true });
+  const cookie = await place.signIn("operator");
+  refused(await place.attempt("portal"), 403, "not_admitted");
+  const [person] = listOf((await operator.get("/admin/people")).body.data);
+  assert.partialDeepStrictEqual(person, {
+    sub: "ada",
+    role: "viewer",
+    account: null,
+    email: "ada@x.example",
+  });
+  const path = `/admin/people/${person?.id}`;
+  const link = (account: string) => operator.post(`${path}/account`, { account });
+  refused(await link("nowhere"), 404, "account_not_found");
+  refused(await operator.post("/admin/people/nobody/account", { account: "test" }), 404, "person_not_found");
+  assert.partialDeepStrictEqual((await link("test")).body, { account: "test", account_by: "owner" });
+  assert.equal((await link("test")).status, 200, "a repetition");
+  await place.service.ledger.apply({ kind: "open", account: "two", plan: "test", by: "test" });
+  refused(await link("two"), 409, "person_linked");
+  const portal = await place.signIn("portal");
+  const shown = await place.ask("portal", "GET", "/api/account", undefined, { cookie: portal });
+  assert.equal(shown.body.account, "test");
+  const found = listOf((await operator.get("/admin/people?account=test")).body.data);
+  assert.equal(found.length, 1);
+  const set = (state: string) => operator.post(`${path}/state`, { state });
+  refused(
+    await place.ask("operator", "POST", `${path}/state`, { state: "active" }, { cookie }),
+    403,
+    "not_permitted",
+  );
+  assert.notEqual((await set("suspended")).body.suspended_at, null);
+  refused(
+    await place.ask("operator", "GET", "/admin/session", undefined, { cookie }),
+    401,
+    "invalid_session",
+  );
+  refused(
+    await place.ask("portal", "GET", "/api/account", undefined, { cookie: portal }),
+    401,
+    "invalid_session",
+  );
+  assert.equal((await set("active")).body.suspended_at, null);
+  assert.equal((await place.ask("operator", "GET", "/admin/session", undefined, { cookie })).status, 200);
+  refused(await operator.post("/admin/people/nobody/state", { state: "active" }), 404, "person_not_found");
+});
