@@ -12,13 +12,13 @@ import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { firstKeyFileName, openFirstAccount } from "./accounts/first-account.ts";
-import { OperatorKeys } from "./accounts/operator-keys.ts";
-import { OperatorSessions } from "./accounts/operator-sessions.ts";
+import type { OperatorSessions } from "./accounts/operator-sessions.ts";
 import { RequestStops } from "./accounts/request-stops.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openUpgradedStore } from "./app/database.ts";
 import { startStoreJobs } from "./app/jobs.ts";
 import { connectionLimits } from "./app/open-files.ts";
+import { operatorAccess } from "./app/operator-access.ts";
 import { Portal } from "./app/portal.ts";
 import { type ReloadedDependencies, Reloader } from "./app/reloader.ts";
 import { RunningModels } from "./app/running-models.ts";
@@ -200,25 +200,16 @@ class Service {
     const portal =
       config.portal === null ? null : new Portal(config, { ...dependencies, ...live, ...ofPortal });
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
-    const reloader = this.#createReloader({
-      models,
-      plans,
-      store,
-      server,
-      allowedHosts,
-      portal,
-      people,
-      watch,
-      events,
-    });
+    const reloaded = { models, plans, store, server, allowedHosts, portal, people, watch, events };
+    const reloader = this.#createReloader(reloaded);
     const stops = this.#startRequestStops(store, ledger, server);
+    const access = operatorAccess({ store, token: token.token, people, logger: this.#logger });
+    this.#sessions = access.sessions;
     const operator = createOperatorServer({
       ...dependencies,
       ...live,
       ...{ audits, stops, version, allowedHosts, live: this.#live, requests: server.requests },
-      sessions: this.#createSessions(store, token.token, people),
-      operatorKeys: this.#createOperatorKeys(store, token.token, people),
-      token: async () => token.token,
+      ...access,
       supportCredits: () => this.#config.operator.supportCredits,
       issuer: people,
       ownUrl: () => this.#config.operator.url,
@@ -501,19 +492,5 @@ class Service {
     this.#reloader = reloader;
     this.#started.defer(() => reloader.close());
     return reloader;
-  }
-
-  #createOperatorKeys(store: Store, token: string, people: PersonSignIn): OperatorKeys {
-    const onError = (err: unknown) =>
-      this.#logger.warn({ err }, "the use of an operator key could not be recorded");
-    return new OperatorKeys(store, token, onError, people);
-  }
-
-  #createSessions(store: Store, token: string, people: PersonSignIn): OperatorSessions {
-    const onError = (err: unknown) =>
-      this.#logger.warn({ err }, "the use of a session could not be recorded; it may end earlier");
-    const sessions = new OperatorSessions(store, token, onError, people);
-    this.#sessions = sessions;
-    return sessions;
   }
 }
