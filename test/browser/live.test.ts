@@ -115,31 +115,37 @@ test("a hidden page closes its stream, and is up to date when it is shown again"
   assert.equal(streams(), 1);
 });
 
-test("without a place for its stream, a page asks every few seconds", async (visit) => {
-  const { page, service, expects } = visit;
-  await isReady(service);
-  expects("429 GET /admin/overview/stream");
-  await page.route("**/admin/overview/stream", (route) =>
-    route.fulfill({
-      status: 429,
-      json: { error: { code: "concurrency_limit_exceeded", message: "This session has 4 streams already." } },
-    }),
-  );
-  await page.clock.install();
-  await open(visit, "");
-  await page.getByText("live", { exact: true }).waitFor();
-  const before = Number(await figure(page, "Requests today").innerText());
-  await ask({ url: service.apiUrl, key: service.key, content: "Hello", max_tokens: 3 }).then((answer) =>
-    answer.text(),
-  );
-  // Until the receipt is part of a snapshot.
-  await until("it is counted", async () => {
-    const { usage } = await service.call("GET", "/admin/overview");
-    return Object(usage).today.requests === before + 1;
-  });
-  await page.clock.runFor(5_000);
-  await shows(page, "Requests today", String(before + 1));
-});
+test(
+  "without a place for its stream, a page asks every few seconds",
+  async (visit) => {
+    const { page, service, expects } = visit;
+    await isReady(service);
+    expects("429 GET /admin/overview/stream");
+    await page.route("**/admin/overview/stream", (route) =>
+      route.fulfill({
+        status: 429,
+        json: {
+          error: { code: "concurrency_limit_exceeded", message: "This session has 4 streams already." },
+        },
+      }),
+    );
+    await page.clock.install();
+    await open(visit, "");
+    await page.getByText("live", { exact: true }).waitFor();
+    const before = Number(await figure(page, "Requests today").innerText());
+    await ask({ url: service.apiUrl, key: service.key, content: "Hello", max_tokens: 3 }).then((answer) =>
+      answer.text(),
+    );
+    // Until the receipt is part of a snapshot.
+    await until("it is counted", async () => {
+      const { usage } = await service.call("GET", "/admin/overview");
+      return Object(usage).today.requests === before + 1;
+    });
+    await page.clock.runFor(5_000);
+    await shows(page, "Requests today", String(before + 1));
+  },
+  { isAlone: true },
+);
 
 test("a live page ends with its session, and begins with the next one", async (visit) => {
   const { page, service } = visit;
