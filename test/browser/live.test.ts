@@ -6,9 +6,11 @@ import { assertAccessible, endSession, open, setHidden } from "../fixtures/conso
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import { query } from "../fixtures/ledger-file.ts";
 import { endless } from "../fixtures/running-requests.ts";
+import { ofRelease } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 
 const test = browserTests();
+const releaseTest = ofRelease(test);
 
 /** The number with this name on the overview. */
 function figure(page: Page, name: string) {
@@ -80,7 +82,7 @@ test("screen readers hear of states, and of no number", async (visit) => {
   for (const text of texts) assert.doesNotMatch(text, /\d/);
 });
 
-test("an account's page shows its balance and requests while an answer streams", async (visit) => {
+releaseTest("an account's page shows its balance and requests while an answer streams", async (visit) => {
   const { page, service } = visit;
   await isReady(service);
   await open(visit, "/accounts/default");
