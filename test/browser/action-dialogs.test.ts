@@ -1,7 +1,8 @@
 /**
- * Dialogs of the table of actions, in console and portal, before a release all: title, inputs, labels, hints and
- * required marks are those of its description. A wrong value is refused at its field, with its
- * label in the place of the API's name, and nothing typed is lost. A right one says what was done.
+ * Dialogs of the table of actions, in console and portal, before a release all of them: title,
+ * inputs, labels, hints and required marks are those of its description. A wrong value is refused
+ * at its field, with its label in the place of the API's name, and nothing typed is lost. A right
+ * one says what was done.
  */
 import assert from "node:assert/strict";
 import type { Locator, Page } from "playwright-core";
