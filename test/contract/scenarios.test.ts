@@ -44,7 +44,7 @@ function assertNone(wrong: readonly string[]): void {
 }
 
 const all = (scenarios: Scenario[]) => scenarios;
-/** Fewer of a file with nearly the same scenarios for many pairs of plans. Before a release all. */
+/** Fewer of a file with nearly the same scenarios for many pairs of plans. */
 const sampleOf = (every: number) => (scenarios: Scenario[]) =>
   some(scenarios, scenarios.length > 100 ? 3 * every : every);
 
