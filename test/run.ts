@@ -57,7 +57,7 @@ const testMsMax = 240_000;
 /** A file whose process is still running after this time fails. */
 const fileMsMax = 1_800_000;
 
-/** New objects get more room than Node gives them at first: collecting them often takes a tenth. */
+/** New objects get more room than at first in Node: to collect them often takes a tenth. */
 const youngMiB = 8;
 
 /** A file system in memory, on Linux. */
