@@ -77,7 +77,7 @@ for (const backend of backends) {
       }
     }
 
-    async function assertLists(): Promise<void> {
+    async function assertLists(every = 4): Promise<void> {
       const filters = [
         {},
         ...planIds.map((plan) => ({ plan })),
@@ -89,7 +89,7 @@ for (const backend of backends) {
         [false, true].flatMap((descending) => filters.map((filter) => ({ ...filter, order, descending }))),
       );
       const paged = new Set(some(queries, 5));
-      for (const query of queries) {
+      for (const query of some(queries, every)) {
         const expected = await pagesOf(memory, query, 1000);
         assert.deepEqual(await pagesOf(store, query, 1000), expected, JSON.stringify(query));
         if (!paged.has(query)) continue;
@@ -105,7 +105,7 @@ for (const backend of backends) {
     };
 
     test("are those of the kernel, in each order, with each filter, and in pages", async () => {
-      await assertLists();
+      await assertLists(1);
       const near = await idsOf({ hasLowBalance: true });
       assert.ok(near.length > 3 && near.length < 30, `${near.length} accounts`);
     });
