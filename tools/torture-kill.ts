@@ -7,7 +7,7 @@
  * - no account paid for more than the prompt and the generated tokens;
  * - no account got more unpaid tokens than the prompt and the tokens between two checkpoints;
  * - no payment, refund or other change was lost or took effect twice;
- * - each event arrived under one id, in the order of its account, at a receiver that is killed too.
+ * - each event arrived under one id, in the order of its account. Its receiver is killed too.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -10,8 +10,9 @@ import {
   type WantedEvents,
 } from "../store/events.ts";
 import { bindFor } from "./bind.ts";
-import { listDeliveries, listEndpoints, replayEvents, resumeEndpoint } from "./events.ts";
+import { replayEvents, resumeEndpoint } from "./events.ts";
 import { afterSeqIn, pageIn, pageOf, pageSchema } from "./pages.ts";
+import { listDeliveries, listEndpoints } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
 

@@ -1,42 +1,12 @@
-/** What operators do with events and their receivers. Pages bundle this file. */
+/** What operators change of events and their receivers. Pages bundle this file. */
 import * as rules from "../accounts/value-rules.ts";
 import { action } from "./action.ts";
-import { choice, moment, optional, text } from "./field.ts";
-import { accountId } from "./fields.ts";
-import { pageFields } from "./pages.ts";
+import { moment, text } from "./field.ts";
 
-const endpoint = text(rules.name, {
+export const eventEndpoint = text(rules.name, {
   label: "Endpoint",
   about: "as events endpoints shows it",
   rule: "the name of an endpoint in the configuration, or mail",
-});
-
-export const listEndpoints = action({
-  id: "listEndpoints",
-  title: "List the receivers of events, with what waits for each of them",
-  http: "GET /admin/events/endpoints",
-  role: "viewer",
-  input: { ...pageFields },
-  refuses: [],
-});
-
-export const listDeliveries = action({
-  id: "listDeliveries",
-  title: "List what became of events at an endpoint, newest first",
-  help: "With the status of the last answer and the beginning of its body. Events are kept for 30 days.",
-  http: "GET /admin/events/endpoints/{endpoint}/deliveries",
-  role: "viewer",
-  input: {
-    endpoint,
-    ...pageFields,
-    account: optional(accountId),
-    state: optional(
-      choice(["pending", "delivered", "skipped", "set_aside"], {
-        rule: '"pending", "delivered", "skipped" or "set_aside"',
-      }),
-    ),
-  },
-  refuses: ["endpoint_not_found", "list_too_slow"],
 });
 
 export const replayEvents = action({
@@ -48,9 +18,9 @@ export const replayEvents = action({
   examples: ["events replay billing --from 2026-11-26T08:00:00Z --to 2026-11-26T12:00:00Z"],
   role: "operator",
   input: {
-    endpoint,
-    from: moment({ day: "start", label: "From", option: "--from <time>", about: "events from this time on" }),
-    to: moment({ day: "start", label: "Until", option: "--to <time>", about: "events before this time" }),
+    endpoint: eventEndpoint,
+    from: moment({ label: "From (UTC)", option: "--from <time>", about: "events from this time on" }),
+    to: moment({ label: "Until (UTC)", option: "--to <time>", about: "events before this time" }),
   },
   refuses: ["endpoint_not_found", "list_too_slow"],
   form: {
@@ -72,7 +42,7 @@ export const resumeEndpoint = action({
   cli: "events resume <endpoint>",
   examples: ["events resume billing"],
   role: "operator",
-  input: { endpoint },
+  input: { endpoint: eventEndpoint },
   refuses: ["endpoint_not_found"],
   form: { title: "Send to {name} now", submit: "Send now" },
   done: () => "The waiting events are sent.",

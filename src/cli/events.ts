@@ -1,7 +1,7 @@
 /** `inkwell events`: lists the receivers of events and their deliveries, sends again, resumes. */
 import { Command } from "commander";
 import { eventActions } from "../actions/event-runs.ts";
-import { listDeliveries } from "../actions/events.ts";
+import { listDeliveries } from "../actions/views.ts";
 import { inkwell } from "../invocation.ts";
 import { addAction, withFields } from "./action-command.ts";
 import type { Cli } from "./cli.ts";

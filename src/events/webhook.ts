@@ -119,7 +119,7 @@ function lineOf(text: string): string {
   return visibleLine(text.slice(0, bodyCharactersMax)).slice(0, bodyCharactersMax);
 }
 
-/** Reads seconds. Receivers send dates too, which say nothing without the clock of the receiver. */
+/** Reads seconds. A date says nothing without the clock of the receiver, and is ignored. */
 function retryAfterIn(header: string | string[] | undefined): number | null {
   if (typeof header !== "string" || !/^\d{1,9}$/.test(header)) return null;
   return Math.min(Number(header) * 1000, retryAfterMsMax);

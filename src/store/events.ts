@@ -15,7 +15,7 @@ import type { EpochMs } from "../units.ts";
  * this event, and takes others.
  */
 export const deliveryStates = ["pending", "delivered", "skipped", "set_aside"] as const;
-export type DeliveryState = (typeof deliveryStates)[number];
+type DeliveryState = (typeof deliveryStates)[number];
 
 export const deliveryColumns = {
   endpoint: "text",
