@@ -4,10 +4,11 @@ import { isoTime, isoTimeOrNull, objectFor, orNull, text, time } from "../accoun
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { OperatorRefusal } from "../accounts/refusals.ts";
 import { changeLogRow } from "../store/change-log.ts";
-import type { PersonRow } from "../store/people.ts";
+import { isPersonId, type PersonRow } from "../store/people.ts";
 import { bindFor } from "./bind.ts";
-import { pageOf, pageSchema } from "./pages.ts";
-import { changePersonState, linkPerson, listPeople } from "./people.ts";
+import { pageOf, pageSchema, wrongCursor } from "./pages.ts";
+import { changePersonState, linkPerson } from "./people.ts";
+import { listPeople } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
 const timeOrNull = orNull(time);
@@ -31,14 +32,11 @@ const personObject = objectFor<PersonRow>("Person")({
 });
 
 export const peopleActions = {
-  listPeople: bind(listPeople, pageSchema(personObject.schema), async ({ store }, { limit, ...query }) =>
-    pageOf(
-      limit,
-      (rows) => store.listPeople({ ...query, limit: rows }),
-      personObject.of,
-      ({ id }) => id,
-    ),
-  ),
+  listPeople: bind(listPeople, pageSchema(personObject.schema), async ({ store }, { limit, ...query }) => {
+    if (query.after !== undefined && !isPersonId(query.after)) throw wrongCursor();
+    const read = (rows: number) => store.listPeople({ ...query, limit: rows });
+    return await pageOf(limit, read, personObject.of, ({ id }) => id);
+  }),
   linkPerson: bind(linkPerson, personObject.schema, async (operator, { person: id, account }) => {
     const { store, by } = operator;
     const before = await personOf(operator, id);

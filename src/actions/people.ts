@@ -1,21 +1,10 @@
 /** What operators do with people who sign in with OpenID Connect. Pages bundle this file. */
 import * as rules from "../accounts/value-rules.ts";
 import { action } from "./action.ts";
-import { choice, optional, text } from "./field.ts";
+import { choice, text } from "./field.ts";
 import { accountId } from "./fields.ts";
-import { pageFields } from "./pages.ts";
 
 const personId = text(rules.note, { rule: `the id of a person, ${rules.note.rule}` });
-
-export const listPeople = action({
-  id: "listPeople",
-  title: "List people who have signed in with OpenID Connect, in the order of their ids",
-  help: "`role` is that of the last sign-in that could decide it. It counts until `sign_in.lapse` has passed since `role_matched_at`. `account_by` is `rule`, `email`, or the operator who linked the account.",
-  http: "GET /admin/people",
-  role: "viewer",
-  input: { ...pageFields, account: optional(accountId) },
-  refuses: [],
-});
 
 export const linkPerson = action({
   id: "linkPerson",

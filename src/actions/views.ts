@@ -58,6 +58,14 @@ export const showAccount = view({
   input: { account: accountId },
 });
 
+export const listPeople = view({
+  id: "listPeople",
+  title: "List people who have signed in with OpenID Connect, in the order of their ids",
+  help: "`role` is that of the last sign-in that could decide it. It counts until `sign_in.lapse` has passed since `role_matched_at`. `account_by` is `rule`, `email`, or the operator who linked the account.",
+  http: "GET /admin/people",
+  input: ofOneAccount,
+});
+
 export const listKeys = view({
   id: "listKeys",
   title: "List the keys of an account, with revoked and expired ones, in the order of their creation",

@@ -107,6 +107,12 @@ const attacks: Readonly<Record<string, (names: Names) => Attack[]>> = {
     { body: { key: account } },
     { body: { key: "ink_0", account } },
   ],
+  "GET /api/sign-in": () => [{}],
+  "POST /api/sign-in": ({ account }) => [{ body: { account } }],
+  "POST /api/requests/{request}/stop": ({ account, key }) => [
+    { path: `/api/requests/${account}/stop` },
+    { path: `/api/requests/${key}/stop` },
+  ],
   "GET /api/session": () => [{}],
   "DELETE /api/session": () => [{ once: true }],
   "GET /api/account": ({ account, key }) => [

@@ -53,9 +53,14 @@ const ofProgram = [
 ];
 
 /** Changes without a dialog: those of a state have three, the others a page of their own. */
-const withoutForm = ["changeState", "startAudit"];
+const withoutForm = [
+  // People have no page in the console.
+  ...["changePersonState", "linkPerson"],
+  "changeState",
+  "startAudit",
+];
 /** Changes that a page says in its own words, from their results. */
-const withoutSentence = ["startAudit"];
+const withoutSentence = [...["changePersonState", "linkPerson"], "startAudit"];
 
 for (const [listener, actions] of Object.entries(listeners)) {
   test(`every action of the ${listener}'s listener is described as a whole`, () => {

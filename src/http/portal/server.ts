@@ -3,7 +3,8 @@
  * own port, bound to loopback unless configured otherwise, and exists only if it is configured.
  *
  * The pages need no session; they contain no data. All requests below `/api` need the session of a
- * key or of a person. The rules of signing in are those of the operator's listener (api/sign-in.ts).
+ * key or of a person. The rules of signing in are those of the operator's listener
+ * (api/sign-in.ts).
  */
 import type { KeySessions } from "../../accounts/key-sessions.ts";
 import { accountOf, isPerson } from "../../accounts/portal-viewer.ts";

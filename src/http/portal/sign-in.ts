@@ -1,8 +1,8 @@
 /**
  * Who may use the portal: browsers with a session of an API key, or of a person.
  *
- * Every request reads the session, its key or person, and the account again. Responses under way end within a
- * second of the session, on all nodes.
+ * Every request reads the session, its key or person, and the account again. Responses under way
+ * end within a second of the session, on all nodes.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { KeySessions, PortalSession } from "../../accounts/key-sessions.ts";
@@ -109,7 +109,7 @@ function noKeys(): OperatorRefusal {
   );
 }
 
-/** Returns the session of a request, with its key or person and the account as they were when it arrived. */
+/** Returns the session of a request, as it was when the request arrived. */
 export function sessionOf({ keySession }: FastifyRequest): PortalSession {
   invariant(keySession !== null, "a route of the portal is called with a session");
   return keySession;
