@@ -12,8 +12,9 @@ const changes: Readonly<Record<string, readonly string[]>> = {
   operator: [
     ...["openAccount", "importAccounts", "changePlan", "setContact", "setEnd", "addCredits", "refundCredits"],
     ...["applyPlans", "reloadConfiguration", "acceptClock", "startAudit"],
+    ...["replayEvents", "resumeEndpoint", "linkPerson"],
   ],
-  owner: ["makeSignInCode"],
+  owner: ["makeSignInCode", "changePersonState"],
 };
 
 interface Operation {

@@ -1,4 +1,4 @@
-/** The cost of an answer and the balance after it: headers of whole answers, comments of streams. */
+/** The cost of an answer and the balance after it, in headers and in comments of streams. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { StoreUnavailableError } from "../../src/errors.ts";
