@@ -47,11 +47,18 @@ export class EventReceiver {
   }
 
   start(): void {
-    this.#process = spawn(process.execPath, [child, String(this.#port), this.#file], { stdio: "ignore" });
+    const started = spawn(process.execPath, [child, String(this.#port), this.#file], { stdio: "ignore" });
+    this.#process = started;
+    // Another program can have its port for a moment.
+    started.once("exit", (code) => {
+      if (code !== null && this.#process === started)
+        setTimeout(() => this.#process === started && this.start(), 500);
+    });
   }
 
   kill(): void {
     this.#process?.kill("SIGKILL");
+    this.#process = null;
   }
 
   /** Ends the present pause of the endpoint, which takes up to hours. False: nobody answers. */

@@ -156,9 +156,12 @@ export class EndpointSender {
       if (answer.kind === "delivered" || answer.kind === "skipped")
         return { ...outcome, state: answer.kind, nextMs: 0 };
       const before = event.triedMs ?? triedMs;
-      const othersPass = hasTaken || row.failingMs === null || row.failingMs > before;
-      const isAtFault = answer.kind === "refused" && othersPass && attempts >= refusalsMax;
-      if (isAtFault || attempts >= attemptsMax) return { ...outcome, state: "set_aside", nextMs: 0 };
+      const wasTakenSince = row.failingMs === null || row.failingMs > before;
+      // Without an answer, only what is taken at the same time shows that the receiver works.
+      const othersPass = hasTaken || (answer.status !== null && wasTakenSince);
+      const isRefused = answer.kind === "refused";
+      const max = isRefused && othersPass ? refusalsMax : attemptsMax;
+      if (attempts >= max && (othersPass || isRefused)) return { ...outcome, state: "set_aside", nextMs: 0 };
       return { ...outcome, state: "pending", nextMs: triedMs + this.#pauseMs(attempts) };
     });
     const failed = sent.filter(({ answer }) => !isDone(answer)).map(({ answer }) => answer);

@@ -56,7 +56,7 @@ export function eventQueriesOn(
     where name = ${p(1)} returning name`;
   const retryUnanswered = `update event_delivery set next_ms = 0 where endpoint = ${p(1)} and state = 'pending'
     and next_ms > 0 and attempts <= ${p(2)} and (status is null or status = 429 or status >= 500)`;
-  const retryNow = `update event_delivery set next_ms = 0
+  const retryNow = `update event_delivery set next_ms = 0, attempts = 0
     where endpoint = ${p(1)} and state = 'pending' and next_ms > 0`;
   const replay = `insert into event_delivery (endpoint, number, account, state, attempts, next_ms)
     select ${text(0)}, ${whole(1)}, ${text(2)}, 'pending', 0, 0 from ${items(p(1))} where true

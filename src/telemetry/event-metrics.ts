@@ -7,6 +7,7 @@ const labelNames = ["endpoint"] as const;
 
 export class EventMetrics {
   readonly #attempts: Counter<"endpoint" | "result">;
+  readonly #gauges;
   #endpoints: EventStore["endpoints"] = async () => [];
 
   constructor(registry: Registry) {
@@ -18,7 +19,11 @@ export class EventMetrics {
       registers,
     });
     const gauge = (name: string, help: string) => new Gauge({ name, help, labelNames, registers });
-    const gauges = {
+    this.#gauges = {
+      pending: gauge(
+        "inkwell_events_pending",
+        "Events that wait to be sent, by endpoint. NaN if the database does not respond.",
+      ),
       setAside: gauge("inkwell_events_set_aside", "Events that their receiver refuses, by endpoint."),
       failing: gauge(
         "inkwell_event_endpoint_failing",
@@ -29,30 +34,26 @@ export class EventMetrics {
         "1 if an endpoint failed for days, or wants no events, and gets none until an operator resumes it.",
       ),
     };
-    const endpoints = () => this.#endpoints();
-    new Gauge({
-      name: "inkwell_events_pending",
-      help: "Events that wait to be sent, by endpoint. NaN if the database does not respond.",
-      labelNames,
-      registers,
-      // The other gauges are of the same read.
-      async collect() {
-        for (const each of [this, ...Object.values(gauges)]) each.reset();
-        const rows = await endpoints().catch(() => null);
-        if (rows === null) this.set({ endpoint: "" }, Number.NaN);
-        for (const { name: endpoint, pending, setAside, failingMs, parkedMs } of rows ?? []) {
-          this.set({ endpoint }, pending);
-          gauges.setAside.set({ endpoint }, setAside);
-          gauges.failing.set({ endpoint }, failingMs === null ? 0 : 1);
-          gauges.parked.set({ endpoint }, parkedMs === null ? 0 : 1);
-        }
-      },
-    });
   }
 
-  /** The gauges are read from the database at each scrape. */
   observe(endpoints: EventStore["endpoints"]): void {
     this.#endpoints = endpoints;
+  }
+
+  /** Reads the gauges from the database, before each scrape. */
+  async update(): Promise<void> {
+    const { pending, setAside, failing, parked } = this.#gauges;
+    // The other metrics are useful even if the store does not respond.
+    const rows = await this.#endpoints().catch(() => null);
+    for (const gauge of Object.values(this.#gauges)) gauge.reset();
+    if (rows === null) pending.set({ endpoint: "" }, Number.NaN);
+    for (const row of rows ?? []) {
+      const endpoint = row.name;
+      pending.set({ endpoint }, row.pending);
+      setAside.set({ endpoint }, row.setAside);
+      failing.set({ endpoint }, row.failingMs === null ? 0 : 1);
+      parked.set({ endpoint }, row.parkedMs === null ? 0 : 1);
+    }
   }
 
   attempted(endpoint: string, result: string): void {

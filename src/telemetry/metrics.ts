@@ -414,6 +414,7 @@ export class Metrics implements RequestObserver {
 
   async text(): Promise<string> {
     if (this.#sources !== null) await this.#update(this.#sources);
+    await this.events.update();
     return await this.#make.registry.metrics();
   }
 
