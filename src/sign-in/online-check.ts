@@ -72,7 +72,7 @@ async function checkClient(
   }
 }
 
-/** Asks for a sign-in without showing a page. An issuer sends its refusal to addresses it knows. */
+/** Asks for a sign-in without a page. An issuer sends its refusal to addresses that it knows. */
 async function checkCallback(
   issuer: Issuer,
   { url, setting }: CallbackAddress,

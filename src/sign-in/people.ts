@@ -74,7 +74,7 @@ export class People {
     return now;
   }
 
-  /** Records what the issuer says about a signed-in operator. Returns the person as they are now. */
+  /** Records what the issuer says about an operator now. Returns the person as they are now. */
   async checked(person: PersonRow, identity: Identity, settings: SignInSettings): Promise<PersonRow> {
     const verdicts = { role: roleOf(identity, settings), plan: planOf(identity, settings) };
     const facts = await this.#record(person, identity, verdicts);
@@ -183,7 +183,7 @@ export class People {
     return (await store.listPeople({ account, limit: 1 })).length === 0 ? account : null;
   }
 
-  /** Gives a person their account: the one of a broken-off sign-in, one that exists, or a new one. */
+  /** Gives a person an account: of a broken-off sign-in, one that exists, or a new one. */
   async #withAccount(
     person: PersonRow,
     {

@@ -206,7 +206,7 @@ export class PersonSignIn implements SignedInPeople {
     return this.#configured;
   }
 
-  /** Nonce and verifier of a sign-in. Only the same page and the operator token make them again. */
+  /** Returns nonce and verifier. Only the same page and the operator token make them again. */
   #begun(state: string, place: SignInPlace, settings: SignInSettings): BegunSignIn {
     const about = secretOf(state, place, settings);
     return {

@@ -32,7 +32,7 @@ export interface SignInSettings {
   accounts: readonly PlanRule[];
   /** The issuer owns the addresses, so `email_verified` is not needed for rules. */
   trustsEmail: boolean;
-  /** ISO 8601: after this time without a matching sign-in, roles end and accounts are suspended. */
+  /** ISO 8601: so long after a matching sign-in, roles end and accounts are suspended. */
   lapse: string;
   /** The issuer before this one. */
   formerly: string | null;
@@ -40,7 +40,7 @@ export interface SignInSettings {
   contact: string | null;
 }
 
-/** Returns whether both texts are the URL of one issuer. A slash at the end makes no difference. */
+/** Returns whether both texts are the URL of one issuer, with or without a slash at the end. */
 export function isSameIssuer(one: string, other: string): boolean {
   return canonical(one) === canonical(other);
 }

@@ -1,4 +1,4 @@
-/** Signing in with OpenID Connect in the whole program: its start, a reload, and a wrong section. */
+/** Signing in with OpenID Connect in the whole program: start, reload, and a wrong section. */
 import assert from "node:assert/strict";
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";

@@ -1,4 +1,4 @@
-/** `/api/requests` and `/api/usage`: what the requests of the key, or of its account, cost; and stops. */
+/** `/api/usage`, and `/api/requests`: what requests cost, and stops of requests that run. */
 import { ownRequestActions, ownUsageActions } from "../../actions/portal-runs.ts";
 import { actionRoutes } from "../api/action-routes.ts";
 import type { ApiApp } from "../api/app.ts";
