@@ -20,6 +20,8 @@ export interface Actor {
    */
   by: string;
   role: Role;
+  /** Who made the key. All keys of a maker share one allowance. Absent: no key. */
+  maker?: string;
 }
 
 /** The operator token. */

@@ -12,13 +12,13 @@ import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { firstKeyFileName, openFirstAccount } from "./accounts/first-account.ts";
-import { OperatorKeys } from "./accounts/operator-keys.ts";
-import { OperatorSessions } from "./accounts/operator-sessions.ts";
+import type { OperatorSessions } from "./accounts/operator-sessions.ts";
 import { RequestStops } from "./accounts/request-stops.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openUpgradedStore } from "./app/database.ts";
 import { startStoreJobs } from "./app/jobs.ts";
 import { connectionLimits } from "./app/open-files.ts";
+import { operatorAccess } from "./app/operator-access.ts";
 import { Portal } from "./app/portal.ts";
 import { type ReloadedDependencies, Reloader } from "./app/reloader.ts";
 import { RunningModels } from "./app/running-models.ts";
@@ -28,9 +28,12 @@ import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
 import { signInWarnings, startSignIn } from "./app/sign-in.ts";
 import { consoleUrl, type StartupBanner } from "./app/startup-banner.ts";
 import { webFiles } from "./app/web-bundle.ts";
+import type { Catalog } from "./chat/catalog.ts";
+import { eventSettingsOf, wantedEventsOf } from "./config/events.ts";
 import type { Config } from "./config/load.ts";
 import { operatorNames, operatorToken } from "./config/operator.ts";
 import { invariant, messageOf } from "./errors.ts";
+import { EventSending } from "./events/event-sending.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
 import { accountFeed } from "./http/api/account-feed.ts";
 import { AllowedHosts } from "./http/api/allowed-hosts.ts";
@@ -127,6 +130,8 @@ class Service {
   #reloader: Reloader | null = null;
   #sessions: OperatorSessions | null = null;
   readonly #stopped = Promise.withResolvers<void>();
+  /** Unique for each process: a restart has another id. */
+  readonly #node = `${hostname()}-${randomBytes(4).toString("hex")}`;
 
   constructor(config: Config, { stdout, stderr, reread }: ServiceHost, times: ServiceTimes) {
     this.#config = config;
@@ -163,9 +168,10 @@ class Service {
     const { store, ledger, nodes } = await this.#openDatabase();
     const plans = await this.#applyPlans(store);
     const clock = await this.#watchClock(store);
-    const audits = this.#startAudits(store);
-    const watch = await this.#watchNodes(nodes);
     const { catalog } = models;
+    const events = this.#startEvents(store, catalog);
+    const audits = this.#startAudits(store, events);
+    const watch = await this.#watchNodes(nodes);
     const dependencies = { store, ledger, catalog, metrics: this.#metrics, logger: this.#logger };
     const server = this.#createPublicServer(dependencies, tracing, settings);
     const boundUrl = await bindOrExplain("listen", config.listen, () => server.listen(config.listen));
@@ -194,24 +200,17 @@ class Service {
     const portal =
       config.portal === null ? null : new Portal(config, { ...dependencies, ...live, ...ofPortal });
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
-    const reloader = this.#createReloader({
-      models,
-      plans,
-      store,
-      server,
-      allowedHosts,
-      portal,
-      people,
-      watch,
-    });
+    const reloaded = { models, plans, store, server, allowedHosts, portal, people, watch, events };
+    const reloader = this.#createReloader(reloaded);
     const stops = this.#startRequestStops(store, ledger, server);
+    const access = operatorAccess({ store, token: token.token, people, logger: this.#logger });
+    this.#sessions = access.sessions;
     const operator = createOperatorServer({
       ...dependencies,
       ...live,
       ...{ audits, stops, version, allowedHosts, live: this.#live, requests: server.requests },
-      sessions: this.#createSessions(store, token.token, people),
-      operatorKeys: this.#createOperatorKeys(store, token.token, people),
-      token: async () => token.token,
+      ...access,
+      supportCredits: () => this.#config.operator.supportCredits,
       issuer: people,
       ownUrl: () => this.#config.operator.url,
       nodes: () => watch.nodes(),
@@ -220,6 +219,7 @@ class Service {
       warnings: () => [...signInWarnings(this.#config), ...plans.warnings],
       reload: (by) => reloader.reload(by),
       timezone: () => this.#config.timezone,
+      endpoints: () => wantedEventsOf(this.#config.events),
       configuredPlans: () => this.#config.plans,
       applyPlans: (by) => reloader.applyPlans(by),
       lastReload: () => reloader.last,
@@ -364,6 +364,7 @@ class Service {
 
   async #openDatabase(): Promise<OpenDatabase> {
     const database = await openUpgradedStore(this.#config, {
+      events: () => eventSettingsOf(this.#config.events),
       onCopy: (file) => this.#logger.info({ file }, "the ledger was upgraded; this copy is from before"),
       onHoldLeft: (requestId, reason) =>
         this.#logger.warn(
@@ -392,11 +393,33 @@ class Service {
     return plans;
   }
 
-  #startAudits(store: Store): AuditRunner {
+  #startEvents(store: Store, catalog: Catalog): EventSending {
+    const endpoints = async () => (this.#config.events === null ? [] : await store.events.endpoints());
+    this.#metrics.events.observe(endpoints);
+    const events = new EventSending({
+      ...{
+        store,
+        catalog,
+        jobs: this.#jobs,
+        node: this.#node,
+        times: this.#times.events,
+        logger: this.#logger,
+      },
+      onAttempt: (endpoint, result) => this.#metrics.events.attempted(endpoint, result),
+    });
+    events.configure(this.#config.events);
+    this.#started.defer(() => events.close());
+    return events;
+  }
+
+  #startAudits(store: Store, events: EventSending): AuditRunner {
     const audits = new AuditRunner(store, {
       jobs: this.#jobs,
       everyMs: this.#times.heartbeatEveryMs,
-      onResult: (problems, atMs) => this.#metrics.audited(problems, atMs),
+      onResult: async (problems, atMs) => {
+        this.#metrics.audited(problems, atMs);
+        await events.audited(problems, atMs);
+      },
       onError: (err) => this.#logger.error({ err }, "the audit failed"),
     });
     this.#started.defer(() => audits.stop());
@@ -414,7 +437,7 @@ class Service {
   }
 
   async #watchNodes(nodes: NodeRegistry): Promise<NodeWatch> {
-    const self = { id: nodeId(), version, fingerprint: fingerprintOf(this.#config) };
+    const self = { id: this.#node, version, fingerprint: fingerprintOf(this.#config) };
     const watch = await startNodeWatch(nodes, self, {
       jobs: this.#jobs,
       everyMs: this.#times.heartbeatEveryMs,
@@ -470,23 +493,4 @@ class Service {
     this.#started.defer(() => reloader.close());
     return reloader;
   }
-
-  #createOperatorKeys(store: Store, token: string, people: PersonSignIn): OperatorKeys {
-    const onError = (err: unknown) =>
-      this.#logger.warn({ err }, "the use of an operator key could not be recorded");
-    return new OperatorKeys(store, token, onError, people);
-  }
-
-  #createSessions(store: Store, token: string, people: PersonSignIn): OperatorSessions {
-    const onError = (err: unknown) =>
-      this.#logger.warn({ err }, "the use of a session could not be recorded; it may end earlier");
-    const sessions = new OperatorSessions(store, token, onError, people);
-    this.#sessions = sessions;
-    return sessions;
-  }
-}
-
-/** Unique for each process: a restart has another id. */
-function nodeId(): string {
-  return `${hostname()}-${randomBytes(4).toString("hex")}`;
 }

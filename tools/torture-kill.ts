@@ -6,7 +6,8 @@
  *
  * - no account paid for more than the prompt and the generated tokens;
  * - no account got more unpaid tokens than the prompt and the tokens between two checkpoints;
- * - no payment, refund or other change was lost or took effect twice.
+ * - no payment, refund or other change was lost or took effect twice;
+ * - each event arrived under one id, in the order of its account. Its receiver is killed too.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -22,6 +23,7 @@ import {
 } from "../test/fixtures/program.ts";
 import { randomFrom } from "../test/fixtures/random.ts";
 import { until } from "../test/fixtures/until.ts";
+import { EventReceiver } from "./torture-events.ts";
 import { ledgers, type TorturedLedger } from "./torture-ledger.ts";
 import { Operator, operatorToken } from "./torture-operator.ts";
 
@@ -77,7 +79,8 @@ export async function tortureByKilling(options: {
   const open = ledgers[store];
   assert.ok(open !== undefined);
   const ledger = await open(folder.path);
-  const operator = new Operator(folder.path, ledger, random);
+  const events = new EventReceiver(await freePort(), folder.path, ledger);
+  const operator = new Operator(folder.path, ledger, random, events.yaml);
   await operator.writeConfiguration();
   const env = {
     ...ledger.env,
@@ -95,12 +98,14 @@ export async function tortureByKilling(options: {
   for (let cycle = 1; cycle <= cycles; cycle += 1) {
     await using server = start();
     const up = await server.up();
+    events.start();
     key = up.key ?? key;
     await operator.meet(server, up);
     const killed = new AbortController();
     const asking = { url: up.url, key, operator, random, killed: killed.signal };
     const work = Promise.all([
       operator.work(killed.signal),
+      events.hurry(up.operatorUrl, killed.signal),
       ...Array.from({ length: clients }, async () => {
         while (!killed.signal.aborted) {
           const one = await request(asking);
@@ -118,8 +123,11 @@ export async function tortureByKilling(options: {
     }
     // Ends early if a check of a client or of the operator fails.
     await Promise.race([work, sleep(upMsMin + random() * Math.max(0, upMsMax - upMsMin))]);
+    // The receiver dies before, with or after the service.
+    if (random() < 0.5) events.kill();
     server.process.kill("SIGKILL");
     killed.abort();
+    events.kill();
     for (const { program } of payers) program.process.kill("SIGKILL");
     await server.ended;
     for (const { id, program } of payers) {
@@ -144,7 +152,9 @@ export async function tortureByKilling(options: {
   {
     // Holds of the killed process expire. All payments without a known result are sent again.
     await using server = start();
-    await operator.meet(server, await server.up());
+    const up = await server.up();
+    events.start();
+    await operator.meet(server, up);
     await operator.repeatAll();
     for (const id of payments.sent) {
       await using program = await pay(folder.path, ledger, id);
@@ -152,9 +162,12 @@ export async function tortureByKilling(options: {
       payments.acknowledged.add(id);
     }
     await until("every hold has ended", async () => (await ledger.query("select id from hold")).length === 0);
+    await events.untilAllSent(up.operatorUrl);
     assert.equal((await server.stop()).code, 0);
+    events.kill();
   }
   await ledger.assertSound();
+  console.log(await events.assertAll());
   await assertPayments(ledger, payments.sent);
   await operator.assertChanges();
   await report(ledger, seen, unanswered, checkpoints);

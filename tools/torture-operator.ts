@@ -34,6 +34,7 @@ const budgetPeriods = ["PT1M", "P1D", "P1M"];
 const brokenCredits = 900_000;
 
 export class Operator {
+  readonly #events: string;
   readonly #folder: string;
   readonly #ledger: TorturedLedger;
   readonly #random: () => number;
@@ -56,7 +57,9 @@ export class Operator {
   isRotating = false;
   readonly #done = { reloads: 0, brokenFiles: 0, repetitions: 0, scheduled: 0 };
 
-  constructor(folder: string, ledger: TorturedLedger, random: () => number) {
+  /** `events`: a further section of the configuration. */
+  constructor(folder: string, ledger: TorturedLedger, random: () => number, events: string) {
+    this.#events = events;
     this.#folder = folder;
     this.#ledger = ledger;
     this.#random = random;
@@ -383,7 +386,7 @@ export class Operator {
   monthly:
     base: { credits: 4000, every: P1M }
     overage: { credits: ${200 + Math.floor(file / 10)}, every: PT1M }
-${this.#hasTemporaryPlan ? temporary : ""}`;
+${this.#hasTemporaryPlan ? temporary : ""}${this.#events}`;
   }
 
   #pick<T>(values: readonly T[]): T {

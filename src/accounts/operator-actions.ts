@@ -6,7 +6,8 @@
  * Throws the errors of accounts/refusals.ts.
  */
 
-import type { Actor, Role } from "../actors.ts";
+import { type Actor, hasRole, type Role } from "../actors.ts";
+import { Refusal } from "../errors.ts";
 import { type AccountSnapshot, type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import type { Ledger } from "../ledger/ledger.ts";
@@ -14,6 +15,7 @@ import type { Plans } from "../ledger/plan.ts";
 import { type PlanChanges, planChanges } from "../ledger/plan-section.ts";
 import type { AccountRow, HoldRow } from "../ledger/rows.ts";
 import { type AccountInOrder, type ListedAccount, noContact } from "../store/contacts.ts";
+import type { WantedEvents } from "../store/events.ts";
 import type {
   AccountsQuery,
   HoldsQuery,
@@ -28,7 +30,7 @@ import type {
 import { type Hour, hourMs, type UsageHour, type UsageHoursQuery } from "../store/usage-hours.ts";
 import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
-import type { EpochMs } from "../units.ts";
+import { type Credits, type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import { type ImportedAccount, type ImportOptions, importAccounts } from "./account-import.ts";
 import { isoTime } from "./json-objects.ts";
 import { KeyActions } from "./key-actions.ts";
@@ -52,6 +54,10 @@ interface ActionDependencies {
   timezone(): string;
   /** The operator token. */
   token(): Promise<string>;
+  /** Whole credits that support may give in a day. Default: none. */
+  supportCredits?(): Credits;
+  /** The receivers of events in the configuration. Default: none. */
+  endpoints?(): readonly WantedEvents[];
 }
 
 /** An account with its balance. If the balance cannot be read, `problem` is the reason. */
@@ -84,6 +90,45 @@ export class OperatorActions {
     this.by = by;
     this.role = role;
     this.#deps = dependencies;
+  }
+
+  /**
+   * Gives promotional credits: support at most so many in a day. They are counted first, so that
+   * a failure in between leaves too few to give, and never too many. `give` returns whether they
+   * were given before.
+   */
+  async giveWithinAllowance(
+    { amountMicro, op }: { amountMicro: MicroCredits; op: string },
+    give: () => Promise<boolean>,
+  ): Promise<boolean> {
+    const { store, actor, supportCredits = () => 0 } = this.#deps;
+    if (hasRole(this.role, "operator")) return await give();
+    const most = supportCredits();
+    const { atMs } = store.times();
+    const maker = actor.maker ?? actor.by;
+    const limit = { mostMicro: microOf(most), atMs };
+    if (!(await store.supportCredits.count(maker, amountMicro, limit))) {
+      if (await store.supportCredits.isDone(op)) return await give();
+      throw new OperatorRefusal(
+        "allowance_exceeded",
+        `Support may give ${most} credits a day (operator.support_credits), and this would be more. Nothing has changed.`,
+        "credits",
+      );
+    }
+    const uncount = async () => await store.supportCredits.uncount(maker, amountMicro, atMs);
+    try {
+      const isRepeated = await give();
+      if (isRepeated) await uncount();
+      return isRepeated;
+    } catch (error) {
+      // A refusal has given nothing. After another failure, the credits may be given.
+      if (error instanceof OperatorRefusal || error instanceof Refusal) await uncount();
+      throw error;
+    }
+  }
+
+  endpoints(): readonly WantedEvents[] {
+    return this.#deps.endpoints?.() ?? [];
   }
 
   /** Returns the same actions for somebody else. */

@@ -59,7 +59,7 @@ export class OperatorKeys {
       );
     }
     this.#use(row, nowMs);
-    return { by: `operator_key:${row.id}`, role };
+    return { by: `operator_key:${row.id}`, role, maker: row.by };
   }
 
   /** Returns what a key may do now. Null: its maker may do nothing any more. */

@@ -15,6 +15,7 @@ import {
   refundRefusal,
   topupRefusal,
 } from "../accounts/outcome-refusals.ts";
+import { opOf } from "../ledger/snapshot.ts";
 import { microOf } from "../units.ts";
 import { bindFor } from "./bind.ts";
 import { addCredits, adjustCredits, refundCredits } from "./credits.ts";
@@ -87,13 +88,16 @@ export const creditActions = {
 type Adjustment = InputOf<typeof adjustCredits.input>;
 
 /** Gives promotional credits. Returns whether they were given before. */
-async function give({ ledger, by }: OperatorActions, input: Adjustment): Promise<boolean> {
+async function give(actions: OperatorActions, input: Adjustment): Promise<boolean> {
+  const { ledger, by } = actions;
   const { account, operationId: op, credits, reason, expiresMs: untilMs = null, requestId = null } = input;
   const amountMicro = microOf(credits);
   const operation = { kind: "promote", account, op, requestId, amountMicro, untilMs, reason, by } as const;
-  const outcome = await ledger.apply(operation);
-  if (outcome.kind === "added") return outcome.replayed;
-  throw promotionRefusal(operation, outcome);
+  return await actions.giveWithinAllowance({ amountMicro, op: opOf(operation) }, async () => {
+    const outcome = await ledger.apply(operation);
+    if (outcome.kind === "added") return outcome.replayed;
+    throw promotionRefusal(operation, outcome);
+  });
 }
 
 /** Takes promotional credits away. Returns whether they were taken before. */

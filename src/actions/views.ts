@@ -2,11 +2,13 @@
 import * as rules from "../accounts/value-rules.ts";
 import { accountStates } from "../ledger/rows.ts";
 import { changeKinds } from "../store/change-log.ts";
+import { deliveryStates } from "../store/events.ts";
 import { accountOrders, type ListedKind, listedKinds } from "../store/store.ts";
 import { graphHoursMax } from "../store/usage-hours.ts";
 import { usageGroups } from "../store/usage-sums.ts";
 import { momentRule } from "../units.ts";
 import type { Action } from "./action.ts";
+import { eventEndpoint } from "./events.ts";
 import { choice, type Field, type Fields, moment, number, optional, text } from "./field.ts";
 import { accountId, keyId } from "./fields.ts";
 import { pageFields } from "./pages.ts";
@@ -358,4 +360,25 @@ export const listChanges = view({
     ),
   },
   refuses: ["list_too_slow"],
+});
+
+export const listEndpoints = view({
+  id: "listEndpoints",
+  title: "List the receivers of events, with what waits for each of them",
+  http: "GET /admin/events/endpoints",
+  input: { ...pageFields },
+});
+
+export const listDeliveries = view({
+  id: "listDeliveries",
+  title: "List what became of events at an endpoint, newest first",
+  help: "With the status of the last answer and the beginning of its body. Events are kept for 30 days.",
+  http: "GET /admin/events/endpoints/{endpoint}/deliveries",
+  input: {
+    endpoint: eventEndpoint,
+    ...pageFields,
+    account: optional(accountId),
+    state: optional(choice(deliveryStates, { rule: '"pending", "delivered", "skipped" or "set_aside"' })),
+  },
+  refuses: ["endpoint_not_found", "list_too_slow"],
 });

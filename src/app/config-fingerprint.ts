@@ -3,6 +3,7 @@
  * nodes use the plans of the database. Different plans sections in their files still mean that one
  * of the files is outdated.
  */
+import { createHash } from "node:crypto";
 import type { Config } from "../config/load.ts";
 import type { Plans } from "../ledger/plan.ts";
 import { fingerprintOf as plansFingerprint } from "../ledger/plan-section.ts";
@@ -14,15 +15,25 @@ import type { ConfigFingerprint } from "../store/nodes.ts";
 export function fingerprintOf({
   plans,
   models,
+  events,
 }: {
   plans: Plans;
   models: Config["models"];
+  events?: Config["events"];
 }): ConfigFingerprint {
   return Object.fromEntries([
     ["plans", plansFingerprint(plans)],
     ...models.flatMap(({ id, price }) => [
       [`model ${id}`, "offered"],
       [`price of ${id}`, `${price.prompt}/${price.completion}/${price.cachedPrompt ?? price.prompt}`],
+    ]),
+    ...(events?.endpoints ?? []).map(({ name, url, types }) => [
+      `events endpoint ${name}`,
+      // A URL can have a secret in its path.
+      createHash("sha256")
+        .update(JSON.stringify([url, types]))
+        .digest("hex")
+        .slice(0, 16),
     ]),
   ]);
 }

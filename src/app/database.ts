@@ -1,6 +1,8 @@
 /** Opens the configured database of the ledger: SQLite or PostgreSQL. */
 import { existsSync, rmSync } from "node:fs";
+import { eventSettingsOf } from "../config/events.ts";
 import type { Config } from "../config/load.ts";
+import type { EventSettings } from "../ledger/events.ts";
 import { Ledger, type LedgerOptions } from "../ledger/ledger.ts";
 import type { SealedReport } from "../store/audit.ts";
 import { type NodeRegistry, soleNode } from "../store/nodes.ts";
@@ -40,7 +42,7 @@ const readBusyMs = 5000;
  */
 export async function openUpgradedStore(
   config: Config,
-  options: LedgerOptions & { onCopy: (file: string) => void },
+  options: StoreOptions & { onCopy: (file: string) => void },
 ): Promise<OpenDatabase> {
   const copy = copyBeforeUpgrade(config);
   try {
@@ -73,20 +75,26 @@ function copyBeforeUpgrade({ database }: Config): string | null {
   return copy;
 }
 
+interface StoreOptions extends LedgerOptions {
+  upgrade?: boolean;
+  /** The present configuration of events. Default: that of the configuration. */
+  events?: () => EventSettings | null;
+}
+
 /**
  * Opens the ledger. Creates it with its folder if it is missing. Throws an OperatorError if an
  * older version made it, unless `upgrade`.
  */
 export async function openStore(
   config: Config,
-  { upgrade = false, ...options }: LedgerOptions & { upgrade?: boolean } = {},
+  { upgrade = false, events = () => eventSettingsOf(config.events), ...options }: StoreOptions = {},
 ): Promise<OpenDatabase> {
   const { database, plans } = config;
   if (database.kind === "sqlite") {
-    const store = await openSqliteStore({ path: database.path, plans, upgrade });
+    const store = await openSqliteStore({ path: database.path, plans, upgrade, events });
     return { store, ledger: new Ledger(store, options), nodes: soleNode() };
   }
-  const store = await openPostgresStore({ url: database.url, plans, upgrade });
+  const store = await openPostgresStore({ url: database.url, plans, upgrade, events });
   return {
     store,
     ledger: new Ledger(store, {

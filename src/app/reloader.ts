@@ -22,6 +22,7 @@ import {
 import { type Config, configurationError } from "../config/load.ts";
 import { operatorNames } from "../config/operator.ts";
 import { messageOf, OperatorError } from "../errors.ts";
+import type { EventSending } from "../events/event-sending.ts";
 import type { AllowedHosts } from "../http/api/allowed-hosts.ts";
 import type { PublicServer, PublicSettings } from "../http/public/server.ts";
 import type { PersonSignIn } from "../sign-in/person-sign-in.ts";
@@ -49,6 +50,7 @@ export interface ReloadedDependencies {
   portal: Pick<Portal, "configure"> | null;
   people: Pick<PersonSignIn, "configure">;
   watch: NodeWatch;
+  events: Pick<EventSending, "configure">;
   metrics: Metrics;
   logger: Logger;
   /** Called with the configuration that applies from now on. */
@@ -184,10 +186,11 @@ export class Reloader {
   }
 
   #apply(next: Config, settings: PublicSettings): void {
-    const { server, allowedHosts, portal, people, watch, logger, onApplied } = this.#dependencies;
+    const { server, allowedHosts, portal, people, watch, events, logger, onApplied } = this.#dependencies;
     server.configure(settings);
     allowedHosts.replace(operatorNames(next.operator));
     portal?.configure(next);
+    events.configure(next.events);
     if (!isSameSignIn(this.#running, next)) people.configure(next.signIn);
     logger.level = next.log.level;
     this.#running = next;

@@ -1,4 +1,5 @@
 /** Times that operators cannot configure. Tests set shorter ones. */
+import { type EventTimes, eventTimes } from "../events/event-sending.ts";
 import { clockEveryMs } from "../store/clock-watch.ts";
 import { heartbeatEveryMs } from "../store/nodes.ts";
 
@@ -28,6 +29,7 @@ export interface ServiceTimes {
   probeEveryMs: number;
   /** Time to settle and report answers that the end of the drain time cut off. */
   settleMs: number;
+  events: EventTimes;
   /** Time limit of chat templates. Default: that of the embedded engine. */
   renderMs?: number;
 }
@@ -44,4 +46,5 @@ export const serviceTimes: ServiceTimes = {
   clockEveryMs,
   probeEveryMs: 15_000,
   settleMs: 10_000,
+  events: eventTimes,
 };

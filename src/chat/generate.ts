@@ -73,6 +73,8 @@ export interface Charge {
   shortfallMicro: MicroCredits;
   /** Part of the shortfall that an earlier expiry recorded. */
   shortfallBeforeMicro: MicroCredits;
+  /** What is left of the account. */
+  left: BucketAmounts;
   times: StageTimes;
 }
 
@@ -386,9 +388,10 @@ async function settle(
       record.unsettled(outcome);
       return false;
     }
-    const { costMicro, paid, paidBefore = null, shortfallMicro, shortfallBeforeMicro = 0 } = outcome;
+    const { paidBefore = null, shortfallBeforeMicro = 0, costMicro, paid, shortfallMicro, left } = outcome;
     const times = { ...made.times, settledMs: performance.now() };
-    record.charged({ ...made, times, costMicro, paid, paidBefore, shortfallMicro, shortfallBeforeMicro });
+    const amounts = { costMicro, paid, paidBefore, shortfallMicro, shortfallBeforeMicro, left };
+    record.charged({ ...made, times, ...amounts });
     return true;
   };
   try {

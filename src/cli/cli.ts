@@ -12,6 +12,7 @@ import { OperatorActions } from "../accounts/operator-actions.ts";
 import type { Actor } from "../actors.ts";
 import type { Streams } from "../app.ts";
 import type { Environment } from "../config/document.ts";
+import { wantedEventsOf } from "../config/events.ts";
 import { type Config, loadConfig } from "../config/load.ts";
 import { OperatorError, Refusal } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
@@ -73,6 +74,7 @@ export class Cli {
           ...{ store, ledger, modelIds, actor: user() },
           timezone: () => config.timezone,
           token: async () => tokenOf(config),
+          endpoints: () => wantedEventsOf(config.events),
         }),
       );
     } catch (error) {

@@ -15,6 +15,7 @@ import { clockCommand } from "./clock.ts";
 import { configCommand } from "./config.ts";
 import { consoleCommand } from "./console.ts";
 import { creditsCommand } from "./credits.ts";
+import { eventsCommand } from "./events.ts";
 import { failureLine, failureOf } from "./failure.ts";
 import { explainUse, rootCommand } from "./help.ts";
 import { keyCommand } from "./key.ts";
@@ -36,7 +37,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
   const groups = {
     "The service:": [
       ...[serveCommand, reloadCommand, consoleCommand, chatCommand],
-      ...[requestsCommand, modelsCommand, configCommand],
+      ...[requestsCommand, eventsCommand, modelsCommand, configCommand],
     ],
     "Accounts and credits:": [
       accountCommand,

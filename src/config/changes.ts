@@ -78,18 +78,19 @@ const serviceLimitNames: Record<keyof ServiceLimits, string> = {
 type Settings = ReadonlyMap<string, unknown>;
 
 /** Returns the settings that a reload applies, besides `models` and `plans`. */
-function applied({ limits, listen, operator, cors, log, timezone, ...rest }: Config): Settings {
+function applied({ limits, listen, operator, cors, log, timezone, events, ...rest }: Config): Settings {
   const values = new Map(Object.entries(limits));
-  const { hosts, url } = operator;
+  const { hosts, url, supportCredits } = operator;
   return new Map<string, unknown>([
     ...Object.entries(serviceLimitNames).map(([key, name]) => [`limits.${name}`, values.get(key)] as const),
     ...named("listen", { url: listen.url }),
-    ...named("operator", { hosts, url }),
+    ...named("operator", { hosts, url, supportCredits }),
     ["timezone", timezone] as const,
     ["sign_in", withoutPlaces(rest.signIn)] as const,
     ["plans.keys", Object.fromEntries(rest.personKeys)] as const,
     ...named("cors", { origins: cors.origins }),
     ...named("log", { level: log.level }),
+    ["events", events] as const,
   ]);
 }
 

@@ -23,6 +23,7 @@ import path from "node:path";
 import { messageOf, OperatorError } from "../errors.ts";
 import { readDatabase } from "./database.ts";
 import { type Environment, type Found, parseYaml } from "./document.ts";
+import { readEvents } from "./events.ts";
 import * as kind from "./kinds.ts";
 import { readLimits } from "./limits.ts";
 import { readModels } from "./model.ts";
@@ -172,6 +173,8 @@ function readConfig(root: Section) {
     })),
     /** Null: no traces. */
     tracing: root.section("tracing", readTracing),
+    /** Null: no events. */
+    events: readEvents(root),
     sources: readSources(root),
     /** For `inkwell chat`. */
     client: { apiKey: root.env.INKWELL_API_KEY || null },

@@ -31,6 +31,7 @@ export function readOperator(section: Section, listen: ListenerAddress) {
   const hosts = section.list("hosts", kind.hostName, "a list of host names: [ops.example, node-a]", {
     env: "INKWELL_OPERATOR_HOSTS",
   });
+  const supportCredits = section.value("support_credits", kind.credits, { or: 0 });
   return {
     host: host.value,
     /** 0: any free port. */
@@ -41,6 +42,8 @@ export function readOperator(section: Section, listen: ListenerAddress) {
     url,
     /** Further names allowed in `Host`, in ASCII. See `operatorNames`. */
     hosts: hosts.values.map(domainToASCII),
+    /** Whole promotional credits that support may give in a day. */
+    supportCredits,
   };
 }
 

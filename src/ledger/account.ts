@@ -73,10 +73,12 @@ export function changePlan(work: UnitOfWork, found: FoundAccount, operation: Pla
   if (at === "now" && buckets.length > 0 && account.base !== null) {
     return { kind: "window_differs", buckets, refreshMs: account.base.untilMs };
   }
+  const from = account.plan;
   account.plan = plan;
   account.nextPlan = null;
   found.plan = version;
   work.post(found, { kind: "plan", op, by, note, amountMicro: earlyOf(account, version) });
+  if (!isPresent) work.tell(found, "account.plan_changed", { plan, from, by });
   for (const bucket of windowBuckets) {
     changeBucket(account, work.plans, { bucket, version, atMs: times.atMs }, work.entitle(found, by));
   }
@@ -119,5 +121,7 @@ export function changeState(work: UnitOfWork, found: FoundAccount, operation: St
   if (to.kind === "end") account.endsMs = to.endsMs;
   else account.state = to.kind === "suspend" ? "suspended" : "active";
   work.post(found, { kind: to.kind, op, by, note });
+  if (to.kind === "suspend") work.tell(found, "account.suspended", { by });
+  if (to.kind === "resume") work.tell(found, "account.resumed", { by });
   return { kind: "changed", replayed: false };
 }

@@ -6,20 +6,12 @@
  */
 import { invariant } from "../errors.ts";
 import { exactCredits, type MicroCredits } from "../units.ts";
-import { freeOf, sumOf } from "./grants.ts";
+import { additionalOf, freeOf, sumOf } from "./grants.ts";
 import type { AdjustOperation, PromoteOperation, RefundOperation, TopupOperation } from "./operations.ts";
 import type { AdjustOutcome, PromoteOutcome, RefundOutcome, TopupOutcome } from "./outcomes.ts";
 import type { AccountRow } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import { earlier, type FoundAccount, type UnitOfWork } from "./unit-of-work.ts";
-
-/** What is left of all additional grants, with what running requests hold. */
-export function additionalOf({ additional, later }: AccountRow): MicroCredits {
-  return additional.reduce(
-    (sum, { amountMicro, spentMicro }) => sum + (amountMicro - spentMicro),
-    later.freeMicro + later.heldMicro,
-  );
-}
 
 function assertAmount(amountMicro: MicroCredits): void {
   invariant(Number.isSafeInteger(amountMicro) && amountMicro > 0, "an amount is whole and positive");
@@ -157,6 +149,7 @@ export function refund(work: UnitOfWork, found: FoundAccount, operation: RefundO
   work.post(found, { ...entry, grantSeq: payment.seq });
   if (takenMicro > 0) grants.change(payment.seq, 0 - takenMicro);
   work.countRefund(id, takenMicro);
+  if (takenMicro > 0) work.tell(found, "payment.refunded", { payment: id, amount_micro: takenMicro, by });
   const restMicro = amountMicro - takenMicro;
   return {
     kind: "refunded",

@@ -5,10 +5,9 @@
  */
 import { invariant, Refusal } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
-import { additionalOf } from "./additional.ts";
 import { expireOverdue } from "./ending.ts";
 import { type Entitlement, passBoundaries, refillOf } from "./entitlement.ts";
-import { remainingOf } from "./grants.ts";
+import { additionalOf, remainingOf } from "./grants.ts";
 import type { AccountError } from "./outcomes.ts";
 import { type Limits, type PlanCatalog, planProblem } from "./plan.ts";
 import type { AccountRow, AccountState, AdditionalGrant, HoldRow, WindowBucket } from "./rows.ts";

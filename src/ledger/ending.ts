@@ -27,6 +27,10 @@ import { type FoundAccount, nextFact, type UnitOfWork } from "./unit-of-work.ts"
 
 export function settle(work: UnitOfWork, found: FoundAccount, operation: SettleOperation): SettleOutcome {
   const { account } = found;
+  const settled = (charges: [ChargeRow, ChargeRow?]): SettleOutcome => ({
+    ...settledBy(charges),
+    left: found.grants.balance(found.times),
+  });
   assertTokens(operation.usage);
   invariant(operation.ending !== "expired", "a settlement is not an expiry");
   const row = work.hold(account.id, operation.requestId);
@@ -37,8 +41,10 @@ export function settle(work: UnitOfWork, found: FoundAccount, operation: SettleO
   return settled([first, late ?? settleLate(work, found, first, operation)]);
 }
 
+type Settled = Omit<Extract<SettleOutcome, { kind: "settled" }>, "left">;
+
 /** Adds up the charges of a request. The first of two was made by the expiry of its hold. */
-function settled([first, late]: [ChargeRow, ChargeRow?]): SettleOutcome {
+function settledBy([first, late]: [ChargeRow, ChargeRow?]): Settled {
   const paid = paidOf(first);
   if (late === undefined)
     return { kind: "settled", costMicro: first.costMicro, paid, shortfallMicro: first.shortfallMicro };

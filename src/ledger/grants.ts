@@ -3,7 +3,7 @@
  * the additional ones. open-grants.ts changes grants. Pure.
  */
 import type { MicroCredits } from "../units.ts";
-import type { AdditionalGrant, BucketAmounts, LaterGrants, Taking } from "./rows.ts";
+import type { AccountRow, AdditionalGrant, BucketAmounts, LaterGrants, Taking } from "./rows.ts";
 
 export const noLater: LaterGrants = { count: 0, freeMicro: 0, heldMicro: 0, untilMs: null };
 
@@ -21,6 +21,14 @@ export function freeOf({ amountMicro, spentMicro, heldMicro }: Amounts): MicroCr
 /** What is not spent, with what running requests hold. */
 export function remainingOf({ amountMicro, spentMicro }: Amounts): MicroCredits {
   return Math.max(0, amountMicro - spentMicro);
+}
+
+/** What is left of all additional grants, with what running requests hold. */
+export function additionalOf({ additional, later }: AccountRow): MicroCredits {
+  return additional.reduce(
+    (sum, { amountMicro, spentMicro }) => sum + (amountMicro - spentMicro),
+    later.freeMicro + later.heldMicro,
+  );
 }
 
 /** Grants with an end come first, soonest first, then promotions and payments, oldest first. */

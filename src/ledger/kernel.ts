@@ -19,6 +19,7 @@ import { problemOfAmounts } from "./account-problems.ts";
 import { adjust, promote, refund, topup } from "./additional.ts";
 import { accountAt } from "./balance.ts";
 import { expire, expireOverdue, settle, stop } from "./ending.ts";
+import type { EventSettings } from "./events.ts";
 import { amountOf, joined, sumOf } from "./grants.ts";
 import { rollBudget } from "./key-budget.ts";
 import { changeKey, issueKey, revokeKey } from "./key-changes.ts";
@@ -46,12 +47,16 @@ import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
  */
 const reservedRetryMs = 1000;
 
-/** Throws a `LaterNeeded` if the snapshot lacks later grants that a decision needs. */
+/**
+ * Throws a `LaterNeeded` if the snapshot lacks later grants that a decision needs. `events`: null
+ * if none are written.
+ */
 export function decide(
   snapshot: Snapshot,
   operations: readonly Operation[],
+  events: EventSettings | null = null,
 ): { outcomes: Decision[]; changes: Changes } {
-  const work = new UnitOfWork(snapshot);
+  const work = new UnitOfWork(snapshot, events);
   const deferred = new Set<string>();
   const outcomes = operations.map((operation): Decision => {
     const { account } = operation;
@@ -59,6 +64,7 @@ export function decide(
     if (deferred.has(account)) return { kind: "more_overdue" };
     const outcome = decideOne(work, operation);
     if (outcome.kind === "more_overdue") deferred.add(account);
+    work.look(account);
     const expired = work.takeExpired();
     return expired.length === 0 ? outcome : { ...outcome, expired };
   });

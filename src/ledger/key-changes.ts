@@ -106,6 +106,7 @@ export function addKey(
   };
   const note = withOutcome(settingsNote({ key: row.id, set }), key, { budget, hasNewSecret: true });
   work.post(found, { kind: "key", op, by, note });
+  work.tell(found, "key.created", { key: row.id, name, by });
   return { kind: "issued", key: { ...key } };
 }
 
@@ -117,5 +118,6 @@ export function revokeKey(work: UnitOfWork, found: FoundAccount, operation: Revo
   invariant(key !== null, "the key was read");
   key.revokedMs = found.times.atMs;
   work.post(found, { kind: "key", by: operation.by, note: revokedNote(key.id) });
+  work.tell(found, "key.revoked", { key: key.id, name: key.name, by: operation.by });
   return { kind: "revoked", key: { ...key }, replayed: false };
 }

@@ -68,9 +68,13 @@ export class OpenGrants {
   }
 
   /** What could be taken if all running requests ended and used nothing. */
-  ifAllReturns(times: Times): MicroCredits {
+  balance(times: Times): BucketAmounts {
     const { later } = this.#account;
-    return sumOf(this.#amounts(times, remainingOf, later.freeMicro + later.heldMicro));
+    return this.#amounts(times, remainingOf, later.freeMicro + later.heldMicro);
+  }
+
+  ifAllReturns(times: Times): MicroCredits {
+    return sumOf(this.balance(times));
   }
 
   /** `ofLater`: the sum of the later grants. */

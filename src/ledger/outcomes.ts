@@ -83,6 +83,8 @@ export type SettleOutcome =
       costMicro: MicroCredits;
       paid: BucketAmounts;
       shortfallMicro: MicroCredits;
+      /** What is left of the account, as a balance shows it: running requests are not deducted. */
+      left: BucketAmounts;
       /**
        * The part of `paid` that an earlier expiry of the hold took. Absent if the hold had not
        * expired.

@@ -3,6 +3,7 @@
  * writes after the kernel has decided. Pure.
  */
 import type { EpochMs } from "../units.ts";
+import type { EventFact } from "./events.ts";
 import type { Operation, PostedOperation } from "./operations.ts";
 import type { PlanCatalog } from "./plan.ts";
 import type {
@@ -116,6 +117,8 @@ export interface Changes {
   keysSet: KeyRow[];
   /** Keys to add. They are not in the other lists. */
   keysNew: KeyRow[];
+  /** In their order for each account. */
+  events: EventFact[];
 }
 
 export function rowKey(account: string, id: string): string {

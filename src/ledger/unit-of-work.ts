@@ -6,7 +6,9 @@ import { service } from "../actors.ts";
 import { invariant } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { problemOf } from "./account-problems.ts";
+import { BalanceWatch } from "./balance-watch.ts";
 import { type Entitlement, passBoundaries } from "./entitlement.ts";
+import type { EventData, EventFact, EventSettings, EventType } from "./events.ts";
 import { noLater } from "./grants.ts";
 import { withoutOutcome } from "./key-facts.ts";
 import { OpenGrants } from "./open-grants.ts";
@@ -63,9 +65,13 @@ export class UnitOfWork {
   readonly #keysSet = new Set<KeyRow>();
   readonly #keysNew = new Set<KeyRow>();
   readonly #expired: ChargeRow[] = [];
+  readonly #events: EventFact[] = [];
+  /** Null: no events are written. */
+  readonly #watch: BalanceWatch | null;
 
-  constructor(snapshot: Snapshot) {
+  constructor(snapshot: Snapshot, events: EventSettings | null = null) {
     this.#snapshot = snapshot;
+    this.#watch = events === null ? null : new BalanceWatch(events);
   }
 
   get plans(): PlanCatalog {
@@ -117,7 +123,21 @@ export class UnitOfWork {
       ),
       keysSet: [...this.#keysSet].filter((key) => !this.#keysNew.has(key)),
       keysNew: [...this.#keysNew],
+      events: this.#events,
     };
+  }
+
+  /** Adds an event of the account, if events are written. */
+  tell({ account, times }: FoundAccount, type: EventType, data: EventData): void {
+    if (this.#watch === null) return;
+    this.#events.push({ account: account.id, seq: account.seq, atMs: times.atMs, type, data });
+  }
+
+  /** Adds the events of credits that became low in an operation. */
+  look(account: string): void {
+    const found = this.#found.get(account);
+    if (found === undefined) return;
+    this.#watch?.look(found.account, found.times, (type, data) => this.tell(found, type, data));
   }
 
   /** Opens an account with both windows. */
@@ -129,6 +149,7 @@ export class UnitOfWork {
     const account: AccountRow = { ...emptyAccount, id, plan, atMs, createdMs: atMs };
     const found = this.#add(account);
     this.post(found, { kind: "open", by, note: plan });
+    this.tell(found, "account.opened", { plan, by });
     openWindows(version, { atMs, balances }, (fact) => this.#entitle(found, fact));
     return found;
   }
@@ -161,7 +182,9 @@ export class UnitOfWork {
     const problem = this.#snapshot.problems.get(id) ?? problemOf(read, this.plans);
     if (problem !== null) return { kind: "balance_invalid", problem };
     const found = this.#add({ ...read });
+    this.#watch?.begin(read);
     this.#applyDue(found);
+    this.look(id);
     return found;
   }
 
@@ -181,6 +204,7 @@ export class UnitOfWork {
     const { account } = found;
     Object.assign(account, { base: null, overage: null, state: "closed", nextPlan: null });
     this.post(found, { kind: "close", by, op, note });
+    this.tell(found, "account.closed", { by });
   }
 
   /** Posts what time or a plan does, and changes the account by it. */
@@ -211,11 +235,14 @@ export class UnitOfWork {
         this.post(found, { kind: "change", by, bucket, amountMicro, grantSeq: grant, note: plan });
         return;
       }
-      case "plan":
+      case "plan": {
+        const from = account.plan;
         account.plan = fact.plan;
         account.nextPlan = null;
         found.plan = newestVersion(this.plans, fact.plan) ?? null;
         this.post(found, { kind: "plan", by, note: fact.plan });
+        this.tell(found, "account.plan_changed", { plan: fact.plan, from, by });
+      }
     }
   }
 
@@ -246,8 +273,10 @@ export class UnitOfWork {
       },
       ...{ anchorMs: null, plan: null, version: null },
     });
-    if (payment !== null)
+    if (payment !== null) {
       this.#payments.set(payment, { account: account.id, seq, amountMicro, refundedMicro: 0 });
+      this.tell(found, "payment.added", { payment, amount_micro: amountMicro, by: posting.by });
+    }
     if (requestId !== null) {
       const key = rowKey(account.id, requestId);
       this.#memos.set(key, (this.#memos.get(key) ?? 0) + amountMicro);
@@ -353,8 +382,12 @@ export class UnitOfWork {
 
   /** Returns the row of the key, to change its state in place, or null if it does not exist. */
   key(id: string): KeyRow | null {
-    const changed = this.#keys.get(id);
-    if (changed !== undefined) return changed;
+    const key = this.#keys.get(id) ?? this.#copyOfKey(id);
+    if (key !== null) this.#watch?.touch(key);
+    return key;
+  }
+
+  #copyOfKey(id: string): KeyRow | null {
     const read = this.#snapshot.keys.get(id);
     if (read === undefined) return null;
     const copy = { ...read };

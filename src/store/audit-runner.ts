@@ -24,8 +24,11 @@ interface Run {
 interface AuditRunnerOptions {
   jobs: Jobs;
   everyMs: number;
-  /** Called with the last result of the database, after the start and when there is another. */
-  onResult(problems: number, atMs: EpochMs): void;
+  /**
+   * Called with the last result of the database, after the start and when there is another. Called
+   * again if it rejects.
+   */
+  onResult(problems: number, atMs: EpochMs): Promise<void>;
   /** Called if an audit fails. */
   onError(error: unknown): void;
 }
@@ -95,8 +98,8 @@ export class AuditRunner {
     else if (this.#run) await auditJobs.refresh(this.#run.id, this.#store.times().nowMs);
     const { lastEndedMs, problems } = await auditJobs.read();
     if (lastEndedMs === null || problems === null || lastEndedMs === this.#reportedMs) return;
+    await this.#options.onResult(problems, lastEndedMs);
     this.#reportedMs = lastEndedMs;
-    this.#options.onResult(problems, lastEndedMs);
   }
 
   async #save(run: Run): Promise<void> {

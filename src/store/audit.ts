@@ -66,6 +66,23 @@ const rules: Readonly<Record<string, string>> = {
     select account, id, count(*) as charges from charge group by account, id
     having count(*) > 1 and (count(*) > 2 or sum(case when late then 1 else 0 end) <> 1
       or sum(case when ending = 'expired' then 1 else 0 end) < 1)`,
+  // Thresholds are settings, which nobody records: what was low is not computed again.
+  "each event of an account follows from its fact": `
+    select e.account, e.seq, e.type from event e left join account a on a.id = e.account
+    left join journal j on j.account = e.account and j.seq = e.seq
+    where e.account is not null and (a.id is null or e.seq > a.seq or case e.type
+      when 'payment.added' then j.kind is distinct from 'payment'
+      when 'payment.refunded' then j.kind is distinct from 'refund'
+      when 'key.created' then j.kind is distinct from 'key'
+      when 'key.revoked' then j.kind is distinct from 'key'
+      when 'account.opened' then j.kind is distinct from 'open'
+      when 'account.suspended' then j.kind is distinct from 'suspend'
+      when 'account.resumed' then j.kind is distinct from 'resume'
+      when 'account.closed' then j.kind is distinct from 'close'
+      when 'account.plan_changed' then j.kind is distinct from 'plan'
+      else false end)`,
+  "an event is written once": `select account, seq, type, count(*) as events from event
+    where account is not null and cause is null group by account, seq, type, data having count(*) > 1`,
   "a request is open or has a charge, and not both": `select h.account, h.id from hold h
     join charge c on c.id = h.id and c.account = h.account`,
 };

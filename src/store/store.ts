@@ -24,6 +24,7 @@ import type { AuditJobs } from "./audit-job.ts";
 import type { AuditReport } from "./audit-report.ts";
 import type { ChangeLog } from "./change-log.ts";
 import type { AccountDraft, AccountInOrder, Contact, DraftOptions, DraftOutcome } from "./contacts.ts";
+import type { EventStore } from "./events.ts";
 import type { OperatorKeyStore } from "./operator-keys.ts";
 import type { PaymentPeriod, PaymentPeriodQuery } from "./payment-report.ts";
 import type { PeopleStore } from "./people.ts";
@@ -190,6 +191,20 @@ export interface StopRequests {
   holdOf(requestId: string): Promise<{ account: string } | null>;
 }
 
+/** What support has given today, for each maker of its rights. */
+export interface SupportCredits {
+  /** Counts an amount. Returns false, and counts nothing, if the day would have more than that. */
+  count(
+    by: string,
+    amountMicro: MicroCredits,
+    limit: { mostMicro: MicroCredits; atMs: EpochMs },
+  ): Promise<boolean>;
+  /** Whether the journal has this operation: a repetition gives nothing. */
+  isDone(op: string): Promise<boolean>;
+  /** Takes back what was counted and not given. */
+  uncount(by: string, amountMicro: MicroCredits, atMs: EpochMs): Promise<void>;
+}
+
 export type ClockAcceptance =
   | { kind: "accepted"; accepted: AcceptedClock }
   | { kind: "trusted" }
@@ -268,6 +283,8 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
   readonly auditJobs: AuditJobs;
   readonly stopRequests: StopRequests;
   readonly operatorKeys: OperatorKeyStore;
+  readonly supportCredits: SupportCredits;
+  readonly events: EventStore;
 
   /** Resolves when the last write is on disk. Idempotent. */
   close(): Promise<void>;

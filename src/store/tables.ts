@@ -7,6 +7,7 @@
  * throws. Rows of accounts may be damaged, and are read by account-rows.ts.
  */
 import { acceptedColumns } from "../ledger/clock.ts";
+import { eventColumns } from "../ledger/events.ts";
 import { appliedColumns } from "../ledger/plan.ts";
 import {
   accountColumns,
@@ -24,6 +25,7 @@ import { auditJobColumns } from "./audit-job.ts";
 import { changeLogColumns } from "./change-log.ts";
 import { clockColumns } from "./clock.ts";
 import { contactColumns } from "./contacts.ts";
+import { deliveryColumns, endpointColumns } from "./events.ts";
 import { operatorKeyColumns } from "./operator-keys.ts";
 import { factNames, personColumns } from "./people.ts";
 import { sessionColumns } from "./sessions.ts";
@@ -95,6 +97,12 @@ export const operatorKeyTable = tableOf("operator_key", operatorKeyColumns);
 
 export const sessionTable = tableOf("session", sessionColumns);
 
+/** Without the number, which the database gives. */
+export const eventTable = tableOf("event", eventColumns);
+
+export const deliveryTable = tableOf("event_delivery", deliveryColumns);
+
+export const endpointTable = tableOf("event_endpoint", endpointColumns);
 export const personTable = tableOf("person", personColumns);
 
 /** What a sign-in replaces. */

@@ -16,6 +16,7 @@ import type { Ending } from "../ledger/rows.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { HoldTotals } from "../store/store.ts";
 import { microPerCredit } from "../units.ts";
+import { EventMetrics } from "./event-metrics.ts";
 import type { RequestObserver, RequestRecord } from "./request-record.ts";
 
 /** State of the service that is read at each scrape. */
@@ -88,6 +89,7 @@ export type SignInResult = (typeof signInResults)[SignInListener][number];
 
 export class Metrics implements RequestObserver {
   readonly #make = new Instruments();
+  readonly events = new EventMetrics(this.#make.registry);
   readonly #requests = this.#make.counter(
     "inkwell_requests_total",
     "Requests to the public API. The status is `none` if the client left first. The code is empty unless the request was refused.",

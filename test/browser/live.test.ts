@@ -6,9 +6,11 @@ import { assertAccessible, endSession, open, setHidden } from "../fixtures/conso
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import { query } from "../fixtures/ledger-file.ts";
 import { endless } from "../fixtures/running-requests.ts";
+import { ofRelease } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 
 const test = browserTests();
+const releaseTest = ofRelease(test);
 
 /** The number with this name on the overview. */
 function figure(page: Page, name: string) {
@@ -80,7 +82,7 @@ test("screen readers hear of states, and of no number", async (visit) => {
   for (const text of texts) assert.doesNotMatch(text, /\d/);
 });
 
-test("an account's page shows its balance and requests while an answer streams", async (visit) => {
+releaseTest("an account's page shows its balance and requests while an answer streams", async (visit) => {
   const { page, service } = visit;
   await isReady(service);
   await open(visit, "/accounts/default");
@@ -115,31 +117,37 @@ test("a hidden page closes its stream, and is up to date when it is shown again"
   assert.equal(streams(), 1);
 });
 
-test("without a place for its stream, a page asks every few seconds", async (visit) => {
-  const { page, service, expects } = visit;
-  await isReady(service);
-  expects("429 GET /admin/overview/stream");
-  await page.route("**/admin/overview/stream", (route) =>
-    route.fulfill({
-      status: 429,
-      json: { error: { code: "concurrency_limit_exceeded", message: "This session has 4 streams already." } },
-    }),
-  );
-  await page.clock.install();
-  await open(visit, "");
-  await page.getByText("live", { exact: true }).waitFor();
-  const before = Number(await figure(page, "Requests today").innerText());
-  await ask({ url: service.apiUrl, key: service.key, content: "Hello", max_tokens: 3 }).then((answer) =>
-    answer.text(),
-  );
-  // Until the receipt is part of a snapshot.
-  await until("it is counted", async () => {
-    const { usage } = await service.call("GET", "/admin/overview");
-    return Object(usage).today.requests === before + 1;
-  });
-  await page.clock.runFor(5_000);
-  await shows(page, "Requests today", String(before + 1));
-});
+test(
+  "without a place for its stream, a page asks every few seconds",
+  async (visit) => {
+    const { page, service, expects } = visit;
+    await isReady(service);
+    expects("429 GET /admin/overview/stream");
+    await page.route("**/admin/overview/stream", (route) =>
+      route.fulfill({
+        status: 429,
+        json: {
+          error: { code: "concurrency_limit_exceeded", message: "This session has 4 streams already." },
+        },
+      }),
+    );
+    await page.clock.install();
+    await open(visit, "");
+    await page.getByText("live", { exact: true }).waitFor();
+    const before = Number(await figure(page, "Requests today").innerText());
+    await ask({ url: service.apiUrl, key: service.key, content: "Hello", max_tokens: 3 }).then((answer) =>
+      answer.text(),
+    );
+    // Until the receipt is part of a snapshot.
+    await until("it is counted", async () => {
+      const { usage } = await service.call("GET", "/admin/overview");
+      return Object(usage).today.requests === before + 1;
+    });
+    await page.clock.runFor(5_000);
+    await shows(page, "Requests today", String(before + 1));
+  },
+  { isAlone: true },
+);
 
 test("a live page ends with its session, and begins with the next one", async (visit) => {
   const { page, service } = visit;

@@ -50,14 +50,18 @@ test("an address with an impossible account id leads to the same page", async (v
   await page.getByRole("heading", { name: "This account does not exist" }).waitFor();
 });
 
-test("charts are drawn if the browser's language is none that Intl knows", async (visit) => {
-  const { page } = visit;
-  await page.addInitScript(
-    'Object.defineProperty(Navigator.prototype, "language", { get: () => "en-US@posix" })',
-  );
-  await open(visit, "/usage");
-  await page.locator("figure canvas").waitFor();
-});
+test(
+  "charts are drawn if the browser's language is none that Intl knows",
+  async (visit) => {
+    const { page } = visit;
+    await page.addInitScript(
+      'Object.defineProperty(Navigator.prototype, "language", { get: () => "en-US@posix" })',
+    );
+    await open(visit, "/usage");
+    await page.locator("figure canvas").waitFor();
+  },
+  { isAlone: true },
+);
 
 for (const [name, path, press] of [
   ["Open an account", "/accounts", "Open an account"],

@@ -4,8 +4,10 @@ import { browserTests } from "../fixtures/browser.ts";
 import { assertSoundLedger } from "../fixtures/ledger-file.ts";
 import { keyOf, openPortal } from "../fixtures/portal-pages.ts";
 import { endless } from "../fixtures/running-requests.ts";
+import { ofRelease } from "../fixtures/thorough.ts";
 
 const test = browserTests({ pages: "portal" });
+const releaseTest = ofRelease(test);
 
 test("answers, shows what each turn cost, and forgets the conversation", async (visit) => {
   const { page, service } = visit;
@@ -61,7 +63,7 @@ test("stops an answer, and shows what was generated and what it cost", async (vi
   assertSoundLedger(service.folder);
 });
 
-test("a used-up budget is said with what to do, and the refused message stays", async (visit) => {
+releaseTest("a used-up budget is said with what to do, and the refused message stays", async (visit) => {
   const { page, service, expects } = visit;
   const budget = { credits: 1, every: "P1D" };
   const { secret } = await keyOf(service, "default", { name: "poor", budget });

@@ -3,75 +3,80 @@ import assert from "node:assert/strict";
 import { browserTests } from "../fixtures/browser.ts";
 import { assertRefused, confirmed, openMore, submit } from "../fixtures/console.ts";
 import { askApi, endPortalSession, keyOf, openPortal } from "../fixtures/portal-pages.ts";
+import { ofRelease } from "../fixtures/thorough.ts";
 
 const test = browserTests({ pages: "portal" });
+const releaseTest = ofRelease(test);
 const hostile = "<img src=x onerror=alert(1)>";
 
-test("creates a key within the limits of the own one, changes, rotates and revokes it", async (visit) => {
-  const { page, service, expects } = visit;
-  const settings = { name: "manager", portal: "account", requests_per_minute: 50 };
-  const { secret } = await keyOf(service, "default", settings);
-  await openPortal(visit, "/keys", secret);
-  await page.getByRole("button", { name: "Create a key" }).click();
-  const dialog = page.getByRole("dialog");
-  await dialog.getByLabel("Name").fill("<b>lab</b>");
-  await openMore(page);
-  await dialog.getByText("At most 50, as your key allows").waitFor();
-  await dialog.getByLabel("Requests per minute").fill("51");
-  expects("400 POST /api/keys");
-  await submit(page);
-  await assertRefused(dialog.getByLabel("Requests per minute"), /at most 50/, { Name: "<b>lab</b>" });
-  await dialog.getByLabel("Requests per minute").fill("");
-  await submit(page);
-  await dialog.getByRole("button", { name: "Copy" }).click();
-  await dialog.getByText("Copied.").waitFor();
-  const made: string = await page.evaluate("navigator.clipboard.readText()");
-  assert.equal(await askApi(service, made), 200);
-  await dialog.getByRole("button", { name: "Done" }).click();
-  // The new key has the limit of the key that made it.
-  await page.getByRole("row").filter({ hasText: "<b>lab</b>" }).getByText("50 requests/min").waitFor();
-  await page.getByRole("button", { name: "Edit the key <b>lab</b>" }).click();
-  const edited = { Name: "lab", "Requests per minute": "51", "Expires at (UTC)": "2099-01-31T12:30" };
-  for (const [label, text] of Object.entries(edited)) await dialog.getByLabel(label).fill(text);
-  expects(/^400 PATCH \/api\/keys\/key/);
-  await submit(page);
-  await assertRefused(dialog.getByLabel("Requests per minute"), /at most 50/, edited);
-  // No limit is more than the limit of the own key.
-  await dialog.getByLabel("Requests per minute").fill("");
-  await submit(page);
-  await assertRefused(dialog.getByLabel("Requests per minute"), /at most 50/, { Name: "lab" });
-  await dialog.getByLabel("Requests per minute").fill("20");
-  await dialog.getByLabel("Budget in credits").fill("300");
-  await submit(page);
-  await assertRefused(dialog.getByLabel("Budget period"), /period|every/i, { "Budget in credits": "300" });
-  await dialog.getByLabel("Budget period").selectOption("P1W");
-  await submit(page);
-  await confirmed(page, /is changed\. Its next request uses/);
-  await page.getByRole("row").filter({ hasText: "300 of 300 left" }).getByText("20 requests/min").waitFor();
-  const { data } = await service.call("GET", "/admin/accounts/default/keys?limit=500");
-  const saved = Object(data).find((key: { name: string }) => key.name === "lab");
-  assert.partialDeepStrictEqual(saved, {
-    ...{ expires_at: "2099-01-31T12:30:00.000Z", budget: { credits: 300, every: "P1W" }, portal: "own" },
-    limits: { requests_per_minute: 20, tokens_per_minute: null, concurrent: null },
-  });
-  await page.getByRole("button", { name: "Rotate the key lab" }).click();
-  await dialog.getByLabel("The present secret").selectOption("ends now: it leaked");
-  await submit(page);
-  await dialog.getByRole("button", { name: "Done" }).click();
-  assert.equal(await askApi(service, made), 401);
-  await page.getByRole("button", { name: "Revoke the key lab" }).click();
-  await submit(page);
-  await dialog.getByText("In the last 24 hours it made 1 request.").waitFor();
-  await submit(page);
-  await confirmed(page, /is revoked since/);
-  await page.getByRole("row").filter({ hasText: "lab" }).getByText("revoked").waitFor();
-  // Rotating the key of the session keeps the session.
-  await page.getByRole("button", { name: "Rotate the key manager" }).click();
-  await submit(page);
-  await dialog.getByRole("button", { name: "Done" }).click();
-  await page.reload();
-  await page.getByRole("button", { name: "Rotate the key manager" }).waitFor();
-});
+releaseTest(
+  "creates a key within the limits of the own one, changes, rotates and revokes it",
+  async (visit) => {
+    const { page, service, expects } = visit;
+    const settings = { name: "manager", portal: "account", requests_per_minute: 50 };
+    const { secret } = await keyOf(service, "default", settings);
+    await openPortal(visit, "/keys", secret);
+    await page.getByRole("button", { name: "Create a key" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Name").fill("<b>lab</b>");
+    await openMore(page);
+    await dialog.getByText("At most 50, as your key allows").waitFor();
+    await dialog.getByLabel("Requests per minute").fill("51");
+    expects("400 POST /api/keys");
+    await submit(page);
+    await assertRefused(dialog.getByLabel("Requests per minute"), /at most 50/, { Name: "<b>lab</b>" });
+    await dialog.getByLabel("Requests per minute").fill("");
+    await submit(page);
+    await dialog.getByRole("button", { name: "Copy" }).click();
+    await dialog.getByText("Copied.").waitFor();
+    const made: string = await page.evaluate("navigator.clipboard.readText()");
+    assert.equal(await askApi(service, made), 200);
+    await dialog.getByRole("button", { name: "Done" }).click();
+    // The new key has the limit of the key that made it.
+    await page.getByRole("row").filter({ hasText: "<b>lab</b>" }).getByText("50 requests/min").waitFor();
+    await page.getByRole("button", { name: "Edit the key <b>lab</b>" }).click();
+    const edited = { Name: "lab", "Requests per minute": "51", "Expires at (UTC)": "2099-01-31T12:30" };
+    for (const [label, text] of Object.entries(edited)) await dialog.getByLabel(label).fill(text);
+    expects(/^400 PATCH \/api\/keys\/key/);
+    await submit(page);
+    await assertRefused(dialog.getByLabel("Requests per minute"), /at most 50/, edited);
+    // No limit is more than the limit of the own key.
+    await dialog.getByLabel("Requests per minute").fill("");
+    await submit(page);
+    await assertRefused(dialog.getByLabel("Requests per minute"), /at most 50/, { Name: "lab" });
+    await dialog.getByLabel("Requests per minute").fill("20");
+    await dialog.getByLabel("Budget in credits").fill("300");
+    await submit(page);
+    await assertRefused(dialog.getByLabel("Budget period"), /period|every/i, { "Budget in credits": "300" });
+    await dialog.getByLabel("Budget period").selectOption("P1W");
+    await submit(page);
+    await confirmed(page, /is changed\. Its next request uses/);
+    await page.getByRole("row").filter({ hasText: "300 of 300 left" }).getByText("20 requests/min").waitFor();
+    const { data } = await service.call("GET", "/admin/accounts/default/keys?limit=500");
+    const saved = Object(data).find((key: { name: string }) => key.name === "lab");
+    assert.partialDeepStrictEqual(saved, {
+      ...{ expires_at: "2099-01-31T12:30:00.000Z", budget: { credits: 300, every: "P1W" }, portal: "own" },
+      limits: { requests_per_minute: 20, tokens_per_minute: null, concurrent: null },
+    });
+    await page.getByRole("button", { name: "Rotate the key lab" }).click();
+    await dialog.getByLabel("The present secret").selectOption("ends now: it leaked");
+    await submit(page);
+    await dialog.getByRole("button", { name: "Done" }).click();
+    assert.equal(await askApi(service, made), 401);
+    await page.getByRole("button", { name: "Revoke the key lab" }).click();
+    await submit(page);
+    await dialog.getByText("In the last 24 hours it made 1 request.").waitFor();
+    await submit(page);
+    await confirmed(page, /is revoked since/);
+    await page.getByRole("row").filter({ hasText: "lab" }).getByText("revoked").waitFor();
+    // Rotating the key of the session keeps the session.
+    await page.getByRole("button", { name: "Rotate the key manager" }).click();
+    await submit(page);
+    await dialog.getByRole("button", { name: "Done" }).click();
+    await page.reload();
+    await page.getByRole("button", { name: "Rotate the key manager" }).waitFor();
+  },
+);
 
 test("a key with the right own sees and rotates only itself, and why", async (visit) => {
   const { page, service } = visit;
@@ -108,7 +113,7 @@ test("a form sends what was typed, and no setting that changed meanwhile", async
   await page.getByRole("row").filter({ hasText: "after" }).getByText("800 tokens/min, 2 at once").waitFor();
 });
 
-test("a key with a budget changes names only, and a key may give itself less", async (visit) => {
+releaseTest("a key with a budget changes names only, and a key may give itself less", async (visit) => {
   const { page, service } = visit;
   const settings = { name: "treasurer", portal: "account", concurrent: 3 };
   const { id, secret } = await keyOf(service, "default", settings);

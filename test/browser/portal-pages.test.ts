@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
 import { dialogClosed } from "../fixtures/console.ts";
 import { askApi, keyOf, openPortal } from "../fixtures/portal-pages.ts";
+import { ofRelease } from "../fixtures/thorough.ts";
 
 const plans = `plans:
   starter: { base: { credits: 1000, every: P1D }, overage: { credits: 1000, every: P1M } }
@@ -14,6 +15,7 @@ const plans = `plans:
 `;
 
 const test = browserTests({ pages: "portal", configuration: plans });
+const releaseTest = ofRelease(test);
 const model = "smollm2-135m-instruct";
 const hostile = "<img src=x onerror=alert(1)>";
 
@@ -145,7 +147,7 @@ test("explains the cost of a request: tokens times price, and the bucket that pa
   await rows.nth(1).waitFor();
 });
 
-test("gives a first request to copy, without the key", async (visit) => {
+releaseTest("gives a first request to copy, without the key", async (visit) => {
   const { page, service } = visit;
   await openPortal(visit, "/start");
   await page.getByRole("button", { name: "Copy the request with curl" }).click();
@@ -154,7 +156,7 @@ test("gives a first request to copy, without the key", async (visit) => {
   assert.ok(!(await page.content()).includes(service.key));
 });
 
-test("says that the account is suspended or closes for as long as it is so", async (visit) => {
+releaseTest("says that the account is suspended or closes for as long as it is so", async (visit) => {
   const { page, service } = visit;
   const secret = await openAccount(service, "suspended");
   const change = (to: object) =>
@@ -201,7 +203,7 @@ test("says that the credits are used up as soon as they are, and when they refil
   assert.equal(await askApi(service, secret), 402);
 });
 
-test("promises a refill only if one comes", async (visit) => {
+releaseTest("promises a refill only if one comes", async (visit) => {
   const { page, service } = visit;
   const secret = await openAccount(service, "bought", "prepaid");
   await openPortal(visit, "/", secret);
@@ -214,7 +216,7 @@ test("promises a refill only if one comes", async (visit) => {
   await notice.getByText(/The overage credits refill to 70/).waitFor();
 });
 
-test("says that the budget of the key is used up, and when it refills", async (visit) => {
+releaseTest("says that the budget of the key is used up, and when it refills", async (visit) => {
   const { page, service } = visit;
   const budget = { credits: 100, every: "P1D" };
   const { id, secret } = await keyOf(service, "default", { name: "spent", budget });
@@ -227,7 +229,7 @@ test("says that the budget of the key is used up, and when it refills", async (v
   await page.getByRole("img", { name: "0 % of the budget are left" }).waitFor();
 });
 
-test("exports the usage that it shows, and of no other account", async (visit) => {
+releaseTest("exports the usage that it shows, and of no other account", async (visit) => {
   const { page, service } = visit;
   const secret = await openAccount(service, "exporting");
   assert.equal(await askApi(service, secret), 200);

@@ -12,8 +12,10 @@ import {
   open,
 } from "../fixtures/console.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
+import { ofRelease, some } from "../fixtures/thorough.ts";
 
 const test = browserTests();
+const releaseTest = ofRelease(test);
 
 test("signs in with the operator token, and stays signed in after a reload", async ({
   page,
@@ -190,21 +192,20 @@ test("signs in with a link once, and removes its code from the address bar", asy
   assert.ok(!second.url().includes("code"), second.url());
 });
 
-test("opens the console if a used link is opened again in a browser that is signed in", async ({
-  page,
-  service,
-  expects,
-}) => {
-  const { code } = await service.call("POST", "/admin/session/codes");
-  const link = `${service.url}/console#code=${String(code)}`;
-  await page.goto(link);
-  await page.getByRole("navigation", { name: "Sections" }).waitFor();
-  expects("401 POST /admin/session");
-  await page.goto("about:blank");
-  await page.goto(link);
-  await page.getByRole("navigation", { name: "Sections" }).waitFor();
-  assert.equal(await page.getByLabel("Operator token").count(), 0);
-});
+releaseTest(
+  "opens the console if a used link is opened again in a browser that is signed in",
+  async ({ page, service, expects }) => {
+    const { code } = await service.call("POST", "/admin/session/codes");
+    const link = `${service.url}/console#code=${String(code)}`;
+    await page.goto(link);
+    await page.getByRole("navigation", { name: "Sections" }).waitFor();
+    expects("401 POST /admin/session");
+    await page.goto("about:blank");
+    await page.goto(link);
+    await page.getByRole("navigation", { name: "Sections" }).waitFor();
+    assert.equal(await page.getByLabel("Operator token").count(), 0);
+  },
+);
 
 test("logs out, and the session is worth nothing afterwards", async (visit) => {
   const { page, context, service, expects } = visit;
@@ -249,7 +250,7 @@ test("a live page asks for a sign-in when its session ends, and loses nothing th
   assert.match(JSON.stringify(balances), /"additional":\{[^}]*"credits":1250[,}]/);
 });
 
-for (const limit of ["idle", "absolute"] as const) {
+for (const limit of some(["idle", "absolute"] as const, 2)) {
   test(`a session that reaches its ${limit} limit asks for a sign-in, and goes on with the form`, async (visit) => {
     const { page, service, context, expects } = visit;
     const id = `expired-${limit}`;
@@ -275,19 +276,22 @@ for (const limit of ["idle", "absolute"] as const) {
   });
 }
 
-test("a page that is opened after its session has expired asks for a sign-in, and then opens", async (visit) => {
-  const { page, service, expects } = visit;
-  await open(visit, "/usage?by=model");
-  expireSessions(service, "absolute");
-  expects("401 GET /admin/session");
-  await page.reload();
-  await page.getByLabel("Operator token").fill(service.token);
-  await page.keyboard.press("Enter");
-  await page.getByRole("heading", { name: "Usage", exact: true }).waitFor();
-  assert.match(page.url(), /\/usage\?by=model$/);
-});
+releaseTest(
+  "a page that is opened after its session has expired asks for a sign-in, and then opens",
+  async (visit) => {
+    const { page, service, expects } = visit;
+    await open(visit, "/usage?by=model");
+    expireSessions(service, "absolute");
+    expects("401 GET /admin/session");
+    await page.reload();
+    await page.getByLabel("Operator token").fill(service.token);
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Usage", exact: true }).waitFor();
+    assert.match(page.url(), /\/usage\?by=model$/);
+  },
+);
 
-test("a link deep into the console opens after the sign-in", async ({ page, service, expects }) => {
+releaseTest("a link deep into the console opens after the sign-in", async ({ page, service, expects }) => {
   expects("401 GET /admin/session");
   await service.call("POST", "/admin/accounts", { id: "deep", plan: "starter" });
   await page.goto(`${service.url}/console/accounts/deep/journal`);

@@ -14,6 +14,7 @@ import { assertSoundLedger } from "../fixtures/ledger-file.ts";
 import { keyOf } from "../fixtures/portal-pages.ts";
 import { monthOfData } from "../fixtures/realistic-ledger.ts";
 import { endless } from "../fixtures/running-requests.ts";
+import { ofRelease } from "../fixtures/thorough.ts";
 
 const test = browserTests(monthOfData);
 const model = "tutor-small";
@@ -92,6 +93,8 @@ function task(name: string, begin: (visit: Visit) => Promise<void>, run: (task: 
     assert.deepEqual(steps.taken, namesIn(name), "the steps and the guide");
   });
 }
+
+const releaseTask = ofRelease(task);
 
 /** Signs in with the token, from the address of the listener. */
 async function operator({ page, service, expects }: Visit): Promise<void> {
@@ -213,7 +216,7 @@ task("Explain what an account was charged for yesterday", operator, async (task)
     .waitFor();
 });
 
-task("Move a team to a bigger plan at its next refresh", operator, async (task) => {
+releaseTask("Move a team to a bigger plan at its next refresh", operator, async (task) => {
   const { page, service, steps } = task;
   await find(task, "Introduction to", "cs-101");
   await steps.click("Change");
@@ -247,7 +250,7 @@ task("Replace a key that has leaked", operator, async (task) => {
   );
 });
 
-task("See what runs now when a customer says that it is slow", operator, async (task) => {
+releaseTask("See what runs now when a customer says that it is slow", operator, async (task) => {
   const { page, steps } = task;
   const stream = await runaway(task);
   const runs = page.getByRole("region", { name: "Models with state, load and speed" }).getByRole("row");
@@ -261,7 +264,7 @@ task("See what runs now when a customer says that it is slow", operator, async (
   await running.waitFor({ state: "detached" });
 });
 
-task("Stop a runaway request", operator, async (task) => {
+releaseTask("Stop a runaway request", operator, async (task) => {
   const { page, service, steps } = task;
   const stream = await runaway(task);
   const button = page.getByRole("button", { name: `Stop the request ${stream.requestId}` });
@@ -300,7 +303,7 @@ task("Export the usage of each account in the last month", operator, async ({ pa
   assert.equal(csv.length - 1, data.length);
 });
 
-task(
+releaseTask(
   "See what is left, and when it refills",
   holder(() => studentKey),
   async ({ page, service, steps }) => {
@@ -317,7 +320,7 @@ task(
   },
 );
 
-task(
+releaseTask(
   "Try a model in the chat, and see what it costs",
   holder(() => studentKey),
   async (task) => {

@@ -10,6 +10,7 @@ import { backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
+import { some } from "../fixtures/thorough.ts";
 import { day, hour, minute } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 20), planOf("big", 5000, 0), planOf("prepaid", 0, 0));
@@ -76,7 +77,7 @@ for (const backend of backends) {
       }
     }
 
-    async function assertLists(): Promise<void> {
+    async function assertLists(every = 4): Promise<void> {
       const filters = [
         {},
         ...planIds.map((plan) => ({ plan })),
@@ -84,15 +85,15 @@ for (const backend of backends) {
         { hasLowBalance: true as const },
         { search: "a1", hasLowBalance: true as const, plan: "starter", state: "active" as const },
       ];
-      for (const order of accountOrders) {
-        for (const descending of [false, true]) {
-          for (const filter of filters) {
-            const query = { ...filter, order, descending };
-            const expected = await pagesOf(memory, query, 1000);
-            assert.deepEqual(await pagesOf(store, query, 1000), expected, JSON.stringify(query));
-            assert.deepEqual(await pagesOf(store, query, 3), expected, `pages of ${JSON.stringify(query)}`);
-          }
-        }
+      const queries = accountOrders.flatMap((order) =>
+        [false, true].flatMap((descending) => filters.map((filter) => ({ ...filter, order, descending }))),
+      );
+      const paged = new Set(some(queries, 5));
+      for (const query of some(queries, every)) {
+        const expected = await pagesOf(memory, query, 1000);
+        assert.deepEqual(await pagesOf(store, query, 1000), expected, JSON.stringify(query));
+        if (!paged.has(query)) continue;
+        assert.deepEqual(await pagesOf(store, query, 3), expected, `pages of ${JSON.stringify(query)}`);
       }
     }
 
@@ -104,7 +105,7 @@ for (const backend of backends) {
     };
 
     test("are those of the kernel, in each order, with each filter, and in pages", async () => {
-      await assertLists();
+      await assertLists(1);
       const near = await idsOf({ hasLowBalance: true });
       assert.ok(near.length > 3 && near.length < 30, `${near.length} accounts`);
     });

@@ -82,7 +82,7 @@ for (const backend of backends) {
 function runnerOn(store: Store, results: number[]): AuditRunner {
   return new AuditRunner(store, {
     ...{ jobs: testJobs(), everyMs: 20 },
-    onResult: (problems) => results.push(problems),
+    onResult: async (problems) => void results.push(problems),
     onError: (error) => assert.fail(String(error)),
   });
 }

@@ -1,12 +1,14 @@
 /**
- * Named changes by hand in the database, on each store: the audit names them, or, if fact, row and
- * sums were changed alike, an earlier seal does.
+ * Named changes by hand in the database, all of them on SQLite and every third on PostgreSQL, or
+ * all before a release: the audit names them, or, if fact, row and sums were changed alike, an
+ * earlier seal does.
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { backends } from "../fixtures/backends.ts";
 import { openTampered, type TamperedLedger } from "../fixtures/tampered-ledger.ts";
 import { silentCases, type TamperingCase, tamperingCases } from "../fixtures/tampering-cases.ts";
+import { some } from "../fixtures/thorough.ts";
 
 for (const backend of backends) {
   describe(`named changes on ${backend.name}`, { skip: backend.skip ?? false }, () => {
@@ -24,7 +26,8 @@ for (const backend of backends) {
       return { audit: audit.map(({ invariant }) => invariant), seal: seal.map(({ list }) => list) };
     };
 
-    for (const [subject, cases] of Object.entries(tamperingCases)) {
+    for (const [subject, all] of Object.entries(tamperingCases)) {
+      const cases = backend.name === "SQLite" ? all : some(all, 3);
       test(`of ${subject}: each is named`, async (t) => {
         const wrong: unknown[] = [];
         for (const each of cases) {

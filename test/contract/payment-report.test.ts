@@ -31,8 +31,9 @@ for (const backend of backends) {
       await database.remove();
     });
 
-    const pay = (account: string, payment: string, amountMicro: number) =>
-      store.commit([{ kind: "topup", account, payment, amountMicro, by: "test" }]);
+    const topup = (account: string, payment: string, amountMicro: number) =>
+      ({ kind: "topup", account, payment, amountMicro, by: "test" }) as const;
+    const pay = (...payment: Parameters<typeof topup>) => store.commit([topup(...payment)]);
     const refund = (account: string, payment: string, amountMicro: number) =>
       store.commit([
         {
@@ -110,7 +111,8 @@ for (const backend of backends) {
     });
 
     test("reads any number of payments", async () => {
-      for (let n = 0; n < 1100; n += 1) await pay(n % 3 === 0 ? "ada" : "bob", `p${n}`, 1);
+      const payments = Array.from({ length: 1100 }, (_, n) => topup(n % 3 === 0 ? "ada" : "bob", `p${n}`, 1));
+      await store.commit(payments);
       await spend("r1", 3);
       const { lines, left } = await report("2026-01");
       assert.deepEqual([lines.length, left], [1100, 1097]);

@@ -9,6 +9,7 @@ import type { Store, UsageQuery } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { isThorough } from "../fixtures/thorough.ts";
 import { day, hour } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("daily", 1000, 1000));
@@ -90,7 +91,7 @@ for (const backend of backends) {
         { fromMs: first + 2 * day, key: "ada-rare" },
         { fromMs: first + 100 * day },
       ];
-      for (const filter of filters) {
+      for (const [n, filter] of filters.entries()) {
         const { key, model, fromMs = 0, toMs = Number.POSITIVE_INFINITY } = filter;
         const fits = all.filter(
           (row) =>
@@ -102,7 +103,8 @@ for (const backend of backends) {
         for (const newestFirst of [false, true]) {
           const expected = newestFirst ? fits.toReversed() : fits;
           // Pages of two rows end at each border of spans; of hundreds of rows they take seconds.
-          for (const limit of [fits.length < 100 ? 2 : 17, 50]) {
+          const limits = [fits.length < 100 ? 2 : 17, 50];
+          for (const limit of isThorough ? limits : limits.slice((n + Number(newestFirst)) % 2)) {
             const listed = await allOf({ account: "ada", newestFirst, ...filter }, limit);
             assert.deepEqual(listed, expected, JSON.stringify({ filter, newestFirst, limit }));
           }

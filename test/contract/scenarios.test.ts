@@ -1,5 +1,5 @@
 /**
- * The scenario tables (test/scenarios/README.md): all of them in memory and on SQLite, and some on
+ * The scenario tables (test/scenarios/README.md): all of them in memory, and some on SQLite and
  * PostgreSQL.
  */
 import assert from "node:assert/strict";
@@ -10,7 +10,7 @@ import { MemoryStore } from "../fixtures/memory-store.ts";
 import { clockStage } from "../fixtures/scenario-clock.ts";
 import { parseScenarios, type Scenario } from "../fixtures/scenario-file.ts";
 import { needsClock, type PlayOptions, play, type Stage } from "../fixtures/scenario-player.ts";
-import { isThorough } from "../fixtures/thorough.ts";
+import { some } from "../fixtures/thorough.ts";
 import { day } from "../fixtures/times.ts";
 
 const folder = new URL("../scenarios/", import.meta.url);
@@ -44,12 +44,9 @@ function assertNone(wrong: readonly string[]): void {
 }
 
 const all = (scenarios: Scenario[]) => scenarios;
-/**
- * Every third scenario, and every tenth of a file with nearly the same scenarios for many pairs of
- * plans. Before a release all.
- */
-const sample = (scenarios: Scenario[]) =>
-  isThorough ? scenarios : scenarios.filter((_, n) => n % (scenarios.length > 100 ? 10 : 3) === 0);
+/** Fewer of a file with nearly the same scenarios for many pairs of plans. */
+const sampleOf = (every: number) => (scenarios: Scenario[]) =>
+  some(scenarios, scenarios.length > 100 ? 3 * every : every);
 
 function memoryStage(): Stage {
   let nowMs = 0;
@@ -64,10 +61,12 @@ function memoryStage(): Stage {
   };
 }
 
-describe("scenarios in memory, with looks between the rows", () => {
-  const stage = memoryStage();
-  testTables(() => stage, all, { looksBetween: true });
-});
+for (const looksBetween of [false, true]) {
+  describe(`scenarios in memory, ${looksBetween ? "with" : "without"} looks between the rows`, () => {
+    const stage = memoryStage();
+    testTables(() => stage, looksBetween ? sampleOf(3) : all, { looksBetween });
+  });
+}
 
 for (const backend of backends) {
   describe(`scenarios on ${backend.name}`, { skip: backend.skip ?? false }, () => {
@@ -86,7 +85,7 @@ for (const backend of backends) {
     after(async () => {
       await database.remove();
     });
-    testTables(() => stage, backend.name === "SQLite" ? all : sample);
+    testTables(() => stage, sampleOf(backend.name === "SQLite" ? 3 : 8));
 
     test("the ledger of all scenarios is sound", async () => {
       await assertSound(database);

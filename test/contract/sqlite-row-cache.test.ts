@@ -140,6 +140,7 @@ test("rows are dropped above the limit, and not by commits of the ledger", async
       charges: [],
       keysSet: [],
       keysNew: [],
+      events: [],
       later: new Map(),
     });
     return [...kept.accounts.keys()];

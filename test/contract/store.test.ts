@@ -53,9 +53,10 @@ for (const backend of backends) {
       );
       database.clock.advance(250);
       const usage = { promptTokens: 4, cachedTokens: 3, completionTokens: 5, reasoningTokens: 2 };
-      assert.deepEqual(await store.commit([settle("h2", 0, { usage, ending: "length", estimated: true })]), [
-        settledBy({ base: 58 }),
-      ]);
+      assert.partialDeepStrictEqual(
+        await store.commit([settle("h2", 0, { usage, ending: "length", estimated: true })]),
+        [settledBy({ base: 58 })],
+      );
 
       const snapshot = await store.accountSnapshot("ada");
       assert.deepEqual(snapshot, {
@@ -251,7 +252,7 @@ for (const backend of backends) {
       assert.deepEqual(await store.accountSnapshot("ada"), before);
       await allow();
       const [, settled] = await store.commit([hold("h1", credits(3)), settle("h1", 10)]);
-      assert.deepEqual(settled, settledBy({ base: 10 }));
+      assert.partialDeepStrictEqual(settled, settledBy({ base: 10 }));
     });
 
     test("keeps the checkpoint and the extension of a running hold", async () => {
@@ -381,10 +382,10 @@ for (const backend of backends) {
       const [outcome] = await store.commit([{ kind: "expire", account: "ada", requestId: "h1" }]);
       assert.equal(outcome?.kind, "expired");
       const expired = outcome.expired?.map((charge) => ({ ...charge, memoMicro: 0 }));
-      assert.deepEqual(expired, await store.usage({ id: "h1", limit: 10 }));
+      assert.partialDeepStrictEqual(expired, await store.usage({ id: "h1", limit: 10 }));
       const late = settledBy({ base: 700 }, 0, {});
-      assert.deepEqual(await store.commit([settle("h1", 700)]), [late]);
-      assert.deepEqual(await store.commit([settle("h1", 700)]), [late], "and the same again");
+      assert.partialDeepStrictEqual(await store.commit([settle("h1", 700)]), [late]);
+      assert.partialDeepStrictEqual(await store.commit([settle("h1", 700)]), [late], "and the same again");
       assert.deepEqual(
         (await store.usage({ id: "h1", limit: 10 })).map(({ ending, late, costMicro, completionTokens }) => [
           ending,
@@ -767,7 +768,7 @@ for (const backend of backends) {
       await store.close();
       store = await database.open();
       assert.deepEqual(await store.accountSnapshot("ada"), before);
-      assert.deepEqual(await store.commit([settle("h1", 5)]), [settledBy({ base: 5 })]);
+      assert.partialDeepStrictEqual(await store.commit([settle("h1", 5)]), [settledBy({ base: 5 })]);
     });
   });
 }

@@ -1,8 +1,9 @@
 /**
- * Single changes by hand in the database: the audit names each, or a seal does. Every cell of
- * every row of a small ledger is changed, and every row is deleted, one at a time, with the
- * triggers dropped. A number gets one more or one less, in turn; before a release both. Changes of
- * several rows are in named-tampering.test.ts.
+ * Single changes by hand in the database: the audit names each, or a seal does. Cells of a small
+ * ledger are changed and rows deleted, one at a time, with the triggers dropped: each column in
+ * two rows of a table at least, and in every fourth of the others. A number gets one more or one
+ * less, in turn. Before a release every cell is changed, a number both ways, and every row
+ * deleted. Changes of several rows are in named-tampering.test.ts.
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
@@ -77,12 +78,13 @@ describe("a single change in the database", () => {
         for (const [m, [column, cell]] of cells.entries()) {
           if (states[table]?.includes(column) || !isRead(table, { column, cell, cells: new Map(cells) }))
             continue;
+          if (!isTried(n, m)) continue;
           const values = others(cell);
           const tried = isThorough ? values : [values[(n + m) % values.length]];
           for (const value of tried)
             await change(column, `update ${table} set "${column}" = ${value} where ${where}`);
         }
-        await change("delete", `delete from ${table} where ${where}`);
+        if (isTried(n, 0)) await change("delete", `delete from ${table} where ${where}`);
       }
       const { audit, seal } = counted;
       changes += audit + seal;
@@ -103,6 +105,10 @@ test("a seal that was changed or cut off is refused", () => {
   assert.throws(() => readSeal(text.slice(0, 100), "f.seal"), /f\.seal is damaged/);
   assert.throws(() => readSeal("hello\n", "f.seal"), /f\.seal is no seal: its first line must be/);
 });
+
+function isTried(row: number, column: number): boolean {
+  return isThorough || row < 2 || (row + column) % 4 === 0;
+}
 
 interface Cell {
   column: string;

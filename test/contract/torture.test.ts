@@ -1,5 +1,5 @@
 /**
- * Random operations on both stores, compared with the naive ledger, audited and sealed: 10,500 in
+ * Random operations on both stores, compared with the naive ledger, audited and sealed: 5,200 in
  * each run, 26,000 before a release, `npm run torture` for more. A failure prints the shrunk steps
  * and a seed, and `npm run torture -- --seed SEED --store NAME` repeats it.
  */
@@ -19,7 +19,8 @@ for (const [name, subject] of Object.entries(subjects)) {
     const { operations, faults, outcomes } = await torture({ subject, operationsMin, seed });
     assert.ok(operations >= operationsMin);
     for (const [fault, times] of Object.entries(faults)) {
-      if (fault !== "none") assert.ok(times > 8, `the fault "${fault}" hit ${times} commits`);
+      if (fault !== "none")
+        assert.ok(times > (isThorough ? 8 : 0), `the fault "${fault}" hit ${times} commits`);
     }
     if (!isQuick || !isThorough) return;
     // A short run may miss a rare outcome: 20,000 operations come to the rarest 4 to 6 times.

@@ -10,6 +10,7 @@ import type { UsageSumsQuery } from "../../src/store/usage-sums.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { addKey, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { some } from "../fixtures/thorough.ts";
 import { minute, second } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("daily", 1000, 1000));
@@ -100,13 +101,14 @@ for (const backend of backends) {
       assert.deepEqual(await costs({ by: "day" }), { [last]: 10, [last + 1]: 5, finalDay: last });
     });
 
-    for (const [zone, from] of [
+    const zones = [
       ["Europe/Berlin", "2026-03-28T20:00:00"],
       ["America/New_York", "2026-10-31T20:00:00"],
       ["Australia/Lord_Howe", "2026-04-04T08:00:00"],
       ["Asia/Kathmandu", "2026-05-01T10:00:00"],
       ["Pacific/Kiritimati", "2026-05-01T02:00:00"],
-    ] as const) {
+    ] as const;
+    for (const [zone, from] of some(zones, 2)) {
       test(`days are those of ${zone}, before and after they are summed`, async () => {
         const calendar = new Intl.DateTimeFormat("en-CA", { timeZone: zone });
         await sumAll(store, zone);

@@ -7,6 +7,7 @@ import { parseRequest } from "../../src/http/openai-format/request.ts";
 import { anyCharacter } from "../fixtures/characters.ts";
 import { optionalParameters } from "../fixtures/chat-parameters.ts";
 import { errorOf, startService, type TestService } from "../fixtures/service.ts";
+import { share } from "../fixtures/thorough.ts";
 
 let service: TestService;
 before(async () => {
@@ -80,21 +81,23 @@ const almostGood = fc
   });
 
 test("refuses random bytes", async () => {
-  await fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), isParsedOrRefused), { numRuns: 2000 });
+  await fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), isParsedOrRefused), {
+    numRuns: share(2000),
+  });
   await fc.assert(
     fc.asyncProperty(fc.uint8Array({ maxLength: 200 }), (bytes) => survives(Uint8Array.from(bytes))),
-    { numRuns: 50 },
+    { numRuns: share(100) },
   );
 });
 
 test("refuses random JSON", async () => {
-  await fc.assert(fc.property(json.map(bytesOf), isParsedOrRefused), { numRuns: 3000 });
-  await fc.assert(fc.asyncProperty(json.map(bytesOf), survives), { numRuns: 100 });
+  await fc.assert(fc.property(json.map(bytesOf), isParsedOrRefused), { numRuns: share(3000) });
+  await fc.assert(fc.asyncProperty(json.map(bytesOf), survives), { numRuns: share(100) });
 });
 
 test("refuses valid requests with one changed field", async () => {
-  await fc.assert(fc.property(almostGood.map(bytesOf), isParsedOrRefused), { numRuns: 5000 });
-  await fc.assert(fc.asyncProperty(almostGood.map(bytesOf), survives), { numRuns: 200 });
+  await fc.assert(fc.property(almostGood.map(bytesOf), isParsedOrRefused), { numRuns: share(5000) });
+  await fc.assert(fc.asyncProperty(almostGood.map(bytesOf), survives), { numRuns: share(200) });
 });
 
 test("refuses valid requests cut at any place", async () => {

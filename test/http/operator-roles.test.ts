@@ -12,8 +12,9 @@ const changes: Readonly<Record<string, readonly string[]>> = {
   operator: [
     ...["openAccount", "importAccounts", "changePlan", "setContact", "setEnd", "addCredits", "refundCredits"],
     ...["applyPlans", "reloadConfiguration", "acceptClock", "startAudit"],
+    ...["replayEvents", "resumeEndpoint", "linkPerson"],
   ],
-  owner: ["makeSignInCode"],
+  owner: ["makeSignInCode", "changePersonState"],
 };
 
 interface Operation {
@@ -79,6 +80,37 @@ operatorTest("support takes nothing away and closes nothing", async (operator) =
     (await send("/admin/accounts/ada/state", { operation_id: "s2", state: "suspended" })).status,
     200,
   );
+});
+
+operatorTest("support gives at most so many credits a day, with all its keys together", async (operator) => {
+  await operator.post("/admin/accounts", { id: "ada", plan: "test" });
+  const keys = [await keyFor(operator, "support", "one"), await keyFor(operator, "support", "two")];
+  let ids = 0;
+  const give = async (credits: number, { who = 0, id = `gift-${++ids}` } = {}) => {
+    const body = JSON.stringify({ operation_id: id, credits, reason: "sorry" });
+    const headers = { ...keys[who], "content-type": "application/json" };
+    return await operator.ask("POST", "/admin/accounts/ada/adjustments", { headers, body });
+  };
+  assert.equal((await give(30, { id: "first" })).status, 200);
+  assert.equal((await give(30, { id: "first" })).body.again, true);
+  const message = refused(await give(21, { who: 1 }), 403, "allowance_exceeded");
+  assert.match(message, /Support may give 50 credits a day .* Nothing has changed/);
+  refused(await give(5, { id: "first" }), 409, "operation_differs");
+  assert.equal((await give(20, { who: 1 })).status, 200, "neither a repetition nor a refusal counts");
+  refused(await give(1), 403, "allowance_exceeded");
+  const own = { operation_id: "more", credits: 500, reason: "by the owner" };
+  assert.equal((await operator.post("/admin/accounts/ada/adjustments", own)).status, 200);
+});
+
+operatorTest("many gifts of support at once never exceed its allowance", async (operator) => {
+  await operator.post("/admin/accounts", { id: "ada", plan: "test" });
+  const headers = { ...(await keyFor(operator, "support")), "content-type": "application/json" };
+  const gifts = Array.from({ length: 20 }, async (_, n) => {
+    const body = JSON.stringify({ operation_id: `g${n}`, credits: 7, reason: "sorry" });
+    return (await operator.ask("POST", "/admin/accounts/ada/adjustments", { headers, body })).status;
+  });
+  const statuses = await Promise.all(gifts);
+  assert.equal(statuses.filter((status) => status === 200).length, 7);
 });
 
 operatorTest("a key is made once, names its maker, and ends at once", async (operator) => {

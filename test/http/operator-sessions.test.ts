@@ -539,7 +539,8 @@ for (const [where, signOut] of [
     const byToken = fetch(`${here.url}/admin/usage`, {
       headers: { authorization: `Bearer ${operatorToken}` },
     });
-    byToken.catch(() => {});
+    // The download may end while the answer of the sign-out is awaited.
+    for (const each of [download, byToken]) each.catch(() => {});
     await asked.promise;
     const passedMs = startOwnTime();
     assert.equal((await signOut(here, there, cookie)).status, 204);

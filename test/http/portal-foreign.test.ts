@@ -12,6 +12,7 @@ import { type Fields, fieldsOf, listOf, startOperator, type TestOperator } from 
 import { pageHeader } from "../fixtures/page-header.ts";
 import { startPortal, type TestPortal } from "../fixtures/portal.ts";
 import { babble, hello, startService, type TestService } from "../fixtures/service.ts";
+import { some } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 
 /** Names in an attack: those of the victim, or made-up ones. Both must get the same answer. */
@@ -363,7 +364,7 @@ test("no session sees or changes anything that is not its own, on any route", as
     Object.keys(fieldsOf(methods)).map((method) => `${method.toUpperCase()} ${path}`),
   );
   assert.deepEqual(operations.sort(), Object.keys(attacks).sort(), "each route has a row in this test");
-  for (const { name, secret, victim } of attackers) {
+  for (const { name, secret, victim } of some(attackers, 2)) {
     await t.test(name, async () => {
       const before = await victim.snapshot();
       for (const operation of operations) {

@@ -6,6 +6,7 @@ import type { TokenLogprob } from "../../src/chat/engine.ts";
 import { CompletionText } from "../../src/engines/llama/decode/completion-text.ts";
 import type { ThinkTags } from "../../src/engines/text/thinking-filter.ts";
 import { anyCharacter } from "../fixtures/characters.ts";
+import { share } from "../fixtures/thorough.ts";
 
 const tags: ThinkTags = ["<think>", "</think>"];
 
@@ -129,7 +130,7 @@ test("property: invalid bytes become U+FFFD, and only a part of a character at t
       const expected = new TextDecoder().decode(Uint8Array.from(cut.flat()), { stream: true });
       assert.equal(run(cut).all.join(""), expected);
     }),
-    { numRuns: 2000 },
+    { numRuns: share(2000) },
   );
 });
 

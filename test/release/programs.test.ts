@@ -8,11 +8,14 @@ import { describe, test } from "node:test";
 import { benches } from "../fixtures/bench-runs.ts";
 import { assertSoundAfterKill, runTool, shownBy } from "../fixtures/checkout-programs.ts";
 import { noChromium } from "../fixtures/chromium.ts";
+import { noPostgres } from "../fixtures/postgres.ts";
 import { newFolder } from "../fixtures/program.ts";
 
 describe("programs of the checkout", { concurrency: 2 }, () => {
-  // test/service/programs.test.ts has the other store.
   test("npm run torture -- --kill, on SQLite", () => assertSoundAfterKill("SQLite"));
+  test("npm run torture -- --kill, on PostgreSQL", { skip: noPostgres ?? false }, () =>
+    assertSoundAfterKill("PostgreSQL"),
+  );
 
   test("npm run torture", async () => {
     const text = await shownBy("tools/torture.ts", "--store", "sqlite", "--ops", "500", "--seed", "1");

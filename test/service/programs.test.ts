@@ -1,6 +1,6 @@
 /**
- * The programs for people who work on Inkwell: the fuzzer and the torture tests run for a moment,
- * and show what their documentation promises. test/release/programs.test.ts runs the others. A new
+ * The programs for people who work on Inkwell: the fuzzer runs for a moment, and shows what its
+ * documentation promises. test/release/programs.test.ts runs the others. A new
  * bench or npm script needs a run there or here, or a reason.
  */
 import assert from "node:assert/strict";
@@ -8,8 +8,7 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, test } from "node:test";
 import { benches } from "../fixtures/bench-runs.ts";
-import { assertSoundAfterKill, runTool, shownBy } from "../fixtures/checkout-programs.ts";
-import { noPostgres } from "../fixtures/postgres.ts";
+import { runTool, shownBy } from "../fixtures/checkout-programs.ts";
 
 const root = path.join(import.meta.dirname, "../..");
 const read = (file: string) => readFileSync(path.join(root, file), "utf8");
@@ -29,17 +28,13 @@ const otherScripts: Record<string, string> = {
   exhaust: "test/release/programs.test.ts",
   simulate: "test/release/programs.test.ts",
   mutants: "test/release/programs.test.ts",
+  torture: "test/release/programs.test.ts",
   test: "this run",
   "test:release": "before a release (docs/releasing.md)",
   gpu: "downloads 540 MB",
 };
 
 describe("programs of the checkout", () => {
-  // test/release/programs.test.ts has the other store.
-  test("npm run torture -- --kill, on PostgreSQL", { skip: noPostgres ?? false }, () =>
-    assertSoundAfterKill("PostgreSQL"),
-  );
-
   test("npm run fuzz", async () => {
     const text = await shownBy("tools/fuzz.ts", "archive", "--minutes", "0.01", "--seed", "1");
     assert.match(text, /^archive: \d+ inputs, \d+ outcomes, 0 findings \(seed 1\)$/m);
@@ -60,7 +55,7 @@ describe("programs of the checkout", () => {
 
   test("every npm script has a run or a reason", () => {
     const { scripts }: { scripts: object } = JSON.parse(read("package.json"));
-    const covered = [...Object.keys(otherScripts), "fuzz", "torture"];
+    const covered = [...Object.keys(otherScripts), "fuzz"];
     assert.deepEqual(Object.keys(scripts).toSorted(), covered.toSorted());
   });
 });

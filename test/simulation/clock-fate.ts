@@ -110,6 +110,7 @@ export class ClockFate {
       const answer = await this.#offer(this.#world.clock.nowMs);
       // Accepted now, or by a request whose answer was lost.
       if (answer?.status === 200 || answer?.status === 409) return;
+      assert.notEqual(answer?.status, 400, answer?.body ?? "");
     }
   }
 
@@ -130,7 +131,7 @@ export class ClockFate {
   }
 
   #offer(time: number): Promise<Answered | null> {
-    const body = { time: new Date(time).toISOString(), by: "simulated" };
+    const body = { time: new Date(time).toISOString() };
     return this.#world.ask(null, "POST", "/admin/clock/accept", body);
   }
 

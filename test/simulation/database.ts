@@ -11,6 +11,7 @@ import type { PlanChanges } from "../../src/ledger/plan-section.ts";
 import { type Times, timesAt } from "../../src/ledger/snapshot.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../../src/store/contacts.ts";
 import { type NodeRow, silentMs } from "../../src/store/nodes.ts";
+import type { PlansOptions } from "../../src/store/plans.ts";
 import { MemoryLedger } from "../fixtures/memory-ledger.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { DatabaseClock } from "./database-clock.ts";
@@ -151,6 +152,8 @@ export class SimulatedDatabase {
       auditJobs: this.store.auditJobs,
       stopRequests: this.store.stopRequests,
       operatorKeys: this.store.operatorKeys,
+      supportCredits: this.store.supportCredits,
+      events: this.store.events,
       nodes: this.#registry,
     };
     const object = objects[target];
@@ -172,7 +175,7 @@ export class SimulatedDatabase {
         this.#listener.opened(drafts, options, times);
     }
     if (method === "applyPlans") {
-      const [section, force] = given as [Plans, boolean];
+      const [section, { force }] = given as [Plans, PlansOptions];
       this.#listener.applied(section, force, times, value as PlanChanges);
     }
   }

@@ -131,6 +131,8 @@ export async function openUpgradedStore(
     auditJobs: remote("auditJobs", timesOf, {}),
     stopRequests: remote("stopRequests", timesOf, {}),
     operatorKeys: remote("operatorKeys", timesOf, {}),
+    supportCredits: remote("supportCredits", timesOf, {}),
+    events: remote("events", timesOf, {}),
   });
   await offer(store, plans);
   return {

@@ -44,6 +44,7 @@ const wrappers = [
 const lists = [
   ...["account list", "account show", "account journal", "key list", "balance", "requests list"],
   ...["credits payments", "credits report", "plans list", "clock show", "operator list"],
+  ...["events endpoints", "events deliveries"],
 ];
 /** Commands that are about the program and its files. */
 const ofProgram = [

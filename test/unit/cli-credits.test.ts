@@ -1,7 +1,7 @@
 /** `inkwell credits` and `inkwell balance`: each payment and correction counts once. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { additionalOf } from "../../src/ledger/additional.ts";
+import { additionalOf } from "../../src/ledger/grants.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 import { hold } from "../fixtures/ledger-operations.ts";

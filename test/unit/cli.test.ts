@@ -67,6 +67,7 @@ describe("the command line", () => {
       "console",
       "chat",
       "requests",
+      "events",
       "models",
       "config",
       "account",
@@ -116,13 +117,15 @@ describe("the command line", () => {
         if (name !== "help") await look(...path, name);
     };
     for (const name of named((await ledger.inkwell("--help")).stdout)) if (name !== "help") await look(name);
-    assert.equal(seen.length, 51);
+    assert.equal(seen.length, 56);
     assert.ok(examples > 30, `${examples} examples`);
     const documented = readFileSync(path.join(import.meta.dirname, "../../docs/cli.md"), "utf8");
     // A group prints no document by itself.
     for (const name of seen.filter(
       (each) =>
-        !["account", "key", "credits", "config", "clock", "plans", "requests", "operator"].includes(each),
+        !["account", "key", "credits", "config", "clock", "plans", "requests", "operator", "events"].includes(
+          each,
+        ),
     ))
       assert.ok(documented.includes(`\`${name}\``), `docs/cli.md has no document for inkwell ${name}`);
   });

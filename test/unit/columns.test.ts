@@ -17,6 +17,7 @@ import { planObject } from "../../src/accounts/plan-objects.ts";
 import { usageHoursSchema } from "../../src/accounts/usage-hours.ts";
 import { usageReportSchema } from "../../src/accounts/usage-sums.ts";
 import { shown } from "../../src/actions/columns.ts";
+import { deliveryObject, endpointObject } from "../../src/actions/event-runs.ts";
 import { modelObject } from "../../src/http/admin/live-objects.ts";
 import { overviewObject } from "../../src/http/admin/overview-object.ts";
 import { requestObject } from "../../src/http/admin/request-object.ts";
@@ -51,6 +52,8 @@ const schemas: Record<keyof typeof shown, readonly unknown[]> = {
   change: [changeObject.schema],
   operatorKey: [operatorKeyObject.schema],
   payment: [paymentObject.schema, ...reported],
+  eventEndpoint: [endpointObject.schema],
+  eventDelivery: [deliveryObject.schema],
   plan: [planObject.schema, planObject.schema.properties.versions],
   model: [modelObject.schema],
 };

@@ -38,7 +38,7 @@ test("knows every section of the configuration", () => {
   // Add a new setting to src/config/changes.ts, and then here.
   assert.deepEqual(
     Object.keys({ operator, ...sections }).toSorted(),
-    [...compared, "limits", "cors", "log", "timezone", "tracing", ...fromEnvironment].toSorted(),
+    [...compared, "limits", "cors", "log", "timezone", "tracing", "events", ...fromEnvironment].toSorted(),
   );
   assert.deepEqual(Object.keys(operator).toSorted(), ["host", "hosts", "port", "token", "url"]);
 });

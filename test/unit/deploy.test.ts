@@ -31,6 +31,13 @@ async function metricsOfService(): Promise<Map<string, Set<string>>> {
   assert.ok(receipt !== undefined);
   service.metrics.charged({ ...receipt, usage: { ...receipt.usage, estimated: true } });
   service.metrics.decoded("small", 2);
+  service.metrics.events.attempted("hook", "delivered");
+  service.metrics.events.observe(async () => [
+    {
+      ...{ name: "hook", node: "a", leaseMs: 0, failures: 0, failingMs: null, nextMs: 0 },
+      ...{ parkedMs: null, problem: null, pending: 0, setAside: 0 },
+    },
+  ]);
   const { text } = await operator.get("/metrics");
   const known = new Map<string, Set<string>>();
   for (const [, name = ""] of text.matchAll(/^# TYPE (\w+)/gm)) known.set(name, new Set());

@@ -6,6 +6,7 @@ import { Refusal } from "../../src/errors.ts";
 import { addKey, credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import { begun, price, promptCost, queued, setup, test, turn } from "../fixtures/pipeline.ts";
 import { assertEnded, rest } from "../fixtures/pipeline-results.ts";
+import { share } from "../fixtures/thorough.ts";
 
 // Answers that end by themselves
 
@@ -243,7 +244,7 @@ test("property: every request is charged as the table says, and its hold ends", 
       await assertEnded(made, recorded[ending], cost);
     },
   );
-  await fc.assert(property, { numRuns: 300 });
+  await fc.assert(property, { numRuns: share(500) });
 });
 
 test("ends every hold of concurrent requests with different endings, and the journal matches the balance", async () => {

@@ -80,7 +80,7 @@ example("a hold over several windows returns credits only to the last window", s
     await made.apply(extend("h", n, credits(2), { ttlMs: 90 * day }));
   }
   assert.deepEqual(made.buckets(), [credits(8), credits(5), 0]);
-  assert.deepEqual(await made.apply(settle("h", credits(81))), settledBy({ base: credits(81) }));
+  assert.partialDeepStrictEqual(await made.apply(settle("h", credits(81))), settledBy({ base: credits(81) }));
   assert.deepEqual(made.buckets(), [credits(9), credits(5), 0]);
 });
 

@@ -77,6 +77,7 @@ test("each route has one row", async () => {
     ...configuration,
     timezone: () => "UTC",
     token: reload,
+    endpoints: () => [],
   };
   adminRoutes(app, admin, "0.0.0");
   await app.ready();

@@ -7,9 +7,11 @@ import type { Jobs } from "../../jobs.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { AuditRunner } from "../../store/audit-runner.ts";
+import type { WantedEvents } from "../../store/events.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
 import type { LiveTelemetry } from "../../telemetry/live-telemetry.ts";
+import type { Credits } from "../../units.ts";
 import type { AccountFeed } from "../api/account-feed.ts";
 import type { RunningRequests } from "../public/running-requests.ts";
 import type { SignIn } from "./sign-in.ts";
@@ -37,8 +39,12 @@ export interface AdminDependencies {
   reload(by: string): Promise<ReloadReport>;
   /** The zone of the configuration, for local days. */
   timezone(): string;
+  /** Whole credits that support may give in a day. */
+  supportCredits?(): Credits;
   /** The operator token. */
   token(): Promise<string>;
+  /** The receivers of events in the configuration. */
+  endpoints(): readonly WantedEvents[];
   /** The plans of this node's configuration, as the node last read it. */
   configuredPlans(): Plans;
   /**

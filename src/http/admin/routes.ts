@@ -4,6 +4,7 @@ import { OperatorActions } from "../../accounts/operator-actions.ts";
 import { accountActions } from "../../actions/account-runs.ts";
 import type { BoundAction } from "../../actions/bind.ts";
 import { creditActions } from "../../actions/credit-runs.ts";
+import { eventActions } from "../../actions/event-runs.ts";
 import { keyActions } from "../../actions/key-runs.ts";
 import { operatorActions } from "../../actions/operator-runs.ts";
 import { peopleActions } from "../../actions/people-runs.ts";
@@ -42,6 +43,7 @@ const groups: Record<string, AddRoutes> = {
   usage: ofLedger(usageActions),
   plans: ofService(planActions),
   requests: ofService(requestActions),
+  events: ofLedger(eventActions),
   live(app, actions, dependencies) {
     ofService(liveActions)(app, actions, dependencies);
     accountLiveRoutes(app, actions, dependencies);

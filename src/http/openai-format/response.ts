@@ -7,7 +7,9 @@ import type { Model, RequestDefaults } from "../../chat/catalog.ts";
 import type { FinishReason, TokenLogprob, Usage } from "../../chat/engine.ts";
 import type { Price } from "../../ledger/pricing.ts";
 import { type RateName, type Rates, rateNames } from "../../ledger/rate-limits.ts";
+import { type BucketAmounts, buckets } from "../../ledger/rows.ts";
 import { given } from "../../objects.ts";
+import type { MicroCredits } from "../../units.ts";
 
 /** Fields that a completion and every chunk of a stream share. */
 export interface AnswerHead {
@@ -22,6 +24,31 @@ export const doneEvent = "data: [DONE]\n\n";
 
 /** A comment without an event, because an event without data breaks the parsers of some SDKs. */
 export const keepAliveComment = ": keep-alive\n\n";
+
+/** What a request cost, and what is left, in credits. */
+interface Paid {
+  costMicro: MicroCredits;
+  /** Of each bucket. */
+  left: BucketAmounts;
+}
+
+/** Headers with the cost of an answer and the balance after it, in credits: 0.001234. */
+export function paidHeaders({ costMicro, left }: Paid): Record<string, string> {
+  // The sum of the buckets can have more digits than a number.
+  const leftMicro = buckets.reduce((sum, bucket) => sum + BigInt(left[bucket]), 0n);
+  return { "x-inkwell-cost": decimalOf(BigInt(costMicro)), "x-inkwell-balance": decimalOf(leftMicro) };
+}
+
+function decimalOf(micro: bigint): string {
+  const digits = String(micro).padStart(7, "0");
+  return `${digits.slice(0, -6)}.${digits.slice(-6)}`.replace(/\.?0+$/, "");
+}
+
+/** The same for a stream: a comment, which clients that do not look for it skip. */
+export function paidComment(paid: Paid): string {
+  const parts = Object.entries(paidHeaders(paid)).map(([name, value]) => `${name}: ${value}`);
+  return `: ${parts.join(", ")}\n\n`;
+}
 
 /** Returns an error event. `body` is the JSON of an error body; `fields` are added to it. */
 export function errorEvent(body: string, fields = ""): string {

@@ -21,6 +21,8 @@ import {
   doneEvent,
   errorEvent,
   logprobJson,
+  paidComment,
+  paidHeaders,
   rateHeaders,
   type WholeAnswer,
 } from "../openai-format/response.ts";
@@ -162,7 +164,9 @@ export class ChatEndpoint {
             if (!run.gone) stream.open();
           } else {
             const usage = parsed.includeUsage ? chunks.usage(event.usage, cost()) : "";
-            last = chunks.last(event.finishReason) + usage + doneEvent;
+            const { charge } = context.record;
+            const paid = parsed.includeUsage && charge !== null ? paidComment(charge) : "";
+            last = chunks.last(event.finishReason) + usage + paid + doneEvent;
           }
         }
         // After the client has left, the loop only reads on until the request is settled.
@@ -215,6 +219,9 @@ export class ChatEndpoint {
     if (run.gone) return;
     invariant(whole !== null, "every answer has an end, unless its client left");
     context.finish(200, null);
+    const { charge } = context.record;
+    // Absent if the store is away, and records the charge later.
+    if (charge !== null) reply.headers(paidHeaders(charge));
     reply.headers(answerHeaders(context, rates)).type("application/json; charset=utf-8");
     reply.send(completionJson(head, whole));
     dropIfIdle(reply.raw, this.#options.streamIdleMs);

@@ -11,6 +11,7 @@ const exposed = [
   "retry-after",
   "x-should-retry",
   "openai-processing-ms",
+  ...["x-inkwell-cost", "x-inkwell-balance"],
   ...rateNames.flatMap(rateHeaderNames),
 ].join(", ");
 

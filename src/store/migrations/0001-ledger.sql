@@ -385,6 +385,14 @@ create table operator_key (
   ended_ms {int}
 ) {table};
 
+-- Promotional credits that support has given on a day in UTC, in micro-credits.
+create table support_credit (
+  by {text} not null check (by <> ''),
+  day {int} not null,
+  given {int} not null check (given >= 0),
+  primary key (by, day)
+) {table};
+
 -- Charges, summed by day and by hour (docs/decisions/0047-usage-sums.md), with the first and the last number of their
 -- receipts in the journal of the account.
 create table usage_sum (
@@ -550,6 +558,66 @@ create table audit_job (
 ) {table};
 
 insert into audit_job (id) values (1);
+
+-- Events for receivers outside (docs/operating/events.md). Commits write them with the rows that they are about. They are
+-- deleted after 30 days.
+create table event (
+  -- The order of the events of an account. Numbers of different accounts can be committed in another order.
+  number {sqlite}integer primary key autoincrement{end}{postgres}bigint generated always as identity primary key{end},
+  -- Random. Receivers know an event by it.
+  id {text} not null check (id <> ''),
+  -- Null: the event is about the service. `seq` is the number of the last fact of the account.
+  account {text},
+  seq {int},
+  at_ms {int} not null,
+  type {text} not null check (type <> ''),
+  -- An object in JSON.
+  data {text} not null,
+  -- Names what has one event only.
+  cause {text} unique,
+  -- Whether each endpoint has its row in `event_delivery`.
+  queued {bool} not null default false check (queued in (false, true)),
+  constraint account_has_a_number check ((account is null) = (seq is null))
+) {sqlite}strict{end};
+
+create index event_to_queue on event (number) where not queued;
+
+-- What became of an event at each endpoint of the configuration.
+create table event_delivery (
+  endpoint {text} not null check (endpoint <> ''),
+  -- The event.
+  number {int} not null,
+  -- Empty: the event is about the service.
+  account {text} not null,
+  state {text} not null check (state in ('pending', 'delivered', 'skipped', 'set_aside')),
+  attempts {int} not null check (attempts >= 0),
+  -- Elapsed time of the next attempt.
+  next_ms {int} not null,
+  -- The last attempt: its time, the status of the answer, and the beginning of its body or the error.
+  tried_ms {int},
+  status {int},
+  answer {text},
+  primary key (endpoint, number)
+) {table};
+
+create index event_delivery_by_account on event_delivery (endpoint, account, number);
+create index event_delivery_pending on event_delivery (endpoint, number) where state = 'pending';
+create index event_delivery_failing on event_delivery (endpoint, account) where state = 'pending' and next_ms > 0;
+create index event_delivery_set_aside on event_delivery (endpoint, number) where state = 'set_aside';
+
+-- The process that sends to an endpoint, until it stops to renew its lease, and whether the endpoint works.
+create table event_endpoint (
+  name {text} not null primary key check (name <> ''),
+  node {text} not null,
+  lease_ms {int} not null,
+  -- Failed attempts since the last success, and when the first of them was.
+  failures {int} not null check (failures >= 0),
+  failing_ms {int},
+  next_ms {int} not null,
+  -- Nothing is sent until an operator resumes the endpoint.
+  parked_ms {int},
+  problem {text}
+) {table};
 
 {postgres}
 -- The processes that run on this database, and what each of them takes for agreed. No row here is needed by any

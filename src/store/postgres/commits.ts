@@ -25,6 +25,7 @@
  */
 
 import { invariant, withNothingDone } from "../../errors.ts";
+import type { EventSettings } from "../../ledger/events.ts";
 import { decide } from "../../ledger/kernel.ts";
 import { LaterNeeded } from "../../ledger/open-grants.ts";
 import type { Operation } from "../../ledger/operations.ts";
@@ -34,11 +35,13 @@ import type { AdditionalGrant } from "../../ledger/rows.ts";
 import { type Changes, overdueMax, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
 import { operationsOf, planDrafts } from "../contacts.ts";
+import { eventRow } from "../events.ts";
 import { laterChanges } from "../later-grants.ts";
 import { readCatalog } from "../plans.ts";
 import {
   accountTable,
   chargeTable,
+  eventTable,
   grantTable,
   holdKeyTable,
   holdTable,
@@ -72,8 +75,10 @@ const doubledAttemptsMax = 3;
 /** After a lock timeout, commits of this node skip locked rows for this time. */
 const skipsForMs = 10_000;
 
-/** For tests: shorter lists and times. */
-interface PostgresLedgerLimits {
+interface PostgresLedgerOptions {
+  /** Read at each commit: null if it writes no events. Default: null. */
+  events?: () => EventSettings | null;
+  /** For tests: shorter lists and times. */
   overdueHoldsMax?: number;
   skipsForMs?: number;
 }
@@ -83,14 +88,16 @@ export class PostgresCommits {
   readonly #clock: CommitClock;
   readonly #overdueMax: number;
   readonly #skipsForMs: number;
+  readonly #events: () => EventSettings | null;
   /** Kept until a newer plans section is applied. */
   #plans: PlanCatalog | null = null;
   /** A time of `performance.now()`. */
   #skipsUntilMs = 0;
 
-  constructor(connections: Connections, clock: CommitClock, limits: PostgresLedgerLimits = {}) {
-    this.#overdueMax = limits.overdueHoldsMax ?? overdueMax;
-    this.#skipsForMs = limits.skipsForMs ?? skipsForMs;
+  constructor(connections: Connections, clock: CommitClock, options: PostgresLedgerOptions = {}) {
+    this.#overdueMax = options.overdueHoldsMax ?? overdueMax;
+    this.#skipsForMs = options.skipsForMs ?? skipsForMs;
+    this.#events = options.events ?? (() => null);
     this.#connections = connections;
     this.#clock = clock;
   }
@@ -115,7 +122,7 @@ export class PostgresCommits {
         overdueMax: this.#overdueMax,
         plansAt: (epoch) => this.#plansAt(connection, epoch),
       });
-      const { outcomes, changes, later } = await decideOn(connection, snapshot, operations);
+      const { outcomes, changes, later } = await decideOn(connection, snapshot, operations, this.#events());
       const known = await readContacts(connection, drafts);
       const { atMs } = snapshot.times;
       const planned = planDrafts(drafts, outcomes, known, { ...options, atMs });
@@ -167,7 +174,7 @@ export class PostgresCommits {
         plansAt: (epoch) => this.#plansAt(connection, epoch),
       });
       const free = operations.filter(({ account }) => !locked.has(account));
-      const { outcomes, changes, later } = await decideOn(connection, snapshot, free);
+      const { outcomes, changes, later } = await decideOn(connection, snapshot, free, this.#events());
       isWriting = true;
       await write(connection, { ...snapshot, later }, changes);
       broken = false;
@@ -215,11 +222,12 @@ async function decideOn(
   connection: Connection,
   snapshot: Omit<Snapshot, "later">,
   operations: readonly Operation[],
+  events: EventSettings | null,
 ): Promise<ReturnType<typeof decide> & Pick<Snapshot, "later">> {
   const later = new Map<string, readonly AdditionalGrant[]>();
   for (;;) {
     try {
-      return { later, ...decide({ ...snapshot, later }, operations) };
+      return { later, ...decide({ ...snapshot, later }, operations, events) };
     } catch (error) {
       if (!(error instanceof LaterNeeded) || later.has(error.account)) throw error;
       later.set(error.account, await readLaterGrants(connection, error.account));
@@ -243,6 +251,7 @@ const insertCharges = insertInto(chargeTable);
 const updateKeys = update(keyStateTable, idKey);
 const setKeys = update(keyTable, idKey, "all of api_key");
 const insertKeys = insertInto(keyTable);
+const insertEvents = insertInto(eventTable);
 
 /** `further` statements are written in the same transaction. */
 async function write(
@@ -275,6 +284,7 @@ async function write(
     keys: updateKeys(changes.keys),
     keysSet: setKeys(changes.keysSet),
     keysNew: insertKeys(changes.keysNew),
+    events: insertEvents(changes.events.map(eventRow)),
     ...further,
     commit: { name: "commit", text: "commit" },
   });

@@ -11,10 +11,12 @@
  * a balance, are retried first, for as long as the ledger retries commits.
  */
 
+import type { EventSettings } from "../../ledger/events.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { retry } from "../../retry.ts";
 import { auditJobsOn } from "../audit-job-queries.ts";
 import { changeLogOn } from "../change-log-queries.ts";
+import { eventQueriesOn } from "../event-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
 import type { NodeRegistry } from "../nodes.ts";
 import { operatorKeysOn } from "../operator-key-queries.ts";
@@ -23,6 +25,7 @@ import { foundKeyOf, queriesOn, type SqlConnections } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
+import { supportCreditsOn } from "../support-credits.ts";
 import { auditDatabase } from "./audit.ts";
 import { PostgresClock, serverTime, type TestClock } from "./clock.ts";
 import { PostgresCommits } from "./commits.ts";
@@ -60,6 +63,8 @@ interface PostgresStoreOptions {
   plans: Plans;
   /** If false, a database with an older schema is refused. Default: it is migrated. */
   upgrade?: boolean;
+  /** Read at each commit: null if it writes no events. Default: null. */
+  events?: (() => EventSettings | null) | undefined;
   /** For tests: replaces the clock of the database and the monotonic time of this node. */
   clock?: TestClock;
   /** For tests: replaces settings of the connections. */
@@ -74,13 +79,13 @@ interface PostgresStore extends Store {
 
 /** Creates missing tables. Throws an OperatorError if the database cannot be used. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
-  const { url, plans, upgrade = true, clock = null, settings = {} } = options;
+  const { url, plans, upgrade = true, clock = null, settings = {}, events = () => null } = options;
   await prepareSchema(url, { plans, upgrade, time: serverTime(clock) });
   const service = readPool(url, "service", settings);
   try {
     const opened = await PostgresClock.open(service, clock);
     const commitQueues = commitQueuesFor(await roundTripMs(service));
-    return { ...postgresStoreOn({ url, service, clock: opened, settings }), commitQueues };
+    return { ...postgresStoreOn({ url, service, clock: opened, settings, events }), commitQueues };
   } catch (error) {
     await service.end();
     throw error;
@@ -111,11 +116,13 @@ function postgresStoreOn({
   service,
   clock,
   settings,
+  events,
 }: {
   url: string;
   service: ConnectionPool;
   clock: PostgresClock;
   settings: Settings;
+  events: () => EventSettings | null;
 }): Omit<PostgresStore, "commitQueues"> {
   const lists = readPool(url, "lists", settings);
   const pools = {
@@ -126,7 +133,7 @@ function postgresStoreOn({
     writes: readPool(url, "writes", settings),
   };
   const commits = commitPool(url, commitConnectionsMax, settings);
-  const ledger = new PostgresCommits(commits, clock);
+  const ledger = new PostgresCommits(commits, clock, { events });
   const sums = new PostgresUsageSums(lists, async () => {
     await clock.look();
     return clock.times().atMs;
@@ -178,7 +185,9 @@ function postgresStoreOn({
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
     operatorKeys: operatorKeysOn(reads, dialect),
+    supportCredits: supportCreditsOn(reads, dialect),
     ...changeLogOn(reads, dialect),
+    events: eventQueriesOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
     ...peopleQueriesOn(reads, dialect, plans),
     nodes: postgresNodes(pools.service),

@@ -10,6 +10,7 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import { invariant, withNothingDone } from "../../errors.ts";
+import type { EventSettings } from "../../ledger/events.ts";
 import { decide } from "../../ledger/kernel.ts";
 import { LaterNeeded } from "../../ledger/open-grants.ts";
 import type { Operation } from "../../ledger/operations.ts";
@@ -30,12 +31,14 @@ import {
 import type { EpochMs } from "../../units.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
 import { operationsOf, planDrafts } from "../contacts.ts";
+import { eventRow } from "../events.ts";
 import { paymentOf, selectPayments } from "../journal.ts";
 import { laterChanges } from "../later-grants.ts";
 import type { PlansOptions } from "../plans.ts";
 import {
   accountTable,
   chargeTable,
+  eventTable,
   grantTable,
   holdTable,
   journalTable,
@@ -81,6 +84,7 @@ function statementsOf(db: DatabaseSync) {
     updateKey: update(db, keyStateTable, ["account", "id"]),
     setKey: update(db, keyTable, ["account", "id"]),
     insertKey: insertInto(db, keyTable),
+    insertEvent: insertInto(db, eventTable),
   };
 }
 
@@ -100,12 +104,12 @@ export class SqliteCommits {
     this.#sql = statementsOf(db);
   }
 
-  commit(operations: readonly Operation[]): Decision[] {
+  commit(operations: readonly Operation[], events: EventSettings | null = null): Decision[] {
     let isCommitting = false;
     try {
       this.#db.exec("begin immediate");
       this.#cache.begin();
-      const { snapshot, outcomes, changes } = this.#decide(operations);
+      const { snapshot, outcomes, changes } = this.#decide(operations, events);
       this.#write(snapshot, changes);
       isCommitting = true;
       this.#db.exec("commit");
@@ -120,11 +124,15 @@ export class SqliteCommits {
   }
 
   /** Opens accounts, with their first keys, and sets contacts: all of them or none. */
-  putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): DraftOutcome[] {
+  putAccounts(
+    drafts: readonly AccountDraft[],
+    options: DraftOptions,
+    events: EventSettings | null = null,
+  ): DraftOutcome[] {
     const { planned, changes } = inTransaction(this.#db, () => {
       this.#cache.begin();
       const operations = operationsOf(drafts, options);
-      const { snapshot, outcomes, changes } = this.#decide(operations);
+      const { snapshot, outcomes, changes } = this.#decide(operations, events);
       const known = readContacts(this.#db, drafts);
       const { atMs } = this.#now();
       const planned = planDrafts(drafts, outcomes, known, { ...options, atMs });
@@ -152,13 +160,16 @@ export class SqliteCommits {
   }
 
   /** Decides again with the later grants of an account if a decision needs them. */
-  #decide(operations: readonly Operation[]): ReturnType<typeof decide> & { snapshot: Snapshot } {
+  #decide(
+    operations: readonly Operation[],
+    events: EventSettings | null,
+  ): ReturnType<typeof decide> & { snapshot: Snapshot } {
     const read = this.#read(operations);
     const later = new Map<string, readonly AdditionalGrant[]>();
     const snapshot = { ...read, later };
     for (;;) {
       try {
-        return { snapshot, ...decide(snapshot, operations) };
+        return { snapshot, ...decide(snapshot, operations, events) };
       } catch (error) {
         if (!(error instanceof LaterNeeded) || later.has(error.account)) throw error;
         later.set(error.account, this.#sql.later.all(error.account));
@@ -289,6 +300,7 @@ export class SqliteCommits {
     for (const row of changes.keys) requireWritten(sql.updateKey(row), "api_key");
     for (const row of changes.keysSet) requireWritten(sql.setKey(row), "api_key");
     for (const row of changes.keysNew) sql.insertKey(row);
+    for (const fact of changes.events) sql.insertEvent(eventRow(fact));
   }
 }
 

@@ -16,6 +16,7 @@
 import { extname } from "node:path";
 import type { Worker } from "node:worker_threads";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
+import type { EventSettings } from "../../ledger/events.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { Times } from "../../ledger/snapshot.ts";
 import { startThread } from "../../threads/start.ts";
@@ -25,6 +26,7 @@ import { auditJobsOn } from "../audit-job-queries.ts";
 import type { AuditReport } from "../audit-report.ts";
 import { changeLogOn } from "../change-log-queries.ts";
 import { type SharedClock, sharedClock, timesOf } from "../clock.ts";
+import { eventQueriesOn } from "../event-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
 import { operatorKeysOn } from "../operator-key-queries.ts";
 import { peopleQueriesOn } from "../people-queries.ts";
@@ -33,6 +35,7 @@ import { sessionQueriesOn } from "../session-queries.ts";
 import type { SqlDialect, SqlStatement } from "../sql.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import { ListTooSlowError, listLimitMs, type Store } from "../store.ts";
+import { supportCreditsOn } from "../support-credits.ts";
 import { openToRead, type SqliteFile, sqliteError } from "./file.ts";
 import type { Cells } from "./query.ts";
 import { SqliteSnapshots } from "./snapshots.ts";
@@ -48,6 +51,8 @@ interface SqliteStoreOptions {
   plans: Plans;
   /** If false, a file with an older schema is refused. Default: it is migrated. */
   upgrade?: boolean;
+  /** Read at each commit: null if it writes no events. Default: null. */
+  events?: (() => EventSettings | null) | undefined;
   /** How long to wait while another process writes. */
   busyMs?: number;
   /** For tests: the time limit of a list. */
@@ -59,6 +64,7 @@ interface SqliteStoreOptions {
 /** Throws an OperatorError if the file, its folder or the clock cannot be used. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
   const { path, plans, upgrade = true, busyMs = defaultBusyMs, listMs = listLimitMs } = options;
+  const { events = () => null } = options;
   if (options.clock === undefined) requirePossibleClock(Date.now());
   const clock = sharedClock(options.clock ?? null);
   const threadOf = (role: SqliteThreadData["role"]) =>
@@ -66,7 +72,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   const writer = threadOf("writer");
   await writer.open();
   try {
-    return sqliteStoreOn({ path, busyMs }, writer, threadOf, timesOf(clock));
+    return sqliteStoreOn({ path, busyMs }, writer, threadOf, { times: timesOf(clock), events });
   } catch (error) {
     await writer.close();
     throw error;
@@ -77,7 +83,7 @@ function sqliteStoreOn(
   file: SqliteFile,
   writer: Remote,
   threadOf: (role: SqliteThreadData["role"]) => Remote,
-  times: () => Times,
+  { times, events }: { times: () => Times; events: () => EventSettings | null },
 ): Store {
   const db = openToRead(file);
   const statements = new Statements(db);
@@ -113,13 +119,15 @@ function sqliteStoreOn(
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
     operatorKeys: operatorKeysOn(reads, dialect),
+    supportCredits: supportCreditsOn(reads, dialect),
     ...changeLogOn(reads, dialect),
+    events: eventQueriesOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
     ...peopleQueriesOn(reads, dialect, plans),
 
-    commit: (operations) => writer.call("commit", operations),
+    commit: (operations) => writer.call("commit", operations, events()),
 
-    putAccounts: (drafts, options) => writer.call("putAccounts", drafts, options),
+    putAccounts: (drafts, options) => writer.call("putAccounts", drafts, options, events()),
 
     applyPlans: (section, options) => writer.call("applyPlans", section, options),
 

@@ -3,6 +3,7 @@
  * them.
  */
 import type { ClockState } from "../../ledger/clock.ts";
+import type { EventSettings } from "../../ledger/events.ts";
 import type { Operation } from "../../ledger/operations.ts";
 import type { Decision } from "../../ledger/outcomes.ts";
 import type { Plans } from "../../ledger/plan.ts";
@@ -31,8 +32,12 @@ export interface SqliteThreadData {
 }
 
 export interface Calls {
-  commit(operations: readonly Operation[]): Decision[];
-  putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): DraftOutcome[];
+  commit(operations: readonly Operation[], events: EventSettings | null): Decision[];
+  putAccounts(
+    drafts: readonly AccountDraft[],
+    options: DraftOptions,
+    events: EventSettings | null,
+  ): DraftOutcome[];
   applyPlans(section: Plans, options: PlansOptions): PlanChanges;
   clock(): ClockState;
   acceptClock(by: string, timeMs: EpochMs): ClockAcceptance;

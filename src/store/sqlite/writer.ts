@@ -17,13 +17,13 @@ export function openWriter({ file, plans, upgrade, clock }: SqliteThreadData): H
   const ledger = new SqliteCommits(db, () => time.read());
   const statements = new Statements(db);
   return {
-    commit(operations) {
+    commit(operations, events) {
       time.recordIfOld();
-      return ledger.commit(operations);
+      return ledger.commit(operations, events);
     },
-    putAccounts(drafts, options) {
+    putAccounts(drafts, options, events) {
       time.recordIfOld();
-      return ledger.putAccounts(drafts, options);
+      return ledger.putAccounts(drafts, options, events);
     },
     applyPlans: (section, options) => ledger.applyPlans(section, options),
     clock: () => time.look(),

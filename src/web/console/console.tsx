@@ -6,6 +6,7 @@ import type { SignInWords } from "../shared/sign-in.tsx";
 import { MissingPage, WebApp } from "../shared/web-app.tsx";
 import { AccountPage } from "./pages/account.tsx";
 import { AccountsPage } from "./pages/accounts.tsx";
+import { EventsPage } from "./pages/events.tsx";
 import { HealthPage } from "./pages/health.tsx";
 import { OperatorsPage } from "./pages/operators.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
@@ -18,6 +19,7 @@ const sections = [
   ["plans", "Plans"],
   ["usage", "Usage"],
   ["operators", "Operators"],
+  ["events", "Events"],
   ["health", "Health"],
 ] as const;
 
@@ -55,6 +57,7 @@ function CurrentPage({ place }: { place: Place }) {
   if (section === "plans" && id === undefined) return <PlansPage />;
   if (section === "usage" && id === undefined) return <UsagePage place={place} />;
   if (section === "operators" && id === undefined) return <OperatorsPage place={place} />;
+  if (section === "events" && id === undefined) return <EventsPage place={place} />;
   if (section === "health" && id === undefined) return <HealthPage />;
   return (
     <MissingPage>

@@ -1,0 +1,197 @@
+/**
+ * Sends the events of the configuration, and does the regular work on them: queues them for their
+ * endpoints, notices what no commit causes, deletes old ones.
+ *
+ * Without an `events` section nothing runs.
+ */
+import { isDeepStrictEqual } from "node:util";
+import type { Logger } from "pino";
+import type { Catalog } from "../chat/catalog.ts";
+import { type EventsConfig, mailEndpoint } from "../config/events.ts";
+import type { Jobs } from "../jobs.ts";
+import type { EventType } from "../ledger/events.ts";
+import type { EventStore } from "../store/events.ts";
+import type { Store } from "../store/store.ts";
+import { EndpointSender } from "./endpoint-sender.ts";
+import { Mail } from "./mail.ts";
+import { networkList } from "./private-addresses.ts";
+import type { Answer, Receiver } from "./receiver.ts";
+import { ServiceEvents } from "./service-events.ts";
+import { Webhook } from "./webhook.ts";
+
+export interface EventTimes {
+  /** Interval between looks for events to send. */
+  everyMs: number;
+  /** Interval between looks at the models. */
+  modelsEveryMs: number;
+  /** Interval between looks for expiring keys and old events. */
+  slowEveryMs: number;
+  /** Another process sends to an endpoint this long after the death of its sender. */
+  leaseMs: number;
+  /** Time for a request to a receiver. */
+  requestMs: number;
+}
+
+export const eventTimes: EventTimes = {
+  everyMs: 500,
+  modelsEveryMs: 5000,
+  slowEveryMs: 600_000,
+  leaseMs: 60_000,
+  requestMs: 20_000,
+};
+
+interface EventSendingOptions {
+  store: Pick<Store, "events" | "times" | "contact">;
+  catalog: Pick<Catalog, "all">;
+  jobs: Jobs;
+  /** This process. */
+  node: string;
+  times: EventTimes;
+  logger: Pick<Logger, "error" | "info">;
+  onAttempt(endpoint: string, kind: Answer["kind"]): void;
+}
+
+const keptMs = 30 * 86_400_000;
+/** Requests to one endpoint at the same time. */
+const slots = 8;
+
+interface Running extends EndpointSettings {
+  sender: EndpointSender;
+}
+
+export class EventSending {
+  readonly #options: EventSendingOptions;
+  readonly #service: ServiceEvents;
+  #config: EventsConfig | null = null;
+  #running: Running[] = [];
+  /** Senders that left the configuration, until their requests have ended. */
+  readonly #leaving = new Map<string, Promise<void>>();
+  #hasJobs = false;
+  #isClosed = false;
+
+  constructor(options: EventSendingOptions) {
+    this.#options = options;
+    this.#service = new ServiceEvents(options);
+  }
+
+  /** Follows a configuration. Endpoints that stay as they are keep their requests. */
+  configure(config: EventsConfig | null): void {
+    this.#config = config;
+    const before = this.#running;
+    this.#running = (config === null ? [] : endpointsOf(config)).map((endpoint) => {
+      const known = before.find(({ name, settings }) =>
+        isDeepStrictEqual(
+          { name, settings },
+          {
+            name: endpoint.name,
+            settings: endpoint.settings,
+          },
+        ),
+      );
+      return known ?? { ...endpoint, sender: this.#senderOf(endpoint.name) };
+    });
+    for (const { sender } of before)
+      if (!this.#running.some((each) => each.sender === sender)) this.#leave(sender);
+    if (config !== null && !this.#hasJobs) this.#startJobs();
+  }
+
+  #leave(sender: EndpointSender): void {
+    const { logger } = this.#options;
+    const left = sender
+      .stop()
+      .catch((err: unknown) => logger.error({ err }, "an endpoint of events could not be left"))
+      .finally(() => {
+        if (this.#leaving.get(sender.name) === left) this.#leaving.delete(sender.name);
+      });
+    this.#leaving.set(sender.name, left);
+  }
+
+  #senderOf(name: string): EndpointSender {
+    const { store, node, times, logger, onAttempt } = this.#options;
+    return new EndpointSender({
+      ...{ name, node, onAttempt, slots: name === mailEndpoint ? 1 : slots },
+      ...{ leaseMs: times.leaseMs, events: store.events, nowMs: () => store.times().nowMs },
+      receiver: this.#receiverOf(name),
+      onParked: ({ problem }) =>
+        logger.error({ endpoint: name, problem }, "an endpoint of events has failed for days and is parked"),
+    });
+  }
+
+  #receiverOf(name: string): Receiver {
+    const { store, times } = this.#options;
+    const { requestMs } = times;
+    const nowMs = () => store.times().nowMs;
+    const { mail = null, endpoints = [], networks = [] } = this.#config ?? {};
+    if (name === mailEndpoint && mail !== null) return new Mail({ config: mail, store, nowMs, requestMs });
+    const endpoint = endpoints.find((each) => each.name === name);
+    if (endpoint === undefined) throw new Error(`the configuration has no endpoint ${name}`);
+    const { url, secrets } = endpoint;
+    return new Webhook({ url, secrets, networks: networkList(networks), requestMs, connectionsMax: slots });
+  }
+
+  #startJobs(): void {
+    const { jobs, store, times } = this.#options;
+    this.#hasJobs = true;
+    jobs.start({
+      ...{ name: "send_events", everyMs: times.everyMs, failure: "events could not be read or recorded" },
+      run: () => this.#send(store.events),
+    });
+    jobs.start({
+      ...{
+        name: "watch_models",
+        everyMs: times.modelsEveryMs,
+        failure: "the state of a model could not be recorded",
+      },
+      run: async () => {
+        if (this.#config !== null) await this.#service.lookAtModels();
+      },
+    });
+    jobs.start({
+      ...{
+        name: "keep_events",
+        everyMs: times.slowEveryMs,
+        failure: "expiring keys or old events could not be read",
+      },
+      run: async (isStopped) => {
+        if (this.#config === null) return;
+        await this.#service.findExpiringKeys(this.#config.expiringMs);
+        while (!isStopped() && (await store.events.prune(store.times().atMs - keptMs)));
+      },
+    });
+  }
+
+  async #send(events: EventStore): Promise<void> {
+    if (this.#isClosed) return;
+    const running = this.#running;
+    while (running.length > 0 && (await events.queue(running)));
+    for (const { sender } of this.#running) if (!this.#leaving.has(sender.name)) sender.start();
+  }
+
+  /** Called with the result of each audit. */
+  async audited(problems: number, endedMs: number): Promise<void> {
+    if (this.#config !== null) await this.#service.audited(problems, endedMs);
+  }
+
+  /** Resolves when no request is under way. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const { sender } of this.#running) this.#leave(sender);
+    this.#running = [];
+    await Promise.all(this.#leaving.values());
+  }
+}
+
+interface EndpointSettings {
+  name: string;
+  types: ReadonlySet<EventType>;
+  /** Everything that its sender depends on: a change of it starts another one. */
+  settings: unknown;
+}
+
+function endpointsOf({ endpoints, networks, mail }: EventsConfig): EndpointSettings[] {
+  const all = endpoints.map((endpoint): EndpointSettings => {
+    return { name: endpoint.name, types: new Set(endpoint.types), settings: { endpoint, networks } };
+  });
+  if (mail !== null) all.push({ name: mailEndpoint, types: new Set(mail.types), settings: mail });
+  return all;
+}

@@ -1,0 +1,66 @@
+/**
+ * The texts of mail: plain text, whose first line is the subject. A file with the name of the
+ * kind, such as `balance.low.txt`, replaces one. `{name}` stands for a value.
+ */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { MailType } from "../config/events.ts";
+
+const texts: Readonly<Record<MailType, string>> = {
+  "balance.low": `Credits of {account} are low: {percent} % are spent
+
+Hello {owner},
+
+{percent} % of the {scope} credits of your account {account} are spent. {left} credits of {of} are left.
+
+This message is sent once a day at most.
+`,
+  "balance.exhausted": `The credits of {account} are used up
+
+Hello {owner},
+
+Your account {account} has no credits left. Requests are refused until credits are added or refilled.
+`,
+  "key.expiring": `The key {name} of {account} expires on {expires}
+
+Hello {owner},
+
+The API key {key} ({name}) of your account {account} expires on {expires}. Requests with it are refused afterwards. Make a new key before.
+`,
+  "audit.failed": `The audit of the ledger found problems
+
+The audit that ended on {time} found {problems} broken rules. Nothing was changed. The console shows the rows.
+`,
+  "model.down": `The model {model} is unavailable
+
+The model {model} does not work on the node {node} since {time}. Requests to it are refused.
+`,
+};
+
+const textBytesMax = 65_536;
+
+/** Reads the file at each mail, so that a changed one counts at once. */
+export async function mailTextOf(type: MailType, folder: string | null): Promise<string> {
+  if (folder === null) return texts[type];
+  const file = join(folder, `${type}.txt`);
+  try {
+    const text = await readFile(file, "utf8");
+    if (text.length > textBytesMax) throw new Error(`${file} is longer than ${textBytesMax} characters`);
+    return text;
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return texts[type];
+    throw error;
+  }
+}
+
+/** A value has one line and is put in once, so it brings no header and no other placeholder. */
+export function filled(
+  text: string,
+  values: Readonly<Record<string, string>>,
+): { subject: string; text: string } {
+  const all = text.replace(/\{(\w+)\}/g, (placeholder, name: string) =>
+    (values[name] ?? placeholder).replace(/[\r\n\p{Cc}]+/gu, " "),
+  );
+  const [subject = "", ...lines] = all.split(/\r?\n/);
+  return { subject: subject.trim(), text: lines.join("\n").replace(/^\n+/, "") };
+}

@@ -1,0 +1,142 @@
+/**
+ * Sends some kinds of events by mail: about an account to its contact, about the service to its
+ * operators.
+ *
+ * Guarantees at most one mail of a kind a day to an account, and to operators one of each kind and
+ * model. A server that hangs costs its time limit.
+ */
+import type { Transporter } from "nodemailer";
+import { type MailConfig, type MailType, mailEndpoint, mailTypes } from "../config/events.ts";
+import { messageOf } from "../errors.ts";
+import type { DueEvent } from "../store/events.ts";
+import type { Store } from "../store/store.ts";
+import { type EpochMs, exactCredits, shortTime } from "../units.ts";
+import { visibleLine } from "../visible-text.ts";
+import { filled, mailTextOf } from "./mail-texts.ts";
+import type { Answer, Receiver } from "./receiver.ts";
+
+const dayMs = 86_400_000;
+const answerCharactersMax = 500;
+
+interface MailOptions {
+  config: MailConfig;
+  store: Pick<Store, "events" | "contact">;
+  nowMs(): EpochMs;
+  /** Time for a mail. */
+  requestMs: number;
+}
+
+export class Mail implements Receiver {
+  readonly #options: MailOptions;
+  /** The library is loaded with the first mail. */
+  #transport: Promise<Transporter> | null = null;
+  /** By account, or subject, and kind: when the last mail of this process was sent. */
+  readonly #sentMs = new Map<string, EpochMs>();
+
+  constructor(options: MailOptions) {
+    this.#options = options;
+  }
+
+  async #open(): Promise<Transporter> {
+    const { config, requestMs } = this.#options;
+    const { host, port, tls, user, password } = config;
+    const { createTransport } = await import("nodemailer");
+    return createTransport({
+      ...{
+        host,
+        port,
+        secure: tls === "immediate",
+        requireTLS: tls === "required",
+        ignoreTLS: tls === "none",
+      },
+      ...(user === null || password === null ? {} : { auth: { user, pass: password } }),
+      ...{ connectionTimeout: requestMs, greetingTimeout: requestMs, socketTimeout: requestMs },
+      ...{ dnsTimeout: requestMs, disableFileAccess: true, disableUrlAccess: true },
+    });
+  }
+
+  async send(event: DueEvent): Promise<Answer> {
+    const type = mailTypes.find((each) => each === event.type);
+    if (type === undefined) return skipped("is no kind of mail");
+    try {
+      return await this.#send(type, event);
+    } catch (error) {
+      const status = error instanceof Error && "responseCode" in error ? Number(error.responseCode) : null;
+      const text = visibleLine(messageOf(error)).slice(0, answerCharactersMax);
+      const isRefused = status !== null && status >= 500 && status !== 535;
+      return { kind: isRefused ? "refused" : "failed", status, text, retryAfterMs: null };
+    }
+  }
+
+  async #send(type: MailType, event: DueEvent): Promise<Answer> {
+    const { config, store, nowMs, requestMs } = this.#options;
+    const data: Readonly<Record<string, unknown>> = JSON.parse(event.data);
+    const contact = event.account === null ? null : await store.contact(event.account);
+    const to = event.account === null ? config.operators : (contact?.email ?? []);
+    if (to.length === 0) return skipped("nobody has an e-mail address for it");
+    // Accounts have one mail of a kind a day, whatever it says.
+    const subject = event.account ?? `${data.model ?? ""}`;
+    const mark = `${type}\n${subject}`;
+    const sinceMs = nowMs() - dayMs;
+    if ((this.#sentMs.get(mark) ?? Number.NEGATIVE_INFINITY) > sinceMs) return skipped("one was sent today");
+    const of = { endpoint: mailEndpoint, account: event.account ?? "", type };
+    if (event.account !== null && (await store.events.wasDelivered(of, sinceMs)))
+      return skipped("one was sent today");
+    const values = valuesOf(event, data, contact?.owner ?? event.account ?? "");
+    const mail = filled(await mailTextOf(type, config.templates), values);
+    this.#transport ??= this.#open();
+    const sent = (await this.#transport).sendMail({
+      ...{ from: config.from, to, subject: mail.subject, text: mail.text },
+      // A mail that is sent again after a lost answer has the same id.
+      messageId: `<${event.id}@${hostOf(config.from)}>`,
+      headers: { "auto-submitted": "auto-generated" },
+    });
+    const { response } = await within(sent, requestMs);
+    this.#remember(mark, sinceMs);
+    const text = visibleLine(response ?? "").slice(0, answerCharactersMax);
+    return { kind: "delivered", status: 250, text, retryAfterMs: null };
+  }
+
+  #remember(mark: string, sinceMs: EpochMs): void {
+    for (const [each, ms] of this.#sentMs) if (ms <= sinceMs) this.#sentMs.delete(each);
+    this.#sentMs.set(mark, this.#options.nowMs());
+  }
+
+  async close(): Promise<void> {
+    (await this.#transport)?.close();
+  }
+}
+
+function skipped(text: string): Answer {
+  return { kind: "skipped", status: null, text, retryAfterMs: null };
+}
+
+/** The values that texts can name. */
+function valuesOf(
+  { atMs, account }: DueEvent,
+  data: Readonly<Record<string, unknown>>,
+  owner: string,
+): Record<string, string> {
+  const credits = (micro: unknown) => (typeof micro === "number" ? exactCredits(micro) : "");
+  const time = (ms: unknown) => (typeof ms === "string" ? shortTime(ms) : "");
+  return {
+    ...Object.fromEntries(Object.entries(data).map(([name, value]) => [name, `${value ?? "-"}`])),
+    ...{ account: account ?? "", owner, time: new Date(atMs).toISOString() },
+    ...{ left: credits(data.left_micro), of: credits(data.of_micro), expires: time(data.expires_at) },
+  };
+}
+
+function hostOf(from: string): string {
+  return /@([^\s<>@]+)>?$/.exec(from)?.[1] ?? "localhost";
+}
+
+/** A server that sends a byte now and then keeps its connection, and not this process. */
+async function within<T>(work: Promise<T>, ms: number): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => reject(new Error(`the mail server took longer than ${ms / 1000} s`)), ms);
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

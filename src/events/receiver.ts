@@ -1,0 +1,22 @@
+/** What events are sent to: a webhook, or a mail server. */
+import type { DueEvent } from "../store/events.ts";
+
+export interface Answer {
+  /**
+   * `skipped`: this event is not to be sent. `refused`: the receiver works, and does not take this
+   * event. `failed`: the receiver does not work now. `gone`: it wants no further events.
+   */
+  kind: "delivered" | "skipped" | "refused" | "failed" | "gone";
+  /** Of HTTP or SMTP. Null: there was no answer. */
+  status: number | null;
+  /** The beginning of its body, or why there was none. */
+  text: string;
+  /** The receiver asks for a pause. */
+  retryAfterMs: number | null;
+}
+
+export interface Receiver {
+  /** Sends an event, in bounded time. Never rejects. */
+  send(event: DueEvent): Promise<Answer>;
+  close(): Promise<void>;
+}

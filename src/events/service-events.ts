@@ -1,0 +1,68 @@
+/**
+ * Events that no commit causes: models that stop or start to work, keys that expire soon, audits
+ * that find problems. The process that notices one writes it.
+ */
+import type { Catalog } from "../chat/catalog.ts";
+import type { EngineState } from "../chat/engine.ts";
+import type { Store } from "../store/store.ts";
+import type { EpochMs } from "../units.ts";
+
+interface ServiceEventsOptions {
+  store: Pick<Store, "events" | "times">;
+  catalog: Pick<Catalog, "all">;
+  /** This process. */
+  node: string;
+}
+
+export class ServiceEvents {
+  readonly #options: ServiceEventsOptions;
+  /** Of the models that worked or did not work at the last look. */
+  readonly #states = new Map<string, EngineState>();
+
+  constructor(options: ServiceEventsOptions) {
+    this.#options = options;
+  }
+
+  /** Adds an event for each model whose state is another one than at the last look. */
+  async lookAtModels(): Promise<void> {
+    const { store, catalog, node } = this.#options;
+    for (const { id: model, engine } of catalog.all()) {
+      const { state } = engine;
+      if (state !== "ready" && state !== "unavailable") continue;
+      const before = this.#states.get(model) ?? "ready";
+      if (before !== state) {
+        const type = state === "ready" ? "model.up" : "model.down";
+        await this.#add(type, { model, node }, `${type}:${node}:${model}:${store.times().nowMs}`);
+      }
+      this.#states.set(model, state);
+    }
+  }
+
+  /** Adds one event for each time at which a key expires. */
+  async findExpiringKeys(withinMs: number): Promise<void> {
+    const { store } = this.#options;
+    const { latestMs, atMs } = store.times();
+    for (const { account, id, name, expiresMs } of await store.events.keysExpiring(
+      latestMs,
+      latestMs + withinMs,
+    )) {
+      const data = { key: id, name, expires_at: new Date(expiresMs).toISOString() };
+      const cause = `key.expiring:${id}:${expiresMs}`;
+      await store.events.add({ type: "key.expiring", atMs, data, account, cause });
+    }
+  }
+
+  /** `endedMs`: the end of the audit, which all processes notice. */
+  async audited(problems: number, endedMs: EpochMs): Promise<void> {
+    if (problems > 0) await this.#add("audit.failed", { problems }, `audit.failed:${endedMs}`);
+  }
+
+  async #add(
+    type: "model.up" | "model.down" | "audit.failed",
+    data: Record<string, string | number>,
+    cause: string,
+  ): Promise<void> {
+    const { store } = this.#options;
+    await store.events.add({ type, atMs: store.times().atMs, data, account: null, cause });
+  }
+}

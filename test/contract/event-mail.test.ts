@@ -1,0 +1,206 @@
+/** Events by mail, to a real mail server, on every store. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import { SMTPServer } from "smtp-server";
+import { type EventsConfig, mailTypes } from "../../src/config/events.ts";
+import { EventSending } from "../../src/events/event-sending.ts";
+import type { Store } from "../../src/store/store.ts";
+import { backends, type Database } from "../fixtures/backends.ts";
+import { testJobs } from "../fixtures/jobs.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { day, minute } from "../fixtures/times.ts";
+import { until } from "../fixtures/until.ts";
+
+const plan = planOf("one", 10, 0);
+
+interface Mail {
+  from: string;
+  to: string[];
+  text: string;
+}
+
+for (const backend of backends) {
+  describe(`mail on ${backend.name}`, { skip: backend.skip ?? false }, () => {
+    let database: Database;
+    let store: Store;
+    let server: SMTPServer;
+    let mails: Mail[];
+    /** Error of the server for the next mails. */
+    let refuses: { code: number; message: string } | null;
+    const closing: (() => Promise<void>)[] = [];
+    beforeEach(async () => {
+      mails = [];
+      refuses = null;
+      server = new SMTPServer({
+        ...{ authOptional: true, disabledCommands: ["STARTTLS"] },
+        onData(stream, session, callback) {
+          const chunks: Buffer[] = [];
+          stream.on("data", (chunk: Buffer) => chunks.push(chunk));
+          stream.on("end", () => {
+            if (refuses !== null)
+              return callback(Object.assign(new Error(refuses.message), { responseCode: refuses.code }));
+            const { mailFrom, rcptTo } = session.envelope;
+            const from = mailFrom === false ? "" : mailFrom.address;
+            const text = Buffer.concat(chunks).toString("utf8").replace(/=\r\n/g, "").replace(/=20/g, " ");
+            mails.push({ from, to: rcptTo.map(({ address }) => address), text });
+            callback();
+          });
+        },
+      });
+      await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+      database = backend.create(plansOf(plan));
+      store = await database.open({ thresholdPercents: [80, 90] });
+      for (const [id, email] of [
+        ["ada", "ada@example.edu"],
+        ["bob", null],
+      ] as const)
+        await store.putAccounts(
+          [{ id, plan: plan.id, contact: { owner: "Ada\r\nBcc: eve@x", email }, key: null }],
+          { by: "test", dryRun: false, updatesExisting: false },
+        );
+      await addKey(store, keyOf("key", "ada"));
+    });
+    afterEach(async () => {
+      for (const close of closing.splice(0)) await close();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+      await database.remove();
+    });
+
+    function send(change: Partial<NonNullable<EventsConfig["mail"]>> = {}): EventSending {
+      const jobs = testJobs();
+      const { port } = server.server.address() as AddressInfo;
+      const sending = new EventSending({
+        ...{ store, catalog: { all: () => [] }, jobs, node: "a", onAttempt: () => {} },
+        times: { everyMs: 20, modelsEveryMs: 1000, slowEveryMs: 50, leaseMs: minute, requestMs: 2000 },
+        logger: { info: () => {}, error: () => {} },
+      });
+      sending.configure({
+        ...{ thresholdPercents: [80, 90], expiringMs: 7 * day, networks: [], endpoints: [] },
+        mail: {
+          ...{ host: "127.0.0.1", port, tls: "none", user: null, password: null, templates: null },
+          ...{
+            from: "Inkwell <inkwell@example.edu>",
+            operators: ["ops@example.edu"],
+            types: mailTypes.slice(),
+          },
+          ...change,
+        },
+      });
+      closing.push(async () => {
+        await sending.close();
+        await jobs.stop();
+      });
+      return sending;
+    }
+
+    async function states(): Promise<string[]> {
+      const rows = await store.events.deliveries({ endpoint: "mail", limit: 100 });
+      return rows.map(({ type, state }) => `${type} ${state}`).reverse();
+    }
+
+    async function spend(id: string, amount: number): Promise<void> {
+      await store.commit([hold(id, credits(amount)), settle(id, credits(amount))]);
+    }
+
+    test("an account gets one mail of a kind a day, whatever it says", async () => {
+      send();
+      await spend("r1", 8);
+      await until("it is sent", () => mails.length === 1);
+      const [mail] = mails;
+      assert.deepEqual([mail?.from, mail?.to], ["inkwell@example.edu", ["ada@example.edu"]]);
+      assert.match(mail?.text ?? "", /^Subject: Credits of ada are low: 80 % are spent\r$/m);
+      assert.match(
+        mail?.text ?? "",
+        /80 % of the base credits of your account ada are spent\. 2 credits of 10 are left\./,
+      );
+      // A name with line ends brings no header.
+      assert.match(mail?.text ?? "", /^Hello Ada Bcc: eve@x,\r$/m);
+      await spend("r2", 1);
+      await until("the next one is skipped", async () => (await states()).includes("balance.low skipped"));
+      await spend("r3", 1);
+      await until("another kind is sent", () => mails.length === 2);
+      assert.match(mails[1]?.text ?? "", /^Subject: The credits of ada are used up\r$/m);
+      database.clock.advance(day);
+      await spend("r4", 8);
+      await until("it is sent the next day", () => mails.length === 3);
+    });
+
+    test("a mail of the day before a restart counts", async () => {
+      send();
+      await spend("r1", 8);
+      await until("it is recorded", async () => (await states()).includes("balance.low delivered"));
+      await closing.shift()?.();
+      send();
+      await spend("r2", 1);
+      await until("the next one is skipped", async () => (await states()).includes("balance.low skipped"));
+      assert.equal(mails.length, 1);
+    });
+
+    test("operators get mail about the service", async () => {
+      const sending = send();
+      await sending.audited(2, 5);
+      await sending.audited(2, 5);
+      await until("it is sent", () => mails.length === 1);
+      assert.deepEqual(mails[0]?.to, ["ops@example.edu"]);
+      assert.match(mails[0]?.text ?? "", /found 2 broken rules/);
+    });
+
+    test("a key that expires soon is one mail", async () => {
+      await addKey(
+        store,
+        keyOf("soon", "ada", { name: "laptop", expiresMs: database.clock.get() + day, hash: "3".repeat(64) }),
+      );
+      send();
+      await until("it is sent", () => mails.length === 1);
+      assert.match(mails[0]?.text ?? "", /The API key soon \(laptop\) of your account ada expires on 2026-/);
+      database.clock.advance(minute);
+      await until("the search has run again", async () => (await states()).length === 1);
+      assert.equal(mails.length, 1);
+    });
+
+    test("kinds that are off, and accounts without an address, get none", async () => {
+      send({ types: ["balance.exhausted"] });
+      await spend("r1", 8);
+      await addKey(store, keyOf("k2", "bob", { hash: "4".repeat(64) }));
+      await store.commit([hold("r2", credits(10), { account: "bob", key: "k2" })]);
+      await store.commit([settle("r2", credits(10), { account: "bob" })]);
+      await until("it is skipped", async () => (await states()).includes("balance.exhausted skipped"));
+      assert.deepEqual(await states(), ["balance.exhausted skipped"]);
+    });
+
+    test("a file replaces a text", async () => {
+      const folder = mkdtempSync(join(tmpdir(), "inkwell-mail-"));
+      closing.push(async () => rmSync(folder, { recursive: true }));
+      writeFileSync(
+        join(folder, "balance.low.txt"),
+        "Guthaben {account}\n\nNoch {left} von {of}. {unknown}\n",
+      );
+      send({ templates: folder });
+      await spend("r1", 8);
+      await until("it is sent", () => mails.length === 1);
+      assert.match(mails[0]?.text ?? "", /^Subject: Guthaben ada\r$/m);
+      assert.match(mails[0]?.text ?? "", /^Noch 2 von 10\. \{unknown\}\r$/m);
+    });
+
+    test("a server that fails is tried again, and one that refuses is no failure of the server", async () => {
+      refuses = { code: 451, message: "come back later" };
+      send();
+      await spend("r1", 8);
+      await until("it has failed", async () => ((await store.events.endpoint("mail"))?.failures ?? 0) === 1);
+      refuses = { code: 550, message: "no such mailbox" };
+      database.clock.advance(minute);
+      await until("it is refused", async () => {
+        const [row] = await store.events.deliveries({ endpoint: "mail", limit: 1 });
+        return row?.status === 550;
+      });
+      refuses = null;
+      database.clock.advance(60 * minute);
+      await until("it is sent", () => mails.length === 1);
+    });
+  });
+}
