@@ -42,7 +42,6 @@ import { type PublicDependencies, PublicServer, type PublicSettings } from "./ht
 import { Jobs } from "./jobs.ts";
 import type { Ledger } from "./ledger/ledger.ts";
 import { makeDataFolder } from "./make-folder.ts";
-import type { PersonSignIn } from "./sign-in/person-sign-in.ts";
 import { AuditRunner } from "./store/audit-runner.ts";
 import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
