@@ -85,7 +85,7 @@ export function signInRoutes(app: ApiApp, base: string, access: IssuerAccess, ac
     `${base}/sign-in`,
     route("showSignIn", {
       summary: "Show how people can sign in",
-      security: [header],
+      security: [],
       response: { 200: choicesObject.schema },
     }),
     async () => choicesObject.of({ issuer: access.issuer, acceptsSecret }),

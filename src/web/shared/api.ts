@@ -161,7 +161,8 @@ async function request<T>(method: string, path: string, body?: object, signal?: 
 
 async function respond(method: string, path: string, body?: object, signal?: AbortSignal): Promise<Response> {
   const headers = {
-    "x-inkwell-request": pageSecret(),
+    // How to sign in is no secret. The next person at the browser chooses another one.
+    ...(!(method === "GET" && path === signInPath) && { "x-inkwell-request": pageSecret() }),
     ...(body && { "content-type": "application/json" }),
     ...(signal && unattended.has(signal) && { "x-inkwell-unattended": "1" }),
   };
