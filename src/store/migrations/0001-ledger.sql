@@ -195,7 +195,7 @@ create table journal (
 {append only journal, journal entries}
 
 -- Changes over all accounts, newest first.
-create index journal_by_time on journal (at_ms, account, seq) where kind not in ('window', 'change');
+create index journal_by_time on journal (at_ms) where kind not in ('window', 'change');
 
 -- Grants record why an account has credits, and charges record what was paid from them. The account row is a cache of
 -- both. A payment counts once in the installation, and so does a refund.
