@@ -280,7 +280,7 @@ for (const [name, length] of [
 test("reports a full disk of the ledger in every command, and continues when there is space", async (t) => {
   await using folder = await newFolder();
   const data = path.join(folder.path, "data");
-  using disk = mountSmallDisk(t, data, "512k");
+  using disk = mountSmallDisk(t, data, "1m");
   if (disk === null) return;
   const filler = path.join(data, "filler");
   const made = await inkwell(folder.path, ["account", "create", "ada", "--plan", "starter"]);

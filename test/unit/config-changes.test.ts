@@ -40,7 +40,14 @@ test("knows every section of the configuration", () => {
     Object.keys({ operator, ...sections }).toSorted(),
     [...compared, "limits", "cors", "log", "timezone", "tracing", "events", ...fromEnvironment].toSorted(),
   );
-  assert.deepEqual(Object.keys(operator).toSorted(), ["host", "hosts", "port", "token", "url"]);
+  assert.deepEqual(Object.keys(operator).toSorted(), [
+    "host",
+    "hosts",
+    "port",
+    "supportCredits",
+    "token",
+    "url",
+  ]);
 });
 
 test("names added, removed and changed models", () => {

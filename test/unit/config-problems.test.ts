@@ -434,7 +434,7 @@ limits:
       "requires a map for the portal",
       "portal: on",
       {},
-      /^inkwell\.yaml:1: portal: found "on", expected a map with the keys host, port, url$/,
+      /^inkwell\.yaml:1: portal: found "on", expected a map with the keys host, port, url, keys$/,
     ],
     [
       "refuses a URL of the portal without its scheme",

@@ -33,7 +33,14 @@ test("uses the defaults without a file and without variables", () => {
   const cwd = directory();
   const config = loadConfig({ cwd, env: {} });
   assert.deepEqual(config.listen, { host: "127.0.0.1", port: 8080, url: null });
-  assert.deepEqual(config.operator, { host: "127.0.0.1", port: 8081, token: null, url: null, hosts: [] });
+  assert.deepEqual(config.operator, {
+    host: "127.0.0.1",
+    port: 8081,
+    token: null,
+    url: null,
+    hosts: [],
+    supportCredits: 0,
+  });
   assert.equal(config.portal, null);
   assert.equal(config.file, null);
   assert.equal(config.dataDir, path.join(cwd, "data"));
@@ -123,6 +130,7 @@ describe("the environment", () => {
     });
     assert.deepEqual(config.listen, { host: "0.0.0.0", port: 1, url: null });
     assert.deepEqual(config.operator, {
+      supportCredits: 0,
       host: "::",
       port: 0,
       token,

@@ -165,7 +165,8 @@ export class ChatEndpoint {
           } else {
             const usage = parsed.includeUsage ? chunks.usage(event.usage, cost()) : "";
             const { charge } = context.record;
-            const paid = parsed.includeUsage && charge !== null ? paidComment(charge) : "";
+            const isShown = parsed.includeUsage && style === "as asked";
+            const paid = isShown && charge !== null ? paidComment(charge) : "";
             last = chunks.last(event.finishReason) + usage + paid + doneEvent;
           }
         }
