@@ -151,8 +151,9 @@ export class EndpointSender {
     const hasTaken = sent.some(({ answer }) => isDone(answer));
     const attempts = sent.map(({ event, answer }): Attempt => {
       const { number } = event;
+      const account = event.account ?? "";
       const attempts = event.attempts + 1;
-      const outcome = { number, attempts, triedMs, status: answer.status, answer: answer.text };
+      const outcome = { number, account, attempts, triedMs, status: answer.status, answer: answer.text };
       if (answer.kind === "delivered" || answer.kind === "skipped")
         return { ...outcome, state: answer.kind, nextMs: 0 };
       const before = event.triedMs ?? triedMs;

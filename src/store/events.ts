@@ -71,7 +71,7 @@ export interface DueEvent extends Omit<EventRow, "cause">, Pick<DeliveryRow, "at
   number: number;
 }
 
-export interface Attempt extends Omit<DeliveryRow, "endpoint" | "account"> {}
+export interface Attempt extends Omit<DeliveryRow, "endpoint"> {}
 
 interface DeliveriesQuery {
   endpoint: string;

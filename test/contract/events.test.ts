@@ -24,9 +24,9 @@ function payment(account: string, id: string) {
   return { kind: "topup", account, payment: id, amountMicro: credits(1), by: "test" } as const;
 }
 
-function delivered({ number, attempts }: DueEvent, change: Partial<Attempt> = {}): Attempt {
+function delivered({ number, account, attempts }: DueEvent, change: Partial<Attempt> = {}): Attempt {
   const outcome = { state: "delivered", nextMs: 0, triedMs: start, status: 204, answer: "" } as const;
-  return { number, attempts: attempts + 1, ...outcome, ...change };
+  return { number, account: account ?? "", attempts: attempts + 1, ...outcome, ...change };
 }
 
 for (const backend of backends) {

@@ -563,7 +563,7 @@ insert into audit_job (id) values (1);
 -- deleted after 30 days.
 create table event (
   -- The order of the events of an account. Numbers of different accounts can be committed in another order.
-  number {sqlite}integer primary key autoincrement{end}{postgres}bigint generated always as identity primary key{end},
+  number {sqlite}integer primary key{end}{postgres}bigint generated always as identity primary key{end},
   -- Random. Receivers know an event by it.
   id {text} not null check (id <> ''),
   -- Null: the event is about the service. `seq` is the number of the last fact of the account.
@@ -574,13 +574,14 @@ create table event (
   -- An object in JSON.
   data {text} not null,
   -- Names what has one event only.
-  cause {text} unique,
+  cause {text},
   -- Whether each endpoint has its row in `event_delivery`.
   queued {bool} not null default false check (queued in (false, true)),
   constraint account_has_a_number check ((account is null) = (seq is null))
 ) {sqlite}strict{end};
 
 create index event_to_queue on event (number) where not queued;
+create unique index event_by_cause on event (cause) where cause is not null;
 
 -- What became of an event at each endpoint of the configuration.
 create table event_delivery (
@@ -601,8 +602,8 @@ create table event_delivery (
 ) {table};
 
 create index event_delivery_by_account on event_delivery (endpoint, account, number);
-create index event_delivery_pending on event_delivery (endpoint, number) where state = 'pending';
-create index event_delivery_failing on event_delivery (endpoint, account) where state = 'pending' and next_ms > 0;
+create index event_delivery_pending on event_delivery (number, endpoint) where state = 'pending';
+create index event_delivery_failing on event_delivery (next_ms, endpoint, account) where state = 'pending' and next_ms > 0;
 create index event_delivery_set_aside on event_delivery (endpoint, number) where state = 'set_aside';
 
 -- The process that sends to an endpoint, until it stops to renew its lease, and whether the endpoint works.
