@@ -19,8 +19,8 @@ export function eventQueriesOn(
   { parameter: p, items }: SqlDialect,
 ): EventStore {
   /**
-   * Compares an endpoint so that no index of all its deliveries is used. Without statistics, SQLite
-   * prefers such an index to one of the few that wait: 500 waiting events then took 0.5 s.
+   * Compares an endpoint so that no index of all its deliveries is used. Without statistics,
+   * SQLite prefers such an index to one of the few that wait: 500 waiting events then took 0.5 s.
    */
   const isOf = (endpoint: string, parameter: string) => `coalesce(${endpoint}, '') = ${parameter}`;
   /** A cell of the rows that are passed as JSON. */
