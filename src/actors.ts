@@ -37,6 +37,11 @@ export function hasRole(role: Role, needed: Role): boolean {
   return operatorRoles.indexOf(role) >= operatorRoles.indexOf(needed);
 }
 
+/** Null: no role. */
+export function isHigherRole(role: OperatorRole, than: OperatorRole | null): boolean {
+  return than === null || !hasRole(than, role);
+}
+
 /** Returns the role that may do the least. */
 export function lowerRole(one: OperatorRole, other: OperatorRole): OperatorRole {
   return hasRole(one, other) ? other : one;

@@ -1,5 +1,5 @@
 /**
- * What the actions of an operator have in common: the store, the ledger, who acts, keys
+ * The common part of the actions of operators: the store, the ledger, who acts, keys
  * (key-actions.ts), and reads of accounts, receipts, plans and the clock. What changes accounts
  * and credits is in src/actions, beside its descriptions.
  *
@@ -76,7 +76,7 @@ export class OperatorActions {
   readonly operatorKeys: OperatorKeyActions;
   readonly store: Store;
   readonly ledger: Ledger;
-  /** Who acts. The journal names them. */
+  /** The journal names this actor. */
   readonly by: string;
   readonly role: Role;
   readonly #deps: ActionDependencies;

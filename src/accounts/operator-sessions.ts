@@ -21,7 +21,7 @@ const owner = "operator";
 /** A session, and what it may do as of this request. */
 export interface OperatorSession extends SessionRow, OperatorIdentity {}
 
-/** Whoever has the operator token. */
+/** The session of somebody who signed in with the operator token. */
 const tokenOwner: OperatorIdentity = { actor: roleOwner, person: null };
 
 export interface NewCode {

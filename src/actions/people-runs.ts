@@ -3,8 +3,8 @@ import Type from "typebox";
 import { isoTime, isoTimeOrNull, objectFor, orNull, text, time } from "../accounts/json-objects.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { OperatorRefusal } from "../accounts/refusals.ts";
-import { changeLogRow } from "../store/change-log.ts";
 import { isPersonId, type PersonRow } from "../store/people.ts";
+import { linkChange, suspensionChange } from "../store/person-changes.ts";
 import { bindFor } from "./bind.ts";
 import { pageOf, pageSchema, wrongCursor } from "./pages.ts";
 import { changePersonState, linkPerson } from "./people.ts";
@@ -41,9 +41,9 @@ export const peopleActions = {
     const { store, by } = operator;
     const before = await personOf(operator, id);
     await operator.snapshot(account);
-    const isLinked = await store.linkPerson(id, { account, by, isFirst: false });
+    const change = linkChange(id, account, { by, atMs: store.times().atMs });
+    const isLinked = await store.linkPerson(id, { account, by, isFirst: false }, change);
     const now = await personOf(operator, id);
-    if (isLinked) await log(operator, id, { account: null }, { account });
     if (isLinked || (before.account === account && now.account === account)) return personObject.of(now);
     throw new OperatorRefusal(
       "person_linked",
@@ -51,22 +51,17 @@ export const peopleActions = {
     );
   }),
   changePersonState: bind(changePersonState, personObject.schema, async (operator, { person: id, state }) => {
-    const { store } = operator;
-    const { suspendedMs } = await personOf(operator, id);
-    const isSuspended = state === "suspended";
-    if (isSuspended !== (suspendedMs !== null)) {
-      await store.setPersonSuspended(id, isSuspended ? store.times().nowMs : null);
-      await log(operator, id, { suspended: !isSuspended }, { suspended: isSuspended });
+    const { store, by } = operator;
+    const person = await personOf(operator, id);
+    const { nowMs, atMs } = store.times();
+    const suspendedMs = state === "suspended" ? nowMs : null;
+    if ((suspendedMs === null) !== (person.suspendedMs === null)) {
+      const change = suspensionChange(person, suspendedMs, { by, atMs });
+      await store.setPersonSuspended(id, suspendedMs, change);
     }
     return personObject.of(await personOf(operator, id));
   }),
 };
-
-async function log({ store, by }: OperatorActions, subject: string, before: object, after: object) {
-  await store.logChange(
-    changeLogRow({ kind: "person", by, atMs: store.times().atMs, subject, before, after }),
-  );
-}
 
 async function personOf({ store }: OperatorActions, id: string): Promise<PersonRow> {
   const person = await store.person(id);

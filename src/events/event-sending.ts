@@ -79,14 +79,8 @@ export class EventSending {
     this.#config = config;
     const before = this.#running;
     this.#running = (config === null ? [] : endpointsOf(config)).map((endpoint) => {
-      const known = before.find(({ name, settings }) =>
-        isDeepStrictEqual(
-          { name, settings },
-          {
-            name: endpoint.name,
-            settings: endpoint.settings,
-          },
-        ),
+      const known = before.find(
+        ({ name, settings }) => name === endpoint.name && isDeepStrictEqual(settings, endpoint.settings),
       );
       return known ?? { ...endpoint, sender: this.#senderOf(endpoint.name) };
     });

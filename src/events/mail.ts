@@ -11,12 +11,10 @@ import { messageOf } from "../errors.ts";
 import type { DueEvent } from "../store/events.ts";
 import type { Store } from "../store/store.ts";
 import { type EpochMs, exactCredits, shortTime } from "../units.ts";
-import { visibleLine } from "../visible-text.ts";
 import { filled, mailTextOf } from "./mail-texts.ts";
-import type { Answer, Receiver } from "./receiver.ts";
+import { type Answer, answerText, type Receiver } from "./receiver.ts";
 
 const dayMs = 86_400_000;
-const answerCharactersMax = 500;
 
 interface MailOptions {
   config: MailConfig;
@@ -62,7 +60,7 @@ export class Mail implements Receiver {
       return await this.#send(type, event);
     } catch (error) {
       const status = error instanceof Error && "responseCode" in error ? Number(error.responseCode) : null;
-      const text = visibleLine(messageOf(error)).slice(0, answerCharactersMax);
+      const text = answerText(messageOf(error));
       const isRefused = status !== null && status >= 500 && status !== 535;
       return { kind: isRefused ? "refused" : "failed", status, text, retryAfterMs: null };
     }
@@ -93,7 +91,7 @@ export class Mail implements Receiver {
     });
     const { response } = await within(sent, requestMs);
     this.#remember(mark, sinceMs);
-    const text = visibleLine(response ?? "").slice(0, answerCharactersMax);
+    const text = answerText(response ?? "");
     return { kind: "delivered", status: 250, text, retryAfterMs: null };
   }
 

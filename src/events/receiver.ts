@@ -1,5 +1,6 @@
 /** What events are sent to: a webhook, or a mail server. */
 import type { DueEvent } from "../store/events.ts";
+import { visibleLine } from "../visible-text.ts";
 
 export interface Answer {
   /**
@@ -13,6 +14,13 @@ export interface Answer {
   text: string;
   /** The receiver asks for a pause. */
   retryAfterMs: number | null;
+}
+
+const textCharactersMax = 500;
+
+/** Returns the beginning of an answer as text that can be stored and shown. */
+export function answerText(text: string): string {
+  return visibleLine(text.slice(0, textCharactersMax)).slice(0, textCharactersMax);
 }
 
 export interface Receiver {

@@ -9,9 +9,8 @@ import type { BlockList } from "node:net";
 import { Pool } from "undici";
 import { messageOf } from "../errors.ts";
 import type { DueEvent } from "../store/events.ts";
-import { visibleLine } from "../visible-text.ts";
 import { allowedLookup, requireAllowedHost } from "./private-addresses.ts";
-import type { Answer, Receiver } from "./receiver.ts";
+import { type Answer, answerText, type Receiver } from "./receiver.ts";
 import { signedHeaders } from "./signature.ts";
 
 interface WebhookOptions {
@@ -29,7 +28,6 @@ interface WebhookOptions {
 const headerBytesMax = 16 * 1024;
 const bodyBytesMax = 4096;
 /** The part of a body that is stored. */
-const bodyCharactersMax = 500;
 const retryAfterMsMax = 3_600_000;
 
 /** They say nothing about the event: the receiver is slow, busy or away. */
@@ -76,7 +74,7 @@ export class Webhook implements Receiver {
       return { kind: kindOf(status), status, text, retryAfterMs: retryAfterIn(headers["retry-after"]) };
     } catch (error) {
       const cause = error instanceof Error && error.message === "" ? error.cause : error;
-      return { kind: "failed", status: null, text: lineOf(messageOf(cause)), retryAfterMs: null };
+      return { kind: "failed", status: null, text: answerText(messageOf(cause)), retryAfterMs: null };
     }
   }
 
@@ -110,13 +108,9 @@ async function beginningOf(body: AsyncIterable<unknown>): Promise<string> {
       if (bytes >= bodyBytesMax) break;
     }
   } catch (error) {
-    return lineOf(`${Buffer.concat(chunks).toString("utf8")} [${messageOf(error)}]`);
+    return answerText(`${Buffer.concat(chunks).toString("utf8")} [${messageOf(error)}]`);
   }
-  return lineOf(Buffer.concat(chunks).toString("utf8"));
-}
-
-function lineOf(text: string): string {
-  return visibleLine(text.slice(0, bodyCharactersMax)).slice(0, bodyCharactersMax);
+  return answerText(Buffer.concat(chunks).toString("utf8"));
 }
 
 /** Reads seconds. A date says nothing without the clock of the receiver, and is ignored. */

@@ -17,7 +17,7 @@ import { isSameIssuer, type SignInSettings } from "./settings.ts";
 type Library = typeof Client;
 type ClientSettings = Pick<SignInSettings, "issuer" | "clientId" | "clientSecret" | "groupsClaim">;
 
-/** What a sign-in has told the issuer, and expects in its answer. */
+/** The values of a sign-in that was sent to the issuer. Its answer must fit to them. */
 export interface BegunSignIn {
   redirectUri: string;
   state: string;

@@ -10,13 +10,13 @@
 import { randomBytes } from "node:crypto";
 import type { Logger } from "pino";
 import { otherRefusal } from "../accounts/outcome-refusals.ts";
-import { hasRole, type OperatorRole, operatorRoles } from "../actors.ts";
+import { isHigherRole, type OperatorRole } from "../actors.ts";
 import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { JournalKind } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
-import { changeLogRow } from "../store/change-log.ts";
 import type { PersonFacts, PersonRow } from "../store/people.ts";
+import { linkChange, roleChange } from "../store/person-changes.ts";
 import type { ListedEntry, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import type { Identity } from "./claims.ts";
@@ -85,8 +85,7 @@ export class People {
 
   /** Returns the role that a person has now. Null: none, or it has lapsed. */
   roleNow(person: PersonRow, settings: SignInSettings): OperatorRole | null {
-    const { roleMatchedMs, suspendedMs, issuer } = person;
-    const role = roleIn(person);
+    const { role, roleMatchedMs, suspendedMs, issuer } = person;
     if (role === null || roleMatchedMs === null || suspendedMs !== null) return null;
     if (!isSameIssuer(issuer, settings.issuer)) return null;
     return endOf(settings.lapse, roleMatchedMs) > this.#nowMs() ? role : null;
@@ -156,18 +155,20 @@ export class People {
     if (groups === null && !(role.isComplete && plan.isComplete)) {
       logger.warn({ person: person.id }, "the issuer has sent no groups; rules about groups are skipped");
     }
-    const keepsRole = !role.isComplete && isHigher(roleIn(person), role.value);
+    const keepsRole = !role.isComplete && person.role !== null && isHigherRole(person.role, role.value);
     const facts: PersonFacts = {
       ...{ name, email, emailVerified, seenMs: nowMs },
       role: keepsRole ? person.role : role.value,
       roleMatchedMs: keepsRole || role.value === null ? person.roleMatchedMs : nowMs,
       accountMatchedMs: plan.value === null ? person.accountMatchedMs : nowMs,
     };
-    await store.setPersonFacts(person.id, facts);
-    if (facts.role !== person.role) {
-      const [before, after] = [{ role: person.role }, { role: facts.role }];
-      const change = { kind: "person", by: byRules, subject: person.id, before, after } as const;
-      await store.logChange(changeLogRow({ ...change, atMs: store.times().atMs }));
+    const isChanged = facts.role !== person.role;
+    await store.setPersonFacts(
+      person.id,
+      facts,
+      isChanged ? roleChange(person, facts, this.#change()) : null,
+    );
+    if (isChanged) {
       logger.info({ person: person.id, before: person.role, role: facts.role }, "a role has changed");
     }
     return facts;
@@ -202,7 +203,8 @@ export class People {
     const own = person.id.replace("person_", "p-");
     const isBegun = (await store.accountSnapshot(own)) !== null;
     if (!isBegun && linkable !== null) {
-      if (await store.linkPerson(person.id, { account: linkable, by: "email", isFirst: true })) {
+      const link = { account: linkable, by: "email", isFirst: true };
+      if (await store.linkPerson(person.id, link, linkChange(person.id, linkable, this.#change()))) {
         logger.info({ person: person.id, account: linkable }, "an account is linked by its e-mail address");
         const linked = { ...person, account: linkable, accountBy: "email" };
         await this.#follow(linked, plan);
@@ -213,7 +215,8 @@ export class People {
       if (plan.value === null) throw notAdmitted(settings, whyNot({ value: null, isComplete: true }, plan));
       await this.#open(own, plan.value, identity);
     }
-    await store.linkPerson(person.id, { account: own, by: "rule", isFirst: true });
+    const link = { account: own, by: "rule", isFirst: true };
+    await store.linkPerson(person.id, link, linkChange(person.id, own, this.#change()));
     // Another sign-in of the same person may have been faster.
     const now = await store.person(person.id);
     invariant(now !== null && now.account !== null, "a person without an account was given one");
@@ -314,6 +317,10 @@ export class People {
     return entry;
   }
 
+  #change() {
+    return { by: byRules, atMs: this.#deps.store.times().atMs };
+  }
+
   #nowMs(): EpochMs {
     return this.#deps.store.times().nowMs;
   }
@@ -323,15 +330,6 @@ export class People {
 function matchedBefore(lapse: string, nowMs: EpochMs): EpochMs {
   // Months differ in length. A person lapses a day early or late, and not twice.
   return nowMs - (endOf(lapse, nowMs) - nowMs);
-}
-
-function isHigher(role: OperatorRole | null, than: OperatorRole | null): boolean {
-  return role !== null && (than === null || !hasRole(than, role));
-}
-
-/** The database has no other texts. */
-function roleIn({ role }: Pick<PersonRow, "role">): OperatorRole | null {
-  return operatorRoles.find((each) => each === role) ?? null;
 }
 
 function whyNot(role: Verdict<unknown>, plan: Verdict<unknown>): string {

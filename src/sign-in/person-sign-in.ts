@@ -18,7 +18,7 @@ import type { Ledger } from "../ledger/ledger.ts";
 import type { FoundHolder, PersonRow } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
-import { isAway, isClientRefused, reasonOf } from "./failures.ts";
+import { isAway, isClientRefused, RejectedAnswerError, reasonOf } from "./failures.ts";
 import { type BegunSignIn, Issuer, IssuerMisdescribedError } from "./issuer.ts";
 import { People } from "./people.ts";
 import { issuerUnavailable, signInFailed, signInOff } from "./refusals.ts";
@@ -218,9 +218,7 @@ export class PersonSignIn implements SignedInPeople {
 
   #refusalOf(error: unknown, settings: SignInSettings): unknown {
     if (isUnusable(error)) return issuerUnavailable(settings, reasonOf(error));
-    return error instanceof Error && error.name === "RejectedAnswerError"
-      ? signInFailed(reasonOf(error))
-      : error;
+    return error instanceof RejectedAnswerError ? signInFailed(reasonOf(error)) : error;
   }
 }
 

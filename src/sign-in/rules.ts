@@ -4,9 +4,9 @@
  * Guarantees that an unverified address matches no rule, and that a missing list of groups never
  * counts as an empty one.
  */
-import { hasRole, type OperatorRole, operatorRoles } from "../actors.ts";
+import { isHigherRole, type OperatorRole, operatorRoles } from "../actors.ts";
 import type { Identity } from "./claims.ts";
-import type { Condition, PlanRule, RoleRule, SignInSettings } from "./settings.ts";
+import type { Condition, PlanRule, SignInSettings } from "./settings.ts";
 
 /** `isComplete`: false if a rule about groups could not be decided and might have given more. */
 export interface Verdict<T> {
@@ -25,7 +25,7 @@ export function roleOf(
   const ranks = given.map(({ role }) => operatorRoles.indexOf(role));
   const value = operatorRoles[Math.max(-1, ...ranks)] ?? null;
   const open = operators.filter((rule) => matches(rule, identity, { trustsEmail }) === null);
-  return { value, isComplete: !open.some((rule) => isHigher(rule, value)) };
+  return { value, isComplete: !open.some(({ role }) => isHigherRole(role, value)) };
 }
 
 /** Returns the plan of the first rule that matches. Rules that cannot be decided are skipped. */
@@ -40,10 +40,6 @@ export function planOf(
     if (isMatch === null) isComplete = false;
   }
   return { value: null, isComplete };
-}
-
-function isHigher({ role }: RoleRule, than: OperatorRole | null): boolean {
-  return than === null || !hasRole(than, role);
 }
 
 /** Null: the issuer has left the groups out. */

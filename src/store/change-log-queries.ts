@@ -7,6 +7,7 @@
  */
 import {
   type ChangeLog,
+  type ChangeLogRow,
   type ChangePlace,
   type ChangesQuery,
   consequences,
@@ -101,6 +102,27 @@ export function changeLogOn({ findPage, write }: SqlConnections, { parameter }: 
     async logChange(row) {
       await write(insertOf(changeLogTable, row, parameter));
     },
+  };
+}
+
+/**
+ * Adds the row of a change once, if `condition` holds after the change itself, in the same
+ * transaction: two nodes may try the same change, and then only one has made it.
+ */
+export function logIf(
+  row: ChangeLogRow,
+  condition: (bound: (value: Value) => string) => string,
+  { parameter }: Pick<SqlDialect, "parameter">,
+): SqlStatement {
+  const values = changeLogTable.valuesOf(row);
+  const cells = changeLogTable.columns.map(
+    ({ type }, index) => `cast(${parameter(index + 1)} as ${type === "ms" ? "bigint" : "text"})`,
+  );
+  const holds = condition((value) => parameter(values.push(value)));
+  return {
+    text: `insert into change_log (${changeLogTable.list()}) select ${cells.join(", ")}
+      where exists (${holds}) on conflict do nothing`,
+    values,
   };
 }
 

@@ -134,16 +134,8 @@ export function eventQueriesOn(
     async record(endpoint, attempts) {
       if (attempts.length === 0) return;
       const rows = attempts.map((row) => [
-        ...[
-          row.number,
-          row.account,
-          row.state,
-          row.attempts,
-          row.nextMs,
-          row.triedMs,
-          row.status,
-          row.answer,
-        ],
+        ...[row.number, row.account, row.state, row.attempts],
+        ...[row.nextMs, row.triedMs, row.status, row.answer],
       ]);
       await write({ text: record, values: [JSON.stringify(rows), endpoint] });
     },

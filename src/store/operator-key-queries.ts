@@ -1,8 +1,7 @@
 /** The statements on operator keys, once for both stores. */
 import type { OperatorKeyStore } from "./operator-keys.ts";
 import type { SqlConnections } from "./queries.ts";
-import { insertOf, type SqlDialect } from "./sql.ts";
-import type { Table } from "./table.ts";
+import { insertOnce, type SqlDialect } from "./sql.ts";
 import { changeLogTable, operatorKeyTable } from "./tables.ts";
 
 export function operatorKeysOn(
@@ -11,14 +10,11 @@ export function operatorKeysOn(
 ): OperatorKeyStore {
   const select = `select ${operatorKeyTable.list()} from operator_key`;
   const end = `update operator_key set ended_ms = ${p(1)} where id = ${p(2)} and ended_ms is null returning id`;
-  /** Two nodes may do the same at the same time: both rows are written once. */
-  const once = <R>(table: Table<R>, row: R) => {
-    const { text, values } = insertOf(table, row, p);
-    return { text: `${text} on conflict do nothing returning id`, values };
-  };
   return {
+    // Two nodes may do the same at the same time: both rows are written once.
     async add(row, change) {
-      return (await write(once(operatorKeyTable, row), once(changeLogTable, change))).length === 1;
+      const key = insertOnce(operatorKeyTable, row, p);
+      return (await write(key, insertOnce(changeLogTable, change, p))).length === 1;
     },
 
     async find(hash) {
@@ -39,7 +35,8 @@ export function operatorKeysOn(
     },
 
     async end(id, atMs, change) {
-      return (await write({ text: end, values: [atMs, id] }, once(changeLogTable, change))).length === 1;
+      const log = insertOnce(changeLogTable, change, p);
+      return (await write({ text: end, values: [atMs, id] }, log)).length === 1;
     },
   };
 }

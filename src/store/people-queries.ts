@@ -1,11 +1,13 @@
 /** The statements on people, once for both stores. */
 import { invariant } from "../errors.ts";
+import { logIf } from "./change-log-queries.ts";
 import { Conditions } from "./conditions.ts";
 import type { KeptPlans } from "./kept-plans.ts";
 import { type FoundHolder, factNames, type PeopleStore, type PersonRow } from "./people.ts";
 import { accountCells, accountIn, type SqlConnections } from "./queries.ts";
-import type { SqlDialect } from "./sql.ts";
-import { personFactsTable, personTable } from "./tables.ts";
+import { insertOnce, type SqlDialect } from "./sql.ts";
+import type { Value } from "./table.ts";
+import { changeLogTable, personFactsTable, personTable } from "./tables.ts";
 
 export function peopleQueriesOn(
   { find, write }: SqlConnections,
@@ -15,14 +17,15 @@ export function peopleQueriesOn(
   const p = dialect.parameter;
   const columns = personTable.list();
   const rowsOf = (rows: readonly (readonly unknown[])[]) => rows.map((cells) => personTable.rowOf(cells));
-  const add = `insert into person (${columns})
-    values (${personTable.columns.map((_, index) => p(index + 1)).join(", ")})
-    on conflict (issuer, sub) do nothing`;
   const setFacts = `update person set ${personFactsTable.columns
     .map(({ name }, index) => `${name} = ${p(index + 1)}`)
     .join(", ")} where id = ${p(factNames.length + 1)}`;
   const link = `update person set account = ${p(1)}, account_by = ${p(2)}
     where id = ${p(3)} and account is null`;
+  const suspend = `update person set suspended_ms = ${p(1)} where id = ${p(2)} and suspended_ms is null
+    returning id`;
+  const resume = `update person set suspended_ms = null where id = ${p(1)} and suspended_ms is not null
+    returning id`;
   const move = `update person set issuer = ${p(1)}, sub = ${p(2)} where id = ${p(3)} and issuer = ${p(4)}
     and not exists (select 1 from person where issuer = ${p(1)} and sub = ${p(2)}) returning id`;
   const lapsing = `select ${columns} from person where account_by = 'rule' and lapsed_ms is null
@@ -75,29 +78,35 @@ export function peopleQueriesOn(
     },
 
     async addPerson(row) {
-      await write({ text: add, values: personTable.valuesOf(row) });
+      await write(insertOnce(personTable, row, p));
       const present = await personOf(row.issuer, row.sub);
       invariant(present !== null, "a person who was added is there");
       return present;
     },
 
-    async setPersonFacts(id, facts) {
-      await write({ text: setFacts, values: [...personFactsTable.valuesOf(facts), id] });
+    async setPersonFacts(id, facts, change) {
+      const log = change === null ? [] : [insertOnce(changeLogTable, change, p)];
+      await write({ text: setFacts, values: [...personFactsTable.valuesOf(facts), id] }, ...log);
     },
 
-    async linkPerson(id, { account, by, isFirst }) {
+    async linkPerson(id, { account, by, isFirst }, change) {
       const first = ` and not exists (select 1 from person where account = ${p(1)})`;
       const text = `${link}${isFirst ? first : ""} returning id`;
-      return (await write({ text, values: [account, by, id] })).length === 1;
+      const isLinked = (bound: (value: Value) => string) =>
+        `select 1 from person where id = ${bound(id)} and account = ${bound(account)}`;
+      const log = logIf(change, isLinked, dialect);
+      return (await write({ text, values: [account, by, id] }, log)).length === 1;
     },
 
     async setPersonLapsed(id, atMs) {
       await write({ text: `update person set lapsed_ms = ${p(1)} where id = ${p(2)}`, values: [atMs, id] });
     },
 
-    async setPersonSuspended(id, atMs) {
-      const text = `update person set suspended_ms = ${p(1)} where id = ${p(2)} returning id`;
-      return (await write({ text, values: [atMs, id] })).length === 1;
+    async setPersonSuspended(id, atMs, change) {
+      const set = atMs === null ? { text: resume, values: [id] } : { text: suspend, values: [atMs, id] };
+      const isSet = (bound: (value: Value) => string) =>
+        `select 1 from person where id = ${bound(id)} and suspended_ms is not distinct from ${bound(atMs)}`;
+      return (await write(set, logIf(change, isSet, dialect))).length === 1;
     },
 
     async movePerson(id, from, { issuer, sub }) {

@@ -5,10 +5,12 @@
  * Guarantees that an issuer's `sub` has one row, that a row is never deleted, and that no sign-in
  * links an account to which a person was ever linked.
  */
+import { operatorRoles } from "../actors.ts";
 import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { PlanVersion } from "../ledger/plan.ts";
 import type { AccountState } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
+import type { ChangeLogRow } from "./change-log.ts";
 
 /** What a sign-in finds out about a person. Each sign-in replaces it. */
 const personFacts = {
@@ -18,7 +20,7 @@ const personFacts = {
   /** The issuer has confirmed the address itself. */
   emailVerified: "boolean",
   /** The role at the last sign-in that could decide it. */
-  role: "text?",
+  role: [...operatorRoles, null],
   /** The last time at which a rule gave the role. */
   roleMatchedMs: "ms?",
   /** The last time at which a rule gave the account its plan. */
@@ -91,16 +93,17 @@ export interface PeopleStore {
   listPeople(query: PeopleQuery): Promise<PersonRow[]>;
   /** Adds the row, unless its issuer and `sub` have one. Returns the row that they have. */
   addPerson(row: PersonRow): Promise<PersonRow>;
-  setPersonFacts(id: string, facts: PersonFacts): Promise<void>;
+  /** `change`: of the role. Two sign-ins that record the same one have the same id. */
+  setPersonFacts(id: string, facts: PersonFacts, change: ChangeLogRow | null): Promise<void>;
   /**
    * Links an account to a person who has none. Returns false if the person has one, or if
    * `isFirst` and a person was linked to the account before.
    */
-  linkPerson(id: string, link: AccountLink): Promise<boolean>;
+  linkPerson(id: string, link: AccountLink, change: ChangeLogRow): Promise<boolean>;
   /** Records when a rule suspended the account of a person. Null: it matches again. */
   setPersonLapsed(id: string, atMs: EpochMs | null): Promise<void>;
-  /** Suspends a person, or ends that (null). Returns false if the person does not exist. */
-  setPersonSuspended(id: string, atMs: EpochMs | null): Promise<boolean>;
+  /** Suspends a person, or ends that (null). Returns false if the person is as wanted already. */
+  setPersonSuspended(id: string, atMs: EpochMs | null, change: ChangeLogRow): Promise<boolean>;
   /**
    * Gives a person another issuer and `sub`. Returns false if the person does not have `from`, or
    * if another person has the new ones.

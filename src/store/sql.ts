@@ -26,3 +26,9 @@ export function insertOf<R>(table: Table<R>, row: R, parameter: SqlDialect["para
     values: table.valuesOf(row),
   };
 }
+
+/** Inserts a row, unless one with the same key is there. Returns its id if it is inserted. */
+export function insertOnce<R>(table: Table<R>, row: R, parameter: SqlDialect["parameter"]): SqlStatement {
+  const { text, values } = insertOf(table, row, parameter);
+  return { text: `${text} on conflict do nothing returning id`, values };
+}

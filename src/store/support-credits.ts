@@ -16,9 +16,12 @@ export function supportCreditsOn(
 ): SupportCredits {
   const remove = `delete from support_credit where by = ${p(1)} and day < ${p(2)}`;
   // Of two nodes, the second one waits for the row and adds to what the first one has counted.
-  const add = `insert into support_credit (by, day, given) select ${p(1)}, ${p(2)}, ${p(3)} where ${p(3)} <= ${p(4)}
+  const given = `cast(${p(3)} as bigint)`;
+  const most = `cast(${p(4)} as bigint)`;
+  const add = `insert into support_credit (by, day, given)
+    select cast(${p(1)} as text), cast(${p(2)} as bigint), ${given} where ${given} <= ${most}
     on conflict (by, day) do update set given = support_credit.given + excluded.given
-      where support_credit.given + excluded.given <= ${p(4)}
+      where support_credit.given + excluded.given <= ${most}
     returning given`;
   const takeBack = `update support_credit set given = given - ${p(3)} where by = ${p(1)} and day = ${p(2)}`;
   return {

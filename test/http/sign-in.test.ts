@@ -1,6 +1,7 @@
 /** Signing in with OpenID Connect, at a real issuer. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { suspensionChange } from "../../src/store/person-changes.ts";
 import type { TestClaims } from "../fixtures/issuer.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, refused } from "../fixtures/operator.ts";
@@ -225,7 +226,11 @@ test("accounts and roles lapse after their time, and a matching sign-in restores
   const [person] = await store.listPeople({ limit: 1 });
   assert.ok(person !== undefined);
   const longAgo = store.times().nowMs - 91 * 86_400_000;
-  await store.setPersonFacts(person.id, { ...person, roleMatchedMs: longAgo, accountMatchedMs: longAgo });
+  await store.setPersonFacts(
+    person.id,
+    { ...person, roleMatchedMs: longAgo, accountMatchedMs: longAgo },
+    null,
+  );
   assert.equal(await isIn(), 401);
   await place.people.lapse(() => false);
   assert.equal(await state(), "suspended");
@@ -269,7 +274,8 @@ test("a person whom an operator has suspended is signed out, and stays out", asy
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
   const cookies = { operator: await place.signIn("operator"), portal: await place.signIn("portal") };
   const [person] = await store.listPeople({ limit: 1 });
-  await store.setPersonSuspended(person?.id ?? "", 1);
+  assert.ok(person !== undefined);
+  await store.setPersonSuspended(person.id, 1, suspensionChange(person, 1, { by: "test", atMs: 1 }));
   for (const [side, path] of [
     ["operator", "/admin/session"],
     ["portal", "/api/account"],

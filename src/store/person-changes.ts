@@ -1,0 +1,47 @@
+/**
+ * What the list of changes says about people. Each change has an id of its own, so that requests
+ * at the same time record it once.
+ */
+import type { EpochMs } from "../units.ts";
+import { type ChangeLogRow, changeLogRow } from "./change-log.ts";
+import type { PersonFacts, PersonRow } from "./people.ts";
+
+interface Change {
+  by: string;
+  atMs: EpochMs;
+}
+
+/** Sign-ins at the same time have read the same last one. */
+export function roleChange(
+  { id, seenMs, role: before }: PersonRow,
+  { role }: PersonFacts,
+  change: Change,
+): ChangeLogRow {
+  return personChange(`${id}:role:${seenMs}`, id, change, { role: before }, { role });
+}
+
+/** A person gets an account once. */
+export function linkChange(id: string, account: string, change: Change): ChangeLogRow {
+  return personChange(`${id}:account`, id, change, { account: null }, { account });
+}
+
+/** `nowMs`: null ends the suspension. */
+export function suspensionChange(
+  { id, suspendedMs }: PersonRow,
+  nowMs: EpochMs | null,
+  change: Change,
+): ChangeLogRow {
+  const suspended = nowMs !== null;
+  const name = suspended ? `${id}:suspended:${nowMs}` : `${id}:resumed:${suspendedMs}`;
+  return personChange(name, id, change, { suspended: !suspended }, { suspended });
+}
+
+function personChange(
+  id: string,
+  subject: string,
+  change: Change,
+  before: object,
+  after: object,
+): ChangeLogRow {
+  return changeLogRow({ id, kind: "person", subject, ...change, before, after });
+}
