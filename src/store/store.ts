@@ -25,6 +25,7 @@ import type { AuditReport } from "./audit-report.ts";
 import type { ChangeLog } from "./change-log.ts";
 import type { AccountDraft, AccountInOrder, Contact, DraftOptions, DraftOutcome } from "./contacts.ts";
 import type { EventStore } from "./events.ts";
+import type { InvitationStore } from "./invitations.ts";
 import type { OperatorKeyStore } from "./operator-keys.ts";
 import type { PaymentPeriod, PaymentPeriodQuery } from "./payment-report.ts";
 import type { PeopleStore } from "./people.ts";
@@ -285,6 +286,7 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
   readonly operatorKeys: OperatorKeyStore;
   readonly supportCredits: SupportCredits;
   readonly events: EventStore;
+  readonly invitations: InvitationStore;
 
   /** Resolves when the last write is on disk. Idempotent. */
   close(): Promise<void>;

@@ -26,6 +26,7 @@ import { changeLogColumns } from "./change-log.ts";
 import { clockColumns } from "./clock.ts";
 import { contactColumns } from "./contacts.ts";
 import { deliveryColumns, endpointColumns } from "./events.ts";
+import { invitationColumns } from "./invitations.ts";
 import { operatorKeyColumns } from "./operator-keys.ts";
 import { factNames, personColumns } from "./people.ts";
 import { sessionColumns } from "./sessions.ts";
@@ -103,7 +104,10 @@ export const eventTable = tableOf("event", eventColumns);
 export const deliveryTable = tableOf("event_delivery", deliveryColumns);
 
 export const endpointTable = tableOf("event_endpoint", endpointColumns);
+
 export const personTable = tableOf("person", personColumns);
 
 /** What a sign-in replaces. */
 export const personFactsTable = tableOf("person", pick(personColumns, ...factNames));
+
+export const invitationTable = tableOf("invitation", invitationColumns);

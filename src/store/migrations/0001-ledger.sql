@@ -351,11 +351,11 @@ create table clock_accept (
 
 {append only clock_accept, accepted clocks}
 
--- Changes that are recorded nowhere else: contacts, operator keys, reloads of the configuration.
+-- Changes that are recorded nowhere else: contacts, operator keys, people, invitations, reloads of the configuration.
 create table change_log (
   id {text} not null primary key check (id <> ''),
   at_ms {int} not null,
-  kind {text} not null check (kind in ('contact', 'operator_key', 'person', 'reload')),
+  kind {text} not null check (kind in ('contact', 'operator_key', 'person', 'invitation', 'reload')),
   by {text} not null check (by <> ''),
   account {text},
   subject {text},
@@ -506,8 +506,8 @@ create table session (
 create index session_by_owner on session (kind, owner, created_ms);
 create index session_by_idle_end on session ((used_ms + idle_ms));
 
--- People who sign in with OpenID Connect (docs/decisions/0081-people.md). No row is ever deleted: it shows that a person was
--- linked to its account.
+-- People who sign in with OpenID Connect (docs/decisions/0081-people.md) or were invited: their issuer is `invitation`. No row
+-- is ever deleted: it shows that a person was linked to its account.
 create table person (
   id {text} not null primary key check (id <> ''),
   issuer {text} not null check (issuer <> ''),
@@ -531,7 +531,27 @@ create table person (
 -- A sign-in links an account to one person, however many sign in at the same time.
 create unique index person_by_linked_account on person (account) where account_by in ('rule', 'email');
 create index person_by_account on person (account) where account is not null;
+-- An account and an invited address have one person, however many links they get.
+create unique index person_by_invitation on person (account, lower(email)) where issuer = 'invitation' and email is not null;
 create index person_by_match on person (account_matched_ms) where account_by = 'rule' and lapsed_ms is null;
+
+-- Invitations (docs/decisions/0083-invitations.md). An account and an address have one row, which stays: a newer link replaces
+-- the one before.
+create table invitation (
+  account {text} not null references account (id),
+  -- In lower case.
+  email {text} not null check (email <> ''),
+  -- Of the code in the link, never the code itself.
+  hash {text} not null unique check (length(hash) = 64),
+  by {text} not null check (by <> ''),
+  created_ms {int} not null,
+  ends_ms {int} not null check (ends_ms > created_ms),
+  -- The exchange of the link, and its random id.
+  used_ms {int},
+  used_by {text},
+  primary key (account, email),
+  constraint exchange_has_an_id check ((used_ms is null) = (used_by is null))
+) {table};
 
 -- Requests that an operator has stopped. The process that answers a request looks for it here. Rows are deleted later.
 create table stop_request (

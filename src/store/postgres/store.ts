@@ -17,6 +17,7 @@ import { retry } from "../../retry.ts";
 import { auditJobsOn } from "../audit-job-queries.ts";
 import { changeLogOn } from "../change-log-queries.ts";
 import { eventQueriesOn } from "../event-queries.ts";
+import { invitationQueriesOn } from "../invitation-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
 import type { NodeRegistry } from "../nodes.ts";
 import { operatorKeysOn } from "../operator-key-queries.ts";
@@ -188,6 +189,7 @@ function postgresStoreOn({
     supportCredits: supportCreditsOn(reads, dialect),
     ...changeLogOn(reads, dialect),
     events: eventQueriesOn(reads, dialect),
+    invitations: invitationQueriesOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
     ...peopleQueriesOn(reads, dialect, plans),
     nodes: postgresNodes(pools.service),

@@ -27,6 +27,7 @@ import type { AuditReport } from "../audit-report.ts";
 import { changeLogOn } from "../change-log-queries.ts";
 import { type SharedClock, sharedClock, timesOf } from "../clock.ts";
 import { eventQueriesOn } from "../event-queries.ts";
+import { invitationQueriesOn } from "../invitation-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
 import { operatorKeysOn } from "../operator-key-queries.ts";
 import { peopleQueriesOn } from "../people-queries.ts";
@@ -122,6 +123,7 @@ function sqliteStoreOn(
     supportCredits: supportCreditsOn(reads, dialect),
     ...changeLogOn(reads, dialect),
     events: eventQueriesOn(reads, dialect),
+    invitations: invitationQueriesOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
     ...peopleQueriesOn(reads, dialect, plans),
 

@@ -1,0 +1,81 @@
+/** The statements on invitations, once for both stores. */
+import { logIf } from "./change-log-queries.ts";
+import { type InvitationStore, invitationIssuer } from "./invitations.ts";
+import type { PersonRow } from "./people.ts";
+import type { SqlConnections } from "./queries.ts";
+import type { SqlDialect } from "./sql.ts";
+import { personTable } from "./tables.ts";
+
+const ofInvitation = `p.issuer = '${invitationIssuer}'`;
+
+export function invitationQueriesOn({ find, write }: SqlConnections, dialect: SqlDialect): InvitationStore {
+  const p = dialect.parameter;
+  const text = (n: number) => `cast(${p(n)} as text)`;
+  const whole = (n: number) => `cast(${p(n)} as bigint)`;
+  /** The account is open, and the address is that of its contact. */
+  const isOpen = (account: string, email: string, ledgerMs: string) => `exists (
+    select 1 from account_contact c join account a on a.id = c.account
+    where c.account = ${account} and lower(c.email) = ${email}
+      and a.state <> 'closed' and (a.ends_ms is null or a.ends_ms > ${ledgerMs}))`;
+  const add = `insert into invitation (account, email, hash, by, created_ms, ends_ms)
+    select ${text(1)}, lower(${text(2)}), ${text(3)}, ${text(4)}, ${whole(5)}, ${whole(6)}
+    where ${isOpen(text(1), `lower(${text(2)})`, whole(7))}
+    on conflict (account, email) do update set hash = excluded.hash, by = excluded.by,
+      created_ms = excluded.created_ms, ends_ms = excluded.ends_ms, used_ms = null, used_by = null
+    returning hash`;
+  const isSuspended = `exists (select 1 from person p where ${ofInvitation} and p.account = invitation.account
+    and lower(p.email) = invitation.email and p.suspended_ms is not null)`;
+  // Another exchange that waits for the row finds it used.
+  const use = `update invitation set used_ms = ${p(1)}, used_by = ${p(2)}
+    where hash = ${p(3)} and used_ms is null and ends_ms > ${p(1)}
+      and ${isOpen("invitation.account", "invitation.email", p(4))} and not ${isSuspended}
+    returning account, email`;
+  const isThis = `i.hash = ${p(1)} and i.used_by = ${p(2)}`;
+  // Does nothing if they have a person.
+  const addPerson = `insert into person
+      (id, issuer, sub, name, email, email_verified, seen_ms, account, account_by, created_ms)
+    select ${text(2)}, '${invitationIssuer}', ${text(3)}, c.owner, c.email, false, ${whole(4)}, i.account,
+      '${invitationIssuer}', ${whole(4)}
+    from account_contact c join invitation i on i.account = c.account where ${isThis}
+    on conflict do nothing`;
+  const see = `update person set seen_ms = ${p(3)} where id in (
+    select p.id from person p join invitation i on p.account = i.account and lower(p.email) = i.email
+    where ${ofInvitation} and ${isThis})`;
+  const known = `select ${personTable.list("p")} from person p
+    where ${ofInvitation} and p.account = ${p(1)} and lower(p.email) = lower(${text(2)})`;
+
+  async function personOf(account: string, email: string): Promise<PersonRow | null> {
+    const [cells] = await find("service", { text: known, values: [account, email] });
+    return cells === undefined ? null : personTable.rowOf(cells);
+  }
+
+  return {
+    personOf,
+
+    async add({ account, email, hash, by, createdMs, endsMs }, change) {
+      const values = [account, email, hash, by, createdMs, endsMs, dialect.ledgerMs()];
+      const isAdded = (bound: (value: string) => string) =>
+        `select 1 from invitation where hash = ${bound(hash)}`;
+      return (await write({ text: add, values }, logIf(change, isAdded, dialect))).length === 1;
+    },
+
+    async wasInvited(account, email) {
+      const text = `select 1 from invitation where account = ${p(1)} and email = lower(${p(2)})`;
+      return (await find("service", { text, values: [account, email] })).length === 1;
+    },
+
+    async exchange({ hash, nowMs, person: { id, sub } }, change) {
+      const text = `select account from invitation where hash = ${p(1)}`;
+      const [cells] = await find("service", { text, values: [hash] });
+      if (cells === undefined) return null;
+      const isNew = (bound: (value: string) => string) => `select 1 from person where id = ${bound(id)}`;
+      const [row] = await write(
+        { text: use, values: [nowMs, id, hash, dialect.ledgerMs()] },
+        { text: addPerson, values: [hash, id, sub, nowMs] },
+        { text: see, values: [hash, id, nowMs] },
+        logIf(change(String(cells[0])), isNew, dialect),
+      );
+      return row === undefined ? null : await personOf(String(row[0]), String(row[1]));
+    },
+  };
+}

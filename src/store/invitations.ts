@@ -1,0 +1,56 @@
+/**
+ * Rows of invitations, and the port to them. An account and an address have one row, which stays.
+ *
+ * Guarantees that of all exchanges of a link, on all nodes, one succeeds; that a newer link ends
+ * the one before; and that an account and an address have one person, however many links they get.
+ * Rows contain hashes of codes, never codes.
+ */
+import type { Columns, RowOf } from "../ledger/columns.ts";
+import type { EpochMs } from "../units.ts";
+import type { ChangeLogRow } from "./change-log.ts";
+import type { PersonRow } from "./people.ts";
+
+export const invitationColumns = {
+  account: "text",
+  /** In lower case. */
+  email: "text",
+  /** Of the code in the link. */
+  hash: "text",
+  by: "text",
+  /** Elapsed times. */
+  createdMs: "ms",
+  endsMs: "ms",
+  /** The exchange of the link, and its random id. */
+  usedMs: "ms?",
+  usedBy: "text?",
+} as const satisfies Columns;
+export interface InvitationRow extends RowOf<typeof invitationColumns> {}
+
+/** The issuer of invited people. No URL of an issuer is this word. */
+export const invitationIssuer = "invitation";
+
+interface Exchange {
+  hash: string;
+  /** Elapsed time. */
+  nowMs: EpochMs;
+  /** Of the person, if the account and the address have none yet. */
+  person: Pick<PersonRow, "id" | "sub">;
+}
+
+export interface InvitationStore {
+  /**
+   * Adds a link, in the place of the one before. Returns false unless the account is open, and the
+   * address is that of its contact.
+   */
+  add(row: Omit<InvitationRow, "usedMs" | "usedBy">, change: ChangeLogRow): Promise<boolean>;
+  /** Whether the account and the address ever had a link. */
+  wasInvited(account: string, email: string): Promise<boolean>;
+  /** Returns the person of the account and the address. Null: no link of theirs was exchanged. */
+  personOf(account: string, email: string): Promise<PersonRow | null>;
+  /**
+   * Uses a link up, and returns its person. Null: the link is unknown, was used, replaced, or has
+   * ended; the account is closed; its contact has another address; or the person is suspended.
+   * `change`: a new person has the account.
+   */
+  exchange(exchange: Exchange, change: (account: string) => ChangeLogRow): Promise<PersonRow | null>;
+}

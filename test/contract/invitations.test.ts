@@ -1,0 +1,189 @@
+/** Rows of invitations, and the people that come of them, on every store. */
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { changeLogRow } from "../../src/store/change-log.ts";
+import { invitationIssuer } from "../../src/store/invitations.ts";
+import { linkChange, suspensionChange } from "../../src/store/person-changes.ts";
+import type { Store } from "../../src/store/store.ts";
+import { backends, type Database } from "../fixtures/backends.ts";
+import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { MemoryStore } from "../fixtures/memory-store.ts";
+import { day, start } from "../fixtures/times.ts";
+
+const plans = plansOf(planOf("starter", 100, 10));
+const memory = {
+  name: "the store in memory",
+  skip: undefined,
+  create: (): Pick<Database, "open" | "remove"> => {
+    const store = new MemoryStore(plans, () => start);
+    return { open: async () => store, remove: async () => {} };
+  },
+};
+
+let numbers = 0;
+const next = () => {
+  numbers += 1;
+  return numbers;
+};
+
+for (const backend of [...backends, memory]) {
+  describe(`invitations on ${backend.name}`, { skip: backend.skip ?? false }, () => {
+    let database: Pick<Database, "open" | "remove">;
+    let store: Store;
+    let other: Store;
+    before(async () => {
+      database = backend.create(plans);
+      store = await database.open();
+      other = await database.open();
+    });
+    after(() => database.remove());
+
+    /** Opens an account, or changes the address of its contact. */
+    const put = async (id: string, email: string | null) => {
+      const draft = { id, plan: "starter", contact: { email, owner: `Owner of ${id}` }, key: null };
+      await store.putAccounts([draft], { by: "test", dryRun: false, updatesExisting: true });
+    };
+    /** Returns the hash of a new link. Null: it was not added. */
+    const invite = async (account: string, email: string, change: { endsMs?: number; by?: string } = {}) => {
+      const hash = next().toString(16).padStart(64, "0");
+      const by = change.by ?? "owner";
+      const row = { account, email, hash, by, createdMs: start, endsMs: change.endsMs ?? start + day };
+      const logged = { kind: "invitation", account, before: null, after: { by } } as const;
+      const isAdded = await store.invitations.add(row, changeLogRow({ ...logged, by, atMs: start }));
+      return isAdded ? hash : null;
+    };
+    const exchange = (hash: string | null, node = store, nowMs = start + 5) => {
+      const id = `person_${next().toString(16).padStart(16, "0")}`;
+      const change = (account: string) => linkChange(id, account, { by: `person:${id}`, atMs: start });
+      return node.invitations.exchange({ hash: hash ?? "", nowMs, person: { id, sub: `sub-${id}` } }, change);
+    };
+    const changesOf = async (account: string) => {
+      const changes = await other.changes({ limit: 200 });
+      return changes.filter(({ account: of, after }) => of === account || after?.includes(`"${account}"`));
+    };
+
+    test("a link makes a person with the account, once", async () => {
+      await put("ada", "Ada@x.example");
+      const hash = await invite("ada", "ada@x.example");
+      const person = await exchange(hash);
+      assert.partialDeepStrictEqual(person, {
+        ...{ issuer: invitationIssuer, name: "Owner of ada", email: "Ada@x.example", emailVerified: false },
+        ...{ role: null, account: "ada", accountBy: "invitation", seenMs: start + 5, suspendedMs: null },
+      });
+      assert.deepEqual(await other.person(person?.id ?? ""), person);
+      assert.deepEqual(await other.personOf(invitationIssuer, person?.sub ?? ""), person);
+      assert.deepEqual(await other.invitations.personOf("ada", "ADA@X.example"), person);
+      assert.equal(await exchange(hash), null, "replayed");
+      assert.equal(await exchange(hash, other), null, "replayed on another node");
+      assert.equal(await exchange("f".repeat(64)), null, "unknown");
+      assert.equal(await store.invitations.wasInvited("ada", "ADA@x.example"), true);
+      assert.equal(await store.invitations.wasInvited("ada", "bob@x.example"), false);
+    });
+
+    test("a newer link ends the one before, and has the same person", async () => {
+      await put("bob", "bob@x.example");
+      const first = await invite("bob", "bob@x.example");
+      const second = await invite("bob", "BOB@x.example");
+      assert.equal(await exchange(first), null);
+      const person = await exchange(second);
+      assert.notEqual(person, null);
+      const third = await invite("bob", "bob@x.example");
+      assert.equal(await exchange(second), null);
+      const again = await exchange(third, other, start + 9);
+      assert.deepEqual(again, { ...person, seenMs: start + 9 });
+      assert.equal((await store.listPeople({ account: "bob", limit: 9 })).length, 1);
+    });
+
+    test("a link ends after its time", async () => {
+      await put("late", "late@x.example");
+      const hash = await invite("late", "late@x.example", { endsMs: start + 100 });
+      assert.equal(await exchange(hash, store, start + 100), null);
+      assert.notEqual(await exchange(hash, store, start + 99), null);
+    });
+
+    test("a link ends with the address of its contact, and none is made for another one", async () => {
+      await put("carl", "carl@x.example");
+      assert.equal(await invite("carl", "eve@x.example"), null);
+      assert.equal(await invite("nobody", "carl@x.example"), null);
+      const hash = await invite("carl", "carl@x.example");
+      await put("carl", "carl@new.example");
+      assert.equal(await exchange(hash), null);
+      await put("carl", null);
+      assert.equal(await exchange(hash), null);
+      assert.equal(await invite("carl", "carl@x.example"), null);
+      // Another address is another person.
+      await put("carl", "carla@x.example");
+      const carla = await exchange(await invite("carl", "carla@x.example"));
+      await put("carl", "carl@x.example");
+      const carl = await exchange(await invite("carl", "carl@x.example"));
+      assert.ok(carl !== null && carla !== null && carl.id !== carla.id);
+    });
+
+    test("a link ends with its account", async () => {
+      await put("dora", "dora@x.example");
+      const hash = await invite("dora", "dora@x.example");
+      const close = { kind: "state", account: "dora", op: "x", to: { kind: "close" }, by: "test" } as const;
+      await store.commit([close]);
+      assert.equal(await exchange(hash), null);
+      assert.equal(await invite("dora", "dora@x.example"), null);
+    });
+
+    test("a link of a suspended person does nothing until the suspension ends", async () => {
+      await put("emil", "emil@x.example");
+      const person = await exchange(await invite("emil", "emil@x.example"));
+      assert.ok(person !== null);
+      const hash = await invite("emil", "emil@x.example");
+      const suspension = suspensionChange(person, start, { by: "test", atMs: start });
+      await other.setPersonSuspended(person.id, start, suspension);
+      assert.equal(await exchange(hash), null);
+      const resumed = suspensionChange({ ...person, suspendedMs: start }, null, { by: "test", atMs: start });
+      await other.setPersonSuspended(person.id, null, resumed);
+      assert.equal((await exchange(hash))?.id, person.id);
+    });
+
+    test("of several exchanges at the same time on two nodes, one succeeds", async (t) => {
+      if (backend === memory) return t.skip("the store in memory has one node");
+      await put("fay", "fay@x.example");
+      for (let round = 0; round < 10; round += 1) {
+        const hash = await invite("fay", "fay@x.example");
+        const nodes = [store, other, store, other];
+        const results = await Promise.all(nodes.map((node) => exchange(hash, node)));
+        assert.equal(results.filter((person) => person !== null).length, 1);
+      }
+      assert.equal((await store.listPeople({ account: "fay", limit: 9 })).length, 1);
+    });
+
+    test("an exchange and a newer link at the same time leave one person and one link that works", async (t) => {
+      if (backend === memory) return t.skip("the store in memory has one node");
+      await put("gus", "gus@x.example");
+      for (let round = 0; round < 10; round += 1) {
+        const before = await invite("gus", "gus@x.example");
+        const [, after] = await Promise.all([exchange(before, other), invite("gus", "gus@x.example")]);
+        const last = await Promise.all([exchange(after), exchange(after, other), exchange(before)]);
+        assert.equal(last.filter((person) => person !== null).length, 1);
+      }
+      assert.equal((await store.listPeople({ account: "gus", limit: 9 })).length, 1);
+    });
+
+    test("links and new people are in the list of changes, once, without codes", async (t) => {
+      if (backend === memory) return t.skip("the store in memory has no list of changes");
+      await put("hal", "hal@x.example");
+      const hash = await invite("hal", "hal@x.example", { by: "operator_key:k" });
+      const person = await exchange(hash);
+      await exchange(hash);
+      await exchange(await invite("hal", "hal@x.example", { by: "service:new_link" }));
+      assert.equal(await invite("hal", "eve@x.example"), null);
+      const found = (await changesOf("hal")).filter(({ kind }) => kind !== "contact" && kind !== "open");
+      const by = `person:${person?.id}`;
+      assert.deepEqual(
+        found.map(({ kind, by: each, subject }) => [kind, each, subject]).toSorted(),
+        [
+          ["invitation", "operator_key:k", null],
+          ["invitation", "service:new_link", null],
+          ["person", by, person?.id],
+        ].toSorted(),
+      );
+      assert.ok(!JSON.stringify(found).includes(hash ?? ""));
+    });
+  });
+}
