@@ -34,6 +34,7 @@ import type { Config } from "./config/load.ts";
 import { operatorNames, operatorToken } from "./config/operator.ts";
 import { invariant, messageOf } from "./errors.ts";
 import { EventSending } from "./events/event-sending.ts";
+import { invitationSettingsOf } from "./events/invitation-mail.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
 import { accountFeed } from "./http/api/account-feed.ts";
 import { AllowedHosts } from "./http/api/allowed-hosts.ts";
@@ -195,6 +196,7 @@ class Service {
       token: token.token,
       localUrl: addresses.publicUrl,
       people,
+      invitations: () => invitationSettingsOf(this.#config),
     };
     const portal =
       config.portal === null ? null : new Portal(config, { ...dependencies, ...live, ...ofPortal });
@@ -209,6 +211,7 @@ class Service {
       ...live,
       ...{ audits, stops, version, allowedHosts, live: this.#live, requests: server.requests },
       ...access,
+      invitations: ofPortal.invitations,
       supportCredits: () => this.#config.operator.supportCredits,
       issuer: people,
       ownUrl: () => this.#config.operator.url,

@@ -9,7 +9,7 @@ import { Refusal } from "../errors.ts";
 import type { KeyRow } from "../ledger/rows.ts";
 import { limits } from "../limits/limits.ts";
 import { TokenBucket } from "../limits/token-bucket.ts";
-import { isPersonId } from "../store/people.ts";
+import { isPersonId, type PersonRow } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { FoundKey, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
@@ -77,6 +77,11 @@ export class KeySessions {
   /** Starts a session of the key's present secret, also after its rotation by another session. */
   async startFor({ hash, expiresMs }: KeyRow, page: string): Promise<NewSession> {
     return await this.#sessions.start("portal", hash, page, { endsMs: expiresMs ?? undefined });
+  }
+
+  /** Starts a session of a person whose invitation the page has exchanged. */
+  async startOfPerson({ id, role, account }: PersonRow, page: string): Promise<NewSession> {
+    return { ...(await this.#sessions.start("portal", id, page)), who: { person: id, role, account } };
   }
 
   /** Returns the session with these secrets. Null if there is none, or if it has ended. */

@@ -32,6 +32,7 @@ import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
 import { type Credits, type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import { type ImportedAccount, type ImportOptions, importAccounts } from "./account-import.ts";
+import { type InvitationSettings, Invitations, noInvitations } from "./invitations.ts";
 import { isoTime } from "./json-objects.ts";
 import { KeyActions } from "./key-actions.ts";
 import { OperatorKeyActions } from "./operator-key-actions.ts";
@@ -58,6 +59,8 @@ interface ActionDependencies {
   supportCredits?(): Credits;
   /** The receivers of events in the configuration. Default: none. */
   endpoints?(): readonly WantedEvents[];
+  /** How invitations are given out. Default: not at all. */
+  invitations?(): InvitationSettings;
 }
 
 /** An account with its balance. If the balance cannot be read, `problem` is the reason. */
@@ -74,17 +77,24 @@ export interface AccountOfList extends AccountInOrder {
 export class OperatorActions {
   readonly keys: KeyActions;
   readonly operatorKeys: OperatorKeyActions;
+  readonly invitations: Invitations;
   readonly store: Store;
   readonly ledger: Ledger;
   /** The journal names this actor. */
   readonly by: string;
   readonly role: Role;
+  readonly actor: Actor;
   readonly #deps: ActionDependencies;
 
   constructor(dependencies: ActionDependencies) {
     const { by, role } = dependencies.actor;
     this.keys = new KeyActions({ ...dependencies, by });
     this.operatorKeys = new OperatorKeyActions(dependencies);
+    this.invitations = new Invitations({
+      ...dependencies,
+      settings: dependencies.invitations ?? (() => noInvitations),
+    });
+    this.actor = dependencies.actor;
     this.store = dependencies.store;
     this.ledger = dependencies.ledger;
     this.by = by;

@@ -62,12 +62,18 @@ export const operatorCatalogue = {
   clock_trusted: conflict,
   cannot_reload_now: conflict,
   configuration_invalid: { status: 422, type: "invalid_request_error" },
+  no_portal_url: conflict,
+  no_mail_server: conflict,
+  mail_failed: { status: 503, type: "server_error" },
+  contact_differs: conflict,
+  person_suspended: conflict,
   sign_in_failed: notSignedIn,
   not_admitted: forbidden,
   person_not_found: notFound,
   sign_in_off: notFound,
   person_linked: conflict,
   issuer_unavailable: { status: 503, type: "server_error" },
+  invalid_invitation: notSignedIn,
 } as const satisfies Record<string, { status: number; type: ErrorType }>;
 
 export type OperatorCode = keyof typeof operatorCatalogue;

@@ -1,4 +1,5 @@
 /** How the service does what operators do with accounts. */
+import { invitationObject } from "../accounts/invitations.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { accountObject, listedAccountObject, previewObject } from "../accounts/operator-objects.ts";
 import { otherRefusal, planChangeRefusal } from "../accounts/outcome-refusals.ts";
@@ -15,7 +16,15 @@ import { previewPlan as planPreview } from "../ledger/preview.ts";
 import { defined } from "../objects.ts";
 import type { Contact, ListedAccount } from "../store/contacts.ts";
 import type { AccountOrder } from "../store/store.ts";
-import { changePlan, changeState, openAccount, previewPlan, setContact, setEnd } from "./accounts.ts";
+import {
+  changePlan,
+  changeState,
+  inviteAccount,
+  openAccount,
+  previewPlan,
+  setContact,
+  setEnd,
+} from "./accounts.ts";
 import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";
 import { pageOf, pageSchema, placeCursor, placeIn, seqIn } from "./pages.ts";
@@ -77,6 +86,11 @@ export const accountActions = {
       return previewObject.of({ ...preview, account });
     },
   ),
+  inviteAccount: bind(inviteAccount, invitationObject.schema, async (operator, { account, email, send }) => {
+    const { invitations, actor } = operator;
+    const options = { email, isMailed: send === "mail" };
+    return new Created(invitationObject.of(await invitations.invite(account, options, actor)));
+  }),
   changeState: bind(changeState, accountObject.schema, async (operator, { account, operationId, state }) =>
     accountObject.of(await stateOf(operator, account, operationId, { kind: toState[state] })),
   ),

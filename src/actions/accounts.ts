@@ -1,4 +1,5 @@
 /** How operators change accounts. Pages bundle this file. */
+import type { InvitationJson } from "../accounts/invitations.ts";
 import type { AccountJson } from "../accounts/operator-objects.ts";
 import * as rules from "../accounts/value-rules.ts";
 import { shortTime } from "../units.ts";
@@ -128,6 +129,50 @@ export const setContact = action({
   refuses: ["external_id_used"],
   form: { title: "Edit the contact of {name}", submit: "Save the contact" },
   done: ({ id }: AccountJson) => `The contact of account ${id} is changed.`,
+});
+
+export const inviteAccount = action({
+  id: "inviteAccount",
+  title: "Invite a person to an account by a one-time link",
+  help: "The link makes a session of the portal, in which the person makes keys. It works once, for seven days, and a newer one ends it. The address is that of the contact. If the contact has none, it gets this one, which needs the role `operator`. Anyone who has the link is taken for the person. `link` is null if it was mailed.",
+  http: "POST /admin/accounts/{account}/invitation",
+  cli: "account invite <account>",
+  examples: ["account invite ada", "account invite ada --email ada@example.com --send mail"],
+  role: "support",
+  status: 201,
+  input: {
+    account: accountId,
+    email: optional(
+      text(rules.email, {
+        label: "E-mail",
+        option: "--email <address>",
+        about: "the address of the account's contact, which may be left out",
+      }),
+    ),
+    send: optional(
+      choice(["link", "mail"], {
+        label: "Give it out",
+        rule: '"link" (default): the link is returned, or "mail": it is sent by mail',
+        titles: ["Show the link here, once", "Send it by mail"],
+        option: "--send <way>",
+        about: "show the link (link, the default), or send it by mail (mail)",
+      }),
+    ),
+  },
+  refuses: [
+    ...(["account_closed", "contact_differs", "person_suspended"] as const),
+    ...(["no_portal_url", "no_mail_server", "mail_failed"] as const),
+  ],
+  form: {
+    title: "Invite a person to {name}",
+    intro:
+      "The person gets a link that works once, for seven days. Anyone who has the link is taken for the person. An earlier link ends.",
+    submit: "Make the link",
+  },
+  done: ({ account, email, link }: InvitationJson) =>
+    link === null
+      ? `The invitation to account ${account} is mailed to ${email}.`
+      : `The invitation to account ${account} is for ${email}.`,
 });
 
 const state = choice(["active", "suspended", "closed"], { rule: '"active", "suspended" or "closed"' });

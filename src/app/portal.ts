@@ -1,4 +1,5 @@
 /** The portal of a service, if it is configured: its listener, and how reloads apply to it. */
+import { type InvitationSettings, Invitations } from "../accounts/invitations.ts";
 import { KeySessions } from "../accounts/key-sessions.ts";
 import { personKeysDefault } from "../accounts/portal-viewer.ts";
 import type { Config } from "../config/load.ts";
@@ -26,8 +27,10 @@ interface PortalDependencies extends Omit<PublicDependencies, "observers"> {
   localUrl: string;
   /** The operator token, which keys the hashes of sessions. */
   token: string;
-  /** Signing in with OpenID Connect. */
+  /** Signing in with OpenID Connect, and invited people. */
   people: PersonSignIn;
+  /** How invitations are given out. */
+  invitations(): InvitationSettings;
 }
 
 export class Portal {
@@ -40,7 +43,7 @@ export class Portal {
 
   constructor(
     { listen, portal, limits, timezone, personKeys }: Config,
-    { token, ...dependencies }: PortalDependencies,
+    { token, invitations: settings, ...dependencies }: PortalDependencies,
   ) {
     invariant(portal !== null, "the portal is configured");
     this.#config = portal;
@@ -51,9 +54,11 @@ export class Portal {
     const onError = (err: unknown) =>
       dependencies.logger.warn({ err }, "the use of a session could not be recorded; it may end earlier");
     const sessions = new KeySessions(dependencies.store, token, onError, dependencies.people);
+    const { store } = dependencies;
+    const invitations = new Invitations({ store, token: async () => token, settings });
     this.#app = createPortalServer({
       ...dependencies,
-      sessions,
+      ...{ sessions, invitations },
       issuer: dependencies.people,
       acceptsKeys: portal.keys,
       personKeys: (plan) => this.#personKeys.get(plan ?? "") ?? personKeysDefault,

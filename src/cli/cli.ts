@@ -15,6 +15,7 @@ import type { Environment } from "../config/document.ts";
 import { wantedEventsOf } from "../config/events.ts";
 import { type Config, loadConfig } from "../config/load.ts";
 import { OperatorError, Refusal } from "../errors.ts";
+import { invitationSettingsOf } from "../events/invitation-mail.ts";
 import { inkwell } from "../invocation.ts";
 import type { Store } from "../store/store.ts";
 import { visibleText } from "../visible-text.ts";
@@ -75,6 +76,7 @@ export class Cli {
           timezone: () => config.timezone,
           token: async () => tokenOf(config),
           endpoints: () => wantedEventsOf(config.events),
+          invitations: () => invitationSettingsOf(config),
         }),
       );
     } catch (error) {

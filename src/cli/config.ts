@@ -55,6 +55,7 @@ async function check(cli: Cli, isOnline: boolean): Promise<void> {
     ["operator hosts", ["IP addresses", "localhost", ...operatorNames(config.operator)].join(", ")],
     ["portal", config.portal === null ? "none" : listenerText(config.portal)],
     ["sign-in", config.signIn === null ? "none" : `${config.signIn.issuer} as ${config.signIn.clientId}`],
+    ["invitations", invitationsText(config)],
     ["data", config.dataDir],
     ["model files", config.modelsDir],
     ["database", databaseText(config.database)],
@@ -88,6 +89,13 @@ async function check(cli: Cli, isOnline: boolean): Promise<void> {
   for (const { warning } of unpayableModels(plans.values(), models)) cli.remark(warning);
   await remarkPlans(cli, config);
   if (isOnline) await checkSignIn(cli, config);
+}
+
+function invitationsText({ portal, events }: Config): string {
+  if (portal === null) return "impossible: there is no portal";
+  if (portal.url === null) return "impossible: portal.url is missing";
+  const mail = events?.mail ?? null;
+  return `links to ${portal.url}${mail === null ? "" : `, by mail through ${mail.host}`}`;
 }
 
 /** Throws if the issuer does not know this service as it is configured. */

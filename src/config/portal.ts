@@ -19,10 +19,10 @@ export function readPortal(root: Section, others: Readonly<Record<string, Listen
     const url = section.optional("url", kind.ownUrl, { env: variables.url });
     const keys = section.placed("keys", kind.flag, { or: true });
     if (!isConfigured) return null;
-    if (!keys.value && !root.hasSection("sign_in")) {
+    if (!keys.value && !root.hasSection("sign_in") && url === null) {
       section.problem(
         keys.where,
-        "portal.keys: without the section sign_in, people can sign in with keys only; add the section, or remove portal.keys",
+        "portal.keys: without the section sign_in, and without portal.url for invitations, people can sign in with keys only; add one of them, or remove portal.keys",
       );
     }
     requireOwnPort(section, { host, port: port.value, where: port.where }, others);

@@ -6,7 +6,10 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { MailType } from "../config/events.ts";
 
-const texts: Readonly<Record<MailType, string>> = {
+/** An invitation is no event: its link must not be stored. */
+type TextName = MailType | "invitation";
+
+const texts: Readonly<Record<TextName, string>> = {
   "balance.low": `Credits of {account} are low: {percent} % are spent
 
 Hello {owner},
@@ -35,12 +38,24 @@ The audit that ended on {time} found {problems} broken rules. Nothing was change
 
 The model {model} does not work on the node {node} since {time}. Requests to it are refused.
 `,
+  invitation: `Your link to {portal}
+
+Hello {owner},
+
+you can use the account {account} at {portal}. Open this link and press the button there. Then make a key.
+
+{link}
+
+The link works once, until {expires}. A newer link ends it. Anyone who has the link is taken for you, so pass it on to nobody.
+
+If you do not expect this message, ignore it.
+`,
 };
 
 const textBytesMax = 65_536;
 
 /** Reads the file at each mail, so that a changed one counts at once. */
-export async function mailTextOf(type: MailType, folder: string | null): Promise<string> {
+export async function mailTextOf(type: TextName, folder: string | null): Promise<string> {
   if (folder === null) return texts[type];
   const file = join(folder, `${type}.txt`);
   try {

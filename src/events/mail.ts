@@ -5,12 +5,12 @@
  * Guarantees at most one mail of a kind a day to an account, and to operators one of each kind and
  * model. A server that hangs costs its time limit.
  */
-import type { Transporter } from "nodemailer";
 import { type MailConfig, type MailType, mailEndpoint, mailTypes } from "../config/events.ts";
 import { messageOf } from "../errors.ts";
 import type { DueEvent } from "../store/events.ts";
 import type { Store } from "../store/store.ts";
 import { type EpochMs, exactCredits, shortTime } from "../units.ts";
+import { sendMail } from "./mail-server.ts";
 import { filled, mailTextOf } from "./mail-texts.ts";
 import { type Answer, answerText, type Receiver } from "./receiver.ts";
 
@@ -26,31 +26,11 @@ interface MailOptions {
 
 export class Mail implements Receiver {
   readonly #options: MailOptions;
-  /** The library is loaded with the first mail. */
-  #transport: Promise<Transporter> | null = null;
   /** By account, or subject, and kind: when the last mail of this process was sent. */
   readonly #sentMs = new Map<string, EpochMs>();
 
   constructor(options: MailOptions) {
     this.#options = options;
-  }
-
-  async #open(): Promise<Transporter> {
-    const { config, requestMs } = this.#options;
-    const { host, port, tls, user, password } = config;
-    const { createTransport } = await import("nodemailer");
-    return createTransport({
-      ...{
-        host,
-        port,
-        secure: tls === "immediate",
-        requireTLS: tls === "required",
-        ignoreTLS: tls === "none",
-      },
-      ...(user === null || password === null ? {} : { auth: { user, pass: password } }),
-      ...{ connectionTimeout: requestMs, greetingTimeout: requestMs, socketTimeout: requestMs },
-      ...{ dnsTimeout: requestMs, disableFileAccess: true, disableUrlAccess: true },
-    });
   }
 
   async send(event: DueEvent): Promise<Answer> {
@@ -82,16 +62,10 @@ export class Mail implements Receiver {
       return skipped("one was sent today");
     const values = valuesOf(event, data, contact?.owner ?? event.account ?? "");
     const mail = filled(await mailTextOf(type, config.templates), values);
-    this.#transport ??= this.#open();
-    const sent = (await this.#transport).sendMail({
-      ...{ from: config.from, to, subject: mail.subject, text: mail.text },
-      // A mail that is sent again after a lost answer has the same id.
-      messageId: `<${event.id}@${hostOf(config.from)}>`,
-      headers: { "auto-submitted": "auto-generated" },
-    });
-    const { response } = await within(sent, requestMs);
+    // A mail that is sent again after a lost answer has the same id.
+    const response = await sendMail(config, { ...mail, to, id: event.id }, requestMs);
     this.#remember(mark, sinceMs);
-    const text = answerText(response ?? "");
+    const text = answerText(response);
     return { kind: "delivered", status: 250, text, retryAfterMs: null };
   }
 
@@ -100,9 +74,8 @@ export class Mail implements Receiver {
     this.#sentMs.set(mark, this.#options.nowMs());
   }
 
-  async close(): Promise<void> {
-    (await this.#transport)?.close();
-  }
+  /** Each mail has a connection of its own. */
+  async close(): Promise<void> {}
 }
 
 function skipped(text: string): Answer {
@@ -122,19 +95,4 @@ function valuesOf(
     ...{ account: account ?? "", owner, time: new Date(atMs).toISOString() },
     ...{ left: credits(data.left_micro), of: credits(data.of_micro), expires: time(data.expires_at) },
   };
-}
-
-function hostOf(from: string): string {
-  return /@([^\s<>@]+)>?$/.exec(from)?.[1] ?? "localhost";
-}
-
-/** A server that sends a byte now and then keeps its connection, and not this process. */
-async function within<T>(work: Promise<T>, ms: number): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(() => reject(new Error(`the mail server took longer than ${ms / 1000} s`)), ms);
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -11,7 +11,17 @@ export interface Limit {
   topic: Topic;
   what: string;
   /** Each of these has the amount. */
-  of: "node" | "address" | "connection" | "body" | "request" | "account" | "key" | "session" | "model";
+  of:
+    | "node"
+    | "address"
+    | "connection"
+    | "body"
+    | "request"
+    | "account"
+    | "key"
+    | "session"
+    | "model"
+    | "mailbox";
   /** By default, if there is a setting. */
   most: number | string;
   unit?: "bytes" | "ms";
@@ -146,6 +156,13 @@ export const limits = {
   waitingSignIns: signIns("address", 100, "sign-ins that wait"),
   keySignIns: signIns("key", 60, "sign-ins to the portal per minute"),
   issuerSignIns: signIns("address", 120, "steps of sign-ins with OpenID Connect per minute"),
+  newLinks: signIns("address", 60, "requests for a new [link](invitations.md) per minute"),
+  mailedLinks: group("Sign-in and pages", "no mail")("mailbox", 3, "such requests per hour"),
+  waitingLinks: group("Sign-in and pages", "no mail")(
+    "node",
+    1_000,
+    "such requests that wait for their mail",
+  ),
   changes: group("Sign-in and pages", "`429 too_many_changes`")(
     "account",
     60,

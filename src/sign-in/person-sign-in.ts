@@ -15,6 +15,7 @@ import type { OperatorIdentity, SignedInPeople } from "../accounts/signed-in-peo
 import type { OperatorRole } from "../actors.ts";
 import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
+import { invitationIssuer } from "../store/invitations.ts";
 import type { FoundHolder, PersonRow } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
@@ -74,7 +75,7 @@ export class PersonSignIn implements SignedInPeople {
     this.configure(settings);
   }
 
-  /** Applies a reload. Null: nobody signs in, and no session of a person is valid. */
+  /** Applies a reload. Null: nobody signs in, and only invited people have sessions. */
   configure(settings: SignInSettings | null): void {
     this.#configured = settings && { settings, issuer: new Issuer(settings) };
   }
@@ -142,17 +143,21 @@ export class PersonSignIn implements SignedInPeople {
   }
 
   async holdersAmong(ids: readonly string[]): Promise<readonly FoundHolder[]> {
-    const { settings } = this.#configured ?? {};
-    if (settings === undefined) return [];
     const { latestMs } = this.#deps.store.times();
     const found = await this.#deps.store.findHolders(ids);
     return found.filter(
       ({ person, account: { state, endsMs } }) =>
         person.suspendedMs === null &&
-        isSameIssuer(person.issuer, settings.issuer) &&
+        this.#isAdmitted(person) &&
         state !== "closed" &&
         (endsMs === null || endsMs > latestMs),
     );
+  }
+
+  /** Invited people need no issuer. */
+  #isAdmitted({ issuer }: PersonRow): boolean {
+    if (issuer === invitationIssuer) return true;
+    return this.#configured !== null && isSameIssuer(issuer, this.#configured.settings.issuer);
   }
 
   /** Suspends the accounts of people whom no rule has matched for long. For a job. */

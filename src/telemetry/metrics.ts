@@ -82,7 +82,7 @@ const signInResultsOfBoth = [
 /** Results of signing in, by the listener. */
 const signInResults = {
   operator: [...signInResultsOfBoth, "wrong_token", "wrong_code"],
-  portal: [...signInResultsOfBoth, "wrong_key"],
+  portal: [...signInResultsOfBoth, "wrong_key", "wrong_code"],
 } as const;
 type SignInListener = keyof typeof signInResults;
 export type SignInResult = (typeof signInResults)[SignInListener][number];

@@ -154,6 +154,7 @@ export class SimulatedDatabase {
       operatorKeys: this.store.operatorKeys,
       supportCredits: this.store.supportCredits,
       events: this.store.events,
+      invitations: this.store.invitations,
       nodes: this.#registry,
     };
     const object = objects[target];

@@ -133,6 +133,7 @@ export async function openUpgradedStore(
     operatorKeys: remote("operatorKeys", timesOf, {}),
     supportCredits: remote("supportCredits", timesOf, {}),
     events: remote("events", timesOf, {}),
+    invitations: remote("invitations", timesOf, {}),
   });
   await offer(store, plans);
   return {

@@ -1,5 +1,6 @@
 /** Dependencies of the routes of the operator API. */
 import type { Logger } from "pino";
+import type { InvitationSettings } from "../../accounts/invitations.ts";
 import type { RequestStops } from "../../accounts/request-stops.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
@@ -45,6 +46,8 @@ export interface AdminDependencies {
   token(): Promise<string>;
   /** The receivers of events in the configuration. */
   endpoints(): readonly WantedEvents[];
+  /** How invitations are given out. Default: not at all. */
+  invitations?(): InvitationSettings;
   /** The plans of this node's configuration, as the node last read it. */
   configuredPlans(): Plans;
   /**

@@ -56,7 +56,7 @@ export function sessionRoutes(
   );
 
   presentSessionRoutes(app, "/admin/session", "viewer", access, timezone);
-  signInRoutes(app, "/admin", access, true);
+  signInRoutes(app, "/admin", access, { acceptsSecret: true });
 
   app.post(
     "/admin/session/codes",

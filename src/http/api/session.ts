@@ -37,9 +37,11 @@ export const sessionObject = objectFor<ShownSession>("Session")({
 });
 
 /** How people can sign in. */
-export const choicesObject = objectFor<{ issuer: IssuerSignIn["shown"]; acceptsSecret: boolean }>(
-  "SignInChoices",
-)({
+export const choicesObject = objectFor<{
+  issuer: IssuerSignIn["shown"];
+  acceptsSecret: boolean;
+  sendsLinks: boolean;
+}>("SignInChoices")({
   issuer: [
     orNull(
       closed({
@@ -50,6 +52,10 @@ export const choicesObject = objectFor<{ issuer: IssuerSignIn["shown"]; acceptsS
     ({ issuer }) => issuer && { name: issuer.name, available: issuer.problem === null },
   ],
   accepts_secret: [Type.Boolean(), ({ acceptsSecret }) => acceptsSecret],
+  sends_links: [
+    Type.Boolean({ description: "whether people who were invited can ask for new links by mail" }),
+    ({ sendsLinks }) => sendsLinks,
+  ],
 });
 
 /** The answer of an issuer, as a part of the body of a sign-in. */
@@ -80,7 +86,12 @@ interface IssuerAccess {
 }
 
 /** Adds the routes that show how to sign in, and begin it. */
-export function signInRoutes(app: ApiApp, base: string, access: IssuerAccess, acceptsSecret: boolean): void {
+export function signInRoutes(
+  app: ApiApp,
+  base: string,
+  access: IssuerAccess,
+  { acceptsSecret, sendsLinks = () => false }: { acceptsSecret: boolean; sendsLinks?: () => boolean },
+): void {
   app.get(
     `${base}/sign-in`,
     route("showSignIn", {
@@ -88,7 +99,7 @@ export function signInRoutes(app: ApiApp, base: string, access: IssuerAccess, ac
       security: [],
       response: { 200: choicesObject.schema },
     }),
-    async () => choicesObject.of({ issuer: access.issuer, acceptsSecret }),
+    async () => choicesObject.of({ issuer: access.issuer, acceptsSecret, sendsLinks: sendsLinks() }),
   );
 
   app.post(

@@ -203,7 +203,7 @@ export class BrowserSignIn<Found extends SessionRow> {
     if (before.kind === "secret") await this.#end(await sessions.find({ cookie: before.secret, page }));
     metrics.signedIn(section, "signed_in");
     const fields = { requestId: request.id, client: clientOf(request), by, ...started.who };
-    logger.info(fields, `${by === "issuer" ? "a person" : person} has signed in`);
+    logger.info(fields, `${"person" in (started.who ?? {}) ? "a person" : person} has signed in`);
     return { session: started.session, setCookie: this.cookieOf(started) };
   }
 
@@ -316,6 +316,7 @@ function resultOf(code: (OperatorRefusal | Refusal)["code"]): SignInResult {
     case "invalid_operator_token":
       return "wrong_token";
     case "invalid_code":
+    case "invalid_invitation":
       return "wrong_code";
     case "invalid_api_key":
     case "account_suspended":

@@ -10,6 +10,7 @@ import type { Ledger } from "../../ledger/ledger.ts";
 import type { Store } from "../../store/store.ts";
 import type { AccountFeed } from "../api/account-feed.ts";
 import type { ChatService } from "../public/chat-service.ts";
+import type { NewLinks } from "./new-links.ts";
 import type { PortalSignIn } from "./sign-in.ts";
 
 export interface PortalDependencies {
@@ -22,6 +23,7 @@ export interface PortalDependencies {
   accounts: Pick<AccountFeed, "follow">;
   logger: Logger;
   signIn: PortalSignIn;
+  links: NewLinks;
   actions: PortalActions;
   /** `listen.url`: the URL of the public API for callers. */
   publicUrl(): string | null;

@@ -6,6 +6,7 @@
  * key or of a person. The rules of signing in are those of the operator's listener
  * (api/sign-in.ts).
  */
+import type { Invitations } from "../../accounts/invitations.ts";
 import type { KeySessions } from "../../accounts/key-sessions.ts";
 import { accountOf, isPerson } from "../../accounts/portal-viewer.ts";
 import type { Jobs } from "../../jobs.ts";
@@ -21,14 +22,17 @@ import type { Connections } from "../connections.ts";
 import type { SignInAttempts } from "../sign-in-attempts.ts";
 import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
 import { type PortalDependencies, portalActions } from "./dependencies.ts";
+import { NewLinks } from "./new-links.ts";
 import { unknownPath } from "./refusals.ts";
 import { portalRoutes } from "./routes.ts";
+import { linkRoute } from "./session.ts";
 import { PortalSignIn } from "./sign-in.ts";
 
-interface PortalServerDependencies extends Omit<PortalDependencies, "signIn" | "actions"> {
+interface PortalServerDependencies extends Omit<PortalDependencies, "signIn" | "actions" | "links"> {
   /** Version of the service, for the OpenAPI document. */
   version: string;
   sessions: KeySessions;
+  invitations: Invitations;
   /** Signing in with OpenID Connect. Default: nobody does. */
   issuer?: IssuerSignIn;
   /** Whether an API key signs in. Default: it does. */
@@ -51,6 +55,7 @@ const documentPath = "/api/openapi.json";
 export function createPortalServer(dependencies: PortalServerDependencies): ApiApp {
   const { connections, allowedHosts, logger, version } = dependencies;
   const signIn = new PortalSignIn(dependencies);
+  const links = new NewLinks(dependencies.invitations, logger);
   const app = createApiApp((address) => connections.isTrusted(address));
   app.decorateRequest("keySession", null);
   connections.guard(app.server, refusedConnections("portal", dependencies));
@@ -59,7 +64,7 @@ export function createPortalServer(dependencies: PortalServerDependencies): ApiA
     hostSetting: "portal.url",
     openPaths: new Set([...pagePaths(""), otherAssets]),
     hostlessPaths: new Set(),
-    signInRoutes: signInRoutesOf("/api"),
+    signInRoutes: new Set([...signInRoutesOf("/api"), `POST ${linkRoute}`]),
     undocumentedPaths: new Set([documentPath]),
     allowedHosts,
     logger,
@@ -76,7 +81,8 @@ export function createPortalServer(dependencies: PortalServerDependencies): ApiA
     unknownPath,
   });
   pageRoutes(app, "", dependencies.readPages);
-  portalRoutes(app, { ...dependencies, signIn, actions: portalActions(dependencies) }, version);
+  portalRoutes(app, { ...dependencies, signIn, links, actions: portalActions(dependencies) }, version);
+  app.addHook("onClose", () => links.close());
   app.get(documentPath, async () => app.swagger());
   // Otherwise these would be pages.
   for (const path of ["/api", "/api/*", otherAssets]) {

@@ -1,8 +1,11 @@
 /** `/api/session`: signing in and out, and the present session. */
 import Type from "typebox";
 import { closed } from "../../accounts/json-objects.ts";
+import { invalidValue } from "../../accounts/refusals.ts";
+import * as rules from "../../accounts/value-rules.ts";
 import { Refusal } from "../../errors.ts";
 import { type ApiApp, route } from "../api/app.ts";
+import { clientOf } from "../api/guard.ts";
 import {
   header,
   issuerAnswer,
@@ -12,26 +15,61 @@ import {
   signInBytesMax,
   signInRoutes,
 } from "../api/session.ts";
+import { requirePage } from "../api/sign-in.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import type { PortalCredentials } from "./sign-in.ts";
 
-export function sessionRoutes(app: ApiApp, { signIn: access, timezone }: PortalDependencies): void {
-  signInRoutes(app, "/api", access, access.acceptsKeys);
+/** Needs no session. */
+export const linkRoute = "/api/sign-in/links";
+
+export function sessionRoutes(app: ApiApp, { signIn: access, links, timezone }: PortalDependencies): void {
+  signInRoutes(app, "/api", access, { acceptsSecret: access.acceptsKeys, sendsLinks: () => links.isOn });
+  app.post(
+    linkRoute,
+    route(
+      "askForLink",
+      {
+        summary: "Ask for a new link of an invitation by mail",
+        description:
+          "The answer is the same for all addresses. A mail is sent only if the address was invited before, and is that of exactly one open account.",
+        security: [header],
+        body: closed({ email: Type.String({ description: "the address of the invitation" }) }),
+        response: { 202: closed({}) },
+        refusals: ["no_mail_server", "too_many_sign_ins"],
+      },
+      { bodyLimit: signInBytesMax },
+    ),
+    async (request, reply) => {
+      requirePage(request.headers);
+      const { email } = request.body;
+      if (!rules.email.pattern.test(email)) throw invalidValue("email", `email must be ${rules.email.rule}.`);
+      links.ask(email, clientOf(request));
+      reply.code(202);
+      return {};
+    },
+  );
   app.post(
     "/api/session",
     route(
       "signIn",
       {
-        summary: "Sign in: exchange an API key, or the answer of an issuer, for a session",
+        summary:
+          "Sign in: exchange an API key, the answer of an issuer, or the code of an invitation, for a session",
         description:
           "Sets a cookie. `idle_expires_at` is the end of the session unless it is used before. A session that the request has ends. The session of a key ends when the key is revoked, rotated or expires, that of a person when an operator suspends the person, and both when the account is closed. Ten failed attempts a minute from one address are answered; further ones get 429.",
         security: [header],
         body: closed({
           key: Type.Optional(Type.String({ description: "the API key" })),
           response: issuerAnswer,
+          invitation: Type.Optional(
+            Type.String({ description: "the code of an invitation, which is used up" }),
+          ),
         }),
         response: { 200: sessionObject.schema },
-        refusals: ["invalid_api_key", "account_suspended", "not_permitted", ...refusedAnswers],
+        refusals: [
+          ...(["invalid_api_key", "account_suspended", "not_permitted", "invalid_invitation"] as const),
+          ...refusedAnswers,
+        ],
       },
       { bodyLimit: signInBytesMax },
     ),
@@ -45,11 +83,19 @@ export function sessionRoutes(app: ApiApp, { signIn: access, timezone }: PortalD
   presentSessionRoutes(app, "/api/session", "holder", access, timezone);
 }
 
-function credentialsIn({ key, response }: { key?: string; response?: string }): PortalCredentials {
-  if (key !== undefined && response === undefined) return { key };
-  if (response !== undefined && key === undefined) return { response };
+interface SignInBody {
+  key?: string;
+  response?: string;
+  invitation?: string;
+}
+
+function credentialsIn({ key, response, invitation }: SignInBody): PortalCredentials {
+  const given = [key, response, invitation].filter((value) => value !== undefined);
+  if (given.length === 1 && key !== undefined) return { key };
+  if (given.length === 1 && response !== undefined) return { response };
+  if (given.length === 1 && invitation !== undefined) return { invitation };
   throw new Refusal(
     "invalid_value",
-    'The body must have either an API key, {"key": "..."}, or the answer of an issuer, {"response": "..."}.',
+    'The body must have one of an API key, {"key": "..."}, the answer of an issuer, {"response": "..."}, and the code of an invitation, {"invitation": "..."}.',
   );
 }

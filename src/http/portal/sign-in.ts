@@ -5,6 +5,7 @@
  * end within a second of the session, on all nodes.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Invitations } from "../../accounts/invitations.ts";
 import type { KeySessions, PortalSession } from "../../accounts/key-sessions.ts";
 import { isPerson } from "../../accounts/portal-viewer.ts";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
@@ -23,17 +24,24 @@ declare module "fastify" {
 /** Name of the cookie over plain http. */
 export const portalCookieName = "inkwell_portal";
 
-export type PortalCredentials = { key: string } | { response: string };
+export type PortalCredentials = { key: string } | { response: string } | { invitation: string };
+
+interface PortalSignInDependencies extends SignInDependencies<KeySessions> {
+  invitations: Pick<Invitations, "exchange">;
+  acceptsKeys?: boolean;
+}
 
 export class PortalSignIn {
   /** `portal.keys`: whether an API key signs in. */
   readonly acceptsKeys: boolean;
   readonly #sessions: KeySessions;
+  readonly #invitations: Pick<Invitations, "exchange">;
   readonly #browsers: BrowserSignIn<PortalSession>;
 
-  constructor(dependencies: SignInDependencies<KeySessions> & { acceptsKeys?: boolean }) {
+  constructor(dependencies: PortalSignInDependencies) {
     this.acceptsKeys = dependencies.acceptsKeys ?? true;
     this.#sessions = dependencies.sessions;
+    this.#invitations = dependencies.invitations;
     this.#browsers = new BrowserSignIn({
       ...dependencies,
       cookieName: portalCookieName,
@@ -65,6 +73,11 @@ export class PortalSignIn {
     credentials: PortalCredentials,
   ): Promise<{ session: SessionRow; setCookie: string }> {
     if ("response" in credentials) return await this.#browsers.finishAtIssuer(request, credentials.response);
+    if ("invitation" in credentials) {
+      return await this.#browsers.signIn(request, "invitation", async (page) =>
+        this.#sessions.startOfPerson(await this.#invitations.exchange(credentials.invitation), page),
+      );
+    }
     if (!this.acceptsKeys) throw noKeys();
     const { key } = credentials;
     return await this.#browsers.signIn(request, "key", (page) => this.#sessions.startByKey(key, page));
@@ -105,7 +118,7 @@ export class PortalSignIn {
 function noKeys(): OperatorRefusal {
   return new OperatorRefusal(
     "not_permitted",
-    "API keys do not open this portal. Sign in with your organisation instead.",
+    "API keys do not open this portal. Sign in with your organisation, or with the link of an invitation.",
   );
 }
 

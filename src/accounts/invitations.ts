@@ -1,0 +1,235 @@
+/**
+ * Invitations: one-time links to the portal for people without an identity provider.
+ *
+ * The code of a link has 256 bits and is in the fragment of a URL, so that no server sees it until
+ * somebody presses the button of the page. The database has a hash keyed with the operator token,
+ * and so another token ends all links. Anyone who has a link is taken for its person.
+ */
+import { createHmac, randomBytes } from "node:crypto";
+import Type, { type Static } from "typebox";
+import { type Actor, hasRole } from "../actors.ts";
+import { messageOf } from "../errors.ts";
+import { changeLogRow } from "../store/change-log.ts";
+import type { PersonRow } from "../store/people.ts";
+import { linkChange } from "../store/person-changes.ts";
+import type { Store } from "../store/store.ts";
+import type { EpochMs } from "../units.ts";
+import { isoTime, objectFor, orNull, text, time } from "./json-objects.ts";
+import { accountClosed, accountNotFound, invalidValue, OperatorRefusal } from "./refusals.ts";
+
+/** A link can be used for this time. */
+const linkLifeMs = 7 * 86_400_000;
+const codeBytes = 32;
+/** Who makes the links that people ask for. */
+const byRequest: Actor = { by: "service:new_link", role: "support" };
+
+/** What a mail with a link says. */
+export interface InvitationMail {
+  /** Of the account. */
+  account: string;
+  owner: string | null;
+  email: string;
+  link: string;
+  portalUrl: string;
+  expiresMs: EpochMs;
+}
+
+/** A link. It is null if it was sent by mail. */
+export interface Invitation extends Pick<InvitationMail, "account" | "email" | "expiresMs"> {
+  link: string | null;
+}
+
+export const invitationObject = objectFor<Invitation>("Invitation")({
+  account: [text, ({ account }) => account],
+  email: [text, ({ email }) => email],
+  link: [orNull(Type.String({ description: "shown only here; null if it was mailed" })), ({ link }) => link],
+  expires_at: [time, ({ expiresMs }) => isoTime(expiresMs)],
+});
+export type InvitationJson = Static<typeof invitationObject.schema>;
+
+export interface InvitationSettings {
+  /** `portal.url`. Null: no link is possible. */
+  portalUrl: string | null;
+  /** Sends a mail. Null: the configuration has no mail server. */
+  send: ((mail: InvitationMail) => Promise<void>) | null;
+}
+
+export const noInvitations: InvitationSettings = { portalUrl: null, send: null };
+
+interface InvitationDependencies {
+  store: Pick<
+    Store,
+    "accountSnapshot" | "contact" | "invitations" | "openAccountsWithEmail" | "putAccounts" | "times"
+  >;
+  /** The operator token. */
+  token(): Promise<string>;
+  settings(): InvitationSettings;
+}
+
+interface InviteOptions {
+  /** Default: the address of the contact. */
+  email?: string | undefined;
+  isMailed: boolean;
+}
+
+export class Invitations {
+  readonly #deps: InvitationDependencies;
+
+  constructor(dependencies: InvitationDependencies) {
+    this.#deps = dependencies;
+  }
+
+  /** Whether people can ask for new links. */
+  get sendsLinks(): boolean {
+    const { portalUrl, send } = this.#deps.settings();
+    return portalUrl !== null && send !== null;
+  }
+
+  /** Throws a refusal unless links can be made, and sent if they are to be mailed. */
+  require({ isMailed }: Pick<InviteOptions, "isMailed">): void {
+    this.#senderOf(isMailed);
+  }
+
+  /** Makes a link, which ends the one before. Throws a refusal if nothing has changed. */
+  async invite(account: string, { email, isMailed }: InviteOptions, actor: Actor): Promise<Invitation> {
+    const { portalUrl, send } = this.#senderOf(isMailed);
+    const contact = await this.#contactFor(account, email, actor);
+    const { store } = this.#deps;
+    const known = await store.invitations.personOf(account, contact.email);
+    if (known !== null && known.suspendedMs !== null) {
+      throw new OperatorRefusal(
+        "person_suspended",
+        `Person ${known.id} is suspended, and has the account ${account} by an invitation. Nothing has changed. End the suspension first.`,
+      );
+    }
+    const code = randomBytes(codeBytes).toString("base64url");
+    const { nowMs, atMs } = store.times();
+    const expiresMs = nowMs + linkLifeMs;
+    const { by } = actor;
+    const isAdded = await store.invitations.add(
+      {
+        account,
+        email: contact.email,
+        hash: await this.#hash(code),
+        by,
+        createdMs: nowMs,
+        endsMs: expiresMs,
+      },
+      changeLogRow({
+        ...{ kind: "invitation", by, atMs, account },
+        ...{ before: null, after: { expires_at: isoTime(expiresMs) } },
+      }),
+    );
+    if (!isAdded) throw contactDiffers(account, "was changed at the same time");
+    const link = `${portalUrl.replace(/\/$/, "")}/#invite=${code}`;
+    const made = { account, email: contact.email, expiresMs };
+    if (send === null) return { ...made, link };
+    try {
+      await send({ ...made, owner: contact.owner, link, portalUrl });
+    } catch (error) {
+      throw new OperatorRefusal(
+        "mail_failed",
+        `The mail server has not taken the mail to ${contact.email}: ${messageOf(error)}. An earlier link of account ${account} has ended. Try again, or give the link out yourself.`,
+      );
+    }
+    return { ...made, link: null };
+  }
+
+  /** Uses a link up. Returns its person. Throws one refusal, whatever the reason. */
+  async exchange(code: string): Promise<PersonRow> {
+    const { store } = this.#deps;
+    const { nowMs, atMs } = store.times();
+    const id = `person_${randomBytes(8).toString("hex")}`;
+    const exchange = {
+      ...{ hash: await this.#hash(code), nowMs },
+      person: { id, sub: randomBytes(16).toString("hex") },
+    };
+    const change = (account: string) => linkChange(id, account, { by: `person:${id}`, atMs });
+    const person = await store.invitations.exchange(exchange, change);
+    if (person !== null) return person;
+    throw new OperatorRefusal(
+      "invalid_invitation",
+      "This link is not valid. It works once, for 7 days, and a newer link ends it. Ask for a new link.",
+    );
+  }
+
+  /** Mails a new link to an address that was invited before. Does nothing for another address. */
+  async renew(email: string): Promise<void> {
+    if (!this.sendsLinks) return;
+    const { store } = this.#deps;
+    const [account, ...others] = await store.openAccountsWithEmail(email);
+    if (account === undefined || others.length > 0) return;
+    if (!(await store.invitations.wasInvited(account, email))) return;
+    const person = await store.invitations.personOf(account, email);
+    if (person !== null && person.suspendedMs !== null) return;
+    await this.invite(account, { email, isMailed: true }, byRequest);
+  }
+
+  /** Whether a person of this account and address has used a link. */
+  async isUsed(account: string, email: string): Promise<boolean> {
+    return (await this.#deps.store.invitations.personOf(account, email)) !== null;
+  }
+
+  #senderOf(isMailed: boolean): { portalUrl: string; send: InvitationSettings["send"] } {
+    const { portalUrl, send } = this.#deps.settings();
+    if (portalUrl === null) {
+      throw new OperatorRefusal(
+        "no_portal_url",
+        "Links need the URL of the portal, and the configuration has none. Set portal.url, and restart the service. Nothing has changed.",
+      );
+    }
+    if (isMailed && send === null) {
+      throw new OperatorRefusal(
+        "no_mail_server",
+        "The configuration has no mail server (events.mail). Nothing has changed.",
+      );
+    }
+    return { portalUrl, send: isMailed ? send : null };
+  }
+
+  /** Returns the contact of an open account. Sets its address if it has none. */
+  async #contactFor(
+    account: string,
+    given: string | undefined,
+    actor: Actor,
+  ): Promise<{ email: string; owner: string | null }> {
+    const { store } = this.#deps;
+    const snapshot = await store.accountSnapshot(account);
+    if (snapshot === null) throw accountNotFound(account);
+    const { state, endsMs } = snapshot.account;
+    if (state === "closed" || (endsMs !== null && endsMs <= snapshot.times.latestMs)) {
+      throw accountClosed(account);
+    }
+    const { email = null, owner = null } = (await store.contact(account)) ?? {};
+    if (email !== null) {
+      if (given === undefined || given.toLowerCase() === email.toLowerCase()) return { email, owner };
+      throw contactDiffers(account, "has another address");
+    }
+    if (given === undefined) {
+      throw invalidValue("email", `Account ${account} has no e-mail address. Name one. Nothing has changed.`);
+    }
+    if (!hasRole(actor.role, "operator")) {
+      throw new OperatorRefusal(
+        "not_permitted",
+        `Account ${account} has no e-mail address, and only the role operator sets it. Nothing has changed.`,
+      );
+    }
+    const drafts = [{ id: account, plan: null, contact: { email: given }, key: null }];
+    await store.putAccounts(drafts, { by: actor.by, dryRun: false, updatesExisting: true });
+    return { email: given, owner };
+  }
+
+  async #hash(code: string): Promise<string> {
+    return createHmac("sha256", await this.#deps.token())
+      .update(`invitation ${code}`)
+      .digest("hex");
+  }
+}
+
+function contactDiffers(account: string, how: string): OperatorRefusal {
+  return new OperatorRefusal(
+    "contact_differs",
+    `The contact of account ${account} ${how}. Nothing has changed. Invitations go to the address of the contact only.`,
+    "email",
+  );
+}

@@ -1,0 +1,52 @@
+/** Sends one mail over SMTP, in bounded time. Throws the error of the server. */
+import type { MailConfig } from "../config/events.ts";
+
+interface MailMessage {
+  to: string | readonly string[];
+  subject: string;
+  text: string;
+  /** Of the message. */
+  id: string;
+}
+
+/** Returns the answer of the server. The library is loaded with the first mail. */
+export async function sendMail(
+  { host, port, tls, user, password, from }: MailConfig,
+  { to, subject, text, id }: MailMessage,
+  timeoutMs: number,
+): Promise<string> {
+  const { createTransport } = await import("nodemailer");
+  const transport = createTransport({
+    ...{ host, port, secure: tls === "immediate" },
+    ...{ requireTLS: tls === "required", ignoreTLS: tls === "none" },
+    ...(user === null || password === null ? {} : { auth: { user, pass: password } }),
+    ...{ connectionTimeout: timeoutMs, greetingTimeout: timeoutMs, socketTimeout: timeoutMs },
+    ...{ dnsTimeout: timeoutMs, disableFileAccess: true, disableUrlAccess: true },
+  });
+  try {
+    const sent = transport.sendMail({
+      ...{ from, to: [...(typeof to === "string" ? [to] : to)], subject, text },
+      messageId: `<${id}@${hostOf(from)}>`,
+      headers: { "auto-submitted": "auto-generated" },
+    });
+    const { response } = await within(sent, timeoutMs);
+    return response ?? "";
+  } finally {
+    transport.close();
+  }
+}
+
+function hostOf(from: string): string {
+  return /@([^\s<>@]+)>?$/.exec(from)?.[1] ?? "localhost";
+}
+
+/** A server that sends a byte now and then keeps its connection, and not this process. */
+async function within<T>(work: Promise<T>, ms: number): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => reject(new Error(`the mail server took longer than ${ms / 1000} s`)), ms);
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
