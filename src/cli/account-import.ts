@@ -1,7 +1,7 @@
 /**
  * `inkwell account import`: opens the accounts of a CSV file and sets their contacts. With
  * `--keys`, each new account gets a key. The keys are in the file before the accounts are in the
- * ledger, so that none is lost.
+ * ledger, so that none is lost. With `--invite`, people get links to the portal instead.
  */
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
@@ -19,10 +19,13 @@ import { readAccounts, refuseFaults } from "./account-csv.ts";
 import type { Cli } from "./cli.ts";
 import { count } from "./format.ts";
 import { examples } from "./help.ts";
+import { ImportInvitations } from "./invitation.ts";
 
 interface ImportOptions {
   dryRun?: boolean;
   keys?: string;
+  /** True: by mail. */
+  invite?: string | true;
 }
 
 export function importCommand(cli: Cli, account: Command): void {
@@ -40,11 +43,16 @@ export function importCommand(cli: Cli, account: Command): void {
       "--keys <file>",
       "issue a key for each new account, and write the keys to this CSV file; it is new, or that of an import that was stopped",
     )
+    .option(
+      "--invite [file]",
+      "invite the people of the accounts who have not used a link yet: write the links to this new CSV file, or mail them",
+    )
     .addHelpText(
       "after",
       examples(
         inkwell("account import accounts.csv --dry-run"),
         inkwell("account import accounts.csv --keys keys.csv"),
+        inkwell("account import accounts.csv --invite links.csv"),
       ),
     )
     .action((path: string, options: ImportOptions) => importFile(cli, path, options));
@@ -53,12 +61,16 @@ export function importCommand(cli: Cli, account: Command): void {
 async function importFile(
   cli: Cli,
   path: string,
-  { dryRun = false, keys: keysPath }: ImportOptions,
+  { dryRun = false, keys: keysPath, invite }: ImportOptions,
 ): Promise<void> {
   const config = cli.config();
   const file = readAccounts(resolve(cli.host.cwd, path));
   await cli.withActions(config, async (actions) => {
     const keys = keysPath === undefined ? null : new KeysFile(resolve(cli.host.cwd, keysPath), actions.keys);
+    const invitations =
+      invite === undefined
+        ? null
+        : new ImportInvitations(actions, invite === true ? null : resolve(cli.host.cwd, invite));
     const result = await actions.importAccounts(file.accounts, {
       // A file with faults is tried, too: the database finds the other ones.
       dryRun: dryRun || file.faults.length > 0,
@@ -75,7 +87,12 @@ async function importFile(
     }
     refuseFaults(file, result.kind === "refused" ? result.problems : [], lines.length);
     report(cli, lines, dryRun);
-    if (keys === null || dryRun) return;
+    if (dryRun) return;
+    await invitations?.invite(
+      cli,
+      lines.map(({ id }) => id),
+    );
+    if (keys === null) return;
     for (const account of keys.unused(lines)) {
       cli.remark(
         `Account ${account} was opened by somebody else meanwhile. Its key in ${keysPath} is not valid.`,

@@ -30,6 +30,7 @@ import type { Cli } from "./cli.ts";
 import { repairAdvice } from "./failure.ts";
 import { type Column, columnsOf, count, table } from "./format.ts";
 import { examples } from "./help.ts";
+import { inviteCommand } from "./invitation.ts";
 import { journalCommand } from "./journal.ts";
 import { keyTable } from "./key-text.ts";
 
@@ -87,6 +88,7 @@ export function accountCommand(cli: Cli): Command {
     .action((name: string) => show(cli, name));
 
   setCommand(cli, account);
+  inviteCommand(cli, account);
   journalCommand(cli, account);
   stateCommands(cli, account);
   return account;

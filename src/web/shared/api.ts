@@ -119,10 +119,10 @@ export function apiPath(...parts: string[]): string {
   return [paths.api, ...parts.map(encodeURIComponent)].join("/");
 }
 
-/** What a page arrives with: the code of a link, or the answer of an issuer. */
-export type Arrival = { code: string } | { response: string };
+/** What a page arrives with: the code of a link or an invitation, or the answer of an issuer. */
+export type Arrival = { code: string } | { response: string } | { invitation: string };
 
-/** The service accepts `token` or `code` from operators, and `key` from callers. */
+/** The service accepts `token` or `code` from operators, `key` or `invitation` from callers. */
 export async function signIn(credentials: Arrival | { token: string } | { key: string }): Promise<void> {
   setTimezone((await request<Session>("POST", sessionPath, credentials)).timezone);
 }
@@ -134,6 +134,11 @@ export function signInChoices(): Promise<SignInChoices> {
 /** Begins to sign in with OpenID Connect. Returns the page of the issuer. */
 export async function beginSignIn(): Promise<string> {
   return (await request<{ url: string }>("POST", signInPath)).url;
+}
+
+/** Asks for a new link of an invitation. The answer is the same for all addresses. */
+export async function askForLink(email: string): Promise<void> {
+  await request("POST", apiPath("sign-in", "links"), { email });
 }
 
 export async function signOut(): Promise<void> {

@@ -14,8 +14,10 @@ export function takeArrival(): Arrival | null {
     history.replaceState(null, "", returnPath());
     return { response: search };
   }
-  const code = new URLSearchParams(hash.slice(1)).get("code");
+  const fragment = new URLSearchParams(hash.slice(1));
+  const [code, invitation] = [fragment.get("code"), fragment.get("invite")];
   if (hash !== "") history.replaceState(null, "", pathname + search);
+  if (invitation !== null) return { invitation };
   return code === null ? null : { code };
 }
 

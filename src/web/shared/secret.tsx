@@ -2,8 +2,15 @@
 import { useRef } from "preact/hooks";
 import { CopyButton } from "./copy.tsx";
 
-/** `secret` is null if an earlier response had it; `lost` says what to do then. */
-export function Secret({ secret, lost }: { secret: string | null; lost: string }) {
+interface SecretProps {
+  /** Null: an earlier response had it. */
+  secret: string | null;
+  /** What to do then. */
+  lost: string;
+  of?: "key" | "link";
+}
+
+export function Secret({ secret, lost, of = "key" }: SecretProps) {
   const input = useRef<HTMLInputElement>(null);
   if (secret === null) {
     return (
@@ -14,13 +21,22 @@ export function Secret({ secret, lost }: { secret: string | null; lost: string }
   }
   return (
     <>
-      <p>Copy the secret now. It is shown only here, and Inkwell keeps no copy of it.</p>
+      <p>
+        Copy the {of === "key" ? "secret" : "link"} now. It is shown only here, and Inkwell keeps no copy of
+        it.
+      </p>
       <div class="secret">
-        <input ref={input} type="text" readOnly value={secret} aria-label="Secret of the key" />
+        <input
+          ref={input}
+          type="text"
+          readOnly
+          value={secret}
+          aria-label={of === "key" ? "Secret of the key" : "Link of the invitation"}
+        />
         <CopyButton
           text={secret}
-          label="Copy the secret"
-          failed="The secret is selected: copy it with your keyboard."
+          label={`Copy the ${of === "key" ? "secret" : "link"}`}
+          failed={`The ${of === "key" ? "secret" : "link"} is selected: copy it with your keyboard.`}
           select={() => input.current?.select()}
         />
       </div>

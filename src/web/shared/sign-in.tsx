@@ -1,8 +1,9 @@
-/** Sign-in at an issuer, by a secret, or by the one-time code of a link. */
+/** Sign-in at an issuer, by a secret, by the one-time code of a link, or by an invitation. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, type Arrival, beginSignIn, presentSession, signIn, signInChoices } from "./api.ts";
 import { keepReturnPath } from "./arrival.ts";
+import { AskForLink } from "./ask-for-link.tsx";
 import { showModal } from "./form-dialog.tsx";
 import { appTitle } from "./paths.ts";
 import type { SignInChoices } from "./types.ts";
@@ -18,7 +19,7 @@ export interface SignInWords {
 
 interface SignInProps {
   words: SignInWords;
-  /** Exchanged at once. */
+  /** Exchanged at once, apart from an invitation: mail scanners open links, and press no buttons. */
   arrival: Arrival | null;
   /** The session ended while a page was open. */
   isOverPage?: boolean;
@@ -46,7 +47,8 @@ function SignInForm({ words, arrival, isOverPage, done }: Required<SignInProps>)
   const [typed, setTyped] = useState("");
   const [error, setError] = useState<string | null>(null);
   const [isSecretWrong, setSecretWrong] = useState(false);
-  const [isBusy, setBusy] = useState(arrival !== null);
+  const [invitation, setInvitation] = useState(invitationIn(arrival));
+  const [isBusy, setBusy] = useState(arrival !== null && invitation === null);
   const choices = useChoices(setError);
   const attempt = async (step: () => Promise<void>) => {
     setBusy(true);
@@ -56,6 +58,7 @@ function SignInForm({ words, arrival, isOverPage, done }: Required<SignInProps>)
       await step();
     } catch (failure) {
       setError(failure instanceof Error ? failure.message : String(failure));
+      setInvitation(null);
       setBusy(false);
     }
   };
@@ -84,7 +87,7 @@ function SignInForm({ words, arrival, isOverPage, done }: Required<SignInProps>)
     });
   useEffect(() => {
     document.title = `Sign in · ${appTitle}`;
-    if (arrival !== null) void enter(arrival);
+    if (arrival !== null && invitation === null) void enter(arrival);
     if (!isOverPage) return;
     const look = async () => {
       if ((await presentSession().catch(() => null)) !== null) done();
@@ -94,58 +97,84 @@ function SignInForm({ words, arrival, isOverPage, done }: Required<SignInProps>)
   }, []);
   const issuer = choices?.issuer ?? null;
   const takesSecret = choices?.accepts_secret ?? false;
+  if (invitation !== null) {
+    return (
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (!isBusy) void enter({ invitation });
+        }}
+      >
+        <h1 id="sign-in">You are invited</h1>
+        <p>
+          This link opens an account for you. It works once. Anyone who has the link is taken for you, so pass
+          it on to nobody.
+        </p>
+        <button type="submit" class="primary" disabled={isBusy}>
+          {isBusy ? "Please wait …" : "Open my account"}
+        </button>
+      </form>
+    );
+  }
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        const text = typed.trim();
-        if (text === "") setError(missing);
-        else if (!isBusy) void enter(secret === "key" ? { key: text } : { token: text });
-        setSecretWrong(true);
-      }}
-    >
-      <h1 id="sign-in">{isOverPage ? "Your session has ended" : title}</h1>
-      {isOverPage && <p>Sign in to continue. What you typed on the page stays.</p>}
-      <p id="secret-error" class="error" role="alert">
-        {error}
-      </p>
-      {issuer !== null && (
-        <>
-          {!issuer.available && error === null && (
-            <p class="notice">{issuer.name} could not be reached a moment ago.</p>
-          )}
-          <button type="button" class="primary" disabled={isBusy} onClick={() => void visitIssuer()}>
-            {isBusy ? "Signing in …" : `Sign in with ${issuer.name}`}
-          </button>
-          {isOverPage && <p class="quiet">It opens in another tab. Come back here afterwards.</p>}
-        </>
-      )}
-      {takesSecret && (
-        <>
-          {issuer !== null && <p class="quiet">Or with a secret:</p>}
-          <label class="field" for="secret">
-            <span>{label}</span>
-            <input
-              id="secret"
-              type="password"
-              autocomplete="current-password"
-              autofocus={issuer === null}
-              value={typed}
-              aria-invalid={error !== null && isSecretWrong}
-              aria-describedby="secret-hint secret-error"
-              onInput={({ currentTarget }) => setTyped(currentTarget.value)}
-            />
-          </label>
-          <button type="submit" class={issuer === null ? "primary" : ""} disabled={isBusy}>
-            {isBusy ? "Signing in …" : "Sign in"}
-          </button>
-          <p id="secret-hint" class="quiet">
-            {hint}
-          </p>
-        </>
-      )}
-    </form>
+    <>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          const text = typed.trim();
+          if (text === "") setError(missing);
+          else if (!isBusy) void enter(secret === "key" ? { key: text } : { token: text });
+          setSecretWrong(true);
+        }}
+      >
+        <h1 id="sign-in">{isOverPage ? "Your session has ended" : title}</h1>
+        {isOverPage && <p>Sign in to continue. What you typed on the page stays.</p>}
+        <p id="secret-error" class="error" role="alert">
+          {error}
+        </p>
+        {issuer !== null && (
+          <>
+            {!issuer.available && error === null && (
+              <p class="notice">{issuer.name} could not be reached a moment ago.</p>
+            )}
+            <button type="button" class="primary" disabled={isBusy} onClick={() => void visitIssuer()}>
+              {isBusy ? "Signing in …" : `Sign in with ${issuer.name}`}
+            </button>
+            {isOverPage && <p class="quiet">It opens in another tab. Come back here afterwards.</p>}
+          </>
+        )}
+        {takesSecret && (
+          <>
+            {issuer !== null && <p class="quiet">Or with a secret:</p>}
+            <label class="field" for="secret">
+              <span>{label}</span>
+              <input
+                id="secret"
+                type="password"
+                autocomplete="current-password"
+                autofocus={issuer === null}
+                value={typed}
+                aria-invalid={error !== null && isSecretWrong}
+                aria-describedby="secret-hint secret-error"
+                onInput={({ currentTarget }) => setTyped(currentTarget.value)}
+              />
+            </label>
+            <button type="submit" class={issuer === null ? "primary" : ""} disabled={isBusy}>
+              {isBusy ? "Signing in …" : "Sign in"}
+            </button>
+            <p id="secret-hint" class="quiet">
+              {hint}
+            </p>
+          </>
+        )}
+      </form>
+      {choices?.sends_links === true && <AskForLink />}
+    </>
   );
+}
+
+function invitationIn(arrival: Arrival | null): string | null {
+  return arrival !== null && "invitation" in arrival ? arrival.invitation : null;
 }
 
 /** Null until the service has responded. */

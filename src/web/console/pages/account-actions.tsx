@@ -5,15 +5,26 @@ import { useAction } from "../../shared/form-dialog.tsx";
 import type { Account } from "../types.ts";
 import { AdjustCredits, RefundCredits, TopUp } from "./account-credits.tsx";
 import { ChangePlan } from "./account-plan.tsx";
-import { ChangeContact, ChangeState, SetEnd } from "./account-state.tsx";
+import { ChangeContact, ChangeState, InvitePerson, SetEnd } from "./account-state.tsx";
 
-type Name = "topup" | "plan" | "adjust" | "refund" | "contact" | "end" | "suspend" | "resume" | "close";
+type Name =
+  | "topup"
+  | "plan"
+  | "adjust"
+  | "refund"
+  | "invite"
+  | "contact"
+  | "end"
+  | "suspend"
+  | "resume"
+  | "close";
 
 const titles: Readonly<Record<Name, string>> = {
   topup: "Top up",
   plan: "Change the plan",
   adjust: "Adjust credits",
   refund: "Refund a payment",
+  invite: "Invite a person",
   contact: "Edit the contact",
   end: "Set the end date",
   suspend: "Suspend",
@@ -23,7 +34,16 @@ const titles: Readonly<Record<Name, string>> = {
 
 function namesFor({ state }: Account): Name[] {
   if (state === "closed") return ["refund", "contact"];
-  return ["plan", "adjust", "refund", "contact", "end", state === "active" ? "suspend" : "resume", "close"];
+  return [
+    "plan",
+    "adjust",
+    "refund",
+    "invite",
+    "contact",
+    "end",
+    state === "active" ? "suspend" : "resume",
+    "close",
+  ];
 }
 
 export function AccountActions({ account, reload }: { account: Account; reload(): void }) {
@@ -52,6 +72,7 @@ export function AccountActions({ account, reload }: { account: Account; reload()
       {open === "plan" && <ChangePlan {...shared} />}
       {open === "adjust" && <AdjustCredits {...shared} />}
       {open === "refund" && <RefundCredits {...shared} />}
+      {open === "invite" && <InvitePerson {...shared} />}
       {open === "contact" && <ChangeContact {...shared} />}
       {open === "end" && <SetEnd {...shared} />}
       {(open === "suspend" || open === "resume" || open === "close") && (

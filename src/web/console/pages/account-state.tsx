@@ -1,9 +1,10 @@
-/** Suspending, resuming, closing, the end date, and the contact of an account. */
+/** Suspending, resuming, closing, the end date, the contact, and the invitation of an account. */
 
-import { changeState, setContact, setEnd } from "../../../actions/accounts.ts";
+import { changeState, inviteAccount, setContact, setEnd } from "../../../actions/accounts.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, get } from "../../shared/api.ts";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
+import { Secret } from "../../shared/secret.tsx";
 import type { Balance, Key, Page } from "../../shared/types.ts";
 import type { Account } from "../types.ts";
 
@@ -91,6 +92,21 @@ export function ChangeContact({ account, close }: Props) {
       target={{ account: account.id }}
       subject={account.id}
       before={account}
+      close={close}
+    />
+  );
+}
+
+export function InvitePerson({ account: { id, email }, close }: Props) {
+  return (
+    <ActionDialog
+      action={inviteAccount}
+      target={{ account: id }}
+      subject={id}
+      initial={{ email: email ?? "" }}
+      result={({ link }) =>
+        link === null ? undefined : <Secret secret={link} of="link" lost="Make another link." />
+      }
       close={close}
     />
   );
