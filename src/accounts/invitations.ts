@@ -35,7 +35,7 @@ export interface InvitationMail {
 }
 
 /** A link. It is null if it was sent by mail. */
-export interface Invitation extends Pick<InvitationMail, "account" | "email" | "expiresMs"> {
+interface Invitation extends Pick<InvitationMail, "account" | "email" | "expiresMs"> {
   link: string | null;
 }
 

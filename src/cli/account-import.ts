@@ -19,7 +19,7 @@ import { readAccounts, refuseFaults } from "./account-csv.ts";
 import type { Cli } from "./cli.ts";
 import { count } from "./format.ts";
 import { examples } from "./help.ts";
-import { ImportInvitations } from "./invitation.ts";
+import { ImportInvitations } from "./import-invitations.ts";
 
 interface ImportOptions {
   dryRun?: boolean;

@@ -23,14 +23,13 @@ import { type AccountOrder, accountOrders } from "../store/store.ts";
 import { type EpochMs, exactCredits, grouped, shortTime } from "../units.ts";
 import { importCommand } from "./account-import.ts";
 import { stateCommands } from "./account-state.ts";
-import { withFields } from "./action-command.ts";
+import { addAction, withFields } from "./action-command.ts";
 import { contactText, limit } from "./arguments.ts";
 import { balanceTable, remarkHeld } from "./balance.ts";
 import type { Cli } from "./cli.ts";
 import { repairAdvice } from "./failure.ts";
 import { type Column, columnsOf, count, table } from "./format.ts";
 import { examples } from "./help.ts";
-import { inviteCommand } from "./invitation.ts";
 import { journalCommand } from "./journal.ts";
 import { keyTable } from "./key-text.ts";
 
@@ -332,4 +331,15 @@ function previewTable(preview: PlanPreviewJson): string {
   ]);
   const from = `Account ${account}: plan ${before.plan} until ${shortTime(effective_at)}, then plan ${after.plan}`;
   return `${from}\n\n${text}${earlyText(preview)}`;
+}
+
+function inviteCommand(cli: Cli, account: Command): void {
+  addAction(cli, account, accountActions.inviteAccount, {
+    about: "invite a person to an account; prints the link once, alone on stdout, or mails it",
+    text: ({ link }) => link ?? "",
+    remark: ({ email, expires_at, link }, done) =>
+      link === null
+        ? done
+        : `The link is for ${email}, works once, until ${shortTime(expires_at)}, and is shown only now. Anyone who has it is taken for this person. An earlier link has ended.`,
+  });
 }

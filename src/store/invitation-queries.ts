@@ -4,7 +4,7 @@ import { type InvitationStore, invitationIssuer } from "./invitations.ts";
 import type { PersonRow } from "./people.ts";
 import type { SqlConnections } from "./queries.ts";
 import type { SqlDialect } from "./sql.ts";
-import { personTable } from "./tables.ts";
+import { invitationTable, personTable } from "./tables.ts";
 
 const ofInvitation = `p.issuer = '${invitationIssuer}'`;
 
@@ -17,8 +17,9 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
     select 1 from account_contact c join account a on a.id = c.account
     where c.account = ${account} and lower(c.email) = ${email}
       and a.state <> 'closed' and (a.ends_ms is null or a.ends_ms > ${ledgerMs}))`;
-  const add = `insert into invitation (account, email, hash, by, created_ms, ends_ms)
-    select ${text(1)}, lower(${text(2)}), ${text(3)}, ${text(4)}, ${whole(5)}, ${whole(6)}
+  const add = `insert into invitation (${invitationTable.list()})
+    select ${text(1)}, lower(${text(2)}), ${text(3)}, ${text(4)}, ${whole(5)}, ${whole(6)},
+      cast(null as bigint), cast(null as text)
     where ${isOpen(text(1), `lower(${text(2)})`, whole(7))}
     on conflict (account, email) do update set hash = excluded.hash, by = excluded.by,
       created_ms = excluded.created_ms, ends_ms = excluded.ends_ms, used_ms = null, used_by = null

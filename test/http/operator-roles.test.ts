@@ -8,7 +8,16 @@ const operatorTest = operatorTests();
 
 /** Operations that change something, by the least role that may do them. All others only read. */
 const changes: Readonly<Record<string, readonly string[]>> = {
-  support: ["makeKey", "changeKey", "rotateKey", "revokeKey", "stopRequest", "changeState", "adjustCredits"],
+  support: [
+    "makeKey",
+    "changeKey",
+    "rotateKey",
+    "revokeKey",
+    "stopRequest",
+    "changeState",
+    "adjustCredits",
+    "inviteAccount",
+  ],
   operator: [
     ...["openAccount", "importAccounts", "changePlan", "setContact", "setEnd", "addCredits", "refundCredits"],
     ...["applyPlans", "reloadConfiguration", "acceptClock", "startAudit"],

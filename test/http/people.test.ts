@@ -117,7 +117,7 @@ test("the portal can be closed to keys", async () => {
   assert.match(refused(answer, 403, "not_permitted"), /Sign in with your organisation/);
   const { body } = await place.ask("portal", "GET", "/api/sign-in");
   const issuer = { name: "Example University", available: true };
-  assert.deepEqual(body, { issuer, accepts_secret: false });
+  assert.deepEqual(body, { issuer, accepts_secret: false, sends_links: false });
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
   await place.signIn("portal");
 });

@@ -29,7 +29,7 @@ const otherRoutes = {
     "listModels",
     "chat",
     "showLive",
-    ...["signIn", "showSignIn", "beginSignIn"],
+    ...["signIn", "showSignIn", "beginSignIn", "askForLink"],
     "showSession",
     "signOut",
   ],

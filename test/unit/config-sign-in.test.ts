@@ -198,8 +198,9 @@ describe("portal.keys", () => {
 
   test("leaves a way in", () => {
     assert.deepEqual(problemsOf("portal:\n  keys: false\n"), [
-      "inkwell.yaml:2: portal.keys: without the section sign_in, people can sign in with keys only; add the section, or remove portal.keys",
+      "inkwell.yaml:2: portal.keys: without the section sign_in, and without portal.url for invitations, people can sign in with keys only; add one of them, or remove portal.keys",
     ]);
+    assert.deepEqual(problemsOf("portal:\n  keys: false\n  url: https://ai.example\n"), []);
   });
 });
 

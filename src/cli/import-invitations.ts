@@ -1,27 +1,12 @@
-/** `inkwell account invite`, and the links of `inkwell account import --invite`. */
+/** The links of `inkwell account import --invite`. */
 import { existsSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
-import type { Command } from "commander";
 import { csvOf } from "../accounts/csv.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { OperatorRefusal } from "../accounts/refusals.ts";
-import { accountActions } from "../actions/account-runs.ts";
 import { OperatorError } from "../errors.ts";
-import { shortTime } from "../units.ts";
-import { addAction } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { count } from "./format.ts";
-
-export function inviteCommand(cli: Cli, account: Command): void {
-  addAction(cli, account, accountActions.inviteAccount, {
-    about: "invite a person to an account; prints the link once, alone on stdout, or mails it",
-    text: ({ link }) => link ?? "",
-    remark: ({ email, expires_at, link }, done) =>
-      link === null
-        ? done
-        : `The link is for ${email}, works once, until ${shortTime(expires_at)}, and is shown only now. Anyone who has it is taken for this person. An earlier link has ended.`,
-  });
-}
 
 interface Counts {
   invited: number;
@@ -68,7 +53,7 @@ export class ImportInvitations {
     this.#report(cli, counts);
   }
 
-  /** Returns false after a refusal, such as that of a mailbox. The others are invited all the same. */
+  /** Returns false after a refusal, such as that of a mailbox. Others are invited all the same. */
   async #inviteOne(
     cli: Cli,
     { account, email }: { account: string; email: string },
