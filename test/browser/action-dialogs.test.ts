@@ -192,6 +192,14 @@ const dialogs: Dialog[] = [
     right: { "External id": "crm-2" },
   },
   {
+    ...{ ...ofAccount, action: accounts.inviteAccount, open: menu("Invite a person") },
+    refusals: [
+      { type: {}, at: "E-mail", says: /no e-mail address/, status: 400 },
+      { type: { "E-mail": "a@b@c" }, at: "E-mail", says: /E-mail must be/, status: 400 },
+    ],
+    right: { "E-mail": "formed@example.com" },
+  },
+  {
     ...{ ...ofAccount, action: accounts.changePlan, open: menu("Change the plan"), hasPreview: true },
     right: { When: "now" },
   },

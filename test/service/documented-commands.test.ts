@@ -91,7 +91,8 @@ test("the commands succeed", {
       .replaceAll("curl ", "curl --fail-with-body --silent --show-error ");
     const script = `set -euo pipefail\n${inkwell}\n${here}`;
     const { PATH = "", HOME = "" } = environment(folder.path);
-    const env = { PATH, HOME };
+    // Links of invitations need it.
+    const env = { PATH, HOME, INKWELL_PORTAL_URL: "https://ai.example.edu" };
     await assert.doesNotReject(
       run("bash", ["-c", script], { cwd: folder.path, env }),
       `${document}:\n${command}`,

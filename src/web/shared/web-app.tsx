@@ -26,7 +26,8 @@ interface AppProps {
   page(place: Place): ComponentChildren;
 }
 
-export function WebApp({ words, sections, arrival, page }: AppProps) {
+export function WebApp({ words, sections, arrival: first, page }: AppProps) {
+  const [arrival, setArrival] = useState(first);
   const [state, setState] = useState<SessionState>("unknown");
   const [session, setSession] = useState(0);
   const [person, setPerson] = useState<Session["person"]>(null);
@@ -48,6 +49,8 @@ export function WebApp({ words, sections, arrival, page }: AppProps) {
     else setState("signed-out");
   }, []);
   const signedIn = () => {
+    // It is used up, and nothing for whoever signs in after a log-out.
+    setArrival(null);
     setState("signed-in");
     setSession((count) => count + 1);
     look();
