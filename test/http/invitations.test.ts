@@ -2,111 +2,20 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import { invitationSettingsOf } from "../../src/events/invitation-mail.ts";
 import { SignInAttempts } from "../../src/http/sign-in-attempts.ts";
-import { PersonSignIn } from "../../src/sign-in/person-sign-in.ts";
-import { linkIn, startMailServer, type TestMailServer } from "../fixtures/mail-server.ts";
-import {
-  fieldsOf,
-  listOf,
-  type OperatorAnswer,
-  operatorToken,
-  refused,
-  startOperator,
-  type TestOperator,
-} from "../fixtures/operator.ts";
+import { startInvitations } from "../fixtures/invitations.ts";
+import { linkIn } from "../fixtures/mail-server.ts";
+import { fieldsOf, listOf, type OperatorAnswer, refused } from "../fixtures/operator.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
-import { startPortal, type TestPortal } from "../fixtures/portal.ts";
+import { startPortal } from "../fixtures/portal.ts";
 import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
-import { startService, type TestService } from "../fixtures/service.ts";
 import { day } from "../fixtures/times.ts";
 import { until } from "../fixtures/until.ts";
-
-interface Place extends AsyncDisposable {
-  service: TestService;
-  operator: TestOperator;
-  portal: TestPortal;
-  mail: TestMailServer;
-  people: PersonSignIn;
-  /** Opens an account with this address. */
-  open(id: string, email?: string | null): Promise<void>;
-  /** Makes a link. Returns its code. */
-  invite(account: string, body?: object): Promise<string>;
-  /** Presses the button. */
-  press(invitation: string, headers?: Record<string, string | undefined>): Promise<OperatorAnswer>;
-  /** Presses the button. Returns the cookie. */
-  enter(invitation: string): Promise<string>;
-  ask(email: string, headers?: Record<string, string | undefined>): Promise<OperatorAnswer>;
-}
-
-interface PlaceOptions {
-  hasMail?: boolean;
-  hasUrl?: boolean;
-  acceptsKeys?: boolean;
-  attempts?: SignInAttempts;
-}
-
-async function startPlace(options: PlaceOptions = {}): Promise<Place> {
-  const { hasMail = false, hasUrl = true, acceptsKeys = true, attempts } = options;
-  await using opened = new AsyncDisposableStack();
-  const mail = opened.use(await startMailServer());
-  const service = opened.use(await startService());
-  const { store, ledger, logger } = service;
-  const onError = (error: unknown) => {
-    throw error;
-  };
-  const people = new PersonSignIn({ store, ledger, logger, token: operatorToken, onError }, null);
-  let url = "";
-  const invitations = () =>
-    invitationSettingsOf({
-      portal: { url: hasUrl ? url : null },
-      events: {
-        mail: hasMail
-          ? {
-              ...{ host: "127.0.0.1", port: mail.port, tls: "none", user: null, password: null },
-              ...{ from: "Inkwell <ink@x.example>", operators: [], types: [], templates: null },
-            }
-          : null,
-      },
-    });
-  const portal = opened.use(
-    await startPortal(service, {
-      ...{ people, invitations, acceptsKeys },
-      ...(attempts === undefined ? {} : { attempts }),
-    }),
-  );
-  ({ url } = portal);
-  const operator = opened.use(await startOperator(service, [], { people, invitations }));
-  const kept = opened.move();
-  const press: Place["press"] = (invitation, headers = {}) =>
-    portal.ask("POST", "/api/session", { headers, body: JSON.stringify({ invitation }) });
-  return {
-    ...{ service, operator, portal, mail, people, press },
-    async open(id, email = `${id}@x.example`) {
-      const body = { id, plan: "test", owner: `Owner of ${id}`, ...(email === null ? {} : { email }) };
-      assert.equal((await operator.post("/admin/accounts", body)).status, 201);
-    },
-    async invite(account, body = {}) {
-      const made = await operator.post(`/admin/accounts/${account}/invitation`, body);
-      assert.equal(made.status, 201, made.text);
-      assert.ok(String(made.body.link).startsWith(`${portal.url}/#invite=`), made.text);
-      return String(made.body.link).split("#invite=")[1] ?? "";
-    },
-    async enter(invitation) {
-      const answer = await press(invitation);
-      assert.equal(answer.status, 200, answer.text);
-      return (answer.headers.get("set-cookie") ?? "").split(";")[0] ?? "";
-    },
-    ask: (email, headers = {}) =>
-      portal.ask("POST", "/api/sign-in/links", { headers, body: JSON.stringify({ email }) }),
-    [Symbol.asyncDispose]: () => kept.disposeAsync(),
-  };
-}
 
 const invalid = (answer: OperatorAnswer) => refused(answer, 401, "invalid_invitation");
 
 test("an invited person sees the account, makes keys within the plan, and chats with one", async () => {
-  await using place = await startPlace({ acceptsKeys: false });
+  await using place = await startInvitations({ acceptsKeys: false });
   await place.open("ada");
   const cookie = await place.enter(await place.invite("ada"));
   const as = (method: string, path: string, body?: object) => place.portal.as(cookie, method, path, body);
@@ -141,7 +50,7 @@ test("an invited person sees the account, makes keys within the plan, and chats 
 });
 
 test("a link works once, an older one ends with a newer one, and the person stays the same", async () => {
-  await using place = await startPlace();
+  await using place = await startInvitations();
   await place.open("ada");
   const first = await place.invite("ada");
   const second = await place.invite("ada", { email: "ADA@x.example" });
@@ -160,7 +69,7 @@ test("a link works once, an older one ends with a newer one, and the person stay
 });
 
 test("a link ends after seven days, with its address, its account and its person", async () => {
-  await using place = await startPlace();
+  await using place = await startInvitations();
   for (const id of ["late", "moved", "closed", "suspended"]) await place.open(id);
   const codes = {
     late: await place.invite("late"),
@@ -193,7 +102,7 @@ test("a link ends after seven days, with its address, its account and its person
 });
 
 test("only the address of the contact of an open account is invited", async () => {
-  await using place = await startPlace();
+  await using place = await startInvitations();
   await place.open("ada");
   await place.open("none", null);
   await place.open("gone");
@@ -222,7 +131,7 @@ test("only the address of the contact of an open account is invited", async () =
 });
 
 test("without a URL of the portal, links are refused and none are sent", async () => {
-  await using place = await startPlace({ hasUrl: false, hasMail: true });
+  await using place = await startInvitations({ hasUrl: false, hasMail: true });
   await place.open("ada");
   const answer = await place.operator.post("/admin/accounts/ada/invitation", {});
   assert.match(refused(answer, 409, "no_portal_url"), /Set portal\.url/);
@@ -231,7 +140,7 @@ test("without a URL of the portal, links are refused and none are sent", async (
 });
 
 test("opening a link uses nothing up, with GET, HEAD or a body that names no button", async () => {
-  await using place = await startPlace();
+  await using place = await startInvitations();
   await place.open("ada");
   const code = await place.invite("ada");
   for (const method of ["GET", "HEAD"])
@@ -250,7 +159,7 @@ test("opening a link uses nothing up, with GET, HEAD or a body that names no but
 });
 
 test("a page of another origin, or without the secret of a page, exchanges nothing", async () => {
-  await using place = await startPlace({ hasMail: true });
+  await using place = await startInvitations({ hasMail: true });
   await place.open("ada");
   const code = await place.invite("ada");
   refused(await place.press(code, { origin: "https://evil.example" }), 403, "origin_not_allowed");
@@ -277,7 +186,7 @@ test("a page of another origin, or without the secret of a page, exchanges nothi
 
 test("guessing is limited as failed sign-ins, and another address still signs in", async () => {
   let nowMs = 0;
-  await using place = await startPlace({ attempts: new SignInAttempts(() => nowMs) });
+  await using place = await startInvitations({ attempts: new SignInAttempts(() => nowMs) });
   await place.open("ada");
   const code = await place.invite("ada");
   const guesses = [code.slice(1), `${code}x`, code.toLowerCase(), "", "x".repeat(10_000), " "];
@@ -291,7 +200,7 @@ test("guessing is limited as failed sign-ins, and another address still signs in
 });
 
 test("no code is in the log, the list of changes, the database or an answer but the first", async () => {
-  await using place = await startPlace({ hasMail: true });
+  await using place = await startInvitations({ hasMail: true });
   await place.open("ada");
   const codes = [await place.invite("ada")];
   await place.press(codes[0] ?? "", { origin: "https://evil.example" });
@@ -315,7 +224,7 @@ test("no code is in the log, the list of changes, the database or an answer but 
 });
 
 test("a new link comes by mail to an invited address, and works for the same person", async () => {
-  await using place = await startPlace({ hasMail: true });
+  await using place = await startInvitations({ hasMail: true });
   await place.open("ada", "Ada@x.example");
   const first = await place.invite("ada");
   const before = await place.enter(first);
@@ -336,7 +245,7 @@ test("a new link comes by mail to an invited address, and works for the same per
 });
 
 test("nobody else gets a mail: unknown, never invited, shared, moved, closed, suspended", async () => {
-  await using place = await startPlace({ hasMail: true });
+  await using place = await startInvitations({ hasMail: true });
   await place.open("never");
   for (const id of ["one", "closed", "moved", "suspended", "last"]) await place.open(id);
   await place.open("two", "one@x.example");
@@ -357,7 +266,7 @@ test("nobody else gets a mail: unknown, never invited, shared, moved, closed, su
 });
 
 test("a known and an unknown address have the same answer, before any work begins", async () => {
-  await using place = await startPlace({ hasMail: true });
+  await using place = await startInvitations({ hasMail: true });
   await place.open("ada");
   await place.invite("ada");
   const asked: string[] = [];
@@ -394,7 +303,7 @@ test("a known and an unknown address have the same answer, before any work begin
 });
 
 test("a mailbox gets three mails an hour, and a client is refused after 60 requests a minute", async () => {
-  await using place = await startPlace({ hasMail: true });
+  await using place = await startInvitations({ hasMail: true });
   await place.open("ada");
   await place.open("bob");
   await place.invite("ada");
@@ -413,7 +322,7 @@ test("a mailbox gets three mails an hour, and a client is refused after 60 reque
 });
 
 test("a mail server that refuses costs one line in the log, and an earlier link ends", async () => {
-  await using place = await startPlace({ hasMail: true });
+  await using place = await startInvitations({ hasMail: true });
   await place.open("ada");
   await place.open("bob");
   const code = await place.invite("ada");
@@ -430,7 +339,7 @@ test("a mail server that refuses costs one line in the log, and an earlier link 
 });
 
 test("sessions of invited people end with another operator token, and go on without an issuer", async () => {
-  await using place = await startPlace();
+  await using place = await startInvitations();
   await place.open("ada");
   await place.open("bob");
   const code = await place.invite("bob");
@@ -442,4 +351,30 @@ test("sessions of invited people end with another operator token, and go on with
   refused(await portal.as(cookie, "GET", "/api/account"), 401, "invalid_session");
   const press = await portal.ask("POST", "/api/session", { body: JSON.stringify({ invitation: code }) });
   refused(press, 401, "invalid_invitation");
+});
+
+test("a crash after the exchange costs the link, and a new one leads to the same person", async () => {
+  await using place = await startInvitations();
+  await place.open("ada");
+  const code = await place.invite("ada");
+  const { store } = place.service;
+  const { addSession } = store;
+  store.addSession = () => Promise.reject(new Error("the process is gone"));
+  assert.equal((await place.press(code)).status, 500);
+  store.addSession = addSession;
+  invalid(await place.press(code));
+  await place.enter(await place.invite("ada"));
+  assert.equal((await store.listPeople({ account: "ada", limit: 9 })).length, 1);
+});
+
+test("a crash before the exchange leaves the link as it was", async () => {
+  await using place = await startInvitations();
+  await place.open("ada");
+  const code = await place.invite("ada");
+  const { invitations } = place.service.store;
+  const { exchange: before } = invitations;
+  invitations.exchange = () => Promise.reject(new Error("the process is gone"));
+  assert.equal((await place.press(code)).status, 500);
+  invitations.exchange = before;
+  await place.enter(code);
 });
