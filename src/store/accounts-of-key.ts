@@ -2,10 +2,8 @@
  * Finds the accounts whose charges name a key, by which indexes find them: the account of the key,
  * or the accounts of the people behind its front end.
  */
-import type { SqlConnections } from "./queries.ts";
-import type { SqlDialect } from "./sql.ts";
 
-/** A query after `withAccountOfKey`. */
+/** A query that names a key. Its account is filled in, or its front end. */
 export interface OfFrontEnd {
   /** The issuer of the people behind the key of the query. */
   frontEnd?: string | undefined;
@@ -19,16 +17,4 @@ export function issuerOfFrontEnd(name: string): string {
 /** `issuer`: a parameter. */
 export function accountsBehind(issuer: string): string {
   return `(select account from person where issuer = ${issuer} and account is not null)`;
-}
-
-/** Adds the account of the key to a query that has only a key. */
-export async function withAccountOfKey<
-  Query extends { account?: string | undefined; key?: string | undefined },
->(query: Query, find: SqlConnections["find"], p: SqlDialect["parameter"]): Promise<Query & OfFrontEnd> {
-  if (query.account !== undefined || query.key === undefined) return query;
-  const text = `select account, acts_for_name from api_key where id = ${p(1)}`;
-  const [cells] = await find("service", { name: "account of key", text, values: [query.key] });
-  const [account, frontEnd] = cells ?? [""];
-  if (typeof frontEnd === "string") return { ...query, frontEnd: issuerOfFrontEnd(frontEnd) };
-  return { ...query, account: String(account) };
 }

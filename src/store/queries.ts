@@ -8,7 +8,7 @@
 import { messageOf } from "../errors.ts";
 import { newestVersion, planProblem } from "../ledger/plan.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
-import { accountsBehind, type OfFrontEnd, withAccountOfKey } from "./accounts-of-key.ts";
+import { accountsBehind, issuerOfFrontEnd, type OfFrontEnd } from "./accounts-of-key.ts";
 import { Conditions } from "./conditions.ts";
 import { journalEntryOf, journalSql, listedPaymentOf, paymentsSql } from "./journal.ts";
 import type { KeptPlans } from "./kept-plans.ts";
@@ -108,8 +108,17 @@ export function queriesOn(
   const findKey = keysByHash(`= ${p(1)}`);
   const conditions = () => new Conditions(p);
 
-  const ofKey = <Query extends Parameters<typeof withAccountOfKey>[0]>(query: Query) =>
-    withAccountOfKey(query, find, p);
+  /** Fills in the account, or the front end, of a query that has only a key. */
+  async function ofKey<Query extends { account?: string | undefined; key?: string | undefined }>(
+    query: Query,
+  ): Promise<Query & OfFrontEnd> {
+    if (query.account !== undefined || query.key === undefined) return query;
+    const text = `select account, acts_for_name from api_key where id = ${p(1)}`;
+    const [cells] = await find("service", { name: "account of key", text, values: [query.key] });
+    const [account, frontEnd] = cells ?? [""];
+    if (typeof frontEnd === "string") return { ...query, frontEnd: issuerOfFrontEnd(frontEnd) };
+    return { ...query, account: String(account) };
+  }
 
   async function receipts(query: UsageQuery & OfFrontEnd, span?: Span): Promise<Receipt[]> {
     const { sql, values } = usageConditions(conditions(), { ...query, span });

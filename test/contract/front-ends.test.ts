@@ -1,4 +1,4 @@
-/** Keys of front ends on two nodes, on both databases: one cap over the accounts of many people. */
+/** Keys of front ends on two nodes and both databases: one cap over the accounts of people. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { Ledger } from "../../src/ledger/ledger.ts";
