@@ -53,7 +53,7 @@ export const makeKey = action({
     portal: optional(portalRights),
     acts_for: optional(actsFor),
   },
-  needs: ({ actsFor: frontEnd }) => (frontEnd === undefined ? "support" : "operator"),
+  needs: ({ actsFor: frontEnd }) => (frontEnd === undefined ? undefined : "operator"),
   check({ actsFor: frontEnd }) {
     if ((frontEnd?.plan === undefined) === (frontEnd?.newAccountsPerDay === undefined)) return null;
     const message =
