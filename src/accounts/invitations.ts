@@ -10,7 +10,8 @@ import Type, { type Static } from "typebox";
 import { type Actor, hasRole } from "../actors.ts";
 import { messageOf } from "../errors.ts";
 import { changeLogRow } from "../store/change-log.ts";
-import type { PersonRow } from "../store/people.ts";
+import { invitationIssuer } from "../store/invitations.ts";
+import { newPerson, type PersonRow } from "../store/people.ts";
 import { linkChange } from "../store/person-changes.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
@@ -139,11 +140,10 @@ export class Invitations {
   async exchange(code: string): Promise<PersonRow> {
     const { store } = this.#deps;
     const { nowMs, atMs } = store.times();
-    const id = `person_${randomBytes(8).toString("hex")}`;
-    const exchange = {
-      ...{ hash: await this.#hash(code), nowMs },
-      person: { id, sub: randomBytes(16).toString("hex") },
-    };
+    const sub = randomBytes(16).toString("hex");
+    const candidate = newPerson({ issuer: invitationIssuer, sub }, nowMs);
+    const { id } = candidate;
+    const exchange = { hash: await this.#hash(code), nowMs, person: candidate };
     const change = (account: string) => linkChange(id, account, { by: `person:${id}`, atMs });
     const person = await store.invitations.exchange(exchange, change);
     if (person !== null) return person;

@@ -46,23 +46,31 @@ export function peopleQueriesOn(
     return rowsOf(await find("lookups", { text, values: ids }));
   }
 
+  async function holders(condition: string, values: readonly string[]): Promise<FoundHolder[]> {
+    const text = `select ${personTable.list("p")}, ${accountCells}
+      from person as p join account as a on a.id = p.account where ${condition}`;
+    const rows = await find("lookups", { text, values });
+    return await Promise.all(
+      rows.map(async (cells): Promise<FoundHolder> => {
+        const person = personTable.rowOf(cells);
+        const { account, ...rest } = await accountIn(cells, personTable.columns.length, plans);
+        return { person, account: { id: String(person.account), ...account }, ...rest };
+      }),
+    );
+  }
+
   return {
     personOf,
     people,
 
+    async findHolder(issuer, sub) {
+      const [holder] = await holders(`p.issuer = ${p(1)} and p.sub = ${p(2)}`, [issuer, sub]);
+      return holder ?? null;
+    },
+
     async findHolders(ids) {
       if (ids.length === 0) return [];
-      const list = ids.map((_, index) => p(index + 1)).join(", ");
-      const text = `select ${personTable.list("p")}, ${accountCells}
-        from person as p join account as a on a.id = p.account where p.id in (${list})`;
-      const rows = await find("lookups", { text, values: ids });
-      return await Promise.all(
-        rows.map(async (cells): Promise<FoundHolder> => {
-          const person = personTable.rowOf(cells);
-          const { account, ...rest } = await accountIn(cells, personTable.columns.length, plans);
-          return { person, account: { id: String(person.account), ...account }, ...rest };
-        }),
-      );
+      return await holders(`p.id in (${ids.map((_, index) => p(index + 1)).join(", ")})`, ids);
     },
 
     async person(id) {

@@ -5,6 +5,7 @@
  * Guarantees that an issuer's `sub` has one row, that a row is never deleted, and that no sign-in
  * links an account to which a person was ever linked.
  */
+import { randomBytes } from "node:crypto";
 import { operatorRoles } from "../actors.ts";
 import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { PlanVersion } from "../ledger/plan.ts";
@@ -49,6 +50,26 @@ export interface PersonRow extends RowOf<typeof personColumns> {}
 
 export const factNames = Object.keys(personFacts) as (keyof PersonFacts)[];
 
+/** Returns the row of a person who is not stored yet, and has no account. */
+export function newPerson(
+  { issuer, sub, name = null, email = null, emailVerified = false }: NewPerson,
+  nowMs: EpochMs,
+): PersonRow {
+  return {
+    ...{ id: `person_${randomBytes(8).toString("hex")}`, issuer, sub, name, email, emailVerified },
+    ...{ role: null, roleMatchedMs: null, accountMatchedMs: null, seenMs: nowMs },
+    ...{ account: null, accountBy: null, lapsedMs: null, suspendedMs: null, createdMs: nowMs },
+  };
+}
+
+type NewPerson = Pick<PersonRow, "issuer" | "sub"> &
+  Partial<Pick<PersonRow, "name" | "email" | "emailVerified">>;
+
+/** Returns the name of the account that is opened for a person. It follows from their id. */
+export function accountOfPerson({ id }: Pick<PersonRow, "id">): string {
+  return id.replace("person_", "p-");
+}
+
 const idPattern = /^person_[0-9a-f]{16}$/;
 
 /** Whether an owner of a session is a person. */
@@ -88,6 +109,8 @@ export interface PeopleStore {
   /** Finds people by their ids, in any order. */
   people(ids: readonly string[]): Promise<PersonRow[]>;
   personOf(issuer: string, sub: string): Promise<PersonRow | null>;
+  /** Finds a person who has an account. */
+  findHolder(issuer: string, sub: string): Promise<FoundHolder | null>;
   /** Finds those of the people who have an account, in any order. */
   findHolders(ids: readonly string[]): Promise<FoundHolder[]>;
   listPeople(query: PeopleQuery): Promise<PersonRow[]>;
