@@ -1,6 +1,6 @@
 /** `inkwell account invite` and `account import --invite`: links, files, mails and refusals. */
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, beforeEach, describe, test } from "node:test";
 import { Invitations } from "../../src/accounts/invitations.ts";
@@ -199,6 +199,23 @@ describe("with a mail server", () => {
       /Hello Ada L,[\s\S]*works once, until 2027-01-22 12:00Z[\s\S]*taken for you/,
     );
     assert.equal((await exchange(ledger, linkIn(mail))).account, "ada");
+  });
+
+  test("a file replaces the text of the mail", async () => {
+    server.mails.length = 0;
+    const other = new CliLedger(
+      `${withPortal}events:\n  mail: { host: 127.0.0.1, port: ${server.port}, tls: none, from: ink@x.example, templates: ./mail }\n`,
+    );
+    try {
+      mkdirSync(path.join(other.cwd, "mail"));
+      writeFileSync(path.join(other.cwd, "mail", "invitation.txt"), "Hallo {owner}\n\n{link} {other}\n");
+      assert.equal((await other.inkwell("account", "create", "dora", "--plan", "starter")).code, 0);
+      const sent = ["--email", "dora@x.example", "--send", "mail"];
+      assert.equal((await other.inkwell("account", "invite", "dora", ...sent)).code, 0);
+      assert.match(server.mails[0]?.text ?? "", /^Subject: Hallo dora\r$[\s\S]*#invite=[\w-]{43} \{other\}/m);
+    } finally {
+      rmSync(other.cwd, { recursive: true });
+    }
   });
 
   test("--send mail prints no link", async () => {
