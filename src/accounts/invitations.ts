@@ -24,9 +24,8 @@ const codeBytes = 32;
 /** Who makes the links that people ask for. */
 const byRequest: Actor = { by: "service:new_link", role: "support" };
 
-/** What a mail with a link says. */
+/** The values in a mail with a link. */
 export interface InvitationMail {
-  /** Of the account. */
   account: string;
   owner: string | null;
   email: string;
@@ -175,7 +174,7 @@ export class Invitations {
     if (portalUrl === null) {
       throw new OperatorRefusal(
         "no_portal_url",
-        "Links need the URL of the portal, and the configuration has none. Set portal.url, and restart the service. Nothing has changed.",
+        "Links need the URL of the portal, which is missing. Set portal.url, and restart the service. Nothing has changed.",
       );
     }
     if (isMailed && send === null) {
@@ -187,7 +186,7 @@ export class Invitations {
     return { portalUrl, send: isMailed ? send : null };
   }
 
-  /** Returns the contact of an open account. Sets its address if it has none. */
+  /** Returns the contact of an open account. A missing address is set to the given one. */
   async #contactFor(
     account: string,
     given: string | undefined,

@@ -1,9 +1,9 @@
 /**
  * Rows of invitations, and the port to them. An account and an address have one row, which stays.
  *
- * Guarantees that of all exchanges of a link, on all nodes, one succeeds; that a newer link ends
- * the one before; and that an account and an address have one person, however many links they get.
- * Rows contain hashes of codes, never codes.
+ * Guarantees: one exchange of a link succeeds, on all nodes together. A newer link ends the
+ * earlier link. An account and an address have one person, however many links they get. Rows
+ * contain hashes of codes, never codes.
  */
 import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { EpochMs } from "../units.ts";
@@ -14,7 +14,7 @@ export const invitationColumns = {
   account: "text",
   /** In lower case. */
   email: "text",
-  /** Of the code in the link. */
+  /** Hash of the code in the link. */
   hash: "text",
   by: "text",
   /** Elapsed times. */
@@ -33,7 +33,7 @@ interface Exchange {
   hash: string;
   /** Elapsed time. */
   nowMs: EpochMs;
-  /** Of the person, if the account and the address have none yet. */
+  /** The person that is added unless the account and the address have a person. */
   person: Pick<PersonRow, "id" | "sub">;
 }
 

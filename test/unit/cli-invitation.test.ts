@@ -143,7 +143,7 @@ describe("without a portal", () => {
     await ledger.openAccount("ada");
     refused(
       await ledger.inkwell("account", "invite", "ada", "--email", "ada@x.example"),
-      /^Links need the URL of the portal, and the configuration has none\. Set portal\.url/,
+      /^Links need the URL of the portal, which is missing\. Set portal\.url/,
     );
     assert.equal((await ledger.store.contact("ada"))?.email ?? null, null);
     assert.match(
