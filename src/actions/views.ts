@@ -60,10 +60,13 @@ export const showAccount = view({
 
 export const listPeople = view({
   id: "listPeople",
-  title: "List people who have signed in with OpenID Connect, in the order of their ids",
+  title: "List people who sign in, in the order of their ids",
   help: "`role` is that of the last sign-in that could decide it. It counts until `sign_in.lapse` has passed since `role_matched_at`. `account_by` is `rule`, `email`, or the operator who linked the account.",
   http: "GET /admin/people",
-  input: ofOneAccount,
+  input: {
+    ...pageFields,
+    account: optional({ ...accountId, option: "--account <account>", about: "only people of this account" }),
+  },
 });
 
 export const listKeys = view({

@@ -3,7 +3,7 @@
  * the `sub` that it gives them, and never by a name or an e-mail address.
  *
  * Guarantees that an issuer's `sub` has one row, that a row is never deleted, and that no sign-in
- * links an account to which a person was ever linked.
+ * links an account to which a person was ever linked. The row of an erased person names nobody.
  */
 import { operatorRoles } from "../actors.ts";
 import type { Columns, RowOf } from "../ledger/columns.ts";
@@ -43,11 +43,21 @@ export const personColumns = {
   lapsedMs: "ms?",
   /** An operator has suspended the person since then. */
   suspendedMs: "ms?",
+  /** The data of the person was erased then. Issuer and `sub` are pseudonyms since. */
+  erasedMs: "ms?",
   createdMs: "ms",
 } as const satisfies Columns;
 export interface PersonRow extends RowOf<typeof personColumns> {}
 
 export const factNames = Object.keys(personFacts) as (keyof PersonFacts)[];
+
+/** The issuer of erased people. No URL of an issuer is this word. */
+export const erasedIssuer = "erased";
+
+/** Returns the name of the account that is opened for a person. It follows from their id. */
+export function accountOfPerson({ id }: Pick<PersonRow, "id">): string {
+  return id.replace("person_", "p-");
+}
 
 const idPattern = /^person_[0-9a-f]{16}$/;
 
@@ -61,6 +71,8 @@ interface PeopleQuery {
   after?: string | undefined;
   /** The people of this account. */
   account?: string | undefined;
+  /** Without erased people. */
+  isPresent?: true | undefined;
   /** 1 to `pageRowsMax`. */
   limit: number;
 }
@@ -93,17 +105,32 @@ export interface PeopleStore {
   listPeople(query: PeopleQuery): Promise<PersonRow[]>;
   /** Adds the row, unless its issuer and `sub` have one. Returns the row that they have. */
   addPerson(row: PersonRow): Promise<PersonRow>;
-  /** `change`: of the role. Two sign-ins that record the same one have the same id. */
-  setPersonFacts(id: string, facts: PersonFacts, change: ChangeLogRow | null): Promise<void>;
   /**
-   * Links an account to a person who has none. Returns false if the person has one, or if
-   * `isFirst` and a person was linked to the account before.
+   * Returns false if the person is erased. `change`: of the role. Two sign-ins that record the
+   * same one have the same id.
+   */
+  setPersonFacts(id: string, facts: PersonFacts, change: ChangeLogRow | null): Promise<boolean>;
+  /**
+   * Links an account to a person who has none. Returns false if the person has one or is erased,
+   * or if `isFirst` and a person was linked to the account before.
    */
   linkPerson(id: string, link: AccountLink, change: ChangeLogRow): Promise<boolean>;
   /** Records when a rule suspended the account of a person. Null: it matches again. */
   setPersonLapsed(id: string, atMs: EpochMs | null): Promise<void>;
-  /** Suspends a person, or ends that (null). Returns false if the person is as wanted already. */
+  /**
+   * Suspends a person, or ends that (null). Returns false if the person is as wanted already, or
+   * erased.
+   */
   setPersonSuspended(id: string, atMs: EpochMs | null, change: ChangeLogRow): Promise<boolean>;
+  /**
+   * Erases in one transaction what names a person: issuer, `sub`, name, e-mail, role, sessions,
+   * and the values of the changes of the person. Also contact, the values of all changes, and the
+   * answers of receivers of events of the person's account, unless another person who is not
+   * erased has it. The account that is opened for the person counts as theirs before it is linked.
+   *
+   * A repetition erases what has come since. Returns false if there is no such person.
+   */
+  erasePerson(id: string, nowMs: EpochMs, change: ChangeLogRow): Promise<boolean>;
   /**
    * Gives a person another issuer and `sub`. Returns false if the person does not have `from`, or
    * if another person has the new ones.
