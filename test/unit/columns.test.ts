@@ -85,6 +85,7 @@ const ownTitles: Readonly<Record<string, string>> = {
   "web/console/pages/health.tsx": "Node,Version,Started,Seen,Differs in",
   "web/console/pages/jobs.tsx": "Job,Every,State,Last success,Last error",
   "web/console/pages/operators.tsx": "End",
+  "web/console/pages/people.tsx": "Change",
   "web/console/pages/receipts.tsx": "Paid by",
   "web/portal/pages/charge.tsx": "Tokens,Count,× price per million,= credits",
   "web/portal/pages/requests.tsx": "Details",
