@@ -331,7 +331,7 @@ export const listOperatorKeys = view({
 export const listChanges = view({
   id: "listChanges",
   title: "List all changes with who made them, newest first",
-  help: "Over all accounts and the service: journals without windows, plans, the clock, contacts, operator keys and reloads. `before` and `after` have the values that a change has replaced and set. `by` finds the changes of one actor. A stopped request names its operator in its receipt.",
+  help: "Over all accounts and the service: journals without windows, plans, the clock, contacts, operator keys, people and reloads. `before` and `after` have the values that a change has replaced and set. `by` finds the changes of one actor. A stopped request names its operator in its receipt.",
   http: "GET /admin/log",
   cli: "log",
   examples: ["log --by operator_key:opkey_1f2e3d4c5b6a7988", "log --account ada --from 2027-01-01"],

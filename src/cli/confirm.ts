@@ -1,4 +1,4 @@
-/** Asks before a change that cannot be undone: at a terminal. Elsewhere the command needs `--yes`. */
+/** Asks at a terminal before a change that cannot be undone. Elsewhere, commands need `--yes`. */
 import { createInterface } from "node:readline/promises";
 import { OperatorError } from "../errors.ts";
 import type { Cli } from "./cli.ts";
@@ -9,7 +9,7 @@ export interface Confirmation {
   question: string;
 }
 
-/** Throws unless the change is confirmed. Asks on stderr, so that stdout stays free for the result. */
+/** Throws unless the change is confirmed. Asks on stderr: stdout stays free for the result. */
 export async function requireConfirmed(cli: Cli, { effect, question }: Confirmation): Promise<void> {
   const { stdin, stderr } = cli.host;
   if (stdin.isTTY !== true) throw new OperatorError(`${effect} Confirm it with --yes.`);

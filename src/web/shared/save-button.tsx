@@ -24,7 +24,7 @@ export function SaveButton({ file, load, text, label = text }: SaveProps) {
     toast(`${counted(blob.size, "byte")} are saved as ${file}.`);
   };
   return (
-    <span class="actions">
+    <>
       {error && (
         <span class="error" role="alert">
           {error}
@@ -40,6 +40,6 @@ export function SaveButton({ file, load, text, label = text }: SaveProps) {
       >
         {text}
       </button>
-    </span>
+    </>
   );
 }

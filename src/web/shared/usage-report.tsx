@@ -174,10 +174,12 @@ function Export({ path, query }: { path: string; query: Record<string, string | 
   // The days that the page shows: `to` of the query is excluded.
   const last = dayAfter(query.to ?? "", -1);
   return (
-    <SaveButton
-      text="Export CSV"
-      file={`usage-${query.by}-${query.from}-${last}.csv`}
-      load={() => download(path, { ...query, format: "csv" })}
-    />
+    <span class="actions">
+      <SaveButton
+        text="Export CSV"
+        file={`usage-${query.by}-${query.from}-${last}.csv`}
+        load={() => download(path, { ...query, format: "csv" })}
+      />
+    </span>
   );
 }

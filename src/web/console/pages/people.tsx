@@ -99,12 +99,14 @@ function Changes({ of: person, show }: { of: Person; show(action: string): void 
   const { id, account, suspended_at: suspendedAt, erased_at: erasedAt } = person;
   const name = nameOf(person);
   const button = (title: string, label: string) => (
-    <button type="button" aria-label={label} onClick={() => show(`${title.toLowerCase()} ${id}`)}>
-      {title}
-    </button>
+    <>
+      <button type="button" aria-label={label} onClick={() => show(`${title.toLowerCase()} ${id}`)}>
+        {title}
+      </button>{" "}
+    </>
   );
   return (
-    <span class="actions">
+    <>
       {erasedAt === null && account === null && button("Link", `Link an account to ${name}`)}
       {erasedAt === null && suspendedAt === null && button("Suspend", `Suspend ${name}`)}
       {erasedAt === null && suspendedAt !== null && button("Resume", `Resume ${name}`)}
@@ -113,9 +115,9 @@ function Changes({ of: person, show }: { of: Person; show(action: string): void 
         label={`Export the data of ${name}`}
         file={`${id}.json`}
         load={() => download(apiPath("people", id, "data"), {})}
-      />
+      />{" "}
       {erasedAt === null && button("Erase", `Erase the data of ${name}`)}
-    </span>
+    </>
   );
 }
 
