@@ -170,7 +170,8 @@ for (const backend of backends) {
       const row = await ada();
       await erase(store, row.id);
       const facts = { ...row, role: "owner" } as const;
-      assert.equal(await other.setPersonFacts(row.id, facts, roleChange(row, facts, change)), false);
+      const later = roleChange({ ...row, seenMs: start + 1 }, facts, change);
+      assert.equal(await other.setPersonFacts(row.id, facts, later), false);
       assert.equal(await other.setPersonSuspended(row.id, null, eraseChange("resumed", change)), false);
       assert.deepEqual(await traces(), []);
       assert.equal((await store.changes({ subject: row.id, limit: 10 })).length, 3);
