@@ -2,6 +2,7 @@
  * Ledger files for benchmarks: accounts with a key each, and a history of the requested length,
  * written at once. They are sound: `inkwell audit` finds nothing.
  */
+import { newKeyOf } from "../src/ledger/key-facts.ts";
 import type { Plan, Plans } from "../src/ledger/plan.ts";
 import { timesAt } from "../src/ledger/snapshot.ts";
 import { SqliteCommits } from "../src/store/sqlite/commits.ts";
@@ -52,11 +53,7 @@ export function makeLedgerFile(path: string, accounts: number, charges: number):
   const by = "bench";
   for (let n = 0; n < accounts; n += 1) {
     const [account, key] = [accountId(n), keyId(n)];
-    const row = { ...keyOf(key, account), hash: String(n).padStart(64, "0") };
-    const { id, hash, lastFour, name, models, expiresMs, portal } = row;
-    const { requestsPerMinute, tokensPerMinute, concurrent } = row;
-    const limits = { requestsPerMinute, tokensPerMinute, concurrent };
-    const firstKey = { id, account, hash, lastFour, name, models, expiresMs, portal, ...limits };
+    const firstKey = newKeyOf({ ...keyOf(key, account), hash: String(n).padStart(64, "0") });
     commits.commit([{ kind: "open", account, plan: plan.id, firstKey, by }]);
   }
   // Whole rounds over the accounts, so that all have equal histories.

@@ -5,6 +5,7 @@
 import { torture } from "../test/fixtures/torture.ts";
 import { subjects } from "../test/fixtures/torture-subjects.ts";
 import { optionsOf, refuse, wholeNumber } from "./options.ts";
+import { tortureFrontEnd } from "./torture-front-end.ts";
 import { tortureByKilling } from "./torture-kill.ts";
 import { ledgers } from "./torture-ledger.ts";
 
@@ -15,6 +16,9 @@ const usage = `Usage: npm run torture -- [options]
   --kill        instead: the real server with clients, killed again and again, on ${Object.keys(ledgers).join(" and ")}
   --cycles N    with --kill: how often (default 20)
   --up MS       with --kill: the longest time between two kills (default 6000)
+  --front-end   instead: people behind one key of a front end, on nodes that are killed
+  --people N    with --front-end: how many (default 1000)
+  --requests N  with --front-end: how many they send together (default 20000)
   --quick       with --kill: holds of a killed service end after 8 s, not after 30 s`;
 
 const values = optionsOf(usage, {
@@ -24,10 +28,13 @@ const values = optionsOf(usage, {
   kill: { type: "boolean", default: false },
   cycles: { type: "string", default: "20" },
   up: { type: "string", default: "6000" },
+  "front-end": { type: "boolean", default: false },
+  people: { type: "string", default: "1000" },
+  requests: { type: "string", default: "20000" },
   quick: { type: "boolean", default: false },
 });
 
-function whole(name: "ops" | "seed" | "cycles" | "up"): number {
+function whole(name: "ops" | "seed" | "cycles" | "up" | "people" | "requests"): number {
   return wholeNumber(usage, name, values[name]);
 }
 
@@ -81,4 +88,12 @@ async function byKills(): Promise<void> {
   }
 }
 
-await (values.kill ? byKills() : byOperations());
+async function behindFrontEnd(): Promise<void> {
+  for (const store of chosen(Object.keys(ledgers))) {
+    const [seed, people, requests] = [whole("seed"), whole("people"), whole("requests")];
+    await tortureFrontEnd({ store, seed, people, requests });
+  }
+}
+
+if (values["front-end"]) await behindFrontEnd();
+else await (values.kill ? byKills() : byOperations());

@@ -13,9 +13,10 @@ import { crc32 } from "node:zlib";
 import { Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
 import { ruleOfBudget } from "../ledger/key-budget.ts";
+import { newKeyOf } from "../ledger/key-facts.ts";
 import type { BudgetSettings, NewKey } from "../ledger/operations.ts";
 import type { Plan } from "../ledger/plan.ts";
-import { type KeyRow, limitsIn, type PortalRights } from "../ledger/rows.ts";
+import { type ActsFor, type KeyRow, limitsIn, type PortalRights } from "../ledger/rows.ts";
 import type { Alignment } from "../ledger/windows.ts";
 import { defined } from "../objects.ts";
 import type { FoundKey, Store } from "../store/store.ts";
@@ -66,6 +67,12 @@ export interface KeyOptions extends RowLimits {
   expiresMs?: EpochMs | undefined;
   budget?: (BudgetOptions & { credits: Credits; every: string }) | undefined;
   portal?: PortalRights | undefined;
+  /** The front end whose key it is. */
+  actsFor?:
+    | (Pick<ActsFor, "name" | "header"> & {
+        [Name in "plan" | "newAccountsPerDay"]?: ActsFor[Name] | undefined;
+      })
+    | undefined;
   /** The key itself. Absent: a new one. */
   secret?: string | undefined;
 }
@@ -89,8 +96,15 @@ export function newKey(account: string, options: KeyOptions): MintedKey {
     expiresMs: options.expiresMs ?? null,
     ...limitsIn(options),
     portal: options.portal ?? "own",
+    actsFor: actsForIn(options),
   };
   return { key, row };
+}
+
+function actsForIn({ actsFor }: KeyOptions): ActsFor | null {
+  if (actsFor === undefined) return null;
+  const { name, header, plan = null, newAccountsPerDay = null } = actsFor;
+  return { name, header, plan, newAccountsPerDay };
 }
 
 /** Reports whether a key is as these options ask for, whatever its secret. */
@@ -104,8 +118,8 @@ export function isAsAsked(row: KeyRow, options: KeyOptions): boolean {
 }
 
 function settingsOf(row: NewKey): Omit<NewKey, "hash" | "lastFour"> {
-  const { id, account, name, models, expiresMs, portal } = row;
-  return { id, account, name, models, expiresMs, portal, ...limitsIn(row) };
+  const { hash: _, lastFour: __, ...settings } = newKeyOf(row);
+  return settings;
 }
 
 /** Returns a new key. `beginning`: of an operator key, which has 4 characters too. */
@@ -166,15 +180,15 @@ export interface Caller {
 }
 
 /**
- * Authenticates the value of an `Authorization` header. Throws the refusals `missing_api_key` and
- * `invalid_api_key`, and `balance_unavailable` if the database lacks the account or its plan.
+ * Finds the key of the value of an `Authorization` header. Throws the refusals `missing_api_key`
+ * and `invalid_api_key`.
  */
 export async function authenticate(
   store: Pick<Store, "findKey">,
   header: string | undefined,
   nowMs: EpochMs,
-): Promise<Caller> {
-  return callerOf(await findUsableKey(store, keyIn(header), nowMs));
+): Promise<FoundKey> {
+  return await findUsableKey(store, keyIn(header), nowMs);
 }
 
 /**

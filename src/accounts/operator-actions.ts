@@ -105,17 +105,17 @@ export class OperatorActions {
     if (hasRole(this.role, "operator")) return await give();
     const most = supportCredits();
     const { atMs } = store.times();
-    const maker = actor.maker ?? actor.by;
-    const limit = { mostMicro: microOf(most), atMs };
-    if (!(await store.supportCredits.count(maker, amountMicro, limit))) {
-      if (await store.supportCredits.isDone(op)) return await give();
+    const maker = `support ${actor.maker ?? actor.by}`;
+    const limit = { most: microOf(most), atMs };
+    if (!(await store.dailyCounts.count(maker, amountMicro, limit))) {
+      if (await store.dailyCounts.isDone(op)) return await give();
       throw new OperatorRefusal(
         "allowance_exceeded",
         `Support may give ${most} credits a day (operator.support_credits), and this would be more. Nothing has changed.`,
         "credits",
       );
     }
-    const uncount = async () => await store.supportCredits.uncount(maker, amountMicro, atMs);
+    const uncount = async () => await store.dailyCounts.uncount(maker, amountMicro, atMs);
     try {
       const isRepeated = await give();
       if (isRepeated) await uncount();

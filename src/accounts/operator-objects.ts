@@ -139,6 +139,19 @@ function budgetObject(row: KeyRow): Static<typeof budget> | null {
   };
 }
 
+const actsFor = closed({
+  name: text,
+  header: text,
+  plan: orNull(text),
+  new_accounts_per_day: orNull(count),
+});
+
+function actsForObject({ actsFor: frontEnd }: KeyRow): Static<typeof actsFor> | null {
+  if (frontEnd === null) return null;
+  const { name, header, plan, newAccountsPerDay } = frontEnd;
+  return { name, header, plan, new_accounts_per_day: newAccountsPerDay };
+}
+
 const keyFields = fieldsFor<KeyRow>()({
   id: [text, (row) => row.id],
   account: [text, (row) => row.account],
@@ -153,6 +166,7 @@ const keyFields = fieldsFor<KeyRow>()({
     }),
     (row) => row.portal,
   ],
+  acts_for: [orNull(actsFor), actsForObject],
   created_at: [time, (row) => isoTime(row.createdMs)],
   expires_at: [orNull(time), (row) => isoTimeOrNull(row.expiresMs)],
   old_secret_until: [

@@ -10,8 +10,8 @@ const timeOrNull = orNull(time);
 
 export const personObject = objectFor<PersonRow>("Person")({
   id: [text, ({ id }) => id],
-  issuer: [Type.String({ description: "the issuer, or `erased`" }), ({ issuer }) => issuer],
-  sub: [Type.String({ description: "of an erased person, the id" }), ({ sub }) => sub],
+  issuer: [text, ({ issuer }) => issuer],
+  sub: [Type.String({ description: "of an erased person, `erased:` and the id" }), ({ sub }) => sub],
   name: [orNull(text), ({ name }) => name],
   email: [orNull(text), ({ email }) => email],
   email_verified: [Type.Boolean(), ({ emailVerified }) => emailVerified],

@@ -199,8 +199,8 @@ export function requireId(param: string, id: string | null | undefined): void {
 }
 
 /** Throws the refusal of a plan that is not in the configuration. */
-export function requirePlan(plans: ReadonlyMap<string, unknown>, plan: string): void {
-  if (!plans.has(plan)) throw planRefusal(plan, { kind: "unknown_plan", plans: [...plans.keys()] });
+export function requirePlan(plans: ReadonlyMap<string, unknown>, plan: string, param = "plan"): void {
+  if (!plans.has(plan)) throw invalidValue(param, unknownName("plan", plan, [...plans.keys()]));
 }
 
 /** Returns the refusal of a plan that accounts cannot be put on. */

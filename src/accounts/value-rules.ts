@@ -81,6 +81,27 @@ export const email: TextField = {
   rule: "an e-mail address such as ada@example.com, of up to 254 characters",
 };
 
+/** For the names of front ends. */
+export const frontEnd: TextField = {
+  pattern: /^[a-z0-9][a-z0-9_-]{0,31}$/,
+  rule: "1 to 32 characters: lower-case letters, digits, dashes and underscores, the first a letter or a digit",
+};
+
+/** Clients, proxies and Inkwell itself give these headers a meaning. */
+const otherHeaders = [
+  "accept.*|authorization|connection|content-.*|cookie|date|expect|forwarded|from|host|origin|referer",
+  "te|trailer|transfer-encoding|upgrade|user-agent|via|x-forwarded-.*|x-real-ip|x-request-id|traceparent",
+].join("|");
+
+/** For the header in which a front end names a person. */
+export const personHeader: TextField = {
+  pattern: new RegExp(`^(?!(?:${otherHeaders})$)[a-z0-9-]{1,64}$`),
+  rule: "the name of a header in lower case, such as x-openwebui-user-id, that has no other meaning",
+};
+
+/** Accounts that a front end opens in a day. */
+export const newAccounts: NumberField = { min: 1, max: 1_000_000 };
+
 /** For labels of keys. */
 export const label = plainText(64);
 

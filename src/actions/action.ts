@@ -50,8 +50,8 @@ export interface ActionTexts {
 
 export interface Action<F extends Fields, Result> extends ActionTexts {
   input: F;
-  /** The role that this input needs, if it is more than `role`. */
-  needs?(input: InputOf<F>): OperatorRole;
+  /** The role that this input needs. Default: `role`. */
+  needs?(input: InputOf<F>): OperatorRole | undefined;
   /** Checks rules that concern several fields. */
   check?(input: InputOf<F>): Fault | null;
   /** One sentence about what was done, for people. */

@@ -129,6 +129,41 @@ export const changedKeySettings = {
   ...allOf(limitFields, (field) => optional(nullable(field))),
 };
 
+/** The front end of a new key. Operators set it, and it never changes. */
+export const actsFor = group(
+  {
+    name: text(rules.frontEnd, {
+      label: "Front end",
+      hint: "Only for a program with people behind it, such as webui. Their accounts pay its requests.",
+      option: "--acts-for <name>",
+      about: "the front end whose key it is: the people behind it have accounts of their own, which pay",
+    }),
+    header: text(rules.personHeader, {
+      label: "Header that names the person",
+      isShown: isFrontEnd,
+      option: "--person-header <header>",
+      about: "the header that names the person, such as x-openwebui-user-id",
+    }),
+    plan: optional(
+      text(rules.name, {
+        label: "Plan of unknown people",
+        hint: "Without a plan, unknown people are refused.",
+        isShown: isFrontEnd,
+        option: "--new-account-plan <plan>",
+        about: "the plan of the account that an unknown person gets; without it, unknown people are refused",
+      }),
+    ),
+    new_accounts_per_day: optional(
+      number(rules.newAccounts, "a whole number", {
+        label: "New accounts a day",
+        isShown: isFrontEnd,
+        about: "the most accounts that the front end opens in a day; needs --new-account-plan",
+      }),
+    ),
+  },
+  { label: "Front end", option: "--acts-for" },
+);
+
 /** What a key may do in the portal. Operators set it. */
 export const portalRights: Field<PortalRights> = choice(["own", "account"], {
   label: "In the portal",
@@ -137,6 +172,10 @@ export const portalRights: Field<PortalRights> = choice(["own", "account"], {
   option: "--portal <rights>",
   about: "what the key may do in the portal: see itself, or manage all keys of its account",
 });
+
+function isFrontEnd(texts: Readonly<Record<string, string>>): boolean {
+  return (texts["acts_for.name"] ?? "") !== "";
+}
 
 function hasCalendarPeriod(texts: Readonly<Record<string, string>>): boolean {
   return ["P1D", "P1W", "P1M"].includes(texts["budget.every"] ?? "");

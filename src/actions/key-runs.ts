@@ -1,6 +1,8 @@
 /** How the service does what operators do with keys. */
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { keyObject, keyOfSecretObject, newKeyObject } from "../accounts/operator-objects.ts";
+import { requirePlan } from "../accounts/refusals.ts";
+import { offeredPlans } from "../ledger/plan.ts";
 import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";
 import { changeKey, makeKey, revokeKey, rotateKey } from "./keys.ts";
@@ -10,11 +12,17 @@ import { listKeys, lookUpKey, showKey } from "./views.ts";
 const bind = bindFor<OperatorActions>();
 
 export const keyActions = {
-  makeKey: bind(makeKey, newKeyObject.schema, async ({ keys }, { account, operationId, ...settings }) => {
-    const { key, row } = await keys.issueOnce(account, operationId, settings);
-    const made = newKeyObject.of({ key, ...row });
-    return key === null ? made : new Created(made);
-  }),
+  makeKey: bind(
+    makeKey,
+    newKeyObject.schema,
+    async ({ keys, store }, { account, operationId, ...settings }) => {
+      const plan = settings.actsFor?.plan;
+      if (plan !== undefined) requirePlan(offeredPlans(await store.plans()), plan, "acts_for.plan");
+      const { key, row } = await keys.issueOnce(account, operationId, settings);
+      const made = newKeyObject.of({ key, ...row });
+      return key === null ? made : new Created(made);
+    },
+  ),
   listKeys: bind(listKeys, pageSchema(keyObject.schema), async ({ keys }, { account, ...page }) =>
     pageIn(await keys.list(account), page, keyObject.of),
   ),

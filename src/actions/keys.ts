@@ -4,7 +4,15 @@ import { defaultOverlap, noOverlap, overlapRule } from "../accounts/value-rules.
 import { shortTime } from "../units.ts";
 import { action } from "./action.ts";
 import { type Field, optional } from "./field.ts";
-import { accountId, changedKeySettings, keyId, newKeySettings, operationId, portalRights } from "./fields.ts";
+import {
+  accountId,
+  actsFor,
+  changedKeySettings,
+  keyId,
+  newKeySettings,
+  operationId,
+  portalRights,
+} from "./fields.ts";
 
 const overlap: Field<string> = {
   kind: "text",
@@ -33,6 +41,7 @@ export const makeKey = action({
     "key create ada --name laptop",
     "key create ada --name trial --expires 2027-01-31 --rpm 20 --models smollm2-135m-instruct",
     "key create ada --name research --budget 500 --every P1M --align calendar",
+    "key create webui --acts-for webui --person-header x-openwebui-user-id --new-account-plan student --new-accounts-per-day 100",
     "KEY=$(key create ada)",
   ],
   role: "support",
@@ -42,6 +51,14 @@ export const makeKey = action({
     operation_id: operationId(),
     ...newKeySettings,
     portal: optional(portalRights),
+    acts_for: optional(actsFor),
+  },
+  needs: ({ actsFor: frontEnd }) => (frontEnd === undefined ? undefined : "operator"),
+  check({ actsFor: frontEnd }) {
+    if ((frontEnd?.plan === undefined) === (frontEnd?.newAccountsPerDay === undefined)) return null;
+    const message =
+      "acts_for needs both plan and new_accounts_per_day, or none of them: then unknown people are refused.";
+    return { param: "acts_for", message };
   },
   refuses: ["operation_differs"],
   status: 201,

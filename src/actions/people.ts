@@ -57,7 +57,7 @@ export const exportPerson = action({
 export const erasePerson = action({
   id: "erasePerson",
   title: "Erase the data of a person, for good",
-  help: "Erases issuer, `sub`, name, e-mail, role and sessions, and the values of the changes of the person. If nobody else has the account, also its contact and the values of its changes. Account, credits, keys, journal and receipts stay. A repetition erases what has come since.",
+  help: "Erases `sub`, name, e-mail, role and sessions, and the values of the changes of the person. If nobody else has the account, also its contact and the values of its changes. Account, credits, keys, journal and receipts stay. A repetition erases what has come since.",
   http: "DELETE /admin/people/{person}/data",
   cli: "person erase <person>",
   examples: ["person erase person_1f2e3d4c5b6a7988 --yes"],

@@ -37,12 +37,18 @@ export function keyDetails(key: KeyJson, nowMs: EpochMs): string {
           ["  refreshes", shortTime(budget.refreshes_at)],
         ] satisfies typeof lines)),
     ["portal", key.portal === "own" ? "sees itself" : "manages all keys of the account"],
+    ...(key.acts_for === null ? [] : ([["front end", frontEndText(key.acts_for)]] satisfies typeof lines)),
     ["created", shortTime(key.created_at)],
     ["expires", key.expires_at === null ? "never" : shortTime(key.expires_at)],
     ["last used", shortTime(key.last_used_at)],
     ["old secret", key.old_secret_until === null ? "-" : `valid until ${shortTime(key.old_secret_until)}`],
   ];
   return [`Key ${key.id}`, ...lines.map(([label, text]) => `  ${label.padEnd(12)}${text}`)].join("\n");
+}
+
+function frontEndText({ name, header, plan, new_accounts_per_day: most }: NonNullable<KeyJson["acts_for"]>) {
+  const unknown = plan === null ? "are refused" : `get the plan ${plan}, at most ${most} a day`;
+  return `${name}; ${header} names the person; unknown people ${unknown}`;
 }
 
 function budgetText({ budget }: KeyJson): string {

@@ -20,7 +20,7 @@ const columns = columnsOf("person", "id name email role account seen_at suspende
 
 export function personCommand(cli: Cli): Command {
   const group = new Command("person").description(
-    "list people who sign in, link and suspend them, export and erase their data",
+    "list people, link and suspend them, export and erase their data",
   );
 
   const list = new Command("list").description("list people in the order of their ids");
@@ -33,7 +33,7 @@ export function personCommand(cli: Cli): Command {
       const people = rows.map(personObject.of);
       cli.print(people, people.length === 0 ? "" : table(people, columns));
       if (people.length === 0)
-        cli.remark(account === undefined ? "Nobody has signed in." : "No person matches.");
+        cli.remark(account === undefined ? "There is no person." : "No person matches.");
     });
   group.addCommand(list);
 

@@ -6,12 +6,12 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { microOf } from "../units.ts";
-import { amountOf, byBucket, freeOf, inSpendingOrder, sumOf } from "./grants.ts";
+import { byBucket, freeOf, inSpendingOrder, sumOf } from "./grants.ts";
 import { chargeBudget } from "./key-budget.ts";
-import { applyKeyFact, keyFactsOf } from "./key-facts.ts";
+import { applyKeyFact } from "./key-facts.ts";
+import { costOfHold, keyFaults, keyHeldFault, sum } from "./key-problems.ts";
 import { firstWindowNote } from "./opening.ts";
 import { type PlanCatalog, ruleOf, versionOf } from "./plan.ts";
-import { costOf, priceOf } from "./pricing.ts";
 import {
   type AccountRow,
   type AccountState,
@@ -26,7 +26,7 @@ import {
   type WindowGrant,
   windowBuckets,
 } from "./rows.ts";
-import { isOfRule, isSameBoundary, type WindowRule } from "./windows.ts";
+import { isOfRule, type WindowRule } from "./windows.ts";
 
 /** What the audit checks of each account. docs/ledger.md lists the sentences. */
 export const foldedInvariants = {
@@ -67,9 +67,17 @@ interface PresentRows {
   keys: readonly KeyRow[];
 }
 
+interface FoldOptions {
+  plans: PlanCatalog;
+  /** The keys of front ends, which act for any account. */
+  frontEndKeys: ReadonlySet<string>;
+  report: Report;
+}
+
 export class AccountFold {
   readonly #account: string;
   readonly #plans: PlanCatalog;
+  readonly #frontEndKeys: ReadonlySet<string>;
   readonly #report: Report;
   readonly #grants = new Map<number, FoldedGrant>();
   readonly #keys = new Map<string, KeyRow>();
@@ -82,9 +90,10 @@ export class AccountFold {
   #createdMs: EpochMs = 0;
   readonly #open: Record<WindowBucket, FoldedGrant | null> = { base: null, overage: null };
 
-  constructor(account: string, plans: PlanCatalog, report: Report) {
+  constructor(account: string, { plans, frontEndKeys, report }: FoldOptions) {
     this.#account = account;
     this.#plans = plans;
+    this.#frontEndKeys = frontEndKeys;
     this.#report = report;
   }
 
@@ -284,6 +293,7 @@ export class AccountFold {
     if (sumOf(sums) + shortfallMicro !== costMicro || shortfallMicro < 0)
       wrong("what was paid and the shortfall are not the cost");
     for (const taking of paid) this.#spend(taking, seq);
+    if (this.#frontEndKeys.has(charge.key)) return;
     const key = this.#keys.get(charge.key);
     if (key === undefined) wrong(`there is no key ${charge.key}`);
     else chargeBudget(key, sumOf(sums), charge.atMs);
@@ -319,15 +329,16 @@ export class AccountFold {
     for (const bucket of windowBuckets) this.#compareWindow(account[bucket], bucket, held);
     this.#compareAdditional(account, { later, held, nowMs });
     for (const key of keys) {
-      this.#compareHeld(key, holds);
-      this.#compareKey(key);
+      const heldFault = key.actsFor === null ? keyHeldFault(key, holds) : null;
+      if (heldFault !== null) this.#report("holds", heldFault);
+      for (const fault of keyFaults(key, this.#keys.get(key.id))) this.#report("keys", fault);
     }
     for (const id of this.#keys.keys())
       if (keys.every((key) => key.id !== id))
         this.#report("keys", { account: account.id, key: id, problem: "is gone" });
     const known = new Set(keys.map(({ id }) => id));
     for (const { id, key } of holds)
-      if (!known.has(key))
+      if (!known.has(key) && !this.#frontEndKeys.has(key))
         this.#report("holds", { account: account.id, hold: id, problem: `there is no key ${key}` });
   }
 
@@ -412,56 +423,9 @@ export class AccountFold {
     const found = [sums.count, sums.freeMicro, sums.heldMicro, sums.untilMs ?? Infinity].join(" ");
     if (found !== expected) wrong(0, `the sums of later grants are ${found}, and they add up to ${expected}`);
   }
-
-  #compareKey(row: KeyRow): void {
-    const { account, id } = row;
-    const folded = this.#keys.get(id);
-    if (folded === undefined) {
-      this.#report("keys", { account, key: id, problem: "has no facts" });
-      return;
-    }
-    const middleMs = Math.floor(((row.budgetFromMs ?? 0) + (row.budgetUntilMs ?? 0)) / 2);
-    const atMs = Math.max(middleMs, folded.budgetFromMs ?? 0);
-    const facts = new Map(keyFactsOf(row, atMs));
-    const expected = new Map(keyFactsOf(folded, atMs));
-    const mayDiffer = row.budgetAlign === "calendar" ? movedFields(facts, expected) : [];
-    for (const [field, found] of facts) {
-      const wanted = expected.get(field) ?? "none";
-      if (found !== wanted && !mayDiffer.includes(field))
-        this.#report("keys", { account, key: id, field, found, expected: wanted });
-    }
-  }
-
-  #compareHeld(key: KeyRow, holds: readonly HoldRow[]): void {
-    const own = holds.filter((hold) => hold.key === key.id);
-    const found = [key.holds, key.heldMicro, key.runningCostMicro].join(" ");
-    const expected = [
-      own.length,
-      sum(own.map(({ takings }) => amountOf(takings))),
-      sum(own.map(costOfHold)),
-    ].join(" ");
-    if (found !== expected) this.#report("holds", { account: this.#account, key: key.id, found, expected });
-  }
 }
 
 const beginning: ReadonlySet<string> = new Set(["window", "payment", "promotion", "memo"]);
-
-/**
- * Returns the fields that differ because the rules of a time zone have changed: the window of a
- * budget keeps its boundaries, and counts the charges between them.
- */
-function movedFields(
-  found: ReadonlyMap<string, string>,
-  expected: ReadonlyMap<string, string>,
-): readonly string[] {
-  const boundaries = ["budgetFromMs", "budgetUntilMs"];
-  const isMoved = boundaries.every((field) =>
-    isSameBoundary(Number(found.get(field)), Number(expected.get(field))),
-  );
-  if (!isMoved) return [];
-  const beginsElsewhere = found.get("budgetFromMs") !== expected.get("budgetFromMs");
-  return beginsElsewhere ? [...boundaries, "budgetAnchorMs", "budgetSpentMicro"] : boundaries;
-}
 
 type Amounts = Pick<GrantRow, "amountMicro" | "spentMicro" | "untilMs">;
 
@@ -478,10 +442,6 @@ function additionalText(grant: Amounts, held: MicroCredits, isPayment: boolean):
   return `${spentMicro} spent and ${held} held of ${amountMicro} until ${untilMs}${isPayment ? ", paid" : ""}`;
 }
 
-function costOfHold(hold: HoldRow): MicroCredits {
-  return costOf(priceOf(hold), hold);
-}
-
 /** A late charge has differences, which can be negative. */
 function costOfCharge(charge: ChargeRow): MicroCredits {
   const { promptTokens, cachedTokens, completionTokens } = charge;
@@ -490,8 +450,4 @@ function costOfCharge(charge: ChargeRow): MicroCredits {
     cachedTokens * charge.priceCachedPrompt +
     completionTokens * charge.priceCompletion
   );
-}
-
-function sum(amounts: readonly MicroCredits[]): MicroCredits {
-  return amounts.reduce((total, amount) => total + amount, 0);
 }

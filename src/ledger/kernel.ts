@@ -197,7 +197,8 @@ function hold(
 type KeyRefusal = "account_suspended" | "account_closed" | "key_revoked" | "key_expired" | "key_unknown";
 
 function keyRefusal(account: AccountRow, key: KeyRow | null, { latestMs }: Times): KeyRefusal | null {
-  if (key === null || key.account !== account.id) return "key_unknown";
+  // The key of a front end acts for other accounts.
+  if (key === null || (key.account !== account.id && key.actsFor === null)) return "key_unknown";
   if (key.revokedMs !== null) return "key_revoked";
   if (key.expiresMs !== null && key.expiresMs <= latestMs) return "key_expired";
   if (account.endsMs !== null && account.endsMs <= latestMs) return "account_closed";

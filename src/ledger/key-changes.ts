@@ -95,15 +95,9 @@ export function addKey(
   const key: KeyRow = { ...row, createdMs: atMs, ...unusedKey };
   setBudget(key, budget, atMs);
   work.addKey(key);
-  const { name, models, expiresMs, portal } = row;
-  const set = {
-    name,
-    models,
-    ...limitsIn(row),
-    expiresMs,
-    portal,
-    ...(settings === null ? {} : { budget: settings }),
-  };
+  const { name, models, expiresMs, portal, actsFor } = row;
+  const budgetSet = settings === null ? {} : { budget: settings };
+  const set = { name, models, ...limitsIn(row), expiresMs, portal, actsFor, ...budgetSet };
   const note = withOutcome(settingsNote({ key: row.id, set }), key, { budget, hasNewSecret: true });
   work.post(found, { kind: "key", op, by, note });
   work.tell(found, "key.created", { key: row.id, name, by });

@@ -5,7 +5,7 @@
 import { defined } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
 import { type BudgetChange, rollBudget, ruleOfBudget, setBudget, unusedKey } from "./key-budget.ts";
-import type { BudgetSettings, KeyOperation } from "./operations.ts";
+import type { BudgetSettings, KeyOperation, NewKey } from "./operations.ts";
 import type { KeyOutcome } from "./outcomes.ts";
 import { type JournalRow, type KeyRow, type LimitRow, limitFields, limitsIn } from "./rows.ts";
 import { isCalendarPeriod } from "./windows.ts";
@@ -23,9 +23,21 @@ export function revokedNote(key: string): string {
   return `${key} ${revoked}`;
 }
 
+/** Returns the fields alone that the creator of a key chooses. */
+export function newKeyOf(row: NewKey): NewKey {
+  const { id, account, hash, lastFour, name, models, expiresMs, portal, actsFor } = row;
+  return { id, account, hash, lastFour, name, models, expiresMs, ...limitsIn(row), portal, actsFor };
+}
+
+interface NotedChange {
+  key: string;
+  /** `actsFor`: of a new key. */
+  set: KeyOperation["set"] & Partial<Pick<NewKey, "actsFor">>;
+}
+
 /** Returns what an operation changes, without the secret. A repetition has the same text. */
-export function settingsNote({ key, set }: Pick<KeyOperation, "key" | "set">): string {
-  const { name, models, expiresMs, budget, rotation, portal } = set;
+export function settingsNote({ key, set }: NotedChange): string {
+  const { name, models, expiresMs, budget, rotation, portal, actsFor } = set;
   const expires =
     expiresMs === undefined || expiresMs === null ? expiresMs : new Date(expiresMs).toISOString();
   const limits = Object.fromEntries(limitFields.map((name) => [name, set[name]]));
@@ -34,6 +46,7 @@ export function settingsNote({ key, set }: Pick<KeyOperation, "key" | "set">): s
     budget: budget && { micro: budget.amountMicro, ...budget.rule, byOperator: budget.byOperator },
     rotation: rotation && { overlap: rotation.overlap },
     portal,
+    actsFor: actsFor ?? undefined,
   };
   return `${key} ${JSON.stringify(settings)}`;
 }
@@ -88,6 +101,7 @@ interface NotedSettings extends Partial<LimitRow> {
   models?: readonly string[];
   expires?: string | null;
   portal?: KeyRow["portal"];
+  actsFor?: KeyRow["actsFor"];
   budget?: ({ micro?: number; byOperator?: boolean } & NonNullable<BudgetSettings["rule"]>) | null;
 }
 
@@ -149,6 +163,7 @@ const blankKey: Omit<KeyRow, "id" | "account" | "createdMs"> = {
   ...limitsIn({}),
   expiresMs: null,
   portal: "own",
+  actsFor: null,
 };
 
 /** The fields of a key that its facts determine, as texts. Both rows are in one window. */
@@ -158,9 +173,10 @@ export function keyFactsOf(key: KeyRow, atMs: EpochMs): (readonly [field: string
   const { name, models, expiresMs, portal } = row;
   const { createdMs, revokedMs, hash, oldHash, oldUntilMs } = row;
   const { budgetMicro, budgetEvery, budgetAlign, budgetTimezone, budgetAnchorMs, budgetFromMs } = row;
-  const { budgetUntilMs, budgetSpentMicro, budgetByOperator } = row;
+  const { budgetUntilMs, budgetSpentMicro, budgetByOperator, actsFor } = row;
   const facts = {
     ...{ name, models: models.join(" "), ...limitsIn(row), expiresMs, portal },
+    actsFor: actsFor && JSON.stringify(actsFor),
     ...{
       createdMs,
       revokedMs,

@@ -157,7 +157,8 @@ export interface IssueOperation extends Recorded {
 /** What its creator chooses of a key. */
 export type NewKey = Pick<
   KeyRow,
-  ("id" | "account" | "hash" | "lastFour" | "name" | "models" | "expiresMs" | "portal") | keyof LimitRow
+  | ("id" | "account" | "hash" | "lastFour" | "name" | "models" | "expiresMs" | "portal" | "actsFor")
+  | keyof LimitRow
 >;
 
 /** Revokes a key for good. */

@@ -319,6 +319,22 @@ export interface ChargeRow extends RowOf<typeof chargeColumns> {}
 export const portalRights = ["own", "account"] as const;
 export type PortalRights = (typeof portalRights)[number];
 
+/**
+ * The front end of a key: a program with people behind it, each with an account of their own. The
+ * key never changes it.
+ */
+const actsFor = {
+  /** Keys with the same name act for the same people. */
+  name: "text",
+  /** The header that names the person, in lower case. */
+  header: "text",
+  /** The plan of the account that an unknown person gets. Null: unknown people are refused. */
+  plan: "text?",
+  /** The most accounts that the front end opens in a day. Null if it opens none. */
+  newAccountsPerDay: "integer?",
+} as const satisfies Columns;
+export interface ActsFor extends RowOf<typeof actsFor> {}
+
 /** An API key. Only the SHA-256 of the key is stored. */
 export const keyColumns = {
   id: "text",
@@ -362,6 +378,11 @@ export const keyColumns = {
   oldUntilMs: "ms?",
 
   portal: portalRights,
+  /**
+   * Null: its requests are those of its account. Otherwise other accounts pay them, and the limits
+   * and the budget of the key count them all.
+   */
+  actsFor: { columns: actsFor, isNullable: true },
 } as const satisfies Columns;
 export interface KeyRow extends RowOf<typeof keyColumns> {}
 

@@ -15,7 +15,7 @@ import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { JournalKind } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
-import { accountOfPerson, type PersonFacts, type PersonRow } from "../store/people.ts";
+import { accountOfPerson, newPerson, type PersonFacts, type PersonRow } from "../store/people.ts";
 import { eraseChange, linkChange, roleChange } from "../store/person-changes.ts";
 import type { ListedEntry, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
@@ -54,6 +54,7 @@ export class People {
     listener: "operator" | "portal",
     settings: SignInSettings,
   ): Promise<PersonRow> {
+    const { store } = this.#deps;
     const role = roleOf(identity, settings);
     const plan = planOf(identity, settings);
     const known = await this.#known(identity, settings);
@@ -61,7 +62,7 @@ export class People {
     if (known === null && role.value === null && plan.value === null && linkable === null) {
       throw notAdmitted(settings, whyNot(role, plan));
     }
-    const person = known ?? (await this.#add(identity));
+    const person = known ?? (await store.addPerson(newPerson(identity, this.#nowMs())));
     if (person.suspendedMs !== null) throw notAdmitted(settings, "an operator has suspended the person");
     const now = await this.#record(person, identity, { role, plan }, settings);
     if (listener === "operator") {
@@ -129,16 +130,6 @@ export class People {
       return await store.personOf(issuer, sub);
     }
     return null;
-  }
-
-  async #add({ issuer, sub, name, email, emailVerified }: Identity): Promise<PersonRow> {
-    const nowMs = this.#nowMs();
-    return await this.#deps.store.addPerson({
-      ...{ id: `person_${randomBytes(8).toString("hex")}`, issuer, sub, name, email, emailVerified },
-      ...{ role: null, roleMatchedMs: null, accountMatchedMs: null, seenMs: nowMs },
-      ...{ account: null, accountBy: null, lapsedMs: null },
-      ...{ suspendedMs: null, erasedMs: null, createdMs: nowMs },
-    });
   }
 
   /**

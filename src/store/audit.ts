@@ -7,6 +7,7 @@
  */
 import { messageOf } from "../errors.ts";
 import { AccountFold, type FoldedInvariant, foldedInvariants } from "../ledger/account-fold.ts";
+import { keyHeldFault } from "../ledger/key-problems.ts";
 import { offeredPlans, type PlanCatalog } from "../ledger/plan.ts";
 import { fingerprintOf } from "../ledger/plan-section.ts";
 import type { EpochMs } from "../units.ts";
@@ -87,6 +88,9 @@ const rules: Readonly<Record<string, string>> = {
     join charge c on c.id = h.id and c.account = h.account`,
 };
 
+const isOfFrontEnd = "acts_for_name is not null";
+const readFrontEndKeys = `select id from api_key where ${isOfFrontEnd}`;
+
 const readAccepts = `select ${clockAcceptTable.list()} from clock_accept order by number`;
 
 /** What a step of the audit reads. */
@@ -101,6 +105,12 @@ export type AuditAnswer =
   | { kind: "rows"; rows: readonly (readonly unknown[])[] }
   | { kind: "rule"; rows: FaultyRow[] }
   | { kind: "snapshot"; plans: PlanCatalog };
+
+interface ReadingSteps {
+  read(text: string, values: SqlStatement["values"]): Generator<AuditStep, unknown[][], AuditAnswer>;
+  rowsOf<R>(table: Table<R>, rows: readonly unknown[][], from?: number): R[];
+  report(invariant: string, row: FaultyRow): void;
+}
 
 /** Yields what to read, and returns what is broken. */
 export function* auditSteps(
@@ -190,6 +200,7 @@ export function* auditSteps(
       `select ${accountTable.list()} from account where ${within("id")} order by id`,
       range,
     )).map(accountOf);
+    const frontEndKeys = new Set((yield* read(readFrontEndKeys, [])).map(([id]) => String(id)));
     const [highest] = yield* read(
       `select max(seq) from (
         select max(seq) as seq from journal where ${within("account")}
@@ -199,9 +210,10 @@ export function* auditSteps(
     const folds = new Map(
       accounts.map(({ row }) => [
         row.id,
-        new AccountFold(row.id, plans, (invariant: FoldedInvariant, fault) =>
-          report(foldedInvariants[invariant], fault),
-        ),
+        new AccountFold(row.id, {
+          ...{ plans, frontEndKeys },
+          report: (invariant: FoldedInvariant, fault) => report(foldedInvariants[invariant], fault),
+        }),
       ]),
     );
     for (let from = 0; from <= Number(highest?.[0] ?? 0); from += chunkFacts) {
@@ -255,6 +267,8 @@ export function* auditSteps(
       );
     }
   }
+  yield { kind: "snapshot" };
+  yield* frontEndSteps({ read, rowsOf, report });
   const sums = usageRules(closes, summed, nowMs);
   for (const [invariant, sql] of Object.entries({ ...rules, ...sums })) {
     const answer = yield { kind: "rule", invariant, sql: `${sql} limit ${faultyRowsMax}` };
@@ -262,6 +276,46 @@ export function* auditSteps(
   }
   sealing.finish();
   return { broken: [...faults].map(([invariant, rows]) => ({ invariant, rows })), lists: sealing.lists };
+}
+
+/**
+ * Nodes differ by less in the dates of their charges. A charge that is dated before a window began
+ * can count in that window, and one that is dated after its budget was set can count before it.
+ */
+const toleranceMs = 60_000;
+
+/**
+ * Checks the keys of front ends over all accounts: what they hold, and that their budget has
+ * counted each charge of its window.
+ */
+function* frontEndSteps({ read, rowsOf, report }: ReadingSteps): Generator<AuditStep, void, AuditAnswer> {
+  const keys = rowsOf(
+    keyTable,
+    yield* read(`select ${keyTable.list()} from api_key where ${isOfFrontEnd}`, []),
+  );
+  if (keys.length === 0) return;
+  const ofThem = `key in (${readFrontEndKeys})`;
+  const holds = rowsOf(holdTable, yield* read(`select ${holdTable.list()} from hold where ${ofThem}`, []));
+  const spent = new Map(
+    (yield* read(
+      `select u.key, sum(u.base + u.overage + u.additional) from charge u join api_key k on k.id = u.key
+      where k.${isOfFrontEnd} and u.at_ms < k.budget_until_ms
+        and u.at_ms > k.budget_from_ms + ${toleranceMs}
+        and u.at_ms > ${toleranceMs} + (select max(j.at_ms) from journal j
+          where j.account = k.account and j.kind = 'key' and j.note like k.id || ' %')
+      group by u.key`,
+      [],
+    )).map(([key, micro]) => [String(key), Number(micro)]),
+  );
+  for (const key of keys) {
+    const fault = keyHeldFault(key, holds);
+    if (fault !== null) report(foldedInvariants.holds, fault);
+    const charged = spent.get(key.id) ?? 0;
+    if (key.budgetSpentMicro !== null && key.budgetSpentMicro < charged) {
+      const fields = { field: "budgetSpentMicro", found: key.budgetSpentMicro, expected: charged };
+      report(foldedInvariants.keys, { account: key.account, key: key.id, ...fields });
+    }
+  }
 }
 
 function isPrinted(plans: PlanCatalog, fingerprint: string): boolean {

@@ -5,7 +5,7 @@ import { Conditions } from "./conditions.ts";
 import type { KeptPlans } from "./kept-plans.ts";
 import {
   accountOfPerson,
-  erasedIssuer,
+  erasedSub,
   type FoundHolder,
   factNames,
   type PeopleStore,
@@ -41,7 +41,7 @@ export function peopleQueriesOn(
     where lower(c.email) = lower(${p(1)}) and a.state <> 'closed' and (a.ends_ms is null or a.ends_ms > ${p(2)})
     order by c.account limit 2`;
 
-  const erase = `update person set issuer = '${erasedIssuer}', sub = id, name = null, email = null,
+  const erase = `update person set sub = ${p(3)}, name = null, email = null,
     email_verified = false, role = null, role_matched_ms = null,
     suspended_ms = coalesce(suspended_ms, ${p(2)}), erased_ms = coalesce(erased_ms, ${p(2)})
     where id = ${p(1)} returning id`;
@@ -70,23 +70,31 @@ export function peopleQueriesOn(
     return rowsOf(await find("lookups", { text, values: ids }));
   }
 
+  async function holders(condition: string, values: readonly string[]): Promise<FoundHolder[]> {
+    const text = `select ${personTable.list("p")}, ${accountCells}
+      from person as p join account as a on a.id = p.account where ${condition}`;
+    const rows = await find("lookups", { text, values });
+    return await Promise.all(
+      rows.map(async (cells): Promise<FoundHolder> => {
+        const person = personTable.rowOf(cells);
+        const { account, ...rest } = await accountIn(cells, personTable.columns.length, plans);
+        return { person, account: { id: String(person.account), ...account }, ...rest };
+      }),
+    );
+  }
+
   return {
     personOf,
     people,
 
+    async findHolder(issuer, sub) {
+      const [holder] = await holders(`p.issuer = ${p(1)} and p.sub = ${p(2)}`, [issuer, sub]);
+      return holder ?? null;
+    },
+
     async findHolders(ids) {
       if (ids.length === 0) return [];
-      const list = ids.map((_, index) => p(index + 1)).join(", ");
-      const text = `select ${personTable.list("p")}, ${accountCells}
-        from person as p join account as a on a.id = p.account where p.id in (${list})`;
-      const rows = await find("lookups", { text, values: ids });
-      return await Promise.all(
-        rows.map(async (cells): Promise<FoundHolder> => {
-          const person = personTable.rowOf(cells);
-          const { account, ...rest } = await accountIn(cells, personTable.columns.length, plans);
-          return { person, account: { id: String(person.account), ...account }, ...rest };
-        }),
-      );
+      return await holders(`p.id in (${ids.map((_, index) => p(index + 1)).join(", ")})`, ids);
     },
 
     async person(id) {
@@ -140,7 +148,7 @@ export function peopleQueriesOn(
         `select 1 from person where id = ${bound(id)} and erased_ms is not null`;
       const values = [id, accountOfPerson({ id })];
       const found = await write(
-        { text: erase, values: [id, nowMs] },
+        { text: erase, values: [id, nowMs, erasedSub(id)] },
         { text: lockAccounts, values },
         { text: `delete from account_contact where account in (${ownAccounts})`, values },
         { text: eraseValues, values: [...values, change.id] },

@@ -5,6 +5,7 @@
  * Guarantees that an issuer's `sub` has one row, that a row is never deleted, and that no sign-in
  * links an account to which a person was ever linked. The row of an erased person names nobody.
  */
+import { randomBytes } from "node:crypto";
 import { operatorRoles } from "../actors.ts";
 import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { PlanVersion } from "../ledger/plan.ts";
@@ -43,7 +44,7 @@ export const personColumns = {
   lapsedMs: "ms?",
   /** An operator has suspended the person since then. */
   suspendedMs: "ms?",
-  /** The data of the person was erased then. Issuer and `sub` are pseudonyms since. */
+  /** The data of the person was erased then. The `sub` is a pseudonym since. */
   erasedMs: "ms?",
   createdMs: "ms",
 } as const satisfies Columns;
@@ -51,8 +52,26 @@ export interface PersonRow extends RowOf<typeof personColumns> {}
 
 export const factNames = Object.keys(personFacts) as (keyof PersonFacts)[];
 
-/** The issuer of erased people. No URL of an issuer is this word. */
-export const erasedIssuer = "erased";
+/** Returns the `sub` of an erased person. Nobody who has it reaches the account. */
+export function erasedSub(id: string): string {
+  return `erased:${id}`;
+}
+
+/** Returns the row of a person who is not stored yet, and has no account. */
+export function newPerson(
+  { issuer, sub, name = null, email = null, emailVerified = false }: NewPerson,
+  nowMs: EpochMs,
+): PersonRow {
+  return {
+    ...{ id: `person_${randomBytes(8).toString("hex")}`, issuer, sub, name, email, emailVerified },
+    ...{ role: null, roleMatchedMs: null, accountMatchedMs: null, seenMs: nowMs },
+    ...{ account: null, accountBy: null, lapsedMs: null },
+    ...{ suspendedMs: null, erasedMs: null, createdMs: nowMs },
+  };
+}
+
+type NewPerson = Pick<PersonRow, "issuer" | "sub"> &
+  Partial<Pick<PersonRow, "name" | "email" | "emailVerified">>;
 
 /** Returns the name of the account that is opened for a person. It follows from their id. */
 export function accountOfPerson({ id }: Pick<PersonRow, "id">): string {
@@ -100,6 +119,8 @@ export interface PeopleStore {
   /** Finds people by their ids, in any order. */
   people(ids: readonly string[]): Promise<PersonRow[]>;
   personOf(issuer: string, sub: string): Promise<PersonRow | null>;
+  /** Finds a person who has an account. */
+  findHolder(issuer: string, sub: string): Promise<FoundHolder | null>;
   /** Finds those of the people who have an account, in any order. */
   findHolders(ids: readonly string[]): Promise<FoundHolder[]>;
   listPeople(query: PeopleQuery): Promise<PersonRow[]>;
@@ -123,8 +144,8 @@ export interface PeopleStore {
    */
   setPersonSuspended(id: string, atMs: EpochMs | null, change: ChangeLogRow): Promise<boolean>;
   /**
-   * Erases in one transaction what names a person: issuer, `sub`, name, e-mail, role, sessions,
-   * and the values of the changes of the person. Also contact, the values of all changes, and the
+   * Erases in one transaction what names a person: `sub`, name, e-mail, role, sessions, and the
+   * values of the changes of the person. Also contact, the values of all changes, and the
    * answers of receivers of events of the person's account, unless another person who is not
    * erased has it. The account that is opened for the person counts as theirs before it is linked.
    *

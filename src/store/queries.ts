@@ -8,6 +8,7 @@
 import { messageOf } from "../errors.ts";
 import { newestVersion, planProblem } from "../ledger/plan.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
+import { accountsBehind, issuerOfFrontEnd, type OfFrontEnd } from "./accounts-of-key.ts";
 import { Conditions } from "./conditions.ts";
 import { journalEntryOf, journalSql, listedPaymentOf, paymentsSql } from "./journal.ts";
 import type { KeptPlans } from "./kept-plans.ts";
@@ -107,7 +108,19 @@ export function queriesOn(
   const findKey = keysByHash(`= ${p(1)}`);
   const conditions = () => new Conditions(p);
 
-  async function receipts(query: UsageQuery, span?: Span): Promise<Receipt[]> {
+  /** Fills in the account, or the front end, of a query that has only a key. */
+  async function ofKey<Query extends { account?: string | undefined; key?: string | undefined }>(
+    query: Query,
+  ): Promise<Query & OfFrontEnd> {
+    if (query.account !== undefined || query.key === undefined) return query;
+    const text = `select account, acts_for_name from api_key where id = ${p(1)}`;
+    const [cells] = await find("service", { name: "account of key", text, values: [query.key] });
+    const [account, frontEnd] = cells ?? [""];
+    if (typeof frontEnd === "string") return { ...query, frontEnd: issuerOfFrontEnd(frontEnd) };
+    return { ...query, account: String(account) };
+  }
+
+  async function receipts(query: UsageQuery & OfFrontEnd, span?: Span): Promise<Receipt[]> {
     const { sql, values } = usageConditions(conditions(), { ...query, span });
     const text = `select ${chargeTable.list("u")}, ${memosOfReceipt} from charge as u${sql}`;
     const rows = await findPage("history", { text, values });
@@ -185,7 +198,8 @@ export function queriesOn(
       return (await findPage("history", paymentPeriodsSql(query, dialect))).map(paymentPeriodOf);
     },
 
-    async usage(query) {
+    async usage(asked) {
+      const query = await ofKey(asked);
       if (!hasSpans(query)) return await receipts(query);
       const found = await findPage("history", spansSql(query, p));
       const spans = found.map(([first, last]) => ({ first: Number(first), last: Number(last) }));
@@ -201,12 +215,12 @@ export function queriesOn(
       // Read first: a day that is final at this time is as final in the sums.
       const [cells] = await find("service", { text: readUsageState, values: [] });
       const state = usageStateOf(cells);
-      const statement = usageSumsSql(query, { state, nowMs: dialect.ledgerMs() }, p);
+      const statement = usageSumsSql(await ofKey(query), { state, nowMs: dialect.ledgerMs() }, p);
       return usageSumsOf(state, await findPage("history", statement));
     },
 
     async usageHours(query) {
-      return (await findPage("history", usageHoursSql(query, p))).map(usageHourOf);
+      return (await findPage("history", usageHoursSql(await ofKey(query), p))).map(usageHourOf);
     },
 
     async holds({ account, after, limit }) {
@@ -242,14 +256,16 @@ const memosOfReceipt = `case when u.late then 0 else coalesce((
     select sum(g.amount) from credit_grant g where g.request_id = u.id and g.account = u.account
   ), 0) end`;
 
-function usageConditions(conditions: Conditions, query: UsageQuery & { span: Span | undefined }): Conditions {
-  const { account, id, key, model, fromMs, toMs, newestFirst = false, after, span } = query;
+function usageConditions(
+  conditions: Conditions,
+  query: UsageQuery & OfFrontEnd & { span: Span | undefined },
+): Conditions {
+  const { account, id, key, model, fromMs, toMs, newestFirst = false, after, span, frontEnd } = query;
   conditions
     .and(`u.account = ?`, account)
     .and("u.id = ?", id)
     .and("u.key = ?", key)
-    // A key has one account, whose receipts are found by an index.
-    .and(`u.account = (select account from api_key where id = ?)`, key)
+    .and(`u.account in ${accountsBehind("?")}`, frontEnd)
     .and("u.model = ?", model)
     .and(`u.at_ms >= ?`, fromMs)
     .and(`u.at_ms < ?`, toMs)

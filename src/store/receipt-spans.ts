@@ -24,7 +24,7 @@ const daysAround = 1;
 
 /** Reports whether a list has one account and a filter that spans know. */
 export function hasSpans({ account, id, key, model, fromMs, toMs, after }: UsageQuery): boolean {
-  if (id !== undefined || (account === undefined && key === undefined)) return false;
+  if (id !== undefined || account === undefined) return false;
   if (after !== undefined && after.account !== account) return false;
   return [key, model, fromMs, toMs].some((filter) => filter !== undefined);
 }
@@ -37,12 +37,7 @@ export function spansSql(query: UsageQuery, parameter: (n: number) => string) {
   const part = (from: string, select: string, accountOf: string, before?: Conditions) => {
     const conditions = new Conditions(parameter);
     if (before !== undefined) conditions.values.push(...before.values);
-    conditions
-      .and(`${accountOf} = ?`, account)
-      .and("key = ?", key)
-      // A key has one account.
-      .and(`${accountOf} = (select account from api_key where id = ?)`, key)
-      .and("model = ?", model);
+    conditions.and(`${accountOf} = ?`, account).and("key = ?", key).and("model = ?", model);
     if (before !== undefined) conditions.always("rowid > (select through from usage_summed)");
     return { conditions, text: `select ${select} from ${from}` };
   };

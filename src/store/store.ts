@@ -191,18 +191,14 @@ export interface StopRequests {
   holdOf(requestId: string): Promise<{ account: string } | null>;
 }
 
-/** What support has given today, for each maker of its rights. */
-export interface SupportCredits {
-  /** Counts an amount. Returns false, and counts nothing, if the day would have more than that. */
-  count(
-    by: string,
-    amountMicro: MicroCredits,
-    limit: { mostMicro: MicroCredits; atMs: EpochMs },
-  ): Promise<boolean>;
-  /** Whether the journal has this operation: a repetition gives nothing. */
+/** Counts that have a limit for each day in UTC: of all keys, requests and nodes together. */
+export interface DailyCounts {
+  /** Adds to a count. Returns false, and adds nothing, if the day would have more than `most`. */
+  count(name: string, amount: number, limit: { most: number; atMs: EpochMs }): Promise<boolean>;
+  /** Takes back what was counted and did not happen. */
+  uncount(name: string, amount: number, atMs: EpochMs): Promise<void>;
+  /** Returns whether the journal has this operation: a repetition changes nothing. */
   isDone(op: string): Promise<boolean>;
-  /** Takes back what was counted and not given. */
-  uncount(by: string, amountMicro: MicroCredits, atMs: EpochMs): Promise<void>;
 }
 
 export type ClockAcceptance =
@@ -283,7 +279,7 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
   readonly auditJobs: AuditJobs;
   readonly stopRequests: StopRequests;
   readonly operatorKeys: OperatorKeyStore;
-  readonly supportCredits: SupportCredits;
+  readonly dailyCounts: DailyCounts;
   readonly events: EventStore;
 
   /** Resolves when the last write is on disk. Idempotent. */

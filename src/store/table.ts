@@ -59,8 +59,9 @@ export function tableOf<const C extends Columns>(name: string, types: C): Table<
       writes.push(`${nested}${writerOf(`row.${field}.${part}`, partType, columns.length - 1)}`);
     }
     const object = `{ ${parts.join(", ")} }`;
+    const none = `read.none(cells, from + ${first + 1}, columns, ${first + 1}, ${columns.length})`;
     reads.push(
-      `${field}: ${type.isNullable ? `cells[from + ${first}] === null ? null : ${object}` : object}`,
+      `${field}: ${type.isNullable ? `cells[from + ${first}] === null ? ${none} : ${object}` : object}`,
     );
   }
   return {
@@ -104,6 +105,14 @@ function writerOf(value: string, type: ColumnType, column: number): string {
 }
 
 const decoders = {
+  /** A nullable object: the columns after its first one, from `first` to before `end`, are null. */
+  none(cells: readonly unknown[], from: number, columns: readonly Column[], first: number, end: number) {
+    for (let n = first; n < end; n += 1) {
+      const [cell, column] = [cells[from + n - first], columns[n]];
+      if (cell !== null && column !== undefined) throw misread(cell, column);
+    }
+    return null;
+  },
   text(cell: unknown, column: Column): string {
     if (typeof cell !== "string") throw misread(cell, column);
     return cell;

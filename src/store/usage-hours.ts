@@ -2,7 +2,9 @@
  * Graphs of the last days: sums of charges by hour. A graph adds the charges that are not summed
  * yet (usage-steps.ts) to the sums by hour. Reports and invoices do not use hours.
  */
+
 import type { EpochMs } from "../units.ts";
+import { accountsBehind, type OfFrontEnd } from "./accounts-of-key.ts";
 import { hidden, measured, measuresOfCharge, sumIn, type UsageSum } from "./usage-measures.ts";
 
 export const hourMs = 3_600_000;
@@ -43,24 +45,21 @@ export function firstKeptHour(nowMs: EpochMs): Hour {
 }
 
 /** One statement, so that each charge counts once at any moment. */
-export function usageHoursSql(query: UsageHoursQuery, parameter: (n: number) => string) {
-  const { from, to, account, model, key, byModel } = query;
+export function usageHoursSql(query: UsageHoursQuery & OfFrontEnd, parameter: (n: number) => string) {
+  const { from, to, account, model, key, byModel, frontEnd } = query;
   const values: (string | number)[] = [];
   const value = (given: string | number) => parameter(values.push(given));
   const hours = (hour: string) => `${hour} >= ${value(from)} and ${hour} < ${value(to)}`;
   const equal = (column: string, given: string | undefined) =>
     given === undefined ? "" : ` and ${column} = ${value(given)}`;
-  // A key has one account.
-  const ownAccount = () =>
-    account === undefined && key !== undefined
-      ? `(select account from api_key where id = ${value(key)})`
-      : value(account ?? "");
+  const ofAccount = () =>
+    frontEnd === undefined ? `= ${value(account ?? "")}` : `in ${accountsBehind(value(frontEnd))}`;
   const group = byModel ? "hour, model" : "hour";
   const text = `
     select hour, ${byModel ? "model" : "null"}, ${measured.map((column) => `cast(sum(${column}) as text)`).join(", ")}
     from (
       select period as hour, model, ${measured.join(", ")} from usage_sum
-      where ${hidden("unit")} = 'hour' and account = ${ownAccount()} and key = ${value(key ?? "")}
+      where ${hidden("unit")} = 'hour' and account ${ofAccount()} and key = ${value(key ?? "")}
         and ${hours("period")}${equal("model", model)}
       union all
       select ${hourOfCharge} as hour, c.model, ${measuresOfCharge}

@@ -4,6 +4,7 @@
  */
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
+import { accountsBehind, type OfFrontEnd } from "./accounts-of-key.ts";
 import { type Day, dayMax } from "./usage-days.ts";
 import { hidden, measured, measuresOfCharge, sumIn, type UsageSum } from "./usage-measures.ts";
 import { countedDay, firstZone, type UsageState } from "./usage-steps.ts";
@@ -61,11 +62,11 @@ const group = "period, account, key, model";
  * text, because they can be larger than a number of JavaScript is exact.
  */
 export function usageSumsSql(
-  query: UsageSumsQuery,
+  query: UsageSumsQuery & OfFrontEnd,
   { state, nowMs }: { state: UsageState; nowMs: EpochMs },
   parameter: (n: number) => string,
 ) {
-  const { by, from, to, account, key, model, order, after, limit } = query;
+  const { by, from, to, account, key, model, order, after, limit, frontEnd } = query;
   const values: (string | number)[] = [];
   const value = (given: string | number) => parameter(values.push(given));
   const and = (condition: (value: string) => string, given: string | number | undefined) =>
@@ -74,8 +75,7 @@ export function usageSumsSql(
   const filters = [
     and((v) => `account = ${v}`, account),
     and((v) => `key = ${v}`, key),
-    // A key has one account, by which its sums are found.
-    and((v) => `account = (select account from api_key where id = ${v})`, key),
+    and((v) => `account in ${accountsBehind(v)}`, frontEnd),
     and((v) => `model = ${v}`, model),
   ].join("");
   const unit = account === undefined && key === undefined ? "unit" : hidden("unit");

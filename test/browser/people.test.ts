@@ -21,7 +21,7 @@ const email = "ada.with-a-long-address@department-of-mathematics.example.edu";
 test("shows people as their issuer names them, and changes, exports and erases them", async (visit) => {
   const { page, service } = visit;
   await open(visit, "/people");
-  await page.getByText("Nobody has signed in.").waitFor();
+  await page.getByText("There is no person.").waitFor();
   const id = addPerson(service.folder, 1, { name, email });
   await service.call("POST", "/admin/accounts", { id: "ada", plan: "student", owner: name, email }, 201);
   await page.reload();

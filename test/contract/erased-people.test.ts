@@ -122,7 +122,7 @@ for (const backend of backends) {
       assert.equal(await erase(other, id), true);
       assert.deepEqual(await traces(), []);
       assert.deepEqual(await store.person(id), {
-        ...personOf(1, { issuer: "erased", sub: id, emailVerified: false, account: "ada" }),
+        ...personOf(1, { sub: `erased:${id}`, emailVerified: false, account: "ada" }),
         ...{ accountBy: "owner", suspendedMs: start + minute, erasedMs: start + minute },
       });
       assert.deepEqual(await store.journal("ada", { limit: 100 }), journal);

@@ -184,7 +184,7 @@ for (const backend of backends) {
       // It refused all of them, so that none of them is at fault.
       await until("none is set aside", async () => (await store.events.endpoints())[0]?.pending === 2);
       const requests = receiver.requests.length;
-      database.clock.advance(30 * day);
+      database.clock.advance(3 * day);
       await store.commit([payment("ada", "p1")]);
       await until("it is queued", async () => (await store.events.endpoints())[0]?.pending === 3);
       assert.equal(receiver.requests.length, requests);

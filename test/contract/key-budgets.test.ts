@@ -128,8 +128,8 @@ for (const backend of backends) {
         const store = stores[node];
         assert.ok(store !== undefined);
         try {
-          const { keyId } = await authenticate(store, `Bearer ${secret}`, database.clock.get());
-          return keyId === "key";
+          const { key } = await authenticate(store, `Bearer ${secret}`, database.clock.get());
+          return key.id === "key";
         } catch {
           return false;
         }

@@ -201,7 +201,7 @@ for (const backend of [...backends, memory]) {
       assert.equal(await erase(), true);
       const erased = await store.person(row.id);
       assert.deepEqual(erased, {
-        ...{ ...rowOf(80), issuer: "erased", sub: row.id, name: null, account: "eve", accountBy: "operator" },
+        ...{ ...rowOf(80), sub: `erased:${row.id}`, name: null, account: "eve", accountBy: "operator" },
         ...{ suspendedMs: start + 9, erasedMs: start + 9 },
       });
       assert.equal((await store.contact("eve"))?.email, null);

@@ -314,7 +314,7 @@ test("every change of the holder of a key counts once", async () => {
     const [method, url, body] = requestOf(action, { ...json });
     return portal.ask(method, url, { headers: { cookie }, ...(body !== undefined && { body }) });
   };
-  const { portal: _, account: __, ...own } = settings;
+  const { portal: _, account: __, acts_for: ___, ...own } = settings;
   for (const [action, json, other] of [
     [portalActions.makeOwnKey, { ...own, operation_id: "make" }, { name: "second" }],
     [portalActions.changeOwnKey, { key: "key1", operation_id: "set", name: "x" }, { name: "y" }],

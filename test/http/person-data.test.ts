@@ -89,8 +89,7 @@ test("an erased person is out at once, and a stranger at the next sign-in", asyn
   const erase = () => operator.delete(`/admin/people/${ada.id}/data`);
   const first = await erase();
   assert.partialDeepStrictEqual(first.body, {
-    issuer: "erased",
-    sub: ada.id,
+    sub: `erased:${ada.id}`,
     name: null,
     email: null,
     role: null,
@@ -177,8 +176,33 @@ test("an erase during a sign-in leaves no name, whenever it comes", async () => 
   assert.deepEqual(place.reasons(), Array(4).fill("the data of the person was erased meanwhile"));
   const people = await store.listPeople({ limit: 100 });
   assert.equal(people.length, 4, "a stranger each time");
-  assert.ok(people.every(({ name, email, sub, id }) => name === null && email === null && sub === id));
+  assert.ok(
+    people.every(({ name, email, sub, id }) => name === null && email === null && sub === `erased:${id}`),
+  );
   const accounts = listOf((await place.operator.get("/admin/accounts")).body.data);
   assert.equal(accounts.filter(({ id, owner }) => String(id).startsWith("p-") && owner === null).length, 2);
   assert.ok(!/Ada|ada@x/.test((await place.operator.get("/admin/log")).text));
+});
+
+test("a front end meets an erased person as a stranger, and its sums keep the old account", async () => {
+  const header = "x-openwebui-user-id";
+  const frontEnd = { name: "webui", header, plan: "test", newAccountsPerDay: 9 };
+  await using place = await startSignIn(rules, { service: { key: { actsFor: frontEnd } } });
+  const { service, operator } = place;
+  const chatAs = async (person: string) => {
+    const answer = await service.chat({}, { headers: { [header]: person } });
+    await answer.text();
+    return answer.status;
+  };
+  assert.equal(await chatAs("ada@x.example"), 200);
+  const [ada] = listOf((await operator.get("/admin/people")).body.data);
+  const used = async () => listOf((await operator.get("/admin/usage?key=key1")).body.data);
+  const before = await used();
+  const { body, text } = await operator.delete(`/admin/people/${ada?.id}/data`);
+  assert.equal(body.issuer, "front_end:webui");
+  assert.ok(!text.includes("ada@x.example"));
+  assert.deepEqual(await used(), before);
+  assert.equal(await chatAs(String(body.sub)), 403, "nobody reaches the account by its pseudonym");
+  assert.equal(await chatAs("ada@x.example"), 200);
+  assert.deepEqual(new Set((await used()).map(({ account }) => account)).size, 2);
 });

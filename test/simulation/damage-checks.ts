@@ -112,7 +112,7 @@ function factsOf(id: string, ledger: MemoryLedger): Facts | null {
 function problemsOf(facts: Facts, plans: PlanCatalog, { atMs }: Times): string[] {
   const problems: string[] = [];
   const report = (invariant: string, row: object) => problems.push(`${invariant}: ${JSON.stringify(row)}`);
-  const fold = new AccountFold(facts.account.id, plans, report);
+  const fold = new AccountFold(facts.account.id, { plans, frontEndKeys: new Set(), report });
   const grants = new Map(facts.grants.map((grant) => [grant.seq, grant]));
   const all = [...facts.journal, ...facts.charges].sort((one, other) => one.seq - other.seq);
   for (const fact of all)

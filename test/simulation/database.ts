@@ -152,7 +152,7 @@ export class SimulatedDatabase {
       auditJobs: this.store.auditJobs,
       stopRequests: this.store.stopRequests,
       operatorKeys: this.store.operatorKeys,
-      supportCredits: this.store.supportCredits,
+      dailyCounts: this.store.dailyCounts,
       events: this.store.events,
       nodes: this.#registry,
     };

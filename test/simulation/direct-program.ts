@@ -3,10 +3,12 @@
  * Many of them are rare among those of clients and operators: they have wrong ids, come in a wrong
  * order, or are repeated. The program also applies plans sections.
  */
+
 import fc from "fast-check";
+import { newKeyOf } from "../../src/ledger/key-facts.ts";
 import type { Operation } from "../../src/ledger/operations.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
-import { limitsIn, noTokens } from "../../src/ledger/rows.ts";
+import { noTokens } from "../../src/ledger/rows.ts";
 import {
   configurations,
   openingKeys,
@@ -48,9 +50,8 @@ export class DirectProgram {
   async run(isOver: () => boolean, pauseMs: number): Promise<void> {
     await this.#commit(openings);
     for (const key of openingKeys) {
-      const { id, account, hash, lastFour, name, models, expiresMs, portal } = key;
-      const row = { id, account, hash, lastFour, name, models, expiresMs, portal, ...limitsIn(key) };
-      const issue = { kind: "issue", account, key: id, row, by } as const;
+      const { id, account } = key;
+      const issue = { kind: "issue", account, key: id, row: newKeyOf(key), by } as const;
       await this.#commit([{ ...issue, budget: null, keysMax: null, creator: null }]);
     }
     const steps = fc.sample(stepArb, { seed: this.#random.whole(0, 1_000_000), numRuns: 100 });

@@ -131,7 +131,7 @@ export async function openUpgradedStore(
     auditJobs: remote("auditJobs", timesOf, {}),
     stopRequests: remote("stopRequests", timesOf, {}),
     operatorKeys: remote("operatorKeys", timesOf, {}),
-    supportCredits: remote("supportCredits", timesOf, {}),
+    dailyCounts: remote("dailyCounts", timesOf, {}),
     events: remote("events", timesOf, {}),
   });
   await offer(store, plans);

@@ -99,8 +99,7 @@ describe("inkwell person", () => {
       assert.equal(erasedMs !== null, isErased);
     }
     assert.partialDeepStrictEqual(await json("erase", id, "--yes"), {
-      issuer: "erased",
-      sub: id,
+      sub: `erased:${id}`,
       email: null,
     });
     assert.match((await ledger.inkwell("person", "list")).stdout, / erased\n/);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { authenticate, hashKey, mintKey, parseKey } from "../../src/accounts/keys.ts";
+import { authenticate, callerOf, hashKey, mintKey, parseKey } from "../../src/accounts/keys.ts";
 import { type ErrorCode, Refusal } from "../../src/errors.ts";
 import type { PlanVersion } from "../../src/ledger/plan.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
@@ -33,7 +33,7 @@ function storeOf(change: Partial<KeyRow> = {}, planVersion: PlanVersion | null =
 
 async function refusal(header: string | undefined, store = storeOf()): Promise<Refusal> {
   try {
-    await authenticate(store, header, start);
+    callerOf(await authenticate(store, header, start));
   } catch (error) {
     assert.ok(error instanceof Refusal);
     assertNoKey(error, header);
@@ -129,8 +129,8 @@ test("the hash is SHA-256 in lower-case hex", () => {
 test("authenticates a valid key as its account, with plan and models", async () => {
   const store = storeOf({ models: ["small"] });
   const caller = { accountId: "ada", keyId: "key_1", plan: version, models: ["small"], concurrent: null };
-  assert.deepEqual(await authenticate(store, `Bearer ${key}`, start), caller);
-  assert.deepEqual(await authenticate(store, `  bearer   ${key} `, start), caller);
+  assert.deepEqual(callerOf(await authenticate(store, `Bearer ${key}`, start)), caller);
+  assert.deepEqual(callerOf(await authenticate(store, `  bearer   ${key} `, start)), caller);
 });
 
 test("reports a missing key for a missing or empty header and for Bearer alone", async () => {
@@ -175,7 +175,7 @@ test("refuses a revoked key", async () => {
 test("refuses a key from its expiry time on, and names that time", async () => {
   const store = storeOf({ expiresMs: start + day });
   const check = (header: string, nowMs: number) => authenticate(store, header, nowMs);
-  assert.equal((await check(`Bearer ${key}`, start + day - 1)).keyId, "key_1");
+  assert.equal((await check(`Bearer ${key}`, start + day - 1)).key.id, "key_1");
   await assert.rejects(check(`Bearer ${key}`, start + day), {
     code: "invalid_api_key",
     message: /expired at 2026-01-16T12:00:00\.000Z/,
@@ -196,9 +196,9 @@ test("accepts the old secret of a rotated key until the end of the overlap", asy
   const store = storeOf({ hash: hashKey(other), oldHash: hashKey(key), oldUntilMs: start + day });
   const check = (header: string, nowMs: number) => authenticate(store, header, nowMs);
   for (const secret of [key, other]) {
-    assert.equal((await check(`Bearer ${secret}`, start + day - 1)).keyId, "key_1");
+    assert.equal((await check(`Bearer ${secret}`, start + day - 1)).key.id, "key_1");
   }
-  assert.equal((await check(`Bearer ${other}`, start + day)).keyId, "key_1");
+  assert.equal((await check(`Bearer ${other}`, start + day)).key.id, "key_1");
   await assert.rejects(check(`Bearer ${key}`, start + day), {
     code: "invalid_api_key",
     message: /was valid until 2026-01-16T12:00:00\.000Z/,

@@ -62,5 +62,5 @@ export const planTexts: Record<PlanName, string> = {
 
 export const firstKey = {
   ...{ id: keyId, account: accountId, hash: "0".repeat(64), lastFour: "0000", name: null },
-  ...{ models: ["*"], expiresMs: null, portal: "own" as const, ...limitsIn({}) },
+  ...{ models: ["*"], expiresMs: null, portal: "own" as const, actsFor: null, ...limitsIn({}) },
 };

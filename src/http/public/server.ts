@@ -14,7 +14,8 @@
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Logger } from "pino";
 import { balanceObject } from "../../accounts/balance-object.ts";
-import { authenticate } from "../../accounts/keys.ts";
+import { FrontEnds } from "../../accounts/front-ends.ts";
+import { authenticate, type Caller } from "../../accounts/keys.ts";
 import { type Catalog, longestAnswer } from "../../chat/catalog.ts";
 import { Refusal } from "../../errors.ts";
 import { balanceOf } from "../../ledger/balance.ts";
@@ -99,6 +100,7 @@ export class PublicServer {
   readonly chat: ChatService;
   readonly connections: Connections;
   readonly #dependencies: PublicDependencies;
+  readonly #frontEnds: FrontEnds;
   #cors: Cors;
   readonly #app: FastifyInstance;
   #closing: Promise<void> | null = null;
@@ -107,6 +109,7 @@ export class PublicServer {
     const { catalog, ledger, metrics, logger, observers = [] } = dependencies;
     const { limits, holdTtlMs, uploadTimes } = options;
     this.#dependencies = dependencies;
+    this.#frontEnds = new FrontEnds(dependencies.store);
     this.#cors = new Cors(options.corsOrigins);
     this.chat = new ChatService({
       ...{ catalog, ledger, logger, limits, holdTtlMs, uploadTimes },
@@ -197,11 +200,7 @@ export class PublicServer {
     if (path === null) throw unknownPath(request.originalUrl);
     if (request.is404) return this.#refuseMethod(request, reply, path);
     const caller = await this.requests.waitUnlessGone(request.raw, reply.raw, () =>
-      authenticate(
-        this.#dependencies.store,
-        headers.authorization,
-        this.#dependencies.store.times().latestMs,
-      ),
+      this.#callerOf(request, isChat),
     );
     if (caller === null) {
       context.finishUnanswered(reply);
@@ -210,6 +209,12 @@ export class PublicServer {
     context.record.caller = caller;
     if (isChat) this.chat.admit(request, reply);
     return;
+  }
+
+  async #callerOf({ raw, headers }: FastifyRequest, isChat: boolean): Promise<Caller> {
+    const { store } = this.#dependencies;
+    const found = await authenticate(store, headers.authorization, store.times().latestMs);
+    return await this.#frontEnds.callerOf(found, { rawHeaders: raw.rawHeaders, needsPerson: isChat });
   }
 
   /** Throws `method_not_allowed`, except for the preflight request of a browser. */

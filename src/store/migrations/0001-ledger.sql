@@ -132,7 +132,17 @@ create table api_key (
   budget_by_operator {bool} check (budget_by_operator in (false, true)),
   -- What the key may do in the portal: see itself, or manage all keys of its account.
   portal {text} not null check (portal in ('own', 'account')),
+  -- The front end of the key: its requests are paid by the accounts of the people behind it.
+  acts_for_name {text} check (acts_for_name <> ''),
+  acts_for_header {text},
+  acts_for_plan {text},
+  acts_for_new_accounts_per_day {int} check (acts_for_new_accounts_per_day > 0),
   primary key (account, id),
+  constraint acts_for_is_complete check (
+    (acts_for_name is null) = (acts_for_header is null)
+      and (acts_for_plan is null) = (acts_for_new_accounts_per_day is null)
+      and (acts_for_name is not null or acts_for_plan is null)
+  ),
   constraint budget_is_complete check (
     case when budget is null then budget_every is null and budget_from_ms is null and budget_spent is null
       else budget_every is not null and budget_align is not null and budget_timezone is not null
@@ -388,12 +398,12 @@ create table operator_key (
   ended_ms {int}
 ) {table};
 
--- Promotional credits that support has given on a day in UTC, in micro-credits.
-create table support_credit (
-  by {text} not null check (by <> ''),
+-- Counts that have a limit for each day in UTC: micro-credits that support gives, accounts that a front end opens.
+create table daily_count (
+  name {text} not null check (name <> ''),
   day {int} not null,
-  given {int} not null check (given >= 0),
-  primary key (by, day)
+  counted {int} not null check (counted >= 0),
+  primary key (name, day)
 ) {table};
 
 -- Charges, summed by day and by hour (docs/decisions/0047-usage-sums.md), with the first and the last number of their
@@ -526,7 +536,7 @@ create table person (
   account_by {text} check (account_by <> ''),
   lapsed_ms {int},
   suspended_ms {int},
-  -- Since then, issuer and `sub` are pseudonyms (docs/decisions/0084-erased-people.md).
+  -- Since then, `sub` is a pseudonym (docs/decisions/0084-erased-people.md).
   erased_ms {int},
   created_ms {int} not null,
   unique (issuer, sub),

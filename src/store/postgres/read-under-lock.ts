@@ -87,7 +87,7 @@ const namedCharges = `unnest($1::text[], $2::text[]) as n(account, id)
 const readCharges = `select ${chargeTable.list("u")} from ${namedCharges} order by u.late`;
 
 const readKeysOfCharges = `
-  select ${keyTable.list("k")} from ${namedCharges} join api_key k on k.account = u.account and k.id = u.key`;
+  with named as (select u.account, u.key from ${namedCharges}) ${keysOfNamed()}`;
 
 /** The memos of each request. */
 const readMemos = `
@@ -101,6 +101,22 @@ const countKeys = `select n.account, (select count(*) from api_key k where k.acc
 
 const readPayments = `${selectPayments} where p.payment = any($1::text[])`;
 
+/**
+ * The keys that rows of `named` (account, key) have. The lock of its account protects a key. The
+ * key of a front end has requests of many accounts, so it is locked too. Accounts are locked
+ * before, so commits of other accounts wait only until this one ends.
+ */
+function keysOfNamed(): string {
+  return `, shared as (
+      select k.* from api_key k
+      where k.acts_for_name is not null and k.id in (select key from named) order by k.id for no key update
+    )
+    select ${keyTable.list("k")} from shared k
+    union all
+    select ${keyTable.list("k")} from named
+    join api_key k on k.account = named.account and k.id = named.key and k.acts_for_name is null`;
+}
+
 /** Finds the named keys, and the keys of the named holds. */
 const readKeys = `
   with named as (
@@ -109,7 +125,7 @@ const readKeys = `
     select h.account, h.key from unnest($3::text[], $4::text[]) as n(account, id)
     ${holdOf("n")}
   )
-  select ${keyTable.list("k")} from named join api_key k on k.account = named.account and k.id = named.key`;
+  ${keysOfNamed()}`;
 
 /** Cells in the result of `readHolds`. */
 const clockAt = 1;

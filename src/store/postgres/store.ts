@@ -16,6 +16,7 @@ import type { Plans } from "../../ledger/plan.ts";
 import { retry } from "../../retry.ts";
 import { auditJobsOn } from "../audit-job-queries.ts";
 import { changeLogOn } from "../change-log-queries.ts";
+import { dailyCountsOn } from "../daily-counts.ts";
 import { eventQueriesOn } from "../event-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
 import type { NodeRegistry } from "../nodes.ts";
@@ -25,7 +26,6 @@ import { foundKeyOf, queriesOn, type SqlConnections } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
-import { supportCreditsOn } from "../support-credits.ts";
 import { auditDatabase } from "./audit.ts";
 import { PostgresClock, serverTime, type TestClock } from "./clock.ts";
 import { PostgresCommits } from "./commits.ts";
@@ -185,7 +185,7 @@ function postgresStoreOn({
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
     operatorKeys: operatorKeysOn(reads, dialect),
-    supportCredits: supportCreditsOn(reads, dialect),
+    dailyCounts: dailyCountsOn(reads, dialect),
     ...changeLogOn(reads, dialect),
     events: eventQueriesOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),

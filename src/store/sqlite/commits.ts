@@ -65,7 +65,7 @@ function statementsOf(db: DatabaseSync) {
     entry: new Query(db, journalTable, "where op = ?"),
     charges: new Query(db, chargeTable, "where id = ? and account = ? order by late"),
     others: new Statements(db),
-    key: new Query(db, keyTable, "where account = ? and id = ?"),
+    key: new Query(db, keyTable, "where id = ?"),
     memos: db.prepare(
       "select coalesce(sum(amount), 0) as memos from credit_grant where request_id = ? and account = ?",
     ),
@@ -193,8 +193,9 @@ export class SqliteCommits {
 
     const readKey = (account: string, id: string) => {
       if (keys.has(id)) return;
-      const key = known(this.#cache.keys, rowKey(account, id), () => this.#sql.key.get(account, id));
-      if (key !== undefined) keys.set(id, key);
+      const key = known(this.#cache.keys, id, () => this.#sql.key.get(id));
+      const isUsable = key !== undefined && (key.account === account || key.actsFor !== null);
+      if (isUsable) keys.set(id, key);
     };
     const readHold = (account: string, id: string) => {
       const name = rowKey(account, id);

@@ -18,7 +18,7 @@ const rowsMax = 20_000;
 export class RowCache {
   /** By id. */
   readonly accounts = new Map<string, AccountRow>();
-  /** By `rowKey(account, id)`. */
+  /** By id. */
   readonly keys = new Map<string, KeyRow>();
   /** By `rowKey(account, id)`. */
   readonly holds = new Map<string, HoldRow>();
@@ -60,7 +60,7 @@ export class RowCache {
   /** Keeps the rows that the ledger has committed. */
   end({ accounts, keys, keysSet, keysNew, holdsPut, holdsEnded }: Changes): void {
     for (const row of accounts) this.accounts.set(row.id, row);
-    for (const row of [...keys, ...keysSet, ...keysNew]) this.keys.set(rowKey(row.account, row.id), row);
+    for (const row of [...keys, ...keysSet, ...keysNew]) this.keys.set(row.id, row);
     for (const row of holdsPut) this.holds.set(rowKey(row.account, row.id), row);
     for (const { account, id } of holdsEnded) this.holds.delete(rowKey(account, id));
     this.#changesAtEnd = numberOf(this.#ownChanges);

@@ -26,6 +26,7 @@ import { auditJobsOn } from "../audit-job-queries.ts";
 import type { AuditReport } from "../audit-report.ts";
 import { changeLogOn } from "../change-log-queries.ts";
 import { type SharedClock, sharedClock, timesOf } from "../clock.ts";
+import { dailyCountsOn } from "../daily-counts.ts";
 import { eventQueriesOn } from "../event-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
 import { operatorKeysOn } from "../operator-key-queries.ts";
@@ -35,7 +36,6 @@ import { sessionQueriesOn } from "../session-queries.ts";
 import type { SqlDialect, SqlStatement } from "../sql.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import { ListTooSlowError, listLimitMs, type Store } from "../store.ts";
-import { supportCreditsOn } from "../support-credits.ts";
 import { openToRead, type SqliteFile, sqliteError } from "./file.ts";
 import type { Cells } from "./query.ts";
 import { SqliteSnapshots } from "./snapshots.ts";
@@ -119,7 +119,7 @@ function sqliteStoreOn(
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
     operatorKeys: operatorKeysOn(reads, dialect),
-    supportCredits: supportCreditsOn(reads, dialect),
+    dailyCounts: dailyCountsOn(reads, dialect),
     ...changeLogOn(reads, dialect),
     events: eventQueriesOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),

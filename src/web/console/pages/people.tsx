@@ -49,18 +49,18 @@ export function PeoplePage({ place }: { place: Place }) {
   return (
     <>
       <PageHead title="People" />
-      <Card title="People who sign in">
+      <Card title="People who sign in, or are behind a front end">
         <div class="filters">
           <SearchFilter name="account" label="Account" value={account} />
         </div>
         <ShownList
           of={people}
-          empty={<Empty>{account ? "No person has this account." : "Nobody has signed in."}</Empty>}
+          empty={<Empty>{account ? "No person has this account." : "There is no person."}</Empty>}
         >
           {({ data, next }) => (
             <>
               <Table
-                caption="People who sign in"
+                caption="People"
                 rows={data}
                 columns={[
                   ...columnsOf("person", "name email role account seen_at suspended_at", personCells),

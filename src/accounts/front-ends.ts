@@ -1,0 +1,149 @@
+/**
+ * People behind a front end: a program such as a chat page that has one key, and names in a header
+ * the person for whom it sends a request.
+ *
+ * A person is known by the name of the front end and the value of the header, in NFC and in lower
+ * case. The account of the person pays. Guarantees that nobody reaches an account by naming it: a
+ * value that is not known gets an account of its own, or none.
+ */
+import { isUtf8 } from "node:buffer";
+import { keyHolder } from "../actors.ts";
+import { Refusal } from "../errors.ts";
+import { balanceUnavailable } from "../ledger/balance.ts";
+import type { ActsFor } from "../ledger/rows.ts";
+import { issuerOfFrontEnd } from "../store/accounts-of-key.ts";
+import { accountOfPerson, type FoundHolder, newPerson } from "../store/people.ts";
+import { linkChange } from "../store/person-changes.ts";
+import type { FoundKey, Store } from "../store/store.ts";
+import { type Caller, callerOf } from "./keys.ts";
+
+/** Longer values are refused. */
+const charactersMax = 255;
+
+interface FrontEndRequest {
+  /** Names and values in turn, as Node has received them. */
+  rawHeaders: readonly string[];
+  /** Somebody has to pay: the request must name a person. */
+  needsPerson: boolean;
+}
+
+export class FrontEnds {
+  readonly #store: Store;
+  /** Chat pages send several requests at once for a new person: they share one opening. */
+  readonly #opening = new Map<string, Promise<FoundHolder>>();
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  /**
+   * Returns who pays for a request: the account of its key, or the person behind the front end of
+   * the key. A front end that names no person has the account of its key.
+   *
+   * Throws the refusals `balance_unavailable`, `missing_person`, `unknown_person`,
+   * `rate_limit_exceeded` and `account_suspended`.
+   */
+  async callerOf(found: FoundKey, { rawHeaders, needsPerson }: FrontEndRequest): Promise<Caller> {
+    const { key, account } = found;
+    const { actsFor } = key;
+    if (actsFor === null) return callerOf(found);
+    const sub = personIn(rawHeaders, actsFor.header);
+    if (sub === null) {
+      if (!needsPerson) return callerOf(found);
+      throw missingPerson(`This key needs the header ${actsFor.header}, with the person who asks.`);
+    }
+    // The account of the person decides about itself when it pays.
+    const hasEnded = account.endsMs !== null && account.endsMs <= this.#store.times().latestMs;
+    if (account.state !== "active" || hasEnded) {
+      throw new Refusal("account_suspended", "The account of this front end is suspended or closed.");
+    }
+    const known = await this.#store.findHolder(issuerOfFrontEnd(actsFor.name), sub);
+    const holder = known ?? (await this.#openOnce(key.id, actsFor, sub));
+    const { person, plan, problem } = holder;
+    if (person.suspendedMs !== null) {
+      throw new Refusal("account_suspended", "The operator of this service has suspended this person.");
+    }
+    if (plan === null) throw balanceUnavailable(`account ${holder.account.id}: ${problem}`);
+    const { id: keyId, models, concurrent } = key;
+    return { accountId: holder.account.id, keyId, plan, models, concurrent };
+  }
+
+  async #openOnce(keyId: string, actsFor: ActsFor, sub: string): Promise<FoundHolder> {
+    const name = JSON.stringify([keyId, sub]);
+    const underWay = this.#opening.get(name);
+    if (underWay !== undefined) return await underWay;
+    const opening = open(this.#store, { keyId, actsFor }, sub);
+    this.#opening.set(name, opening);
+    try {
+      return await opening;
+    } finally {
+      this.#opening.delete(name);
+    }
+  }
+}
+
+/** Returns the normal form of the header's value, or null if the request does not have it. */
+function personIn(rawHeaders: readonly string[], name: string): string | null {
+  const values = rawHeaders.filter((_, n) => n % 2 === 1 && rawHeaders[n - 1]?.toLowerCase() === name);
+  const [value, ...others] = values;
+  if (value === undefined) return null;
+  if (others.length > 0)
+    throw missingPerson(`The header ${name} is there ${values.length} times. Send it once.`);
+  // Node reads each byte of a header as one character.
+  const bytes = Buffer.from(value, "latin1");
+  const text = isUtf8(bytes) ? bytes.toString("utf8") : value;
+  const normal = text.normalize("NFC").toLowerCase().normalize("NFC").trim();
+  if (normal === "") throw missingPerson(`The header ${name} is empty. It must name the person who asks.`);
+  if (normal.length <= charactersMax) return normal;
+  throw missingPerson(`The header ${name} has more than ${charactersMax} characters.`);
+}
+
+/**
+ * Opens the account of a person, at most so many in a day. A request that breaks off in between is
+ * completed by the next one, for the same person and the same account.
+ */
+async function open(
+  store: Store,
+  { keyId, actsFor }: { keyId: string; actsFor: ActsFor },
+  sub: string,
+): Promise<FoundHolder> {
+  const { name, plan, newAccountsPerDay } = actsFor;
+  if (plan === null || newAccountsPerDay === null) {
+    throw new Refusal(
+      "unknown_person",
+      `The front end "${name}" knows no account for this person, and opens none. Ask the operator of this service.`,
+    );
+  }
+  const issuer = issuerOfFrontEnd(actsFor.name);
+  const { by } = keyHolder(keyId);
+  const { nowMs, atMs } = store.times();
+  const known = await store.personOf(issuer, sub);
+  if (known === null && !(await store.dailyCounts.count(issuer, 1, { most: newAccountsPerDay, atMs }))) {
+    throw new Refusal(
+      "rate_limit_exceeded",
+      `The front end "${name}" has opened ${newAccountsPerDay} accounts today, which is its limit. Known people are served.`,
+      { waitingHelps: false },
+    );
+  }
+  const added = newPerson({ issuer, sub }, nowMs);
+  const person = known ?? (await store.addPerson(added));
+  // Another request of the same person was faster.
+  if (known === null && person.id !== added.id) await store.dailyCounts.uncount(issuer, 1, atMs);
+  const account = accountOfPerson(person);
+  if (person.account === null) {
+    const draft = { id: account, plan, contact: {}, key: null };
+    const [outcome] = await store.putAccounts([draft], { by, dryRun: false, updatesExisting: false });
+    if (outcome?.kind !== "opened" && outcome?.kind !== "exists") {
+      throw balanceUnavailable(`the plan ${plan} of the front end ${name} is not among the current plans`);
+    }
+    const link = { account, by: "front_end", isFirst: true };
+    await store.linkPerson(person.id, link, linkChange(person.id, account, { by, atMs }));
+  }
+  const holder = await store.findHolder(issuer, sub);
+  if (holder === null) throw balanceUnavailable(`person ${person.id} has no account`);
+  return holder;
+}
+
+function missingPerson(message: string): Refusal {
+  return new Refusal("missing_person", message);
+}

@@ -1,0 +1,239 @@
+/** People behind the key of a front end: who pays, who is refused, and what the key caps. */
+import assert from "node:assert/strict";
+import { request as httpRequest } from "node:http";
+import { test } from "node:test";
+import type { ActsFor } from "../../src/ledger/rows.ts";
+import { pageRowsMax } from "../../src/store/store.ts";
+import { credits, planOf } from "../fixtures/ledger-rows.ts";
+import { babble, errorOf, jsonOf, say, startService, type TestService } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
+
+const header = "x-openwebui-user-id";
+const student = planOf("student", 100, 0);
+const actsFor: ActsFor = { name: "webui", header, plan: "student", newAccountsPerDay: 3 };
+
+function start(change: Partial<ActsFor> = {}, options: Parameters<typeof startService>[0] = {}) {
+  const key = { actsFor: { ...actsFor, ...change }, ...options.key };
+  return startService({
+    price: { prompt: 1_000_000, completion: 1_000_000 },
+    otherPlans: [student],
+    ...options,
+    key,
+  });
+}
+
+const as = (person: string) => ({ headers: { [header]: person } });
+
+async function codeOf(answer: Response): Promise<string> {
+  return (await errorOf(answer)).code;
+}
+
+async function accountOf({ store }: TestService, value: string, name = "webui"): Promise<string> {
+  const holder = await store.findHolder(`front_end:${name}`, value);
+  assert.ok(holder !== null, `${value} has an account`);
+  return holder.account.id;
+}
+
+test("each request is paid by the account of its person, and names the key of the front end", async () => {
+  await using service = await start();
+  for (const person of ["ada", "bob", "ada"]) {
+    const answer = await service.chat({}, as(person));
+    assert.equal(answer.status, 200);
+    await answer.text();
+  }
+  const [ada, bob] = [await accountOf(service, "ada"), await accountOf(service, "bob")];
+  assert.match(ada, /^p-[0-9a-f]{16}$/);
+  const receipts = await service.store.usage({ key: "key1", limit: pageRowsMax });
+  assert.deepEqual(receipts.map(({ account }) => account).toSorted(), [ada, ada, bob].toSorted());
+  assert.equal((await service.balance()).base.remainingMicro, credits(1000), "the front end pays nothing");
+  const row = await service.store.keyById("key1");
+  assert.deepEqual([row?.holds, row?.heldMicro, row?.account], [0, 0, service.account]);
+});
+
+test("models and balance are those of the person, or of the key's account without one", async () => {
+  await using service = await start();
+  await (await service.chat({}, as("ada"))).text();
+  const creditsOf = async (options: object) => {
+    const answer = await service.request("GET", "/v1/balance", options);
+    assert.equal(answer.status, 200);
+    return (await jsonOf<{ balances: { base: { credits: number } } }>(answer)).balances.base.credits;
+  };
+  assert.equal(await creditsOf({}), 1000);
+  assert.equal(await creditsOf(as("ada")), 95, "3 tokens of the prompt, 2 of the answer");
+  assert.equal((await service.request("GET", "/v1/models", as("ada"))).status, 200);
+});
+
+test("chat without a person is refused, and so are an empty, a long and a repeated header", async () => {
+  await using service = await start();
+  assert.equal(await codeOf(await service.chat()), "missing_person");
+  assert.equal(await codeOf(await service.chat({}, as(" "))), "missing_person");
+  assert.equal(await codeOf(await service.chat({}, as("x".repeat(256)))), "missing_person");
+  const status = await new Promise<number | undefined>((resolve, reject) => {
+    const headers = [
+      ...["authorization", `Bearer ${service.key}`, "content-type", "application/json"],
+      ...["content-length", "2", "host", "localhost", header, "ada", header, "bob"],
+    ];
+    const sent = httpRequest(`${service.url}/v1/chat/completions`, { method: "POST", headers }, (answer) => {
+      answer.resume();
+      resolve(answer.statusCode);
+    });
+    sent.on("error", reject).end("{}");
+  });
+  assert.equal(status, 400);
+  assert.equal((await service.store.listPeople({ limit: 10 })).length, 0, "nobody was added");
+});
+
+test("two spellings of a value are one person, in NFC and lower case", async () => {
+  await using service = await start();
+  const utf8 = (text: string) => Buffer.from(text, "utf8").toString("latin1");
+  for (const spelling of ["Zoë@X.example", "zoe\u0308@x.example"])
+    await (await service.chat({}, as(utf8(spelling)))).text();
+  const people = await service.store.listPeople({ limit: 10 });
+  assert.deepEqual(
+    people.map(({ sub }) => sub),
+    ["zoë@x.example"],
+  );
+});
+
+test("nobody reaches an account by naming it", async () => {
+  await using service = await start({ newAccountsPerDay: 10 });
+  await (await service.chat({}, as("ada"))).text();
+  const ada = await accountOf(service, "ada");
+  const [person] = await service.store.listPeople({ limit: 1 });
+  for (const name of [ada, service.account, person?.id ?? "", "front_end:webui"]) {
+    await (await service.chat({}, as(name))).text();
+    assert.notEqual(await accountOf(service, name), name);
+    assert.notEqual(await accountOf(service, name), ada);
+  }
+  const ordinary = await service.addKey();
+  const answer = await service.chat(
+    {},
+    { headers: { authorization: `Bearer ${ordinary}`, [header]: "ada" } },
+  );
+  assert.equal(answer.status, 200);
+  const receipts = await service.store.usage({ key: "key2", limit: 1 });
+  assert.equal(receipts[0]?.account, service.account, "the header means nothing with another key");
+});
+
+test("a front end that opens no accounts refuses unknown people", async () => {
+  await using service = await start({ plan: null, newAccountsPerDay: null });
+  const answer = await service.chat({}, as("ada"));
+  assert.equal(answer.status, 403);
+  assert.equal(await codeOf(answer), "unknown_person");
+  assert.equal((await service.store.listPeople({ limit: 10 })).length, 0);
+});
+
+test("a front end opens at most so many accounts a day, and serves known people after it", async () => {
+  await using service = await start();
+  const people = Array.from({ length: 12 }, (_, n) => `person ${n}`);
+  // Each person sends two requests at once.
+  const answers = await Promise.all(
+    [...people, ...people].map((person) => service.chat({ max_tokens: 2 }, as(person))),
+  );
+  const codes = await Promise.all(answers.map(async (answer) => (answer.ok ? "ok" : await codeOf(answer))));
+  assert.deepEqual(new Set(codes), new Set(["ok", "rate_limit_exceeded"]));
+  const opened = await service.store.listPeople({ limit: 100 });
+  assert.ok(opened.length <= 3 && opened.length > 0, `${opened.length} accounts`);
+  const known = opened[0]?.sub ?? "";
+  assert.equal((await service.chat({}, as(known))).status, 200);
+});
+
+test("two requests of a new person at once open one account", async () => {
+  await using service = await start();
+  const answers = await Promise.all([1, 2, 3, 4].map(() => service.chat({ max_tokens: 2 }, as("ada"))));
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    [200, 200, 200, 200],
+  );
+  await Promise.all(answers.map((answer) => answer.text()));
+  assert.equal((await service.store.listPeople({ limit: 10 })).length, 1);
+  assert.equal((await service.store.accounts({ limit: 10 })).length, 2);
+});
+
+test("an opening that broke off is completed by the next request of the person", async () => {
+  await using service = await start({ newAccountsPerDay: 1 });
+  const { store } = service;
+  const { linkPerson } = store;
+  store.linkPerson = async () => {
+    store.linkPerson = linkPerson;
+    throw new Error("the service dies here");
+  };
+  assert.equal((await service.chat({}, as("ada"))).status, 500);
+  assert.equal((await service.chat({}, as("ada"))).status, 200);
+  assert.equal((await store.listPeople({ limit: 10 })).length, 1);
+});
+
+test("a new key of the same name meets the same people, and one of another name others", async () => {
+  await using service = await start();
+  await (await service.chat({}, as("ada"))).text();
+  const second = await service.addKey({ actsFor });
+  const other = await service.addKey({ actsFor: { ...actsFor, name: "course" } });
+  for (const key of [second, other])
+    await (await service.chat({}, { headers: { authorization: `Bearer ${key}`, [header]: "ada" } })).text();
+  const receipts = await service.store.usage({ account: await accountOf(service, "ada"), limit: 10 });
+  assert.deepEqual(receipts.map(({ key }) => key).toSorted(), ["key1", "key2"]);
+  assert.notEqual(await accountOf(service, "ada", "course"), await accountOf(service, "ada"));
+});
+
+test("the budget of the key caps all people together, exactly", async () => {
+  await using service = await start(
+    { newAccountsPerDay: 100 },
+    { script: say("a ", "b ", "c ", "d "), engine: { parallel: 8, queue: 200 } },
+  );
+  const set = { budget: { amountMicro: credits(60), rule: { every: "P1D" } } };
+  await service.ledger.apply({
+    kind: "key",
+    account: service.account,
+    key: "key1",
+    op: "b",
+    set,
+    by: "test",
+  });
+  const insist = async (person: string): Promise<string> => {
+    for (;;) {
+      const answer = await service.chat({ max_tokens: 8 }, as(person));
+      const code = answer.ok ? "ok" : await codeOf(answer);
+      if (answer.ok) await answer.text();
+      if (code !== "credits_reserved") return code;
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  };
+  const codes = await Promise.all(Array.from({ length: 40 }, (_, n) => insist(`person ${n % 20}`)));
+  assert.deepEqual(new Set(codes), new Set(["ok", "key_budget_exceeded"]));
+  const receipts = await service.store.usage({ key: "key1", limit: pageRowsMax });
+  const charged = receipts.reduce((sum, { base }) => sum + base, 0);
+  const row = await service.store.keyById("key1");
+  assert.ok(charged <= credits(60) && charged > credits(60) - 4 * 1_000_000, `${charged}`);
+  assert.deepEqual([row?.budgetSpentMicro, row?.heldMicro, row?.holds], [charged, 0, 0]);
+});
+
+test("the limits of the key count the requests of all people, and plans those of each", async () => {
+  await using service = await start({}, { key: { concurrent: 2 }, script: babble("on ") });
+  const abort = new AbortController();
+  const run = (person: string) => service.chat({ stream: true }, { ...as(person), signal: abort.signal });
+  const [one, two] = [await run("ada"), await run("bob")];
+  assert.deepEqual([one.status, two.status], [200, 200]);
+  assert.equal(await codeOf(await run("carl")), "concurrency_limit_exceeded");
+  abort.abort();
+  await until("all requests have ended", async () => (await service.store.keyById("key1"))?.holds === 0);
+});
+
+test("a suspended person, account or front end is refused", async () => {
+  await using service = await start();
+  await (await service.chat({}, as("ada"))).text();
+  const account = await accountOf(service, "ada");
+  const to = (kind: "suspend" | "resume") => ({ kind });
+  const state = { kind: "state", by: "test" } as const;
+  await service.ledger.apply({ ...state, account, op: "1", to: to("suspend") });
+  assert.equal(await codeOf(await service.chat({}, as("ada"))), "account_suspended");
+  assert.equal((await service.chat({}, as("bob"))).status, 200);
+  await service.ledger.apply({ ...state, account: service.account, op: "2", to: to("suspend") });
+  assert.equal(await codeOf(await service.chat({}, as("bob"))), "account_suspended");
+});
+
+test("the ids of people are in no log line and reach no engine", async () => {
+  await using service = await start();
+  await (await service.chat({}, as("secret-person-id"))).text();
+  await service.chat({}, as("secret-person-id".repeat(20)));
+  assert.doesNotMatch(JSON.stringify(service.log), /secret-person-id/);
+});
