@@ -51,11 +51,14 @@ export function peopleQueriesOn(
   const lockAccounts = `select a.id from account as a where ${namesAccount} order by a.id${dialect.forUpdate}`;
   const ownAccounts = `select a.id from account as a where (${namesAccount}) and not exists (
       select 1 from person as o where o.account = a.id and o.id <> ${p(1)} and o.erased_ms is null)`;
-  const eraseValues = `update change_log set before = null, after = null
-    where (subject = ${p(1)} or account in (${ownAccounts})) and id <> ${p(3)}
-    and (before is not null or after is not null)`;
-  const eraseAnswers = `update event_delivery set answer = null where answer is not null
-    and endpoint in (select name from event_endpoint) and account in (${ownAccounts})`;
+  const noValues = "update change_log set before = null, after = null";
+  const eraseOwnValues = `${noValues} where subject = ${p(1)} and id <> ${p(2)}`;
+  const eraseAccountValues = `${noValues} where account in (${ownAccounts})`;
+  // The inner selection reads columns of one index only, so that SQLite uses it.
+  const eraseAnswers = `update event_delivery set answer = null where (endpoint, number) in (
+      select d.endpoint, d.number from (${ownAccounts}) as own cross join event_endpoint as e
+      cross join event_delivery as d where d.endpoint = e.name and d.account = own.id
+    ) and answer is not null`;
   const endSessions = `delete from session where kind in ('operator', 'portal') and owner = ${p(1)}`;
 
   async function personOf(issuer: string, sub: string): Promise<PersonRow | null> {
@@ -151,7 +154,8 @@ export function peopleQueriesOn(
         { text: erase, values: [id, nowMs, erasedSub(id)] },
         { text: lockAccounts, values },
         { text: `delete from account_contact where account in (${ownAccounts})`, values },
-        { text: eraseValues, values: [...values, change.id] },
+        { text: eraseOwnValues, values: [id, change.id] },
+        { text: eraseAccountValues, values },
         { text: eraseAnswers, values },
         { text: endSessions, values: [id] },
         logIf(change, isErased, dialect),
