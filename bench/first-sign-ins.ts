@@ -2,7 +2,7 @@
  * 1,000 people who sign in for the first time, at a real issuer, beside running answers: each gets
  * an account and makes a key. The floor, in the same run, is the same answers before.
  *
- *   npm run bench -- first-sign-ins [--people 1000] [--at-once 32] [--callers 4] [--seconds 15]
+ *   npm run bench -- first-sign-ins [--people 1000] [--per-second 20] [--callers 4] [--seconds 15]
  *
  * The service is a process of its own. The issuer, the people, the callers and the model server
  * share this process, so on two cores they take one of them.
@@ -24,7 +24,7 @@ import { medianOf } from "./servers.ts";
 const addresses = 100;
 
 export async function run(args: readonly string[]): Promise<void> {
-  const values = optionsOf(args, { people: "1000", "at-once": "32", callers: "4", seconds: "15" });
+  const values = optionsOf(args, { people: "1000", "per-second": "20", callers: "4", seconds: "15" });
   const people = Number(values.people);
   await using upstream = await startUpstream(answerLoad);
   await using folder = await newFolder();
@@ -59,14 +59,13 @@ export async function run(args: readonly string[]): Promise<void> {
   const before = answers;
   answers = [];
   const startedMs = performance.now();
-  let next = 0;
+  const pauseMs = 1000 / Number(values["per-second"]);
   await Promise.all(
-    Array.from({ length: Number(values["at-once"]) }, async () => {
-      for (let n = next++; n < people; n = next++) {
-        const agent = agents[n % addresses];
-        assert.ok(agent !== undefined);
-        await signIn({ issuer, portal, person: `person-${n}`, agent });
-      }
+    Array.from({ length: people }, async (_, n) => {
+      const agent = agents[n % addresses];
+      assert.ok(agent !== undefined);
+      await sleep(n * pauseMs);
+      await signIn({ issuer, portal, person: `person-${n}`, agent });
     }),
   );
   const seconds = (performance.now() - startedMs) / 1000;

@@ -1,5 +1,5 @@
 /**
- * Who acts, and what they may do. Every change names its actor as `by`, in the journal and
+ * Actors and their roles. Every change names its actor as `by`, in the journal and
  * elsewhere. Pages bundle this file.
  */
 
@@ -10,7 +10,7 @@ export type OperatorRole = (typeof operatorRoles)[number];
 /** `holder`: of a key, in the portal. It is no step of the operators' roles. */
 export type Role = "holder" | OperatorRole;
 
-/** Who does what no person has asked for. */
+/** The actor of changes for which nobody has asked. */
 export const service = "service";
 
 export interface Actor {
@@ -20,7 +20,7 @@ export interface Actor {
    */
   by: string;
   role: Role;
-  /** Who made the key. All keys of a maker share one allowance. Absent: no key. */
+  /** The maker of the key. All keys of a maker share one allowance. Absent: no key. */
   maker?: string;
 }
 

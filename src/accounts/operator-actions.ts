@@ -1,7 +1,7 @@
 /**
  * The common part of the actions of operators: the store, the ledger, who acts, keys
- * (key-actions.ts), and reads of accounts, receipts, plans and the clock. What changes accounts
- * and credits is in src/actions, beside its descriptions.
+ * (key-actions.ts), and reads of accounts, receipts, plans and the clock. Changes of accounts
+ * and credits are in src/actions, beside its descriptions.
  *
  * Throws the errors of accounts/refusals.ts.
  */

@@ -1,5 +1,5 @@
 /**
- * Who looks at the portal: the holder of a key, or a person who has signed in. Both see one
+ * The viewer of the portal: the holder of a key, or a person who has signed in. Both see one
  * account.
  */
 
@@ -11,7 +11,7 @@ import type { FoundKey } from "../store/store.ts";
 /** As of the request: a key or a person, with the account and its plan. */
 export type Viewer = FoundKey | FoundHolder;
 
-/** What a person may do with keys: how many work at the same time, and how long one may live. */
+/** The rights of a person over keys: how many work at the same time, and how long one may live. */
 export interface PersonKeys {
   most: number;
   /** ISO 8601. Null: a key may have no expiry. */
@@ -33,7 +33,7 @@ export function actorOf(viewer: Viewer): Actor {
   return isPerson(viewer) ? { by: `person:${viewer.person.id}`, role: "holder" } : keyHolder(viewer.key.id);
 }
 
-/** What the keys that a viewer makes or changes may do at most. */
+/** The most that the keys may do that a viewer makes or changes. */
 export function authorityOf(viewer: Viewer): KeyAuthority {
   if (!isPerson(viewer)) return viewer.key;
   return {

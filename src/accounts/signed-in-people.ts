@@ -1,11 +1,11 @@
-/** What sessions ask about people who have signed in with OpenID Connect. */
+/** Questions of sessions about people who have signed in with OpenID Connect. */
 
 import type { Actor, OperatorRole } from "../actors.ts";
 import type { FoundHolder, PersonRow } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { SessionSecrets } from "./sessions.ts";
 
-/** Who acts in a session of an operator, as of this request. */
+/** The actor in a session of an operator, as of this request. */
 export interface OperatorIdentity {
   actor: Actor;
   /** Null: the session began with the operator token. */

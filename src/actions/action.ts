@@ -1,6 +1,7 @@
 /**
- * What operators and holders of keys do, as data. Every face is made from it: the route with its
- * schema, the command with its options, the dialog with its fields, and the rows of the documents.
+ * The actions of operators and of holders of keys, as data. Every face is made from it: the
+ * route with its schema, the command with its options, the dialog with its fields, and the rows of
+ * the documents.
  * A description has no code of the service: `bind.ts` binds it to that.
  *
  * Pages bundle this file.

@@ -1,4 +1,4 @@
-/** What operators change of events and their receivers. Pages bundle this file. */
+/** Changes of events and their receivers by operators. Pages bundle this file. */
 import * as rules from "../accounts/value-rules.ts";
 import { action } from "./action.ts";
 import { moment, text } from "./field.ts";

@@ -1,4 +1,4 @@
-/** What operators do with keys. Pages bundle this file. */
+/** Actions of operators on keys. Pages bundle this file. */
 import type { KeyJson, NewKeyJson } from "../accounts/operator-objects.ts";
 import { defaultOverlap, noOverlap, overlapRule } from "../accounts/value-rules.ts";
 import { shortTime } from "../units.ts";

@@ -1,4 +1,4 @@
-/** What operators do with operator keys. Pages bundle this file. */
+/** Actions of operators on operator keys. Pages bundle this file. */
 import type { NewOperatorKeyJson, OperatorKeyJson } from "../accounts/log-objects.ts";
 import * as rules from "../accounts/value-rules.ts";
 import { operatorRoles } from "../actors.ts";

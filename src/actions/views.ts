@@ -1,4 +1,4 @@
-/** What operators look at: lists, sums and single objects. */
+/** The views of operators: lists, sums and single objects. */
 import * as rules from "../accounts/value-rules.ts";
 import { accountStates } from "../ledger/rows.ts";
 import { changeKinds } from "../store/change-log.ts";

@@ -1,4 +1,4 @@
-/** What operators and their programs authenticate by: the token, sessions and operator keys. */
+/** The credentials of operators and of their programs: the token, sessions and operator keys. */
 import type { Logger } from "pino";
 import { OperatorKeys } from "../accounts/operator-keys.ts";
 import { OperatorSessions } from "../accounts/operator-sessions.ts";

@@ -23,7 +23,7 @@ function supersededWarning(): string {
 
 interface ApplyOptions {
   force?: boolean;
-  /** Who applies it. Default: the service, at its start. */
+  /** The actor who applies it. Default: the service, at its start. */
   by?: string;
   models?: readonly ModelConfig[];
 }

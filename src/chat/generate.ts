@@ -73,7 +73,7 @@ export interface Charge {
   shortfallMicro: MicroCredits;
   /** Part of the shortfall that an earlier expiry recorded. */
   shortfallBeforeMicro: MicroCredits;
-  /** What is left of the account. */
+  /** The credits that the account has left. */
   left: BucketAmounts;
   times: StageTimes;
 }

@@ -112,7 +112,7 @@ export class Cli {
   }
 }
 
-/** Who runs the command. It opens the database, and so it may do everything. */
+/** The user of the command. It opens the database, and so it may do everything. */
 function user(): Actor {
   return { by: `command_line:${userName()}`, role: "owner" };
 }

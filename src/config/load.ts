@@ -155,7 +155,7 @@ function readConfig(root: Section) {
     timezone,
     /** At least one, in the order of the configuration. */
     plans: new Map(plans.map(({ plan }) => [plan.id, plan])),
-    /** What people may do with keys, by plan. */
+    /** The rights of people over keys, by plan. */
     personKeys: new Map(plans.map(({ plan, keys }) => [plan.id, keys])),
     /** Null: nobody signs in with OpenID Connect. */
     signIn,

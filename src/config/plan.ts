@@ -20,7 +20,7 @@ interface PlanDefaults {
 
 interface ReadPlan {
   plan: Plan;
-  /** What people with an account on the plan may do. No version of the plan has it. */
+  /** The rights of people with an account on the plan. No version of the plan has it. */
   keys: PersonKeys;
 }
 

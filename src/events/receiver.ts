@@ -1,4 +1,4 @@
-/** What events are sent to: a webhook, or a mail server. */
+/** Receivers of events: a webhook, or a mail server. */
 import type { DueEvent } from "../store/events.ts";
 import { visibleLine } from "../visible-text.ts";
 

@@ -87,6 +87,8 @@ interface Facts {
   later: AdditionalGrant[];
   holds: HoldRow[];
   keys: KeyRow[];
+  /** Of the whole ledger: their holds and charges are of any account. */
+  frontEndKeys: ReadonlySet<string>;
   journal: JournalRow[];
   grants: GrantRow[];
   charges: ChargeRow[];
@@ -102,6 +104,9 @@ function factsOf(id: string, ledger: MemoryLedger): Facts | null {
     later: structuredClone([...(ledger.later.get(id) ?? [])]),
     holds: own(ledger.holds.values()),
     keys: own(ledger.keys.values()),
+    frontEndKeys: new Set(
+      [...ledger.keys.values()].flatMap(({ id, actsFor }) => (actsFor === null ? [] : [id])),
+    ),
     journal: own(ledger.journal),
     grants: own(ledger.grants),
     charges: own(ledger.charges),
@@ -112,7 +117,7 @@ function factsOf(id: string, ledger: MemoryLedger): Facts | null {
 function problemsOf(facts: Facts, plans: PlanCatalog, { atMs }: Times): string[] {
   const problems: string[] = [];
   const report = (invariant: string, row: object) => problems.push(`${invariant}: ${JSON.stringify(row)}`);
-  const fold = new AccountFold(facts.account.id, { plans, frontEndKeys: new Set(), report });
+  const fold = new AccountFold(facts.account.id, { plans, frontEndKeys: facts.frontEndKeys, report });
   const grants = new Map(facts.grants.map((grant) => [grant.seq, grant]));
   const all = [...facts.journal, ...facts.charges].sort((one, other) => one.seq - other.seq);
   for (const fact of all)
@@ -193,7 +198,7 @@ const tamperings: Record<string, Tampering> = {
     "completionTokens",
   ),
   "a key": raised(
-    ({ keys }) => keys,
+    ({ keys }) => keys.filter(({ actsFor }) => actsFor === null),
     ...(["holds", "heldMicro", "runningCostMicro", "budgetMicro", "budgetSpentMicro"] as const),
     ...(["createdMs", "revokedMs", "expiresMs", "requestsPerMinute", "concurrent"] as const),
   ),

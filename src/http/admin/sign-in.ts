@@ -20,7 +20,7 @@ declare module "fastify" {
   interface FastifyRequest {
     /** Null if the request has the operator token, or needs neither. */
     session: OperatorSession | null;
-    /** Who sends the request. Null: it needs nobody. */
+    /** The sender of the request. Null: it needs nobody. */
     actor: Actor | null;
   }
 }
@@ -83,7 +83,7 @@ export class SignIn {
       : await this.#browsers.signIn(request, "code", (page) => sessions.startByCode(credentials.code, page));
   }
 
-  /** What the sign-in page shows of OpenID Connect. */
+  /** The part of the sign-in page about OpenID Connect. */
   get issuer() {
     return this.#browsers.issuer;
   }

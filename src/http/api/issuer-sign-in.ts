@@ -1,10 +1,10 @@
-/** What the listeners need of signing in with OpenID Connect. */
+/** The part that the listeners need of signing in with OpenID Connect. */
 import type { NewSession } from "../../accounts/sessions.ts";
 import type { SignInPlace } from "../../sign-in/person-sign-in.ts";
 import { signInOff } from "../../sign-in/refusals.ts";
 
 export interface IssuerSignIn {
-  /** What the sign-in page shows. Null: nobody signs in with OpenID Connect. */
+  /** The content of the sign-in page. Null: nobody signs in with OpenID Connect. */
   readonly shown: { name: string; problem: string | null } | null;
   /** Returns the page of the issuer. */
   begin(place: SignInPlace): Promise<URL>;

@@ -52,7 +52,7 @@ interface SessionSource<Found extends SessionRow> {
   end(session: SessionRow): Promise<void>;
 }
 
-/** What the messages of a listener say. */
+/** Words of the messages of a listener. */
 interface ListenerTexts {
   /** Section of the configuration, and the variable of its URL. */
   section: Listener;
