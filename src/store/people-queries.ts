@@ -34,7 +34,7 @@ export function peopleQueriesOn(
   const resume = `update person set suspended_ms = null where id = ${p(1)} and suspended_ms is not null
     and erased_ms is null returning id`;
   const move = `update person set issuer = ${p(1)}, sub = ${p(2)} where id = ${p(3)} and issuer = ${p(4)}
-    and not exists (select 1 from person where issuer = ${p(1)} and sub = ${p(2)}) returning id`;
+    and erased_ms is null and not exists (select 1 from person where issuer = ${p(1)} and sub = ${p(2)}) returning id`;
   const lapsing = `select ${columns} from person where account_by = 'rule' and lapsed_ms is null
     and account_matched_ms < ${p(1)} order by account_matched_ms limit ${p(2)}`;
   const withEmail = `select c.account from account_contact as c join account as a on a.id = c.account

@@ -153,8 +153,8 @@ export interface PeopleStore {
    */
   erasePerson(id: string, nowMs: EpochMs, change: ChangeLogRow): Promise<boolean>;
   /**
-   * Gives a person another issuer and `sub`. Returns false if the person does not have `from`, or
-   * if another person has the new ones.
+   * Gives a person another issuer and `sub`. Returns false if the person does not have `from` or is
+   * erased, or if another person has the new ones.
    */
   movePerson(id: string, from: string, to: { issuer: string; sub: string }): Promise<boolean>;
   /** Finds up to two people of an issuer who have this verified e-mail address. */

@@ -173,6 +173,8 @@ for (const backend of backends) {
       const later = roleChange({ ...row, seenMs: start + 1 }, facts, change);
       assert.equal(await other.setPersonFacts(row.id, facts, later), false);
       assert.equal(await other.setPersonSuspended(row.id, null, eraseChange("resumed", change)), false);
+      const moved = { issuer: "https://new.example", sub: names.sub };
+      assert.equal(await other.movePerson(row.id, issuer, moved), false);
       assert.deepEqual(await traces(), []);
       assert.equal((await store.changes({ subject: row.id, limit: 10 })).length, 3);
       const free = await store.addPerson(personOf(3));
