@@ -153,7 +153,7 @@ export interface PeopleStore {
    */
   erasePerson(id: string, nowMs: EpochMs, change: ChangeLogRow): Promise<boolean>;
   /**
-   * Gives a person another issuer and `sub`. Returns false if the person does not have `from` or is
+   * Gives a person another issuer and `sub`. Returns false if the person does not have `from`, is
    * erased, or if another person has the new ones.
    */
   movePerson(id: string, from: string, to: { issuer: string; sub: string }): Promise<boolean>;

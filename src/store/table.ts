@@ -105,7 +105,7 @@ function writerOf(value: string, type: ColumnType, column: number): string {
 }
 
 const decoders = {
-  /** A nullable object: the columns after its first one, `first` up to before `end`, are null. */
+  /** A nullable object that is null: so are its columns after the first, up to `end`. */
   none(cells: readonly unknown[], from: number, columns: readonly Column[], first: number, end: number) {
     for (let n = first; n < end; n += 1) {
       const [cell, column] = [cells[from + n - first], columns[n]];
