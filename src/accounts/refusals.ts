@@ -72,6 +72,7 @@ export const operatorCatalogue = {
   person_not_found: notFound,
   sign_in_off: notFound,
   person_linked: conflict,
+  person_erased: conflict,
   issuer_unavailable: { status: 503, type: "server_error" },
   invalid_invitation: notSignedIn,
 } as const satisfies Record<string, { status: number; type: ErrorType }>;

@@ -131,6 +131,15 @@ export const shown = {
     expires_at: ["Expires", "time"],
     last_used_at: ["Last used", "time"],
   },
+  person: {
+    id: ["Id", "code"],
+    name: ["Name"],
+    email: ["E-mail"],
+    role: ["Role"],
+    account: id,
+    seen_at: ["Last sign-in", "time"],
+    suspended_at: ["State", "state"],
+  },
   /** As it is, and its changes in a month. */
   payment: {
     payment_id: ["Payment"],
@@ -227,6 +236,21 @@ export function operatorKeyState(
 ): "active" | "ended" | "expired" {
   if (key.ended_at !== null) return "ended";
   return key.expires_at !== null && Date.parse(key.expires_at) <= nowMs ? "expired" : "active";
+}
+
+/** Returns the state of a person, which the column of `suspended_at` has. */
+export function personState({
+  erased_at: erased,
+  suspended_at: suspended,
+  lapsed_at: lapsed,
+}: Record<"erased_at" | "suspended_at" | "lapsed_at", string | null>):
+  | "active"
+  | "lapsed"
+  | "suspended"
+  | "erased" {
+  if (erased !== null) return "erased";
+  if (suspended !== null) return "suspended";
+  return lapsed === null ? "active" : "lapsed";
 }
 
 /** Returns the values that a change has replaced and set: `plan: starter → pro`. */

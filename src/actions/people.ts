@@ -1,19 +1,33 @@
-/** What operators do with people who sign in with OpenID Connect. Pages bundle this file. */
+/** What operators do with people who sign in. Pages bundle this file. */
+import type { PersonJson } from "../accounts/person-objects.ts";
 import * as rules from "../accounts/value-rules.ts";
 import { action } from "./action.ts";
 import { choice, text } from "./field.ts";
 import { accountId } from "./fields.ts";
 
-const personId = text(rules.note, { rule: `the id of a person, ${rules.note.rule}` });
+const personId = text(rules.note, {
+  label: "Person",
+  rule: `the id of a person, ${rules.note.rule}`,
+  about: "as person list shows it",
+});
 
 export const linkPerson = action({
   id: "linkPerson",
   title: "Link an account to a person who has none",
   help: "The person sees the account in the portal and makes keys of it. A link is final. Several people can have one account.",
   http: "POST /admin/people/{person}/account",
+  cli: "person link <person> <account>",
+  examples: ["person link person_1f2e3d4c5b6a7988 ada"],
   role: "operator",
   input: { person: personId, account: accountId },
-  refuses: ["person_not_found", "person_linked", "account_not_found"],
+  refuses: ["person_not_found", "person_linked", "person_erased", "account_not_found"],
+  form: {
+    title: "Link an account to {name}",
+    intro:
+      "The person sees the account in the portal and makes keys of it. A link is final. Several people can have one account.",
+    submit: "Link the account",
+  },
+  done: ({ id, account }: PersonJson) => `Person ${id} has the account ${account}.`,
 });
 
 export const changePersonState = action({
@@ -23,5 +37,39 @@ export const changePersonState = action({
   http: "POST /admin/people/{person}/state",
   role: "owner",
   input: { person: personId, state: choice(["active", "suspended"], { rule: '"active" or "suspended"' }) },
+  refuses: ["person_not_found", "person_erased"],
+  done: ({ id, suspended_at }: PersonJson) =>
+    suspended_at === null ? `Person ${id} may sign in.` : `Person ${id} is suspended.`,
+});
+
+export const exportPerson = action({
+  id: "exportPerson",
+  title: "Export everything that the database has about a person",
+  help: "The lists are read while they are sent: if the database fails in between, the document is cut off. If other people have the account, its contact, journal and receipts are left out.",
+  http: "GET /admin/people/{person}/data",
+  cli: "person export <person>",
+  examples: ["person export person_1f2e3d4c5b6a7988 > ada.json"],
+  role: "operator",
+  input: { person: personId },
   refuses: ["person_not_found"],
+});
+
+export const erasePerson = action({
+  id: "erasePerson",
+  title: "Erase the data of a person, for good",
+  help: "Erases `sub`, name, e-mail, role and sessions, and the values of the changes of the person. If nobody else has the account, also its contact and the values of its changes. Account, credits, keys, journal and receipts stay. A repetition erases what has come since.",
+  http: "DELETE /admin/people/{person}/data",
+  cli: "person erase <person>",
+  examples: ["person erase person_1f2e3d4c5b6a7988 --yes"],
+  role: "owner",
+  input: { person: personId },
+  refuses: ["person_not_found"],
+  form: {
+    title: "Erase the data of {name}",
+    intro:
+      "Name, e-mail, sessions and, if nobody else has the account, its contact are erased. Account, keys, credits and receipts stay: suspend or close the account if its keys should not work any more. This cannot be undone.",
+    submit: "Erase for good",
+    isDangerous: true,
+  },
+  done: ({ id }: PersonJson) => `The data of person ${id} is erased.`,
 });

@@ -60,10 +60,13 @@ export const showAccount = view({
 
 export const listPeople = view({
   id: "listPeople",
-  title: "List people who have signed in with OpenID Connect, in the order of their ids",
+  title: "List people who sign in or are behind a front end, in the order of their ids",
   help: "`role` is that of the last sign-in that could decide it. It counts until `sign_in.lapse` has passed since `role_matched_at`. `account_by` is `rule`, `email`, or the operator who linked the account.",
   http: "GET /admin/people",
-  input: ofOneAccount,
+  input: {
+    ...pageFields,
+    account: optional({ ...accountId, option: "--account <account>", about: "only people of this account" }),
+  },
 });
 
 export const listKeys = view({
@@ -328,7 +331,7 @@ export const listOperatorKeys = view({
 export const listChanges = view({
   id: "listChanges",
   title: "List all changes with who made them, newest first",
-  help: "Over all accounts and the service: journals without windows, plans, the clock, contacts, operator keys and reloads. `before` and `after` have the values that a change has replaced and set. `by` finds the changes of one actor. A stopped request names its operator in its receipt.",
+  help: "Over all accounts and the service: journals without windows, plans, the clock, contacts, operator keys, people and reloads. `before` and `after` have the values that a change has replaced and set. `by` finds the changes of one actor. A stopped request names its operator in its receipt.",
   http: "GET /admin/log",
   cli: "log",
   examples: ["log --by operator_key:opkey_1f2e3d4c5b6a7988", "log --account ada --from 2027-01-01"],

@@ -3,16 +3,15 @@
  * needs `--yes` elsewhere.
  */
 import { randomUUID } from "node:crypto";
-import { createInterface } from "node:readline/promises";
 import type { Command } from "commander";
 import { accountActions } from "../actions/account-runs.ts";
 import { changeState } from "../actions/accounts.ts";
 import { flag, optional } from "../actions/field.ts";
-import { OperatorError } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
 import { exactCredits } from "../units.ts";
 import { addAction, withFields } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
+import { requireConfirmed } from "./confirm.ts";
 import { examples } from "./help.ts";
 
 export function stateCommands(cli: Cli, account: Command): void {
@@ -46,25 +45,10 @@ async function close(cli: Cli, account: string, yes: boolean): Promise<void> {
     const { balance } = await actions.accountWithBalance(account);
     const lapsing = balance === null ? 0 : balance.base.remainingMicro + balance.overage.remainingMicro;
     const effect = `Closing ${account} is final. ${exactCredits(lapsing)} base and overage credits lapse.`;
-    if (!yes && !(await isConfirmed(cli, effect))) throw new OperatorError("Nothing has changed.");
+    if (!yes) await requireConfirmed(cli, { effect, question: "Close it?" });
     const change = { account, operation_id: `close-${randomUUID()}`, state: "closed" };
     const { result, done } = await accountActions.changeState.run(actions, change);
     cli.print(result, "");
     cli.remark(done ?? "");
   });
-}
-
-/** Asks on stderr, so that stdout stays free for the result. Throws without a terminal. */
-async function isConfirmed(cli: Cli, effect: string): Promise<boolean> {
-  const { stdin, stderr } = cli.host;
-  if (stdin.isTTY !== true) throw new OperatorError(`${effect} Confirm it with --yes.`);
-  const reader = createInterface({ input: stdin, output: stderr });
-  try {
-    // The end of the input answers nothing.
-    const ended = new Promise<string>((resolve) => reader.once("close", () => resolve("")));
-    const answer = await Promise.race([reader.question(`${effect} Close it? [y/N] `), ended]);
-    return /^y(es)?$/i.test(answer.trim());
-  } finally {
-    reader.close();
-  }
 }

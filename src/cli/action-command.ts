@@ -15,6 +15,7 @@ import { explain } from "../http/openai-format/explain.ts";
 import { inkwell } from "../invocation.ts";
 import type { EpochMs } from "../units.ts";
 import type { Cli } from "./cli.ts";
+import { type Confirmation, requireConfirmed } from "./confirm.ts";
 import { examples } from "./help.ts";
 
 interface CommandOf<Result> {
@@ -26,6 +27,8 @@ interface CommandOf<Result> {
   preset?: object;
   /** The result for people, on stdout. */
   text?(result: Result, nowMs: EpochMs): string;
+  /** Asked before a change that cannot be undone, unless `--yes` is given. */
+  confirm?: Confirmation;
   /** What was done, on stderr. Default: what the action says, `done`. */
   remark?(result: Result, done: string): string;
 }
@@ -47,19 +50,21 @@ export function actionCommand<Result>(
   options: CommandOf<Result> = {},
 ): Command {
   const { action } = bound;
-  const { words = action.cli ?? "", about = action.title, preset = {}, text, remark } = options;
+  const { words = action.cli ?? "", about = action.title, preset = {}, text, confirm, remark } = options;
   const [name = "", ...args] = words.split(" ").slice(words.includes(" ") ? 1 : 0);
   const command = new Command(name).description(about.charAt(0).toLowerCase() + about.slice(1));
   const fields = fieldsWithout(action.input, Object.keys(preset));
   const read = withFields(command, fields, { args, once: action.once });
   const lines = action.examples ?? [];
   if (lines.length > 0) command.addHelpText("after", examples(...lines.map(exampleOf)));
+  if (confirm !== undefined) command.option("--yes", "do not ask");
   command.action(async () => {
     const json = { ...read(), ...preset };
     if (placeOf(action).method === "PATCH" && !isAnyGiven(command))
       command.error("error: nothing to change: name at least one setting");
     const config = cli.config();
     requireSound(command, fields, () => bound.check(json, config.timezone));
+    if (confirm !== undefined && command.getOptionValue("yes") !== true) await requireConfirmed(cli, confirm);
     await cli.withActions(config, async (actions) => {
       const { result, done } = await bound.run(actions, json);
       const shown = text === undefined ? "" : text(result, (await actions.clock()).ledgerMs);

@@ -6,6 +6,7 @@
  * piped. With `--json`, stdout has one JSON document and nothing else; if the command fails, the
  * document is the error (failure.ts).
  */
+import { once } from "node:events";
 import { userInfo } from "node:os";
 import { isoTime } from "../accounts/json-objects.ts";
 import { OperatorActions } from "../accounts/operator-actions.ts";
@@ -99,6 +100,12 @@ export class Cli {
   print(document: unknown, text: string): void {
     const shown = this.json ? JSON.stringify(document, null, 2) : text;
     if (shown !== "") this.host.stdout.write(`${visibleText(shown)}\n`);
+  }
+
+  /** Writes a part of a long result, and waits until a slow reader has taken it. */
+  async write(text: string): Promise<void> {
+    const { stdout } = this.host;
+    if (!stdout.write(text)) await once(stdout, "drain");
   }
 
   /** Writes a line for people to stderr. */

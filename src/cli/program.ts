@@ -21,6 +21,7 @@ import { explainUse, rootCommand } from "./help.ts";
 import { keyCommand } from "./key.ts";
 import { modelsCommand } from "./models.ts";
 import { logCommand, operatorKeyCommand } from "./operator-key.ts";
+import { personCommand } from "./person.ts";
 import { plansCommand } from "./plans.ts";
 import { reloadCommand } from "./reload.ts";
 import { requestsCommand } from "./requests.ts";
@@ -47,7 +48,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
       usageCommand,
       plansCommand,
     ],
-    "Operators:": [operatorKeyCommand, logCommand],
+    "People and operators:": [personCommand, operatorKeyCommand, logCommand],
     "The ledger:": [auditCommand, backupCommand, clockCommand],
   };
   for (const [heading, commands] of Object.entries(groups)) {

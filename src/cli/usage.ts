@@ -1,8 +1,6 @@
 /**
  * `inkwell usage`: prints the receipts of finished requests, reading and writing a page at a time.
  */
-import { once } from "node:events";
-import type { Writable } from "node:stream";
 import { Command, Option } from "commander";
 import { type ReceiptJson, usageObject } from "../accounts/operator-objects.ts";
 import { usageCsv } from "../accounts/usage-csv.ts";
@@ -85,7 +83,7 @@ export function usageCommand(cli: Cli): Command {
         const sum = { requests: 0, tokens: 0, costMicro: 0 };
         const pages = summed(await actions.usagePages({ account, model, key, id, fromMs, toMs }), sum);
         const text = csv === true ? usageCsv(pages) : cli.json ? usageJson(pages) : usageTable(pages);
-        for await (const part of text) await write(cli.host.stdout, part);
+        for await (const part of text) await cli.write(part);
         cli.remark(
           sum.requests === 0 && sum.tokens === 0
             ? "No matching request has finished."
@@ -149,9 +147,4 @@ async function* usageTable(pages: Pages): AsyncGenerator<string, void, undefined
     yield `${isFirst ? lines : lines.slice(lines.indexOf("\n") + 1)}\n`;
     isFirst = false;
   }
-}
-
-/** Waits until a slow reader has taken the text. */
-async function write(stream: Writable, text: string): Promise<void> {
-  if (!stream.write(text)) await once(stream, "drain");
 }

@@ -16,7 +16,7 @@ import type { Ledger } from "../ledger/ledger.ts";
 import type { JournalKind } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
 import { accountOfPerson, newPerson, type PersonFacts, type PersonRow } from "../store/people.ts";
-import { linkChange, roleChange } from "../store/person-changes.ts";
+import { eraseChange, linkChange, roleChange } from "../store/person-changes.ts";
 import type { ListedEntry, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import type { Identity } from "./claims.ts";
@@ -36,6 +36,7 @@ interface PeopleDependencies {
 /** Names of accounts that rules open: `p-` and the digits of the person. */
 const generatedName = /^p-[0-9a-f]{16}$/;
 const lapsingAtOnce = 100;
+const wasErased = "the data of the person was erased meanwhile";
 
 export class People {
   readonly #deps: PeopleDependencies;
@@ -63,8 +64,7 @@ export class People {
     }
     const person = known ?? (await store.addPerson(newPerson(identity, this.#nowMs())));
     if (person.suspendedMs !== null) throw notAdmitted(settings, "an operator has suspended the person");
-    const facts = await this.#record(person, identity, { role, plan });
-    const now = { ...person, ...facts };
+    const now = await this.#record(person, identity, { role, plan }, settings);
     if (listener === "operator") {
       if (this.roleNow(now, settings) === null) throw notAdmitted(settings, whyNot(role, plan));
       await this.#follow(now, plan);
@@ -78,8 +78,7 @@ export class People {
   /** Records what the issuer says about an operator now. Returns the person as they are now. */
   async checked(person: PersonRow, identity: Identity, settings: SignInSettings): Promise<PersonRow> {
     const verdicts = { role: roleOf(identity, settings), plan: planOf(identity, settings) };
-    const facts = await this.#record(person, identity, verdicts);
-    const now = { ...person, ...facts };
+    const now = await this.#record(person, identity, verdicts, settings);
     await this.#follow(now, verdicts.plan);
     return now;
   }
@@ -134,14 +133,16 @@ export class People {
   }
 
   /**
-   * Replaces what is known about a person. A rule that could not be decided, because the issuer
-   * has left the groups out, changes nothing and renews nothing.
+   * Replaces what is known about a person, and returns the person as they are now. A rule that
+   * could not be decided, because the issuer has left the groups out, changes nothing and renews
+   * nothing.
    */
   async #record(
     person: PersonRow,
     { name, email, emailVerified, groups }: Identity,
     { role, plan }: { role: Verdict<OperatorRole>; plan: Verdict<string> },
-  ): Promise<PersonFacts> {
+    settings: SignInSettings,
+  ): Promise<PersonRow> {
     const { store, logger } = this.#deps;
     const nowMs = this.#nowMs();
     if (groups === null && !(role.isComplete && plan.isComplete)) {
@@ -155,15 +156,12 @@ export class People {
       accountMatchedMs: plan.value === null ? person.accountMatchedMs : nowMs,
     };
     const isChanged = facts.role !== person.role;
-    await store.setPersonFacts(
-      person.id,
-      facts,
-      isChanged ? roleChange(person, facts, this.#change()) : null,
-    );
+    const change = isChanged ? roleChange(person, facts, this.#change()) : null;
+    if (!(await store.setPersonFacts(person.id, facts, change))) throw notAdmitted(settings, wasErased);
     if (isChanged) {
       logger.info({ person: person.id, before: person.role, role: facts.role }, "a role has changed");
     }
-    return facts;
+    return { ...person, ...facts };
   }
 
   /** Finds the account that a confirmed address links to a person who has none. */
@@ -211,6 +209,11 @@ export class People {
     await store.linkPerson(person.id, link, linkChange(person.id, own, this.#change()));
     // Another sign-in of the same person may have been faster.
     const now = await store.person(person.id);
+    if (now !== null && now.erasedMs !== null) {
+      // The account was opened since, with name and address.
+      await store.erasePerson(person.id, this.#nowMs(), eraseChange(person.id, this.#change()));
+      throw notAdmitted(settings, wasErased);
+    }
     invariant(now !== null && now.account !== null, "a person without an account was given one");
     logger.info({ person: person.id, account: now.account }, "an account is opened by a rule");
     return now;

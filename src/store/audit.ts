@@ -84,6 +84,17 @@ const rules: Readonly<Record<string, string>> = {
       else false end)`,
   "an event is written once": `select account, seq, type, count(*) as events from event
     where account is not null and cause is null group by account, seq, type, data having count(*) > 1`,
+  // Entries of journals are checked with their account.
+  "every change names who made it": [
+    ["plan_file", "epoch"],
+    ["clock_accept", "number"],
+    ["change_log", "id"],
+    ["operator_key", "id"],
+  ]
+    .map(
+      ([table, id]) => `select '${table}' as found_in, cast(${id} as text) as id from ${table} where by = ''`,
+    )
+    .join(" union all "),
   "a request is open or has a charge, and not both": `select h.account, h.id from hold h
     join charge c on c.id = h.id and c.account = h.account`,
 };

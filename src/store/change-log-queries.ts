@@ -130,7 +130,8 @@ function rank(source: Source): number {
   return sources.indexOf(source);
 }
 
-function mayHave(source: Source, { kind, account }: ChangesQuery): boolean {
+function mayHave(source: Source, { kind, account, subject }: ChangesQuery): boolean {
+  if (subject !== undefined && source !== "other") return false;
   if (account !== undefined && (source === "plans" || source === "clock")) return false;
   if (kind === undefined) return true;
   if (kind === "plans" || kind === "clock") return source === kind;
@@ -139,7 +140,7 @@ function mayHave(source: Source, { kind, account }: ChangesQuery): boolean {
 
 function changesSql(
   source: Source,
-  { by, kind, account, fromMs, toMs, after, limit }: ChangesQuery,
+  { by, kind, account, subject, fromMs, toMs, after, limit }: ChangesQuery,
   p: SqlDialect["parameter"],
 ): SqlStatement {
   const { columns, from, place, condition } = sqlOf[source];
@@ -149,6 +150,7 @@ function changesSql(
   const at = columns.at_ms;
   if (by !== undefined) conditions.push(`by = ${bound(by)}`);
   if (account !== undefined) conditions.push(`account = ${bound(account)}`);
+  if (subject !== undefined) conditions.push(`subject = ${bound(subject)}`);
   if (kind !== undefined && (source === "journal" || source === "other"))
     conditions.push(`kind = ${bound(kind)}`);
   if (fromMs !== undefined) conditions.push(`${at} >= ${bound(fromMs)}`);

@@ -60,6 +60,8 @@ export interface ChangesQuery {
   by?: string | undefined;
   kind?: ChangeKind | undefined;
   account?: string | undefined;
+  /** Changes that are recorded nowhere else, of this operator key or person. */
+  subject?: string | undefined;
   /** Changes from this time on, and before that one. */
   fromMs?: EpochMs | undefined;
   toMs?: EpochMs | undefined;

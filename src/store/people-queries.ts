@@ -3,11 +3,18 @@ import { invariant } from "../errors.ts";
 import { logIf } from "./change-log-queries.ts";
 import { Conditions } from "./conditions.ts";
 import type { KeptPlans } from "./kept-plans.ts";
-import { type FoundHolder, factNames, type PeopleStore, type PersonRow } from "./people.ts";
+import {
+  accountOfPerson,
+  erasedSub,
+  type FoundHolder,
+  factNames,
+  type PeopleStore,
+  type PersonRow,
+} from "./people.ts";
 import { accountCells, accountIn, type SqlConnections } from "./queries.ts";
 import { insertOnce, type SqlDialect } from "./sql.ts";
 import type { Value } from "./table.ts";
-import { changeLogTable, personFactsTable, personTable } from "./tables.ts";
+import { personFactsTable, personTable } from "./tables.ts";
 
 export function peopleQueriesOn(
   { find, write }: SqlConnections,
@@ -19,20 +26,43 @@ export function peopleQueriesOn(
   const rowsOf = (rows: readonly (readonly unknown[])[]) => rows.map((cells) => personTable.rowOf(cells));
   const setFacts = `update person set ${personFactsTable.columns
     .map(({ name }, index) => `${name} = ${p(index + 1)}`)
-    .join(", ")} where id = ${p(factNames.length + 1)}`;
+    .join(", ")} where id = ${p(factNames.length + 1)} and erased_ms is null returning id`;
   const link = `update person set account = ${p(1)}, account_by = ${p(2)}
-    where id = ${p(3)} and account is null`;
+    where id = ${p(3)} and account is null and erased_ms is null`;
   const suspend = `update person set suspended_ms = ${p(1)} where id = ${p(2)} and suspended_ms is null
     returning id`;
   const resume = `update person set suspended_ms = null where id = ${p(1)} and suspended_ms is not null
-    returning id`;
+    and erased_ms is null returning id`;
   const move = `update person set issuer = ${p(1)}, sub = ${p(2)} where id = ${p(3)} and issuer = ${p(4)}
-    and not exists (select 1 from person where issuer = ${p(1)} and sub = ${p(2)}) returning id`;
+    and erased_ms is null and not exists (select 1 from person where issuer = ${p(1)} and sub = ${p(2)}) returning id`;
   const lapsing = `select ${columns} from person where account_by = 'rule' and lapsed_ms is null
     and account_matched_ms < ${p(1)} order by account_matched_ms limit ${p(2)}`;
   const withEmail = `select c.account from account_contact as c join account as a on a.id = c.account
     where lower(c.email) = lower(${p(1)}) and a.state <> 'closed' and (a.ends_ms is null or a.ends_ms > ${p(2)})
     order by c.account limit 2`;
+
+  const erase = `update person set sub = ${p(3)}, name = null, email = null,
+    email_verified = false, role = null, role_matched_ms = null,
+    suspended_ms = coalesce(suspended_ms, ${p(2)}), erased_ms = coalesce(erased_ms, ${p(2)})
+    where id = ${p(1)}`;
+  const namesAccount = `a.id = (select account from person where id = ${p(1)}) or a.id = ${p(2)}`;
+  // Of two people of an account who are erased at the same time, the second one waits here, and
+  // then sees that it is the last one. Nobody changes the contact meanwhile.
+  const lockAccounts = `select a.id from account as a where ${namesAccount} order by a.id${dialect.forUpdate}`;
+  const ownAccounts = `select a.id from account as a where (${namesAccount}) and not exists (
+      select 1 from person as o where o.account = a.id and o.id <> ${p(1)} and o.erased_ms is null)`;
+  const noValues = "update change_log set before = null, after = null";
+  const eraseOwnValues = `${noValues} where subject = ${p(1)} and id <> ${p(2)}`;
+  const eraseAccountValues = `${noValues} where account in (${ownAccounts})`;
+  // The inner selection reads columns of one index only, so that SQLite uses it.
+  const eraseAnswers = `update event_delivery set answer = null where (endpoint, number) in (
+      select d.endpoint, d.number from (${ownAccounts}) as own cross join event_endpoint as e
+      cross join event_delivery as d where d.endpoint = e.name and d.account = own.id
+    ) and answer is not null`;
+  // Before the address is erased, and in the order of an exchange: links first, then the person.
+  const endLinks = `delete from invitation where (account, email) in (
+      select account, lower(email) from person where id = ${p(1)} and account is not null and email is not null)`;
+  const endSessions = `delete from session where kind in ('operator', 'portal') and owner = ${p(1)}`;
 
   async function personOf(issuer: string, sub: string): Promise<PersonRow | null> {
     const text = `select ${columns} from person where issuer = ${p(1)} and sub = ${p(2)}`;
@@ -77,11 +107,10 @@ export function peopleQueriesOn(
       return (await people([id]))[0] ?? null;
     },
 
-    async listPeople({ after, account, limit }) {
-      const { sql, values } = new Conditions(p)
-        .and("id > ?", after)
-        .and("account = ?", account)
-        .page("id", limit);
+    async listPeople({ after, account, isPresent, limit }) {
+      const conditions = new Conditions(p).and("id > ?", after).and("account = ?", account);
+      if (isPresent) conditions.always("erased_ms is null");
+      const { sql, values } = conditions.page("id", limit);
       return rowsOf(await find("service", { text: `select ${columns} from person${sql}`, values }));
     },
 
@@ -93,8 +122,11 @@ export function peopleQueriesOn(
     },
 
     async setPersonFacts(id, facts, change) {
-      const log = change === null ? [] : [insertOnce(changeLogTable, change, p)];
-      await write({ text: setFacts, values: [...personFactsTable.valuesOf(facts), id] }, ...log);
+      const isPresent = (bound: (value: Value) => string) =>
+        `select 1 from person where id = ${bound(id)} and erased_ms is null`;
+      const log = change === null ? [] : [logIf(change, isPresent, dialect)];
+      const set = { text: setFacts, values: [...personFactsTable.valuesOf(facts), id] };
+      return (await write(set, ...log)).length === 1;
     },
 
     async linkPerson(id, { account, by, isFirst }, change) {
@@ -115,6 +147,26 @@ export function peopleQueriesOn(
       const isSet = (bound: (value: Value) => string) =>
         `select 1 from person where id = ${bound(id)} and suspended_ms is not distinct from ${bound(atMs)}`;
       return (await write(set, logIf(change, isSet, dialect))).length === 1;
+    },
+
+    async erasePerson(id, nowMs, change) {
+      const isErased = (bound: (value: Value) => string) =>
+        `select 1 from person where id = ${bound(id)} and erased_ms is not null`;
+      const values = [id, accountOfPerson({ id })];
+      const found = await write(
+        { text: `select id from person where id = ${p(1)}`, values: [id] },
+        { text: endLinks, values: [id] },
+        { text: erase, values: [id, nowMs, erasedSub(id)] },
+        { text: lockAccounts, values },
+        { text: `delete from account_contact where account in (${ownAccounts})`, values },
+        { text: `delete from invitation where account in (${ownAccounts})`, values },
+        { text: eraseOwnValues, values: [id, change.id] },
+        { text: eraseAccountValues, values },
+        { text: eraseAnswers, values },
+        { text: endSessions, values: [id] },
+        logIf(change, isErased, dialect),
+      );
+      return found.length === 1;
     },
 
     async movePerson(id, from, { issuer, sub }) {

@@ -3,7 +3,7 @@
  * the `sub` that it gives them, and never by a name or an e-mail address.
  *
  * Guarantees that an issuer's `sub` has one row, that a row is never deleted, and that no sign-in
- * links an account to which a person was ever linked.
+ * links an account to which a person was ever linked. The row of an erased person names nobody.
  */
 import { randomBytes } from "node:crypto";
 import { operatorRoles } from "../actors.ts";
@@ -38,17 +38,24 @@ export const personColumns = {
   sub: "text",
   ...personFacts,
   account: "text?",
-  /** `rule`, `email`, or the operator who linked the account. */
+  /** `rule`, `email`, `invitation`, or the operator who linked the account. */
   accountBy: "text?",
   /** When a rule suspended the account, until a rule matches again. */
   lapsedMs: "ms?",
   /** An operator has suspended the person since then. */
   suspendedMs: "ms?",
+  /** The data of the person was erased then. The `sub` is a pseudonym since. */
+  erasedMs: "ms?",
   createdMs: "ms",
 } as const satisfies Columns;
 export interface PersonRow extends RowOf<typeof personColumns> {}
 
 export const factNames = Object.keys(personFacts) as (keyof PersonFacts)[];
+
+/** Returns the `sub` of an erased person. Nobody who has it reaches the account. */
+export function erasedSub(id: string): string {
+  return `erased:${id}`;
+}
 
 /** Returns the row of a person who is not stored yet, and has no account. */
 export function newPerson(
@@ -58,7 +65,8 @@ export function newPerson(
   return {
     ...{ id: `person_${randomBytes(8).toString("hex")}`, issuer, sub, name, email, emailVerified },
     ...{ role: null, roleMatchedMs: null, accountMatchedMs: null, seenMs: nowMs },
-    ...{ account: null, accountBy: null, lapsedMs: null, suspendedMs: null, createdMs: nowMs },
+    ...{ account: null, accountBy: null, lapsedMs: null },
+    ...{ suspendedMs: null, erasedMs: null, createdMs: nowMs },
   };
 }
 
@@ -82,6 +90,8 @@ interface PeopleQuery {
   after?: string | undefined;
   /** The people of this account. */
   account?: string | undefined;
+  /** Without erased people. */
+  isPresent?: true | undefined;
   /** 1 to `pageRowsMax`. */
   limit: number;
 }
@@ -116,20 +126,35 @@ export interface PeopleStore {
   listPeople(query: PeopleQuery): Promise<PersonRow[]>;
   /** Adds the row, unless its issuer and `sub` have one. Returns the row that they have. */
   addPerson(row: PersonRow): Promise<PersonRow>;
-  /** `change`: of the role. Two sign-ins that record the same one have the same id. */
-  setPersonFacts(id: string, facts: PersonFacts, change: ChangeLogRow | null): Promise<void>;
   /**
-   * Links an account to a person who has none. Returns false if the person has one, or if
-   * `isFirst` and a person was linked to the account before.
+   * Returns false if the person is erased. `change`: of the role. Two sign-ins that record the
+   * same one have the same id.
+   */
+  setPersonFacts(id: string, facts: PersonFacts, change: ChangeLogRow | null): Promise<boolean>;
+  /**
+   * Links an account to a person who has none. Returns false if the person has one or is erased,
+   * or if `isFirst` and a person was linked to the account before.
    */
   linkPerson(id: string, link: AccountLink, change: ChangeLogRow): Promise<boolean>;
   /** Records when a rule suspended the account of a person. Null: it matches again. */
   setPersonLapsed(id: string, atMs: EpochMs | null): Promise<void>;
-  /** Suspends a person, or ends that (null). Returns false if the person is as wanted already. */
+  /**
+   * Suspends a person, or ends that (null). Returns false if the person is as wanted already, or
+   * erased.
+   */
   setPersonSuspended(id: string, atMs: EpochMs | null, change: ChangeLogRow): Promise<boolean>;
   /**
-   * Gives a person another issuer and `sub`. Returns false if the person does not have `from`, or
-   * if another person has the new ones.
+   * Erases in one transaction what names a person: `sub`, name, e-mail, role, sessions,
+   * invitations, and the values of the changes of the person. Also contact, all invitations, the values of all changes, and the
+   * answers of receivers of events of the person's account, unless another person who is not
+   * erased has it. The account that is opened for the person counts as theirs before it is linked.
+   *
+   * A repetition erases what has come since. Returns false if there is no such person.
+   */
+  erasePerson(id: string, nowMs: EpochMs, change: ChangeLogRow): Promise<boolean>;
+  /**
+   * Gives a person another issuer and `sub`. Returns false if the person does not have `from`, is
+   * erased, or if another person has the new ones.
    */
   movePerson(id: string, from: string, to: { issuer: string; sub: string }): Promise<boolean>;
   /** Finds up to two people of an issuer who have this verified e-mail address. */

@@ -36,6 +36,11 @@ export function suspensionChange(
   return personChange(name, id, change, { suspended: !suspended }, { suspended });
 }
 
+/** A person is erased once. It says nothing about what was erased. */
+export function eraseChange(id: string, change: Change): ChangeLogRow {
+  return personChange(`${id}:erased`, id, change, { erased: false }, { erased: true });
+}
+
 function personChange(
   id: string,
   subject: string,

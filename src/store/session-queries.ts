@@ -36,6 +36,13 @@ export function sessionQueriesOn(
       return (await find("lookups", { text, values: hashes })).map((cells) => sessionTable.rowOf(cells));
     },
 
+    async sessionsOf(person) {
+      const text = `select ${sessionTable.list()} from session
+        where kind in ('operator', 'portal') and owner = ${p(1)} order by created_ms desc, hash`;
+      const rows = await find("service", { text, values: [person] });
+      return rows.map((cells) => sessionTable.rowOf(cells));
+    },
+
     async useSession(hash, atMs) {
       await write({ text: use, values: [atMs, hash] });
     },

@@ -16,6 +16,8 @@ export interface SqlDialect {
   ledgerMs(): EpochMs;
   /** The items of a JSON array as rows: `e.value`. Nothing if the array is null. */
   items(array: string): string;
+  /** Ends a selection whose rows stay locked until the transaction ends. */
+  forUpdate: "" | " for update";
 }
 
 /** Inserts a row. */

@@ -12,6 +12,7 @@ import * as credits from "../../src/actions/credits.ts";
 import type { Fields } from "../../src/actions/field.ts";
 import * as keys from "../../src/actions/keys.ts";
 import * as operatorKeys from "../../src/actions/operator-keys.ts";
+import * as people from "../../src/actions/people.ts";
 import * as portal from "../../src/actions/portal.ts";
 import { type Described, operatorActions, portalActions } from "../fixtures/actions.ts";
 import { type Answer, browserTests, type Visit } from "../fixtures/browser.ts";
@@ -24,6 +25,7 @@ import {
   submit,
   typePayment,
 } from "../fixtures/console.ts";
+import { addPerson } from "../fixtures/ledger-file.ts";
 import { keyOf, openPortal } from "../fixtures/portal-pages.ts";
 import { some } from "../fixtures/thorough.ts";
 
@@ -120,6 +122,19 @@ const dialogs: Dialog[] = [
   },
   {
     ...{ action: operatorKeys.endOperatorKey, path: "/operators", subject: "ci", open: press("End ci") },
+    right: {},
+  },
+  {
+    ...{ action: people.linkPerson, path: "/people", subject: "Linda <b>L</b>" },
+    open: press("Link an account to Linda <b>L</b>"),
+    refusals: [
+      { type: { Account: "Not an id!" }, at: "Account", says: /Account must be .*lower-case/, status: 400 },
+    ],
+    right: { Account: "other" },
+  },
+  {
+    ...{ action: people.erasePerson, path: "/people", subject: "Erasmus" },
+    open: press("Erase the data of Erasmus"),
     right: {},
   },
   {
@@ -232,6 +247,8 @@ async function prepare({ service }: Pick<Visit, "service">): Promise<string> {
   }
   const names = dialogs.flatMap(({ action, subject }) => ("key" in action.input && subject ? [subject] : []));
   for (const name of names) await keyOf(service, account, { name });
+  for (const [n, name] of ["Linda <b>L</b>", "Erasmus"].entries())
+    addPerson(service.folder, n, { name, email: `${n}@x.example` });
   return (await keyOf(service, account, { name: "boss", portal: "account" })).secret;
 }
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { changeLogRow } from "../../src/store/change-log.ts";
 import { invitationIssuer } from "../../src/store/invitations.ts";
-import { linkChange, suspensionChange } from "../../src/store/person-changes.ts";
+import { eraseChange, linkChange, suspensionChange } from "../../src/store/person-changes.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
@@ -139,6 +139,47 @@ for (const backend of [...backends, memory]) {
       const resumed = suspensionChange({ ...person, suspendedMs: start }, null, { by: "test", atMs: start });
       await other.setPersonSuspended(person.id, null, resumed);
       assert.equal((await exchange(hash))?.id, person.id);
+    });
+
+    test("an erased person leaves no link, and who is invited then is somebody else", async (t) => {
+      if (backend === memory) return t.skip("the store in memory forgets contacts, and not links");
+      await put("ines", "ines@x.example");
+      const person = await exchange(await invite("ines", "ines@x.example"));
+      assert.ok(person !== null);
+      const hash = await invite("ines", "ines@x.example");
+      const erase = () =>
+        other.erasePerson(person.id, start + 9, eraseChange(person.id, { by: "test", atMs: start }));
+      assert.equal(await erase(), true);
+      assert.equal(await exchange(hash), null);
+      assert.equal(await store.invitations.wasInvited("ines", "ines@x.example"), false);
+      assert.equal(await store.invitations.personOf("ines", "ines@x.example"), null);
+      await put("ines", "ines@x.example");
+      assert.equal(await exchange(hash), null, "also if the contact has the address again");
+      const later = await exchange(await invite("ines", "ines@x.example"));
+      assert.ok(later !== null && later.id !== person.id);
+      // Another person of the account keeps link and contact.
+      await put("ines", "jo@x.example");
+      const jo = await invite("ines", "jo@x.example");
+      assert.equal(await exchange(jo).then((row) => row?.account), "ines");
+      const next = await invite("ines", "jo@x.example");
+      await other.erasePerson(later.id, start + 9, eraseChange(later.id, { by: "test", atMs: start }));
+      assert.equal(await store.invitations.wasInvited("ines", "ines@x.example"), false);
+      assert.notEqual(await exchange(next), null);
+    });
+
+    test("an erase and an exchange at the same time leave no link and no data", async (t) => {
+      if (backend === memory) return t.skip("the store in memory has one node");
+      for (let round = 0; round < 10; round += 1) {
+        await put("kai", "kai@x.example");
+        const person = await exchange(await invite("kai", "kai@x.example"));
+        assert.ok(person !== null);
+        const hash = await invite("kai", "kai@x.example");
+        const change = eraseChange(person.id, { by: "test", atMs: start });
+        await Promise.all([exchange(hash), other.erasePerson(person.id, start + 9, change)]);
+        assert.equal(await exchange(hash), null);
+        assert.equal((await store.person(person.id))?.email, null);
+        assert.equal(await store.invitations.wasInvited("kai", "kai@x.example"), false);
+      }
     });
 
     test("of several exchanges at the same time on two nodes, one succeeds", async (t) => {

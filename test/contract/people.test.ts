@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { PersonRow } from "../../src/store/people.ts";
-import { linkChange, roleChange, suspensionChange } from "../../src/store/person-changes.ts";
+import { eraseChange, linkChange, roleChange, suspensionChange } from "../../src/store/person-changes.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
@@ -28,6 +28,7 @@ function rowOf(n: number, change: Partial<PersonRow> = {}): PersonRow {
     accountBy: null,
     lapsedMs: null,
     suspendedMs: null,
+    erasedMs: null,
     createdMs: start,
     ...change,
   };
@@ -189,6 +190,27 @@ for (const backend of [...backends, memory]) {
       assert.deepEqual(await lapsing(), []);
       await store.setPersonLapsed(row.id, null);
       assert.deepEqual(await lapsing(), [row.id]);
+    });
+
+    test("that are erased name nobody, and change no more", async () => {
+      const { sub } = rowOf(80);
+      const row = await store.addPerson(rowOf(80, { email: "eve@x.example", role: "owner" }));
+      await openAccount("eve", "eve@x.example");
+      assert.ok(await link(store, row.id, { account: "eve", by: "operator", isFirst: false }));
+      const erase = () => other.erasePerson(row.id, start + 9, eraseChange(row.id, change));
+      assert.equal(await erase(), true);
+      const erased = await store.person(row.id);
+      assert.deepEqual(erased, {
+        ...{ ...rowOf(80), sub: `erased:${row.id}`, name: null, account: "eve", accountBy: "operator" },
+        ...{ suspendedMs: start + 9, erasedMs: start + 9 },
+      });
+      assert.equal((await store.contact("eve"))?.email, null);
+      assert.equal(await suspend(store, row, null), false);
+      assert.equal(await store.setPersonFacts(row.id, { ...row, name: "Eve" }, null), false);
+      assert.deepEqual(await store.listPeople({ account: "eve", isPresent: true, limit: 10 }), []);
+      assert.equal(await store.personOf(issuer, sub), null);
+      assert.equal(await erase(), true);
+      assert.deepEqual(await store.person(row.id), erased);
     });
 
     test("one of several requests asks the issuer again", async () => {

@@ -21,9 +21,9 @@ const changes: Readonly<Record<string, readonly string[]>> = {
   operator: [
     ...["openAccount", "importAccounts", "changePlan", "setContact", "setEnd", "addCredits", "refundCredits"],
     ...["applyPlans", "reloadConfiguration", "acceptClock", "startAudit"],
-    ...["replayEvents", "resumeEndpoint", "linkPerson"],
+    ...["replayEvents", "resumeEndpoint", "linkPerson", "exportPerson"],
   ],
-  owner: ["makeSignInCode", "changePersonState"],
+  owner: ["makeSignInCode", "changePersonState", "erasePerson"],
 };
 
 interface Operation {

@@ -247,7 +247,14 @@ test("a person moves from the issuer before by their confirmed address, once", a
   const row = {
     ...{ id: "person_00000000000000aa", issuer: "https://old.example/", sub: "old", name: null },
     ...{ email: "ada@x.example", emailVerified: true, role: null, roleMatchedMs: null, seenMs: 1 },
-    ...{ accountMatchedMs: null, account: null, accountBy: null, lapsedMs: null, suspendedMs: null },
+    ...{
+      accountMatchedMs: null,
+      account: null,
+      accountBy: null,
+      lapsedMs: null,
+      suspendedMs: null,
+      erasedMs: null,
+    },
     createdMs: 1,
   };
   await store.addPerson(row);

@@ -44,7 +44,7 @@ const wrappers = [
 const lists = [
   ...["account list", "account show", "account journal", "key list", "balance", "requests list"],
   ...["credits payments", "credits report", "plans list", "clock show", "operator list"],
-  ...["events endpoints", "events deliveries"],
+  ...["events endpoints", "events deliveries", "person list"],
 ];
 /** Commands that are about the program and its files. */
 const ofProgram = [
@@ -53,14 +53,9 @@ const ofProgram = [
 ];
 
 /** Changes without a dialog: those of a state have three, the others a page of their own. */
-const withoutForm = [
-  // People have no page in the console.
-  ...["changePersonState", "linkPerson"],
-  "changeState",
-  "startAudit",
-];
+const withoutForm = [...["changePersonState", "changeState"], "startAudit"];
 /** Changes that a page says in its own words, from their results. */
-const withoutSentence = [...["changePersonState", "linkPerson"], "startAudit"];
+const withoutSentence = ["startAudit"];
 
 for (const [listener, actions] of Object.entries(listeners)) {
   test(`every action of the ${listener}'s listener is described as a whole`, () => {

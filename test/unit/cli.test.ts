@@ -77,7 +77,16 @@ describe("the command line", () => {
       "usage",
       "plans",
     ];
-    assert.deepEqual(named(stdout), [...commands, "operator", "log", "audit", "backup", "clock", "help"]);
+    assert.deepEqual(named(stdout), [
+      ...commands,
+      "person",
+      "operator",
+      "log",
+      "audit",
+      "backup",
+      "clock",
+      "help",
+    ]);
     assert.match(stdout, /Exit codes: 0 done, 1 refused .*, 2 wrong usage/);
     assert.equal(stdout, (await ledger.inkwell("help")).stdout);
   });
@@ -117,15 +126,24 @@ describe("the command line", () => {
         if (name !== "help") await look(...path, name);
     };
     for (const name of named((await ledger.inkwell("--help")).stdout)) if (name !== "help") await look(name);
-    assert.equal(seen.length, 57);
+    assert.equal(seen.length, 64);
     assert.ok(examples > 30, `${examples} examples`);
     const documented = readFileSync(path.join(import.meta.dirname, "../../docs/cli.md"), "utf8");
     // A group prints no document by itself.
     for (const name of seen.filter(
       (each) =>
-        !["account", "key", "credits", "config", "clock", "plans", "requests", "operator", "events"].includes(
-          each,
-        ),
+        ![
+          "account",
+          "key",
+          "credits",
+          "config",
+          "clock",
+          "plans",
+          "requests",
+          "person",
+          "operator",
+          "events",
+        ].includes(each),
     ))
       assert.ok(documented.includes(`\`${name}\``), `docs/cli.md has no document for inkwell ${name}`);
   });

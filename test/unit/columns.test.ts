@@ -13,6 +13,7 @@ import {
   usageObject,
 } from "../../src/accounts/operator-objects.ts";
 import { paymentReportObject } from "../../src/accounts/payment-report.ts";
+import { personObject } from "../../src/accounts/person-objects.ts";
 import { planObject } from "../../src/accounts/plan-objects.ts";
 import { usageHoursSchema } from "../../src/accounts/usage-hours.ts";
 import { usageReportSchema } from "../../src/accounts/usage-sums.ts";
@@ -51,6 +52,7 @@ const schemas: Record<keyof typeof shown, readonly unknown[]> = {
   journalEntry: [journalObject.schema],
   change: [changeObject.schema],
   operatorKey: [operatorKeyObject.schema],
+  person: [personObject.schema],
   payment: [paymentObject.schema, ...reported],
   eventEndpoint: [endpointObject.schema],
   eventDelivery: [deliveryObject.schema],
@@ -83,6 +85,7 @@ const ownTitles: Readonly<Record<string, string>> = {
   "web/console/pages/health.tsx": "Node,Version,Started,Seen,Differs in",
   "web/console/pages/jobs.tsx": "Job,Every,State,Last success,Last error",
   "web/console/pages/operators.tsx": "End",
+  "web/console/pages/people.tsx": "Change",
   "web/console/pages/receipts.tsx": "Paid by",
   "web/portal/pages/charge.tsx": "Tokens,Count,× price per million,= credits",
   "web/portal/pages/requests.tsx": "Details",

@@ -40,7 +40,8 @@ export function actionRoute<Context, Result>(
       const format = action.csv === true && acceptsCsv(request.headers.accept) ? { format: "csv" } : {};
       const outcome = await bound.run(contextOf(request), { ...format, ...input });
       reply.code(action.status === 201 && !outcome.isNew ? 200 : (action.status ?? 200));
-      if (action.csv === true && !isJson(outcome.result)) reply.header("content-type", csvType);
+      const type = typeOf(action, outcome.result);
+      if (type !== null) reply.header("content-type", type);
       return respond(request, reply, outcome.result);
     },
   });
@@ -53,9 +54,10 @@ function acceptsCsv(accept = ""): boolean {
   return accept.split(",").some((range) => range.split(";", 1)[0]?.trim().toLowerCase() === "text/csv");
 }
 
-/** A CSV is a text or a stream of it. */
-function isJson(result: unknown): boolean {
-  return typeof result !== "string" && !(result instanceof Readable);
+/** Returns the type of a text, or of a stream of it. Null: an object, which becomes JSON. */
+function typeOf({ csv }: ActionTexts, result: unknown): string | null {
+  if (typeof result !== "string" && !(result instanceof Readable)) return null;
+  return csv === true ? csvType : "application/json; charset=utf-8";
 }
 
 function schemaOf(action: ActionTexts, result: unknown) {

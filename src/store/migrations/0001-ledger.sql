@@ -374,8 +374,11 @@ create table change_log (
 ) {table};
 
 create index change_log_by_time on change_log (at_ms, id);
+-- What an erase of a person looks for.
+create index change_log_by_subject on change_log (subject, at_ms, id) where subject is not null;
+create index change_log_by_account on change_log (account, at_ms, id) where account is not null;
 
--- What a person is called can be erased.
+-- The values that a change has replaced and set can be erased (docs/decisions/0084-erased-people.md).
 {append only change_log of id, at_ms, kind, by, account, subject: recorded changes}
 
 -- Keys of programs that use the operator API. A key ends with who made it.
@@ -533,6 +536,8 @@ create table person (
   account_by {text} check (account_by <> ''),
   lapsed_ms {int},
   suspended_ms {int},
+  -- Since then, `sub` is a pseudonym (docs/decisions/0084-erased-people.md).
+  erased_ms {int},
   created_ms {int} not null,
   unique (issuer, sub),
   constraint account_was_linked_by_somebody check ((account is null) = (account_by is null))

@@ -26,6 +26,7 @@ export function postgresDialect(ledgerMs: () => EpochMs): SqlDialect {
     parameter: (n) => `$${n}`,
     ledgerMs,
     items: (array) => `json_array_elements(${array}) e(value)`,
+    forUpdate: " for update",
   };
 }
 

@@ -177,6 +177,8 @@ export function sqliteDialect(ledgerMs: () => EpochMs): SqlDialect {
     parameter: (n) => `?${n}`,
     ledgerMs,
     items: (array) => `json_each(${array}) e`,
+    // One thread writes, one transaction after the other.
+    forUpdate: "",
   };
 }
 

@@ -10,12 +10,14 @@ import { EventsPage } from "./pages/events.tsx";
 import { HealthPage } from "./pages/health.tsx";
 import { OperatorsPage } from "./pages/operators.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
+import { PeoplePage } from "./pages/people.tsx";
 import { PlansPage } from "./pages/plans.tsx";
 import { UsagePage } from "./pages/usage.tsx";
 
 const sections = [
   ["", "Overview"],
   ["accounts", "Accounts"],
+  ["people", "People"],
   ["plans", "Plans"],
   ["usage", "Usage"],
   ["operators", "Operators"],
@@ -53,6 +55,7 @@ function CurrentPage({ place }: { place: Place }) {
   if (section === "accounts" && id !== undefined) {
     return <AccountPage key={id} id={id} tab={tab ?? "overview"} place={place} />;
   }
+  if (section === "people" && id === undefined) return <PeoplePage place={place} />;
   if (section === undefined) return <OverviewPage />;
   if (section === "plans" && id === undefined) return <PlansPage />;
   if (section === "usage" && id === undefined) return <UsagePage place={place} />;

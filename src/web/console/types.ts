@@ -2,6 +2,7 @@
 import type { Static } from "typebox";
 import type { changeObject, operatorKeyObject } from "../../accounts/log-objects.ts";
 import type * as objects from "../../accounts/operator-objects.ts";
+import type { personObject } from "../../accounts/person-objects.ts";
 import type { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
 import type { deliveryObject, endpointObject } from "../../actions/event-runs.ts";
 import type { accountLiveObject } from "../../http/admin/account-live.ts";
@@ -23,6 +24,7 @@ export type Payment = Static<typeof objects.paymentObject.schema>;
 export type JournalEntry = Static<typeof objects.journalObject.schema>;
 export type Change = Static<typeof changeObject.schema>;
 export type OperatorKey = Static<typeof operatorKeyObject.schema>;
+export type Person = Static<typeof personObject.schema>;
 export type RunningRequest = Static<typeof requestObject.schema>;
 export type AccountLive = Static<typeof accountLiveObject.schema>;
 export type Overview = Static<typeof overviewObject.schema>;

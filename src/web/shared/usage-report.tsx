@@ -1,17 +1,16 @@
 /** Usage of a period: a chart by day, the total, and a table by day, model, key or account. */
 
-import { useState } from "preact/hooks";
 import { download, get } from "./api.ts";
 import { Chart, useChartView } from "./chart.tsx";
 import { Card, Figure } from "./layout.tsx";
-import { counted, wholeNumber } from "./numbers.ts";
+import { wholeNumber } from "./numbers.ts";
 import { Options } from "./options.tsx";
 import { PeriodPicker } from "./period.tsx";
 import { go, Link, type Place, pathTo, usePeriod, withParameters } from "./router.tsx";
+import { SaveButton } from "./save-button.tsx";
 import { Empty, Shown } from "./states.tsx";
 import { columnsOf, Pager, Table } from "./table.tsx";
 import { dayAfter, daysBetween } from "./times.ts";
-import { toast } from "./toasts.tsx";
 import type { UsageReport, UsageSum } from "./types.ts";
 import { nameOf, renamed, type UsageGroup, usageSeries } from "./usage-series.ts";
 import { useLoaded } from "./use-loaded.ts";
@@ -172,34 +171,15 @@ function Name({ row, by, nameOfKey }: { row: UsageSum; by: UsageGroup; nameOfKey
 }
 
 function Export({ path, query }: { path: string; query: Record<string, string | null | undefined> }) {
-  const save = async () => {
-    const blob = await download(path, { ...query, format: "csv" });
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(blob);
-    // The days that the page shows: `to` of the query is excluded.
-    const last = dayAfter(query.to ?? "", -1);
-    link.download = `usage-${query.by}-${query.from}-${last}.csv`;
-    link.click();
-    URL.revokeObjectURL(link.href);
-    toast(`${counted(blob.size, "byte")} are saved as ${link.download}.`);
-  };
-  const [error, setError] = useState<string | null>(null);
+  // The days that the page shows: `to` of the query is excluded.
+  const last = dayAfter(query.to ?? "", -1);
   return (
     <span class="actions">
-      {error && (
-        <span class="error" role="alert">
-          {error}
-        </span>
-      )}
-      <button
-        type="button"
-        onClick={() => {
-          setError(null);
-          save().catch((failure: Error) => setError(failure.message));
-        }}
-      >
-        Export CSV
-      </button>
+      <SaveButton
+        text="Export CSV"
+        file={`usage-${query.by}-${query.from}-${last}.csv`}
+        load={() => download(path, { ...query, format: "csv" })}
+      />
     </span>
   );
 }

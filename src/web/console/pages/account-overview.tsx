@@ -3,12 +3,14 @@ import { apiPath, get } from "../../shared/api.ts";
 import { BalancePicture } from "../../shared/balance.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
+import { Link, pathTo } from "../../shared/router.tsx";
 import { columnsOf, factsOf, ShownTable } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Facts, Time } from "../../shared/values.tsx";
-import type { AccountLive, RecentRefusal } from "../types.ts";
+import type { AccountLive, Person, RecentRefusal } from "../types.ts";
 import type { AccountTabProps } from "./account-tab.ts";
+import { personCells } from "./people.tsx";
 import { RunningRequests } from "./running-requests.tsx";
 
 export function AccountOverview({ account }: AccountTabProps) {
@@ -33,9 +35,33 @@ export function AccountOverview({ account }: AccountTabProps) {
           )}
         />
       </Card>
+      <People account={id} />
       <Refusals account={id} />
       {now && <RunningRequests rows={now.requests} total={now.running} hasAccount={false} />}
     </>
+  );
+}
+
+/** Nothing is shown of an account that only has keys. */
+function People({ account }: { account: string }) {
+  const people = useLoaded(`people of ${account}`, (signal) =>
+    get<Page<Person>>(apiPath("people"), { account, limit: 20 }, signal),
+  );
+  if (people.error === null && (people.value?.data ?? []).length === 0) return null;
+  return (
+    <Card
+      title="People"
+      actions={<Link to={`${pathTo("people")}?${new URLSearchParams({ account })}`}>Change them</Link>}
+    >
+      <ShownTable
+        of={people}
+        caption="People who have the account"
+        columns={columnsOf("person", "name email role seen_at suspended_at", {
+          name: personCells.name,
+          suspended_at: personCells.suspended_at,
+        })}
+      />
+    </Card>
   );
 }
 

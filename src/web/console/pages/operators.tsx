@@ -5,7 +5,8 @@ import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { get } from "../../shared/api.ts";
 import { useAction } from "../../shared/form-dialog.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
-import { go, type Place, withParameters } from "../../shared/router.tsx";
+import type { Place } from "../../shared/router.tsx";
+import { SearchFilter } from "../../shared/search-filter.tsx";
 import { Secret } from "../../shared/secret.tsx";
 import { Empty, ShownList } from "../../shared/states.tsx";
 import { columnsOf, Pager, Table } from "../../shared/table.tsx";
@@ -96,28 +97,17 @@ const columns = columnsOf("change", "at kind by account subject amount_micro aft
 });
 
 function Changes({ place }: { place: Place }) {
-  const [by, account, after] = ["by", "account", "after"].map((name) => place.query.get(name));
+  const [by = null, account = null, after = null] = ["by", "account", "after"].map((name) =>
+    place.query.get(name),
+  );
   const changes = useLoaded(`changes ${by} ${account} ${after}`, (signal) =>
     get<Page<Change>>("/admin/log", { by, account, after, limit: 100 }, signal),
-  );
-  const filter = (name: string, label: string, value: string | null | undefined) => (
-    <label for={name}>
-      {label}
-      <input
-        id={name}
-        type="search"
-        value={value ?? ""}
-        onChange={({ currentTarget }) =>
-          go(withParameters({ [name]: currentTarget.value.trim(), after: null }))
-        }
-      />
-    </label>
   );
   return (
     <Card title="Changes">
       <div class="filters">
-        {filter("by", "By", by)}
-        {filter("account", "Account", account)}
+        <SearchFilter name="by" label="By" value={by} />
+        <SearchFilter name="account" label="Account" value={account} />
       </div>
       <ShownList of={changes} empty={<Empty>No change matches.</Empty>}>
         {({ data, next }) => (

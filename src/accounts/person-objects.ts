@@ -1,0 +1,58 @@
+/** The JSON objects of people, and of everything that the database has about one of them. */
+import Type, { type Static } from "typebox";
+import type { PersonRow } from "../store/people.ts";
+import type { SessionRow } from "../store/sessions.ts";
+import { component, isoTime, isoTimeOrNull, objectFor, orNull, text, time } from "./json-objects.ts";
+import { changeObject, operatorKeyObject } from "./log-objects.ts";
+import { accountObject, journalObject, keyObject, usageObject } from "./operator-objects.ts";
+
+const timeOrNull = orNull(time);
+
+export const personObject = objectFor<PersonRow>("Person")({
+  id: [text, ({ id }) => id],
+  issuer: [text, ({ issuer }) => issuer],
+  sub: [Type.String({ description: "of an erased person, `erased:` and the id" }), ({ sub }) => sub],
+  name: [orNull(text), ({ name }) => name],
+  email: [orNull(text), ({ email }) => email],
+  email_verified: [Type.Boolean(), ({ emailVerified }) => emailVerified],
+  role: [orNull(text), ({ role }) => role],
+  role_matched_at: [timeOrNull, ({ roleMatchedMs }) => isoTimeOrNull(roleMatchedMs)],
+  account: [orNull(text), ({ account }) => account],
+  account_by: [orNull(text), ({ accountBy }) => accountBy],
+  account_matched_at: [timeOrNull, ({ accountMatchedMs }) => isoTimeOrNull(accountMatchedMs)],
+  lapsed_at: [timeOrNull, ({ lapsedMs }) => isoTimeOrNull(lapsedMs)],
+  suspended_at: [timeOrNull, ({ suspendedMs }) => isoTimeOrNull(suspendedMs)],
+  erased_at: [timeOrNull, ({ erasedMs }) => isoTimeOrNull(erasedMs)],
+  seen_at: [time, ({ seenMs }) => isoTime(seenMs)],
+  created_at: [time, ({ createdMs }) => isoTime(createdMs)],
+});
+export type PersonJson = Static<typeof personObject.schema>;
+
+/** Without its hash and the refresh token. */
+export const personSessionObject = objectFor<SessionRow>("PersonSession")({
+  kind: [text, ({ kind }) => kind],
+  created_at: [time, ({ createdMs }) => isoTime(createdMs)],
+  used_at: [time, ({ usedMs }) => isoTime(usedMs)],
+  ends_at: [time, ({ endsMs }) => isoTime(endsMs)],
+  ended_at: [timeOrNull, ({ endedMs }) => isoTimeOrNull(endedMs)],
+  checked_at: [timeOrNull, ({ checkedMs }) => isoTimeOrNull(checkedMs)],
+});
+
+export const personDataSchema = component("PersonData", {
+  exported_at: time,
+  person: personObject.schema,
+  sessions: Type.Array(personSessionObject.schema),
+  operator_keys: Type.Array(operatorKeyObject.schema, { description: "those that the person has made" }),
+  changes_about: Type.Array(changeObject.schema, { description: "changes of the person" }),
+  changes_by: Type.Array(changeObject.schema, {
+    description: "changes by the person; without values and notes, if they are of other accounts",
+  }),
+  account: orNull(accountObject.schema),
+  account_shared: Type.Boolean({
+    description: "whether other people have the account: its contact, journal and receipts are left out then",
+  }),
+  keys: Type.Array(keyObject.schema),
+  journal: Type.Array(journalObject.schema),
+  receipts: Type.Array(usageObject.schema),
+});
+export type PersonDataJson = Static<typeof personDataSchema>;
