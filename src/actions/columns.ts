@@ -238,6 +238,11 @@ export function operatorKeyState(
   return key.expires_at !== null && Date.parse(key.expires_at) <= nowMs ? "expired" : "active";
 }
 
+/** Returns the name of a person. Without one, how the issuer or the front end knows them. */
+export function personName({ name, sub }: { name: string | null; sub: string }): string {
+  return name ?? sub;
+}
+
 /** Returns the state of a person, which the column of `suspended_at` has. */
 export function personState({
   erased_at: erased,

@@ -1,7 +1,7 @@
 /** `inkwell person`: lists people, links and suspends them, exports and erases their data. */
 import { Command } from "commander";
 import { type PersonJson, personObject } from "../accounts/person-objects.ts";
-import { personState } from "../actions/columns.ts";
+import { personName, personState } from "../actions/columns.ts";
 import { exportPerson } from "../actions/people.ts";
 import { peopleActions } from "../actions/people-runs.ts";
 import { listPeople } from "../actions/views.ts";
@@ -15,6 +15,7 @@ import { columnsOf, table } from "./format.ts";
 import { examples } from "./help.ts";
 
 const columns = columnsOf("person", "id name email role account seen_at suspended_at", {
+  name: (person: PersonJson) => personName(person),
   suspended_at: (person: PersonJson) => personState(person),
 });
 

@@ -61,7 +61,7 @@ for (const [listener, actions, send] of listeners) {
     for (const action of actions) {
       test(`of ${action.http}`, async () => {
         const before = rowsOf(service);
-        const right = rightJson(action.input, ["budget"]);
+        const right = rightJson(action.input, ["budget", "acts_for"]);
         for (const fault of sentFaults(action)) {
           const answer = await send(...requestOf(action, withFault(right, fault)));
           const { code, param, message } = fieldsOf(answer.body.error ?? {});

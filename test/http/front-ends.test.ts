@@ -208,7 +208,10 @@ test("the budget of the key caps all people together, exactly", async () => {
 });
 
 test("the limits of the key count the requests of all people, and plans those of each", async () => {
-  await using service = await start({}, { key: { concurrent: 2 }, script: babble("on ") });
+  await using service = await start(
+    {},
+    { price: { prompt: 1, completion: 1 }, key: { concurrent: 2 }, script: babble("on ") },
+  );
   const abort = new AbortController();
   const run = (person: string) => service.chat({ stream: true }, { ...as(person), signal: abort.signal });
   const [one, two] = [await run("ada"), await run("bob")];

@@ -43,7 +43,12 @@ export function AccountKeys({ account }: AccountTabProps) {
                   "name last_four revoked_at portal budget limits models expires_at last_used_at",
                   {
                     ...keyCells,
-                    portal: ({ portal }: Key) => (portal === "own" ? "sees itself" : "manages all keys"),
+                    portal: ({ portal, acts_for }: Key) =>
+                      acts_for !== null
+                        ? `front end ${acts_for.name}`
+                        : portal === "own"
+                          ? "sees itself"
+                          : "manages all keys",
                     budget: (key: Key) => <KeyBudget of={key} period={(every) => ` (${every}), refreshes`} />,
                   },
                 ),

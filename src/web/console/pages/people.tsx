@@ -1,5 +1,5 @@
 /** People who sign in: who they are, their accounts, and what operators do with them. */
-import { personState } from "../../../actions/columns.ts";
+import { personName, personState } from "../../../actions/columns.ts";
 import { changePersonState, erasePerson, linkPerson } from "../../../actions/people.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, download, get } from "../../shared/api.ts";
@@ -17,7 +17,7 @@ import { AccountLink } from "../account-link.tsx";
 import type { Person } from "../types.ts";
 
 export const personCells = {
-  name: ({ id, name }: Person) => <span title={`id ${id}`}>{nameOf({ id, name })}</span>,
+  name: (person: Person) => <span title={`id ${person.id}`}>{personName(person)}</span>,
   account: ({ account }: Person) => account !== null && <AccountLink id={account} />,
   suspended_at: (person: Person) => <Badge text={personState(person)} />,
 };
@@ -33,10 +33,6 @@ const stateChanges = {
     intro: "The person may sign in again.",
   },
 } as const;
-
-function nameOf({ id, name }: Pick<Person, "id" | "name">): string {
-  return name ?? id;
-}
 
 export function PeoplePage({ place }: { place: Place }) {
   const [account = null, after = null] = ["account", "after"].map((name) => place.query.get(name));
@@ -76,7 +72,7 @@ export function PeoplePage({ place }: { place: Place }) {
         <ActionDialog
           action={linkPerson}
           target={{ person: person.id }}
-          subject={nameOf(person)}
+          subject={personName(person)}
           close={close}
         />
       )}
@@ -87,7 +83,7 @@ export function PeoplePage({ place }: { place: Place }) {
         <ActionDialog
           action={erasePerson}
           target={{ person: person.id }}
-          subject={nameOf(person)}
+          subject={personName(person)}
           close={close}
         />
       )}
@@ -97,7 +93,7 @@ export function PeoplePage({ place }: { place: Place }) {
 
 function Changes({ of: person, show }: { of: Person; show(action: string): void }) {
   const { id, account, suspended_at: suspendedAt, erased_at: erasedAt } = person;
-  const name = nameOf(person);
+  const name = personName(person);
   const button = (title: string, label: string) => (
     <>
       <button type="button" aria-label={label} onClick={() => show(`${title.toLowerCase()} ${id}`)}>
@@ -128,7 +124,7 @@ function ChangeState(props: { of: Person; change: keyof typeof stateChanges; clo
     <ActionDialog
       action={changePersonState}
       target={{ person: person.id, state }}
-      title={`${title} ${nameOf(person)}`}
+      title={`${title} ${personName(person)}`}
       submit={submit}
       isDangerous={change === "suspend"}
       intro={<p>{intro}</p>}
