@@ -53,9 +53,10 @@ export async function run(args: readonly string[]): Promise<void> {
       await sleep(20);
     }
   });
-  await sleep(2_000);
+  const ms = Number(values.seconds) * 1000;
+  await sleep(Math.min(2_000, ms));
   answers = [];
-  await sleep(Number(values.seconds) * 1000);
+  await sleep(ms);
   const before = answers;
   answers = [];
   const startedMs = performance.now();

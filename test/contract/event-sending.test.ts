@@ -174,6 +174,11 @@ for (const backend of backends) {
       send(configOf([endpoint(receiver.url)]));
       await until("it is tried", () => receiver.requests.length === 2);
       for (let n = 0; n < 10; n += 1) {
+        // An attempt that is recorded after the clock has advanced waits for another advance.
+        await until("each attempt is recorded", async () => {
+          const attempts = (await deliveries()).reduce((sum, each) => sum + each.attempts, 0);
+          return attempts === receiver.requests.length;
+        });
         const before = receiver.requests.length;
         database.clock.advance(27 * hour);
         const isParked = async () => (await store.events.endpoint("hook"))?.parkedMs !== null;
