@@ -12,10 +12,11 @@ import { Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
 import type { ActsFor } from "../ledger/rows.ts";
 import { issuerOfFrontEnd } from "../store/accounts-of-key.ts";
-import { accountOfPerson, type FoundHolder, newPerson } from "../store/people.ts";
+import { accountOfPerson, type FoundHolder, isErasedSub, newPerson } from "../store/people.ts";
 import { linkChange } from "../store/person-changes.ts";
 import type { FoundKey, Store } from "../store/store.ts";
 import { type Caller, callerOf } from "./keys.ts";
+import { idProblem } from "./value-rules.ts";
 
 /** Longer values are refused. */
 const charactersMax = 255;
@@ -65,7 +66,7 @@ export class FrontEnds {
     }
     if (plan === null) throw balanceUnavailable(`account ${holder.account.id}: ${problem}`);
     const { id: keyId, models, concurrent } = key;
-    return { accountId: holder.account.id, keyId, plan, models, concurrent };
+    return { accountId: holder.account.id, keyId, plan, models, concurrent, isShared: true };
   }
 
   async #openOnce(keyId: string, actsFor: ActsFor, sub: string): Promise<FoundHolder> {
@@ -91,11 +92,23 @@ function personIn(rawHeaders: readonly string[], name: string): string | null {
     throw missingPerson(`The header ${name} is there ${values.length} times. Send it once.`);
   // Node reads each byte of a header as one character.
   const bytes = Buffer.from(value, "latin1");
-  const text = isUtf8(bytes) ? bytes.toString("utf8") : value;
-  const normal = text.normalize("NFC").toLowerCase().normalize("NFC").trim();
+  if (!isUtf8(bytes)) throw missingPerson(`The header ${name} is not encoded in UTF-8.`);
+  const text = bytes.toString("utf8");
+  const normal = text.normalize("NFC").toLowerCase().normalize("NFC");
   if (normal === "") throw missingPerson(`The header ${name} is empty. It must name the person who asks.`);
-  if (normal.length <= charactersMax) return normal;
-  throw missingPerson(`The header ${name} has more than ${charactersMax} characters.`);
+  if (normal.length > charactersMax)
+    throw missingPerson(`The header ${name} has more than ${charactersMax} characters.`);
+  const problem = idProblem(normal);
+  if (problem !== null) throw missingPerson(`The value of the header ${name} ${problem}.`);
+  // The Kelvin sign, for example, becomes a k.
+  if ([...text].some((character) => isAscii(character.normalize("NFC").toLowerCase()) && !isAscii(character)))
+    throw missingPerson(`The value of the header ${name} has a character that becomes another letter.`);
+  if (isErasedSub(normal)) throw missingPerson(`The value of the header ${name} is reserved.`);
+  return normal;
+}
+
+function isAscii(text: string): boolean {
+  return /^[\0-\x7f]*$/.test(text);
 }
 
 /**

@@ -175,6 +175,8 @@ export interface Caller {
   plan: Plan;
   /** Requests that the key may run at the same time; null if only the plan limits them. */
   concurrent: number | null;
+  /** The key is that of a front end: many people use it, each with an account. */
+  isShared?: true;
   /** Models that the key allows (`*` for all). The plan must allow the model too. */
   models: readonly string[];
 }

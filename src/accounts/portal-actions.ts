@@ -215,7 +215,7 @@ export class PortalActions {
 
   /** Returns the newest key of a person that works. */
   async keyForChat({ account }: FoundHolder): Promise<KeyRow> {
-    const key = (await this.#working(account.id)).at(-1);
+    const key = (await this.#working(account.id)).findLast(({ actsFor }) => actsFor === null);
     if (key !== undefined) return key;
     throw new OperatorRefusal("not_permitted", "A chat needs a key that works. Create one on the page Keys.");
   }

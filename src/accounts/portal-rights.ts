@@ -3,7 +3,7 @@
  *
  * Guarantees that no key gets more than it has: not by a new key, a change of itself or another
  * key, or the secret of a key that may do more. Such a key can only be renamed, narrowed and
- * revoked.
+ * revoked. The key of a front end may do more than all others.
  */
 
 import { type AccountState, type KeyAuthority, limitsIn } from "../ledger/rows.ts";
@@ -100,7 +100,14 @@ export function requireWithin(own: KeyAuthority, settings: LimitedSettings): voi
 }
 
 /** Refuses a key that may do more than the key itself. */
-function requireNoWider(own: KeyAuthority, key: LimitedSettings & { id: string }, remedy: string): void {
+function requireNoWider(
+  own: KeyAuthority,
+  key: LimitedSettings & Pick<KeyAuthority, "id" | "actsFor">,
+  remedy: string,
+): void {
+  if (key.actsFor !== null && key.id !== own.id) {
+    throw notPermitted(`Key ${key.id} is that of a front end, and spends credits of many people. ${remedy}`);
+  }
   const excess = excessOf(own, key);
   if (excess === null) return;
   throw notPermitted(

@@ -40,6 +40,6 @@ export function authorityOf(viewer: Viewer): KeyAuthority {
     ...{ id: viewer.person.id, account: viewer.account.id, hash: "", portal: "account", models: ["*"] },
     ...{ ...limitsIn({}), expiresMs: null, revokedMs: null },
     ...{ budgetMicro: null, budgetEvery: null, budgetAlign: null, budgetTimezone: null },
-    budgetByOperator: null,
+    ...{ budgetByOperator: null, actsFor: null },
   };
 }

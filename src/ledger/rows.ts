@@ -399,6 +399,7 @@ const authority = [
     "budgetTimezone",
     "budgetByOperator",
     "portal",
+    "actsFor",
   ] as const),
 ] satisfies (keyof KeyRow)[];
 

@@ -9,6 +9,7 @@
  */
 import type * as Client from "openid-client";
 import { isRecord } from "../objects.ts";
+import { isErasedSub } from "../store/people.ts";
 import { answerSeconds, boundedFetch } from "./bounded-fetch.ts";
 import { type Identity, identityIn, needsMore } from "./claims.ts";
 import { isAway, isClientRefused, RejectedAnswerError, reasonOf } from "./failures.ts";
@@ -222,8 +223,8 @@ export class Issuer {
   ): Promise<IssuerAnswer> {
     const { groupsClaim, issuer } = this.#settings;
     if (!isSameIssuer(claims.iss, issuer)) throw new RejectedAnswerError("the token is of another issuer");
-    if (!subPattern.test(claims.sub))
-      throw new RejectedAnswerError("the claim sub is not 1 to 255 characters");
+    if (!subPattern.test(claims.sub) || isErasedSub(claims.sub))
+      throw new RejectedAnswerError("the claim sub is not 1 to 255 characters, or is reserved");
     const refreshToken = tokens.refresh_token ?? null;
     const { userinfo_endpoint: endpoint } = config.serverMetadata();
     if (endpoint === undefined || !needsMore(claims, groupsClaim)) {

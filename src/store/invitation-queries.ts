@@ -24,6 +24,9 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
     on conflict (account, email) do update set hash = excluded.hash, by = excluded.by,
       created_ms = excluded.created_ms, ends_ms = excluded.ends_ms, used_ms = null, used_by = null
     returning hash`;
+  // The insert may have waited for an erase, which has removed the contact.
+  const unlessOpen = `delete from invitation where hash = ${p(1)}
+    and not ${isOpen("invitation.account", "invitation.email", p(2))}`;
   const isSuspended = `exists (select 1 from person p where ${ofInvitation} and p.account = invitation.account
     and lower(p.email) = invitation.email and p.suspended_ms is not null)`;
   // Another exchange that waits for the row finds it used.
@@ -37,7 +40,8 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
       (id, issuer, sub, name, email, email_verified, seen_ms, account, account_by, created_ms)
     select ${text(2)}, '${invitationIssuer}', ${text(3)}, c.owner, c.email, false, ${whole(4)}, i.account,
       '${invitationIssuer}', ${whole(4)}
-    from account_contact c join invitation i on i.account = c.account where ${isThis}
+    from account_contact c join invitation i on i.account = c.account and i.email = lower(c.email)
+    where ${isThis}
     on conflict do nothing`;
   const see = `update person set seen_ms = ${p(3)} where id in (
     select p.id from person p join invitation i on p.account = i.account and lower(p.email) = i.email
@@ -57,7 +61,10 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
       const values = [account, email, hash, by, createdMs, endsMs, dialect.ledgerMs()];
       const isAdded = (bound: (value: string) => string) =>
         `select 1 from invitation where hash = ${bound(hash)}`;
-      return (await write({ text: add, values }, logIf(change, isAdded, dialect))).length === 1;
+      const stays = { text: unlessOpen, values: [hash, dialect.ledgerMs()] };
+      await write({ text: add, values }, stays, logIf(change, isAdded, dialect));
+      const text = `select 1 from invitation where hash = ${p(1)}`;
+      return (await find("service", { text, values: [hash] })).length === 1;
     },
 
     async wasInvited(account, email) {

@@ -52,9 +52,16 @@ export interface PersonRow extends RowOf<typeof personColumns> {}
 
 export const factNames = Object.keys(personFacts) as (keyof PersonFacts)[];
 
+const erasedPrefix = "erased:";
+
 /** Returns the `sub` of an erased person. Nobody who has it reaches the account. */
 export function erasedSub(id: string): string {
-  return `erased:${id}`;
+  return erasedPrefix + id;
+}
+
+/** Whether a `sub` is reserved: a person with it would keep somebody else from being erased. */
+export function isErasedSub(sub: string): boolean {
+  return sub.startsWith(erasedPrefix);
 }
 
 /** Returns the row of a person who is not stored yet, and has no account. */

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { changeLogRow } from "../../src/store/change-log.ts";
 import { invitationIssuer } from "../../src/store/invitations.ts";
+import { newPerson } from "../../src/store/people.ts";
 import { eraseChange, linkChange, suspensionChange } from "../../src/store/person-changes.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
@@ -225,6 +226,38 @@ for (const backend of [...backends, memory]) {
         ].toSorted(),
       );
       assert.ok(!JSON.stringify(found).includes(hash ?? ""));
+    });
+
+    test("an erase and a new link at the same time leave no address behind", async (t) => {
+      if (backend === memory) return t.skip("the store in memory has no transactions");
+      const left: string[] = [];
+      for (let n = 0; n < 15; n += 1) {
+        const [account, email] = [`erased-${n}`, `erased-${n}@x.example`];
+        await put(account, email);
+        const { id = "" } = (await exchange(await invite(account, email))) ?? {};
+        const erase = other.erasePerson(id, start, eraseChange(id, { by: "owner", atMs: start }));
+        // Not at once: the erase must be under way.
+        for (let turn = 0; turn < n; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+        await Promise.all([erase, invite(account, email)]);
+        if (await store.invitations.wasInvited(account, email)) left.push(account);
+      }
+      assert.deepEqual(left, []);
+    });
+
+    test("an exchange and an erase of another person of the account at once both succeed", async () => {
+      for (let n = 0; n < 15; n += 1) {
+        const [account, email] = [`shared-${n}`, `shared-${n}@x.example`];
+        await put(account, email);
+        const row = await store.addPerson(
+          newPerson({ issuer: "https://login.example", sub: account }, start),
+        );
+        const link = { account, by: "owner", isFirst: false };
+        await store.linkPerson(row.id, link, linkChange(row.id, account, { by: "owner", atMs: start }));
+        const hash = await invite(account, email);
+        const change = eraseChange(row.id, { by: "owner", atMs: start });
+        // The erase may end the link first.
+        await Promise.all([other.erasePerson(row.id, start, change), exchange(hash)]);
+      }
     });
   });
 }

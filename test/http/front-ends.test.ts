@@ -5,6 +5,8 @@ import { test } from "node:test";
 import type { ActsFor } from "../../src/ledger/rows.ts";
 import { pageRowsMax } from "../../src/store/store.ts";
 import { credits, planOf } from "../fixtures/ledger-rows.ts";
+import { refused } from "../fixtures/operator.ts";
+import { startPortal } from "../fixtures/portal.ts";
 import { babble, errorOf, jsonOf, say, startService, type TestService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
 
@@ -93,6 +95,47 @@ test("two spellings of a value are one person, in NFC and lower case", async () 
     people.map(({ sub }) => sub),
     ["zoë@x.example"],
   );
+});
+
+test("a value that could be taken for another one is refused", async () => {
+  await using service = await start({ newAccountsPerDay: 10 });
+  const utf8 = (text: string) => Buffer.from(text, "utf8").toString("latin1");
+  for (const value of ["\u212aate", "\u00a0kate", "kate\ufeff", "erased:kate", "ka\u200bte"])
+    assert.equal(await codeOf(await service.chat({}, as(utf8(value)))), "missing_person", value);
+  assert.equal(await codeOf(await service.chat({}, as("\u00e9"))), "missing_person", "it is not UTF-8");
+  assert.deepEqual(await service.store.listPeople({ limit: 10 }), []);
+});
+
+test("refused requests of one person leave the others their allowance", async () => {
+  await using service = await start({}, { refusedBytesPerMinute: 200_000 });
+  const messages = [{ role: "user", content: "x".repeat(50_000) }];
+  const send = async (person: string) => {
+    const answer = await service.chat({ model: "nothing", messages }, as(person));
+    return await codeOf(answer);
+  };
+  const codes = new Set<string>();
+  for (let n = 0; n < 8; n += 1) codes.add(await send("eve"));
+  assert.deepEqual(codes, new Set(["model_not_found", "too_many_refusals"]));
+  assert.equal((await service.chat({}, as("ada"))).status, 200);
+});
+
+test("in the portal nobody gets the secret of the key, widens it, or chats with it", async () => {
+  await using service = await start();
+  await using portal = await startPortal(service);
+  const manager = await portal.signIn(await service.addKey({ id: "manager", portal: "account" }));
+  const rotation = { operation_id: "r" };
+  const rotated = await portal.as(manager, "POST", "/api/keys/key1/rotate", rotation);
+  assert.match(refused(rotated, 403, "not_permitted"), /front end/);
+  const wider = { operation_id: "w", requests_per_minute: null };
+  await service.ledger.apply({
+    ...{ kind: "key", account: service.account, key: "key1", op: "narrow", by: "test" },
+    set: { requestsPerMinute: 5 },
+  });
+  refused(await portal.as(manager, "PATCH", "/api/keys/key1", wider), 403, "not_permitted");
+  const own = await portal.signIn(service.key);
+  const body = { model: "small", stream: true, messages: [{ role: "user", content: "hi" }] };
+  refused(await portal.as(own, "POST", "/api/chat", body), 403, "not_permitted");
+  assert.equal((await service.balance()).base.remainingMicro, credits(1000));
 });
 
 test("nobody reaches an account by naming it", async () => {

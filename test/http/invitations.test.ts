@@ -333,6 +333,7 @@ test("a mail server that refuses costs one line in the log, and an earlier link 
   await until("the next one is sent", () => place.mail.mails.length === 1);
   const lines = place.service.log.filter(({ msg }) => msg === "a new link could not be sent");
   assert.equal(lines.length, 1);
+  assert.doesNotMatch(JSON.stringify(place.service.log), /ada@x\.example/);
   const failed = await place.operator.post("/admin/accounts/ada/invitation", { send: "mail" });
   assert.match(refused(failed, 503, "mail_failed"), /no such mailbox/);
   invalid(await place.press(code));

@@ -7,6 +7,7 @@ import Type from "typebox";
 import { closed, count, micro, orNull, text } from "../../accounts/json-objects.ts";
 import { callerOf } from "../../accounts/keys.ts";
 import { isPerson } from "../../accounts/portal-viewer.ts";
+import { OperatorRefusal } from "../../accounts/refusals.ts";
 import { invariant } from "../../errors.ts";
 import type { KeyRow } from "../../ledger/rows.ts";
 import { type ApiApp, route } from "../api/app.ts";
@@ -36,7 +37,14 @@ export function chatRoutes(app: ApiApp, dependencies: PortalDependencies): void 
   app.decorateRequest("chatKey", null);
   app.addHook("onRequest", async (request) => {
     const session = sessionOf(request);
-    request.chatKey = isPerson(session) ? await dependencies.actions.keyForChat(session) : session.key;
+    const key = isPerson(session) ? await dependencies.actions.keyForChat(session) : session.key;
+    if (key.actsFor !== null) {
+      throw new OperatorRefusal(
+        "not_permitted",
+        "This key is that of a front end, which must name a person.",
+      );
+    }
+    request.chatKey = key;
   });
   dependencies.chat.serve(app, {
     path: "/api/chat",

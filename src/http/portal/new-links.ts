@@ -64,8 +64,10 @@ export class NewLinks {
     for (let email = this.#waiting.shift(); email !== undefined; email = this.#waiting.shift()) {
       try {
         await this.#invitations.renew(email);
-      } catch (err) {
-        this.#logger.error({ err }, "a new link could not be sent");
+      } catch (error) {
+        // The message of a refusal has the address, and what the mail server says about it.
+        const reason = error instanceof OperatorRefusal ? { code: error.code } : { err: error };
+        this.#logger.error(reason, "a new link could not be sent");
       }
     }
     this.#work = null;

@@ -6,7 +6,7 @@
  * The number of refusals does not count, because small invalid requests are cheap. The
  * allowances are in memory, for this process only.
  */
-import type { Caller } from "../../accounts/keys.ts";
+import { type CallerScopes, scopesOf } from "../../accounts/caller-scopes.ts";
 import { Refusal } from "../../errors.ts";
 import { accountFactor, limits } from "../../limits/limits.ts";
 import { TokenBucket } from "../../limits/token-bucket.ts";
@@ -23,18 +23,16 @@ export interface RefusalLimits {
 const waitMsMax = 60_000;
 
 export class RefusalAllowance {
-  readonly #key: Buckets;
-  readonly #account: Buckets;
+  readonly #narrow: Buckets;
+  readonly #wide: Buckets;
 
   constructor(given: RefusalLimits, nowMs?: () => number) {
     const options = { waitMsMax, nowMs };
-    this.#key = {
-      whose: "this key",
+    this.#narrow = {
       bytes: new TokenBucket(limits.refusedBytes, options),
       ms: new TokenBucket(limits.refusedMs, options),
     };
-    this.#account = {
-      whose: "this account",
+    this.#wide = {
       bytes: new TokenBucket(limits.accountRefusedBytes, options),
       ms: new TokenBucket(limits.accountRefusedMs, options),
     };
@@ -43,40 +41,41 @@ export class RefusalAllowance {
 
   /** Changes the limits. Work that was done before still counts. */
   configure({ refusedBytesPerMinute, refusedMsPerMinute }: RefusalLimits): void {
-    this.#key.bytes.most = refusedBytesPerMinute;
-    this.#key.ms.most = refusedMsPerMinute;
-    this.#account.bytes.most = accountFactor * refusedBytesPerMinute;
-    this.#account.ms.most = accountFactor * refusedMsPerMinute;
+    this.#narrow.bytes.most = refusedBytesPerMinute;
+    this.#narrow.ms.most = refusedMsPerMinute;
+    this.#wide.bytes.most = accountFactor * refusedBytesPerMinute;
+    this.#wide.ms.most = accountFactor * refusedMsPerMinute;
   }
 
   /** Throws `too_many_refusals` if the key or its account has used up its allowance. */
-  require({ keyId, accountId }: Caller): void {
-    requireAllowance(this.#key, keyId);
-    requireAllowance(this.#account, accountId);
+  require(caller: CallerScopes): void {
+    const [narrow, wide] = scopesOf(caller);
+    requireAllowance(this.#narrow, narrow);
+    requireAllowance(this.#wide, wide);
   }
 
   /** Counts the work on a refused request. */
-  charge({ keyId, accountId }: Pick<Caller, "keyId" | "accountId">, { bytes, ms }: Work): void {
-    this.#key.bytes.spend(keyId, bytes);
-    this.#key.ms.spend(keyId, ms);
-    this.#account.bytes.spend(accountId, bytes);
-    this.#account.ms.spend(accountId, ms);
+  charge(caller: CallerScopes, { bytes, ms }: Work): void {
+    const [narrow, wide] = scopesOf(caller);
+    this.#narrow.bytes.spend(narrow, bytes);
+    this.#narrow.ms.spend(narrow, ms);
+    this.#wide.bytes.spend(wide, bytes);
+    this.#wide.ms.spend(wide, ms);
   }
 }
 
 interface Buckets {
-  whose: string;
   bytes: TokenBucket;
   ms: TokenBucket;
 }
 
-function requireAllowance({ whose, bytes, ms }: Buckets, id: string): void {
-  const waitMs = Math.max(bytes.waitMs(id), ms.waitMs(id));
+function requireAllowance({ bytes, ms }: Buckets, whose: string): void {
+  const waitMs = Math.max(bytes.waitMs(whose), ms.waitMs(whose));
   if (waitMs === 0) return;
   const seconds = Math.ceil(waitMs / 1000);
   throw new Refusal(
     "too_many_refusals",
-    `Refused requests of ${whose} took too many bytes or too much time. The limit is ${bytes.most} bytes and ${ms.most} ms of processor time per minute. Correct the requests as their errors say, and try again in ${seconds} s.`,
+    `Refused requests of this ${whose.split(" ")[0]} took too many bytes or too much time. The limit is ${bytes.most} bytes and ${ms.most} ms of processor time per minute. Correct the requests as their errors say, and try again in ${seconds} s.`,
     { retryAfterSeconds: seconds },
   );
 }

@@ -8,6 +8,7 @@
  * collection.
  */
 import type { IncomingMessage } from "node:http";
+import { scopesOf } from "../../accounts/caller-scopes.ts";
 import type { Caller } from "../../accounts/keys.ts";
 import { invariant, Refusal } from "../../errors.ts";
 import { limits } from "../../limits/limits.ts";
@@ -103,14 +104,16 @@ export class Uploads {
    * Admits the body of a request and reserves the bytes of its content-length. Throws
    * `concurrency_limit_exceeded` or `overloaded`.
    */
-  admit({ keyId, accountId, concurrent, plan }: Caller, headers: IncomingMessage["headers"]): Upload {
+  admit(caller: Caller, headers: IncomingMessage["headers"]): Upload {
+    const { keyId, accountId, concurrent, plan } = caller;
     const declaredBytes =
       headers["transfer-encoding"] === undefined ? Number(headers["content-length"] ?? 0) : null;
     requireRoom("This key", this.#keyUploads, keyId, concurrent);
     requireRoom("This account", this.#accountUploads, accountId, plan.limits.concurrent ?? null);
+    const [narrow, wide] = scopesOf(caller);
     const scopes = [
-      { whose: "this key", key: keyId, bytes: this.#keyBytes },
-      { whose: "this account", key: accountId, bytes: this.#accountBytes },
+      { whose: whoseOf(narrow), key: narrow, bytes: this.#keyBytes },
+      { whose: whoseOf(wide), key: wide, bytes: this.#accountBytes },
       { whose: "all callers", key: all, bytes: this.#allBytes },
     ];
     const reservation = new Reservation(scopes, () => {
@@ -123,6 +126,11 @@ export class Uploads {
     this.#accountUploads.take(accountId);
     return new Upload(this.#limits, this.#times, declaredBytes, reservation);
   }
+}
+
+/** "this key" or "this account". */
+function whoseOf(scope: string): string {
+  return `this ${scope.split(" ")[0]}`;
 }
 
 function requireRoom(whose: string, uploads: Slots, key: string, concurrent: number | null): void {

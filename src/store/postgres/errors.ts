@@ -35,6 +35,11 @@ export function isLockTimeout(error: unknown): boolean {
   return sqlState(error) === "55P03";
 }
 
+/** Returns whether the server ended a transaction that waited for one that waited for it. */
+export function isDeadlock(error: unknown): boolean {
+  return sqlState(error) === "40P01";
+}
+
 /** Returns whether the server stopped a statement at its time limit. */
 export function isStatementTimeout(error: unknown): boolean {
   return sqlState(error) === "57014";

@@ -16,7 +16,7 @@ import { ListTooSlowError } from "../store.ts";
 import { accountTable, holdTable, laterGrantTable } from "../tables.ts";
 import { elapsedMs, type PostgresClock, reading, trustedMs } from "./clock.ts";
 import { type ConnectionPool, inTransaction } from "./connection-pool.ts";
-import { isStatementTimeout } from "./errors.ts";
+import { isDeadlock, isStatementTimeout } from "./errors.ts";
 import { limits } from "./limits.ts";
 
 type ReadPools = Readonly<Record<Purpose | "writes", ConnectionPool>>;
@@ -29,6 +29,9 @@ export function postgresDialect(ledgerMs: () => EpochMs): SqlDialect {
     forUpdate: " for update",
   };
 }
+
+/** An erase and another change of the same people can wait for each other. */
+const deadlockAttemptsMax = 3;
 
 /** `listMs`: the time limit of the pool for lists, for the error. */
 export function connectionsOn(pools: ReadPools, listMs: number = limits.listMs): SqlConnections {
@@ -44,10 +47,19 @@ export function connectionsOn(pools: ReadPools, listMs: number = limits.listMs):
     },
     async write(first, ...others) {
       if (others.length === 0) return (await pools.writes.query(first)).rows;
-      return await inTransaction(pools.writes, async (connection) => {
-        const [rows = []] = await connection.exchange([first, ...others]);
-        return rows;
-      });
+      const once = () =>
+        inTransaction(pools.writes, async (connection) => {
+          const [rows = []] = await connection.exchange([first, ...others]);
+          return rows;
+        });
+      for (let attempt = 1; ; attempt += 1) {
+        try {
+          return await once();
+        } catch (error) {
+          // The other transaction goes on, and nothing was done here.
+          if (!isDeadlock(error) || attempt === deadlockAttemptsMax) throw error;
+        }
+      }
     },
   };
 }
