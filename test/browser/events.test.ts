@@ -30,7 +30,7 @@ test("shows events of a receiver that is away, and sends them when it is back", 
   await page.getByRole("cell", { name: "crm", exact: true }).waitFor();
   await page.getByRole("cell", { name: "failing", exact: true }).waitFor();
   const table = page.getByRole("table", { name: "Events and what became of them" });
-  const row = table.getByRole("row").filter({ hasText: "ada" });
+  const row = table.getByRole("row").filter({ has: page.getByRole("cell", { name: "ada", exact: true }) });
   assert.match(await row.innerText(), /account\.opened\s+ada\s+pending/);
   await assertAccessible(page);
 

@@ -202,7 +202,7 @@ test("a front end meets an erased person as a stranger, and its sums keep the ol
   assert.equal(body.issuer, "front_end:webui");
   assert.ok(!text.includes("ada@x.example"));
   assert.deepEqual(await used(), before);
-  assert.equal(await chatAs(String(body.sub)), 403, "nobody reaches the account by its pseudonym");
+  assert.equal(await chatAs(String(body.sub)), 400, "nobody reaches the account by its pseudonym");
   assert.equal(await chatAs("ada@x.example"), 200);
   assert.deepEqual(new Set((await used()).map(({ account }) => account)).size, 2);
 });
