@@ -32,12 +32,13 @@ export async function shownChanges(store: LogStore, query: ChangesQuery): Promis
     rows.filter(({ source, kind }) => source === "journal" && folded.some((each) => each === kind)),
     ({ account }) => account ?? "",
   );
-  const values = new Map<LoggedChange, Pick<ShownChange, "subject" | "before" | "after">>();
+  // The values say what the note of such an entry says.
+  const values = new Map<LoggedChange, Pick<ShownChange, "subject" | "note" | "before" | "after">>();
   for (const [account, changes] of ofJournals) {
     const bySeq = new Map(changes.map((change) => [seqOf(change), change]));
     for (const [seq, changed] of await valuesOf(store, account, new Set(bySeq.keys()))) {
       const change = bySeq.get(seq);
-      if (change !== undefined) values.set(change, changed);
+      if (change !== undefined) values.set(change, { ...changed, note: null });
     }
   }
   const plans = rows.some(({ source }) => source === "plans") ? await store.plans() : null;
@@ -146,12 +147,13 @@ function accountChange({ kind, note }: ListedEntry, { plan: present }: Values): 
 
 function keyValues(key: KeyRow | undefined): Values | null {
   if (key === undefined) return null;
-  const { name, models, portal, expiresMs, revokedMs, hash } = key;
+  const { name, models, portal, expiresMs, revokedMs, hash, actsFor } = key;
   const { requestsPerMinute, tokensPerMinute, concurrent } = limitsIn(key);
   return {
     ...{ name, models, portal, expires_at: isoTimeOrNull(expiresMs), revoked_at: isoTimeOrNull(revokedMs) },
     ...{ requests_per_minute: requestsPerMinute, tokens_per_minute: tokensPerMinute, concurrent },
     budget: budgetValues(key),
+    acts_for: actsFor,
     /** The beginning of its hash, to tell secrets apart. */
     secret: hash.slice(0, 8),
   };
