@@ -151,6 +151,9 @@ create table api_key (
   )
 ) {table};
 
+-- There are few, and every commit asks for those among its keys.
+create index key_of_front_end on api_key (id) where acts_for_name is not null;
+
 -- What running requests hold. Every commit asks which holds of its accounts are overdue, and the sweeper asks across
 -- accounts.
 create table hold (
