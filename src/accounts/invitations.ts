@@ -21,7 +21,7 @@ import { accountClosed, accountNotFound, invalidValue, OperatorRefusal } from ".
 /** A link can be used for this time. */
 const linkLifeMs = 7 * 86_400_000;
 const codeBytes = 32;
-/** Who makes the links that people ask for. */
+/** The actor of links that people ask for. */
 const byRequest: Actor = { by: "service:new_link", role: "support" };
 
 /** The values in a mail with a link. */

@@ -1,4 +1,4 @@
-/** What operators do with people who sign in. Pages bundle this file. */
+/** Actions of operators on people who sign in. Pages bundle this file. */
 import type { PersonJson } from "../accounts/person-objects.ts";
 import * as rules from "../accounts/value-rules.ts";
 import { action } from "./action.ts";
@@ -67,7 +67,7 @@ export const erasePerson = action({
   form: {
     title: "Erase the data of {name}",
     intro:
-      "Name, e-mail, sessions and, if nobody else has the account, its contact are erased. Account, keys, credits and receipts stay: suspend or close the account if its keys should not work any more. This cannot be undone.",
+      "Name, e-mail and sessions are erased. The contact of the account is erased too, unless somebody else has the account. Account, keys, credits and receipts stay. To stop the keys, suspend or close the account. This cannot be undone.",
     submit: "Erase for good",
     isDangerous: true,
   },

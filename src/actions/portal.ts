@@ -1,4 +1,4 @@
-/** What the holder of a key does in the portal. Pages bundle this file. */
+/** Actions of the holder of a key in the portal. Pages bundle this file. */
 import { accountKeysMax } from "../accounts/value-rules.ts";
 import { action, variantOf } from "./action.ts";
 import { changedKeySettings, keyId, newKeySettings, operationId } from "./fields.ts";

@@ -4,6 +4,7 @@ import { OperatorKeys } from "../accounts/operator-keys.ts";
 import { OperatorSessions } from "../accounts/operator-sessions.ts";
 import type { PersonSignIn } from "../sign-in/person-sign-in.ts";
 import type { Store } from "../store/store.ts";
+import { unrecordedUse } from "./sign-in.ts";
 
 interface AccessOptions {
   store: Store;
@@ -14,16 +15,10 @@ interface AccessOptions {
 }
 
 export function operatorAccess({ store, token, people, logger }: AccessOptions) {
-  const warn = (message: string) => (err: unknown) => logger.warn({ err }, message);
-  const unused = "the use of a session could not be recorded; it may end earlier";
+  const onError = (err: unknown) => logger.warn({ err }, "the use of an operator key could not be recorded");
   return {
-    sessions: new OperatorSessions(store, token, warn(unused), people),
-    operatorKeys: new OperatorKeys(
-      store,
-      token,
-      warn("the use of an operator key could not be recorded"),
-      people,
-    ),
+    sessions: new OperatorSessions(store, token, unrecordedUse(logger), people),
+    operatorKeys: new OperatorKeys(store, token, onError, people),
     token: async () => token,
   };
 }

@@ -16,6 +16,7 @@ import type { PublicDependencies } from "../http/public/server.ts";
 import type { Jobs } from "../jobs.ts";
 import type { PersonSignIn } from "../sign-in/person-sign-in.ts";
 import { portalConnectionLimits } from "./open-files.ts";
+import { unrecordedUse } from "./sign-in.ts";
 import { webFiles } from "./web-bundle.ts";
 
 interface PortalDependencies extends Omit<PublicDependencies, "observers"> {
@@ -51,10 +52,8 @@ export class Portal {
     this.#personKeys = personKeys;
     this.#publicUrl = listen.url;
     this.#connections = new Connections(portalConnectionLimits(limits));
-    const onError = (err: unknown) =>
-      dependencies.logger.warn({ err }, "the use of a session could not be recorded; it may end earlier");
-    const sessions = new KeySessions(dependencies.store, token, onError, dependencies.people);
-    const { store } = dependencies;
+    const { store, logger, people } = dependencies;
+    const sessions = new KeySessions(store, token, unrecordedUse(logger), people);
     const invitations = new Invitations({ store, token: async () => token, settings });
     this.#app = createPortalServer({
       ...dependencies,

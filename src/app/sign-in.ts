@@ -16,6 +16,11 @@ interface SignInDependencies {
   token: string;
 }
 
+/** Returns what to do if the use of a session is not recorded. */
+export function unrecordedUse(logger: Pick<Logger, "warn">): (err: unknown) => void {
+  return (err) => logger.warn({ err }, "the use of a session could not be recorded; it may end earlier");
+}
+
 /** A section `sign_in` that is wrong is logged, and nobody can sign in. */
 export function startSignIn(
   { signIn, signInProblems }: Pick<Config, "signIn" | "signInProblems">,
@@ -27,9 +32,7 @@ export function startSignIn(
   for (const problem of signInProblems) {
     logger.error({ problem }, "people cannot sign in: the section sign_in is wrong");
   }
-  const onError = (err: unknown) =>
-    logger.warn({ err }, "the use of a session could not be recorded; it may end earlier");
-  const people = new PersonSignIn({ ...dependencies, onError }, signIn);
+  const people = new PersonSignIn({ ...dependencies, onError: unrecordedUse(logger) }, signIn);
   jobs.start({
     name: "suspend_lapsed_accounts",
     everyMs: lapseEveryMs,

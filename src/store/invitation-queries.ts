@@ -3,7 +3,7 @@ import { logIf } from "./change-log-queries.ts";
 import { type InvitationStore, invitationIssuer } from "./invitations.ts";
 import type { PersonRow } from "./people.ts";
 import type { SqlConnections } from "./queries.ts";
-import type { SqlDialect } from "./sql.ts";
+import { isOpenAccount, type SqlDialect } from "./sql.ts";
 import { invitationTable, personTable } from "./tables.ts";
 
 const ofInvitation = `p.issuer = '${invitationIssuer}'`;
@@ -16,7 +16,7 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
   const isOpen = (account: string, email: string, ledgerMs: string) => `exists (
     select 1 from account_contact c join account a on a.id = c.account
     where c.account = ${account} and lower(c.email) = ${email}
-      and a.state <> 'closed' and (a.ends_ms is null or a.ends_ms > ${ledgerMs}))`;
+      and ${isOpenAccount(ledgerMs)})`;
   const add = `insert into invitation (${invitationTable.list()})
     select ${text(1)}, lower(${text(2)}), ${text(3)}, ${text(4)}, ${whole(5)}, ${whole(6)},
       cast(null as bigint), cast(null as text)

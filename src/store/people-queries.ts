@@ -12,7 +12,7 @@ import {
   type PersonRow,
 } from "./people.ts";
 import { accountCells, accountIn, type SqlConnections } from "./queries.ts";
-import { insertOnce, type SqlDialect } from "./sql.ts";
+import { insertOnce, isOpenAccount, type SqlDialect } from "./sql.ts";
 import type { Value } from "./table.ts";
 import { personFactsTable, personTable } from "./tables.ts";
 
@@ -38,7 +38,7 @@ export function peopleQueriesOn(
   const lapsing = `select ${columns} from person where account_by = 'rule' and lapsed_ms is null
     and account_matched_ms < ${p(1)} order by account_matched_ms limit ${p(2)}`;
   const withEmail = `select c.account from account_contact as c join account as a on a.id = c.account
-    where lower(c.email) = lower(${p(1)}) and a.state <> 'closed' and (a.ends_ms is null or a.ends_ms > ${p(2)})
+    where lower(c.email) = lower(${p(1)}) and ${isOpenAccount(p(2))}
     order by c.account limit 2`;
 
   const erase = `update person set sub = ${p(3)}, name = null, email = null,

@@ -20,6 +20,11 @@ export interface SqlDialect {
   forUpdate: "" | " for update";
 }
 
+/** A condition: the account with the alias `a` is not closed at this time. */
+export function isOpenAccount(ledgerMs: string): string {
+  return `a.state <> 'closed' and (a.ends_ms is null or a.ends_ms > ${ledgerMs})`;
+}
+
 /** Inserts a row. */
 export function insertOf<R>(table: Table<R>, row: R, parameter: SqlDialect["parameter"]): SqlStatement {
   const marks = table.columns.map((_, index) => parameter(index + 1)).join(", ");

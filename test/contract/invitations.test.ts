@@ -8,19 +8,10 @@ import { eraseChange, linkChange, suspensionChange } from "../../src/store/perso
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
+import { memory } from "../fixtures/memory-backend.ts";
 import { day, start } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
-const memory = {
-  name: "the store in memory",
-  skip: undefined,
-  create: (): Pick<Database, "open" | "remove"> => {
-    const store = new MemoryStore(plans, () => start);
-    return { open: async () => store, remove: async () => {} };
-  },
-};
-
 let numbers = 0;
 const next = () => {
   numbers += 1;

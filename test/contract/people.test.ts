@@ -6,7 +6,7 @@ import { eraseChange, linkChange, roleChange, suspensionChange } from "../../src
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
+import { memory } from "../fixtures/memory-backend.ts";
 import { start } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
@@ -39,15 +39,6 @@ const suspend = (store: Store, row: PersonRow, atMs: number | null) =>
   store.setPersonSuspended(row.id, atMs, suspensionChange(row, atMs, change));
 const link = (store: Store, id: string, to: { account: string; by: string; isFirst: boolean }) =>
   store.linkPerson(id, to, linkChange(id, to.account, { ...change, by: to.by }));
-
-const memory = {
-  name: "the store in memory",
-  skip: undefined,
-  create: (): Pick<Database, "open" | "remove"> => {
-    const store = new MemoryStore(plans, () => start);
-    return { open: async () => store, remove: async () => {} };
-  },
-};
 
 for (const backend of [...backends, memory]) {
   describe(`people on ${backend.name}`, { skip: backend.skip ?? false }, () => {

@@ -5,7 +5,7 @@ import { rowsPerOwnerMax, type SessionRow } from "../../src/store/sessions.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
+import { memory } from "../fixtures/memory-backend.ts";
 import { start } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
@@ -25,15 +25,6 @@ function rowOf(n: number, change: Partial<SessionRow> = {}): SessionRow {
     ...change,
   };
 }
-
-const memory = {
-  name: "the store in memory",
-  skip: undefined,
-  create: (): Pick<Database, "open" | "remove"> => {
-    const store = new MemoryStore(plans, () => start);
-    return { open: async () => store, remove: async () => {} };
-  },
-};
 
 for (const backend of [...backends, memory]) {
   describe(`sessions on ${backend.name}`, { skip: backend.skip ?? false }, () => {

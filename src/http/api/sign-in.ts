@@ -57,7 +57,7 @@ interface ListenerTexts {
   /** Section of the configuration, and the variable of its URL. */
   section: Listener;
   urlVariable: string;
-  /** Who signs in: "operators". */
+  /** The people who sign in: "operators". */
   people: string;
   /** For the log: "an operator". */
   person: string;
@@ -145,7 +145,7 @@ export class BrowserSignIn<Found extends SessionRow> {
     });
   }
 
-  /** What the sign-in page shows of OpenID Connect. */
+  /** The part of the sign-in page about OpenID Connect. */
   get issuer(): IssuerSignIn["shown"] {
     return (this.#options.issuer ?? noIssuer).shown;
   }

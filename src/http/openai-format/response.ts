@@ -25,7 +25,7 @@ export const doneEvent = "data: [DONE]\n\n";
 /** A comment without an event, because an event without data breaks the parsers of some SDKs. */
 export const keepAliveComment = ": keep-alive\n\n";
 
-/** What a request cost, and what is left, in credits. */
+/** The cost of a request, and the credits that are left. */
 interface Paid {
   costMicro: MicroCredits;
   /** Of each bucket. */

@@ -30,7 +30,7 @@ export interface PortalDependencies {
   /** The zone of the configuration, for local days. */
   timezone(): string;
   people: Pick<SignedInPeople, "holdersAmong">;
-  /** What people with an account on a plan may do with keys. */
+  /** The rights over keys of people with an account on a plan. */
   personKeys(plan: string | undefined): PersonKeys;
   /** The URL for callers on this machine. */
   localUrl: string;

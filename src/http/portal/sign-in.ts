@@ -1,5 +1,5 @@
 /**
- * Who may use the portal: browsers with a session of an API key, or of a person.
+ * Access to the portal: browsers with a session of an API key, or of a person.
  *
  * Every request reads the session, its key or person, and the account again. Responses under way
  * end within a second of the session, on all nodes.
@@ -83,7 +83,7 @@ export class PortalSignIn {
     return await this.#browsers.signIn(request, "key", (page) => this.#sessions.startByKey(key, page));
   }
 
-  /** What the sign-in page shows of OpenID Connect. */
+  /** The part of the sign-in page about OpenID Connect. */
   get issuer() {
     return this.#browsers.issuer;
   }
