@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { AccountFold } from "../../src/ledger/account-fold.ts";
 import { decide } from "../../src/ledger/kernel.ts";
+import { keyHeldFault } from "../../src/ledger/key-problems.ts";
 import type { PlanCatalog } from "../../src/ledger/plan.ts";
 import type {
   AccountRow,
@@ -87,8 +88,10 @@ interface Facts {
   later: AdditionalGrant[];
   holds: HoldRow[];
   keys: KeyRow[];
-  /** Of the whole ledger: their holds and charges are of any account. */
-  frontEndKeys: ReadonlySet<string>;
+  /** The keys of front ends, of the whole ledger: their holds and charges are of any account. */
+  frontEnds: readonly KeyRow[];
+  /** Holds of other accounts. */
+  otherHolds: readonly HoldRow[];
   journal: JournalRow[];
   grants: GrantRow[];
   charges: ChargeRow[];
@@ -104,9 +107,8 @@ function factsOf(id: string, ledger: MemoryLedger): Facts | null {
     later: structuredClone([...(ledger.later.get(id) ?? [])]),
     holds: own(ledger.holds.values()),
     keys: own(ledger.keys.values()),
-    frontEndKeys: new Set(
-      [...ledger.keys.values()].flatMap(({ id, actsFor }) => (actsFor === null ? [] : [id])),
-    ),
+    frontEnds: [...ledger.keys.values()].filter(({ actsFor }) => actsFor !== null),
+    otherHolds: [...ledger.holds.values()].filter(({ account }) => account !== id),
     journal: own(ledger.journal),
     grants: own(ledger.grants),
     charges: own(ledger.charges),
@@ -117,13 +119,22 @@ function factsOf(id: string, ledger: MemoryLedger): Facts | null {
 function problemsOf(facts: Facts, plans: PlanCatalog, { atMs }: Times): string[] {
   const problems: string[] = [];
   const report = (invariant: string, row: object) => problems.push(`${invariant}: ${JSON.stringify(row)}`);
-  const fold = new AccountFold(facts.account.id, { plans, frontEndKeys: facts.frontEndKeys, report });
+  const fold = new AccountFold(facts.account.id, {
+    plans,
+    frontEndKeys: new Set(facts.frontEnds.map(({ id }) => id)),
+    report,
+  });
   const grants = new Map(facts.grants.map((grant) => [grant.seq, grant]));
   const all = [...facts.journal, ...facts.charges].sort((one, other) => one.seq - other.seq);
   for (const fact of all)
     if ("kind" in fact) fold.add({ entry: fact, grant: grants.get(fact.seq) ?? null });
     else fold.charge(fact);
   fold.finish(facts, atMs);
+  // The audit compares these keys with the holds of all accounts.
+  for (const key of facts.frontEnds) {
+    const fault = keyHeldFault(key, [...facts.holds, ...facts.otherHolds]);
+    if (fault !== null) report("holds", fault);
+  }
   return problems;
 }
 
