@@ -102,6 +102,9 @@ export const personHeader: TextField = {
 /** Accounts that a front end opens in a day. */
 export const newAccounts: NumberField = { min: 1, max: 1_000_000 };
 
+/** For a kind of mail about an account. */
+export const onOrOff = ["on", "off"] as const;
+
 /** For labels of keys. */
 export const label = plainText(64);
 
