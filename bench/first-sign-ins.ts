@@ -4,8 +4,8 @@
  *
  *   npm run bench -- first-sign-ins [--people 1000] [--per-second 20] [--callers 4] [--seconds 15]
  *
- * The service is a process of its own, the issuer and the people are a thread of their own, and the
- * callers and the model server share the main thread. On two cores all of them share the cores.
+ * The service is a process of its own. The issuer and the people are a thread of their own. The
+ * callers and the model server share the main thread. On two cores, all of them share these.
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
