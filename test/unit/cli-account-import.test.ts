@@ -5,6 +5,7 @@ import path from "node:path";
 import { beforeEach, test } from "node:test";
 import { hashKey } from "../../src/accounts/keys.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
+import { noContact } from "../../src/store/contacts.ts";
 import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
 
 const ledger = cliLedger();
@@ -51,9 +52,8 @@ test("opens accounts with their contacts, once", async () => {
   assert.deepEqual(await ids(), ["ada", "bob", "carl"]);
   assert.equal(ledger.store.account("bob").plan, "big");
   assert.deepEqual(await ledger.store.contact("carl"), {
+    ...noContact,
     owner: 'Carl "C" Linné',
-    email: null,
-    note: null,
     externalId: "crm-3",
   });
   assert.equal((await load(three)).stderr, "0 accounts opened, 0 updated, 3 unchanged.\n");
