@@ -97,9 +97,8 @@ export class Tracing implements RequestObserver {
   finished(record: RequestRecord): void {
     if (!record.isChat) return;
     // The wall clock is read once, so that all times of a request fit together.
-    const endMs = Date.now();
-    const clockMs = endMs - performance.now();
-    const startTime = endMs - record.durationMs;
+    const clockMs = Date.now() - performance.now();
+    const startTime = clockMs + record.startedMs;
     const { code, firstTokenMs, charge, parsedMs } = record;
     const attributes = {
       ...conventional,
@@ -125,7 +124,7 @@ export class Tracing implements RequestObserver {
       // A request that a model has accepted will be charged.
       else if (record.isAccepted) this.#uncharged.set(record, span);
     }
-    root.end(endMs);
+    root.end(startTime + record.durationMs);
   }
 
   chargedLate(record: RequestRecord, charge: Charge): void {

@@ -49,6 +49,22 @@ test("marks the generation and request spans of a failed generation with its cod
   );
 });
 
+test("keeps the order of times although another observer of the request was slow", async () => {
+  const startedMs = performance.now() - 1000;
+  const at = (ms: number) => startedMs + ms;
+  const times = { preparedMs: at(10), heldMs: at(20), generatedMs: at(40), settledMs: at(45) };
+  const record = recordOf({
+    ...{ startedMs, parsedMs: at(5), firstTokenMs: 30, durationMs: 50 },
+    charge: chargeOf({ times }),
+  });
+  const { root, stages } = stagesOf(await spansOf((tracing) => tracing.finished(record)));
+  const offsets = [...stages.map(({ startMs }) => startMs), root.events[0]?.atMs ?? 0, root.endMs];
+  assert.deepEqual(
+    offsets.map((ms) => Math.round(ms - root.startMs)),
+    [5, 10, 20, 40, 30, 50],
+  );
+});
+
 test("makes one span with the code for a refused request", async () => {
   for (const [status, code] of [
     [402, "insufficient_credits"],
