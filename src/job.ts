@@ -11,12 +11,16 @@ import { visibleLine } from "./visible-text.ts";
 /** A run that takes longer hangs. Most runs take milliseconds. */
 export const hangsAfterMs = 60_000;
 const messageCharactersMax = 500;
+/** Idle jobs run after this time. An alert would take one that never runs for a failing one. */
+const restMs = 60_000;
 
 export interface JobOptions {
   name: string;
   everyMs: number;
   /** Does the work once. It should end early if `isStopped()`. */
   run(isStopped: () => boolean): Promise<void>;
+  /** There is no work before the next `wake()`: the job rests. */
+  isIdle?(): boolean;
   onSuccess?(): void;
   onError(error: unknown): void;
 }
@@ -43,7 +47,8 @@ interface Run {
 
 export class Job {
   readonly #options: JobOptions;
-  readonly #timer: NodeJS.Timeout;
+  #timer: NodeJS.Timeout | undefined;
+  #isResting = false;
   #run: Run | null = null;
   #next: Promise<void> | null = null;
   #isStopped = false;
@@ -53,11 +58,32 @@ export class Job {
   #lastSuccessMs: EpochMs | null = null;
   #lastError: JobState["lastError"] = null;
 
-  /** Runs at once, and then every `everyMs` unless a run is under way. */
+  /**
+   * Runs at once, and then every `everyMs` unless a run is under way. A job that is idle runs every
+   * `restMs`, so that a process without work seldom wakes up.
+   */
   constructor(options: JobOptions) {
     this.#options = options;
     void this.run();
-    this.#timer = setInterval(() => void this.run(), options.everyMs);
+    this.#wait();
+  }
+
+  #wait(): void {
+    const { everyMs, isIdle = () => false } = this.#options;
+    this.#isResting = everyMs < restMs && isIdle();
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(
+      () => {
+        void this.run();
+        this.#wait();
+      },
+      this.#isResting ? restMs : everyMs,
+    );
+  }
+
+  /** There is work again. */
+  wake(): void {
+    if (this.#isResting && !this.#isStopped) this.#wait();
   }
 
   get state(): JobState {
@@ -92,7 +118,7 @@ export class Job {
   /** Resolves when the run under way has ended. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    clearInterval(this.#timer);
+    clearTimeout(this.#timer);
     await this.#run?.ended;
   }
 

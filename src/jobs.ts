@@ -8,7 +8,7 @@ import type { Logger } from "pino";
 import { messageOf } from "./errors.ts";
 import { Job, type JobOptions, type JobState } from "./job.ts";
 
-interface ListedJobOptions extends Pick<JobOptions, "name" | "everyMs" | "run"> {
+interface ListedJobOptions extends Pick<JobOptions, "name" | "everyMs" | "run" | "isIdle"> {
   /** The log line of a failed run, such as "usage could not be summed". */
   failure: string;
 }

@@ -40,7 +40,7 @@ export const serviceTimes: ServiceTimes = {
   sweepEveryMs: 10_000,
   sumUsageEveryMs: 30_000,
   removeSessionsEveryMs: 60_000,
-  lapseEveryMs: 600_000,
+  lapseEveryMs: 240_000,
   heartbeatEveryMs,
   stopsEveryMs: 2_000,
   clockEveryMs,

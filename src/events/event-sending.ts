@@ -35,7 +35,7 @@ export interface EventTimes {
 export const eventTimes: EventTimes = {
   everyMs: 500,
   modelsEveryMs: 5000,
-  slowEveryMs: 600_000,
+  slowEveryMs: 240_000,
   leaseMs: 60_000,
   requestMs: 20_000,
 };

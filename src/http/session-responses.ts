@@ -6,6 +6,7 @@
  * database does not answer, the responses end too: nothing shows that their session is valid.
  */
 import type { ServerResponse } from "node:http";
+import type { Job } from "../job.ts";
 import type { Jobs } from "../jobs.ts";
 
 interface SessionResponsesOptions {
@@ -22,12 +23,14 @@ const readMs = 5_000;
 
 export class SessionResponses {
   readonly #valid: SessionResponsesOptions["valid"];
+  readonly #job: Job;
   readonly #bySession = new Map<string, Set<ServerResponse>>();
 
   constructor({ jobs, name, valid }: SessionResponsesOptions) {
     this.#valid = valid;
-    jobs.start({
+    this.#job = jobs.start({
       ...{ name, everyMs, failure: "sessions could not be read, so responses to them are ended" },
+      isIdle: () => this.#bySession.size === 0,
       run: () => this.#check(),
     });
   }
@@ -36,6 +39,7 @@ export class SessionResponses {
   add(session: string, response: ServerResponse): void {
     const responses = this.#bySession.get(session) ?? new Set();
     this.#bySession.set(session, responses.add(response));
+    this.#job.wake();
     response.once("close", () => {
       responses.delete(response);
       if (responses.size === 0 && this.#bySession.get(session) === responses) this.#bySession.delete(session);

@@ -11,6 +11,7 @@ import { existsSync, globSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { before, describe, test } from "node:test";
 import { parse, stringify } from "yaml";
+import { serviceTimes } from "../../src/app/service-times.ts";
 import { catalogue } from "../../src/errors.ts";
 import { instruction, missing, newFolder, root, textOf } from "../fixtures/deploy.ts";
 import { assertKnown, configOfNode, configWith, imageEnvironment } from "../fixtures/deploy-settings.ts";
@@ -149,6 +150,16 @@ describe("metrics", () => {
       assert.equal(runbook, `docs/operating/alerts.md#${String(alert).toLowerCase()}`);
     }
   });
+});
+
+test("no job runs so seldom that the alert takes it for one that fails", () => {
+  const [, seconds] =
+    /inkwell_job_last_success_timestamp_seconds > (\d+)/.exec(textOf("deploy/prometheus/alerts.yml")) ?? [];
+  const intervals = [...Object.entries(serviceTimes), ...Object.entries(serviceTimes.events)].filter(
+    ([name]) => /EveryMs$|^everyMs$/.test(name),
+  );
+  assert.ok(intervals.length >= 9);
+  for (const [name, ms] of intervals) assert.ok(Number(ms) + 30_000 < Number(seconds) * 1000, name);
 });
 
 describe("the image", () => {

@@ -11,7 +11,7 @@ const everyMs = 10_000;
 
 /** A job with a clock of the test. Each run waits in `runs` for its end. */
 function startJob(t: TestContext) {
-  t.mock.timers.enable({ apis: ["setInterval", "Date"], now: start });
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: start });
   let nowMs = 1000;
   t.mock.method(performance, "now", () => nowMs);
   const runs: PromiseWithResolvers<void>[] = [];
@@ -60,6 +60,34 @@ test("runs at once and then at its interval, and one run at a time", async (t) =
   await succeed();
 });
 
+test("rests while it is idle, runs once a minute then, and goes on when it is woken", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let runs = 0;
+  let isIdle = false;
+  const run = async () => {
+    runs += 1;
+  };
+  const job = new Job({ name: "work", everyMs, run, isIdle: () => isIdle, onError: assert.ifError });
+  const runsIn = async (ms: number) => {
+    const before = runs;
+    for (let passed = 0; passed < ms; passed += 1000) {
+      t.mock.timers.tick(1000);
+      await new Promise(setImmediate);
+    }
+    return runs - before;
+  };
+  assert.equal(await runsIn(60_000), 6);
+  isIdle = true;
+  assert.equal(await runsIn(everyMs), 1, "the run that was due");
+  assert.equal(await runsIn(120_000), 2);
+  isIdle = false;
+  job.wake();
+  assert.equal(await runsIn(60_000), 6);
+  await job.stop();
+  job.wake();
+  assert.equal(await runsIn(60_000), 0);
+});
+
 test("shows since when it fails and its last error, until it works again", async (t) => {
   const { job, runs, errors, succeed, fail, pass } = startJob(t);
   await succeed();
@@ -92,7 +120,7 @@ test("shows since when a run hangs, and that it has ended after all", async (t) 
 });
 
 test("an error before the first await is a failed run", async (t) => {
-  t.mock.timers.enable({ apis: ["setInterval"] });
+  t.mock.timers.enable({ apis: ["setTimeout"] });
   const errors: unknown[] = [];
   const failure = new Error("no clock");
   const run = () => {
@@ -121,7 +149,7 @@ test("a fresh run begins after the call, and one serves all who wait for it", as
 });
 
 test("a stop waits for the run under way, tells it, and begins no other", async (t) => {
-  t.mock.timers.enable({ apis: ["setInterval"] });
+  t.mock.timers.enable({ apis: ["setTimeout"] });
   const isStopped: (() => boolean)[] = [];
   const run = Promise.withResolvers<void>();
   const job = new Job({
@@ -146,7 +174,7 @@ test("a stop waits for the run under way, tells it, and begins no other", async 
 });
 
 test("the log has a line for each new error of a job, and one when it works again", async (t) => {
-  t.mock.timers.enable({ apis: ["setInterval"] });
+  t.mock.timers.enable({ apis: ["setTimeout"] });
   const log: Record<string, unknown>[] = [];
   const jobs = new Jobs({ logger: loggerTo(log), metrics: new Metrics() });
   let failure: string | null = "timeout";
@@ -172,7 +200,7 @@ test("the log has a line for each new error of a job, and one when it works agai
 });
 
 test("metrics count the runs of each job, and have the time of its last success", async (t) => {
-  t.mock.timers.enable({ apis: ["setInterval", "Date"], now: start });
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: start });
   const metrics = new Metrics();
   const jobs = new Jobs({ logger: loggerTo([]), metrics });
   const runs: PromiseWithResolvers<void>[] = [];

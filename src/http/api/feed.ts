@@ -38,7 +38,8 @@ export class Feed<Topic, State> {
   constructor({ jobs, name, failure, read, everyMs = 1_000 }: FeedOptions<Topic, State>) {
     this.#read = read;
     this.#everyMs = everyMs;
-    this.#job = jobs.start({ name, everyMs, failure, run: () => this.#show() });
+    const isIdle = () => this.#followers.size === 0;
+    this.#job = jobs.start({ name, everyMs, failure, isIdle, run: () => this.#show() });
   }
 
   /** Answers with a stream of events. `show` sends a state of the topic to it. */
@@ -47,6 +48,7 @@ export class Feed<Topic, State> {
     const follower = { topic, isWaiting: true, show: (state: State) => show(stream, state) };
     this.#followers.add(follower);
     stream.onEnd(() => this.#followers.delete(follower));
+    this.#job.wake();
     void this.#job.runAfresh();
   }
 
