@@ -13,8 +13,9 @@ import { overdueMax } from "../../src/ledger/snapshot.ts";
 import { clockEveryMs } from "../../src/store/clock-watch.ts";
 import { hour, minute, second } from "../fixtures/times.ts";
 import { Checks } from "./checks.ts";
+import { Clients } from "./clients.ts";
 import { ClockFate } from "./clock-fate.ts";
-import { configurationOf, operatorPort, plansOf, price, publicPort, token } from "./configuration.ts";
+import { configurationOf, operatorPort, plansOf, token } from "./configuration.ts";
 import { type DatabaseFaults, SimulatedDatabase } from "./database.ts";
 import { DirectProgram, pauseOfProgramMs } from "./direct-program.ts";
 import { Fairness } from "./fairness.ts";
@@ -23,7 +24,7 @@ import { SimulatedNode } from "./node.ts";
 import { drawChange } from "./operator-changes.ts";
 import { Random } from "./random.ts";
 import { SimulatedSocket } from "./sockets.ts";
-import { type Owner, Timeline } from "./timeline.ts";
+import { Timeline } from "./timeline.ts";
 import { SimulatedUpstreams, type UpstreamHabits } from "./upstreams.ts";
 
 /** What can go wrong, or change, in a world. */
@@ -87,15 +88,10 @@ class World {
   readonly turnMs: number;
   readonly #folder = mkdtempSync(join(tmpdir(), "inkwell-simulation-"));
   readonly #nodes: SimulatedNode[] = [];
-  readonly #keys: { account: string; secret: string }[] = [];
   readonly #payments: { account: string; id: string }[] = [];
-  readonly #requestIds: string[] = [];
-  /** By process: answers that it has completed. */
-  readonly #answered = new Map<Owner, number>();
   readonly #plans: Plans;
   #networkMs: number;
   #count = 0;
-  #left: number;
   #isOver = false;
   /** Some process has been up since then. */
   #upSinceMs: number;
@@ -105,13 +101,11 @@ class World {
   readonly #clockFate: ClockFate;
   readonly clockEveryMs: number;
   readonly #fairness: Fairness;
-  /** Calls of the database fail, so nobody knows what a request waits for. */
-  readonly #hasLostCalls: boolean;
+  readonly #clients: Clients;
 
   constructor(bundle: string, options: WorldOptions) {
     this.bundle = bundle;
     this.options = options;
-    this.#left = options.requests;
     this.random = new Random(options.seed);
     this.startMs = this.random.pick(starts);
     this.#upSinceMs = this.startMs;
@@ -162,7 +156,6 @@ class World {
         this.#failure ??= error;
       },
     };
-    this.#hasLostCalls = faults.lost > 0;
     this.database = new SimulatedDatabase({ timeline, random: random.fork(), faults, plans, listener });
     this.#fairness = new Fairness(timeline);
     const upstreamListener = {
@@ -172,6 +165,13 @@ class World {
     this.upstreams = new SimulatedUpstreams({
       ...{ timeline, random: random.fork(), habits },
       listener: upstreamListener,
+    });
+    this.#clients = new Clients({
+      ...{ ...options, timeline, checks: this.checks, database: this.database, nodes: this.#nodes },
+      fairness: faults.lost > 0 ? null : this.#fairness,
+      hasTrouble: this.#has("clients"),
+      connect: this.#connect.bind(this),
+      check: this.#check.bind(this),
     });
     const clockWorld = {
       ...{ timeline, clock: this.database.clock, nodes: this.#nodes },
@@ -227,12 +227,12 @@ class World {
   async #live(): Promise<void> {
     await Promise.all(this.#nodes.map((node) => this.#startAgain(node)));
     await this.#openAccounts();
-    const clients = Array.from({ length: 8 }, () => this.#beClient(this.random.fork()));
+    const clients = this.#clients.run(this.random);
     const program = new DirectProgram({ ...this, random: this.random.fork(), plans: this.#plans });
     const others = [
       this.#beOperator(this.random.fork()),
       this.#beFate(this.random.fork()),
-      program.run(() => this.#left <= 0, pauseOfProgramMs),
+      program.run(() => this.#clients.left <= 0, pauseOfProgramMs),
     ];
     const tampering = this.random.fork();
     const watches = [
@@ -240,8 +240,7 @@ class World {
       this.timeline.every(hour, () => this.#check(() => this.checks.everything(this.database))),
       this.timeline.every(4 * minute, () => this.#check(() => this.#audit(tampering))),
     ];
-    await Promise.all(clients);
-    this.#left = 0;
+    await clients;
     await Promise.all(others);
     // Holds of processes that died expire, and the others are settled.
     await this.timeline.pause(3 * minute);
@@ -264,7 +263,7 @@ class World {
       const headers = { authorization: `Bearer ${token}`, connection: "close" };
       const answer = await send(socket, { method: "GET", path: "/metrics", headers });
       const found = /^inkwell_ledger_commit_operations_sum (\d+)$/m.exec(answer?.body ?? "");
-      const answers = this.#answered.get(node.owner) ?? 0;
+      const answers = this.#clients.answered.get(node.owner) ?? 0;
       this.#check(() => assert.ok(Number(found?.[1]) >= answers, `${found?.[0]} with ${answers} answers`));
     }
   }
@@ -300,7 +299,7 @@ class World {
           const made = await this.#operate(null, "POST", `/admin/accounts/${account}/keys`, body);
           const secret: unknown = made?.status === 201 ? JSON.parse(made.body).key : null;
           if (typeof secret === "string") {
-            this.#keys.push({ account, secret });
+            this.#clients.keys.push({ account, secret });
             break;
           }
           await this.timeline.pause(second);
@@ -380,105 +379,9 @@ class World {
     return null;
   }
 
-  async #beClient(random: Random): Promise<void> {
-    const pauseMs = (this.options.hours * hour) / (this.options.requests / 8);
-    while (this.#left > 0) {
-      const key = random.pick(this.#keys);
-      // Some send many requests at once.
-      const together = random.chance(0.08) ? 10 : 1;
-      this.#left -= together;
-      await Promise.all(Array.from({ length: together }, () => this.#ask(random, key)));
-      // Requests come in bursts.
-      const isInBurst = random.chance(0.8);
-      await this.timeline.pause(isInBurst ? random.delay(second) : random.next() * 10 * pauseMs);
-    }
-  }
-
-  async #ask(random: Random, key: { account: string; secret: string }): Promise<void> {
-    const stream = random.chance(0.7);
-    const options = {
-      model: "small",
-      stream,
-      max_tokens: random.chance(0.8) ? random.whole(1, 40) : random.whole(100, 400),
-    };
-    const text = "word ".repeat(random.whole(1, 30));
-    const habit = random.weighted({ whole: 80, leaves: 8, isCut: 5, isSilent: 2, isSlow: 5 });
-    const patience = this.#has("clients") ? habit : "whole";
-    for (let attempt = 0; attempt < 3; attempt += 1) {
-      const mark = `#${this.#next()}`;
-      const body = JSON.stringify({ ...options, messages: [{ role: "user", content: text + mark }] });
-      const answer = await this.#askOnce(random, { ...key, body, stream, patience, mark });
-      this.#fairness.over(mark);
-      this.#check(() => assert.notEqual(answer?.status, 500, `a request is answered: ${answer?.body}`));
-      const what =
-        answer === null ? "none" : `${answer.status} ${codeOf(answer)}${answer.isWhole ? "" : " cut"}`;
-      this.checks.count(`chat ${what}`);
-      this.checks.note(`${this.timeline.nowMs} chat ${what}`);
-      if (answer !== null && answer.status !== 429 && answer.status < 500) return;
-      await this.timeline.pause(random.delay(2 * second));
-    }
-  }
-
-  async #askOnce(
-    random: Random,
-    {
-      account,
-      secret,
-      body,
-      stream,
-      patience,
-      mark,
-    }: { account: string; secret: string; body: string; stream: boolean; patience: string; mark: string },
-  ): Promise<Answered | null> {
-    const node = random.pick(this.#nodes);
-    const { owner } = node;
-    const socket = this.#connect(node, publicPort, `10.1.0.${random.whole(1, 9)}`);
-    if (socket === null) return null;
-    if (!this.#hasLostCalls) this.#fairness.sent(mark, account, owner);
-    socket.once("close", () => this.#fairness.over(mark));
-    let tokens = 0;
-    const leavesAfter = random.whole(0, 5);
-    const request: Request = {
-      ...{ method: "POST", path: "/v1/chat/completions", body },
-      headers: { authorization: `Bearer ${secret}`, "content-type": "application/json", connection: "close" },
-      onData: (part, headers) => {
-        if (!stream) return;
-        tokens += part.split('"content":" w').length - 1;
-        const requestId = headers.get("x-request-id") ?? "";
-        if (tokens > 0) {
-          this.#check(() =>
-            this.checks.received(this.database, { account, requestId, tokens, priceMicro: price.completion }),
-          );
-        }
-        if (tokens < leavesAfter) return;
-        if (patience === "leaves") socket.destroy();
-        else if (patience === "isCut") socket.cut();
-        else if (patience === "isSilent") socket.silence();
-        else if (patience === "isSlow") {
-          socket.pause();
-          this.timeline.after(random.delay(3 * second), () => socket.resume());
-        }
-      },
-    };
-    // No SDK waits for longer.
-    const end = this.timeline.after(10 * minute, () => {
-      const mayLast = ["isCut", "isSilent", "isSlow"].includes(patience);
-      this.#check(() => assert.ok(mayLast, "an answer has no end"));
-      socket.destroy();
-    });
-    if (!stream && patience === "leaves") this.timeline.after(random.delay(300), () => socket.destroy());
-    const answer = await send(socket, request);
-    end.close();
-    if (answer?.status === 200 && answer.isWhole)
-      this.#answered.set(owner, (this.#answered.get(owner) ?? 0) + 1);
-    const id = answer?.headers.get("x-request-id");
-    if (id !== undefined) this.#requestIds.push(id);
-    return answer;
-  }
-
   async #beOperator(random: Random): Promise<void> {
     const pauseMs = (this.options.hours * hour) / Math.max(4, this.options.requests / 8);
-    while (this.#left > 0) {
+    while (this.#clients.left > 0) {
       await this.timeline.pause(random.next() * 2 * pauseMs);
       if (this.#has("operators")) await this.#act(random);
     }
@@ -493,7 +396,7 @@ class World {
     const account = `account-${random.whole(0, accountCount - 1)}`;
     const change = drawChange(random, {
       ...{ id, account, nowMs: this.timeline.nowMs, ledger: this.database.ledger },
-      ...{ payments: this.#payments, requestIds: this.#requestIds.slice(-20) },
+      ...{ payments: this.#payments, requestIds: this.#clients.requestIds.slice(-20) },
     });
     if (change === "plans") {
       await this.#changePlans(random);
@@ -518,10 +421,10 @@ class World {
   /** Processes die and start again, and the database crashes. */
   async #beFate(random: Random): Promise<void> {
     const pauseMs = (this.options.hours * hour) / Math.max(4, this.options.requests / 25);
-    while (this.#left > 0) {
+    while (this.#clients.left > 0) {
       await this.timeline.pause(random.next() * 2 * pauseMs);
       // Mostly while answers are under way.
-      for (let n = 0; n < 60 && this.upstreams.open === 0 && this.#left > 0; n += 1) {
+      for (let n = 0; n < 60 && this.upstreams.open === 0 && this.#clients.left > 0; n += 1) {
         await this.timeline.pause(random.delay(second));
       }
       const node = random.pick(this.#nodes);
@@ -564,15 +467,6 @@ const goodHabits: UpstreamHabits = {
   ...{ refusesConnection: 0, respondsWithError: 0, breaksOff: 0, hangs: 0, staysSilent: 0, lies: 0 },
   ...{ runsOn: 0, endsEarly: 0 },
 };
-
-function codeOf({ status, body }: Answered): string {
-  if (status === 200) return "";
-  try {
-    return String(JSON.parse(body).error.code);
-  } catch {
-    return "unreadable";
-  }
-}
 
 /** Runs a world to its end. Throws a `SimulationError` at the first violation. */
 export async function simulate(bundle: string, options: WorldOptions): Promise<SimulationResult> {
