@@ -125,11 +125,19 @@ export class Checks {
     }
   }
 
+  /** Returns the accounts with a hold or a charge of a request. */
+  payersOf({ ledger }: SimulatedDatabase, requestId: string | undefined): string[] {
+    const rows = [...ledger.holds.values(), ...ledger.charges].filter(({ id }) => id === requestId);
+    return [...new Set(rows.map(({ account }) => account))];
+  }
+
   /**
    * A client has received so many tokens of an answer. They are paid for: an open hold has taken
    * their price, or the charge has them.
    */
-  received({ ledger }: SimulatedDatabase, { account, requestId, tokens, priceMicro }: ReceivedTokens): void {
+  received(database: SimulatedDatabase, { requestId, tokens, priceMicro }: ReceivedTokens): void {
+    const { ledger } = database;
+    const [account = ""] = this.payersOf(database, requestId);
     const key = rowKey(account, requestId);
     const hold = ledger.holds.get(key);
     if (hold !== undefined) {
@@ -176,7 +184,6 @@ export class Checks {
 }
 
 export interface ReceivedTokens {
-  account: string;
   requestId: string;
   tokens: number;
   /** Price of a completion token. */

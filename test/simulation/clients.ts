@@ -1,6 +1,7 @@
 /**
- * The clients of a simulated world: they ask, alone or ten at once, with keys of accounts. Some
- * leave, lose their connection, or read slowly. An answer that failed is asked for again.
+ * The clients of a simulated world: they ask, alone or ten at once, with keys of accounts or of a
+ * front end. Some leave, lose their connection, or read slowly. An answer that failed is asked for
+ * again.
  */
 import assert from "node:assert/strict";
 import { hour, minute, second } from "../fixtures/times.ts";
@@ -8,6 +9,7 @@ import type { Checks } from "./checks.ts";
 import { price, publicPort } from "./configuration.ts";
 import type { SimulatedDatabase } from "./database.ts";
 import type { Fairness } from "./fairness.ts";
+import type { FrontEnd, FrontEndRequest } from "./front-ends.ts";
 import { type Answered, type Request, send } from "./http-client.ts";
 import type { SimulatedNode } from "./node.ts";
 import type { Random } from "./random.ts";
@@ -23,20 +25,19 @@ export interface ClientWorld {
   nodes: readonly SimulatedNode[];
   /** Null: calls of the database fail, so nobody knows what a request waits for. */
   fairness: Fairness | null;
+  frontEnd: FrontEnd | null;
   /** Some clients leave, or have bad connections. */
   hasTrouble: boolean;
   connect(node: SimulatedNode, port: number, address: string): SimulatedSocket | null;
   check(run: () => void): void;
 }
 
-interface ClientKey {
-  account: string;
-  secret: string;
-}
+/** Somebody who asks, with a key of their own or behind a front end. */
+type Asker = FrontEndRequest;
 
 type Patience = "whole" | "leaves" | "isCut" | "isSilent" | "isSlow";
 
-interface Attempt extends ClientKey {
+interface Attempt extends Asker {
   body: string;
   stream: boolean;
   patience: Patience;
@@ -44,7 +45,7 @@ interface Attempt extends ClientKey {
 }
 
 export class Clients {
-  readonly keys: ClientKey[] = [];
+  readonly keys: { account: string; secret: string }[] = [];
   readonly requestIds: string[] = [];
   /** By process: answers that it has completed. */
   readonly answered = new Map<Owner, number>();
@@ -68,19 +69,32 @@ export class Clients {
     const { timeline, hours, requests } = this.#world;
     const pauseMs = (hours * hour) / (requests / 8);
     while (this.left > 0) {
-      const key = random.pick(this.keys);
+      const asker = this.#asker(random);
       // Some send many requests at once.
       const together = random.chance(0.08) ? 10 : 1;
       this.left -= together;
-      await Promise.all(Array.from({ length: together }, () => this.#ask(random, key)));
+      await Promise.all(Array.from({ length: together }, () => this.#ask(random, asker)));
       // Requests come in bursts.
       const isInBurst = random.chance(0.8);
       await timeline.pause(isInBurst ? random.delay(second) : random.next() * 10 * pauseMs);
     }
   }
 
-  async #ask(random: Random, key: ClientKey): Promise<void> {
-    const { timeline, checks, fairness, hasTrouble, check } = this.#world;
+  #asker(random: Random): Asker {
+    const { frontEnd } = this.#world;
+    if (frontEnd !== null && random.chance(0.4)) return frontEnd.ask(random);
+    const { account, secret } = random.pick(this.keys);
+    const answered = (_: unknown, payers: readonly string[]) =>
+      assert.deepEqual(
+        payers.filter((payer) => payer !== account),
+        [],
+        `the account ${account} pays`,
+      );
+    return { secret, headers: {}, payer: account, answered };
+  }
+
+  async #ask(random: Random, asker: Asker): Promise<void> {
+    const { timeline, checks, database, fairness, hasTrouble, check } = this.#world;
     const stream = random.chance(0.7);
     const options = {
       model: "small",
@@ -94,9 +108,14 @@ export class Clients {
       this.#marks += 1;
       const mark = `#${this.#marks}`;
       const body = JSON.stringify({ ...options, messages: [{ role: "user", content: text + mark }] });
-      const answer = await this.#askOnce(random, { ...key, body, stream, patience, mark });
+      const answer = await this.#askOnce(random, { ...asker, body, stream, patience, mark });
       fairness?.over(mark);
-      check(() => assert.notEqual(answer?.status, 500, `a request is answered: ${answer?.body}`));
+      check(() => {
+        assert.notEqual(answer?.status, 500, `a request is answered: ${answer?.body}`);
+        const payers = checks.payersOf(database, answer?.headers.get("x-request-id"));
+        if (answer?.status === 200) assert.equal(payers.length, 1, "one account pays for an answer");
+        asker.answered(answer, payers);
+      });
       const what =
         answer === null ? "none" : `${answer.status} ${codeOf(answer)}${answer.isWhole ? "" : " cut"}`;
       checks.count(`chat ${what}`);
@@ -108,28 +127,29 @@ export class Clients {
 
   async #askOnce(
     random: Random,
-    { account, secret, body, stream, patience, mark }: Attempt,
+    { payer, secret, headers: person, body, stream, patience, mark }: Attempt,
   ): Promise<Answered | null> {
     const { timeline, checks, database, fairness, nodes, connect, check } = this.#world;
     const node = random.pick(nodes);
     const { owner } = node;
     const socket = connect(node, publicPort, `10.1.0.${random.whole(1, 9)}`);
     if (socket === null) return null;
-    fairness?.sent(mark, account, owner);
+    fairness?.sent(mark, payer, owner);
     socket.once("close", () => fairness?.over(mark));
     let tokens = 0;
     const leavesAfter = random.whole(0, 5);
     const request: Request = {
       ...{ method: "POST", path: "/v1/chat/completions", body },
-      headers: { authorization: `Bearer ${secret}`, "content-type": "application/json", connection: "close" },
+      headers: {
+        ...{ authorization: `Bearer ${secret}`, "content-type": "application/json", connection: "close" },
+        ...person,
+      },
       onData: (part, headers) => {
         if (!stream) return;
         tokens += part.split('"content":" w').length - 1;
         const requestId = headers.get("x-request-id") ?? "";
         if (tokens > 0) {
-          check(() =>
-            checks.received(database, { account, requestId, tokens, priceMicro: price.completion }),
-          );
+          check(() => checks.received(database, { requestId, tokens, priceMicro: price.completion }));
         }
         if (tokens < leavesAfter) return;
         if (patience === "leaves") socket.destroy();

@@ -56,7 +56,8 @@ export function checkAccount(naive: NaiveLedger, id: string, moment: Moment): vo
   checkLimits(snapshot.account, account.meter, `account ${id}`);
   assert.partialDeepStrictEqual(readBalance(snapshot), balanceIn(naive, then), `balance of ${id}`);
   for (const [keyId, key] of naive.keys) {
-    if (key.account !== id) continue;
+    // Requests of any account change the key of a front end.
+    if (key.account !== id && key.actsFor === null) continue;
     const row = ledger.keys.get(keyId);
     assert.ok(row !== undefined, `key ${keyId} exists`);
     checkLimits(row, key.meter, `key ${keyId}`);

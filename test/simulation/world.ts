@@ -19,6 +19,7 @@ import { configurationOf, operatorPort, plansOf, token } from "./configuration.t
 import { type DatabaseFaults, SimulatedDatabase } from "./database.ts";
 import { DirectProgram, pauseOfProgramMs } from "./direct-program.ts";
 import { Fairness } from "./fairness.ts";
+import { FrontEnd } from "./front-ends.ts";
 import { type Answered, type Request, send } from "./http-client.ts";
 import { SimulatedNode } from "./node.ts";
 import { drawChange } from "./operator-changes.ts";
@@ -101,6 +102,7 @@ class World {
   readonly #clockFate: ClockFate;
   readonly clockEveryMs: number;
   readonly #fairness: Fairness;
+  readonly #frontEnd: FrontEnd | null;
   readonly #clients: Clients;
 
   constructor(bundle: string, options: WorldOptions) {
@@ -166,9 +168,11 @@ class World {
       ...{ timeline, random: random.fork(), habits },
       listener: upstreamListener,
     });
+    this.#frontEnd = random.chance(0.6) ? new FrontEnd(random.fork()) : null;
     this.#clients = new Clients({
       ...{ ...options, timeline, checks: this.checks, database: this.database, nodes: this.#nodes },
       fairness: faults.lost > 0 ? null : this.#fairness,
+      frontEnd: this.#frontEnd,
       hasTrouble: this.#has("clients"),
       connect: this.#connect.bind(this),
       check: this.#check.bind(this),
@@ -231,6 +235,7 @@ class World {
     const program = new DirectProgram({ ...this, random: this.random.fork(), plans: this.#plans });
     const others = [
       this.#beOperator(this.random.fork()),
+      this.#changePeople(this.random.fork()),
       this.#beFate(this.random.fork()),
       program.run(() => this.#clients.left <= 0, pauseOfProgramMs),
     ];
@@ -246,6 +251,7 @@ class World {
     await this.timeline.pause(3 * minute);
     for (const watch of watches) watch.close();
     await this.#checkMetrics();
+    await this.#frontEnd?.checkOpened(this.database, !this.#hasClockFaults);
     await Promise.all(this.#nodes.map((node) => (node.isUp ? node.stop() : undefined)));
     this.#check(() => {
       const { holds } = this.database.ledger;
@@ -292,20 +298,24 @@ class World {
         id: account,
         plan: this.random.pick(["small", "large"]),
       });
-      for (let key = 0; key < 2; key += 1) {
-        for (let attempt = 1; ; attempt += 1) {
-          assert.ok(attempt < 40, `${account} gets no key`);
-          const body = { operation_id: `key-${account}-${key}-${this.#next()}` };
-          const made = await this.#operate(null, "POST", `/admin/accounts/${account}/keys`, body);
-          const secret: unknown = made?.status === 201 ? JSON.parse(made.body).key : null;
-          if (typeof secret === "string") {
-            this.#clients.keys.push({ account, secret });
-            break;
-          }
-          await this.timeline.pause(second);
-        }
-      }
+      for (let key = 0; key < 2; key += 1)
+        this.#clients.keys.push({ account, secret: await this.#makeKey(account, {}) });
     }
+    for (const drawn of this.#frontEnd?.drawn ?? []) {
+      const secret = await this.#makeKey("account-0", drawn);
+      this.#frontEnd?.keys.push({ secret, isOpening: "plan" in drawn.acts_for });
+    }
+  }
+
+  async #makeKey(account: string, settings: object): Promise<string> {
+    for (let attempt = 1; attempt < 40; attempt += 1) {
+      const body = { ...settings, operation_id: `key-${account}-${this.#next()}` };
+      const made = await this.#operate(null, "POST", `/admin/accounts/${account}/keys`, body);
+      const secret: unknown = made?.status === 201 ? JSON.parse(made.body).key : null;
+      if (typeof secret === "string") return secret;
+      await this.timeline.pause(second);
+    }
+    throw new Error(`${account} gets no key`);
   }
 
   #next(): number {
@@ -391,9 +401,24 @@ class World {
     }
   }
 
+  /** Another operator changes the people behind the front end. */
+  async #changePeople(random: Random): Promise<void> {
+    const frontEnd = this.#frontEnd;
+    if (frontEnd === null || !this.#has("operators")) return;
+    const pauseMs = (this.options.hours * hour) / Math.max(4, this.options.requests / 8);
+    const insist = this.#insist.bind(this, null);
+    while (this.#clients.left > 0) {
+      await this.timeline.pause(random.next() * 2 * pauseMs);
+      const linkable = `account-${random.whole(0, accountCount - 1)}`;
+      this.checks.count(`people ${await frontEnd.change(random, this.database, { insist, linkable })}`);
+    }
+  }
+
   async #act(random: Random): Promise<void> {
     const id = `operation-${this.#next()}`;
-    const account = `account-${random.whole(0, accountCount - 1)}`;
+    const own = `account-${random.whole(0, accountCount - 1)}`;
+    const ofPeople = this.#frontEnd?.accounts ?? [];
+    const account = random.pick(random.chance(0.4) ? [own, ...ofPeople] : [own]);
     const change = drawChange(random, {
       ...{ id, account, nowMs: this.timeline.nowMs, ledger: this.database.ledger },
       ...{ payments: this.#payments, requestIds: this.#clients.requestIds.slice(-20) },
