@@ -78,6 +78,8 @@ export class FrontEnd {
   /** Accounts that were opened for people. */
   readonly #owners = new Map<string, Person>();
   #guests = 0;
+  /** The spellings of the person who was changed last, who asks more often. */
+  #changed: readonly string[] = [];
 
   constructor(random: Random) {
     this.#newPerDay = random.pick([2, 5, 1000]);
@@ -98,7 +100,8 @@ export class FrontEnd {
     const { secret, isOpening } = random.pick(this.keys);
     const whose = random.weighted({ pool: 85, guest: 8, missing: 3, twice: 2, hidden: 2 });
     if (whose === "guest") this.#guests += 1;
-    const spellings = whose === "guest" ? [`guest-${this.#guests}`] : random.pick(pool);
+    const often = random.chance(0.3) && this.#changed.length > 0 ? this.#changed : random.pick(pool);
+    const spellings = whose === "guest" ? [`guest-${this.#guests}`] : often;
     const value = random.pick(spellings);
     const headers: Record<string, string> = whose === "missing" ? {} : { [header]: value };
     if (whose === "twice") headers["X-Person"] = value;
@@ -183,7 +186,10 @@ export class FrontEnd {
       return "erased again";
     }
     const person = this.#person(row.sub);
-    const action = random.weighted({ suspended: 2, active: 4, erased: 3, linked: 2 });
+    this.#changed = pool.find(([normal]) => normal === row.sub) ?? [row.sub];
+    const isSuspended = row.suspendedMs !== null;
+    const states = isSuspended ? { suspended: 1, active: 5 } : { suspended: 4, active: 1 };
+    const action = random.weighted({ ...states, erased: 3, linked: 2 });
     if (action === "erased") return (await this.#erase(person, erase)) ? action : "not erased";
     if (action === "linked") return (await this.#link(person, row, linkable, insist)) ? action : "not linked";
     person.changes += 1;

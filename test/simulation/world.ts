@@ -405,7 +405,7 @@ class World {
   async #changePeople(random: Random): Promise<void> {
     const frontEnd = this.#frontEnd;
     if (frontEnd === null || !this.#has("operators")) return;
-    const pauseMs = (this.options.hours * hour) / Math.max(4, this.options.requests / 8);
+    const pauseMs = (this.options.hours * hour) / Math.max(8, this.options.requests / 6);
     const insist = this.#insist.bind(this, null);
     while (this.#clients.left > 0) {
       await this.timeline.pause(random.next() * 2 * pauseMs);
