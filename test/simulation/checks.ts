@@ -4,6 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import type { EventSettings } from "../../src/ledger/events.ts";
 import { amountOf, inSpendingOrder } from "../../src/ledger/grants.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
 import type { PlanChanges } from "../../src/ledger/plan-section.ts";
@@ -12,6 +13,7 @@ import { type AccountDraft, type DraftOptions, operationsOf } from "../../src/st
 import { withoutRates } from "../fixtures/ledger-drafts.ts";
 import { auditRows } from "../fixtures/memory-audit.ts";
 import type { MemoryLedger } from "../fixtures/memory-ledger.ts";
+import { naiveEvents, naiveLineOf } from "../fixtures/naive-events.ts";
 import { NaiveLedger } from "../fixtures/naive-ledger.ts";
 import { additionalIn, rowOf } from "../fixtures/naive-rows.ts";
 import { checkAudit, checkDamages } from "./damage-checks.ts";
@@ -180,6 +182,18 @@ export class Checks {
     for (const { account, hold } of this.#naive.requests.values())
       checkCharges(this.#naive, account, hold.id, ledger);
     for (const id of this.#naive.accounts.keys()) checkPayments(this.#naive, id, ledger);
+    if (ledger.eventSettings !== null) checkEvents(ledger, ledger.eventSettings);
+  }
+}
+
+/** The events are those that follow from the facts, each once. */
+function checkEvents(ledger: MemoryLedger, { thresholdPercents }: EventSettings): void {
+  const texts = ledger.events.map((event) => JSON.stringify(event));
+  assert.equal(new Set(texts).size, texts.length, "each event is written once");
+  const linesOf = Map.groupBy(ledger.events, ({ account }) => account);
+  for (const id of ledger.accounts.keys()) {
+    const lines = (linesOf.get(id) ?? []).flatMap(({ type, data }) => naiveLineOf(type, data) ?? []);
+    assert.deepEqual(lines.sort(), naiveEvents(ledger, id, thresholdPercents), `events of ${id}`);
   }
 }
 

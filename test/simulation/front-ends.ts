@@ -91,7 +91,8 @@ export class FrontEnd {
     ]);
     const opening = { acts_for: { ...actsFor, ...opens }, ...limits };
     const refusing = { acts_for: actsFor };
-    this.drawn = random.pick([[opening], [opening], [opening, refusing], [refusing]]);
+    const drawn = { opens: [opening], both: [opening, refusing], refuses: [refusing] };
+    this.drawn = drawn[random.weighted({ opens: 4, both: 4, refuses: 1 })];
     if (this.drawn[0] === refusing) this.#newPerDay = 0;
   }
 

@@ -7,15 +7,16 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { eventSettingsOf } from "../../src/config/events.ts";
 import { loadConfig } from "../../src/config/load.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
 import { overdueMax } from "../../src/ledger/snapshot.ts";
 import { clockEveryMs } from "../../src/store/clock-watch.ts";
-import { hour, minute, second } from "../fixtures/times.ts";
+import { day, hour, minute, second } from "../fixtures/times.ts";
 import { Checks } from "./checks.ts";
 import { Clients } from "./clients.ts";
 import { ClockFate } from "./clock-fate.ts";
-import { configurationOf, operatorPort, plansOf, token } from "./configuration.ts";
+import { configurationOf, eventsOf, operatorPort, plansOf, token } from "./configuration.ts";
 import { type DatabaseFaults, SimulatedDatabase } from "./database.ts";
 import { DirectProgram, pauseOfProgramMs } from "./direct-program.ts";
 import { Fairness } from "./fairness.ts";
@@ -24,6 +25,7 @@ import { type Answered, type Request, send } from "./http-client.ts";
 import { SimulatedNode } from "./node.ts";
 import { drawChange } from "./operator-changes.ts";
 import { Random } from "./random.ts";
+import { SimulatedReceivers } from "./receivers.ts";
 import { SimulatedSocket } from "./sockets.ts";
 import { Timeline } from "./timeline.ts";
 import { SimulatedUpstreams, type UpstreamHabits } from "./upstreams.ts";
@@ -31,7 +33,7 @@ import { SimulatedUpstreams, type UpstreamHabits } from "./upstreams.ts";
 /** What can go wrong, or change, in a world. */
 export const troubles = [
   ...(["clock", "crashes", "restarts", "database", "calls"] as const),
-  ...(["servers", "clients", "operators"] as const),
+  ...(["servers", "clients", "operators", "receivers"] as const),
 ];
 export type Trouble = (typeof troubles)[number];
 
@@ -83,6 +85,7 @@ class World {
   readonly timeline: Timeline;
   readonly database: SimulatedDatabase;
   readonly upstreams: SimulatedUpstreams;
+  readonly receivers: SimulatedReceivers;
   readonly checks: Checks;
   /** Without its plans. */
   readonly #configuration: string;
@@ -115,7 +118,7 @@ class World {
     const { random, timeline } = this;
     this.#hasClockFaults = random.chance(0.4) && this.#has("clock");
     this.clockEveryMs = this.#hasClockFaults ? clockEveryMs : minute;
-    this.#configuration = configurationOf(random);
+    this.#configuration = configurationOf(random) + eventsOf(random);
     const configuration = this.#configuration + plansOf(random, { hasLarge: true });
     const nodes = random.pick([1, 2, 3]);
     for (let number = 1; number <= nodes; number += 1) {
@@ -139,7 +142,7 @@ class World {
     if (!this.#has("servers")) Object.assign(habits, goodHabits);
     const file = join(this.#folder, "inkwell.yaml");
     writeFileSync(file, configuration);
-    const { plans } = loadConfig({ cwd: this.#folder, file, env: {} });
+    const { plans, events } = loadConfig({ cwd: this.#folder, file, env: {} });
     this.#plans = plans;
     this.checks = new Checks(plans, {
       startMs: this.startMs,
@@ -158,7 +161,14 @@ class World {
         this.#failure ??= error;
       },
     };
-    this.database = new SimulatedDatabase({ timeline, random: random.fork(), faults, plans, listener });
+    this.database = new SimulatedDatabase({
+      timeline,
+      random: random.fork(),
+      faults,
+      plans,
+      events: eventSettingsOf(events),
+      listener,
+    });
     this.#fairness = new Fairness(timeline);
     const upstreamListener = {
       began: (mark: string) => this.#check(() => this.#fairness.began(mark)),
@@ -167,6 +177,12 @@ class World {
     this.upstreams = new SimulatedUpstreams({
       ...{ timeline, random: random.fork(), habits },
       listener: upstreamListener,
+    });
+    this.receivers = new SimulatedReceivers({
+      ...{ timeline, random: random.fork(), events, database: this.database },
+      hasTrouble: this.#has("receivers"),
+      fail: listener.failed,
+      count: (outcome) => this.checks.count(outcome),
     });
     this.#frontEnd = random.chance(0.6) ? new FrontEnd(random.fork()) : null;
     this.#clients = new Clients({
@@ -249,6 +265,7 @@ class World {
     await Promise.all(others);
     // Holds of processes that died expire, and the others are settled.
     await this.timeline.pause(3 * minute);
+    await this.#receiveAll();
     for (const watch of watches) watch.close();
     await this.#checkMetrics();
     await this.#frontEnd?.checkOpened(this.database, !this.#hasClockFaults);
@@ -272,6 +289,20 @@ class World {
       const answers = this.#clients.answered.get(node.owner) ?? 0;
       this.#check(() => assert.ok(Number(found?.[1]) >= answers, `${found?.[0]} with ${answers} answers`));
     }
+  }
+
+  /** The receivers recover, operators send what was set aside, and then every event arrives. */
+  async #receiveAll(): Promise<void> {
+    const { receivers } = this;
+    receivers.recover();
+    for (const name of receivers.names) {
+      const path = `/admin/events/endpoints/${name}`;
+      const [from, to] = [this.startMs - day, this.timeline.nowMs + 1000 * day].map((ms) => new Date(ms));
+      if (await receivers.hasSetAside(name)) await this.#insist(null, "POST", `${path}/replay`, { from, to });
+      await this.#insist(null, "POST", `${path}/resume`, {});
+    }
+    for (let n = 0; n < 60 && !(await receivers.isDone()); n += 1) await this.timeline.pause(10 * second);
+    this.#check(() => receivers.checkArrived());
   }
 
   /** Looks at one account, with changes by hand. */
