@@ -183,7 +183,8 @@ export class FrontEnd {
   ): Promise<string> {
     const rows = await peopleIn(store);
     if (rows.length === 0) return "nobody";
-    const row = random.pick(rows);
+    const unlinked = rows.filter(({ account, erasedMs }) => account === null && erasedMs === null);
+    const row = random.pick(unlinked.length > 0 ? unlinked : rows);
     const path = `/admin/people/${row.id}`;
     const erase = async () => this.#isDone(await insist("DELETE", `${path}/data`, {}));
     if (row.erasedMs !== null) {

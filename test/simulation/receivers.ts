@@ -4,7 +4,7 @@
  *
  * Checks that an event is one of the ledger, that it keeps its id and its text, and that events of
  * an account come in their order: the next one after an answer to the one before, unless that one
- * was set aside.
+ * was set aside after some attempts. Only one process sends to an endpoint.
  */
 import assert from "node:assert/strict";
 import type { EventsConfig } from "../../src/config/events.ts";
@@ -48,6 +48,10 @@ interface Endpoint {
   taken: Set<string>;
   /** Texts that the service has set aside at some time. */
   setAside: Set<string>;
+  /** By id: requests so far. */
+  attempts: Map<string, number>;
+  /** The processes of requests that have no answer yet. */
+  senders: Owner[];
   /** Events of this type are always refused. */
   refusedType: string;
 }
@@ -80,7 +84,8 @@ export class SimulatedReceivers {
         name,
         {
           ...{ types: new Set<string>(types), texts: new Map(), ids: new Map() },
-          ...{ taken: new Set(), setAside: new Set(), refusedType: hasTrouble ? refusedType : "none" },
+          ...{ taken: new Set(), setAside: new Set(), attempts: new Map(), senders: [] },
+          ...{ refusedType: hasTrouble ? refusedType : "none" },
         },
       ]),
     );
@@ -96,41 +101,49 @@ export class SimulatedReceivers {
   }
 
   /** A request of a process. It arrives although the process may be gone by then. */
-  request({ path, headers, body, signal }: ReceivedRequest, owner: Owner): Promise<Response> {
-    const { timeline, random, fail, count } = this.#world;
-    return new Promise((resolve, reject) => {
-      const later = (run: () => void, isOf: Owner | null = owner) =>
-        timeline.after(random.delay(10), run, isOf);
-      signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-      const habit = this.#habit();
-      const lose = () => later(() => reject(Object.assign(new Error("other side closed"), { code: "UND" })));
-      if (habit === "refusesConnection") {
-        lose();
-        return;
-      }
-      const arrive = async () => {
-        const name = path.slice(1);
-        const endpoint = this.#endpoints.get(name);
-        assert.ok(endpoint !== undefined, `there is no receiver ${path}`);
-        await this.#arrived(name, endpoint, { id: headers["webhook-id"] ?? "", body });
-        const isRefused = !this.#isWell && JSON.parse(body).type === endpoint.refusedType;
-        const status = isRefused ? 422 : this.#statusOf(habit);
-        count(`event ${isRefused ? "refuses always" : habit}`);
-        if (status === null) return;
-        if (habit === "losesAnswer") {
-          lose();
-          return;
-        }
-        const pause: Record<string, string> = random.chance(0.3) ? { "retry-after": "3" } : {};
-        later(() => {
-          if (status < 300) endpoint.taken.add(body);
-          resolve({ statusCode: status, headers: pause, body: textOf(habit) });
-        });
-      };
-      later(() => {
-        arrive().catch(fail);
-      }, null);
-    });
+  async request({ path, headers, body, signal }: ReceivedRequest, owner: Owner): Promise<Response> {
+    const { timeline, random, fail } = this.#world;
+    const name = path.slice(1);
+    const id = headers["webhook-id"] ?? "";
+    const endpoint = this.#endpoints.get(name);
+    if (endpoint === undefined) throw new Error(`there is no receiver ${path}`);
+    const { attempts, senders } = endpoint;
+    const others = senders.filter((other) => other !== owner && !other.isGone);
+    if (others.length > 0) fail(new Error(`two processes send to ${name} at the same time`));
+    attempts.set(id, (attempts.get(id) ?? 0) + 1);
+    senders.push(owner);
+    try {
+      return await new Promise<Response>((resolve, reject) => {
+        signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+        const lose = () => reject(Object.assign(new Error("other side closed"), { code: "UND_ERR_SOCKET" }));
+        const habit = this.#habit();
+        const arrive = async () => {
+          await this.#arrived(name, endpoint, { id, body });
+          const answer = this.#answerOf(habit, body, endpoint);
+          if (answer === null) return;
+          const end = () => {
+            if (answer.statusCode < 300) endpoint.taken.add(body);
+            resolve(answer);
+          };
+          timeline.after(random.delay(10), habit === "losesAnswer" ? lose : end, owner);
+        };
+        if (habit === "refusesConnection") timeline.after(random.delay(10), lose, owner);
+        else timeline.after(random.delay(10), () => void arrive().catch(fail));
+      });
+    } finally {
+      senders.splice(senders.indexOf(owner), 1);
+    }
+  }
+
+  /** Null: there is no answer. */
+  #answerOf(habit: Habit, body: string, { refusedType }: Endpoint): Response | null {
+    const { random, count } = this.#world;
+    const isRefused = !this.#isWell && JSON.parse(body).type === refusedType;
+    count(`event ${isRefused ? "refuses always" : habit}`);
+    const statusCode = isRefused ? 422 : this.#statusOf(habit);
+    if (statusCode === null) return null;
+    const headers: Record<string, string> = random.chance(0.3) ? { "retry-after": "3" } : {};
+    return { statusCode, headers, body: textOf(habit) };
   }
 
   #habit(): Habit {
@@ -187,11 +200,13 @@ export class SimulatedReceivers {
   }
 
   /** Remembers what is set aside now. Returns how many events that are. */
-  async #findSetAside(name: string, { setAside }: Endpoint): Promise<number> {
+  async #findSetAside(name: string, { setAside, attempts }: Endpoint): Promise<number> {
     const { store } = this.#world.database;
     const found = await store.events.deliveries({ endpoint: name, state: "set_aside", limit: 1000 });
-    for (const { account, seq, atMs, type, data } of found)
+    for (const { id, account, seq, atMs, type, data } of found) {
       setAside.add(textOfEvent({ account, seq: seq ?? 0, atMs, type, data: JSON.parse(data) }));
+      assert.ok((attempts.get(id) ?? 0) >= 4, `${id} is set aside after ${attempts.get(id)} attempts`);
+    }
     return found.length;
   }
 
