@@ -98,7 +98,7 @@ export class SimulatedNode {
     const service = await program.startService(reread(), host, new AbortController().signal, {
       ...program.serviceTimes,
       ...{ heartbeatEveryMs: minute, stopsEveryMs: 5 * second, clockEveryMs: this.#world.clockEveryMs },
-      events: { ...program.serviceTimes.events, everyMs: 5 * second, modelsEveryMs: 30 * second },
+      events: { ...program.serviceTimes.events, everyMs: 10 * second, modelsEveryMs: minute },
     });
     if (owner.isGone) return;
     this.#service = service;
