@@ -90,7 +90,9 @@ export class Clients {
         [],
         `the account ${account} pays`,
       );
-    return { secret, headers: {}, payer: account, answered };
+    // The header of a front end means nothing with another key.
+    const headers: Record<string, string> = random.chance(0.1) ? { "x-person": "ada" } : {};
+    return { secret, headers, payer: account, answered };
   }
 
   async #ask(random: Random, asker: Asker): Promise<void> {

@@ -181,11 +181,10 @@ export class SimulatedReceivers {
     const isFirst = !texts.has(id);
     texts.set(id, body);
     ids.set(body, id);
-    const { account } = JSON.parse(body).data;
-    if (account === undefined || !isFirst) return;
-    const all = this.#wanted(endpoint, account);
-    // Events about expiring keys do not come from the ledger.
-    if (JSON.parse(body).type === "key.expiring") return;
+    const { type, data } = JSON.parse(body);
+    // The others are not about an account, or do not come from the ledger.
+    if (!isFirst || data.account === undefined || type === "key.expiring") return;
+    const all = this.#wanted(endpoint, data.account);
     assert.ok(all.includes(body), `${body} is an event of the ledger that this endpoint wants`);
     const earlier = all.slice(0, all.indexOf(body)).filter((text) => !endpoint.taken.has(text));
     if (earlier.length > 0) await this.#findSetAside(name, endpoint);
