@@ -182,9 +182,11 @@ export class FrontEnd {
     { insist, linkable }: { insist: Insist; linkable: string },
   ): Promise<string> {
     const rows = await peopleIn(store);
-    if (rows.length === 0) return "nobody";
-    const unlinked = rows.filter(({ account, erasedMs }) => account === null && erasedMs === null);
-    const row = random.pick(unlinked.length > 0 ? unlinked : rows);
+    const present = rows.filter(({ erasedMs }) => erasedMs === null);
+    const unlinked = present.filter(({ account }) => account === null);
+    const choice = [unlinked, random.chance(0.1) ? rows : present].find(({ length }) => length > 0);
+    if (choice === undefined) return "nobody";
+    const row = random.pick(choice);
     const path = `/admin/people/${row.id}`;
     const erase = async () => this.#isDone(await insist("DELETE", `${path}/data`, {}));
     if (row.erasedMs !== null) {
