@@ -88,9 +88,9 @@ export class FrontEnd {
     const actsFor = { name, header };
     this.#plan = random.pick(["small", "small", "large"]);
     const opens = { plan: this.#plan, new_accounts_per_day: this.#newPerDay };
+    const budget = { credits: random.whole(5, 60), every: "PT1H" };
     const limits: Omit<DrawnKey, "acts_for"> = random.pick([
-      ...[{}, { budget: { credits: random.whole(5, 60), every: "PT1H" } }, { requests_per_minute: 20 }],
-      { concurrent: 3 },
+      ...[{}, { budget }, { budget }, { budget, concurrent: 3 }, { requests_per_minute: 20 }],
     ]);
     const opening = { acts_for: { ...actsFor, ...opens }, ...limits };
     const refusing = { acts_for: actsFor };

@@ -1,6 +1,6 @@
 /**
- * The receivers of events in a simulated world, in place of undici's connections. They take events,
- * fail, hang, refuse, lie, and lose answers.
+ * The receivers of events in a simulated world, in place of undici's connections. They take
+ * events, fail, hang, refuse, lie, and lose answers.
  *
  * Checks that an event is one of the ledger, that it keeps its id and its text, and that events of
  * an account come in their order: the next one after an answer to the one before, unless that one
