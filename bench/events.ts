@@ -160,6 +160,7 @@ async function startSending(
       node: "bench",
       times: eventTimes,
       catalog: { all: () => [] },
+      portalUrl: null,
       onAttempt: () => {},
     },
   });

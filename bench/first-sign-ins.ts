@@ -4,24 +4,22 @@
  *
  *   npm run bench -- first-sign-ins [--people 1000] [--per-second 20] [--callers 4] [--seconds 15]
  *
- * The service is a process of its own. The issuer, the people, the callers and the model server
- * share this process, so on two cores they take one of them.
+ * The service is a process of its own. The issuer and the people are a thread of their own. The
+ * callers and the model server share the main thread. On two cores, all of them share these.
  */
 import assert from "node:assert/strict";
-import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Agent, fetch } from "undici";
-import { startIssuer, type TestIssuer } from "../test/fixtures/issuer.ts";
+import { Worker } from "node:worker_threads";
+import { fetch } from "undici";
 import { answerLoad } from "../test/fixtures/load-upstream.ts";
 import { freePort, newFolder, noDefaultModel, startProgram } from "../test/fixtures/program.ts";
 import { startUpstream } from "../test/fixtures/upstream.ts";
+import type { CrowdData, StartedIssuer } from "./crowd.ts";
 import { optionsOf } from "./options.ts";
 import { medianOf } from "./servers.ts";
-
-/** People come from this many addresses. A step is limited for each address. */
-const addresses = 100;
 
 export async function run(args: readonly string[]): Promise<void> {
   const values = optionsOf(args, { people: "1000", "per-second": "20", callers: "4", seconds: "15" });
@@ -30,18 +28,16 @@ export async function run(args: readonly string[]): Promise<void> {
   await using folder = await newFolder();
   const portalPort = await freePort();
   const portal = `http://127.0.0.1:${portalPort}`;
-  await using issuer = await startIssuer({ redirectUris: [`${portal}/signed-in`] });
+  const workerData: CrowdData = { portal, people, perSecond: Number(values["per-second"]) };
+  const crowd = new Worker(new URL("./crowd.ts", import.meta.url), { workerData });
+  const next = async () => (await once(crowd, "message"))[0];
+  const issuer: StartedIssuer = await next();
   const settings = { upstream: upstream.url, portal, portalPort, issuer };
   writeFileSync(path.join(folder.path, "inkwell.yaml"), configuration(settings));
   const env = { ...noDefaultModel, INKWELL_OPERATOR_TOKEN: "the-token-of-the-bench-0123456789" };
   await using service = startProgram(folder.path, { env });
   const { url, key } = await service.up();
   assert.ok(key !== null);
-  const agents = Array.from(
-    { length: addresses },
-    (_, n) => new Agent({ localAddress: `127.0.1.${n + 1}`, connections: 1 }),
-  );
-
   /** Milliseconds of each answer. */
   let answers: number[] = [];
   let isOver = false;
@@ -59,21 +55,11 @@ export async function run(args: readonly string[]): Promise<void> {
   await sleep(ms);
   const before = answers;
   answers = [];
-  const startedMs = performance.now();
-  const pauseMs = 1000 / Number(values["per-second"]);
-  await Promise.all(
-    Array.from({ length: people }, async (_, n) => {
-      const agent = agents[n % addresses];
-      assert.ok(agent !== undefined);
-      await sleep(n * pauseMs);
-      await signIn({ issuer, portal, person: `person-${n}`, agent });
-    }),
-  );
-  const seconds = (performance.now() - startedMs) / 1000;
+  crowd.postMessage("sign in");
+  const seconds: number = await next();
   const beside = answers;
   isOver = true;
   await Promise.all(callers);
-  for (const agent of agents) await agent.close();
   console.log(`${people} people signed in for the first time and made a key, in ${seconds.toFixed(1)} s`);
   const ratioOf = (of: (ms: number[]) => number) => (of(beside) / of(before)).toFixed(2);
   console.table(
@@ -96,7 +82,7 @@ interface Settings {
   upstream: string;
   portal: string;
   portalPort: number;
-  issuer: TestIssuer;
+  issuer: StartedIssuer;
 }
 
 function configuration({ upstream, portal, portalPort, issuer }: Settings): string {
@@ -123,30 +109,4 @@ async function answer(url: string, key: string): Promise<void> {
   });
   const text = await response.text();
   assert.equal(response.status, 200, text);
-}
-
-interface SigningIn {
-  issuer: TestIssuer;
-  portal: string;
-  person: string;
-  agent: Agent;
-}
-
-/** Signs in as a page of the portal does, and makes a key. */
-async function signIn({ issuer, portal, person, agent }: SigningIn): Promise<void> {
-  const page = { "x-inkwell-request": randomBytes(32).toString("base64url") };
-  const post = async (address: string, body: object, headers: Record<string, string> = {}) => {
-    const response = await fetch(portal + address, {
-      ...{ method: "POST", dispatcher: agent, body: JSON.stringify(body) },
-      headers: { ...page, "content-type": "application/json", ...headers },
-    });
-    const text = await response.text();
-    assert.ok(response.ok, `${address}: ${response.status} ${text}`);
-    return { json: JSON.parse(text), cookie: response.headers.get("set-cookie")?.split(";")[0] ?? "" };
-  };
-  const begun = await post("/api/sign-in", {});
-  issuer.knows({ sub: person, name: person, groups: ["students"] });
-  const response = await issuer.visit(String(begun.json.url), person);
-  const { cookie } = await post("/api/session", { response });
-  await post("/api/keys", { operation_id: "first", name: "laptop" }, { cookie });
 }

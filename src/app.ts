@@ -399,14 +399,8 @@ class Service {
     const endpoints = async () => (this.#config.events === null ? [] : await store.events.endpoints());
     this.#metrics.events.observe(endpoints);
     const events = new EventSending({
-      ...{
-        store,
-        catalog,
-        jobs: this.#jobs,
-        node: this.#node,
-        times: this.#times.events,
-        logger: this.#logger,
-      },
+      ...{ store, catalog, jobs: this.#jobs, node: this.#node, logger: this.#logger },
+      ...{ times: this.#times.events, portalUrl: this.#config.portal?.url ?? null },
       onAttempt: (endpoint, result) => this.#metrics.events.attempted(endpoint, result),
     });
     events.configure(this.#config.events);

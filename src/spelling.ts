@@ -9,7 +9,8 @@
  */
 export function unknownName(kind: string, name: string, defined: readonly string[]): string {
   const near = nearest(name, defined);
-  const help = near === undefined ? `Defined: ${defined.join(", ")}.` : `Did you mean ${near}?`;
+  const others = defined.length === 0 ? "There are none." : `Defined: ${defined.join(", ")}.`;
+  const help = near === undefined ? others : `Did you mean ${near}?`;
   return `There is no ${kind} ${JSON.stringify(name)}. ${help}`;
 }
 

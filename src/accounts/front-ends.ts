@@ -94,17 +94,25 @@ function personIn(rawHeaders: readonly string[], name: string): string | null {
   const bytes = Buffer.from(value, "latin1");
   if (!isUtf8(bytes)) throw missingPerson(`The header ${name} is not encoded in UTF-8.`);
   const text = bytes.toString("utf8");
-  const normal = text.normalize("NFC").toLowerCase().normalize("NFC");
-  if (normal === "") throw missingPerson(`The header ${name} is empty. It must name the person who asks.`);
-  if (normal.length > charactersMax)
-    throw missingPerson(`The header ${name} has more than ${charactersMax} characters.`);
-  const problem = idProblem(normal);
+  const problem = personProblem(text);
   if (problem !== null) throw missingPerson(`The value of the header ${name} ${problem}.`);
+  return normalPerson(text);
+}
+
+/** Returns the `sub` of the person whom a front end names so. */
+export function normalPerson(text: string): string {
+  return text.normalize("NFC").toLowerCase().normalize("NFC");
+}
+
+/** Describes why a text cannot name a person. Null: it can. */
+export function personProblem(text: string): string | null {
+  const normal = normalPerson(text);
+  if (normal === "") return "is empty, and must name a person";
+  if (normal.length > charactersMax) return `has more than ${charactersMax} characters`;
   // The Kelvin sign, for example, becomes a k.
-  if ([...text].some((character) => isAscii(character.normalize("NFC").toLowerCase()) && !isAscii(character)))
-    throw missingPerson(`The value of the header ${name} has a character that becomes another letter.`);
-  if (isErasedSub(normal)) throw missingPerson(`The value of the header ${name} is reserved.`);
-  return normal;
+  const isAnotherLetter = (character: string) => isAscii(normalPerson(character)) && !isAscii(character);
+  if ([...text].some(isAnotherLetter)) return "has a character that becomes another letter";
+  return isErasedSub(normal) ? "is reserved" : idProblem(normal);
 }
 
 function isAscii(text: string): boolean {

@@ -23,7 +23,7 @@ import {
 import { alignments } from "../ledger/windows.ts";
 import type { AuditJob, StoredAudit } from "../store/audit-job.ts";
 import type { AuditReport } from "../store/audit-report.ts";
-import type { ListedAccount } from "../store/contacts.ts";
+import type { Contact, ListedAccount } from "../store/contacts.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { ListedEntry, ListedPayment, Receipt } from "../store/store.ts";
 import { type Credits, creditsIn, type MicroCredits } from "../units.ts";
@@ -46,6 +46,17 @@ import {
 import type { KeyOfSecret } from "./key-actions.ts";
 import type { AccountOfList } from "./operator-actions.ts";
 import { limitsObject } from "./plan-limits.ts";
+import * as rules from "./value-rules.ts";
+
+const mail = Type.Enum([...rules.onOrOff]);
+
+/** Kinds of mail about an account. */
+const mailFields = fieldsFor<Contact>()({
+  balance_low_mail: [mail, (contact) => contact.balanceLowMail],
+  balance_exhausted_mail: [mail, (contact) => contact.balanceExhaustedMail],
+  key_expiring_mail: [mail, (contact) => contact.keyExpiringMail],
+});
+export const ownMailObject = objectFor<Contact>("OwnMail")(mailFields);
 
 const accountFields = fieldsFor<ListedAccount>()({
   id: [text, (row) => row.id],
@@ -61,6 +72,9 @@ const accountFields = fieldsFor<ListedAccount>()({
   email: [orNull(text), (row) => row.contact.email],
   note: [orNull(text), (row) => row.contact.note],
   external_id: [orNull(text), (row) => row.contact.externalId],
+  balance_low_mail: [mail, (row) => row.contact.balanceLowMail],
+  balance_exhausted_mail: [mail, (row) => row.contact.balanceExhaustedMail],
+  key_expiring_mail: [mail, (row) => row.contact.keyExpiringMail],
 });
 export const accountObject = objectFor<ListedAccount>("Account")(accountFields);
 export type AccountJson = Static<typeof accountObject.schema>;

@@ -13,7 +13,9 @@ import type { KeyAuthority, KeyRow } from "../ledger/rows.ts";
 import { limits } from "../limits/limits.ts";
 import { Slots } from "../limits/slots.ts";
 import { TokenBucket } from "../limits/token-bucket.ts";
+import { defined } from "../objects.ts";
 import { unknownName } from "../spelling.ts";
+import { type Contact, type MailChoices, noContact } from "../store/contacts.ts";
 import type { FoundHolder } from "../store/people.ts";
 import type { Receipt, Store, UsageQuery } from "../store/store.ts";
 import type { Hour, UsageHour } from "../store/usage-hours.ts";
@@ -48,7 +50,7 @@ interface ShownKey {
 type NewKeyOptions = Omit<KeyOptions, "id" | "portal">;
 
 interface PortalActionDependencies {
-  store: Pick<Store, "keyById" | "keys" | "times" | "stopRequests">;
+  store: Pick<Store, "contact" | "keyById" | "keys" | "putAccounts" | "times" | "stopRequests">;
   people: Pick<SignedInPeople, "holdersAmong">;
   /** Returns what people with an account on a plan may do with keys. */
   personKeys(plan: string | undefined): PersonKeys;
@@ -195,6 +197,19 @@ export class PortalActions {
     // Nobody else can keep a key from revoking others.
     this.#countChange(`revocations by ${own.id}`);
     return (await this.#keysOf(viewer).revoke(target.id)).row;
+  }
+
+  /** Switches kinds of mail about the account on or off. Absent kinds stay. */
+  async changeMail(viewer: Viewer, choices: MailChoices): Promise<Contact> {
+    const { account, portal } = authorityOf(viewer);
+    if (portal !== "account") {
+      throw new OperatorRefusal("not_permitted", "This key manages only itself, and not the mail.");
+    }
+    this.#countChange(account);
+    const { store } = this.#deps;
+    const drafts = [{ id: account, plan: null, contact: defined(choices), key: null }];
+    await store.putAccounts(drafts, { by: actorOf(viewer).by, dryRun: false, updatesExisting: true });
+    return (await store.contact(account)) ?? noContact;
   }
 
   /** Stops a running request of the account of a person, and waits for its end. */

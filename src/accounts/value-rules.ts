@@ -99,8 +99,17 @@ export const personHeader: TextField = {
   rule: "the name of a header in lower case, such as x-openwebui-user-id, that has no other meaning",
 };
 
+/** For the value by which a front end names a person. `personProblem` has the other rules. */
+export const personValue: TextField = {
+  pattern: /^[\s\S]{1,255}$/u,
+  rule: "1 to 255 visible characters, without white space at the ends",
+};
+
 /** Accounts that a front end opens in a day. */
 export const newAccounts: NumberField = { min: 1, max: 1_000_000 };
+
+/** For a kind of mail about an account. */
+export const onOrOff = ["on", "off"] as const;
 
 /** For labels of keys. */
 export const label = plainText(64);

@@ -71,6 +71,21 @@ export const contact = {
   ),
 };
 
+/** Kinds of mail about an account. */
+export const mailChoices = {
+  balance_low_mail: mailChoice("Mail about low credits"),
+  balance_exhausted_mail: mailChoice("Mail when no credits are left"),
+  key_expiring_mail: mailChoice("Mail before a key expires"),
+};
+
+export const mailNames = Object.keys(mailChoices) as (keyof typeof mailChoices)[];
+
+function mailChoice(label: string) {
+  return optional(
+    choice(rules.onOrOff, { rule: '"on" or "off"', label, titles: ["Send it", "Do not send it"] }),
+  );
+}
+
 export const openAccount = action({
   id: "openAccount",
   title: "Open an account",
@@ -121,11 +136,11 @@ export const previewPlan = action({
 
 export const setContact = action({
   id: "setContact",
-  title: "Set the owner, e-mail, note or external id of an account",
+  title: "Set the owner, e-mail, note or external id of an account, and the mail that it gets",
   help: "Fields that are missing stay. null removes a field. A repetition changes nothing.",
   http: "PATCH /admin/accounts/{account}/contact",
   role: "operator",
-  input: { account: accountId, ...contact },
+  input: { account: accountId, ...contact, ...mailChoices },
   refuses: ["external_id_used"],
   form: { title: "Edit the contact of {name}", submit: "Save the contact" },
   done: ({ id }: AccountJson) => `The contact of account ${id} is changed.`,

@@ -1,14 +1,17 @@
 /** How the service does what operators do with people. */
 import { Readable } from "node:stream";
+import { normalPerson, personProblem } from "../accounts/front-ends.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { personData } from "../accounts/person-data.ts";
 import { personDataSchema, personObject } from "../accounts/person-objects.ts";
-import { OperatorRefusal } from "../accounts/refusals.ts";
-import { isPersonId, type PersonRow } from "../store/people.ts";
+import { invalidValue, OperatorRefusal } from "../accounts/refusals.ts";
+import { unknownName } from "../spelling.ts";
+import { issuerOfFrontEnd } from "../store/accounts-of-key.ts";
+import { isPersonId, newPerson, type PersonRow } from "../store/people.ts";
 import { eraseChange, linkChange, suspensionChange } from "../store/person-changes.ts";
 import { bindFor } from "./bind.ts";
 import { pageOf, pageSchema, wrongCursor } from "./pages.ts";
-import { changePersonState, erasePerson, exportPerson, linkPerson } from "./people.ts";
+import { addPerson, changePersonState, erasePerson, exportPerson, linkPerson } from "./people.ts";
 import { listPeople } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
@@ -19,18 +22,21 @@ export const peopleActions = {
     const read = (rows: number) => store.listPeople({ ...query, limit: rows });
     return await pageOf(limit, read, personObject.of, ({ id }) => id);
   }),
-  linkPerson: bind(linkPerson, personObject.schema, async (operator, { person: id, account }) => {
-    const { store, by } = operator;
-    const before = await presentPerson(operator, id);
+  addPerson: bind(addPerson, personObject.schema, async (operator, { frontEnd, value, account }) => {
+    const { store } = operator;
     await operator.snapshot(account);
-    const change = linkChange(id, account, { by, atMs: store.times().atMs });
-    const isLinked = await store.linkPerson(id, { account, by, isFirst: false }, change);
-    const now = await presentPerson(operator, id);
-    if (isLinked || (before.account === account && now.account === account)) return personObject.of(now);
-    throw new OperatorRefusal(
-      "person_linked",
-      `Person ${id} has the account ${now.account} already. Nothing has changed.`,
-    );
+    const problem = personProblem(value);
+    if (problem !== null) throw invalidValue("value", `value ${problem}.`);
+    const names = await store.frontEnds();
+    if (!names.includes(frontEnd)) throw invalidValue("front_end", unknownName("front end", frontEnd, names));
+    const person = { issuer: issuerOfFrontEnd(frontEnd), sub: normalPerson(value) };
+    const { id } = await store.addPerson(newPerson(person, store.times().nowMs));
+    return personObject.of(await linked(operator, id, account));
+  }),
+  linkPerson: bind(linkPerson, personObject.schema, async (operator, { person: id, account }) => {
+    await presentPerson(operator, id);
+    await operator.snapshot(account);
+    return personObject.of(await linked(operator, id, account));
   }),
   changePersonState: bind(changePersonState, personObject.schema, async (operator, { person: id, state }) => {
     const { store, by } = operator;
@@ -58,6 +64,19 @@ async function personOf({ store }: OperatorActions, id: string): Promise<PersonR
   const person = await store.person(id);
   if (person === null) throw new OperatorRefusal("person_not_found", `There is no person "${id}".`);
   return person;
+}
+
+/** Links an account to a person who has none, or has this one. */
+async function linked(operator: OperatorActions, id: string, account: string): Promise<PersonRow> {
+  const { store, by } = operator;
+  const change = linkChange(id, account, { by, atMs: store.times().atMs });
+  await store.linkPerson(id, { account, by, isFirst: false }, change);
+  const now = await presentPerson(operator, id);
+  if (now.account === account) return now;
+  throw new OperatorRefusal(
+    "person_linked",
+    `Person ${id} has the account ${now.account} already. Nothing has changed.`,
+  );
 }
 
 /** Returns a person who is not erased. */

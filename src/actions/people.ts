@@ -2,13 +2,40 @@
 import type { PersonJson } from "../accounts/person-objects.ts";
 import * as rules from "../accounts/value-rules.ts";
 import { action } from "./action.ts";
-import { choice, text } from "./field.ts";
+import { choice, idText, text } from "./field.ts";
 import { accountId } from "./fields.ts";
 
 const personId = text(rules.note, {
   label: "Person",
   rule: `the id of a person, ${rules.note.rule}`,
   about: "as person list shows it",
+});
+
+export const addPerson = action({
+  id: "addPerson",
+  title: "Give an account to a person behind a front end, before the first request",
+  help: "A front end that opens no accounts serves only people who were added. The person sends requests and the account pays. It is final. A repetition changes nothing.",
+  http: "POST /admin/people",
+  cli: "person add <front_end> <value> <account>",
+  examples: ["person add webui 4f1c2d3e ada"],
+  role: "operator",
+  input: {
+    front_end: text(rules.frontEnd, { label: "Front end", about: "the name in its key" }),
+    value: idText(rules.personValue, {
+      label: "Value of the header",
+      hint: "As the front end sends it. Capital letters do not matter.",
+      about: "how the front end names the person in its header",
+    }),
+    account: accountId,
+  },
+  refuses: ["person_linked", "account_not_found"],
+  form: {
+    title: "Add a person behind a front end",
+    intro:
+      "Requests that the front end sends for this person are paid by the account. This is final. Several people can have one account.",
+    submit: "Add the person",
+  },
+  done: ({ id, account }: PersonJson) => `Person ${id} has the account ${account}.`,
 });
 
 export const linkPerson = action({

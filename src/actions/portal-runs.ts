@@ -2,7 +2,7 @@
 
 import Type from "typebox";
 import { closed, text } from "../accounts/json-objects.ts";
-import { keyObject, newKeyObject, usageObject } from "../accounts/operator-objects.ts";
+import { keyObject, newKeyObject, ownMailObject, usageObject } from "../accounts/operator-objects.ts";
 import type { PortalActions } from "../accounts/portal-actions.ts";
 import type { Viewer } from "../accounts/portal-viewer.ts";
 import { usageHoursObject, usageHoursSchema } from "../accounts/usage-hours.ts";
@@ -12,7 +12,14 @@ import { action, variantOf } from "./action.ts";
 import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";
 import { afterSeqIn, pageFields, pageIn, pageOf, pageSchema } from "./pages.ts";
-import { changeOwnKey, makeOwnKey, revokeOwnKey, rotateOwnKey, stopOwnRequest } from "./portal.ts";
+import {
+  changeOwnKey,
+  changeOwnMail,
+  makeOwnKey,
+  revokeOwnKey,
+  rotateOwnKey,
+  stopOwnRequest,
+} from "./portal.ts";
 import { periodIn, sumsIn } from "./usage-runs.ts";
 import * as views from "./views.ts";
 
@@ -67,6 +74,12 @@ export const lastKeyActions = {
   ),
   revokeKey: bind(revokeOwnKey, keyObject.schema, async ({ actions, session }, { key }) =>
     keyObject.of(await actions.revokeKey(session, key)),
+  ),
+};
+
+export const ownAccountActions = {
+  changeMail: bind(changeOwnMail, ownMailObject.schema, async ({ actions, session }, choices) =>
+    ownMailObject.of(await actions.changeMail(session, choices)),
   ),
 };
 

@@ -1,5 +1,6 @@
 /** Actions of the holder of a key in the portal. Pages bundle this file. */
 import { accountKeysMax } from "../accounts/value-rules.ts";
+import { mailChoices } from "./accounts.ts";
 import { action, variantOf } from "./action.ts";
 import { changedKeySettings, keyId, newKeySettings, operationId } from "./fields.ts";
 import * as keys from "./keys.ts";
@@ -38,6 +39,18 @@ export const rotateOwnKey = variantOf(keys.rotateKey, {
     ...(["not_permitted", "key_revoked", "key_expired"] as const),
     ...(["operation_differs", "key_changed", "too_many_changes"] as const),
   ],
+});
+
+export const changeOwnMail = action({
+  id: "changeMail",
+  title: "Choose the mail about the account",
+  help: "For persons, and keys with the right `account`. Mail goes to the address that the operator has for the account, at most one of a kind a day. Fields that are missing stay.",
+  http: "PATCH /api/account/mail",
+  role,
+  input: mailChoices,
+  refuses: ["not_permitted", "too_many_changes"],
+  form: { title: "Choose the mail about your account", submit: "Save" },
+  done: () => "The choice is saved.",
 });
 
 export const stopOwnRequest = action({

@@ -41,15 +41,17 @@ export class Portal {
   #publicUrl: string | null;
   #timezone: string;
   #personKeys: Config["personKeys"];
+  #sendsMail: boolean;
 
   constructor(
-    { listen, portal, limits, timezone, personKeys }: Config,
+    { listen, portal, limits, timezone, personKeys, events }: Config,
     { token, invitations: settings, ...dependencies }: PortalDependencies,
   ) {
     invariant(portal !== null, "the portal is configured");
     this.#config = portal;
     this.#timezone = timezone;
     this.#personKeys = personKeys;
+    this.#sendsMail = events?.mail != null;
     this.#publicUrl = listen.url;
     this.#connections = new Connections(portalConnectionLimits(limits));
     const { store, logger, people } = dependencies;
@@ -61,6 +63,7 @@ export class Portal {
       issuer: dependencies.people,
       acceptsKeys: portal.keys,
       personKeys: (plan) => this.#personKeys.get(plan ?? "") ?? personKeysDefault,
+      sendsMail: () => this.#sendsMail,
       ownUrl: () => portal.url,
       allowedHosts: new AllowedHosts(portalNames(portal), portalRemedy),
       connections: this.#connections,
@@ -78,8 +81,9 @@ export class Portal {
   }
 
   /** Applies a reload. */
-  configure({ listen, limits, timezone, personKeys }: Config): void {
+  configure({ listen, limits, timezone, personKeys, events }: Config): void {
     this.#personKeys = personKeys;
+    this.#sendsMail = events?.mail != null;
     this.#publicUrl = listen.url;
     this.#timezone = timezone;
     this.#connections.configure(portalConnectionLimits(limits));

@@ -32,14 +32,21 @@ export function startSignIn(
   for (const problem of signInProblems) {
     logger.error({ problem }, "people cannot sign in: the section sign_in is wrong");
   }
-  const people = new PersonSignIn({ ...dependencies, onError: unrecordedUse(logger) }, signIn);
-  jobs.start({
-    name: "suspend_lapsed_accounts",
-    everyMs: lapseEveryMs,
-    failure: "accounts of people who no longer sign in could not be suspended",
-    run: (isStopped) => people.lapse(isStopped),
-  });
+  let hasJob = false;
+  const people = new PersonSignIn({ ...dependencies, onError: unrecordedUse(logger), onConfigured }, null);
+  people.configure(signIn);
   return people;
+
+  function onConfigured(): void {
+    if (hasJob) return;
+    hasJob = true;
+    jobs.start({
+      name: "suspend_lapsed_accounts",
+      everyMs: lapseEveryMs,
+      failure: "accounts of people who no longer sign in could not be suspended",
+      run: (isStopped) => people.lapse(isStopped),
+    });
+  }
 }
 
 /** Sentences for the operator. */

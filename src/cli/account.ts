@@ -11,7 +11,7 @@ import {
 } from "../accounts/operator-objects.ts";
 import { accountExists, requirePlan } from "../accounts/refusals.ts";
 import { accountActions } from "../actions/account-runs.ts";
-import { changePlan, contact, openAccount, setEnd } from "../actions/accounts.ts";
+import { changePlan, contact, mailChoices, mailNames, openAccount, setEnd } from "../actions/accounts.ts";
 import { shown } from "../actions/columns.ts";
 import { choice, flag, optional } from "../actions/field.ts";
 import { OperatorError } from "../errors.ts";
@@ -175,10 +175,12 @@ async function show(cli: Cli, name: string): Promise<void> {
 }
 
 function contactLines(document: AccountDocument): string[] {
-  return (["owner", "email", "external_id", "note"] as const).flatMap((name) => {
-    const [title] = shown.account[name];
-    return document[name] === null ? [] : [`${title.toLowerCase()}: ${document[name]}`];
-  });
+  const lineOf = (name: keyof typeof shown.account & keyof AccountDocument) =>
+    `${shown.account[name][0].toLowerCase()}: ${document[name]}`;
+  return [
+    ...(["owner", "email", "external_id", "note"] as const).filter((name) => document[name] !== null),
+    ...mailNames.filter((name) => document[name] === "off"),
+  ].map(lineOf);
 }
 
 function stateText({ state, ends_at }: AccountDocument): string {
@@ -216,6 +218,7 @@ function setCommand(cli: Cli, group: Command): void {
       dry_run: optional(flag({ about: "show what the change of the plan would do, and change nothing" })),
       ends_at: optional(setEnd.input.ends_at),
       ...contact,
+      ...mailChoices,
     },
     { args: ["<account>"] },
   );

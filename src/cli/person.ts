@@ -21,7 +21,7 @@ const columns = columnsOf("person", "id name email role account seen_at suspende
 
 export function personCommand(cli: Cli): Command {
   const group = new Command("person").description(
-    "list people, link and suspend them, export and erase their data",
+    "list people, add, link and suspend them, export and erase their data",
   );
 
   const list = new Command("list").description("list people in the order of their ids");
@@ -38,6 +38,7 @@ export function personCommand(cli: Cli): Command {
     });
   group.addCommand(list);
 
+  addAction(cli, group, peopleActions.addPerson);
   addAction(cli, group, peopleActions.linkPerson);
   addAction(cli, group, peopleActions.changePersonState, {
     words: "person suspend <person>",

@@ -46,6 +46,8 @@ interface EventSendingOptions {
   jobs: Jobs;
   /** This process. */
   node: string;
+  /** For texts of mail. Null: there is none. */
+  portalUrl: string | null;
   times: EventTimes;
   logger: Pick<Logger, "error" | "info">;
   onAttempt(endpoint: string, kind: Answer["kind"]): void;
@@ -112,11 +114,12 @@ export class EventSending {
   }
 
   #receiverOf(name: string): Receiver {
-    const { store, times } = this.#options;
+    const { store, times, portalUrl } = this.#options;
     const { requestMs } = times;
     const nowMs = () => store.times().nowMs;
     const { mail = null, endpoints = [], networks = [] } = this.#config ?? {};
-    if (name === mailEndpoint && mail !== null) return new Mail({ config: mail, store, nowMs, requestMs });
+    if (name === mailEndpoint && mail !== null)
+      return new Mail({ config: mail, store, nowMs, requestMs, portalUrl });
     const endpoint = endpoints.find((each) => each.name === name);
     if (endpoint === undefined) throw new Error(`the configuration has no endpoint ${name}`);
     const { url, secrets } = endpoint;

@@ -16,19 +16,23 @@ Hello {owner},
 
 {percent} % of the {scope} credits of your account {account} are spent. {left} credits of {of} are left.
 
-This message is sent once a day at most.
+This message is sent once a day at most. {stop}
 `,
   "balance.exhausted": `The credits of {account} are used up
 
 Hello {owner},
 
 Your account {account} has no credits left. Requests are refused until credits are added or refilled.
+
+{stop}
 `,
   "key.expiring": `The key {name} of {account} expires on {expires}
 
 Hello {owner},
 
 The API key {key} ({name}) of your account {account} expires on {expires}. Requests with it are refused afterwards. Make a new key before.
+
+{stop}
 `,
   "audit.failed": `The audit of the ledger found problems
 
@@ -77,5 +81,5 @@ export function filled(
     (values[name] ?? placeholder).replace(/[\r\n\p{Cc}]+/gu, " "),
   );
   const [subject = "", ...lines] = all.split(/\r?\n/);
-  return { subject: subject.trim(), text: lines.join("\n").replace(/^\n+/, "") };
+  return { subject: subject.trim(), text: `${lines.join("\n").trim()}\n` };
 }

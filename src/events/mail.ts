@@ -7,6 +7,7 @@
  */
 import { type MailConfig, type MailType, mailEndpoint, mailTypes } from "../config/events.ts";
 import { messageOf } from "../errors.ts";
+import type { Contact } from "../store/contacts.ts";
 import type { DueEvent } from "../store/events.ts";
 import type { Store } from "../store/store.ts";
 import { type EpochMs, exactCredits, shortTime } from "../units.ts";
@@ -22,6 +23,8 @@ interface MailOptions {
   nowMs(): EpochMs;
   /** Time for a mail. */
   requestMs: number;
+  /** Where people choose the mail about their account. Null: nowhere. */
+  portalUrl: string | null;
 }
 
 export class Mail implements Receiver {
@@ -47,11 +50,12 @@ export class Mail implements Receiver {
   }
 
   async #send(type: MailType, event: DueEvent): Promise<Answer> {
-    const { config, store, nowMs, requestMs } = this.#options;
+    const { config, store, nowMs, requestMs, portalUrl } = this.#options;
     const data: Readonly<Record<string, unknown>> = JSON.parse(event.data);
     const contact = event.account === null ? null : await store.contact(event.account);
     const to = event.account === null ? config.operators : (contact?.email ?? []);
     if (to.length === 0) return skipped("nobody has an e-mail address for it");
+    if (contact !== null && isSwitchedOff(type, contact)) return skipped("the account does not want it");
     // Accounts have one mail of a kind a day, whatever it says.
     const subject = event.account ?? `${data.model ?? ""}`;
     const mark = `${type}\n${subject}`;
@@ -60,7 +64,8 @@ export class Mail implements Receiver {
     const of = { endpoint: mailEndpoint, account: event.account ?? "", type };
     if (event.account !== null && (await store.events.wasDelivered(of, sinceMs)))
       return skipped("one was sent today");
-    const values = valuesOf(event, data, contact?.owner ?? event.account ?? "");
+    const stop = portalUrl === null ? "" : `You can switch this mail off at ${portalUrl}.`;
+    const values = { ...valuesOf(event, data, contact?.owner ?? event.account ?? ""), stop };
     const mail = filled(await mailTextOf(type, config.templates), values);
     // A mail that is sent again after a lost answer has the same id.
     const response = await sendMail(config, { ...mail, to, id: event.id }, requestMs);
@@ -76,6 +81,12 @@ export class Mail implements Receiver {
 
   /** Each mail has a connection of its own. */
   async close(): Promise<void> {}
+}
+
+function isSwitchedOff(type: MailType, contact: Contact): boolean {
+  if (type === "balance.low") return contact.balanceLowMail === "off";
+  if (type === "balance.exhausted") return contact.balanceExhaustedMail === "off";
+  return type === "key.expiring" && contact.keyExpiringMail === "off";
 }
 
 function skipped(text: string): Answer {

@@ -42,6 +42,8 @@ interface PersonSignInDependencies {
   logger: Pick<Logger, "info" | "warn" | "error">;
   /** A use of a session could not be recorded. */
   onError(error: unknown): void;
+  /** People can sign in from now on. */
+  onConfigured?(): void;
 }
 
 interface Configured {
@@ -78,6 +80,7 @@ export class PersonSignIn implements SignedInPeople {
   /** Applies a reload. Null: nobody signs in, and only invited people have sessions. */
   configure(settings: SignInSettings | null): void {
     this.#configured = settings && { settings, issuer: new Issuer(settings) };
+    if (settings !== null) this.#deps.onConfigured?.();
   }
 
   /** What the sign-in page shows. `problem`: why the issuer could not be used when last asked. */

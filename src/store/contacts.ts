@@ -13,25 +13,40 @@ import type { Decision } from "../ledger/outcomes.ts";
 import type { AccountRow } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 import { type ChangeLogRow, changeLogRow } from "./change-log.ts";
+import { columnOf } from "./table.ts";
 
-/** Texts for people and other systems. The ledger does not use them. */
-const contactTexts = {
+const onOrOff = ["on", "off"] as const;
+
+/** What people and other systems know an account by. The ledger does not use it. */
+const contactFacts = {
   owner: "text?",
   email: "text?",
   note: "text?",
   /** The id of the account in another system, unique in the installation. */
   externalId: "text?",
+  // Kinds of mail about the account. Whoever has it can switch each of them off.
+  balanceLowMail: onOrOff,
+  balanceExhaustedMail: onOrOff,
+  keyExpiringMail: onOrOff,
 } as const satisfies Columns;
-export interface Contact extends RowOf<typeof contactTexts> {}
+export interface Contact extends RowOf<typeof contactFacts> {}
+
+/** By the kind of mail, in camel case. */
+export type MailChoices = {
+  [Kind in "balanceLowMail" | "balanceExhaustedMail" | "keyExpiringMail"]?: Contact[Kind] | undefined;
+};
 
 export const contactColumns = {
   account: "text",
-  ...contactTexts,
+  ...contactFacts,
 } as const satisfies Columns;
 export interface ContactRow extends RowOf<typeof contactColumns> {}
 
-const contactFields = ["owner", "email", "note", "externalId"] as const;
-export const noContact: Contact = { owner: null, email: null, note: null, externalId: null };
+const contactFields = Object.keys(contactFacts) as (keyof Contact)[];
+export const noContact: Contact = {
+  ...{ owner: null, email: null, note: null, externalId: null },
+  ...{ balanceLowMail: "on", balanceExhaustedMail: "on", keyExpiringMail: "on" },
+};
 
 /** An account of a list. */
 export interface ListedAccount extends AccountRow {
@@ -153,7 +168,8 @@ function loggedContact(
   const { account } = row;
   const before = known ?? { account, ...noContact };
   const fields = contactFields.filter((field) => before[field] !== row[field]);
-  const partOf = (contact: Contact) => Object.fromEntries(fields.map((field) => [field, contact[field]]));
+  const partOf = (contact: Contact) =>
+    Object.fromEntries(fields.map((field) => [columnOf(field), contact[field]]));
   return changeLogRow({ ...who, kind: "contact", account, before: partOf(before), after: partOf(row) });
 }
 

@@ -9,6 +9,8 @@ import type { PersonFacts, PersonRow } from "./people.ts";
 interface Change {
   by: string;
   atMs: EpochMs;
+  /** In whose changes the list has it too. */
+  account?: string;
 }
 
 /** Sign-ins at the same time have read the same last one. */
@@ -22,7 +24,7 @@ export function roleChange(
 
 /** A person gets an account once. */
 export function linkChange(id: string, account: string, change: Change): ChangeLogRow {
-  return personChange(`${id}:account`, id, change, { account: null }, { account });
+  return personChange(`${id}:account`, id, { ...change, account }, { account: null }, { account });
 }
 
 /** `nowMs`: null ends the suspension. */

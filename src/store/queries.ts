@@ -45,6 +45,7 @@ type Queries = Pick<
   | "findKey"
   | "findKeys"
   | "keyById"
+  | "frontEnds"
   | "keys"
   | "accountMarks"
   | "accounts"
@@ -165,6 +166,12 @@ export function queriesOn(
       const text = `select ${keyTable.list()} from api_key where id = ${p(1)}`;
       const [cells] = await find("service", { text, values: [id] });
       return cells === undefined ? null : keyTable.rowOf(cells);
+    },
+
+    async frontEnds() {
+      const text = "select distinct acts_for_name from api_key where acts_for_name is not null order by 1";
+      const rows = await find("service", { text, values: [] });
+      return rows.map(([name]) => String(name));
     },
 
     async keys(account) {

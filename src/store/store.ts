@@ -232,6 +232,8 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
   /** Finds keys by the SHA-256 of their present secrets, in any order. */
   findKeys(hashes: readonly string[]): Promise<FoundKey[]>;
   keyById(id: string): Promise<KeyRow | null>;
+  /** Lists the names of all front ends that have or had a key. */
+  frontEnds(): Promise<string[]>;
   /** Lists the keys of one account, or all keys, in the order of their creation. */
   keys(account?: string): Promise<KeyRow[]>;
 

@@ -90,7 +90,7 @@ export function pick<C extends Columns, F extends keyof C>(columns: C, ...fields
   return Object.fromEntries(fields.map((field) => [field, columns[field]])) as Pick<C, F>;
 }
 
-function columnOf(field: string): string {
+export function columnOf(field: string): string {
   return field.replace(/Micro$/, "").replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 

@@ -125,6 +125,16 @@ const dialogs: Dialog[] = [
     right: {},
   },
   {
+    ...{ action: people.addPerson, path: "/people", open: press("Add a person behind a front end") },
+    refusals: [
+      {
+        type: { "Front end": "webiu", "Value of the header": "7", Account: "other" },
+        ...{ at: "Front end", says: /no front end "webiu"/, status: 400 },
+      },
+    ],
+    right: { "Front end": "webui" },
+  },
+  {
     ...{ action: people.linkPerson, path: "/people", subject: "Linda <b>L</b>" },
     open: press("Link an account to Linda <b>L</b>"),
     refusals: [
@@ -247,6 +257,7 @@ async function prepare({ service }: Pick<Visit, "service">): Promise<string> {
   }
   const names = dialogs.flatMap(({ action, subject }) => ("key" in action.input && subject ? [subject] : []));
   for (const name of names) await keyOf(service, account, { name });
+  await keyOf(service, "other", { name: "front end", acts_for: { name: "webui", header: "x-person" } });
   for (const [n, name] of ["Linda <b>L</b>", "Erasmus"].entries())
     addPerson(service.folder, n, { name, email: `${n}@x.example` });
   return (await keyOf(service, account, { name: "boss", portal: "account" })).secret;
@@ -363,6 +374,7 @@ async function journal({ call }: Visit["service"]): Promise<Answer> {
 /** They need a wrong clock, a changed file or a running request, which these tests have. */
 const elsewhere: Readonly<Record<string, string>> = {
   acceptClock: "clock.test.ts",
+  changeMail: "new-link.test.ts",
   applyPlans: "configuration.test.ts",
   reloadConfiguration: "configuration.test.ts",
   stopRequest: "running-requests.test.ts",

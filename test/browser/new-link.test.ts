@@ -1,4 +1,4 @@
-/** Asking for a new link of an invitation in a real browser, with a real mail server. */
+/** In a real browser, with a real mail server: asking for a new link, and choosing mail. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Browser } from "playwright-core";
@@ -42,6 +42,15 @@ describe("a browser", { skip: noChromium ?? false }, () => {
       await page.getByRole("button", { name: "Open my account" }).click();
       await page.getByRole("heading", { name: "Balance" }).waitFor();
       assert.deepEqual(place.mail.mails[0]?.to, ["ada@x.example"]);
+      const mail = page.locator("section").filter({ has: page.getByRole("heading", { name: "Mail" }) });
+      await mail.getByRole("button", { name: "Choose" }).click();
+      const dialog = page.getByRole("dialog");
+      await dialog.getByLabel("Mail about low credits").selectOption("Do not send it");
+      await dialog.getByRole("button", { name: "Save" }).click();
+      await page.getByText("The choice is saved.").waitFor();
+      await mail.getByText("off", { exact: true }).waitFor();
+      assert.equal((await place.service.store.contact("ada"))?.balanceLowMail, "off");
+      await assertAccessible(page);
     } finally {
       await context.close();
     }

@@ -1,8 +1,7 @@
 /** Contacts of accounts, and the opening of many accounts in one transaction, on every store. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import type { AccountDraft, Contact } from "../../src/store/contacts.ts";
-import { noContact } from "../../src/store/contacts.ts";
+import { type AccountDraft, type Contact, noContact } from "../../src/store/contacts.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
@@ -62,7 +61,7 @@ for (const backend of backends) {
         { kind: "exists", plan: "starter", changed: true },
       ]);
       assert.deepEqual(await store.contact("ada"), {
-        owner: null,
+        ...noContact,
         email: "ada@example.com",
         note: "pays by invoice",
         externalId: "crm-1",

@@ -1,58 +1,39 @@
 /** Events by mail, to a real mail server, on every store. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { SMTPServer } from "smtp-server";
 import { type EventsConfig, mailTypes } from "../../src/config/events.ts";
 import { EventSending } from "../../src/events/event-sending.ts";
+import { defined } from "../../src/objects.ts";
+import type { MailChoices } from "../../src/store/contacts.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { testJobs } from "../fixtures/jobs.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import {
+  noMailbox,
+  type ReceivedMail,
+  startMailServer,
+  type TestMailServer,
+} from "../fixtures/mail-server.ts";
 import { day, minute } from "../fixtures/times.ts";
 import { until } from "../fixtures/until.ts";
 
 const plan = planOf("one", 10, 0);
 
-interface Mail {
-  from: string;
-  to: string[];
-  text: string;
-}
-
 for (const backend of backends) {
   describe(`mail on ${backend.name}`, { skip: backend.skip ?? false }, () => {
     let database: Database;
     let store: Store;
-    let server: SMTPServer;
-    let mails: Mail[];
-    /** Error of the server for the next mails. */
-    let refuses: { code: number; message: string } | null;
+    let server: TestMailServer;
+    let mails: ReceivedMail[];
     const closing: (() => Promise<void>)[] = [];
     beforeEach(async () => {
-      mails = [];
-      refuses = null;
-      server = new SMTPServer({
-        ...{ authOptional: true, disabledCommands: ["STARTTLS"] },
-        onData(stream, session, callback) {
-          const chunks: Buffer[] = [];
-          stream.on("data", (chunk: Buffer) => chunks.push(chunk));
-          stream.on("end", () => {
-            if (refuses !== null)
-              return callback(Object.assign(new Error(refuses.message), { responseCode: refuses.code }));
-            const { mailFrom, rcptTo } = session.envelope;
-            const from = mailFrom === false ? "" : mailFrom.address;
-            const text = Buffer.concat(chunks).toString("utf8").replace(/=\r\n/g, "").replace(/=20/g, " ");
-            mails.push({ from, to: rcptTo.map(({ address }) => address), text });
-            callback();
-          });
-        },
-      });
-      await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+      server = await startMailServer();
+      ({ mails } = server);
       database = backend.create(plansOf(plan));
       store = await database.open({ thresholdPercents: [80, 90] });
       for (const [id, email] of [
@@ -67,15 +48,16 @@ for (const backend of backends) {
     });
     afterEach(async () => {
       for (const close of closing.splice(0)) await close();
-      await new Promise<void>((resolve) => server.close(() => resolve()));
+      await server[Symbol.asyncDispose]();
       await database.remove();
     });
 
     function send(change: Partial<NonNullable<EventsConfig["mail"]>> = {}): EventSending {
       const jobs = testJobs();
-      const { port } = server.server.address() as AddressInfo;
+      const { port } = server;
       const sending = new EventSending({
         ...{ store, catalog: { all: () => [] }, jobs, node: "a", onAttempt: () => {} },
+        portalUrl: "https://portal.example.edu",
         times: { everyMs: 20, modelsEveryMs: 1000, slowEveryMs: 50, leaseMs: minute, requestMs: 2000 },
         logger: { info: () => {}, error: () => {} },
       });
@@ -103,6 +85,11 @@ for (const backend of backends) {
       return rows.map(({ type, state }) => `${type} ${state}`).reverse();
     }
 
+    async function choose(contact: MailChoices): Promise<void> {
+      const drafts = [{ id: "ada", plan: null, contact: defined(contact), key: null }];
+      await store.putAccounts(drafts, { by: "test", dryRun: false, updatesExisting: true });
+    }
+
     async function spend(id: string, amount: number): Promise<void> {
       await store.commit([hold(id, credits(amount)), settle(id, credits(amount))]);
     }
@@ -128,6 +115,24 @@ for (const backend of backends) {
       database.clock.advance(day);
       await spend("r4", 8);
       await until("it is sent the next day", () => mails.length === 3);
+    });
+
+    test("an account gets no mail of the kinds that it has switched off", async () => {
+      send();
+      await choose({ balanceLowMail: "off" });
+      await spend("r1", 8);
+      await until("it is skipped", async () => (await states()).includes("balance.low skipped"));
+      const [skipped] = await store.events.deliveries({ endpoint: "mail", limit: 100 });
+      assert.equal(skipped?.answer, "the account does not want it");
+      await spend("r2", 2);
+      await until("another kind is sent", () => mails.length === 1);
+      assert.match(mails[0]?.text ?? "", /^Subject: The credits of ada are used up\r$/m);
+      assert.match(mails[0]?.text ?? "", /You can switch this mail off at https:\/\/portal\.example\.edu\./);
+      // A skipped mail is not the one of the day.
+      await choose({ balanceLowMail: "on" });
+      database.clock.advance(day);
+      await spend("r3", 8);
+      await until("it is sent again", () => mails.length === 2);
     });
 
     test("a mail of the day before a restart counts", async () => {
@@ -188,17 +193,17 @@ for (const backend of backends) {
     });
 
     test("a server that fails is tried again, and one that refuses is no failure of the server", async () => {
-      refuses = { code: 451, message: "come back later" };
+      server.refuses = () => ({ code: 451, message: "come back later" });
       send();
       await spend("r1", 8);
       await until("it has failed", async () => ((await store.events.endpoint("mail"))?.failures ?? 0) === 1);
-      refuses = { code: 550, message: "no such mailbox" };
+      server.refuses = () => noMailbox;
       database.clock.advance(minute);
       await until("it is refused", async () => {
         const [row] = await store.events.deliveries({ endpoint: "mail", limit: 1 });
         return row?.status === 550;
       });
-      refuses = null;
+      server.refuses = () => null;
       database.clock.advance(60 * minute);
       await until("it is sent", () => mails.length === 1);
     });

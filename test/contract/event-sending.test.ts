@@ -52,7 +52,7 @@ for (const backend of backends) {
     function send(config: EventsConfig, node = "a", of = store): EventSending {
       const jobs = testJobs();
       const sending = new EventSending({
-        ...{ store: of, catalog: { all: () => [] }, jobs, node, onAttempt: () => {} },
+        ...{ store: of, catalog: { all: () => [] }, jobs, node, portalUrl: null, onAttempt: () => {} },
         times: { everyMs: 20, modelsEveryMs: 1000, slowEveryMs: 1000, leaseMs: minute, requestMs },
         logger: { info: () => {}, error: () => {} },
       });

@@ -166,6 +166,13 @@ for (const backend of backends) {
       assert.ok((await database.audit()).broken.length >= 2, "charges of other accounts name the key");
     });
 
+    test("the names of front ends are those of their keys, each once", async () => {
+      assert.deepEqual(await stores[1].frontEnds(), ["webui"]);
+      const other = { ...actsFor, name: "chat" };
+      await addKey(stores[0], keyOf("fe3", "front", { hash: "3".repeat(64), actsFor: other }));
+      assert.deepEqual(await stores[1].frontEnds(), ["chat", "webui"]);
+    });
+
     test("receipts and sums of the key are those of all people behind it", async () => {
       const [store] = stores;
       for (const [n, account] of people.slice(0, 3).entries()) {

@@ -190,7 +190,7 @@ function plain(value: unknown): unknown {
 
 /** Changes of an account or a key, in contrast to those of the service. */
 function isOfLedger(action: ActionTexts): boolean {
-  const isOfPerson = "person" in action.input;
+  const isOfPerson = "person" in action.input || "front_end" in action.input;
   // Each link is another one, so a repetition has another result: invitations.test.ts.
   const isInvitation = action.id === accounts.inviteAccount.id;
   return (

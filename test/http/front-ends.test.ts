@@ -6,7 +6,7 @@ import type { Plan } from "../../src/ledger/plan.ts";
 import type { ActsFor } from "../../src/ledger/rows.ts";
 import { pageRowsMax } from "../../src/store/store.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { refused } from "../fixtures/operator.ts";
+import { listOf, refused, startOperator } from "../fixtures/operator.ts";
 import { startPortal } from "../fixtures/portal.ts";
 import { babble, errorOf, jsonOf, say, startService, type TestService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
@@ -180,6 +180,38 @@ test("a front end whose plan is retired refuses unknown people, and counts none 
   assert.equal((await store.listPeople({ limit: 10 })).length, 0);
   await apply(student);
   assert.equal((await service.chat({}, as("bob"))).status, 200);
+});
+
+test("an operator gives people an account before their first request", async () => {
+  await using service = await start({ plan: null, newAccountsPerDay: null });
+  await using operator = await startOperator(service);
+  const add = (body: object) =>
+    operator.post("/admin/people", { front_end: "webui", account: "ada", ...body });
+  assert.equal((await operator.post("/admin/accounts", { id: "ada", plan: "student" })).status, 201);
+  const added = await add({ value: "User-7" });
+  assert.partialDeepStrictEqual(added.body, { issuer: "front_end:webui", sub: "user-7", account: "ada" });
+  assert.deepEqual((await add({ value: "USER-7" })).body, added.body, "a repetition changes nothing");
+  for (const person of ["user-7", "USER-7"]) {
+    const answer = await service.chat({}, as(person));
+    assert.equal(answer.status, 200);
+    await answer.text();
+  }
+  const receipts = await service.store.usage({ key: "key1", limit: pageRowsMax });
+  assert.deepEqual(
+    receipts.map(({ account }) => account),
+    ["ada", "ada"],
+  );
+  assert.equal(await codeOf(await service.chat({}, as("user-8"))), "unknown_person");
+  // Another account of the person is refused, and so is what no header can name.
+  assert.equal((await operator.post("/admin/accounts", { id: "bob", plan: "student" })).status, 201);
+  refused(await add({ value: "user-7", account: "bob" }), 409, "person_linked");
+  refused(await add({ value: "user-9", account: "carl" }), 404, "account_not_found");
+  assert.match(refused(await add({ front_end: "webiu", value: "user-9" }), 400, "invalid_value"), /webui/);
+  for (const value of [" user-9", "\u212a", "erased:person_0000000000000001", "a\u200bb"])
+    assert.match(refused(await add({ value }), 400, "invalid_value"), /^value /);
+  assert.equal((await service.store.listPeople({ limit: 9 })).length, 1);
+  const { body: log } = await operator.get("/admin/log?account=ada&kind=person");
+  assert.equal(listOf(log.data).length, 1);
 });
 
 test("a front end opens at most so many accounts a day, and serves known people after it", async () => {

@@ -4,7 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { SignInAttempts } from "../../src/http/sign-in-attempts.ts";
 import { startInvitations } from "../fixtures/invitations.ts";
-import { linkIn } from "../fixtures/mail-server.ts";
+import { linkIn, noMailbox } from "../fixtures/mail-server.ts";
 import { fieldsOf, listOf, type OperatorAnswer, refused } from "../fixtures/operator.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
 import { startPortal } from "../fixtures/portal.ts";
@@ -47,6 +47,41 @@ test("an invited person sees the account, makes keys within the plan, and chats 
     headers: { authorization: undefined, ...pageHeader, cookie: cookie.replace("portal", "console") },
   });
   refused(console, 401, "invalid_session");
+});
+
+test("a person chooses the mail about the account, and a key that manages only itself does not", async () => {
+  await using place = await startInvitations({ hasMail: true });
+  await place.open("ada");
+  const cookie = await place.enter(await place.invite("ada"));
+  const as = (method: string, path: string, body?: object) => place.portal.as(cookie, method, path, body);
+  const all = { balance_low_mail: "on", balance_exhausted_mail: "on", key_expiring_mail: "on" };
+  assert.deepEqual((await as("GET", "/api/account")).body.mail, all);
+  const chosen = { ...all, balance_low_mail: "off" };
+  assert.deepEqual((await as("PATCH", "/api/account/mail", { balance_low_mail: "off" })).body, chosen);
+  const also = { ...chosen, key_expiring_mail: "off" };
+  assert.deepEqual((await as("PATCH", "/api/account/mail", { key_expiring_mail: "off" })).body, also);
+  assert.deepEqual((await as("GET", "/api/account")).body.mail, also);
+  refused(await as("PATCH", "/api/account/mail", { balance_low_mail: "no" }), 400, "invalid_value");
+  const { body: account } = await place.operator.get("/admin/accounts/ada");
+  assert.partialDeepStrictEqual(account, { ...also, email: "ada@x.example" });
+  // Who changed it, and what.
+  const { body: log } = await place.operator.get("/admin/log?account=ada");
+  const [person] = await place.service.store.listPeople({ account: "ada", limit: 9 });
+  assert.partialDeepStrictEqual(listOf(log.data)[0], {
+    by: `person:${person?.id}`,
+    after: { key_expiring_mail: "off" },
+  });
+  // A key that manages only itself sees nothing of it.
+  const made = await as("POST", "/api/keys", { operation_id: "one", name: "laptop" });
+  const own = await place.portal.signIn(String(made.body.key));
+  assert.equal((await place.portal.as(own, "GET", "/api/account")).body.mail, null);
+  const refusal = await place.portal.as(own, "PATCH", "/api/account/mail", { balance_low_mail: "on" });
+  refused(refusal, 403, "not_permitted");
+  // Without an address nothing is sent.
+  await place.operator.patch("/admin/accounts/ada/contact", { email: null, balance_low_mail: "on" });
+  assert.equal((await as("GET", "/api/account")).body.mail, null);
+  const listed = await place.operator.get("/admin/accounts/ada");
+  assert.partialDeepStrictEqual(listed.body, { balance_low_mail: "on", key_expiring_mail: "off" });
 });
 
 test("a link works once, an older one ends with a newer one, and the person stays the same", async () => {
@@ -315,8 +350,9 @@ test("a mailbox gets three mails an hour, and a client is refused after 60 reque
   assert.deepEqual(new Set(statuses), new Set([202]));
   await until("bob has a mail", () => place.mail.mails.some(({ to }) => to[0] === "bob@x.example"));
   assert.equal(place.mail.mails.filter(({ to }) => to[0] === "ada@x.example").length, 3);
-  await place.ask("carl@x.example");
-  const answer = await place.ask("bob@x.example");
+  // One more is allowed each second, so a slow machine needs more of them.
+  let answer = await place.ask("carl@x.example");
+  for (let n = 0; n < 200 && answer.status === 202; n += 1) answer = await place.ask("bob@x.example");
   assert.match(refused(answer, 429, "too_many_sign_ins"), /Try again in \d+ s/);
   assert.ok(Number(answer.headers.get("retry-after")) > 0);
 });
@@ -327,7 +363,7 @@ test("a mail server that refuses costs one line in the log, and an earlier link 
   await place.open("bob");
   const code = await place.invite("ada");
   await place.invite("bob");
-  place.mail.refuses = (to) => to.startsWith("ada");
+  place.mail.refuses = (to) => (to.startsWith("ada") ? noMailbox : null);
   await place.ask("ada@x.example");
   await place.ask("bob@x.example");
   await until("the next one is sent", () => place.mail.mails.length === 1);

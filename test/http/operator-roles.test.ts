@@ -21,7 +21,7 @@ const changes: Readonly<Record<string, readonly string[]>> = {
   operator: [
     ...["openAccount", "importAccounts", "changePlan", "setContact", "setEnd", "addCredits", "refundCredits"],
     ...["applyPlans", "reloadConfiguration", "acceptClock", "startAudit"],
-    ...["replayEvents", "resumeEndpoint", "linkPerson", "exportPerson"],
+    ...["replayEvents", "resumeEndpoint", "addPerson", "linkPerson", "exportPerson"],
   ],
   owner: ["makeSignInCode", "changePersonState", "erasePerson"],
 };

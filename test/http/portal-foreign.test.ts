@@ -122,6 +122,11 @@ const attacks: Readonly<Record<string, (names: Names) => Attack[]>> = {
     { path: `/api/account?key=${key}` },
     { path: `/api/account/${account}` },
   ],
+  "PATCH /api/account/mail": ({ account }) => [
+    { once: true, body: { balance_low_mail: "off" } },
+    { body: { account, balance_low_mail: "off" } },
+    { path: `/api/account/${account}/mail`, body: { balance_low_mail: "off" } },
+  ],
   "POST /api/chat": ({ account, key, model }) => [
     { once: true, body: { ...message, user: account, metadata: { account, key } } },
     // That a model exists is no secret: the public API shows it too.

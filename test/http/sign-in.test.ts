@@ -1,6 +1,7 @@
 /** Signing in with OpenID Connect, at a real issuer. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { noContact } from "../../src/store/contacts.ts";
 import { suspensionChange } from "../../src/store/person-changes.ts";
 import type { TestClaims } from "../fixtures/issuer.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
@@ -45,7 +46,8 @@ test("the first rule that matches gives a person an account, once, with a genera
   const account = String(body.account);
   const { store } = place.service;
   assert.deepEqual(await store.contact(account), {
-    ...{ owner: "Ada Lovelace", email: "Ada@example.edu", note: null, externalId: null },
+    ...noContact,
+    ...{ owner: "Ada Lovelace", email: "Ada@example.edu" },
   });
   const [opening] = await store.journal(account, { limit: 1 });
   assert.equal(opening?.by, "service:sign_in");

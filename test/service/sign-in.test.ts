@@ -41,6 +41,12 @@ test("starts without sign-in if the section is wrong, says so, and a reload brin
   await using program = startInside(folder.path, { env });
   await program.up();
   assert.equal(await choicesAt(portal), null);
+  const token = readFileSync(path.join(folder.path, "data", "operator-token"), "utf8").trim();
+  const hasJob = async () => {
+    const answer = await fetch(`${operator}/admin/jobs`, { headers: { authorization: `Bearer ${token}` } });
+    return (await answer.text()).includes("suspend_lapsed_accounts");
+  };
+  assert.equal(await hasJob(), false);
   const ready = await (await fetch(`${operator}/readyz`)).text();
   assert.match(ready, /People cannot sign in: the section sign_in of the configuration is wrong/);
   assert.match(program.stderr, /sign_in\.operators\[0\]\.grop is not known; did you mean group\?/);
@@ -50,6 +56,7 @@ test("starts without sign-in if the section is wrong, says so, and a reload brin
   program.signal("SIGHUP");
   await until("the reload is applied", async () => (await choicesAt(portal)) !== null);
   assert.deepEqual(await choicesAt(portal), { name: "Example University", available: true });
+  assert.equal(await hasJob(), true);
   assert.ok(!(await (await fetch(`${operator}/readyz`)).text()).includes("sign_in"));
   // A service that runs keeps its sign-in.
   writeFileSync(file, before + section("grop: it"));

@@ -6,7 +6,7 @@ import { after, before, beforeEach, describe, test } from "node:test";
 import { Invitations } from "../../src/accounts/invitations.ts";
 import { invitationIssuer } from "../../src/store/invitations.ts";
 import { CliLedger, cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
-import { linkIn, startMailServer, type TestMailServer } from "../fixtures/mail-server.ts";
+import { linkIn, noMailbox, startMailServer, type TestMailServer } from "../fixtures/mail-server.ts";
 import { day } from "../fixtures/times.ts";
 
 const plans = `plans:
@@ -175,7 +175,7 @@ describe("with a mail server", () => {
   });
 
   test("an import mails links, and goes on after a mailbox that is refused", async () => {
-    server.refuses = (to) => to === "bob@x.example";
+    server.refuses = (to) => (to === "bob@x.example" ? noMailbox : null);
     const file = path.join(ledger.cwd, "accounts.csv");
     writeFileSync(
       file,

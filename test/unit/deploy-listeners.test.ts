@@ -4,7 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { existsSync, writeFileSync } from "node:fs";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
 import { BlockList, connect, isIPv6 } from "node:net";
 import path from "node:path";
 import { describe, test } from "node:test";
@@ -243,8 +244,13 @@ describe("the operator's listener responds to", () => {
 
 /** Status of the last check of each server of `nodes`; no rows until HAProxy listens. */
 async function checksOf(socket: string): Promise<string[]> {
-  if (!existsSync(socket)) return [];
   const asking = connect(socket);
+  try {
+    await once(asking, "connect");
+  } catch (error) {
+    if (["ENOENT", "ECONNREFUSED"].includes(String(Object(error).code))) return [];
+    throw error;
+  }
   asking.end("show stat nodes 4 -1\n");
   const [head = "", ...rows] = (await readAll(asking)).replace("# ", "").split("\n");
   const column = head.split(",").indexOf("check_status");

@@ -12,17 +12,21 @@ import {
   text,
 } from "../../accounts/json-objects.ts";
 import type { PortalSession } from "../../accounts/key-sessions.ts";
-import { balance, keyObject } from "../../accounts/operator-objects.ts";
+import { balance, keyObject, ownMailObject } from "../../accounts/operator-objects.ts";
 import { limitsObject } from "../../accounts/plan-limits.ts";
 import { tooManyPersonKeys, whyNoNewKeys } from "../../accounts/portal-rights.ts";
 import { accountOf, authorityOf, isPerson, type PersonKeys } from "../../accounts/portal-viewer.ts";
+import { ownAccountActions } from "../../actions/portal-runs.ts";
 import { type BalanceView, balanceOf } from "../../ledger/balance.ts";
 import { keyAt } from "../../ledger/key-budget.ts";
 import { accountStates, portalRights } from "../../ledger/rows.ts";
 import { endOf } from "../../ledger/windows.ts";
+import type { Contact } from "../../store/contacts.ts";
 import type { EpochMs } from "../../units.ts";
+import { actionRoutes } from "../api/action-routes.ts";
 import { type ApiApp, route } from "../api/app.ts";
 import { isOnLoopback } from "../api/sign-in.ts";
+import { contextFor } from "./context.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
 
@@ -33,6 +37,8 @@ interface ShownAccount {
   atMs: EpochMs;
   balance: BalanceView;
   publicUrl: string | null;
+  /** Null: no mail is sent about accounts. */
+  contact: Contact | null;
 }
 
 const rights = closed({
@@ -93,22 +99,26 @@ export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
     },
   ],
   balance: [balance, (shown) => balanceObject(shown.balance)],
+  mail: [
+    orNull(ownMailObject.schema),
+    ({ session, contact }) =>
+      contact?.email == null || authorityOf(session).portal !== "account" ? null : ownMailObject.of(contact),
+  ],
   public_url: [
     orNull(Type.String({ description: "the URL of the API, as far as the service knows it" })),
     ({ publicUrl }) => publicUrl,
   ],
 });
 
-export function accountRoutes(
-  app: ApiApp,
-  { store, actions, publicUrl, localUrl }: PortalDependencies,
-): void {
+export function accountRoutes(app: ApiApp, dependencies: PortalDependencies): void {
+  const { store, actions, publicUrl, localUrl, sendsMail } = dependencies;
+  actionRoutes(app, ownAccountActions, contextFor(dependencies));
   app.get(
     "/api/account",
     route("showAccount", {
       summary: "Show the account, the key of the session, its rights and the balance",
       description:
-        "`balance` is that of `GET /v1/balance`. A suspended account can be seen, but not used. `key` is null in the session of a person.",
+        "`balance` is that of `GET /v1/balance`. A suspended account can be seen, but not used. `key` is null in the session of a person. `mail` is null if no mail about the account is sent, or the session may not choose it.",
       response: { 200: ownAccountObject.schema },
     }),
     async (request) => {
@@ -119,6 +129,7 @@ export function accountRoutes(
         allowed: actions.allowedKeys(session),
         atMs: store.times().atMs,
         balance: balanceOf(snapshot),
+        contact: sendsMail() ? await store.contact(accountOf(session)) : null,
         // Somebody on this machine can use the local URL, and nobody else.
         publicUrl: publicUrl() ?? (isOnLoopback(`http://${request.raw.headers.host}`) ? localUrl : null),
       });

@@ -32,6 +32,8 @@ export interface PortalDependencies {
   people: Pick<SignedInPeople, "holdersAmong">;
   /** The rights over keys of people with an account on a plan. */
   personKeys(plan: string | undefined): PersonKeys;
+  /** Whether the service sends mail about accounts. */
+  sendsMail(): boolean;
   /** The URL for callers on this machine. */
   localUrl: string;
 }

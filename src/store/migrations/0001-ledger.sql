@@ -492,7 +492,11 @@ create table account_contact (
   email {text} check (email <> ''),
   note {text} check (note <> ''),
   -- The id of the account in another system.
-  external_id {text} check (external_id <> '')
+  external_id {text} check (external_id <> ''),
+  -- Kinds of mail about the account.
+  balance_low_mail {text} not null default 'on' check (balance_low_mail in ('on', 'off')),
+  balance_exhausted_mail {text} not null default 'on' check (balance_exhausted_mail in ('on', 'off')),
+  key_expiring_mail {text} not null default 'on' check (key_expiring_mail in ('on', 'off'))
 ) {table};
 
 create unique index contact_by_external_id on account_contact (external_id) where external_id is not null;

@@ -1,4 +1,5 @@
 /** The balance of an account with its windows as a picture, and who it belongs to. */
+import { mailNames } from "../../../actions/accounts.ts";
 import { apiPath, get } from "../../shared/api.ts";
 import { BalancePicture } from "../../shared/balance.tsx";
 import { Card } from "../../shared/layout.tsx";
@@ -13,11 +14,14 @@ import type { AccountTabProps } from "./account-tab.ts";
 import { personCells } from "./people.tsx";
 import { RunningRequests } from "./running-requests.tsx";
 
+const mailColumns = columnsOf("account", "balance_low_mail balance_exhausted_mail key_expiring_mail");
+
 export function AccountOverview({ account }: AccountTabProps) {
   const { id } = account;
   const path = apiPath("accounts", id, "live");
   const live = useLive<{ message: AccountLive }>(`${path}/stream`, path);
   const now = live.value.message;
+  const hasMailOff = mailNames.some((name) => account[name] === "off");
   return (
     <>
       <Card title="Balance" actions={<LiveMark of={live} />}>
@@ -29,10 +33,10 @@ export function AccountOverview({ account }: AccountTabProps) {
       </Card>
       <Card title="Account">
         <Facts
-          rows={factsOf(
-            account,
-            columnsOf("account", "plan next_plan ends_at created_at owner email external_id note"),
-          )}
+          rows={factsOf(account, [
+            ...columnsOf("account", "plan next_plan ends_at created_at owner email external_id note"),
+            ...(hasMailOff ? mailColumns : []),
+          ])}
         />
       </Card>
       <People account={id} />

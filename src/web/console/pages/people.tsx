@@ -1,6 +1,6 @@
 /** People who sign in: who they are, their accounts, and what operators do with them. */
 import { personName, personState } from "../../../actions/columns.ts";
-import { changePersonState, erasePerson, linkPerson } from "../../../actions/people.ts";
+import { addPerson, changePersonState, erasePerson, linkPerson } from "../../../actions/people.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, download, get } from "../../shared/api.ts";
 import { useAction } from "../../shared/form-dialog.tsx";
@@ -44,7 +44,12 @@ export function PeoplePage({ place }: { place: Place }) {
   const person = people.value?.data.find((each) => each.id === id);
   return (
     <>
-      <PageHead title="People" />
+      <PageHead title="People">
+        <button type="button" onClick={() => show("add")}>
+          Add a person behind a front end
+        </button>
+      </PageHead>
+      {action === "add" && <ActionDialog action={addPerson} close={close} />}
       <Card title="People who sign in, or are behind a front end">
         <div class="filters">
           <SearchFilter name="account" label="Account" value={account} />

@@ -1,6 +1,6 @@
 /** The balance as a picture, live, with what runs now and the latest requests. */
 
-import { stopOwnRequest } from "../../../actions/portal.ts";
+import { changeOwnMail, stopOwnRequest } from "../../../actions/portal.ts";
 import { exactCredits } from "../../../units.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, getUnattended } from "../../shared/api.ts";
@@ -12,10 +12,10 @@ import { wholeNumber } from "../../shared/numbers.ts";
 import { costCell } from "../../shared/receipts.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, ShownList } from "../../shared/states.tsx";
-import { type Column, columnsOf, Table } from "../../shared/table.tsx";
+import { type Column, columnsOf, factsOf, Table } from "../../shared/table.tsx";
 import type { Balance, Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Time } from "../../shared/values.tsx";
+import { Facts, Time } from "../../shared/values.tsx";
 import { useKeyNames } from "../key-names.ts";
 import { endingCell } from "../request-state.tsx";
 import type { AccountState, LiveEvents, OwnAccount } from "../types.ts";
@@ -37,7 +37,7 @@ export function HomePage({ own }: { own: OwnAccount }) {
   // Running requests spend the budget of the key.
   const account = useLoaded("own", (signal) => getUnattended<OwnAccount>(apiPath("account"), {}, signal));
   useFollowed(account, change);
-  const key = account.value?.key ?? own.key;
+  const { key, mail } = account.value ?? own;
   const { open, show, close } = useAction<string>(() => {});
   return (
     <>
@@ -83,7 +83,31 @@ export function HomePage({ own }: { own: OwnAccount }) {
         </ShownLive>
       </Card>
       <Latest change={change} nameOfKey={nameOfKey} />
+      {mail != null && <Mail choices={mail} changed={account.reload} />}
     </>
+  );
+}
+
+function Mail({ choices, changed }: { choices: NonNullable<OwnAccount["mail"]>; changed(): void }) {
+  const { open, show, close } = useAction<"mail">(changed);
+  return (
+    <Card
+      title="Mail"
+      actions={
+        <button type="button" onClick={() => show("mail")}>
+          Choose
+        </button>
+      }
+    >
+      {open !== null && <ActionDialog action={changeOwnMail} before={choices} close={close} />}
+      <p class="quiet">Goes to the address that the operator of this service has for your account.</p>
+      <Facts
+        rows={factsOf(
+          choices,
+          columnsOf("account", "balance_low_mail balance_exhausted_mail key_expiring_mail"),
+        )}
+      />
+    </Card>
   );
 }
 
