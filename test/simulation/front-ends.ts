@@ -67,6 +67,12 @@ interface DrawnKey {
   concurrent?: number;
 }
 
+type Store = SimulatedDatabase["store"];
+interface ChangeOptions {
+  insist: Insist;
+  /** An account of somebody else. */
+  linkable: string;
+}
 type Insist = (method: string, path: string, body: object) => Promise<Answered | null>;
 
 export class FrontEnd {
@@ -79,6 +85,8 @@ export class FrontEnd {
   readonly #people = new Map<string, Person>();
   /** Accounts that were opened for people. */
   readonly #owners = new Map<string, Person>();
+  /** Ids of people whom an operator has added. They do not count in a day. */
+  readonly #added = new Set<string>();
   #guests = 0;
   /** The spellings of the person who was changed last, who asks more often. */
   #changed: readonly string[] = [];
@@ -174,13 +182,11 @@ export class FrontEnd {
   }
 
   /**
-   * An operator changes a person. Returns what was done. `linkable`: an account of somebody else.
+   * An operator changes a person. Returns what was done.
    */
-  async change(
-    random: Random,
-    { store }: SimulatedDatabase,
-    { insist, linkable }: { insist: Insist; linkable: string },
-  ): Promise<string> {
+  async change(random: Random, store: Store, { insist, linkable }: ChangeOptions): Promise<string> {
+    if (random.chance(0.2))
+      return (await this.#add(random, store, { insist, linkable })) ? "added" : "not added";
     const rows = await peopleIn(store);
     const present = rows.filter(({ erasedMs }) => erasedMs === null);
     const unlinked = present.filter(({ account }) => account === null);
@@ -220,10 +226,34 @@ export class FrontEnd {
     return true;
   }
 
+  /** Somebody gets an account before the first request, or has one already. */
+  async #add(random: Random, store: Store, { insist, linkable }: ChangeOptions): Promise<boolean> {
+    const spellings = random.pick(pool);
+    const [normal = ""] = spellings;
+    const person = this.#person(normal);
+    if (person.isErasing) return false;
+    this.#changed = spellings;
+    const find = () => store.personOf(issuerOfFrontEnd(name), normal);
+    const isKnown = (await find()) !== null;
+    const body = { front_end: name, value: random.pick(spellings).normalize("NFC"), account: linkable };
+    const isAdded = await this.#linked(person, linkable, () => insist("POST", "/admin/people", body));
+    const { id } = (await find()) ?? {};
+    if (!isKnown && id !== undefined) this.#added.add(id);
+    return isAdded;
+  }
+
   async #link(person: Person, { id }: PersonRow, account: string, insist: Insist): Promise<boolean> {
+    return await this.#linked(person, account, () =>
+      insist("POST", `/admin/people/${id}/account`, { account }),
+    );
+  }
+
+  /** A link succeeds if the person has no other account. */
+  async #linked(person: Person, account: string, link: () => Promise<Answered | null>): Promise<boolean> {
     person.links.add(account);
-    const answer = await insist("POST", `/admin/people/${id}/account`, { account });
+    const answer = await link();
     if (answer === null) return false;
+    assert.ok(answer.status === 200 || answer.status === 409, `a link is answered: ${answer.body}`);
     const isLinked = answer.status === 200;
     const known = person.accounts[person.life];
     if (known !== undefined) assert.equal(isLinked, known === account, "a link is final");
@@ -246,13 +276,14 @@ export class FrontEnd {
     const others = [...ledger.accounts.keys()].filter((id) => id.startsWith("p-") && !own.has(id));
     assert.deepEqual(others, [], "each account of the front end was opened for a person");
     if (!isClockRight) return;
-    const days = Map.groupBy(rows, ({ createdMs }) => Math.floor(createdMs / day));
+    const counted = rows.filter(({ id }) => !this.#added.has(id));
+    const days = Map.groupBy(counted, ({ createdMs }) => Math.floor(createdMs / day));
     const most = Math.max(0, ...[...days.values()].map(({ length }) => length));
     assert.ok(most <= this.#newPerDay, `${most} people got accounts in a day, and not ${this.#newPerDay}`);
   }
 }
 
-async function peopleIn(store: SimulatedDatabase["store"]): Promise<PersonRow[]> {
+async function peopleIn(store: Store): Promise<PersonRow[]> {
   const rows = await store.listPeople({ limit: 10_000 });
   return rows.filter(({ issuer }) => issuer === issuerOfFrontEnd(name));
 }

@@ -441,7 +441,7 @@ class World {
     while (this.#clients.left > 0) {
       await this.timeline.pause(random.next() * 2 * pauseMs);
       const linkable = `account-${random.whole(0, accountCount - 1)}`;
-      this.checks.count(`people ${await frontEnd.change(random, this.database, { insist, linkable })}`);
+      this.checks.count(`people ${await frontEnd.change(random, this.database.store, { insist, linkable })}`);
     }
   }
 
