@@ -129,12 +129,10 @@ async function open(
   sub: string,
 ): Promise<FoundHolder> {
   const { name, plan, newAccountsPerDay } = actsFor;
-  if (plan === null || newAccountsPerDay === null) {
-    throw new Refusal(
-      "unknown_person",
-      `The front end "${name}" knows no account for this person, and opens none. Ask the operator of this service.`,
-    );
-  }
+  if (plan === null || newAccountsPerDay === null) throw unknownPerson(name);
+  const retired = `the plan ${plan} of the front end ${name} is not among the current plans`;
+  // Before the day counts an account that cannot be opened.
+  if (!(await store.plans()).offered.includes(plan)) throw unknownPerson(name, retired);
   const issuer = issuerOfFrontEnd(actsFor.name);
   const { by } = keyHolder(keyId);
   const { nowMs, atMs } = store.times();
@@ -154,15 +152,22 @@ async function open(
   if (person.account === null) {
     const draft = { id: account, plan, contact: {}, key: null };
     const [outcome] = await store.putAccounts([draft], { by, dryRun: false, updatesExisting: false });
-    if (outcome?.kind !== "opened" && outcome?.kind !== "exists") {
-      throw balanceUnavailable(`the plan ${plan} of the front end ${name} is not among the current plans`);
-    }
+    if (outcome?.kind !== "opened" && outcome?.kind !== "exists") throw unknownPerson(name, retired);
     const link = { account, by: "front_end", isFirst: true };
     await store.linkPerson(person.id, link, linkChange(person.id, account, { by, atMs }));
   }
   const holder = await store.findHolder(issuer, sub);
   if (holder === null) throw balanceUnavailable(`person ${person.id} has no account`);
   return holder;
+}
+
+/** `detail` is for the operator. */
+function unknownPerson(name: string, detail?: string): Refusal {
+  return new Refusal(
+    "unknown_person",
+    `The front end "${name}" knows no account for this person, and opens none. Ask the operator of this service.`,
+    detail === undefined ? {} : { detail },
+  );
 }
 
 function missingPerson(message: string): Refusal {

@@ -7,7 +7,6 @@ import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
-import { memoryEvents } from "../fixtures/memory-events.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { day, hour, minute, start } from "../fixtures/times.ts";
 
@@ -267,7 +266,7 @@ test("the store in memory has the same statements", async () => {
   const memory = new MemoryStore(plansOf(plan), () => start);
   memory.ledger.eventSettings = settings;
   await memory.commit([open("ada"), payment("ada", "p1")]);
-  const events = memoryEvents(memory.ledger);
+  const { events } = memory;
   await events.queue([{ name: "hook", types: all }]);
   assert.equal((await events.due("hook", start, 100)).length, 2);
   const down = { type: "model.down", atMs: start, data: {}, account: null, cause: null } as const;

@@ -2,9 +2,10 @@
 import assert from "node:assert/strict";
 import { request as httpRequest } from "node:http";
 import { test } from "node:test";
+import type { Plan } from "../../src/ledger/plan.ts";
 import type { ActsFor } from "../../src/ledger/rows.ts";
 import { pageRowsMax } from "../../src/store/store.ts";
-import { credits, planOf } from "../fixtures/ledger-rows.ts";
+import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { listOf, refused, startOperator } from "../fixtures/operator.ts";
 import { startPortal } from "../fixtures/portal.ts";
 import { babble, errorOf, jsonOf, say, startService, type TestService } from "../fixtures/service.ts";
@@ -164,6 +165,21 @@ test("a front end that opens no accounts refuses unknown people", async () => {
   assert.equal(answer.status, 403);
   assert.equal(await codeOf(answer), "unknown_person");
   assert.equal((await service.store.listPeople({ limit: 10 })).length, 0);
+});
+
+test("a front end whose plan is retired refuses unknown people, and counts none of them", async () => {
+  await using service = await start({ newAccountsPerDay: 1 });
+  const { store } = service;
+  const apply = (...plans: Plan[]) => store.applyPlans(plansOf(...plans), { force: true, by: "test" });
+  await apply(planOf("other", 1, 1));
+  for (const person of ["ada", "bob"]) {
+    const answer = await service.chat({}, as(person));
+    assert.equal(answer.status, 403);
+    assert.equal(await codeOf(answer), "unknown_person");
+  }
+  assert.equal((await store.listPeople({ limit: 10 })).length, 0);
+  await apply(student);
+  assert.equal((await service.chat({}, as("bob"))).status, 200);
 });
 
 test("an operator gives people an account before their first request", async () => {

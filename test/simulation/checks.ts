@@ -4,6 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import type { EventSettings } from "../../src/ledger/events.ts";
 import { amountOf, inSpendingOrder } from "../../src/ledger/grants.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
 import type { PlanChanges } from "../../src/ledger/plan-section.ts";
@@ -12,6 +13,7 @@ import { type AccountDraft, type DraftOptions, operationsOf } from "../../src/st
 import { withoutRates } from "../fixtures/ledger-drafts.ts";
 import { auditRows } from "../fixtures/memory-audit.ts";
 import type { MemoryLedger } from "../fixtures/memory-ledger.ts";
+import { naiveEvents, naiveLineOf } from "../fixtures/naive-events.ts";
 import { NaiveLedger } from "../fixtures/naive-ledger.ts";
 import { additionalIn, rowOf } from "../fixtures/naive-rows.ts";
 import { checkAudit, checkDamages } from "./damage-checks.ts";
@@ -125,11 +127,19 @@ export class Checks {
     }
   }
 
+  /** Returns the accounts with a hold or a charge of a request. */
+  payersOf({ ledger }: SimulatedDatabase, requestId: string | undefined): string[] {
+    const rows = [...ledger.holds.values(), ...ledger.charges].filter(({ id }) => id === requestId);
+    return [...new Set(rows.map(({ account }) => account))];
+  }
+
   /**
    * A client has received so many tokens of an answer. They are paid for: an open hold has taken
    * their price, or the charge has them.
    */
-  received({ ledger }: SimulatedDatabase, { account, requestId, tokens, priceMicro }: ReceivedTokens): void {
+  received(database: SimulatedDatabase, { requestId, tokens, priceMicro }: ReceivedTokens): void {
+    const { ledger } = database;
+    const [account = ""] = this.payersOf(database, requestId);
     const key = rowKey(account, requestId);
     const hold = ledger.holds.get(key);
     if (hold !== undefined) {
@@ -172,11 +182,22 @@ export class Checks {
     for (const { account, hold } of this.#naive.requests.values())
       checkCharges(this.#naive, account, hold.id, ledger);
     for (const id of this.#naive.accounts.keys()) checkPayments(this.#naive, id, ledger);
+    if (ledger.eventSettings !== null) checkEvents(ledger, ledger.eventSettings);
+  }
+}
+
+/** The events are those that follow from the facts, each once. */
+function checkEvents(ledger: MemoryLedger, { thresholdPercents }: EventSettings): void {
+  const texts = ledger.events.map((event) => JSON.stringify(event));
+  assert.equal(new Set(texts).size, texts.length, "each event is written once");
+  const linesOf = Map.groupBy(ledger.events, ({ account }) => account);
+  for (const id of ledger.accounts.keys()) {
+    const lines = (linesOf.get(id) ?? []).flatMap(({ type, data }) => naiveLineOf(type, data) ?? []);
+    assert.deepEqual(lines.sort(), naiveEvents(ledger, id, thresholdPercents), `events of ${id}`);
   }
 }
 
 export interface ReceivedTokens {
-  account: string;
   requestId: string;
   tokens: number;
   /** Price of a completion token. */

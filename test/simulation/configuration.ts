@@ -1,5 +1,6 @@
 /** The configuration of the processes of a simulated world, which differs from seed to seed. */
 import type { Random } from "./random.ts";
+import { receiverOrigin } from "./receivers.ts";
 
 export const publicPort = 8080;
 export const operatorPort = 8081;
@@ -44,4 +45,14 @@ models:
     price: { prompt: ${price.prompt}, completion: ${price.completion} }
 limits: { queue: 16, drain_seconds: 5 }
 `;
+}
+
+/** The `events` section, if the world has one. */
+export function eventsOf(random: Random): string {
+  const endpoint = (name: string, more: string) =>
+    `    ${name}: { url: ${receiverOrigin}/${name}, secret: "whsec_${Buffer.alloc(24, name).toString("base64")}"${more} }\n`;
+  const thresholds = random.pick(["[80, 90, 100]", "[50]", "[1, 99, 100]"]);
+  const second = random.chance(0.5) ? endpoint("some", ', types: ["balance.*", account.suspended]') : "";
+  const section = `events:\n  thresholds: ${thresholds}\n  endpoints:\n${endpoint("all", "")}${second}`;
+  return random.chance(0.6) ? section : "";
 }

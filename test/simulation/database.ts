@@ -4,6 +4,7 @@
  * to a commit can be lost after the commit is on disk.
  */
 import type { AccountSnapshot } from "../../src/ledger/balance.ts";
+import type { EventSettings } from "../../src/ledger/events.ts";
 import type { Operation } from "../../src/ledger/operations.ts";
 import type { Decision } from "../../src/ledger/outcomes.ts";
 import type { PlanCatalog, Plans } from "../../src/ledger/plan.ts";
@@ -81,6 +82,7 @@ export class SimulatedDatabase {
     random: Random;
     faults: DatabaseFaults;
     plans: Plans;
+    events: EventSettings | null;
     listener: DatabaseListener;
   }) {
     this.#timeline = options.timeline;
@@ -88,6 +90,7 @@ export class SimulatedDatabase {
     this.#faults = options.faults;
     this.#listener = options.listener;
     this.ledger.overdueMax = options.faults.overdueMax;
+    this.ledger.eventSettings = options.events;
     this.clock = new DatabaseClock(options.timeline);
     this.#times = timesAt(this.clock.nowMs);
     this.store = new MemoryStore(options.plans, () => this.#times, this.ledger);
@@ -153,7 +156,7 @@ export class SimulatedDatabase {
       stopRequests: this.store.stopRequests,
       operatorKeys: this.store.operatorKeys,
       dailyCounts: this.store.dailyCounts,
-      events: this.store.events,
+      statements: this.store.statements,
       invitations: this.store.invitations,
       nodes: this.#registry,
     };

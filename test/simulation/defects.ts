@@ -78,6 +78,30 @@ export const defects: readonly Defect[] = [
       to: "    for (const { accountId } of this.#arrivedMs.keys()) return accountId;\n    const share = total / this.#accounts.size;\n",
     },
   },
+  {
+    name: "a front end opens more accounts in a day than its key allows",
+    edit: {
+      file: "src/accounts/front-ends.ts",
+      from: "{ most: newAccountsPerDay, atMs }",
+      to: "{ most: 10 * newAccountsPerDay, atMs }",
+    },
+  },
+  {
+    name: "an erase is acknowledged, and the person keeps the account",
+    edit: {
+      file: "src/actions/people-runs.ts",
+      from: "await store.erasePerson(id, nowMs,",
+      to: "void (id, nowMs,",
+    },
+  },
+  {
+    name: "an event is sent although the one before was refused",
+    edit: {
+      file: "src/events/endpoint-sender.ts",
+      from: "          if (!isDone(answer)) break;\n",
+      to: "",
+    },
+  },
 ];
 
 type Simulate = (options: WorldOptions) => Promise<SimulationResult>;

@@ -10,6 +10,7 @@ import { day, hour, minute, second } from "../fixtures/times.ts";
 import type { SimulatedDatabase } from "./database.ts";
 import { evaluate } from "./process.ts";
 import type { Random } from "./random.ts";
+import type { SimulatedReceivers } from "./receivers.ts";
 import type { Owner, Timeline } from "./timeline.ts";
 import type { SimulatedUpstreams } from "./upstreams.ts";
 
@@ -27,6 +28,7 @@ export interface NodeWorld {
   readonly timeline: Timeline;
   readonly database: SimulatedDatabase;
   readonly upstreams: SimulatedUpstreams;
+  readonly receivers: SimulatedReceivers;
   /** Interval between looks at the clock of the database. */
   readonly clockEveryMs: number;
   /** Length of a turn of an event loop (process.ts). */
@@ -70,14 +72,14 @@ export class SimulatedNode {
     const owner: Owner = { isGone: false };
     this.#owner = owner;
     this.listeners = new Map();
-    const { timeline, database, upstreams } = this.#world;
+    const { timeline, database, upstreams, receivers } = this.#world;
     const random = this.#world.random.fork();
     const program = evaluate<Program>(this.#world.bundle, {
       ...{ timeline, random, owner, listeners: this.listeners },
       turnMs: this.#world.turnMs,
       hostname: `node-${this.number}`,
       clockAheadMs: () => this.#clockAheadMs,
-      modules: { undici: upstreams.module(owner) },
+      modules: { undici: upstreams.module(owner, receivers) },
       simulation: { database: database.connect(owner) },
     });
     const reread = (): Config => program.loadConfig({ cwd: this.#folder, file: this.configuration, env: {} });
@@ -96,6 +98,7 @@ export class SimulatedNode {
     const service = await program.startService(reread(), host, new AbortController().signal, {
       ...program.serviceTimes,
       ...{ heartbeatEveryMs: minute, stopsEveryMs: 5 * second, clockEveryMs: this.#world.clockEveryMs },
+      events: { ...program.serviceTimes.events, everyMs: 10 * second, modelsEveryMs: minute },
     });
     if (owner.isGone) return;
     this.#service = service;

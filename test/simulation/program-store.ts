@@ -10,10 +10,13 @@ import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
 import type { Times } from "../../src/ledger/snapshot.ts";
 import { retry } from "../../src/retry.ts";
+import { eventQueriesOn } from "../../src/store/event-queries.ts";
 import { PostgresClock } from "../../src/store/postgres/clock.ts";
 import type { ConnectionPool } from "../../src/store/postgres/connection-pool.ts";
 import type { Cell } from "../../src/store/postgres/rows.ts";
 import { commitGiveUpMs, commitQueuesMax, commitRetriesMs } from "../../src/store/postgres/store.ts";
+import type { SqlConnections } from "../../src/store/queries.ts";
+import { sqliteDialect } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { EpochMs } from "../../src/units.ts";
 
@@ -132,7 +135,11 @@ export async function openUpgradedStore(
     stopRequests: remote("stopRequests", timesOf, {}),
     operatorKeys: remote("operatorKeys", timesOf, {}),
     dailyCounts: remote("dailyCounts", timesOf, {}),
-    events: remote("events", timesOf, {}),
+    // Each of their statements goes to the database by itself.
+    events: eventQueriesOn(
+      remote<SqlConnections>("statements", timesOf, {}),
+      sqliteDialect(() => 0),
+    ),
     invitations: remote("invitations", timesOf, {}),
   });
   await offer(store, plans);

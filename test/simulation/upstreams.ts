@@ -6,6 +6,7 @@ import { Readable } from "node:stream";
 import { type Dispatcher, errors } from "undici";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 import type { Random } from "./random.ts";
+import { type ReceivedRequest, receiverOrigin, type SimulatedReceivers } from "./receivers.ts";
 import type { Owner, Timeline, Timer } from "./timeline.ts";
 
 /** How a server answers, with how often. */
@@ -70,14 +71,17 @@ export class SimulatedUpstreams {
   }
 
   /** Returns the classes of undici, for a process. */
-  module(owner: Owner): Record<string, unknown> {
+  module(owner: Owner, receivers: SimulatedReceivers): Record<string, unknown> {
     const serve = (options: Dispatcher.DispatchOptions, handler: Handler, idleMs: number) =>
       new Answer(this, { timeline: this.#timeline, owner, handler, idleMs }).begin(options);
     class SimulatedPool {
       readonly #idleMs: number;
 
-      constructor(_origin: string, options: { bodyTimeout?: number } = {}) {
+      readonly #isReceiver: boolean;
+
+      constructor(origin: string, options: { bodyTimeout?: number } = {}) {
         this.#idleMs = options.bodyTimeout ?? 300_000;
+        this.#isReceiver = origin === receiverOrigin;
       }
 
       dispatch(options: Dispatcher.DispatchOptions, handler: Handler): boolean {
@@ -85,8 +89,9 @@ export class SimulatedUpstreams {
         return true;
       }
 
-      /** Only the list of models is asked for: the dialect has no tokenizer. */
-      async request(): Promise<{ statusCode: number; body: Readable }> {
+      /** Of servers, only the list of models is asked for: the dialect has no tokenizer. */
+      async request(options: ReceivedRequest): Promise<object> {
+        if (this.#isReceiver) return await receivers.request(options, owner);
         return { statusCode: 200, body: Readable.from(['{"data":[]}']) };
       }
 

@@ -7,29 +7,33 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { eventSettingsOf } from "../../src/config/events.ts";
 import { loadConfig } from "../../src/config/load.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
 import { overdueMax } from "../../src/ledger/snapshot.ts";
 import { clockEveryMs } from "../../src/store/clock-watch.ts";
-import { hour, minute, second } from "../fixtures/times.ts";
+import { day, hour, minute, second } from "../fixtures/times.ts";
 import { Checks } from "./checks.ts";
+import { Clients } from "./clients.ts";
 import { ClockFate } from "./clock-fate.ts";
-import { configurationOf, operatorPort, plansOf, price, publicPort, token } from "./configuration.ts";
+import { configurationOf, eventsOf, operatorPort, plansOf, token } from "./configuration.ts";
 import { type DatabaseFaults, SimulatedDatabase } from "./database.ts";
 import { DirectProgram, pauseOfProgramMs } from "./direct-program.ts";
 import { Fairness } from "./fairness.ts";
+import { FrontEnd } from "./front-ends.ts";
 import { type Answered, type Request, send } from "./http-client.ts";
 import { SimulatedNode } from "./node.ts";
 import { drawChange } from "./operator-changes.ts";
 import { Random } from "./random.ts";
+import { SimulatedReceivers } from "./receivers.ts";
 import { SimulatedSocket } from "./sockets.ts";
-import { type Owner, Timeline } from "./timeline.ts";
+import { Timeline } from "./timeline.ts";
 import { SimulatedUpstreams, type UpstreamHabits } from "./upstreams.ts";
 
 /** What can go wrong, or change, in a world. */
 export const troubles = [
   ...(["clock", "crashes", "restarts", "database", "calls"] as const),
-  ...(["servers", "clients", "operators"] as const),
+  ...(["servers", "clients", "operators", "receivers"] as const),
 ];
 export type Trouble = (typeof troubles)[number];
 
@@ -81,21 +85,17 @@ class World {
   readonly timeline: Timeline;
   readonly database: SimulatedDatabase;
   readonly upstreams: SimulatedUpstreams;
+  readonly receivers: SimulatedReceivers;
   readonly checks: Checks;
   /** Without its plans. */
   readonly #configuration: string;
   readonly turnMs: number;
   readonly #folder = mkdtempSync(join(tmpdir(), "inkwell-simulation-"));
   readonly #nodes: SimulatedNode[] = [];
-  readonly #keys: { account: string; secret: string }[] = [];
   readonly #payments: { account: string; id: string }[] = [];
-  readonly #requestIds: string[] = [];
-  /** By process: answers that it has completed. */
-  readonly #answered = new Map<Owner, number>();
   readonly #plans: Plans;
   #networkMs: number;
   #count = 0;
-  #left: number;
   #isOver = false;
   /** Some process has been up since then. */
   #upSinceMs: number;
@@ -105,13 +105,12 @@ class World {
   readonly #clockFate: ClockFate;
   readonly clockEveryMs: number;
   readonly #fairness: Fairness;
-  /** Calls of the database fail, so nobody knows what a request waits for. */
-  readonly #hasLostCalls: boolean;
+  readonly #frontEnd: FrontEnd | null;
+  readonly #clients: Clients;
 
   constructor(bundle: string, options: WorldOptions) {
     this.bundle = bundle;
     this.options = options;
-    this.#left = options.requests;
     this.random = new Random(options.seed);
     this.startMs = this.random.pick(starts);
     this.#upSinceMs = this.startMs;
@@ -119,7 +118,7 @@ class World {
     const { random, timeline } = this;
     this.#hasClockFaults = random.chance(0.4) && this.#has("clock");
     this.clockEveryMs = this.#hasClockFaults ? clockEveryMs : minute;
-    this.#configuration = configurationOf(random);
+    this.#configuration = configurationOf(random) + eventsOf(random);
     const configuration = this.#configuration + plansOf(random, { hasLarge: true });
     const nodes = random.pick([1, 2, 3]);
     for (let number = 1; number <= nodes; number += 1) {
@@ -143,7 +142,7 @@ class World {
     if (!this.#has("servers")) Object.assign(habits, goodHabits);
     const file = join(this.#folder, "inkwell.yaml");
     writeFileSync(file, configuration);
-    const { plans } = loadConfig({ cwd: this.#folder, file, env: {} });
+    const { plans, events } = loadConfig({ cwd: this.#folder, file, env: {} });
     this.#plans = plans;
     this.checks = new Checks(plans, {
       startMs: this.startMs,
@@ -162,8 +161,14 @@ class World {
         this.#failure ??= error;
       },
     };
-    this.#hasLostCalls = faults.lost > 0;
-    this.database = new SimulatedDatabase({ timeline, random: random.fork(), faults, plans, listener });
+    this.database = new SimulatedDatabase({
+      timeline,
+      random: random.fork(),
+      faults,
+      plans,
+      events: eventSettingsOf(events),
+      listener,
+    });
     this.#fairness = new Fairness(timeline);
     const upstreamListener = {
       began: (mark: string) => this.#check(() => this.#fairness.began(mark)),
@@ -172,6 +177,21 @@ class World {
     this.upstreams = new SimulatedUpstreams({
       ...{ timeline, random: random.fork(), habits },
       listener: upstreamListener,
+    });
+    this.receivers = new SimulatedReceivers({
+      ...{ timeline, random: random.fork(), events, database: this.database },
+      hasTrouble: this.#has("receivers"),
+      fail: listener.failed,
+      count: (outcome) => this.checks.count(outcome),
+    });
+    this.#frontEnd = random.chance(0.6) ? new FrontEnd(random.fork()) : null;
+    this.#clients = new Clients({
+      ...{ ...options, timeline, checks: this.checks, database: this.database, nodes: this.#nodes },
+      fairness: faults.lost > 0 ? null : this.#fairness,
+      frontEnd: this.#frontEnd,
+      hasTrouble: this.#has("clients"),
+      connect: this.#connect.bind(this),
+      check: this.#check.bind(this),
     });
     const clockWorld = {
       ...{ timeline, clock: this.database.clock, nodes: this.#nodes },
@@ -227,12 +247,13 @@ class World {
   async #live(): Promise<void> {
     await Promise.all(this.#nodes.map((node) => this.#startAgain(node)));
     await this.#openAccounts();
-    const clients = Array.from({ length: 8 }, () => this.#beClient(this.random.fork()));
+    const clients = this.#clients.run(this.random);
     const program = new DirectProgram({ ...this, random: this.random.fork(), plans: this.#plans });
     const others = [
       this.#beOperator(this.random.fork()),
+      this.#changePeople(this.random.fork()),
       this.#beFate(this.random.fork()),
-      program.run(() => this.#left <= 0, pauseOfProgramMs),
+      program.run(() => this.#clients.left <= 0, pauseOfProgramMs),
     ];
     const tampering = this.random.fork();
     const watches = [
@@ -240,13 +261,14 @@ class World {
       this.timeline.every(hour, () => this.#check(() => this.checks.everything(this.database))),
       this.timeline.every(4 * minute, () => this.#check(() => this.#audit(tampering))),
     ];
-    await Promise.all(clients);
-    this.#left = 0;
+    await clients;
     await Promise.all(others);
     // Holds of processes that died expire, and the others are settled.
     await this.timeline.pause(3 * minute);
+    await this.#receiveAll();
     for (const watch of watches) watch.close();
     await this.#checkMetrics();
+    await this.#frontEnd?.checkOpened(this.database, !this.#hasClockFaults);
     await Promise.all(this.#nodes.map((node) => (node.isUp ? node.stop() : undefined)));
     this.#check(() => {
       const { holds } = this.database.ledger;
@@ -264,9 +286,23 @@ class World {
       const headers = { authorization: `Bearer ${token}`, connection: "close" };
       const answer = await send(socket, { method: "GET", path: "/metrics", headers });
       const found = /^inkwell_ledger_commit_operations_sum (\d+)$/m.exec(answer?.body ?? "");
-      const answers = this.#answered.get(node.owner) ?? 0;
+      const answers = this.#clients.answered.get(node.owner) ?? 0;
       this.#check(() => assert.ok(Number(found?.[1]) >= answers, `${found?.[0]} with ${answers} answers`));
     }
+  }
+
+  /** The receivers recover, operators send what was set aside, and then every event arrives. */
+  async #receiveAll(): Promise<void> {
+    const { receivers } = this;
+    receivers.recover();
+    for (const name of receivers.names) {
+      const path = `/admin/events/endpoints/${name}`;
+      const [from, to] = [this.startMs - day, this.timeline.nowMs + 1000 * day].map((ms) => new Date(ms));
+      if (await receivers.hasSetAside(name)) await this.#insist(null, "POST", `${path}/replay`, { from, to });
+      await this.#insist(null, "POST", `${path}/resume`, {});
+    }
+    for (let n = 0; n < 60 && !(await receivers.isDone()); n += 1) await this.timeline.pause(10 * second);
+    this.#check(() => receivers.checkArrived());
   }
 
   /** Looks at one account, with changes by hand. */
@@ -293,20 +329,24 @@ class World {
         id: account,
         plan: this.random.pick(["small", "large"]),
       });
-      for (let key = 0; key < 2; key += 1) {
-        for (let attempt = 1; ; attempt += 1) {
-          assert.ok(attempt < 40, `${account} gets no key`);
-          const body = { operation_id: `key-${account}-${key}-${this.#next()}` };
-          const made = await this.#operate(null, "POST", `/admin/accounts/${account}/keys`, body);
-          const secret: unknown = made?.status === 201 ? JSON.parse(made.body).key : null;
-          if (typeof secret === "string") {
-            this.#keys.push({ account, secret });
-            break;
-          }
-          await this.timeline.pause(second);
-        }
-      }
+      for (let key = 0; key < 2; key += 1)
+        this.#clients.keys.push({ account, secret: await this.#makeKey(account, {}) });
     }
+    for (const drawn of this.#frontEnd?.drawn ?? []) {
+      const secret = await this.#makeKey("account-0", drawn);
+      this.#frontEnd?.keys.push({ secret, isOpening: "plan" in drawn.acts_for });
+    }
+  }
+
+  async #makeKey(account: string, settings: object): Promise<string> {
+    for (let attempt = 1; attempt < 40; attempt += 1) {
+      const body = { ...settings, operation_id: `key-${account}-${this.#next()}` };
+      const made = await this.#operate(null, "POST", `/admin/accounts/${account}/keys`, body);
+      const secret: unknown = made?.status === 201 ? JSON.parse(made.body).key : null;
+      if (typeof secret === "string") return secret;
+      await this.timeline.pause(second);
+    }
+    throw new Error(`${account} gets no key`);
   }
 
   #next(): number {
@@ -380,105 +420,9 @@ class World {
     return null;
   }
 
-  async #beClient(random: Random): Promise<void> {
-    const pauseMs = (this.options.hours * hour) / (this.options.requests / 8);
-    while (this.#left > 0) {
-      const key = random.pick(this.#keys);
-      // Some send many requests at once.
-      const together = random.chance(0.08) ? 10 : 1;
-      this.#left -= together;
-      await Promise.all(Array.from({ length: together }, () => this.#ask(random, key)));
-      // Requests come in bursts.
-      const isInBurst = random.chance(0.8);
-      await this.timeline.pause(isInBurst ? random.delay(second) : random.next() * 10 * pauseMs);
-    }
-  }
-
-  async #ask(random: Random, key: { account: string; secret: string }): Promise<void> {
-    const stream = random.chance(0.7);
-    const options = {
-      model: "small",
-      stream,
-      max_tokens: random.chance(0.8) ? random.whole(1, 40) : random.whole(100, 400),
-    };
-    const text = "word ".repeat(random.whole(1, 30));
-    const habit = random.weighted({ whole: 80, leaves: 8, isCut: 5, isSilent: 2, isSlow: 5 });
-    const patience = this.#has("clients") ? habit : "whole";
-    for (let attempt = 0; attempt < 3; attempt += 1) {
-      const mark = `#${this.#next()}`;
-      const body = JSON.stringify({ ...options, messages: [{ role: "user", content: text + mark }] });
-      const answer = await this.#askOnce(random, { ...key, body, stream, patience, mark });
-      this.#fairness.over(mark);
-      this.#check(() => assert.notEqual(answer?.status, 500, `a request is answered: ${answer?.body}`));
-      const what =
-        answer === null ? "none" : `${answer.status} ${codeOf(answer)}${answer.isWhole ? "" : " cut"}`;
-      this.checks.count(`chat ${what}`);
-      this.checks.note(`${this.timeline.nowMs} chat ${what}`);
-      if (answer !== null && answer.status !== 429 && answer.status < 500) return;
-      await this.timeline.pause(random.delay(2 * second));
-    }
-  }
-
-  async #askOnce(
-    random: Random,
-    {
-      account,
-      secret,
-      body,
-      stream,
-      patience,
-      mark,
-    }: { account: string; secret: string; body: string; stream: boolean; patience: string; mark: string },
-  ): Promise<Answered | null> {
-    const node = random.pick(this.#nodes);
-    const { owner } = node;
-    const socket = this.#connect(node, publicPort, `10.1.0.${random.whole(1, 9)}`);
-    if (socket === null) return null;
-    if (!this.#hasLostCalls) this.#fairness.sent(mark, account, owner);
-    socket.once("close", () => this.#fairness.over(mark));
-    let tokens = 0;
-    const leavesAfter = random.whole(0, 5);
-    const request: Request = {
-      ...{ method: "POST", path: "/v1/chat/completions", body },
-      headers: { authorization: `Bearer ${secret}`, "content-type": "application/json", connection: "close" },
-      onData: (part, headers) => {
-        if (!stream) return;
-        tokens += part.split('"content":" w').length - 1;
-        const requestId = headers.get("x-request-id") ?? "";
-        if (tokens > 0) {
-          this.#check(() =>
-            this.checks.received(this.database, { account, requestId, tokens, priceMicro: price.completion }),
-          );
-        }
-        if (tokens < leavesAfter) return;
-        if (patience === "leaves") socket.destroy();
-        else if (patience === "isCut") socket.cut();
-        else if (patience === "isSilent") socket.silence();
-        else if (patience === "isSlow") {
-          socket.pause();
-          this.timeline.after(random.delay(3 * second), () => socket.resume());
-        }
-      },
-    };
-    // No SDK waits for longer.
-    const end = this.timeline.after(10 * minute, () => {
-      const mayLast = ["isCut", "isSilent", "isSlow"].includes(patience);
-      this.#check(() => assert.ok(mayLast, "an answer has no end"));
-      socket.destroy();
-    });
-    if (!stream && patience === "leaves") this.timeline.after(random.delay(300), () => socket.destroy());
-    const answer = await send(socket, request);
-    end.close();
-    if (answer?.status === 200 && answer.isWhole)
-      this.#answered.set(owner, (this.#answered.get(owner) ?? 0) + 1);
-    const id = answer?.headers.get("x-request-id");
-    if (id !== undefined) this.#requestIds.push(id);
-    return answer;
-  }
-
   async #beOperator(random: Random): Promise<void> {
     const pauseMs = (this.options.hours * hour) / Math.max(4, this.options.requests / 8);
-    while (this.#left > 0) {
+    while (this.#clients.left > 0) {
       await this.timeline.pause(random.next() * 2 * pauseMs);
       if (this.#has("operators")) await this.#act(random);
     }
@@ -488,12 +432,27 @@ class World {
     }
   }
 
+  /** Another operator changes the people behind the front end. */
+  async #changePeople(random: Random): Promise<void> {
+    const frontEnd = this.#frontEnd;
+    if (frontEnd === null || !this.#has("operators")) return;
+    const pauseMs = (this.options.hours * hour) / Math.max(8, this.options.requests / 6);
+    const insist = this.#insist.bind(this, null);
+    while (this.#clients.left > 0) {
+      await this.timeline.pause(random.next() * 2 * pauseMs);
+      const linkable = `account-${random.whole(0, accountCount - 1)}`;
+      this.checks.count(`people ${await frontEnd.change(random, this.database.store, { insist, linkable })}`);
+    }
+  }
+
   async #act(random: Random): Promise<void> {
     const id = `operation-${this.#next()}`;
-    const account = `account-${random.whole(0, accountCount - 1)}`;
+    const own = `account-${random.whole(0, accountCount - 1)}`;
+    const ofPeople = this.#frontEnd?.accounts ?? [];
+    const account = random.pick(random.chance(0.4) ? [own, ...ofPeople] : [own]);
     const change = drawChange(random, {
       ...{ id, account, nowMs: this.timeline.nowMs, ledger: this.database.ledger },
-      ...{ payments: this.#payments, requestIds: this.#requestIds.slice(-20) },
+      ...{ payments: this.#payments, requestIds: this.#clients.requestIds.slice(-20) },
     });
     if (change === "plans") {
       await this.#changePlans(random);
@@ -518,10 +477,10 @@ class World {
   /** Processes die and start again, and the database crashes. */
   async #beFate(random: Random): Promise<void> {
     const pauseMs = (this.options.hours * hour) / Math.max(4, this.options.requests / 25);
-    while (this.#left > 0) {
+    while (this.#clients.left > 0) {
       await this.timeline.pause(random.next() * 2 * pauseMs);
       // Mostly while answers are under way.
-      for (let n = 0; n < 60 && this.upstreams.open === 0 && this.#left > 0; n += 1) {
+      for (let n = 0; n < 60 && this.upstreams.open === 0 && this.#clients.left > 0; n += 1) {
         await this.timeline.pause(random.delay(second));
       }
       const node = random.pick(this.#nodes);
@@ -564,15 +523,6 @@ const goodHabits: UpstreamHabits = {
   ...{ refusesConnection: 0, respondsWithError: 0, breaksOff: 0, hangs: 0, staysSilent: 0, lies: 0 },
   ...{ runsOn: 0, endsEarly: 0 },
 };
-
-function codeOf({ status, body }: Answered): string {
-  if (status === 200) return "";
-  try {
-    return String(JSON.parse(body).error.code);
-  } catch {
-    return "unreadable";
-  }
-}
 
 /** Runs a world to its end. Throws a `SimulationError` at the first violation. */
 export async function simulate(bundle: string, options: WorldOptions): Promise<SimulationResult> {

@@ -1,0 +1,250 @@
+/**
+ * The receivers of events in a simulated world, in place of undici's connections. They take
+ * events, fail, hang, refuse, lie, and lose answers.
+ *
+ * Checks that an event is one of the ledger, that it keeps its id and its text, and that events of
+ * an account come in their order: the next one after an answer to the one before, unless that one
+ * was set aside after some attempts. Only one process sends to an endpoint.
+ */
+import assert from "node:assert/strict";
+import type { EventsConfig } from "../../src/config/events.ts";
+import type { EventFact } from "../../src/ledger/events.ts";
+import type { EventStore } from "../../src/store/events.ts";
+import type { MemoryLedger } from "../fixtures/memory-ledger.ts";
+import type { Random } from "./random.ts";
+import type { Owner, Timeline } from "./timeline.ts";
+
+export const receiverOrigin = "http://receiver";
+
+/** How a receiver answers, with how often. */
+const habits = {
+  /** All is taken, and answered with 2xx. */
+  good: { takes: 1 },
+  failing: { takes: 20, fails: 3, losesAnswer: 2, hangs: 1, refusesConnection: 1 },
+  odd: { takes: 20, lies: 10, refuses: 3, redirects: 1, losesAnswer: 2, isGone: 0.2 },
+};
+type Habit = keyof (typeof habits)["failing"] | keyof (typeof habits)["odd"];
+
+export interface ReceivedRequest {
+  path: string;
+  headers: Record<string, string>;
+  body: string;
+  signal: AbortSignal;
+}
+
+interface Response {
+  statusCode: number;
+  headers: Record<string, string>;
+  body: AsyncIterable<Uint8Array>;
+}
+
+/** What became of the events of an endpoint. */
+interface Endpoint {
+  types: ReadonlySet<string>;
+  /** By id: the text. */
+  texts: Map<string, string>;
+  ids: Map<string, string>;
+  /** Texts that were answered with 2xx. */
+  taken: Set<string>;
+  /** Texts that the service has set aside at some time. */
+  setAside: Set<string>;
+  /** By id: requests so far. */
+  attempts: Map<string, number>;
+  /** The processes of requests that have no answer yet. */
+  senders: Owner[];
+  /** Events of this type are always refused. */
+  refusedType: string;
+}
+
+export interface ReceiversWorld {
+  timeline: Timeline;
+  random: Random;
+  events: EventsConfig | null;
+  /** Receivers fail, lie and lose answers. */
+  hasTrouble: boolean;
+  database: { ledger: MemoryLedger; store: { events: EventStore } };
+  fail(error: unknown): void;
+  count(outcome: string): void;
+}
+
+export class SimulatedReceivers {
+  readonly #world: ReceiversWorld;
+  readonly #habits: Readonly<Record<string, number>>;
+  readonly #endpoints: ReadonlyMap<string, Endpoint>;
+  #isWell = false;
+
+  constructor(world: ReceiversWorld) {
+    const { random, events, hasTrouble } = world;
+    this.#world = world;
+    const drawn = random.pick([habits.good, habits.failing, habits.odd]);
+    this.#habits = hasTrouble ? drawn : habits.good;
+    const refusedType = random.pick(["none", "payment.added", "account.suspended"]);
+    this.#endpoints = new Map(
+      (events?.endpoints ?? []).map(({ name, types }) => [
+        name,
+        {
+          ...{ types: new Set<string>(types), texts: new Map(), ids: new Map() },
+          ...{ taken: new Set(), setAside: new Set(), attempts: new Map(), senders: [] },
+          ...{ refusedType: hasTrouble ? refusedType : "none" },
+        },
+      ]),
+    );
+  }
+
+  get names(): string[] {
+    return [...this.#endpoints.keys()];
+  }
+
+  /** From now on everything is taken. */
+  recover(): void {
+    this.#isWell = true;
+  }
+
+  /** A request of a process. It arrives although the process may be gone by then. */
+  async request({ path, headers, body, signal }: ReceivedRequest, owner: Owner): Promise<Response> {
+    const { timeline, random, fail } = this.#world;
+    const name = path.slice(1);
+    const id = headers["webhook-id"] ?? "";
+    const endpoint = this.#endpoints.get(name);
+    if (endpoint === undefined) throw new Error(`there is no receiver ${path}`);
+    const { attempts, senders } = endpoint;
+    const others = senders.filter((other) => other !== owner && !other.isGone);
+    if (others.length > 0) fail(new Error(`two processes send to ${name} at the same time`));
+    attempts.set(id, (attempts.get(id) ?? 0) + 1);
+    senders.push(owner);
+    try {
+      return await new Promise<Response>((resolve, reject) => {
+        signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+        const lose = () => reject(Object.assign(new Error("other side closed"), { code: "UND_ERR_SOCKET" }));
+        const habit = this.#habit();
+        const arrive = async () => {
+          await this.#arrived(name, endpoint, { id, body });
+          const answer = this.#answerOf(habit, body, endpoint);
+          if (answer === null) return;
+          const end = () => {
+            if (answer.statusCode < 300) endpoint.taken.add(body);
+            resolve(answer);
+          };
+          timeline.after(random.delay(10), habit === "losesAnswer" ? lose : end, owner);
+        };
+        if (habit === "refusesConnection") timeline.after(random.delay(10), lose, owner);
+        else timeline.after(random.delay(10), () => void arrive().catch(fail));
+      });
+    } finally {
+      senders.splice(senders.indexOf(owner), 1);
+    }
+  }
+
+  /** Null: there is no answer. */
+  #answerOf(habit: Habit, body: string, { refusedType }: Endpoint): Response | null {
+    const { random, count } = this.#world;
+    const isRefused = !this.#isWell && JSON.parse(body).type === refusedType;
+    count(`event ${isRefused ? "refuses always" : habit}`);
+    const statusCode = isRefused ? 422 : this.#statusOf(habit);
+    if (statusCode === null) return null;
+    const headers: Record<string, string> = random.chance(0.3) ? { "retry-after": "3" } : {};
+    return { statusCode, headers, body: textOf(habit) };
+  }
+
+  #habit(): Habit {
+    return this.#isWell ? "takes" : (this.#world.random.weighted(this.#habits) as Habit);
+  }
+
+  /** Null: there is no answer. */
+  #statusOf(habit: Habit): number | null {
+    const { random } = this.#world;
+    switch (habit) {
+      case "fails":
+        return random.pick([500, 503, 429]);
+      case "refuses":
+        return 400;
+      case "redirects":
+        return 302;
+      case "isGone":
+        return 410;
+      case "hangs":
+        return null;
+      default:
+        return random.pick([200, 204]);
+    }
+  }
+
+  async #arrived(
+    name: string,
+    endpoint: Endpoint,
+    { id, body }: { id: string; body: string },
+  ): Promise<void> {
+    const { texts, ids } = endpoint;
+    assert.match(id, /^evt_\w+$/, "an event has an id");
+    assert.equal(texts.get(id) ?? body, body, `the event ${id} has one text`);
+    assert.equal(ids.get(body) ?? id, id, `${body} has one id`);
+    const isFirst = !texts.has(id);
+    texts.set(id, body);
+    ids.set(body, id);
+    const { type, data } = JSON.parse(body);
+    // The others are not about an account, or do not come from the ledger.
+    if (!isFirst || data.account === undefined || type === "key.expiring") return;
+    const all = this.#wanted(endpoint, data.account);
+    assert.ok(all.includes(body), `${body} is an event of the ledger that this endpoint wants`);
+    const earlier = all.slice(0, all.indexOf(body)).filter((text) => !endpoint.taken.has(text));
+    if (earlier.length > 0) await this.#findSetAside(name, endpoint);
+    const left = earlier.filter((text) => !endpoint.setAside.has(text));
+    assert.deepEqual(left, [], `${body} comes before earlier events of its account`);
+  }
+
+  /** The texts of the events of an account, in the order of the ledger. */
+  #wanted({ types }: Endpoint, account: string): string[] {
+    const { events } = this.#world.database.ledger;
+    return events.filter((event) => event.account === account && types.has(event.type)).map(textOfEvent);
+  }
+
+  /** Remembers what is set aside now. Returns how many events that are. */
+  async #findSetAside(name: string, { setAside, attempts }: Endpoint): Promise<number> {
+    const { store } = this.#world.database;
+    const found = await store.events.deliveries({ endpoint: name, state: "set_aside", limit: 1000 });
+    for (const { id, account, seq, atMs, type, data } of found) {
+      setAside.add(textOfEvent({ account, seq: seq ?? 0, atMs, type, data: JSON.parse(data) }));
+      assert.ok((attempts.get(id) ?? 0) >= 4, `${id} is set aside after ${attempts.get(id)} attempts`);
+    }
+    return found.length;
+  }
+
+  /** Whether an operator has to send events again. Called before operators do. */
+  async hasSetAside(name: string): Promise<boolean> {
+    const endpoint = this.#endpoints.get(name);
+    return endpoint !== undefined && (await this.#findSetAside(name, endpoint)) > 0;
+  }
+
+  async isDone(): Promise<boolean> {
+    const rows = await this.#world.database.store.events.endpoints();
+    return rows.every(({ pending }) => pending === 0) && this.#missing().length === 0;
+  }
+
+  /** At the end, each event has arrived everywhere. */
+  checkArrived(): void {
+    assert.deepEqual(this.#missing(), [], "each event arrives");
+  }
+
+  #missing(): string[] {
+    const { events } = this.#world.database.ledger;
+    return [...this.#endpoints].flatMap(([name, { types, taken }]) =>
+      events
+        .filter((event) => types.has(event.type) && !taken.has(textOfEvent(event)))
+        .map((event) => `${name}: ${textOfEvent(event)}`),
+    );
+  }
+}
+
+function textOfEvent({ account, seq, atMs, type, data }: EventFact): string {
+  const timestamp = new Date(atMs).toISOString();
+  return JSON.stringify({ type, timestamp, data: { account, number: seq, ...data } });
+}
+
+/** Only 4 KiB of it are read. A liar sends more, or breaks off. */
+async function* textOf(habit: Habit): AsyncGenerator<Uint8Array> {
+  const part = Buffer.from("taken ".repeat(100));
+  for (let n = 0; n < (habit === "lies" ? 1000 : 1); n += 1) {
+    yield part;
+    if (habit === "lies" && n === 30) throw new Error("other side closed");
+  }
+}
