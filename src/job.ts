@@ -59,7 +59,7 @@ export class Job {
   #lastError: JobState["lastError"] = null;
 
   /**
-   * Runs at once, and then every `everyMs` unless a run is under way. A job that is idle runs every
+   * Runs at once, and then every `everyMs` unless a run is under way. One that is idle runs every
    * `restMs`, so that a process without work seldom wakes up.
    */
   constructor(options: JobOptions) {
