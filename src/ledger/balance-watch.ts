@@ -78,12 +78,14 @@ export class BalanceWatch {
 
   #lookAtKey(key: KeyRow, { atMs }: Times, tell: Tell): void {
     const before = this.#keys.get(key.id);
-    this.#keys.set(key.id, { ...key });
+    const after = { ...key };
+    this.#keys.set(key.id, after);
     if (before === undefined || key.budgetMicro === null || key.revokedMs !== null) return;
-    // In the window of this time, so that a budget that refills counts as full.
+    // Both in the window of this time. A refused request has not rolled the row of the key.
     rollBudget(before, atMs);
+    rollBudget(after, atMs);
 
-    const share = budgetShareOf(key);
+    const share = budgetShareOf(after);
     this.#tellBetween(this.#levelOf(budgetShareOf(before)), this.#levelOf(share), (percent) =>
       tell("balance.low", { scope: "key", key: key.id, percent, ...fieldsOf(share) }),
     );

@@ -151,6 +151,19 @@ test("the budget of a key has thresholds of its own", async () => {
   ]);
 });
 
+test("a refused request that does not roll the window of a budget tells nothing", async () => {
+  const made = await eventful(planOf("much", 100, 0));
+  const budget = { amountMicro: credits(10), rule: { every: "PT5H" }, byOperator: true };
+  await made.apply({ kind: "key", account: "ada", key: "key", by: "test", op: "b1", set: { budget } });
+  await spend(made, 9);
+  const suspend = { kind: "state", account: "ada", op: "s", to: { kind: "suspend" }, by: "test" } as const;
+  await made.apply(suspend);
+  made.told();
+  made.clock.nowMs += 5 * 60 * minute;
+  for (const id of ["one", "two"]) await made.apply(hold(id, credits(1)));
+  assert.deepEqual(made.told(), []);
+});
+
 test("what a request spends of a budget after its window counts in the next one", async () => {
   const made = await eventful(planOf("much", 100, 0));
   const budget = { amountMicro: credits(10), rule: { every: "PT5H" }, byOperator: true };
