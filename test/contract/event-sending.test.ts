@@ -245,6 +245,16 @@ for (const backend of backends) {
       assert.equal(receiver.requests.length, 2);
     });
 
+    test("an answer that is cut inside a character is recorded", async () => {
+      receiver.answer = (_, response) => {
+        response.writeHead(200).end(`a\n${"\u{1f600}".repeat(300)}`);
+        return true;
+      };
+      send(configOf([endpoint(receiver.url)]));
+      await untilStates("delivered", ["delivered 1", "delivered 1"]);
+      for (const { answer } of await deliveries()) assert.match(answer ?? "", /^a\\u000a(?:\u{1f600})+$/u);
+    });
+
     test("no redirect is followed", async () => {
       const trap = await startReceiver();
       closing.push(() => trap.close());
