@@ -93,8 +93,10 @@ export class EventSending {
 
   #leave(sender: EndpointSender): void {
     const { logger } = this.#options;
-    const left = sender
-      .stop()
+    // Of an endpoint that changes twice, the request of the first sender may still be under way.
+    const before = this.#leaving.get(sender.name);
+    const left = Promise.all([before, sender.stop()])
+      .then(() => {})
       .catch((err: unknown) => logger.error({ err }, "an endpoint of events could not be left"))
       .finally(() => {
         if (this.#leaving.get(sender.name) === left) this.#leaving.delete(sender.name);

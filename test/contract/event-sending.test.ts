@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { afterEach, beforeEach, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { EndpointConfig, EventsConfig } from "../../src/config/events.ts";
 import { EventSending } from "../../src/events/event-sending.ts";
 import { eventTypes } from "../../src/ledger/events.ts";
@@ -243,6 +244,33 @@ for (const backend of backends) {
       sending.configure(configOf([endpoint(next.url)]));
       await until("the next one arrives", () => next.accepted.length === 2);
       assert.equal(receiver.requests.length, 2);
+    });
+
+    test("an endpoint that is changed twice gets nothing before the request under way has ended", async () => {
+      let release = () => {};
+      const held = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      receiver.answer = async (_, response) => {
+        await held;
+        response.writeHead(204).end();
+        return true;
+      };
+      await store.commit([payment("ada", "p1")]);
+      const sending = send(configOf([endpoint(receiver.url, { types: ["payment.added"] })]));
+      await until("it is under way", () => receiver.requests.length === 1);
+      const next = await startReceiver();
+      closing.push(() => next.close());
+      for (const name of ["first", "second"])
+        sending.configure(configOf([endpoint(`${next.url}&${name}`, { types: ["payment.added"] })]));
+      await store.commit([payment("bob", "p2")]);
+      await until("the next one is queued", async () => (await deliveries()).length === 2);
+      // Long enough for many looks for events.
+      await sleep(requestMs / 2);
+      assert.deepEqual([next.requests.length, receiver.requests.length], [0, 1]);
+      release();
+      await until("the next one arrives", () => next.accepted.length === 1);
+      assert.deepEqual(names(next.accepted), ["bob p2"]);
     });
 
     test("an answer that is cut inside a character is recorded", async () => {
