@@ -163,7 +163,17 @@ export class EventSending {
     if (this.#isClosed) return;
     const running = this.#running;
     while (running.length > 0 && (await events.queue(running)));
-    for (const { sender } of this.#running) if (!this.#leaving.has(sender.name)) sender.start();
+    const errors: unknown[] = [];
+    for (const { sender } of this.#running) {
+      if (this.#leaving.has(sender.name)) continue;
+      try {
+        sender.start();
+      } catch (error) {
+        errors.push(error);
+      }
+    }
+    // An endpoint whose results cannot be recorded does not keep the others from starting.
+    if (errors.length > 0) throw errors[0];
   }
 
   /** Called with the result of each audit. */

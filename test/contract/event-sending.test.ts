@@ -50,8 +50,13 @@ for (const backend of backends) {
       await database.remove();
     });
 
-    function send(config: EventsConfig, node = "a", of = store): EventSending {
-      const jobs = testJobs();
+    function send(
+      config: EventsConfig,
+      node = "a",
+      of = store,
+      onError?: (error: unknown) => void,
+    ): EventSending {
+      const jobs = testJobs(onError);
       const sending = new EventSending({
         ...{ store: of, catalog: { all: () => [] }, jobs, node, portalUrl: null, onAttempt: () => {} },
         times: { everyMs: 20, modelsEveryMs: 1000, slowEveryMs: 1000, leaseMs: minute, requestMs },
@@ -281,6 +286,25 @@ for (const backend of backends) {
       send(configOf([endpoint(receiver.url)]));
       await untilStates("delivered", ["delivered 1", "delivered 1"]);
       for (const { answer } of await deliveries()) assert.match(answer ?? "", /^a\\u000a(?:\u{1f600})+$/u);
+    });
+
+    test("an endpoint whose row cannot be read costs the others nothing", async () => {
+      const events: Store["events"] = {
+        ...store.events,
+        endpoint: async (name) => {
+          if (name === "a") throw new Error("this row cannot be read");
+          return await store.events.endpoint(name);
+        },
+      };
+      const of: Store = Object.create(store, { events: { value: events } });
+      const errors: unknown[] = [];
+      const config = configOf([endpoint(receiver.url, { name: "a" }), endpoint(receiver.url)]);
+      send(config, "a", of, (error) => errors.push(error));
+      for (let n = 1; n <= 5; n += 1) {
+        await store.commit([payment("ada", `p${n}`)]);
+        await until("the other one gets it", () => receiver.accepted.length === 2 + n);
+      }
+      await until("the job fails", () => errors.length > 0);
     });
 
     test("no redirect is followed", async () => {
