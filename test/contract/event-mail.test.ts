@@ -207,5 +207,23 @@ for (const backend of backends) {
       database.clock.advance(60 * minute);
       await until("it is sent", () => mails.length === 1);
     });
+
+    test("a mail that is skipped does not show that the server works", async () => {
+      server.refuses = () => ({ code: 451, message: "come back later" });
+      send();
+      await spend("r1", 8);
+      const failures = async () => (await store.events.endpoint("mail"))?.failures ?? 0;
+      await until("it has failed", async () => (await failures()) === 1);
+      // Nobody gets mail about the account bob.
+      await addKey(store, keyOf("k2", "bob", { hash: "4".repeat(64) }));
+      await store.commit([hold("r2", credits(10), { account: "bob", key: "k2" })]);
+      await store.commit([settle("r2", credits(10), { account: "bob" })]);
+      await until("all are queued", async () => (await store.events.endpoints())[0]?.pending === 4);
+      database.clock.advance(6000);
+      await until("they are skipped", async () => (await store.events.endpoints())[0]?.pending === 1);
+      await until("the server has failed again", async () => (await failures()) === 2);
+      const row = await store.events.endpoint("mail");
+      assert.match(row?.problem ?? "", /451/);
+    });
   });
 }
