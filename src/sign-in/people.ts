@@ -99,6 +99,9 @@ export class People {
       const people = await store.peopleToLapse(matchedBefore(lapse, this.#nowMs()), lapsingAtOnce);
       for (const person of people) {
         if (isStopped()) return count;
+        // Somebody may have signed in since the list was read.
+        const now = await store.person(person.id);
+        if (now?.accountMatchedMs !== person.accountMatchedMs) continue;
         await this.#suspend(person);
         count += 1;
         logger.info(
@@ -239,7 +242,8 @@ export class People {
   async #follow(person: PersonRow, plan: Verdict<string>): Promise<void> {
     if (person.account === null) return;
     if (plan.value !== null) {
-      if (person.lapsedMs !== null) await this.#resume(person);
+      // A suspension is not recorded if the process died before.
+      if (person.lapsedMs !== null || (await this.#isSuspended(person.account))) await this.#resume(person);
       if (plan.isComplete) await this.#changePlan(person.account, plan.value);
     } else if (plan.isComplete && person.accountBy === "rule" && person.lapsedMs === null) {
       await this.#suspend(person);
@@ -248,6 +252,10 @@ export class People {
         "an account is suspended: no rule matches its person",
       );
     }
+  }
+
+  async #isSuspended(account: string): Promise<boolean> {
+    return (await this.#deps.store.accountSnapshot(account))?.account.state === "suspended";
   }
 
   async #suspend({ id, account }: PersonRow): Promise<void> {
