@@ -237,6 +237,19 @@ test("if the issuer is away, sessions of operators go on, and the issuer is aske
     await until("the session has ended", async () => (await ask("GET", "/admin/accounts")).status === 401);
   }));
 
+test("if a check cannot be recorded, the session goes on, and the issuer is asked again later", () =>
+  afterAnHour(async (place, ask) => {
+    const { store } = place.service;
+    const { setPersonFacts, times } = store;
+    store.setPersonFacts = () => Promise.reject(new Error("the database is away"));
+    assert.equal((await ask("GET", "/admin/accounts")).status, 500);
+    store.setPersonFacts = setPersonFacts;
+    assert.equal((await ask("GET", "/admin/accounts")).status, 200);
+    place.issuer.signsIn({ sub: "ada", groups: [] });
+    store.times = () => ({ ...times(), nowMs: times().nowMs + 6 * 60_000 });
+    refused(await ask("GET", "/admin/accounts"), 401, "invalid_session");
+  }));
+
 test("operators list people, link accounts to them, and suspend them", async () => {
   await using place = await startSignIn({ operators: [{ kind: "group", value: "all", role: "viewer" }] });
   const { operator } = place;
