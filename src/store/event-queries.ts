@@ -53,7 +53,8 @@ export function eventQueriesOn(
     select ${p(2)}, ${whole(0)}, ${text(1)}, ${text(2)}, ${whole(3)}, ${whole(4)}, ${whole(5)}, ${whole(6)}, ${text(7)}
     from ${items(p(1))} where exists (select 1 from event where number = ${whole(0)})
     on conflict (endpoint, number) do update set state = excluded.state, attempts = excluded.attempts,
-      next_ms = excluded.next_ms, tried_ms = excluded.tried_ms, status = excluded.status, answer = excluded.answer`;
+      next_ms = excluded.next_ms, tried_ms = excluded.tried_ms, status = excluded.status, answer = excluded.answer
+    where event_delivery.state = 'pending'`;
   const setEndpoint = `update event_endpoint set failures = ${p(1)}, failing_ms = ${p(2)}, next_ms = ${p(3)},
     parked_ms = ${p(4)}, problem = ${p(5)} where name = ${p(6)} and node = ${p(7)}`;
   const retrySetAside = `update event_delivery set state = 'pending', attempts = 0, next_ms = 0

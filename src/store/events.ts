@@ -126,6 +126,7 @@ export interface EventStore {
    * attempt, no event of that account is listed.
    */
   due(endpoint: string, nowMs: EpochMs, limit: number): Promise<DueEvent[]>;
+  /** Records attempts, unless another process has recorded what became of their events. */
   record(endpoint: string, attempts: readonly Attempt[]): Promise<void>;
   /** Writes the state of an endpoint, unless another process leads it. */
   setEndpoint(row: EndpointRow): Promise<void>;

@@ -171,6 +171,19 @@ for (const backend of backends) {
       assert.equal((await lead("a", start + 2 * minute))?.node, "a");
     });
 
+    test("stay delivered if a process that lost its lease records an earlier attempt", async () => {
+      await store.commit([payment("ada", "p1")]);
+      await queueAll(new Set(["payment.added"]));
+      const [event] = await store.events.due("hook", start, 1);
+      assert.ok(event !== undefined);
+      await store.events.record("hook", [delivered(event)]);
+      const failed = { state: "pending", nextMs: start + 5, status: null, answer: "no answer" } as const;
+      await store.events.record("hook", [delivered(event, failed)]);
+      const [row] = await store.events.deliveries({ endpoint: "hook", limit: 1 });
+      assert.deepEqual([row?.state, row?.status, row?.answer], ["delivered", 204, ""]);
+      assert.deepEqual(await due(start + 5), []);
+    });
+
     test("go on after an operator resumes the endpoint", async () => {
       assert.equal(await store.events.resume("hook"), false);
       await queueAll();
