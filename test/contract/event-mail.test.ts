@@ -1,8 +1,8 @@
 /** Events by mail, to a real mail server, on every store. */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { type EventsConfig, mailTypes } from "../../src/config/events.ts";
 import { EventSending } from "../../src/events/event-sending.ts";
@@ -190,6 +190,21 @@ for (const backend of backends) {
       await until("it is sent", () => mails.length === 1);
       assert.match(mails[0]?.text ?? "", /^Subject: Guthaben ada\r$/m);
       assert.match(mails[0]?.text ?? "", /^Noch 2 von 10\. \{unknown\}\r$/m);
+    });
+
+    test("a folder of texts that does not exist is a failure, and no mail has another text", async () => {
+      const folder = join(mkdtempSync(join(tmpdir(), "inkwell-mail-")), "texts");
+      closing.push(async () => rmSync(dirname(folder), { recursive: true }));
+      send({ templates: folder });
+      await spend("r1", 8);
+      await until("it has failed", async () => ((await store.events.endpoint("mail"))?.failures ?? 0) === 1);
+      assert.equal(
+        (await store.events.endpoint("mail"))?.problem,
+        `the folder ${folder} of events.mail.templates does not exist`,
+      );
+      mkdirSync(folder);
+      database.clock.advance(6000);
+      await until("it is sent", () => mails.length === 1);
     });
 
     test("a server that fails is tried again, and one that refuses is no failure of the server", async () => {
