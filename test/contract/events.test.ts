@@ -83,6 +83,22 @@ for (const backend of backends) {
       assert.equal((await rows()).length, 3);
     });
 
+    test("of a date that has come are written with the next operation of the account", async () => {
+      const end = {
+        kind: "state",
+        account: "bob",
+        op: "e",
+        to: { kind: "end", endsMs: start + hour },
+      } as const;
+      await store.commit([{ ...end, by: "test" }]);
+      database.clock.advance(day);
+      const before = (await rows()).length;
+      await store.commit([payment("ada", "p1")]);
+      assert.deepEqual((await rows()).slice(before), ["ada 6 payment.added"]);
+      await store.commit([payment("bob", "p2")]);
+      assert.deepEqual((await rows()).slice(before + 1), ["bob 5 account.closed"]);
+    });
+
     test("of repeated operations are written once", async () => {
       for (let n = 0; n < 3; n += 1) await store.commit([payment("ada", "p1")]);
       assert.equal((await rows()).filter((line) => line.endsWith("payment.added")).length, 1);
