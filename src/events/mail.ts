@@ -105,5 +105,15 @@ function valuesOf(
     ...Object.fromEntries(Object.entries(data).map(([name, value]) => [name, `${value ?? "-"}`])),
     ...{ account: account ?? "", owner, time: new Date(atMs).toISOString() },
     ...{ left: credits(data.left_micro), of: credits(data.of_micro), expires: time(data.expires_at) },
+    percent: percentOf(data),
   };
+}
+
+/**
+ * Of several thresholds that are reached at once, the first one is mailed. Of used-up additional
+ * credits, no grant is left to compare with.
+ */
+function percentOf({ percent, left_micro: left, of_micro: of }: Readonly<Record<string, unknown>>): string {
+  if (typeof percent !== "number" || typeof left !== "number" || typeof of !== "number") return "";
+  return String(Math.max(percent, of === 0 ? 100 : Math.floor((100 * (of - left)) / of)));
 }

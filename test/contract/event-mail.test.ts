@@ -117,6 +117,31 @@ for (const backend of backends) {
       await until("it is sent the next day", () => mails.length === 3);
     });
 
+    test("a mail about several thresholds that are reached at once has the share that is spent", async () => {
+      send();
+      await spend("r1", 10);
+      await until("both kinds are sent", () => mails.length === 2);
+      assert.match(mails[0]?.text ?? "", /^Subject: Credits of ada are low: 100 % are spent\r$/m);
+      assert.match(
+        mails[0]?.text ?? "",
+        /^100 % of the base credits of your account ada are spent\. 0 credits/m,
+      );
+    });
+
+    test("a mail about additional credits that are used up says so", async () => {
+      const payment = { payment: "p1", amountMicro: credits(2), by: "test" } as const;
+      await store.commit([{ kind: "topup", account: "ada", ...payment }]);
+      send({ types: ["balance.low"] });
+      await choose({ balanceLowMail: "off" });
+      await spend("r1", 10);
+      await until("base is skipped", async () => (await states()).length === 2);
+      await until("both are skipped", async () => (await states()).every((each) => each.endsWith("skipped")));
+      await choose({ balanceLowMail: "on" });
+      await spend("r2", 2);
+      await until("it is sent", () => mails.length === 1);
+      assert.match(mails[0]?.text ?? "", /^100 % of the additional credits of your account ada are spent\./m);
+    });
+
     test("an account gets no mail of the kinds that it has switched off", async () => {
       send();
       await choose({ balanceLowMail: "off" });
