@@ -142,6 +142,26 @@ for (const backend of backends) {
       assert.match(mails[0]?.text ?? "", /^100 % of the additional credits of your account ada are spent\./m);
     });
 
+    test("an address is one mailbox, whatever its characters", async () => {
+      const setAddress = (email: string) =>
+        store.putAccounts([{ id: "ada", plan: null, contact: { email }, key: null }], {
+          ...{ by: "test", dryRun: false, updatesExisting: true },
+        });
+      await setAddress("ada,eve@example.edu");
+      send({ types: ["balance.low"] });
+      await spend("r1", 8);
+      await until("it is sent", () => mails.length === 1);
+      assert.deepEqual(mails[0]?.to, ['"ada,eve"@example.edu']);
+      await setAddress("(eve@example.edu)");
+      database.clock.advance(2 * day);
+      await spend("r2", 8);
+      await until("it is refused", async () => {
+        const [row] = await store.events.deliveries({ endpoint: "mail", limit: 1 });
+        return row?.status === 501;
+      });
+      assert.equal((await store.events.endpoint("mail"))?.failures, 0, "the server works");
+    });
+
     test("an account gets no mail of the kinds that it has switched off", async () => {
       send();
       await choose({ balanceLowMail: "off" });
