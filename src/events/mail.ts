@@ -62,7 +62,11 @@ export class Mail implements Receiver {
     const sinceMs = nowMs() - dayMs;
     if ((this.#sentMs.get(mark) ?? Number.NEGATIVE_INFINITY) > sinceMs) return skipped("one was sent today");
     const of = { endpoint: mailEndpoint, account: event.account ?? "", type };
-    if (event.account !== null && (await store.events.wasDelivered(of, sinceMs)))
+    // Another process, or this one before its restart, may have sent one.
+    const sent = (await store.events.deliveredSince(of, sinceMs)).map((each): typeof data =>
+      JSON.parse(each),
+    );
+    if (sent.some(({ model }) => event.account !== null || model === data.model))
       return skipped("one was sent today");
     const stop = portalUrl === null ? "" : `You can switch this mail off at ${portalUrl}.`;
     const values = { ...valuesOf(event, data, contact?.owner ?? event.account ?? ""), stop };

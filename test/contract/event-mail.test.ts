@@ -200,6 +200,26 @@ for (const backend of backends) {
       assert.match(mails[0]?.text ?? "", /found 2 broken rules/);
     });
 
+    test("operators get one mail of a model a day, also if the service is restarted", async () => {
+      const down = (model: string, node: string) =>
+        store.events.add({
+          ...{ type: "model.down", atMs: store.times().atMs, data: { model, node } },
+          ...{ account: null, cause: `${model} ${node}` },
+        });
+      send();
+      await down("small", "node-1");
+      await until("it is recorded", async () => (await states()).includes("model.down delivered"));
+      await closing.shift()?.();
+      send();
+      await down("small", "node-2");
+      await until("the next one is skipped", async () => (await states()).includes("model.down skipped"));
+      await down("large", "node-2");
+      await until("that of another model is sent", () => mails.length === 2);
+      database.clock.advance(day);
+      await down("small", "node-3");
+      await until("it is sent the next day", () => mails.length === 3);
+    });
+
     test("a key that expires soon is one mail", async () => {
       await addKey(
         store,

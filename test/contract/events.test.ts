@@ -268,9 +268,13 @@ for (const backend of backends) {
         found.map((event) => delivered(event)),
       );
       const of = { endpoint: "hook", account: "ada", type: "payment.added" } as const;
-      assert.equal(await store.events.wasDelivered(of, start - 1), true);
-      assert.equal(await store.events.wasDelivered(of, start), false);
-      assert.equal(await store.events.wasDelivered({ ...of, account: "bob" }, start - 1), false);
+      const paid = found.filter(({ type }) => type === of.type);
+      assert.deepEqual(
+        await store.events.deliveredSince(of, start - 1),
+        paid.map(({ data }) => data),
+      );
+      assert.deepEqual(await store.events.deliveredSince(of, start), []);
+      assert.deepEqual(await store.events.deliveredSince({ ...of, account: "bob" }, start - 1), []);
     });
 
     test("without a fact, or written twice, are found by the audit", async () => {
