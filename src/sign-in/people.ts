@@ -258,11 +258,13 @@ export class People {
     return (await this.#deps.store.accountSnapshot(account))?.account.state === "suspended";
   }
 
-  async #suspend({ id, account }: PersonRow): Promise<void> {
+  async #suspend({ id, account, accountMatchedMs }: PersonRow): Promise<void> {
     if (account === null) return;
     // An account that an operator has suspended stays as it is.
     const snapshot = await this.#deps.store.accountSnapshot(account);
-    if (snapshot?.account.state === "active") await this.#setState(account, "suspend");
+    // Other nodes may do the same. It takes effect once after each matching sign-in.
+    const op = `sign_in suspend ${id} ${accountMatchedMs}`;
+    if (snapshot?.account.state === "active") await this.#setState(account, "suspend", op);
     await this.#deps.store.setPersonLapsed(id, this.#nowMs());
   }
 
@@ -271,7 +273,7 @@ export class People {
     if (account === null) return;
     const last = await this.#lastEntry(account, ["suspend", "resume"]);
     if (last?.kind === "suspend" && last.by === byRules) {
-      await this.#setState(account, "resume");
+      await this.#setState(account, "resume", newOperation());
       this.#deps.logger.info(
         { person: id, account },
         "an account is resumed: a rule matches its person again",
@@ -280,8 +282,8 @@ export class People {
     await this.#deps.store.setPersonLapsed(id, null);
   }
 
-  async #setState(account: string, kind: "suspend" | "resume"): Promise<void> {
-    const operation = { kind: "state", account, op: newOperation(), to: { kind }, by: byRules } as const;
+  async #setState(account: string, kind: "suspend" | "resume", op: string): Promise<void> {
+    const operation = { kind: "state", account, op, to: { kind }, by: byRules } as const;
     const outcome = await this.#deps.ledger.apply(operation);
     if (outcome.kind === "changed" || outcome.kind === "closed") return;
     throw otherRefusal(operation, outcome);

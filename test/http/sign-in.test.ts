@@ -275,6 +275,29 @@ test("a suspension whose record broke off ends at the next matching sign-in", as
   assert.equal(await state(), "active");
 });
 
+test("two nodes that look for lapsed accounts at the same time suspend one once", async () => {
+  await using place = await startSignIn(lapsing);
+  const { store } = place.service;
+  await longAgo(place);
+  const { accountSnapshot } = store;
+  const both = Promise.withResolvers<void>();
+  let reads = 0;
+  store.accountSnapshot = async (account) => {
+    const snapshot = await accountSnapshot(account);
+    reads += 1;
+    if (reads === 2) both.resolve();
+    await both.promise;
+    return snapshot;
+  };
+  await Promise.all([place.people.lapse(() => false), place.people.lapse(() => false)]);
+  const [person] = await store.listPeople({ limit: 1 });
+  const entries = await store.journal(person?.account ?? "", { kinds: ["suspend"], limit: 9 });
+  assert.deepEqual(
+    entries.map(({ by }) => by),
+    ["service:sign_in"],
+  );
+});
+
 test("a person who signs in while accounts lapse keeps the account", async () => {
   await using place = await startSignIn(lapsing);
   const { store } = place.service;
