@@ -84,8 +84,11 @@ function readSection(section: Section) {
   return {
     /** Ascending. */
     thresholdPercents: [...new Set(percents.values)].sort((one, other) => one - other),
-    /** A key that expires within this time is an event. */
-    expiringMs: section.value("expiring_days", kind.whole(1, 365), { or: 7 }) * 86_400_000,
+    /**
+     * A key that expires within this time is an event. Events are kept for 30 days, and a key
+     * whose event was deleted would be one again.
+     */
+    expiringMs: section.value("expiring_days", kind.whole(1, 30), { or: 7 }) * 86_400_000,
     /** Private networks that endpoints may be in. */
     networks: section.list("networks", kind.network, 'a list of addresses and networks: ["10.0.0.0/8"]')
       .values,

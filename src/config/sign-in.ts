@@ -5,7 +5,13 @@
 
 import * as fields from "../accounts/value-rules.ts";
 import { operatorRoles } from "../actors.ts";
-import type { Condition, PlanRule, RoleRule, SignInSettings } from "../sign-in/settings.ts";
+import {
+  type Condition,
+  isSameIssuer,
+  type PlanRule,
+  type RoleRule,
+  type SignInSettings,
+} from "../sign-in/settings.ts";
 import { nearest } from "../spelling.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
@@ -59,6 +65,14 @@ export function readSignIn(section: Section, { plans, hasPortal }: SignInContext
     "a list of rules: [{ group: students, plan: student }]",
     (rule) => readPlanRule(rule, plans),
   );
+  const formerly = section.optionalPlaced("formerly", issuerUrl);
+  if (formerly !== null && isSameIssuer(formerly.value, issuer.value)) {
+    // Otherwise an address that is given to somebody else would bring the account along.
+    section.problem(
+      formerly.where,
+      `${section.path}.formerly: is the issuer of now; name the one before, or remove it`,
+    );
+  }
   requireRules(section, operators, accounts);
   if (accounts.length > 0 && !hasPortal) {
     section.problem(
@@ -76,7 +90,7 @@ export function readSignIn(section: Section, { plans, hasPortal }: SignInContext
     accounts,
     trustsEmail: section.value("trust_email", kind.flag, { or: false }),
     lapse: section.value("lapse", kind.lifePeriod, { or: "P90D" }),
-    formerly: section.optional("formerly", issuerUrl),
+    formerly: formerly?.value ?? null,
     contact: section.optional("contact", shortText),
     where: { issuer: issuer.where, clientId: client.where, clientSecret: secret?.where ?? client.where },
   };

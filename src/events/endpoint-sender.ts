@@ -148,7 +148,8 @@ export class EndpointSender {
     sent: readonly Sent[],
   ): { attempts: Attempt[]; row: EndpointRow; hasRecovered: boolean } {
     const triedMs = this.#options.nowMs();
-    const hasTaken = sent.some(({ answer }) => isDone(answer));
+    // An event that is not to be sent says nothing about the receiver.
+    const hasTaken = sent.some(({ answer }) => answer.kind === "delivered");
     const attempts = sent.map(({ event, answer }): Attempt => {
       const { number } = event;
       const account = event.account ?? "";
@@ -167,10 +168,11 @@ export class EndpointSender {
     });
     const failed = sent.filter(({ answer }) => !isDone(answer)).map(({ answer }) => answer);
     const [failure] = failed;
-    if (hasTaken || failure === undefined) {
+    if (hasTaken) {
       const healthy = { failures: 0, failingMs: null, nextMs: 0, problem: null };
-      return { attempts, row: { ...row, ...healthy }, hasRecovered: row.failures > 0 && hasTaken };
+      return { attempts, row: { ...row, ...healthy }, hasRecovered: row.failures > 0 };
     }
+    if (failure === undefined) return { attempts, row, hasRecovered: false };
     const failingMs = row.failingMs ?? triedMs;
     const isGone = failed.some(({ kind }) => kind === "gone");
     const isParked = isGone || triedMs - failingMs >= parkedAfterMs;

@@ -93,8 +93,10 @@ export class EventSending {
 
   #leave(sender: EndpointSender): void {
     const { logger } = this.#options;
-    const left = sender
-      .stop()
+    // Of an endpoint that changes twice, the request of the first sender may still be under way.
+    const before = this.#leaving.get(sender.name);
+    const left = Promise.all([before, sender.stop()])
+      .then(() => {})
       .catch((err: unknown) => logger.error({ err }, "an endpoint of events could not be left"))
       .finally(() => {
         if (this.#leaving.get(sender.name) === left) this.#leaving.delete(sender.name);
@@ -161,7 +163,17 @@ export class EventSending {
     if (this.#isClosed) return;
     const running = this.#running;
     while (running.length > 0 && (await events.queue(running)));
-    for (const { sender } of this.#running) if (!this.#leaving.has(sender.name)) sender.start();
+    const errors: unknown[] = [];
+    for (const { sender } of this.#running) {
+      if (this.#leaving.has(sender.name)) continue;
+      try {
+        sender.start();
+      } catch (error) {
+        errors.push(error);
+      }
+    }
+    // An endpoint whose results cannot be recorded does not keep the others from starting.
+    if (errors.length > 0) throw errors[0];
   }
 
   /** Called with the result of each audit. */

@@ -2,6 +2,7 @@
 import type { MailConfig } from "../config/events.ts";
 
 interface MailMessage {
+  /** An address, or those of the configuration, which may have names. */
   to: string | readonly string[];
   subject: string;
   text: string;
@@ -25,7 +26,8 @@ export async function sendMail(
   });
   try {
     const sent = transport.sendMail({
-      ...{ from, to: [...(typeof to === "string" ? [to] : to)], subject, text },
+      // The library reads a text as a list: "a,b@x.example" would be the mailbox of b.
+      ...{ from, to: typeof to === "string" ? { name: "", address: to } : [...to], subject, text },
       messageId: `<${id}@${hostOf(from)}>`,
       headers: { "auto-submitted": "auto-generated" },
     });

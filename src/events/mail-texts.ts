@@ -2,6 +2,7 @@
  * The texts of mail: plain text, whose first line is the subject. A file with the name of the
  * kind, such as `balance.low.txt`, replaces one. `{name}` stands for a value.
  */
+import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { MailType } from "../config/events.ts";
@@ -67,8 +68,10 @@ export async function mailTextOf(type: TextName, folder: string | null): Promise
     if (text.length > textBytesMax) throw new Error(`${file} is longer than ${textBytesMax} characters`);
     return text;
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return texts[type];
-    throw error;
+    if (!(error instanceof Error && "code" in error && error.code === "ENOENT")) throw error;
+    // Mistyped, or not mounted: the texts of the operator are missing, and not unwanted.
+    if (!existsSync(folder)) throw new Error(`the folder ${folder} of events.mail.templates does not exist`);
+    return texts[type];
   }
 }
 

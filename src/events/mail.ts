@@ -62,7 +62,11 @@ export class Mail implements Receiver {
     const sinceMs = nowMs() - dayMs;
     if ((this.#sentMs.get(mark) ?? Number.NEGATIVE_INFINITY) > sinceMs) return skipped("one was sent today");
     const of = { endpoint: mailEndpoint, account: event.account ?? "", type };
-    if (event.account !== null && (await store.events.wasDelivered(of, sinceMs)))
+    // Another process, or this one before its restart, may have sent one.
+    const sent = (await store.events.deliveredSince(of, sinceMs)).map((each): typeof data =>
+      JSON.parse(each),
+    );
+    if (sent.some(({ model }) => event.account !== null || model === data.model))
       return skipped("one was sent today");
     const stop = portalUrl === null ? "" : `You can switch this mail off at ${portalUrl}.`;
     const values = { ...valuesOf(event, data, contact?.owner ?? event.account ?? ""), stop };
@@ -105,5 +109,15 @@ function valuesOf(
     ...Object.fromEntries(Object.entries(data).map(([name, value]) => [name, `${value ?? "-"}`])),
     ...{ account: account ?? "", owner, time: new Date(atMs).toISOString() },
     ...{ left: credits(data.left_micro), of: credits(data.of_micro), expires: time(data.expires_at) },
+    percent: percentOf(data),
   };
+}
+
+/**
+ * Of several thresholds that are reached at once, the first one is mailed. Of used-up additional
+ * credits, no grant is left to compare with.
+ */
+function percentOf({ percent, left_micro: left, of_micro: of }: Readonly<Record<string, unknown>>): string {
+  if (typeof percent !== "number" || typeof left !== "number" || typeof of !== "number") return "";
+  return String(Math.max(percent, of === 0 ? 100 : Math.floor((100 * (of - left)) / of)));
 }

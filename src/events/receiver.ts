@@ -20,7 +20,9 @@ const textCharactersMax = 500;
 
 /** Returns the beginning of an answer as text that can be stored and shown. */
 export function answerText(text: string): string {
-  return visibleLine(text.slice(0, textCharactersMax)).slice(0, textCharactersMax);
+  const beginning = visibleLine(text.slice(0, textCharactersMax)).slice(0, textCharactersMax);
+  // No database stores half of a character that has two units.
+  return beginning.replace(/\p{Cs}$/u, "");
 }
 
 export interface Receiver {

@@ -99,6 +99,9 @@ export class People {
       const people = await store.peopleToLapse(matchedBefore(lapse, this.#nowMs()), lapsingAtOnce);
       for (const person of people) {
         if (isStopped()) return count;
+        // Somebody may have signed in since the list was read.
+        const now = await store.person(person.id);
+        if (now?.accountMatchedMs !== person.accountMatchedMs) continue;
         await this.#suspend(person);
         count += 1;
         logger.info(
@@ -239,7 +242,8 @@ export class People {
   async #follow(person: PersonRow, plan: Verdict<string>): Promise<void> {
     if (person.account === null) return;
     if (plan.value !== null) {
-      if (person.lapsedMs !== null) await this.#resume(person);
+      // A suspension is not recorded if the process died before.
+      if (person.lapsedMs !== null || (await this.#isSuspended(person.account))) await this.#resume(person);
       if (plan.isComplete) await this.#changePlan(person.account, plan.value);
     } else if (plan.isComplete && person.accountBy === "rule" && person.lapsedMs === null) {
       await this.#suspend(person);
@@ -250,11 +254,17 @@ export class People {
     }
   }
 
-  async #suspend({ id, account }: PersonRow): Promise<void> {
+  async #isSuspended(account: string): Promise<boolean> {
+    return (await this.#deps.store.accountSnapshot(account))?.account.state === "suspended";
+  }
+
+  async #suspend({ id, account, accountMatchedMs }: PersonRow): Promise<void> {
     if (account === null) return;
     // An account that an operator has suspended stays as it is.
     const snapshot = await this.#deps.store.accountSnapshot(account);
-    if (snapshot?.account.state === "active") await this.#setState(account, "suspend");
+    // Other nodes may do the same. It takes effect once after each matching sign-in.
+    const op = `sign_in suspend ${id} ${accountMatchedMs}`;
+    if (snapshot?.account.state === "active") await this.#setState(account, "suspend", op);
     await this.#deps.store.setPersonLapsed(id, this.#nowMs());
   }
 
@@ -263,7 +273,7 @@ export class People {
     if (account === null) return;
     const last = await this.#lastEntry(account, ["suspend", "resume"]);
     if (last?.kind === "suspend" && last.by === byRules) {
-      await this.#setState(account, "resume");
+      await this.#setState(account, "resume", newOperation());
       this.#deps.logger.info(
         { person: id, account },
         "an account is resumed: a rule matches its person again",
@@ -272,8 +282,8 @@ export class People {
     await this.#deps.store.setPersonLapsed(id, null);
   }
 
-  async #setState(account: string, kind: "suspend" | "resume"): Promise<void> {
-    const operation = { kind: "state", account, op: newOperation(), to: { kind }, by: byRules } as const;
+  async #setState(account: string, kind: "suspend" | "resume", op: string): Promise<void> {
+    const operation = { kind: "state", account, op, to: { kind }, by: byRules } as const;
     const outcome = await this.#deps.ledger.apply(operation);
     if (outcome.kind === "changed" || outcome.kind === "closed") return;
     throw otherRefusal(operation, outcome);

@@ -22,7 +22,7 @@ import type { Store } from "../store/store.ts";
 import { isAway, isClientRefused, RejectedAnswerError, reasonOf } from "./failures.ts";
 import { type BegunSignIn, Issuer, IssuerMisdescribedError } from "./issuer.ts";
 import { People } from "./people.ts";
-import { issuerUnavailable, signInFailed, signInOff } from "./refusals.ts";
+import { issuerUnavailable, SignInRefusal, signInFailed, signInOff } from "./refusals.ts";
 import { isSameIssuer, type SignInSettings } from "./settings.ts";
 
 /** A sign-in must be finished within this time. */
@@ -199,6 +199,11 @@ export class PersonSignIn implements SignedInPeople {
         logger.warn({ person: person.id, reason }, "an operator could not be checked at the issuer again");
         await due.putOff(checkAgainMs);
         return person;
+      }
+      if (!(error instanceof RejectedAnswerError || error instanceof SignInRefusal)) {
+        // A failure of the database says nothing about the person.
+        await due.putOff(checkAgainMs);
+        throw error;
       }
       logger.info(
         { person: person.id, reason },

@@ -53,7 +53,8 @@ export function eventQueriesOn(
     select ${p(2)}, ${whole(0)}, ${text(1)}, ${text(2)}, ${whole(3)}, ${whole(4)}, ${whole(5)}, ${whole(6)}, ${text(7)}
     from ${items(p(1))} where exists (select 1 from event where number = ${whole(0)})
     on conflict (endpoint, number) do update set state = excluded.state, attempts = excluded.attempts,
-      next_ms = excluded.next_ms, tried_ms = excluded.tried_ms, status = excluded.status, answer = excluded.answer`;
+      next_ms = excluded.next_ms, tried_ms = excluded.tried_ms, status = excluded.status, answer = excluded.answer
+    where event_delivery.state = 'pending'`;
   const setEndpoint = `update event_endpoint set failures = ${p(1)}, failing_ms = ${p(2)}, next_ms = ${p(3)},
     parked_ms = ${p(4)}, problem = ${p(5)} where name = ${p(6)} and node = ${p(7)}`;
   const retrySetAside = `update event_delivery set state = 'pending', attempts = 0, next_ms = 0
@@ -81,9 +82,9 @@ export function eventQueriesOn(
       (select count(*) from event_delivery d where ${isOf("d.endpoint", "o.name")} and d.state = 'pending'),
       (select count(*) from event_delivery d where d.endpoint = o.name and d.state = 'set_aside')
     from event_endpoint o order by o.name`;
-  const wasDelivered = `select 1 from event_delivery d join event e on e.number = d.number
+  const deliveredSince = `select e.data from event_delivery d join event e on e.number = d.number
     where d.endpoint = ${p(1)} and d.account = ${p(2)} and d.state = 'delivered' and d.tried_ms > ${p(3)}
-      and e.type = ${p(4)} limit 1`;
+      and e.type = ${p(4)} order by d.number desc limit ${rowsMax}`;
   const expiring = `select k.account, k.id, k.name, k.expires_ms
     from api_key k join account a on a.id = k.account
     where k.expires_ms > ${p(1)} and k.expires_ms <= ${p(2)} and k.revoked_ms is null and a.state <> 'closed'
@@ -194,9 +195,9 @@ export function eventQueriesOn(
       });
     },
 
-    async wasDelivered({ endpoint, account, type }, sinceMs) {
+    async deliveredSince({ endpoint, account, type }, sinceMs) {
       const values = [endpoint, account, sinceMs, type];
-      return (await find("service", { text: wasDelivered, values })).length > 0;
+      return (await find("service", { text: deliveredSince, values })).map(([data]) => String(data));
     },
 
     async prune(beforeMs) {

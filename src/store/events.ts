@@ -126,6 +126,7 @@ export interface EventStore {
    * attempt, no event of that account is listed.
    */
   due(endpoint: string, nowMs: EpochMs, limit: number): Promise<DueEvent[]>;
+  /** Records attempts, unless another process has recorded what became of their events. */
   record(endpoint: string, attempts: readonly Attempt[]): Promise<void>;
   /** Writes the state of an endpoint, unless another process leads it. */
   setEndpoint(row: EndpointRow): Promise<void>;
@@ -142,8 +143,11 @@ export interface EventStore {
   replay(query: ReplayQuery): Promise<number>;
   deliveries(query: DeliveriesQuery): Promise<ListedDelivery[]>;
   endpoints(): Promise<ListedEndpoint[]>;
-  /** Reports whether an event of this type was delivered for the account since this time. */
-  wasDelivered(of: Pick<ListedDelivery, "endpoint" | "account" | "type">, sinceMs: EpochMs): Promise<boolean>;
+  /** Returns the data of the last events of this type that the account was sent since then. */
+  deliveredSince(
+    of: Pick<ListedDelivery, "endpoint" | "account" | "type">,
+    sinceMs: EpochMs,
+  ): Promise<string[]>;
   /** Deletes some of the events before this time, and of those beyond the latest million. */
   prune(beforeMs: EpochMs): Promise<boolean>;
   /** Lists keys that are valid and expire in this time. */

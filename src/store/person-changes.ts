@@ -13,13 +13,17 @@ interface Change {
   account?: string;
 }
 
-/** Sign-ins at the same time have read the same last one. */
+/**
+ * Sign-ins at the same time have read the same last one. Those that follow each other within a
+ * millisecond differ in the roles.
+ */
 export function roleChange(
   { id, seenMs, role: before }: PersonRow,
   { role }: PersonFacts,
   change: Change,
 ): ChangeLogRow {
-  return personChange(`${id}:role:${seenMs}`, id, change, { role: before }, { role });
+  const name = `${id}:role:${seenMs}:${before}:${role}`;
+  return personChange(name, id, change, { role: before }, { role });
 }
 
 /** A person gets an account once. */

@@ -1,8 +1,8 @@
 /** Events by mail, to a real mail server, on every store. */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { type EventsConfig, mailTypes } from "../../src/config/events.ts";
 import { EventSending } from "../../src/events/event-sending.ts";
@@ -117,6 +117,51 @@ for (const backend of backends) {
       await until("it is sent the next day", () => mails.length === 3);
     });
 
+    test("a mail about several thresholds that are reached at once has the share that is spent", async () => {
+      send();
+      await spend("r1", 10);
+      await until("both kinds are sent", () => mails.length === 2);
+      assert.match(mails[0]?.text ?? "", /^Subject: Credits of ada are low: 100 % are spent\r$/m);
+      assert.match(
+        mails[0]?.text ?? "",
+        /^100 % of the base credits of your account ada are spent\. 0 credits/m,
+      );
+    });
+
+    test("a mail about additional credits that are used up says so", async () => {
+      const payment = { payment: "p1", amountMicro: credits(2), by: "test" } as const;
+      await store.commit([{ kind: "topup", account: "ada", ...payment }]);
+      send({ types: ["balance.low"] });
+      await choose({ balanceLowMail: "off" });
+      await spend("r1", 10);
+      await until("base is skipped", async () => (await states()).length === 2);
+      await until("both are skipped", async () => (await states()).every((each) => each.endsWith("skipped")));
+      await choose({ balanceLowMail: "on" });
+      await spend("r2", 2);
+      await until("it is sent", () => mails.length === 1);
+      assert.match(mails[0]?.text ?? "", /^100 % of the additional credits of your account ada are spent\./m);
+    });
+
+    test("an address is one mailbox, whatever its characters", async () => {
+      const setAddress = (email: string) =>
+        store.putAccounts([{ id: "ada", plan: null, contact: { email }, key: null }], {
+          ...{ by: "test", dryRun: false, updatesExisting: true },
+        });
+      await setAddress("ada,eve@example.edu");
+      send({ types: ["balance.low"] });
+      await spend("r1", 8);
+      await until("it is sent", () => mails.length === 1);
+      assert.deepEqual(mails[0]?.to, ['"ada,eve"@example.edu']);
+      await setAddress("(eve@example.edu)");
+      database.clock.advance(2 * day);
+      await spend("r2", 8);
+      await until("it is refused", async () => {
+        const [row] = await store.events.deliveries({ endpoint: "mail", limit: 1 });
+        return row?.status === 501;
+      });
+      assert.equal((await store.events.endpoint("mail"))?.failures, 0, "the server works");
+    });
+
     test("an account gets no mail of the kinds that it has switched off", async () => {
       send();
       await choose({ balanceLowMail: "off" });
@@ -153,6 +198,26 @@ for (const backend of backends) {
       await until("it is sent", () => mails.length === 1);
       assert.deepEqual(mails[0]?.to, ["ops@example.edu"]);
       assert.match(mails[0]?.text ?? "", /found 2 broken rules/);
+    });
+
+    test("operators get one mail of a model a day, also if the service is restarted", async () => {
+      const down = (model: string, node: string) =>
+        store.events.add({
+          ...{ type: "model.down", atMs: store.times().atMs, data: { model, node } },
+          ...{ account: null, cause: `${model} ${node}` },
+        });
+      send();
+      await down("small", "node-1");
+      await until("it is recorded", async () => (await states()).includes("model.down delivered"));
+      await closing.shift()?.();
+      send();
+      await down("small", "node-2");
+      await until("the next one is skipped", async () => (await states()).includes("model.down skipped"));
+      await down("large", "node-2");
+      await until("that of another model is sent", () => mails.length === 2);
+      database.clock.advance(day);
+      await down("small", "node-3");
+      await until("it is sent the next day", () => mails.length === 3);
     });
 
     test("a key that expires soon is one mail", async () => {
@@ -192,6 +257,21 @@ for (const backend of backends) {
       assert.match(mails[0]?.text ?? "", /^Noch 2 von 10\. \{unknown\}\r$/m);
     });
 
+    test("a folder of texts that does not exist is a failure, and no mail has another text", async () => {
+      const folder = join(mkdtempSync(join(tmpdir(), "inkwell-mail-")), "texts");
+      closing.push(async () => rmSync(dirname(folder), { recursive: true }));
+      send({ templates: folder });
+      await spend("r1", 8);
+      await until("it has failed", async () => ((await store.events.endpoint("mail"))?.failures ?? 0) === 1);
+      assert.equal(
+        (await store.events.endpoint("mail"))?.problem,
+        `the folder ${folder} of events.mail.templates does not exist`,
+      );
+      mkdirSync(folder);
+      database.clock.advance(6000);
+      await until("it is sent", () => mails.length === 1);
+    });
+
     test("a server that fails is tried again, and one that refuses is no failure of the server", async () => {
       server.refuses = () => ({ code: 451, message: "come back later" });
       send();
@@ -206,6 +286,24 @@ for (const backend of backends) {
       server.refuses = () => null;
       database.clock.advance(60 * minute);
       await until("it is sent", () => mails.length === 1);
+    });
+
+    test("a mail that is skipped does not show that the server works", async () => {
+      server.refuses = () => ({ code: 451, message: "come back later" });
+      send();
+      await spend("r1", 8);
+      const failures = async () => (await store.events.endpoint("mail"))?.failures ?? 0;
+      await until("it has failed", async () => (await failures()) === 1);
+      // Nobody gets mail about the account bob.
+      await addKey(store, keyOf("k2", "bob", { hash: "4".repeat(64) }));
+      await store.commit([hold("r2", credits(10), { account: "bob", key: "k2" })]);
+      await store.commit([settle("r2", credits(10), { account: "bob" })]);
+      await until("all are queued", async () => (await store.events.endpoints())[0]?.pending === 4);
+      database.clock.advance(6000);
+      await until("they are skipped", async () => (await store.events.endpoints())[0]?.pending === 1);
+      await until("the server has failed again", async () => (await failures()) === 2);
+      const row = await store.events.endpoint("mail");
+      assert.match(row?.problem ?? "", /451/);
     });
   });
 }

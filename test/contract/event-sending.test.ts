@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { afterEach, beforeEach, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { EndpointConfig, EventsConfig } from "../../src/config/events.ts";
 import { EventSending } from "../../src/events/event-sending.ts";
 import { eventTypes } from "../../src/ledger/events.ts";
@@ -49,8 +50,13 @@ for (const backend of backends) {
       await database.remove();
     });
 
-    function send(config: EventsConfig, node = "a", of = store): EventSending {
-      const jobs = testJobs();
+    function send(
+      config: EventsConfig,
+      node = "a",
+      of = store,
+      onError?: (error: unknown) => void,
+    ): EventSending {
+      const jobs = testJobs(onError);
       const sending = new EventSending({
         ...{ store: of, catalog: { all: () => [] }, jobs, node, portalUrl: null, onAttempt: () => {} },
         times: { everyMs: 20, modelsEveryMs: 1000, slowEveryMs: 1000, leaseMs: minute, requestMs },
@@ -243,6 +249,62 @@ for (const backend of backends) {
       sending.configure(configOf([endpoint(next.url)]));
       await until("the next one arrives", () => next.accepted.length === 2);
       assert.equal(receiver.requests.length, 2);
+    });
+
+    test("an endpoint that is changed twice gets nothing before the request under way has ended", async () => {
+      let release = () => {};
+      const held = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      receiver.answer = async (_, response) => {
+        await held;
+        response.writeHead(204).end();
+        return true;
+      };
+      await store.commit([payment("ada", "p1")]);
+      const sending = send(configOf([endpoint(receiver.url, { types: ["payment.added"] })]));
+      await until("it is under way", () => receiver.requests.length === 1);
+      const next = await startReceiver();
+      closing.push(() => next.close());
+      for (const name of ["first", "second"])
+        sending.configure(configOf([endpoint(`${next.url}&${name}`, { types: ["payment.added"] })]));
+      await store.commit([payment("bob", "p2")]);
+      await until("the next one is queued", async () => (await deliveries()).length === 2);
+      // Long enough for many looks for events.
+      await sleep(requestMs / 2);
+      assert.deepEqual([next.requests.length, receiver.requests.length], [0, 1]);
+      release();
+      await until("the next one arrives", () => next.accepted.length === 1);
+      assert.deepEqual(names(next.accepted), ["bob p2"]);
+    });
+
+    test("an answer that is cut inside a character is recorded", async () => {
+      receiver.answer = (_, response) => {
+        response.writeHead(200).end(`a\n${"\u{1f600}".repeat(300)}`);
+        return true;
+      };
+      send(configOf([endpoint(receiver.url)]));
+      await untilStates("delivered", ["delivered 1", "delivered 1"]);
+      for (const { answer } of await deliveries()) assert.match(answer ?? "", /^a\\u000a(?:\u{1f600})+$/u);
+    });
+
+    test("an endpoint whose row cannot be read costs the others nothing", async () => {
+      const events: Store["events"] = {
+        ...store.events,
+        endpoint: async (name) => {
+          if (name === "a") throw new Error("this row cannot be read");
+          return await store.events.endpoint(name);
+        },
+      };
+      const of: Store = Object.create(store, { events: { value: events } });
+      const errors: unknown[] = [];
+      const config = configOf([endpoint(receiver.url, { name: "a" }), endpoint(receiver.url)]);
+      send(config, "a", of, (error) => errors.push(error));
+      for (let n = 1; n <= 5; n += 1) {
+        await store.commit([payment("ada", `p${n}`)]);
+        await until("the other one gets it", () => receiver.accepted.length === 2 + n);
+      }
+      await until("the job fails", () => errors.length > 0);
     });
 
     test("no redirect is followed", async () => {

@@ -83,6 +83,22 @@ for (const backend of backends) {
       assert.equal((await rows()).length, 3);
     });
 
+    test("of a date that has come are written with the next operation of the account", async () => {
+      const end = {
+        kind: "state",
+        account: "bob",
+        op: "e",
+        to: { kind: "end", endsMs: start + hour },
+      } as const;
+      await store.commit([{ ...end, by: "test" }]);
+      database.clock.advance(day);
+      const before = (await rows()).length;
+      await store.commit([payment("ada", "p1")]);
+      assert.deepEqual((await rows()).slice(before), ["ada 6 payment.added"]);
+      await store.commit([payment("bob", "p2")]);
+      assert.deepEqual((await rows()).slice(before + 1), ["bob 5 account.closed"]);
+    });
+
     test("of repeated operations are written once", async () => {
       for (let n = 0; n < 3; n += 1) await store.commit([payment("ada", "p1")]);
       assert.equal((await rows()).filter((line) => line.endsWith("payment.added")).length, 1);
@@ -171,6 +187,19 @@ for (const backend of backends) {
       assert.equal((await lead("a", start + 2 * minute))?.node, "a");
     });
 
+    test("stay delivered if a process that lost its lease records an earlier attempt", async () => {
+      await store.commit([payment("ada", "p1")]);
+      await queueAll(new Set(["payment.added"]));
+      const [event] = await store.events.due("hook", start, 1);
+      assert.ok(event !== undefined);
+      await store.events.record("hook", [delivered(event)]);
+      const failed = { state: "pending", nextMs: start + 5, status: null, answer: "no answer" } as const;
+      await store.events.record("hook", [delivered(event, failed)]);
+      const [row] = await store.events.deliveries({ endpoint: "hook", limit: 1 });
+      assert.deepEqual([row?.state, row?.status, row?.answer], ["delivered", 204, ""]);
+      assert.deepEqual(await due(start + 5), []);
+    });
+
     test("go on after an operator resumes the endpoint", async () => {
       assert.equal(await store.events.resume("hook"), false);
       await queueAll();
@@ -239,9 +268,13 @@ for (const backend of backends) {
         found.map((event) => delivered(event)),
       );
       const of = { endpoint: "hook", account: "ada", type: "payment.added" } as const;
-      assert.equal(await store.events.wasDelivered(of, start - 1), true);
-      assert.equal(await store.events.wasDelivered(of, start), false);
-      assert.equal(await store.events.wasDelivered({ ...of, account: "bob" }, start - 1), false);
+      const paid = found.filter(({ type }) => type === of.type);
+      assert.deepEqual(
+        await store.events.deliveredSince(of, start - 1),
+        paid.map(({ data }) => data),
+      );
+      assert.deepEqual(await store.events.deliveredSince(of, start), []);
+      assert.deepEqual(await store.events.deliveredSince({ ...of, account: "bob" }, start - 1), []);
     });
 
     test("without a fact, or written twice, are found by the audit", async () => {

@@ -152,6 +152,24 @@ test("a role is checked for each request, and read again with each", async () =>
   );
 });
 
+test("changes of a role within a millisecond are in the log, each of them", async () => {
+  const operators = [
+    { kind: "group", value: "readers", role: "viewer" },
+    { kind: "group", value: "owners", role: "owner" },
+  ] as const;
+  await using place = await startSignIn({ operators });
+  const { store } = place.service;
+  const now = store.times();
+  store.times = () => now;
+  for (const group of ["readers", "owners", "readers"]) {
+    place.issuer.signsIn({ sub: "ada", groups: [group] });
+    await place.signIn("operator");
+  }
+  const { data } = (await place.operator.get("/admin/log?kind=person")).body;
+  const roles = listOf(data).map(({ before, after }) => `${fieldsOf(before).role} ${fieldsOf(after).role}`);
+  assert.deepEqual(roles.sort(), ["null viewer", "owner viewer", "viewer owner"]);
+});
+
 test("an operator of an issuer without refresh tokens is signed in for an hour", async () => {
   await using place = await startSignIn({ operators: [{ kind: "group", value: "all", role: "owner" }] });
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
@@ -235,6 +253,19 @@ test("if the issuer is away, sessions of operators go on, and the issuer is aske
     const { times } = store;
     store.times = () => ({ ...times(), nowMs: times().nowMs + 6 * 60_000 });
     await until("the session has ended", async () => (await ask("GET", "/admin/accounts")).status === 401);
+  }));
+
+test("if a check cannot be recorded, the session goes on, and the issuer is asked again later", () =>
+  afterAnHour(async (place, ask) => {
+    const { store } = place.service;
+    const { setPersonFacts, times } = store;
+    store.setPersonFacts = () => Promise.reject(new Error("the database is away"));
+    assert.equal((await ask("GET", "/admin/accounts")).status, 500);
+    store.setPersonFacts = setPersonFacts;
+    assert.equal((await ask("GET", "/admin/accounts")).status, 200);
+    place.issuer.signsIn({ sub: "ada", groups: [] });
+    store.times = () => ({ ...times(), nowMs: times().nowMs + 6 * 60_000 });
+    refused(await ask("GET", "/admin/accounts"), 401, "invalid_session");
   }));
 
 test("operators list people, link accounts to them, and suspend them", async () => {

@@ -6,7 +6,7 @@ import { suspensionChange } from "../../src/store/person-changes.ts";
 import type { TestClaims } from "../fixtures/issuer.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, refused } from "../fixtures/operator.ts";
-import { startSignIn } from "../fixtures/sign-in.ts";
+import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
 
 const rules = {
   operators: [
@@ -238,6 +238,79 @@ test("accounts and roles lapse after their time, and a matching sign-in restores
   assert.equal(await state(), "suspended");
   await place.signIn("portal");
   assert.deepEqual([await state(), await isIn()], ["active", 200]);
+});
+
+const lapsing = {
+  ...{ operators: [], lapse: "P90D" },
+  accounts: [{ kind: "group", value: "all", plan: "test" }],
+} as const;
+
+/** Signs somebody in whom no rule has matched for 91 days. */
+async function longAgo(place: SignInPlaces): Promise<{ state(): Promise<unknown> }> {
+  const { store } = place.service;
+  place.issuer.signsIn({ sub: "ada", groups: ["all"] });
+  const cookie = await place.signIn("portal");
+  const [person] = await store.listPeople({ limit: 1 });
+  assert.ok(person !== undefined);
+  const accountMatchedMs = store.times().nowMs - 91 * 86_400_000;
+  await store.setPersonFacts(person.id, { ...person, accountMatchedMs }, null);
+  const state = async () =>
+    (await place.ask("portal", "GET", "/api/account", undefined, { cookie })).body.state;
+  return { state };
+}
+
+test("a suspension whose record broke off ends at the next matching sign-in", async () => {
+  await using place = await startSignIn(lapsing);
+  const { store } = place.service;
+  const { state } = await longAgo(place);
+  const { setPersonLapsed } = store;
+  store.setPersonLapsed = () => Promise.reject(new Error("the database is away"));
+  await assert.rejects(
+    place.people.lapse(() => false),
+    /is away/,
+  );
+  store.setPersonLapsed = setPersonLapsed;
+  assert.equal(await state(), "suspended");
+  await place.signIn("portal");
+  assert.equal(await state(), "active");
+});
+
+test("two nodes that look for lapsed accounts at the same time suspend one once", async () => {
+  await using place = await startSignIn(lapsing);
+  const { store } = place.service;
+  await longAgo(place);
+  const { accountSnapshot } = store;
+  const both = Promise.withResolvers<void>();
+  let reads = 0;
+  store.accountSnapshot = async (account) => {
+    const snapshot = await accountSnapshot(account);
+    reads += 1;
+    if (reads === 2) both.resolve();
+    await both.promise;
+    return snapshot;
+  };
+  await Promise.all([place.people.lapse(() => false), place.people.lapse(() => false)]);
+  const [person] = await store.listPeople({ limit: 1 });
+  const entries = await store.journal(person?.account ?? "", { kinds: ["suspend"], limit: 9 });
+  assert.deepEqual(
+    entries.map(({ by }) => by),
+    ["service:sign_in"],
+  );
+});
+
+test("a person who signs in while accounts lapse keeps the account", async () => {
+  await using place = await startSignIn(lapsing);
+  const { store } = place.service;
+  const { state } = await longAgo(place);
+  const { peopleToLapse } = store;
+  store.peopleToLapse = async (...query) => {
+    const found = await peopleToLapse(...query);
+    assert.equal(found.length, 1);
+    await place.signIn("portal");
+    return found;
+  };
+  await place.people.lapse(() => false);
+  assert.equal(await state(), "active");
 });
 
 test("a person moves from the issuer before by their confirmed address, once", async () => {

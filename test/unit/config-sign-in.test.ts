@@ -80,6 +80,11 @@ describe("sign_in", () => {
       ],
     ],
     [
+      "an issuer that is also the one before, whose people would be moved by their addresses",
+      good.replace("portal: {}", "  formerly: https://login.example.edu/\nportal: {}"),
+      ["inkwell.yaml:7: sign_in.formerly: is the issuer of now; name the one before, or remove it"],
+    ],
+    [
       "a missing client id",
       good.replace("  client_id: inkwell\n", ""),
       ["inkwell.yaml:1: sign_in.client_id is missing; expected the client id that the issuer has given you"],

@@ -90,6 +90,11 @@ const faults: [sentence: string, yaml: string, problem: RegExp][] = [
     /^inkwell\.yaml:2: events\.thresholds\[0\]: found 101, expected a whole number from 1 to 100$/,
   ],
   [
+    "about keys that expire after their event is deleted",
+    `events:\n  expiring_days: 31\n  endpoints: { hook: { ${url}, secret: ${secrets.current} } }\n`,
+    /^inkwell\.yaml:2: events\.expiring_days: found 31, expected a whole number from 1 to 30$/,
+  ],
+  [
     "with a user of mail without a password",
     "events: { mail: { host: mail.example, from: a@b.example, user: me } }",
     /^inkwell\.yaml:1: events\.mail: user and password go together; set both or none of them$/,
