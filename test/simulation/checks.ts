@@ -18,6 +18,7 @@ import { NaiveLedger } from "../fixtures/naive-ledger.ts";
 import { additionalIn, rowOf } from "../fixtures/naive-rows.ts";
 import { checkAudit, checkDamages } from "./damage-checks.ts";
 import type { SimulatedDatabase, WrittenCommit } from "./database.ts";
+import { LowBudgets } from "./low-budgets.ts";
 import type { Random } from "./random.ts";
 import {
   applyPreviewed,
@@ -31,6 +32,7 @@ import {
 export class Checks {
   readonly #naive: NaiveLedger;
   readonly #isTruthful: boolean;
+  readonly #lowBudgets = new LowBudgets();
   readonly #trace = createHash("sha256");
   /** How often each outcome was seen. */
   readonly outcomes = new Map<string, number>();
@@ -87,6 +89,9 @@ export class Checks {
         ? applyPreviewed(this.#naive, operation, before.get(operation.account) ?? null)
         : this.#naive.apply(operation);
       touched.add(operation.account);
+      const own = [...this.#naive.keys.values()].filter(({ account }) => account === operation.account);
+      if (ledger.eventSettings !== null)
+        this.#lowBudgets.look(own, times.atMs, ledger.eventSettings.thresholdPercents);
       const { reserved, ...found } = withoutRates(outcome);
       assert.deepEqual(found, expected, `outcome of ${JSON.stringify(operation)}`);
       assert.equal(reserved === true, isReserved, `credits are reserved for ${JSON.stringify(operation)}`);
@@ -95,6 +100,7 @@ export class Checks {
       this.count(`${operation.kind} ${outcome.kind}${reason}`);
       this.note(`${times.nowMs} ${JSON.stringify(operation)} ${outcome.kind}${reason}`);
     }
+    this.#lowBudgets.check(ledger.events);
     for (const id of touched) {
       this.#compare(id, ledger);
       checkAccount(this.#naive, id, { ledger, plans, times });
