@@ -211,6 +211,7 @@ class Service {
       ...live,
       ...{ audits, stops, version, allowedHosts, live: this.#live, requests: server.requests },
       ...access,
+      onSignedIn: (session) => events.signedIn(session),
       invitations: ofPortal.invitations,
       supportCredits: () => this.#config.operator.supportCredits,
       issuer: people,

@@ -6,11 +6,14 @@
  */
 import { isDeepStrictEqual } from "node:util";
 import type { Logger } from "pino";
+import { owner } from "../actors.ts";
 import type { Catalog } from "../chat/catalog.ts";
 import { type EventsConfig, mailEndpoint } from "../config/events.ts";
 import type { Jobs } from "../jobs.ts";
 import type { EventType } from "../ledger/events.ts";
 import type { EventStore } from "../store/events.ts";
+import { isPersonId } from "../store/people.ts";
+import type { SessionRow } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
 import { EndpointSender } from "./endpoint-sender.ts";
 import { Mail } from "./mail.ts";
@@ -179,6 +182,12 @@ export class EventSending {
   /** Called with the result of each audit. */
   async audited(problems: number, endedMs: number): Promise<void> {
     if (this.#config !== null) await this.#service.audited(problems, endedMs);
+  }
+
+  /** An operator has a new session in the console. */
+  async signedIn({ hash, owner: id }: Pick<SessionRow, "hash" | "owner">): Promise<void> {
+    const by = isPersonId(id) ? `person:${id}` : owner.by;
+    if (this.#config !== null) await this.#service.signedIn(by, hash);
   }
 
   /** Resolves when no request is under way. */

@@ -15,7 +15,7 @@ const texts: Readonly<Record<TextName, string>> = {
 
 Hello {owner},
 
-{percent} % of the {scope} credits of your account {account} are spent. {left} credits of {of} are left.
+{percent} % of the {credits} of your account {account} are spent. {left} credits of {of} are left.
 
 This message is sent once a day at most. {stop}
 `,
@@ -80,8 +80,9 @@ export function filled(
   text: string,
   values: Readonly<Record<string, string>>,
 ): { subject: string; text: string } {
+  const known = new Map(Object.entries(values));
   const all = text.replace(/\{(\w+)\}/g, (placeholder, name: string) =>
-    (values[name] ?? placeholder).replace(/[\r\n\p{Cc}]+/gu, " "),
+    (known.get(name) ?? placeholder).replace(/[\r\n\p{Cc}]+/gu, " "),
   );
   const [subject = "", ...lines] = all.split(/\r?\n/);
   return { subject: subject.trim(), text: `${lines.join("\n").trim()}\n` };

@@ -110,6 +110,7 @@ function valuesOf(
     ...{ account: account ?? "", owner, time: new Date(atMs).toISOString() },
     ...{ left: credits(data.left_micro), of: credits(data.of_micro), expires: time(data.expires_at) },
     percent: percentOf(data),
+    credits: data.scope === "key" ? `budget of the key ${data.key}` : `${data.scope} credits`,
   };
 }
 

@@ -1,6 +1,6 @@
 /**
  * Events that no commit causes: models that stop or start to work, keys that expire soon, audits
- * that find problems. The process that notices one writes it.
+ * that find problems, operators who sign in. The process that notices one writes it.
  */
 import type { Catalog } from "../chat/catalog.ts";
 import type { EngineState } from "../chat/engine.ts";
@@ -57,8 +57,13 @@ export class ServiceEvents {
     if (problems > 0) await this.#add("audit.failed", { problems }, `audit.failed:${endedMs}`);
   }
 
+  /** `by`: as changes name the operator. `session`: the hash of the session. */
+  async signedIn(by: string, session: string): Promise<void> {
+    await this.#add("operator.signed_in", { by }, `operator.signed_in:${session}`);
+  }
+
   async #add(
-    type: "model.up" | "model.down" | "audit.failed",
+    type: "model.up" | "model.down" | "audit.failed" | "operator.signed_in",
     data: Record<string, string | number>,
     cause: string,
   ): Promise<void> {

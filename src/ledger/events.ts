@@ -19,6 +19,7 @@ export const eventTypes = [
   "account.resumed",
   "account.closed",
   "account.plan_changed",
+  "operator.signed_in",
   "audit.failed",
   "model.down",
   "model.up",

@@ -16,7 +16,7 @@ import type { Ledger } from "../ledger/ledger.ts";
 import type { JournalKind } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
 import { accountOfPerson, newPerson, type PersonFacts, type PersonRow } from "../store/people.ts";
-import { eraseChange, linkChange, roleChange } from "../store/person-changes.ts";
+import { eraseChange, linkChange, moveChange, roleChange } from "../store/person-changes.ts";
 import type { ListedEntry, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import type { Identity } from "./claims.ts";
@@ -127,7 +127,8 @@ export class People {
         logger.warn({ former }, "a person was not moved from the issuer before: two have the same address");
         return null;
       }
-      if (await store.movePerson(person.id, former, { issuer, sub })) {
+      const change = moveChange(person.id, former, issuer, this.#change());
+      if (await store.movePerson(person.id, former, { issuer, sub }, change)) {
         logger.info({ person: person.id, former }, "a person has moved from the issuer before");
       }
       return await store.personOf(issuer, sub);

@@ -169,8 +169,11 @@ export function peopleQueriesOn(
       return found.length === 1;
     },
 
-    async movePerson(id, from, { issuer, sub }) {
-      return (await write({ text: move, values: [issuer, sub, id, from] })).length === 1;
+    async movePerson(id, from, { issuer, sub }, change) {
+      const isMoved = (bound: (value: Value) => string) =>
+        `select 1 from person where id = ${bound(id)} and issuer = ${bound(issuer)} and sub = ${bound(sub)}`;
+      const log = logIf(change, isMoved, dialect);
+      return (await write({ text: move, values: [issuer, sub, id, from] }, log)).length === 1;
     },
 
     async peopleWithEmail(issuer, email) {

@@ -164,7 +164,12 @@ export interface PeopleStore {
    * Gives a person another issuer and `sub`. Returns false if the person does not have `from`, is
    * erased, or if another person has the new ones.
    */
-  movePerson(id: string, from: string, to: { issuer: string; sub: string }): Promise<boolean>;
+  movePerson(
+    id: string,
+    from: string,
+    to: { issuer: string; sub: string },
+    change: ChangeLogRow,
+  ): Promise<boolean>;
   /** Finds up to two people of an issuer who have this verified e-mail address. */
   peopleWithEmail(issuer: string, email: string): Promise<PersonRow[]>;
   /**

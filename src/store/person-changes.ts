@@ -26,6 +26,11 @@ export function roleChange(
   return personChange(name, id, change, { role: before }, { role });
 }
 
+/** Each issuer moves a person once. */
+export function moveChange(id: string, from: string, to: string, change: Change): ChangeLogRow {
+  return personChange(`${id}:moved:${from}`, id, change, { issuer: from }, { issuer: to });
+}
+
 /** A person gets an account once. */
 export function linkChange(id: string, account: string, change: Change): ChangeLogRow {
   return personChange(`${id}:account`, id, { ...change, account }, { account: null }, { account });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { shownChanges } from "../../src/accounts/change-log.ts";
 import type { PersonRow } from "../../src/store/people.ts";
-import { eraseChange, linkChange, roleChange } from "../../src/store/person-changes.ts";
+import { eraseChange, linkChange, moveChange, roleChange } from "../../src/store/person-changes.ts";
 import type { SessionKind } from "../../src/store/sessions.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
@@ -174,7 +174,10 @@ for (const backend of backends) {
       assert.equal(await other.setPersonFacts(row.id, facts, later), false);
       assert.equal(await other.setPersonSuspended(row.id, null, eraseChange("resumed", change)), false);
       const moved = { issuer: "https://new.example", sub: names.sub };
-      assert.equal(await other.movePerson(row.id, issuer, moved), false);
+      assert.equal(
+        await other.movePerson(row.id, issuer, moved, moveChange(row.id, issuer, moved.issuer, change)),
+        false,
+      );
       assert.deepEqual(await traces(), []);
       assert.equal((await store.changes({ subject: row.id, limit: 10 })).length, 3);
       const free = await store.addPerson(personOf(3));

@@ -191,6 +191,23 @@ for (const backend of backends) {
       assert.equal(mails.length, 1);
     });
 
+    test("a mail about the budget of a key names the key", async () => {
+      const budget = { amountMicro: credits(5), rule: { every: "PT5H" } };
+      const change = {
+        kind: "key",
+        account: "ada",
+        key: "key",
+        op: "b",
+        set: { budget },
+        by: "test",
+      } as const;
+      await store.commit([change]);
+      send();
+      await spend("r1", 4);
+      await until("it is sent", () => mails.length === 1);
+      assert.match(mails[0]?.text ?? "", /80 % of the budget of the key key of your account ada are spent\./);
+    });
+
     test("operators get mail about the service", async () => {
       const sending = send();
       await sending.audited(2, 5);

@@ -104,6 +104,17 @@ for (const backend of backends) {
       assert.deepEqual(new Set(receiver.accepted.map(({ id }) => id)), ids);
     });
 
+    test("each session of an operator is one event, which names a person or the owner", async () => {
+      const sending = send(configOf([endpoint(receiver.url, { types: ["operator.signed_in"] })]));
+      const id = "person_1f2e3d4c5b6a7988";
+      for (const owner of ["operator", id, id]) await sending.signedIn({ hash: `${owner} 1`, owner });
+      await untilStates("they arrive", ["delivered 1", "delivered 1"]);
+      assert.deepEqual(
+        receiver.accepted.map(({ data }) => data),
+        [{ by: "owner" }, { by: `person:${id}` }],
+      );
+    });
+
     test("a receiver with the previous secret accepts events during a rotation", async () => {
       const old = await startReceiver(secrets.previous);
       closing.push(() => old.close());

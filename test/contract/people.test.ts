@@ -2,7 +2,13 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { PersonRow } from "../../src/store/people.ts";
-import { eraseChange, linkChange, roleChange, suspensionChange } from "../../src/store/person-changes.ts";
+import {
+  eraseChange,
+  linkChange,
+  moveChange,
+  roleChange,
+  suspensionChange,
+} from "../../src/store/person-changes.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
@@ -133,10 +139,19 @@ for (const backend of [...backends, memory]) {
       const row = await store.addPerson(rowOf(40));
       await store.addPerson(rowOf(41, { issuer: "https://new.example", sub: "taken" }));
       const to = { issuer: "https://new.example", sub: "fresh" };
-      assert.equal(await store.movePerson(row.id, issuer, { ...to, sub: "taken" }), false);
-      assert.equal(await store.movePerson(row.id, issuer, to), true);
-      assert.equal(await store.movePerson(row.id, issuer, { ...to, sub: "again" }), false);
+      const move = (sub: string) =>
+        store.movePerson(row.id, issuer, { ...to, sub }, moveChange(row.id, issuer, to.issuer, change));
+      assert.equal(await move("taken"), false);
+      assert.equal(await move("fresh"), true);
+      assert.equal(await move("again"), false);
       assert.equal((await store.personOf(to.issuer, "fresh"))?.id, row.id);
+      // The store in memory lists no changes.
+      if (backend === memory) return;
+      const changes = await store.changes({ subject: row.id, limit: 9 });
+      assert.deepEqual(
+        changes.map(({ after }) => after),
+        [JSON.stringify({ issuer: to.issuer })],
+      );
     });
 
     test("finds people by verified addresses only", async () => {

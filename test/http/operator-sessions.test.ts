@@ -63,6 +63,25 @@ async function signIn(
   };
 }
 
+test("a session is given out after its sign-in is an event, and not if the event fails", async () => {
+  const signedIn: string[] = [];
+  let failure: Error | null = null;
+  await using service = await startService();
+  await using operator = await startOperator(service, [], {
+    onSignedIn: async ({ hash, owner }) => {
+      if (failure !== null) throw failure;
+      assert.equal((await service.store.sessions([hash])).length, 1);
+      signedIn.push(owner);
+    },
+  });
+  await signIn(operator);
+  await signIn(operator, { code: await newCode(operator) });
+  assert.deepEqual(signedIn, ["operator", "operator"]);
+  failure = new Error("the database is away");
+  const answer = await tryToken(operator, operatorToken);
+  assert.deepEqual([answer.status, answer.headers.get("set-cookie")], [500, null]);
+});
+
 async function tryToken(operator: TestOperator, token: unknown, headers = {}): Promise<OperatorAnswer> {
   return await operator.ask("POST", "/admin/session", {
     headers: { ...page, ...headers },

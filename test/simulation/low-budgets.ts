@@ -1,6 +1,6 @@
 /**
- * Checks the events of low budgets of keys after each commit, with the budgets of the naive ledger:
- * a threshold that an operation reaches is one event. Keys of front ends have none.
+ * Checks the events of low budgets of keys after each commit, with budgets of the naive ledger: a
+ * threshold that an operation reaches is one event. Keys of front ends have none.
  */
 import assert from "node:assert/strict";
 import type { EventFact } from "../../src/ledger/events.ts";

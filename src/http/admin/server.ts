@@ -20,6 +20,7 @@ import type { LastReload } from "../../config/changes.ts";
 import type { ClockState } from "../../ledger/clock.ts";
 import { limits } from "../../limits/limits.ts";
 import { isRecord } from "../../objects.ts";
+import type { SessionRow } from "../../store/sessions.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { refusedConnections } from "../../telemetry/refused-connections.ts";
@@ -45,6 +46,8 @@ interface OperatorDependencies extends Omit<AdminDependencies, "signIn" | "healt
   /** Signing in with OpenID Connect. Default: nobody does. */
   issuer?: IssuerSignIn;
   operatorKeys: Pick<OperatorKeys, "actorOf">;
+  /** Called before a new session is given out: if it fails, so does the sign-in. */
+  onSignedIn?(session: SessionRow): Promise<void>;
   /** `operator.url`: the URL that operators use. */
   ownUrl(): string | null;
   /** For tests. */

@@ -32,6 +32,8 @@ export type Credentials = { token: string } | { code: string } | { response: str
 
 interface OperatorSignIn extends SignInDependencies<OperatorSessions> {
   operatorKeys: Pick<OperatorKeys, "actorOf">;
+  /** Called before a new session is given out: if it fails, so does the sign-in. */
+  onSignedIn?(session: SessionRow): Promise<void>;
 }
 
 export class SignIn {
@@ -71,6 +73,15 @@ export class SignIn {
 
   /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
   async signIn(
+    request: FastifyRequest,
+    credentials: Credentials,
+  ): Promise<{ session: SessionRow; setCookie: string }> {
+    const signedIn = await this.#start(request, credentials);
+    await this.#deps.onSignedIn?.(signedIn.session);
+    return signedIn;
+  }
+
+  async #start(
     request: FastifyRequest,
     credentials: Credentials,
   ): Promise<{ session: SessionRow; setCookie: string }> {
