@@ -7,7 +7,7 @@ const everyMs = 15_000;
 
 /** A probe with a clock of the test. Each probe waits in `asked` for its answer. */
 function startProbe(t: TestContext) {
-  t.mock.timers.enable({ apis: ["setInterval"] });
+  t.mock.timers.enable({ apis: ["setTimeout"] });
   let nowMs = 1000;
   t.mock.method(performance, "now", () => nowMs);
   const asked: PromiseWithResolvers<number>[] = [];
