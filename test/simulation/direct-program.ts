@@ -73,6 +73,16 @@ export class DirectProgram {
     await this.#commit(
       left.map(({ account, id: requestId }): Operation => ({ kind: "stop", account, requestId, by })),
     );
+    await this.#commit(this.#afterTheEnd());
+  }
+
+  /** A closed account gets no payment. */
+  #afterTheEnd(): Operation[] {
+    const account = this.#random.pick(["ada", "bob"]);
+    return [
+      { kind: "state", account, op: "the end", to: { kind: "close" }, by },
+      { kind: "topup", account, payment: "after the end", amountMicro: credits(1), by },
+    ];
   }
 
   /** More payments than the row of an account has grants. Some of them are refunded as a whole. */
