@@ -81,6 +81,8 @@ export class BalanceWatch {
     const after = { ...key };
     this.#keys.set(key.id, after);
     if (before === undefined || key.budgetMicro === null || key.revokedMs !== null) return;
+    // Requests of people change the key of a front end without its account, so it has no events.
+    if (key.actsFor !== null) return;
     // Both in the window of this time. A refused request has not rolled the row of the key.
     rollBudget(before, atMs);
     rollBudget(after, atMs);

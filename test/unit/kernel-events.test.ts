@@ -151,6 +151,19 @@ test("the budget of a key has thresholds of its own", async () => {
   ]);
 });
 
+test("the key of a front end has no events of its budget, also if the budget is changed", async () => {
+  const made = await eventful(planOf("much", 100, 0));
+  const actsFor = { name: "webui", header: "x-person", plan: null, newAccountsPerDay: null };
+  await addKey(made.store, keyOf("fe", "ada", { hash: "3".repeat(64), actsFor }));
+  const change = { kind: "key", account: "ada", key: "fe", by: "test" } as const;
+  const budgetOf = (amount: number) => ({ amountMicro: credits(amount), rule: { every: "PT5H" } });
+  await made.apply({ ...change, op: "b1", set: { budget: budgetOf(10) } });
+  await spend(made, 5, "fe");
+  made.told();
+  await made.apply({ ...change, op: "b2", set: { budget: budgetOf(5) } });
+  assert.deepEqual(made.told(), []);
+});
+
 test("a refused request that does not roll the window of a budget tells nothing", async () => {
   const made = await eventful(planOf("much", 100, 0));
   const budget = { amountMicro: credits(10), rule: { every: "PT5H" }, byOperator: true };
