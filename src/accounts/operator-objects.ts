@@ -51,12 +51,12 @@ import * as rules from "./value-rules.ts";
 const mail = Type.Enum([...rules.onOrOff]);
 
 /** Kinds of mail about an account. */
-const mailFields = fieldsFor<Contact>()({
-  balance_low_mail: [mail, (contact) => contact.balanceLowMail],
-  balance_exhausted_mail: [mail, (contact) => contact.balanceExhaustedMail],
-  key_expiring_mail: [mail, (contact) => contact.keyExpiringMail],
+const mailFields = fieldsFor<{ contact: Contact }>()({
+  balance_low_mail: [mail, (row) => row.contact.balanceLowMail],
+  balance_exhausted_mail: [mail, (row) => row.contact.balanceExhaustedMail],
+  key_expiring_mail: [mail, (row) => row.contact.keyExpiringMail],
 });
-export const ownMailObject = objectFor<Contact>("OwnMail")(mailFields);
+export const ownMailObject = objectFor<{ contact: Contact }>("OwnMail")(mailFields);
 
 const accountFields = fieldsFor<ListedAccount>()({
   id: [text, (row) => row.id],
@@ -72,9 +72,7 @@ const accountFields = fieldsFor<ListedAccount>()({
   email: [orNull(text), (row) => row.contact.email],
   note: [orNull(text), (row) => row.contact.note],
   external_id: [orNull(text), (row) => row.contact.externalId],
-  balance_low_mail: [mail, (row) => row.contact.balanceLowMail],
-  balance_exhausted_mail: [mail, (row) => row.contact.balanceExhaustedMail],
-  key_expiring_mail: [mail, (row) => row.contact.keyExpiringMail],
+  ...mailFields,
 });
 export const accountObject = objectFor<ListedAccount>("Account")(accountFields);
 export type AccountJson = Static<typeof accountObject.schema>;

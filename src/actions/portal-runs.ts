@@ -79,7 +79,7 @@ export const lastKeyActions = {
 
 export const ownAccountActions = {
   changeMail: bind(changeOwnMail, ownMailObject.schema, async ({ actions, session }, choices) =>
-    ownMailObject.of(await actions.changeMail(session, choices)),
+    ownMailObject.of({ contact: await actions.changeMail(session, choices) }),
   ),
 };
 

@@ -88,9 +88,12 @@ export class Mail implements Receiver {
 }
 
 function isSwitchedOff(type: MailType, contact: Contact): boolean {
-  if (type === "balance.low") return contact.balanceLowMail === "off";
-  if (type === "balance.exhausted") return contact.balanceExhaustedMail === "off";
-  return type === "key.expiring" && contact.keyExpiringMail === "off";
+  const choices: Partial<Record<MailType, "on" | "off">> = {
+    "balance.low": contact.balanceLowMail,
+    "balance.exhausted": contact.balanceExhaustedMail,
+    "key.expiring": contact.keyExpiringMail,
+  };
+  return choices[type] === "off";
 }
 
 function skipped(text: string): Answer {

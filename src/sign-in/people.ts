@@ -13,7 +13,7 @@ import { otherRefusal } from "../accounts/outcome-refusals.ts";
 import { isHigherRole, type OperatorRole } from "../actors.ts";
 import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
-import type { JournalKind } from "../ledger/rows.ts";
+import type { AccountRow, JournalKind } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
 import { accountOfPerson, newPerson, type PersonFacts, type PersonRow } from "../store/people.ts";
 import { eraseChange, linkChange, moveChange, roleChange } from "../store/person-changes.ts";
@@ -243,9 +243,10 @@ export class People {
   async #follow(person: PersonRow, plan: Verdict<string>): Promise<void> {
     if (person.account === null) return;
     if (plan.value !== null) {
+      const account = (await this.#deps.store.accountSnapshot(person.account))?.account;
       // A suspension is not recorded if the process died before.
-      if (person.lapsedMs !== null || (await this.#isSuspended(person.account))) await this.#resume(person);
-      if (plan.isComplete) await this.#changePlan(person.account, plan.value);
+      if (person.lapsedMs !== null || account?.state === "suspended") await this.#resume(person);
+      if (plan.isComplete && account !== undefined) await this.#changePlan(account, plan.value);
     } else if (plan.isComplete && person.accountBy === "rule" && person.lapsedMs === null) {
       await this.#suspend(person);
       this.#deps.logger.info(
@@ -253,10 +254,6 @@ export class People {
         "an account is suspended: no rule matches its person",
       );
     }
-  }
-
-  async #isSuspended(account: string): Promise<boolean> {
-    return (await this.#deps.store.accountSnapshot(account))?.account.state === "suspended";
   }
 
   async #suspend({ id, account, accountMatchedMs }: PersonRow): Promise<void> {
@@ -290,11 +287,12 @@ export class People {
     throw otherRefusal(operation, outcome);
   }
 
-  async #changePlan(account: string, plan: string): Promise<void> {
-    const { store, ledger, logger } = this.#deps;
-    const snapshot = await store.accountSnapshot(account);
-    if (snapshot === null || snapshot.account.state === "closed") return;
-    if ((snapshot.account.nextPlan ?? snapshot.account.plan) === plan) return;
+  async #changePlan(
+    { id: account, state, nextPlan, plan: present }: AccountRow,
+    plan: string,
+  ): Promise<void> {
+    const { ledger, logger } = this.#deps;
+    if (state === "closed" || (nextPlan ?? present) === plan) return;
     const last = await this.#lastEntry(account, ["open", "plan"]);
     if (last?.by !== byRules) return;
     for (const at of ["now", "refresh"] as const) {

@@ -17,14 +17,14 @@ import { columnOf } from "./table.ts";
 
 const onOrOff = ["on", "off"] as const;
 
-/** What people and other systems know an account by. The ledger does not use it. */
+/** The owner of an account, and its id in another system. The ledger does not use them. */
 const contactFacts = {
   owner: "text?",
   email: "text?",
   note: "text?",
   /** The id of the account in another system, unique in the installation. */
   externalId: "text?",
-  // Kinds of mail about the account. Whoever has it can switch each of them off.
+  // Kinds of mail about the account. Its people can switch each kind off.
   balanceLowMail: onOrOff,
   balanceExhaustedMail: onOrOff,
   keyExpiringMail: onOrOff,

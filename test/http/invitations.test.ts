@@ -64,7 +64,7 @@ test("a person chooses the mail about the account, and a key that manages only i
   refused(await as("PATCH", "/api/account/mail", { balance_low_mail: "no" }), 400, "invalid_value");
   const { body: account } = await place.operator.get("/admin/accounts/ada");
   assert.partialDeepStrictEqual(account, { ...also, email: "ada@x.example" });
-  // Who changed it, and what.
+  // The log has the person and the value.
   const { body: log } = await place.operator.get("/admin/log?account=ada");
   const [person] = await place.service.store.listPeople({ account: "ada", limit: 9 });
   assert.partialDeepStrictEqual(listOf(log.data)[0], {

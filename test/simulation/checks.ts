@@ -33,6 +33,9 @@ export class Checks {
   readonly #naive: NaiveLedger;
   readonly #isTruthful: boolean;
   readonly #lowBudgets = new LowBudgets();
+  /** By request: the accounts of its charges, of the first `#chargesRead` ones. */
+  readonly #payers = new Map<string, Set<string>>();
+  #chargesRead = 0;
   readonly #trace = createHash("sha256");
   /** How often each outcome was seen. */
   readonly outcomes = new Map<string, number>();
@@ -89,9 +92,11 @@ export class Checks {
         ? applyPreviewed(this.#naive, operation, before.get(operation.account) ?? null)
         : this.#naive.apply(operation);
       touched.add(operation.account);
-      const own = [...this.#naive.keys.values()].filter(({ account }) => account === operation.account);
-      if (ledger.eventSettings !== null)
-        this.#lowBudgets.look(own, times.atMs, ledger.eventSettings.thresholdPercents);
+      if (ledger.eventSettings !== null) {
+        const own = [...this.#naive.keys.values()].filter(({ account }) => account === operation.account);
+        const isIssued = operation.kind === "issue";
+        this.#lowBudgets.look(own, { isIssued, atMs: times.atMs }, ledger.eventSettings.thresholdPercents);
+      }
       const { reserved, ...found } = withoutRates(outcome);
       assert.deepEqual(found, expected, `outcome of ${JSON.stringify(operation)}`);
       assert.equal(reserved === true, isReserved, `credits are reserved for ${JSON.stringify(operation)}`);
@@ -135,8 +140,13 @@ export class Checks {
 
   /** Returns the accounts with a hold or a charge of a request. */
   payersOf({ ledger }: SimulatedDatabase, requestId: string | undefined): string[] {
-    const rows = [...ledger.holds.values(), ...ledger.charges].filter(({ id }) => id === requestId);
-    return [...new Set(rows.map(({ account }) => account))];
+    // Charges are only added, and each part of each answer asks for them.
+    for (const { id, account } of ledger.charges.slice(this.#chargesRead))
+      this.#payers.set(id, (this.#payers.get(id) ?? new Set()).add(account));
+    this.#chargesRead = ledger.charges.length;
+    const holds = [...ledger.holds.values()].filter(({ id }) => id === requestId);
+    const charged = this.#payers.get(requestId ?? "") ?? [];
+    return [...new Set([...holds.map(({ account }) => account), ...charged])];
   }
 
   /**

@@ -53,7 +53,7 @@ export interface FrontEndRequest {
   secret: string;
   /** The lines of the request that name the person. */
   headers: Record<string, string>;
-  /** Who pays, for fair slots. */
+  /** The account that pays, for fair slots. */
   payer: string;
   /** Checks the answer. `payers`: the accounts with a hold or a charge of the request. */
   answered(answer: Answered | null, payers: readonly string[]): void;

@@ -13,15 +13,23 @@ export class LowBudgets {
   #expected: string[] = [];
   #seen = 0;
 
-  /** Called after each operation, with the keys of the account. */
-  look(keys: Iterable<NaiveKey>, atMs: number, percents: readonly number[]): void {
+  /**
+   * Called after each operation, with the keys of the account. `isIssued`: the operation issues a
+   * key, which is only remembered.
+   */
+  look(
+    keys: Iterable<NaiveKey>,
+    { isIssued, atMs }: { isIssued: boolean; atMs: number },
+    percents: readonly number[],
+  ): void {
     for (const key of keys) {
+      const isNew = isIssued && !this.#budgets.has(key.id);
       const known = this.#budgets.get(key.id) ?? null;
       // In the window of this time: a budget that refills is full.
       const before = budgetAt({ ...key, budget: known && { ...known } }, atMs);
       const after = budgetAt(key, atMs);
       this.#budgets.set(key.id, after && { ...after });
-      if (after === null || key.isRevoked || key.actsFor !== null) continue;
+      if (isNew || after === null || key.isRevoked || key.actsFor !== null) continue;
       const [from, to] = [before, after].map((budget) => (budget === null ? 0 : levelIn(budget, percents)));
       for (const percent of percents.slice(from, Math.max(from ?? 0, to ?? 0)))
         this.#expected.push(`${key.id} ${percent}`);

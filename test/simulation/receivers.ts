@@ -2,9 +2,9 @@
  * The receivers of events in a simulated world, in place of undici's connections. They take
  * events, fail, hang, refuse, lie, and lose answers.
  *
- * Checks that an event is one of the ledger, that it keeps its id and its text, and that events of
- * an account come in their order: the next one after an answer to the one before, unless that one
- * was set aside after some attempts. Only one process sends to an endpoint.
+ * Checks that each event is in the ledger and keeps its id and its text. Events of an account come
+ * in their order: the next one after the one before was taken, or set aside after some attempts.
+ * Only one process sends to an endpoint.
  */
 import assert from "node:assert/strict";
 import type { EventsConfig } from "../../src/config/events.ts";

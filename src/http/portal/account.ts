@@ -102,7 +102,9 @@ export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
   mail: [
     orNull(ownMailObject.schema),
     ({ session, contact }) =>
-      contact?.email == null || authorityOf(session).portal !== "account" ? null : ownMailObject.of(contact),
+      contact?.email == null || authorityOf(session).portal !== "account"
+        ? null
+        : ownMailObject.of({ contact }),
   ],
   public_url: [
     orNull(Type.String({ description: "the URL of the API, as far as the service knows it" })),

@@ -83,7 +83,7 @@ export function HomePage({ own }: { own: OwnAccount }) {
         </ShownLive>
       </Card>
       <Latest change={change} nameOfKey={nameOfKey} />
-      {mail != null && <Mail choices={mail} changed={account.reload} />}
+      {mail !== null && <Mail choices={mail} changed={account.reload} />}
     </>
   );
 }
