@@ -67,6 +67,8 @@ export class SimulationError extends Error {
 }
 
 const accountCount = 6;
+/** So often in a world, whatever its length, rows are changed by hand: all facts are read for it. */
+const tamperings = 30;
 /** A database that loses calls cannot refuse so many starts in a row. */
 const startsMax = 100;
 /** Before changes of the clocks in Europe, at the end of a short month, in the middle of one. */
@@ -259,7 +261,9 @@ class World {
     const watches = [
       this.timeline.every(30 * second, () => this.#check(() => this.#checkExpiries())),
       this.timeline.every(hour, () => this.#check(() => this.checks.everything(this.database))),
-      this.timeline.every(4 * minute, () => this.#check(() => this.#audit(tampering))),
+      this.timeline.every((this.options.hours * hour) / tamperings, () =>
+        this.#check(() => this.#audit(tampering)),
+      ),
     ];
     await clients;
     await Promise.all(others);
