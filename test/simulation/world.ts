@@ -67,7 +67,7 @@ export class SimulationError extends Error {
 }
 
 const accountCount = 6;
-/** So often in a world, whatever its length, rows are changed by hand: all facts are read for it. */
+/** So often in each world, however long, rows are changed by hand: this reads all facts. */
 const tamperings = 30;
 /** A database that loses calls cannot refuse so many starts in a row. */
 const startsMax = 100;
