@@ -374,7 +374,7 @@ async function journal({ call }: Visit["service"]): Promise<Answer> {
 /** They need a wrong clock, a changed file or a running request, which these tests have. */
 const elsewhere: Readonly<Record<string, string>> = {
   acceptClock: "clock.test.ts",
-  changeMail: "new-link.test.ts",
+  changeMail: "../release/new-link.test.ts",
   applyPlans: "configuration.test.ts",
   reloadConfiguration: "configuration.test.ts",
   stopRequest: "running-requests.test.ts",
