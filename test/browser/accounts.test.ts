@@ -9,7 +9,7 @@ import { ofRelease } from "../fixtures/thorough.ts";
 const test = browserTests(monthOfData);
 const releaseTest = ofRelease(test);
 
-test("lists 10,000 accounts by pages, which the back button and a reload keep", async (visit) => {
+test("lists thousands of accounts by pages, which the back button and a reload keep", async (visit) => {
   const { page } = visit;
   await open(visit, "/accounts");
   const rows = page.getByRole("region", { name: "Accounts" }).getByRole("row");

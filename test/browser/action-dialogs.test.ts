@@ -322,7 +322,7 @@ async function preview(page: Page, { hasPreview = false }: Dialog): Promise<void
 }
 
 // Before a release all: one description makes a dialog, its command and its route.
-for (const each of some(dialogs, 3)) {
+for (const each of some(dialogs, 6)) {
   const { action, subject = "", refusals = [], right = {}, unlike = {} } = each;
   const { form, http, done } = action;
   test(`the dialog of ${http} is that of its description`, async (visit) => {
@@ -374,12 +374,12 @@ async function journal({ call }: Visit["service"]): Promise<Answer> {
 /** They need a wrong clock, a changed file or a running request, which these tests have. */
 const elsewhere: Readonly<Record<string, string>> = {
   acceptClock: "clock.test.ts",
-  changeMail: "new-link.test.ts",
+  changeMail: "../release/new-link.test.ts",
   applyPlans: "configuration.test.ts",
   reloadConfiguration: "configuration.test.ts",
   stopRequest: "running-requests.test.ts",
-  replayEvents: "events.test.ts",
-  resumeEndpoint: "events.test.ts",
+  replayEvents: "../release/events.test.ts",
+  resumeEndpoint: "../release/events.test.ts",
 };
 
 test("every action with a form has its dialog here", async () => {

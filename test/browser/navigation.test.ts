@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { browserTests } from "../fixtures/browser.ts";
 import { assertAccessible, dialogClosed, open, openMore, submit } from "../fixtures/console.ts";
+import { some } from "../fixtures/thorough.ts";
 
 const test = browserTests();
 
@@ -63,10 +64,11 @@ test(
   { isAlone: true },
 );
 
-for (const [name, path, press] of [
+const forms = [
   ["Open an account", "/accounts", "Open an account"],
   ["Change the plan of default", "/accounts/default", "Change the plan"],
-] as const) {
+] as const;
+for (const [name, path, press] of some(forms, 2)) {
   test(`"${name}" says that the plans cannot be loaded, and loads them again`, async (visit) => {
     const { page, expects } = visit;
     await open(visit, path);

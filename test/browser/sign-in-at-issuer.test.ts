@@ -5,6 +5,7 @@ import type { Browser, Page } from "playwright-core";
 import { launchChromium, noChromium } from "../fixtures/chromium.ts";
 import { assertAccessible } from "../fixtures/console.ts";
 import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
+import { releaseTest } from "../fixtures/thorough.ts";
 
 const rules = {
   operators: [{ kind: "group", value: "it", role: "operator" }],
@@ -50,7 +51,7 @@ describe("a browser", { skip: noChromium ?? false }, () => {
       assert.ok(!page.url().includes("code="), page.url());
     }));
 
-  test("is told whom to ask if nobody has given its user access", () =>
+  releaseTest("is told whom to ask if nobody has given its user access", () =>
     visit(async (page) => {
       place.issuer.signsIn({ sub: "eve", groups: [] });
       await page.goto(`${place.operator.url}/console`);
@@ -58,7 +59,8 @@ describe("a browser", { skip: noChromium ?? false }, () => {
       await page.getByText("nobody has given you access here. Ask the help desk.").waitFor();
       await assertAccessible(page);
       assert.equal(await page.getByLabel("Operator token").getAttribute("aria-invalid"), "false");
-    }));
+    }),
+  );
 
   test("is told that the issuer is away, and can try again", () =>
     visit(async (page) => {
@@ -74,7 +76,7 @@ describe("a browser", { skip: noChromium ?? false }, () => {
       await page.getByRole("heading", { name: "Balance" }).waitFor();
     }));
 
-  test("makes keys within those of the plan, which expire", () =>
+  releaseTest("makes keys within those of the plan, which expire", () =>
     visit(async (page) => {
       place.issuer.signsIn({ sub: "kim", groups: ["students"] });
       await page.goto(`${place.portal.url}/keys`);
@@ -87,7 +89,8 @@ describe("a browser", { skip: noChromium ?? false }, () => {
         if (name === "first") await page.getByRole("button", { name: "Done" }).click();
       }
       await page.getByText("Your plan allows one key at the same time.").waitFor();
-    }));
+    }),
+  );
 
   test("signs an operator out of the console", () =>
     visit(async (page) => {

@@ -85,8 +85,8 @@ test("pages of the console fit every window and meet WCAG 2.2 AA in both themes,
     "new Set([...document.querySelectorAll('.top > *')].map((each) => Math.round((each.getBoundingClientRect().top + each.getBoundingClientRect().bottom) / 20))).size",
   );
   assert.ok(rows <= 2, `the header has ${rows} rows`);
-  for (const path of some(consolePages, 3)) await assertGood(page, `${service.url}/console${path}`);
-  for (const topic of some(topics, 3)) {
+  for (const path of some(consolePages, 6)) await assertGood(page, `${service.url}/console${path}`);
+  for (const topic of some(topics, 5)) {
     await page.goto(`${service.url}/console/accounts/ada${topic}`);
     await loaded(page);
     await assertFitsEverywhere(page);
@@ -113,7 +113,7 @@ test("pages of the portal fit every window and meet WCAG 2.2 AA in both themes",
   const { page, service } = visit;
   const { secret } = await keyOf(service, "ada", { name: "all of them", portal: "account" });
   await openPortal(visit, "/", secret);
-  for (const path of some(portalPages, 3)) await assertGood(page, service.portalUrl + path);
+  for (const path of some(portalPages, 6)) await assertGood(page, service.portalUrl + path);
 });
 
 test("actions of keys and costs of requests can be seen in the narrowest window", async (visit) => {

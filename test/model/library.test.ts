@@ -9,6 +9,7 @@ import type { Message } from "../../src/chat/engine.ts";
 import { type LoadedBackend, loadBackend } from "../../src/engines/llama/decode/load.ts";
 import { PromptPlanner } from "../../src/engines/llama/prompt/planner.ts";
 import { ask, miniaturePath, startMiniature } from "../fixtures/llama-engine.ts";
+import { releaseTest } from "../fixtures/thorough.ts";
 
 const modelPath = process.env.INKWELL_TEST_MODEL ?? miniaturePath;
 const contextWindow = 1024;
@@ -99,10 +100,13 @@ async function evaluate(threads: number, from: number, to: number): Promise<stri
   return found;
 }
 
-test("the result of a single token depends on the number of threads from position 256 on", async () => {
-  const from = 240;
-  const one = await evaluate(1, from, 280);
-  const two = await evaluate(2, from, 280);
-  const first = from + one.findIndex((found, index) => found !== two[index]);
-  assert.ok(first >= 256, `different at ${first}: NativeBackend gives repeatable tokens all cores there`);
-});
+releaseTest(
+  "the result of a single token depends on the number of threads from position 256 on",
+  async () => {
+    const from = 240;
+    const one = await evaluate(1, from, 280);
+    const two = await evaluate(2, from, 280);
+    const first = from + one.findIndex((found, index) => found !== two[index]);
+    assert.ok(first >= 256, `different at ${first}: NativeBackend gives repeatable tokens all cores there`);
+  },
+);

@@ -82,10 +82,8 @@ test("when the child is killed, running answers fail with their usage, and waiti
 });
 
 test("answers requests that arrive during a restart of the child", async () => {
-  for (let round = 0; round < 2; round++) {
-    await killChild(shared);
-    assert.equal((await ask(shared, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
-  }
+  await killChild(shared);
+  assert.equal((await ask(shared, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
 });
 
 test("a generation that is stopped without a child ends at once", async () => {

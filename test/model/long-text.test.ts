@@ -55,7 +55,7 @@ function repeated(unit: string, bytes: number): string {
   return unit.repeat(Math.floor(bytes / Buffer.byteLength(unit)));
 }
 
-for (const kind of some(["gpt-4o", "tekken", "deepseek-llm", "youtu"], 2)) {
+for (const kind of some(["gpt-4o", "tekken", "deepseek-llm", "youtu"], 4)) {
   test(`${kind}: long runs of one character do not end the process`, async (t) => {
     const engine = await startMiniature({
       modelPath: await splittingLike(kind),

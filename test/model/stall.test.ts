@@ -22,6 +22,7 @@ import {
   startMiniature,
 } from "../fixtures/llama-engine.ts";
 import { startService, type TestService } from "../fixtures/service.ts";
+import { releaseTest } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 
 const endless = "Something endless, please.";
@@ -62,7 +63,8 @@ function chat(service: TestService, content: string, body: object = {}): Promise
   return service.chat({ model: "miniature", messages: [{ role: "user", content }], ...body });
 }
 
-test("kills a child that halts before a request, and the next child answers", async () => {
+// lifecycle.test.ts has children that hang during a prompt and a stop.
+releaseTest("kills a child that halts before a request, and the next child answers", async () => {
   const prepared = await prepare(engine, "Hi");
   const hung = halt(engine);
   const answer = await collect(prepared.generate(asked(3)));
@@ -143,14 +145,17 @@ test("a child whose answers wait for budgets and slow readers is not killed", as
   assert.equal(engine.pid, pid);
 });
 
-test("detects a halted child by a stop that is due while the answer waits for its budget", async () => {
-  const unpaid = (await prepare(engine, endless)).generate({ ...asked(40), paidTokens: 3 });
-  await until("it waits for pay", () => unpaid.usage.completionTokens === 3);
-  const hung = halt(engine);
-  await unpaid.stop();
-  assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
-  assert.notEqual(engine.pid, hung);
-});
+releaseTest(
+  "detects a halted child by a stop that is due while the answer waits for its budget",
+  async () => {
+    const unpaid = (await prepare(engine, endless)).generate({ ...asked(40), paidTokens: 3 });
+    await until("it waits for pay", () => unpaid.usage.completionTokens === 3);
+    const hung = halt(engine);
+    await unpaid.stop();
+    assert.equal((await ask(engine, "Hi", { maxTokens: 2 })).usage.completionTokens, 2);
+    assert.notEqual(engine.pid, hung);
+  },
+);
 
 test("a prompt may take longer than the limit of one step", async () => {
   const { pid } = engine;

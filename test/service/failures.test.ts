@@ -20,6 +20,7 @@ import {
   noDefaultModel,
   startProgram,
 } from "../fixtures/program.ts";
+import { releaseTest, some } from "../fixtures/thorough.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
 import { upstreamModel } from "../fixtures/upstream-program.ts";
 
@@ -73,11 +74,12 @@ async function takePort(): Promise<Server & AsyncDisposable & { port: number }> 
   return Object.assign(server, { port: address.port });
 }
 
-for (const [name, variable, key] of [
+const ports = [
   ["public", "INKWELL_PORT", "listen: { port }"],
   ["operator", "INKWELL_OPERATOR_PORT", "operator: { port }"],
   ["portal", "INKWELL_PORTAL_PORT", "portal: { port }"],
-] as const) {
+] as const;
+for (const [name, variable, key] of some(ports, 3)) {
   test(`reports a used ${name} port and leaves nothing behind`, async () => {
     await using folder = await newFolder();
     await using taken = await takePort();
@@ -112,7 +114,7 @@ test("reports a file system without folders at once, in every command that needs
     const ran = spawnSync(process.execPath, [entry, "serve"], { cwd: folder.path, env, ...options });
     assert.equal(ran.status, 1, `${ran.error}`);
   }
-  for (const data of ["/proc/inkwell", "/proc/inkwell/data"]) {
+  for (const data of some(["/proc/inkwell", "/proc/inkwell/data"], 2)) {
     const refusal = async (...args: string[]) =>
       assertRefused(await inkwell(folder.path, args, { env: { INKWELL_DATA: data } }));
     const stderr = await refusal("serve");
@@ -153,20 +155,24 @@ test("reports a data folder that is not writable", { skip: cannotBeAnother() }, 
   chmodSync(data, 0o755);
 });
 
-test("reports a parent of the data folder that is not writable", {
-  skip: cannotBeAnother(),
-}, async () => {
-  await using folder = await newFolder();
-  chmodSync(folder.path, 0o555);
-  const stderr = await refusedProcess(folder.path, isRoot ? { uid: nobody } : {});
-  assertOneMessage(
-    stderr,
-    `The data folder ${path.join(folder.path, "data")} cannot be`,
-    "EACCES",
-    "INKWELL_DATA",
-  );
-  chmodSync(folder.path, 0o755);
-});
+releaseTest(
+  "reports a parent of the data folder that is not writable",
+  {
+    skip: cannotBeAnother(),
+  },
+  async () => {
+    await using folder = await newFolder();
+    chmodSync(folder.path, 0o555);
+    const stderr = await refusedProcess(folder.path, isRoot ? { uid: nobody } : {});
+    assertOneMessage(
+      stderr,
+      `The data folder ${path.join(folder.path, "data")} cannot be`,
+      "EACCES",
+      "INKWELL_DATA",
+    );
+    chmodSync(folder.path, 0o755);
+  },
+);
 
 test("refuses a truncated model file, and prints the key after its repair", async () => {
   await using folder = await newFolder();
@@ -182,7 +188,8 @@ test("refuses a truncated model file, and prints the key after its repair", asyn
   await assertStartsAfterAll(folder.path, { env: { [source]: file } });
 });
 
-test("refuses a model file that llama.cpp cannot load, with the reason", async () => {
+// test/model/model-file.test.ts has files that llama.cpp cannot load.
+releaseTest("refuses a model file that llama.cpp cannot load, with the reason", async () => {
   await using folder = await newFolder();
   const file = path.join(folder.path, "odd.gguf");
   const bytes = readFileSync(miniature);
@@ -249,10 +256,11 @@ test("refuses a database of a newer version, which still works with that version
   assert.equal((await service.up()).key, null);
 });
 
-for (const [name, length] of [
+const downloads = [
+  ["in its middle", false],
   ["before the start if the size is known", true],
-  ["in its middle otherwise", false],
-] as const) {
+] as const;
+for (const [name, length] of some(downloads, 2)) {
   test(`reports a full disk during the download of a model ${name}`, async (t) => {
     await using folder = await newFolder();
     const models = path.join(folder.path, "models");
@@ -286,7 +294,7 @@ test("reports a full disk of the ledger in every command, and continues when the
   const made = await inkwell(folder.path, ["account", "create", "ada", "--plan", "starter"]);
   assert.equal(made.code, 0, made.stderr);
   assert.throws(() => writeFileSync(filler, Buffer.alloc(1024 * 1024)), /ENOSPC/);
-  for (const command of ["account list", "credits add ada 5 --payment p1", "audit"]) {
+  for (const command of some(["credits add ada 5 --payment p1", "account list", "audit"], 3)) {
     const stderr = assertRefused(await inkwell(folder.path, command.split(" ")));
     assertOneMessage(stderr, "There is no space left for the database", path.join(data, "inkwell.db"));
   }

@@ -17,6 +17,7 @@ import {
   newFolder,
   startProgram,
 } from "../fixtures/program.ts";
+import { releaseTest } from "../fixtures/thorough.ts";
 
 const run = promisify(execFile);
 
@@ -85,53 +86,64 @@ test("prints a key and working examples at the first start, and runs on the mini
   assert.deepEqual(await service.stop(), { code: 0, signal: null });
 });
 
-test("prints no key at the second start, fetches the real model, and ends an endless answer at its default", async () => {
-  // The hub is back; what it has is small, and as good as any other model.
-  const content = readFileSync(miniature);
-  await using hub = await startServer(() => {});
-  const file = { repository: "people/ink", revision: "main", path: "ink.gguf", content, storage: hub.origin };
-  const resolve = hubHandler(file);
-  hub.handle = (request, response, count) => {
-    if (request.url?.startsWith("/blob") === true) sendContent(request, response, content);
-    else resolve(request, response, count);
-  };
-  const online = {
-    ...env,
-    INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__SOURCE: "hf:people/ink/ink.gguf",
-    HF_ENDPOINT: hub.origin,
-  };
-  await using service = startProgram(folder.path, { env: online });
-  const { url, key } = await service.up();
-  assert.equal(url, `http://127.0.0.1:${env.INKWELL_PORT}`);
-  assert.equal(key, null);
-  assert.doesNotMatch(service.stdout, /Bearer|curl/);
-  const { stderr } = service;
-  assert.match(stderr, /the first key is still in this file; store it safely and delete the file/);
-  assert.doesNotMatch(stderr, /ink_\w/);
-  assert.doesNotMatch(stderr, /runs on the miniature model that Inkwell contains/);
-  const fetched = /"modelPath":"([^"]+)"/.exec(stderr)?.[1] ?? "";
-  assert.ok(fetched.startsWith(path.join(folder.path, "data", "models")), fetched);
-  assert.deepEqual(readFileSync(fetched), content);
-  assert.ok(!existsSync(`${fetched}.part`));
-  const again = await ask({ url, key: firstKey, max_tokens: 1 });
-  assert.equal(again.status, 200, "the first key still works");
-  assert.equal(await modelList(url, firstKey), firstModels, "also their times are the same");
+// Its parts: test/unit/first-account.test.ts, test/unit/model-files-default.test.ts and
+// test/http/cli-chat.test.ts.
+releaseTest(
+  "prints no key at the second start, fetches the real model, and ends an endless answer at its default",
+  async () => {
+    // The hub is back; what it has is small, and as good as any other model.
+    const content = readFileSync(miniature);
+    await using hub = await startServer(() => {});
+    const file = {
+      repository: "people/ink",
+      revision: "main",
+      path: "ink.gguf",
+      content,
+      storage: hub.origin,
+    };
+    const resolve = hubHandler(file);
+    hub.handle = (request, response, count) => {
+      if (request.url?.startsWith("/blob") === true) sendContent(request, response, content);
+      else resolve(request, response, count);
+    };
+    const online = {
+      ...env,
+      INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__SOURCE: "hf:people/ink/ink.gguf",
+      HF_ENDPOINT: hub.origin,
+    };
+    await using service = startProgram(folder.path, { env: online });
+    const { url, key } = await service.up();
+    assert.equal(url, `http://127.0.0.1:${env.INKWELL_PORT}`);
+    assert.equal(key, null);
+    assert.doesNotMatch(service.stdout, /Bearer|curl/);
+    const { stderr } = service;
+    assert.match(stderr, /the first key is still in this file; store it safely and delete the file/);
+    assert.doesNotMatch(stderr, /ink_\w/);
+    assert.doesNotMatch(stderr, /runs on the miniature model that Inkwell contains/);
+    const fetched = /"modelPath":"([^"]+)"/.exec(stderr)?.[1] ?? "";
+    assert.ok(fetched.startsWith(path.join(folder.path, "data", "models")), fetched);
+    assert.deepEqual(readFileSync(fetched), content);
+    assert.ok(!existsSync(`${fetched}.part`));
+    const again = await ask({ url, key: firstKey, max_tokens: 1 });
+    assert.equal(again.status, 200, "the first key still works");
+    assert.equal(await modelList(url, firstKey), firstModels, "also their times are the same");
 
-  const chat = `echo "Tell me an endless story." | '${process.execPath}' '${entry}' chat`;
-  const told = await run("sh", ["-c", chat], {
-    cwd: folder.path,
-    env: { ...environment(folder.path), ...online },
-  });
-  assert.ok(told.stdout.length > 512, "the story is told");
-  assert.match(
-    told.stderr,
-    / 512 completion tokens · .* · cut off at the limit of 512 tokens; --max-tokens /,
-  );
-  const [receipt] = query(
-    folder.path,
-    "select completion_tokens, ending from charge order by at_ms desc limit 1",
-  );
-  assert.deepEqual({ ...receipt }, { completion_tokens: 512, ending: "length" });
-  assert.deepEqual(await service.stop("SIGINT"), { code: 0, signal: null });
-  assertSoundLedger(folder.path);
-});
+    const chat = `echo "Tell me an endless story." | '${process.execPath}' '${entry}' chat`;
+    const told = await run("sh", ["-c", chat], {
+      cwd: folder.path,
+      env: { ...environment(folder.path), ...online },
+    });
+    assert.ok(told.stdout.length > 512, "the story is told");
+    assert.match(
+      told.stderr,
+      / 512 completion tokens · .* · cut off at the limit of 512 tokens; --max-tokens /,
+    );
+    const [receipt] = query(
+      folder.path,
+      "select completion_tokens, ending from charge order by at_ms desc limit 1",
+    );
+    assert.deepEqual({ ...receipt }, { completion_tokens: 512, ending: "length" });
+    assert.deepEqual(await service.stop("SIGINT"), { code: 0, signal: null });
+    assertSoundLedger(folder.path);
+  },
+);

@@ -9,6 +9,7 @@ import { type Fields, fieldsOf, listOf } from "../fixtures/operator.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
 import { freePort, newFolder } from "../fixtures/program.ts";
+import { releaseTest } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream, type Upstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
@@ -100,49 +101,53 @@ test("a session outlives a restart, and a stream does not delay the stop, while 
   );
 });
 
-test("a chat of the portal ends in order while the service stops, and costs what it shows", async () => {
-  await using upstream = await startUpstream();
-  const goOn = pauseAnswers(upstream);
-  await using folder = await newFolder();
-  const models = upstreamModel(folder.path, upstream);
-  const env = { ...models, INKWELL_PORTAL_PORT: `${await freePort()}` };
-  let cookie: string;
-  let last: { id: string; cost_micro: number; usage: { completion_tokens: number } };
-  {
-    await using program = startInside(folder.path, { env });
-    const { key } = await program.up();
-    assert.ok(key !== null);
-    const portal = await portalOf(program);
-    cookie = await signIn(portal, key);
-    const models = await listFrom(portal, "/api/models", cookie);
-    const answer = await fetch(`${portal}/api/chat`, {
-      method: "POST",
-      headers: { ...page, cookie, "content-type": "application/json" },
-      body: JSON.stringify({
-        ...{ model: models[0]?.id, stream: true, max_tokens: 50 },
-        messages: [{ role: "user", content: "What is ink?" }],
-      }),
-    });
-    assert.equal(answer.status, 200);
-    const stopped = program.stop();
-    await isStopping(program);
-    goOn.resolve();
-    const events = await answer.text();
-    assert.ok(events.endsWith("data: [DONE]\n\n"), events.slice(-300));
-    last = JSON.parse(events.trim().split("\n\n").at(-2)?.slice("data: ".length) ?? "");
-    assert.equal(await stopped, 0);
-  }
-  await using again = startInside(folder.path, { env });
-  const portal = await portalOf(again);
-  const [receipt, ...others] = await listFrom(portal, "/api/requests", cookie);
-  assert.ok(receipt !== undefined && others.length === 0);
-  const { request_id, cost_micro, completion_tokens } = receipt;
-  assert.ok(Number(cost_micro) > 0);
-  assert.deepEqual(
-    { id: `chatcmpl-${request_id}`, cost_micro, completion_tokens },
-    { id: last.id, cost_micro: last.cost_micro, completion_tokens: last.usage.completion_tokens },
-  );
-});
+// test/http/portal-chat.test.ts has its costs.
+releaseTest(
+  "a chat of the portal ends in order while the service stops, and costs what it shows",
+  async () => {
+    await using upstream = await startUpstream();
+    const goOn = pauseAnswers(upstream);
+    await using folder = await newFolder();
+    const models = upstreamModel(folder.path, upstream);
+    const env = { ...models, INKWELL_PORTAL_PORT: `${await freePort()}` };
+    let cookie: string;
+    let last: { id: string; cost_micro: number; usage: { completion_tokens: number } };
+    {
+      await using program = startInside(folder.path, { env });
+      const { key } = await program.up();
+      assert.ok(key !== null);
+      const portal = await portalOf(program);
+      cookie = await signIn(portal, key);
+      const models = await listFrom(portal, "/api/models", cookie);
+      const answer = await fetch(`${portal}/api/chat`, {
+        method: "POST",
+        headers: { ...page, cookie, "content-type": "application/json" },
+        body: JSON.stringify({
+          ...{ model: models[0]?.id, stream: true, max_tokens: 50 },
+          messages: [{ role: "user", content: "What is ink?" }],
+        }),
+      });
+      assert.equal(answer.status, 200);
+      const stopped = program.stop();
+      await isStopping(program);
+      goOn.resolve();
+      const events = await answer.text();
+      assert.ok(events.endsWith("data: [DONE]\n\n"), events.slice(-300));
+      last = JSON.parse(events.trim().split("\n\n").at(-2)?.slice("data: ".length) ?? "");
+      assert.equal(await stopped, 0);
+    }
+    await using again = startInside(folder.path, { env });
+    const portal = await portalOf(again);
+    const [receipt, ...others] = await listFrom(portal, "/api/requests", cookie);
+    assert.ok(receipt !== undefined && others.length === 0);
+    const { request_id, cost_micro, completion_tokens } = receipt;
+    assert.ok(Number(cost_micro) > 0);
+    assert.deepEqual(
+      { id: `chatcmpl-${request_id}`, cost_micro, completion_tokens },
+      { id: last.id, cost_micro: last.cost_micro, completion_tokens: last.usage.completion_tokens },
+    );
+  },
+);
 
 test("there is no portal unless it is configured", async () => {
   await using upstream = await startUpstream();

@@ -16,7 +16,7 @@ const read = (file: string) => readFileSync(path.join(root, file), "utf8");
 /** npm scripts that are not run here, each with its test or a reason. */
 const otherScripts: Record<string, string> = {
   start: "test/service/first-start.test.ts",
-  inkwell: "test/service/terminal.test.ts",
+  inkwell: "test/release/terminal.test.ts",
   build: "test/release/package.test.ts",
   prepack: "test/release/package.test.ts",
   sbom: "test/release/package.test.ts",

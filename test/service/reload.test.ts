@@ -57,7 +57,7 @@ interface Reloadable extends AsyncDisposable {
 }
 
 /** The most log-probabilities make it slow: the test halts its engine long before its end. */
-const long = { content: "An endless story, please.", logprobs: true, top_logprobs: 20, max_tokens: 1000 };
+const long = { content: "An endless story, please.", logprobs: true, top_logprobs: 20, max_tokens: 300 };
 
 type Fields = Record<string, unknown>;
 
@@ -388,7 +388,7 @@ test("refuses a reload while one runs", async () => {
   assert.equal(stopped, 0);
 });
 
-test("fails no request in 50 reloads under load", async () => {
+test("fails no request in 20 reloads under load", async () => {
   await using upstream = await startUpstream();
   const price = (n: number) => `{ prompt: ${10 + n}, completion: 30 }`;
   const settings = (n: number): Settings => ({
@@ -415,7 +415,7 @@ test("fails no request in 50 reloads under load", async () => {
     }
   };
   const clients = [client("kept", true), client("remote", true), client("remote", false)];
-  for (let n = 1; n <= 50; n += 1) {
+  for (let n = 1; n <= 20; n += 1) {
     const before = answers;
     service.write(settings(n));
     const { status, body } = await service.reload();
@@ -426,9 +426,9 @@ test("fails no request in 50 reloads under load", async () => {
   isOver = true;
   await Promise.all(clients);
   assert.deepEqual(failures, []);
-  assert.ok(answers >= 50, String(answers));
+  assert.ok(answers >= 20, String(answers));
   const prices = query(service.folder, "select distinct price_prompt as price from charge order by 1");
-  assert.ok(prices.length >= 25, `${prices.length} prices were charged`);
+  assert.ok(prices.length >= 10, `${prices.length} prices were charged`);
 });
 
 test("warns of a model that no plan can pay for at the start and after a reload, until the file is mended", async () => {

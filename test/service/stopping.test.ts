@@ -18,6 +18,7 @@ import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
 import { isRunning, processEnded } from "../fixtures/processes.ts";
 import { newFolder, type Program, startProgram } from "../fixtures/program.ts";
 import { endless } from "../fixtures/running-requests.ts";
+import { releaseTest } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
 import { first, text } from "../fixtures/upstream-events.ts";
@@ -138,7 +139,8 @@ test("a signal stops a start without creating an account, and the next start pri
   assert.ok((await service.up()).key !== null);
 });
 
-test("includes a charge that is recorded at the last moment in its trace", async () => {
+// test/unit/tracing.test.ts has a late charge, test/unit/ledger-locked.test.ts a locked database.
+releaseTest("includes a charge that is recorded at the last moment in its trace", async () => {
   await using collector = await startCollector();
   await using upstream = await startUpstream();
   upstream.play = async (call) => {

@@ -10,6 +10,7 @@ import { pathToFileURL } from "node:url";
 import { type Collector, startCollector } from "../fixtures/collector.ts";
 import { ask } from "../fixtures/http-stream.ts";
 import { environment, type Folder, newFolder, type Program, startProgram } from "../fixtures/program.ts";
+import { releaseTest } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream, type Upstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
@@ -252,7 +253,7 @@ test("delays neither requests nor the stop if the collector never responds, and 
   assert.ok(collector.spans().some(({ attributes }) => attributes["inkwell.request_id"] === id));
 });
 
-test("loads no OpenTelemetry without a collector", async () => {
+releaseTest("loads no OpenTelemetry without a collector", async () => {
   assert.ok(service.stderr.includes(loaded), "with a collector it is loaded");
   await using other = await start({});
   const up = await other.up();

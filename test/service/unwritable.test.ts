@@ -11,6 +11,7 @@ import { ask } from "../fixtures/http-stream.ts";
 import { inkwell } from "../fixtures/inner-program.ts";
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
 import { entry, environment, mountSmallDisk, newFolder, startProgram } from "../fixtures/program.ts";
+import { releaseTest } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
 import { upstreamModel } from "../fixtures/upstream-program.ts";
@@ -77,43 +78,51 @@ test("keeps answering while the log's disk is full, and logs again when there is
   assertSoundLedger(folder.path);
 });
 
-test("keeps the result and exit code of a command whose stderr is closed", {
-  skip: noFullDevice,
-}, async () => {
-  await using folder = await newFolder();
-  const made = await inkwell(folder.path, ["account", "create", "ada", "--plan", "starter"]);
-  assert.equal(made.code, 0, made.stderr);
-  const full = openSync("/dev/full", "w");
-  try {
-    const args = ["credits", "add", "ada", "5", "--payment", "p1", "--json"];
-    const { status, stdout } = spawnSync(process.execPath, [entry, ...args], {
-      cwd: folder.path,
-      env: environment(folder.path),
-      stdio: ["ignore", "pipe", full],
-      encoding: "utf8",
-    });
-    assert.deepEqual([status, JSON.parse(stdout).account], [0, "ada"]);
-  } finally {
-    closeSync(full);
-  }
-});
+releaseTest(
+  "keeps the result and exit code of a command whose stderr is closed",
+  {
+    skip: noFullDevice,
+  },
+  async () => {
+    await using folder = await newFolder();
+    const made = await inkwell(folder.path, ["account", "create", "ada", "--plan", "starter"]);
+    assert.equal(made.code, 0, made.stderr);
+    const full = openSync("/dev/full", "w");
+    try {
+      const args = ["credits", "add", "ada", "5", "--payment", "p1", "--json"];
+      const { status, stdout } = spawnSync(process.execPath, [entry, ...args], {
+        cwd: folder.path,
+        env: environment(folder.path),
+        stdio: ["ignore", "pipe", full],
+        encoding: "utf8",
+      });
+      assert.deepEqual([status, JSON.parse(stdout).account], [0, "ada"]);
+    } finally {
+      closeSync(full);
+    }
+  },
+);
 
-test("reports a result that cannot be written and exits with 1, but not for a closed reader", {
-  skip: noFullDevice,
-}, async () => {
-  await using folder = await newFolder();
-  const run = (command: string) =>
-    spawnSync("sh", ["-c", `"$0" "$1" ${command}`, process.execPath, entry], {
-      cwd: folder.path,
-      env: environment(folder.path),
-      encoding: "utf8",
-    });
-  const made = await inkwell(folder.path, ["account", "create", "ada", "--plan", "starter"]);
-  assert.equal(made.code, 0, made.stderr);
-  const refused = run("account list > /dev/full");
-  assert.match(refused.stderr, /^The result cannot be written to stdout \(ENOSPC: [^\n]*\n$/);
-  assert.equal(refused.status, 1);
-  await using service = startProgram(folder.path, { args: ["account", "list"] });
-  service.process.stdout?.destroy();
-  assert.deepEqual([await service.ended, service.stderr], [{ code: 0, signal: null }, ""]);
-});
+releaseTest(
+  "reports a result that cannot be written and exits with 1, but not for a closed reader",
+  {
+    skip: noFullDevice,
+  },
+  async () => {
+    await using folder = await newFolder();
+    const run = (command: string) =>
+      spawnSync("sh", ["-c", `"$0" "$1" ${command}`, process.execPath, entry], {
+        cwd: folder.path,
+        env: environment(folder.path),
+        encoding: "utf8",
+      });
+    const made = await inkwell(folder.path, ["account", "create", "ada", "--plan", "starter"]);
+    assert.equal(made.code, 0, made.stderr);
+    const refused = run("account list > /dev/full");
+    assert.match(refused.stderr, /^The result cannot be written to stdout \(ENOSPC: [^\n]*\n$/);
+    assert.equal(refused.status, 1);
+    await using service = startProgram(folder.path, { args: ["account", "list"] });
+    service.process.stdout?.destroy();
+    assert.deepEqual([await service.ended, service.stderr], [{ code: 0, signal: null }, ""]);
+  },
+);

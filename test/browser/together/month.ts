@@ -1,4 +1,6 @@
-/** Pages with a month of data and 10,000 accounts. The tasks come last: they change accounts. */
+/**
+ * Pages with a month of data and thousands of accounts. The tasks come last: they change accounts.
+ */
 import "../accounts.test.ts";
 import "../charts.test.ts";
 import "../widths.test.ts";

@@ -151,7 +151,11 @@ describe("at a terminal", { skip }, () => {
       await shows(/\w+ \w+ \w+/);
       chat.kill("SIGINT");
       await shows(/Stopped\. .*\n/);
+      await until("the first answer is charged", () => endings().length === before + 1);
       chat.stdin.write("Tell me another endless story.\n");
+      // The rest of the first answer may come after the line that says that it has stopped.
+      const holds = () => query(folder.path, "select id from hold").length;
+      await until("the second answer has begun", () => holds() === 1);
       await shows(/\w+ \w+ \w+/);
       chat.kill("SIGINT");
       await shows(/Stopped\. .*\n/);
