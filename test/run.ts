@@ -68,7 +68,7 @@ const memoryBytesMin = 8 * 1024 ** 3;
 
 const root = join(import.meta.dirname, "..");
 /** Modules that are loaded before a test file. */
-const preloaded = ["file-end", "kept-threads", "kept-responses"].map(
+const preloaded = ["light-tests", "file-end", "kept-threads", "kept-responses"].map(
   (name) => new URL(`./fixtures/${name}.ts`, import.meta.url),
 );
 for (const file of alone) {

@@ -105,7 +105,7 @@ for (const backend of backends) {
     };
 
     test("are those of the kernel, in each order, with each filter, and in pages", async () => {
-      await assertLists(1);
+      await assertLists(2);
       const near = await idsOf({ hasLowBalance: true });
       assert.ok(near.length > 3 && near.length < 30, `${near.length} accounts`);
     });

@@ -1,4 +1,4 @@
-/** The export of a person with long lists, on both databases. */
+/** The export of a person with long lists: on SQLite, and before a release on both databases. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { Check } from "typebox/value";
@@ -12,12 +12,13 @@ import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { some } from "../fixtures/thorough.ts";
 import { start } from "../fixtures/times.ts";
 
 /** More than a page of each list. */
 const [requests, contacts] = [700, 150];
 
-for (const backend of backends) {
+for (const backend of some(backends, 2)) {
   describe(`the data of a person on ${backend.name}`, { skip: backend.skip ?? false }, () => {
     let database: Database;
     let store: Store;

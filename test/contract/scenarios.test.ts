@@ -64,7 +64,7 @@ function memoryStage(): Stage {
 for (const looksBetween of [false, true]) {
   describe(`scenarios in memory, ${looksBetween ? "with" : "without"} looks between the rows`, () => {
     const stage = memoryStage();
-    testTables(() => stage, looksBetween ? sampleOf(3) : all, { looksBetween });
+    testTables(() => stage, looksBetween ? sampleOf(6) : all, { looksBetween });
   });
 }
 
@@ -85,7 +85,7 @@ for (const backend of backends) {
     after(async () => {
       await database.remove();
     });
-    testTables(() => stage, sampleOf(backend.name === "SQLite" ? 3 : 8));
+    testTables(() => stage, sampleOf(backend.name === "SQLite" ? 6 : 12));
 
     test("the ledger of all scenarios is sound", async () => {
       await assertSound(database);
@@ -93,8 +93,8 @@ for (const backend of backends) {
   });
 }
 
-// Each has a file of its own, and waits for the disk.
-describe("scenarios with a wrong clock, on SQLite", { concurrency: 8 }, () => {
+// Each has a file of its own, and threads that the next one uses again.
+describe("scenarios with a wrong clock, on SQLite", { concurrency: 2 }, () => {
   for (const scenarios of tables.values()) {
     for (const scenario of scenarios.filter(needsClock)) {
       test(`${scenario.place}: ${scenario.title}`, async () => {

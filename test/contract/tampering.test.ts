@@ -1,7 +1,7 @@
 /**
  * Single changes by hand in the database: the audit names each, or a seal does. Cells of a small
  * ledger are changed and rows deleted, one at a time, with the triggers dropped: each column in
- * two rows of a table at least, and in every fourth of the others. A number gets one more or one
+ * one row of a table at least, and in every eighth of the others. A number gets one more or one
  * less, in turn. Before a release every cell is changed, a number both ways, and every row
  * deleted. Changes of several rows are in named-tampering.test.ts.
  */
@@ -107,7 +107,7 @@ test("a seal that was changed or cut off is refused", () => {
 });
 
 function isTried(row: number, column: number): boolean {
-  return isThorough || row < 2 || (row + column) % 4 === 0;
+  return isThorough || row < 1 || (row + column) % 8 === 0;
 }
 
 interface Cell {

@@ -1,5 +1,5 @@
 /**
- * Random operations on both stores, compared with the naive ledger, audited and sealed: 5,200 in
+ * Random operations on both stores, compared with the naive ledger, audited and sealed: 2,800 in
  * each run, 26,000 before a release, `npm run torture` for more. A failure prints the shrunk steps
  * and a seed, and `npm run torture -- --seed SEED --store NAME` repeats it.
  */

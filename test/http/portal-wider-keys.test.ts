@@ -185,7 +185,7 @@ async function scene(run: (portal: TestPortal, service: TestService) => Promise<
   await run(portal, service);
 }
 
-for (const setting of some(settingNames, 2)) {
+for (const setting of some(settingNames, 4)) {
   for (const place of places) {
     test(`a session and a key ${place} its own ${setting}`, () =>
       scene(async (portal, service) => {

@@ -123,7 +123,7 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
       await load.must("/admin/accounts", { id, plan: planOf[id] ?? "year" });
     }
     await server.sql(
-      `set session_replication_role = replica;
+      `set local session_replication_role = replica;
       update credit_grant set from_ms = from_ms - ${earlierMs}, until_ms = until_ms - ${earlierMs},
         anchor_ms = anchor_ms - ${earlierMs} where account in ('minute', 'leaving') and bucket = 'base';
       update journal j set note = j.note || ', 0 spent since ' ||
@@ -218,7 +218,7 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
 
   /** Both nodes sum the charges so far, as at the end of a day, and the rest later. */
   async function sumAside(): Promise<void> {
-    const sql = "set session_replication_role = replica; delete from usage_close";
+    const sql = "set local session_replication_role = replica; delete from usage_close";
     await server.sql(sql, database);
     await until("charges are summed", async () => (await summed()) > 0);
   }

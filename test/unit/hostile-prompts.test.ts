@@ -38,7 +38,7 @@ import {
   zephyrTemplate,
 } from "../fixtures/llama-tokenizer.ts";
 import { randomOf } from "../fixtures/random.ts";
-import { isThorough } from "../fixtures/thorough.ts";
+import { isThorough, share } from "../fixtures/thorough.ts";
 
 const folder = await mkdtemp(path.join(tmpdir(), "inkwell-hostile-"));
 after(() => rm(folder, { recursive: true }));
@@ -199,8 +199,9 @@ async function runHostile(
 }
 
 test("hostile prompts without a tokenizer leave no shortfall", { timeout: 300_000 }, async () => {
-  const refused = await runHostile(isThorough ? 10_000 : 1_500, 42, null, countings);
-  assert.ok(refused > 500 && refused < 9000, `${refused} were refused`);
+  const prompts = isThorough ? 10_000 : 500;
+  const refused = await runHostile(prompts, 42, null, countings);
+  assert.ok(refused > prompts / 20 && refused < 0.9 * prompts, `${refused} were refused`);
 });
 
 test("hostile prompts that a tokenizer counts leave no shortfall", { timeout: 300_000 }, async () => {
@@ -218,8 +219,9 @@ test("hostile prompts that a tokenizer counts leave no shortfall", { timeout: 30
       },
       (messages) => 1 + (own.count(messages, {})?.tokens ?? 0),
     ];
-    const refused = await runHostile(isThorough ? 1000 : 400, 7, tokenizer, ways);
-    assert.ok(refused > 20 && refused < 900, `${refused} were refused`);
+    const prompts = share(1000);
+    const refused = await runHostile(prompts, 7, tokenizer, ways);
+    assert.ok(refused > prompts / 50 && refused < 0.9 * prompts, `${refused} were refused`);
   } finally {
     await tokenizer.close();
   }

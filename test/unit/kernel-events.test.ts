@@ -19,6 +19,7 @@ import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { naiveEvents, naiveLineOf } from "../fixtures/naive-events.ts";
+import { share } from "../fixtures/thorough.ts";
 import { day, minute } from "../fixtures/times.ts";
 
 const thresholdPercents = [80, 90, 100];
@@ -259,5 +260,5 @@ test("random operations have the events that follow from the facts, in batches a
       assert.deepEqual(lines.sort(), naiveEvents(together.ledger, account, thresholdPercents));
     }
   });
-  await fc.assert(property, { numRuns: 150, ...bounded });
+  await fc.assert(property, { numRuns: share(150), ...bounded });
 });

@@ -149,19 +149,19 @@ test("relates the answer to the question", async () => {
 });
 
 test("thinks first, in other words, and closes its thinking", async () => {
-  for (let seed = 1; seed <= 10; seed++) {
+  for (let seed = 1; seed <= share(10); seed++) {
     const { text, ended } = await answer(`${ask("Hello!")}<think>`, { temperature: 1, seed });
     assert.ok(ended);
     assert.match(text, /^[^.]+<\/think>[A-Z][^;]*\.$/u);
   }
-  for (let seed = 1; seed <= 10; seed++) {
+  for (let seed = 1; seed <= share(10); seed++) {
     assert.doesNotMatch((await answer(ask("Hello!"), { temperature: 1, seed })).text, /think|;/);
   }
 });
 
 test("never ends an answer if asked for an endless one", async () => {
   for (const temperature of [0, 1]) {
-    const { ended } = await answer(ask("Tell me an endless story"), { temperature, seed: 1 }, 1000);
+    const { ended } = await answer(ask("Tell me an endless story"), { temperature, seed: 1 }, share(1000));
     assert.ok(!ended);
   }
 });

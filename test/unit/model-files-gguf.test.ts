@@ -8,6 +8,7 @@ import fc from "fast-check";
 import { OperatorError } from "../../src/errors.ts";
 import { checkGguf, checkModel } from "../../src/model-files/gguf.ts";
 import { miniaturePath } from "../../tools/make-miniature.ts";
+import { share } from "../fixtures/thorough.ts";
 
 const folder = await mkdtemp(join(tmpdir(), "inkwell-gguf-"));
 after(() => rm(folder, { recursive: true, force: true }));
@@ -50,7 +51,7 @@ test("refuses a truncated file, wherever it ends", async () => {
         /empty|cut short|ends in the middle|begins with/,
       );
     }),
-    { numRuns: 40 },
+    { numRuns: share(40) },
   );
   // The last 32 bytes may be padding, which is not needed.
   await assertRefused(
@@ -187,7 +188,7 @@ test("reports damage to a header as an operator error, or accepts the file", asy
         });
       },
     ),
-    { numRuns: 100 },
+    { numRuns: share(100) },
   );
 });
 

@@ -113,8 +113,8 @@ test("a matcher finds each occurrence and begins anew after it", () => {
 
 const fourStops = (length: number) => ["b", "c", "d", "e"].map((end) => "a".repeat(length - 1) + end);
 
-test("four stop sequences of a million characters against a repeating text take linear time", () =>
-  assertLinear(1_000_000, (length) => {
+test("four long stop sequences against a repeating text take linear time", () =>
+  assertLinear(250_000, (length) => {
     const finder = new StopFinder(fourStops(length));
     let passed = 0;
     // Every second segment breaks the match off at its longest, so that everything that is held
@@ -150,7 +150,7 @@ test("half a closing tag that thinking was closed on by force is no part of a la
 });
 
 test("thinking that never closes takes linear time, however long its closing tag is", () =>
-  assertLinear(200_000, (length) => {
+  assertLinear(80_000, (length) => {
     const tags: ThinkTags = ["<think>", `${"a".repeat(length / 2)}</think>`];
     const filter = new ThinkingFilter(tags, true);
     for (let made = 1; made <= length; made++) {
