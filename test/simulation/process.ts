@@ -4,6 +4,7 @@
  * modules, clock and random numbers. The program is unchanged: its globals and the modules that it
  * imports are replaced.
  */
+import assert from "node:assert/strict";
 import crypto from "node:crypto";
 import { EventEmitter } from "node:events";
 import fs, { readFileSync } from "node:fs";
@@ -280,7 +281,7 @@ function modulesOf(world: ProcessWorld, globals: Globals): Record<string, unknow
     "timers/promises": promises,
     "fs/promises": settledFiles,
     crypto: { ...simulatedCrypto, default: simulatedCrypto },
-    perf_hooks: { ...perfHooks, performance: globals.performance },
+    perf_hooks: { ...perfHooks, performance: globals.performance, PerformanceObserver: NoObserver },
     os: { ...os, hostname: () => hostname, uptime: () => timeline.nowMs / 1000 },
     http: {
       ...http,
@@ -290,6 +291,11 @@ function modulesOf(world: ProcessWorld, globals: Globals): Record<string, unknow
     net: { ...net, createServer: () => new ClosedListener(timeline, owner) },
     ...world.modules,
   };
+}
+
+/** Observes nothing of the real process, which would never forget it. */
+class NoObserver {
+  observe(): void {}
 }
 
 /** The check of a port before the service opens it. */
@@ -314,13 +320,23 @@ class ClosedListener extends EventEmitter {
   }
 }
 
+/**
+ * Node checks the times of connections by the real clock. The timer of a process that dies would
+ * also keep all of it in memory.
+ */
+function endChecks(server: http.Server): void {
+  const checks = Object.getOwnPropertySymbols(server).find(
+    ({ description }) => description === "http.server.connectionsCheckingInterval",
+  );
+  assert.ok(checks !== undefined, "a server of Node has a timer for its connections");
+  clearInterval(Reflect.get(server, checks));
+}
+
 /** Gives the server a listener of the simulated network in place of one of the system. */
 function listening(
   server: http.Server,
   { timeline, owner, listeners }: Pick<ProcessWorld, "timeline" | "owner" | "listeners">,
 ): http.Server {
-  // Node checks the times of its connections by the real clock.
-  Reflect.set(server, "connectionsCheckingInterval", 2 ** 31 - 1);
   let port: number | null = null;
   const sockets = new Set<Duplex>();
   let closed: (() => void) | null = null;
@@ -351,6 +367,7 @@ function listening(
       0,
       () => {
         server.emit("listening");
+        endChecks(server);
         done?.();
       },
       owner,
