@@ -13,6 +13,7 @@ import { proxiesOf } from "../../src/model-files/proxies.ts";
 import { Transport } from "../../src/model-files/transport.ts";
 import { miniaturePath } from "../../tools/make-miniature.ts";
 import { selfSigned } from "../fixtures/certificate.ts";
+import { minute } from "../fixtures/times.ts";
 
 const root = mkdtempSync(join(tmpdir(), "inkwell-proxy-"));
 const certified = selfSigned();
@@ -63,7 +64,7 @@ after(() => {
   rmSync(root, { recursive: true });
 });
 
-function fetched(address: string, environment: Record<string, string>) {
+function fetched(address: string, environment: Record<string, string>, waitMs = minute) {
   asked.length = 0;
   const options: ModelFileOptions = {
     hubEndpoint: "http://127.0.0.1:9",
@@ -71,7 +72,7 @@ function fetched(address: string, environment: Record<string, string>) {
     modelsDir: mkdtempSync(join(root, "models-")),
     progress: { note: () => {}, received: () => {} },
     signal: new AbortController().signal,
-    timeouts: { connectMs: 2000, headersMs: 500, bodyIdleMs: 500 },
+    timeouts: { connectMs: minute, headersMs: waitMs, bodyIdleMs: minute },
     backoffMs: 1,
     environment,
   };
@@ -128,7 +129,7 @@ for (const scheme of ["https", "http"]) {
       .on("connect", () => {});
     try {
       const HTTP_PROXY = `http://localhost:${await listening(silent)}`;
-      const obtained = await fetched(`${scheme}://hub.example/m.gguf`, { HTTP_PROXY });
+      const obtained = await fetched(`${scheme}://hub.example/m.gguf`, { HTTP_PROXY }, 100);
       assert.ok(!obtained.found);
       assert.equal(obtained.attempts[0]?.reason, "hub.example does not answer (5 times)");
     } finally {
