@@ -36,6 +36,8 @@ interface PeopleDependencies {
 /** Names of accounts that rules open: `p-` and the digits of the person. */
 const generatedName = /^p-[0-9a-f]{16}$/;
 const lapsingAtOnce = 100;
+/** Rules suspend active accounts only, so few of their suspensions follow one another. */
+const suspensionsRead = 10;
 const wasErased = "the data of the person was erased meanwhile";
 
 export class People {
@@ -269,8 +271,11 @@ export class People {
   /** Ends a suspension, unless an operator has suspended or resumed the account since. */
   async #resume({ id, account }: PersonRow): Promise<void> {
     if (account === null) return;
-    const last = await this.#lastEntry(account, ["suspend", "resume"]);
-    if (last?.kind === "suspend" && last.by === byRules) {
+    const entries = await this.#lastEntries(account, ["suspend", "resume"], suspensionsRead);
+    const resumed = entries.findIndex(({ kind }) => kind === "resume");
+    const suspensions = resumed === -1 ? entries : entries.slice(0, resumed);
+    // An operator's suspension may be the one before: a rule has read the account just before it.
+    if (suspensions.length > 0 && suspensions.every(({ by }) => by === byRules)) {
       await this.#setState(account, "resume", newOperation());
       this.#deps.logger.info(
         { person: id, account },
@@ -293,7 +298,7 @@ export class People {
   ): Promise<void> {
     const { ledger, logger } = this.#deps;
     if (state === "closed" || (nextPlan ?? present) === plan) return;
-    const last = await this.#lastEntry(account, ["open", "plan"]);
+    const [last] = await this.#lastEntries(account, ["open", "plan"], 1);
     if (last?.by !== byRules) return;
     for (const at of ["now", "refresh"] as const) {
       const operation = { kind: "plan", account, op: newOperation(), plan, at, by: byRules } as const;
@@ -316,9 +321,8 @@ export class People {
     }
   }
 
-  async #lastEntry(account: string, kinds: readonly JournalKind[]): Promise<ListedEntry | undefined> {
-    const [entry] = await this.#deps.store.journal(account, { kinds, newestFirst: true, limit: 1 });
-    return entry;
+  #lastEntries(account: string, kinds: readonly JournalKind[], limit: number): Promise<ListedEntry[]> {
+    return this.#deps.store.journal(account, { kinds, newestFirst: true, limit });
   }
 
   #change() {

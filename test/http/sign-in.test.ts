@@ -141,10 +141,16 @@ test("a person who no longer matches is suspended, and resumed when they match a
   const suspension = { kind: "state", account: String(account), op: "x", to: { kind: "suspend" } } as const;
   await place.service.ledger.apply({ ...suspension, by: "operator" });
   assert.equal((await enter(["all"])).state, "suspended", "only an operator ends it");
+  // A rule had read the account before that.
+  await place.service.ledger.apply({ ...suspension, op: "y", by: "service:sign_in" });
+  assert.equal((await enter(["all"])).state, "suspended", "the operator's suspension is still there");
   const entries = await store.journal(String(account), { kinds: ["suspend", "resume"], limit: 10 });
   assert.deepEqual(
     entries.map(({ kind, by }) => `${kind} ${by}`),
-    [...["suspend service:sign_in", "resume service:sign_in", "suspend service:sign_in"], "suspend operator"],
+    [
+      ...["suspend service:sign_in", "resume service:sign_in", "suspend service:sign_in"],
+      ...["suspend operator", "suspend service:sign_in"],
+    ],
   );
 });
 
