@@ -1,7 +1,7 @@
 /**
  * Ten tasks as docs/operating/console-tasks.md describes them, in order and each from the URL
- * alone: on a service with a month of data and thousands of accounts, and with the default model
- * if it is on this machine. A test uses exactly the names of buttons and fields of its section.
+ * alone. The service has a month of data and thousands of accounts, and the default model if it is
+ * on this machine. A test uses exactly the names of buttons and fields of its section.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

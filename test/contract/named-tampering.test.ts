@@ -1,7 +1,7 @@
 /**
- * Named changes by hand in the database, all of them on SQLite and every sixth on PostgreSQL, or
- * all before a release: the audit names them, or, if fact, row and sums were changed alike, an
- * earlier seal does.
+ * Named changes by hand in the database: all of them on SQLite, and every sixth on PostgreSQL
+ * (before a release all of them). The audit names each. If fact, row and sums were changed alike,
+ * an earlier seal finds the change.
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";

@@ -1,8 +1,8 @@
 /**
  * Single changes by hand in the database: the audit names each, or a seal does. Cells of a small
- * ledger are changed and rows deleted, one at a time, with the triggers dropped: each column in
- * one row of a table at least, and in every eighth of the others. A number gets one more or one
- * less, in turn. Before a release every cell is changed, a number both ways, and every row
+ * ledger are changed and rows deleted, one at a time, with the triggers dropped. Each column is
+ * changed in one row of its table, and in every eighth of the other rows. A number gets one more
+ * or one less, in turn. Before a release every cell is changed, a number both ways, and every row
  * deleted. Changes of several rows are in named-tampering.test.ts.
  */
 import assert from "node:assert/strict";
