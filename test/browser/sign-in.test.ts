@@ -69,6 +69,34 @@ test("chooses a secret for each sign-in that the next person at the browser cann
   assert.equal(new Set(secrets).size, 2);
 });
 
+test("logs out for good, also before the page knows whose session it is", async ({
+  page,
+  service,
+  expects,
+}) => {
+  expects("401 GET /admin/session");
+  await page.goto(`${service.url}/console`);
+  await page.getByLabel("Operator token").fill(service.token);
+  const { promise: isReleased, resolve: release } = Promise.withResolvers<void>();
+  await page.route("**/admin/session", async (route) => {
+    if (route.request().method() !== "GET") return await route.continue();
+    const response = await route.fetch();
+    await isReleased;
+    await route.fulfill({ response });
+  });
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: "Log out" }).click();
+  await page.getByLabel("Operator token").waitFor();
+  const answered = page.waitForResponse(
+    (response) => response.request().method() === "GET" && response.url().endsWith("/admin/session"),
+  );
+  release();
+  await (await answered).finished();
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").getByText("Enter the operator token").waitFor();
+  assert.equal(await page.getByRole("button", { name: "Log out" }).count(), 0);
+});
+
 test("opens in a second tab and by a link in a new tab, and logs out in all of them", async ({
   page,
   context,

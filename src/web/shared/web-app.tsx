@@ -34,13 +34,21 @@ export function WebApp({ words, sections, arrival: first, page }: AppProps) {
   const [error, setError] = useState<Error | null>(null);
   // After the pages are gone, so that they close their streams and not the service.
   useEffect(() => {
-    if (state === "leaving") signOut().then(() => setState("signed-out"), setError);
+    if (state !== "leaving") return;
+    signOut().then(
+      () => setState("signed-out"),
+      (failure: Error) => {
+        setState("unknown");
+        setError(failure);
+      },
+    );
   }, [state]);
   const look = () => {
     setError(null);
     presentSession().then((found) => {
       setPerson(found?.person ?? null);
-      setState((now) => (found !== null ? "signed-in" : now === "unknown" ? "signed-out" : now));
+      // The session may end, or somebody log out, before this answer arrives.
+      setState((now) => (now !== "unknown" ? now : found !== null ? "signed-in" : "signed-out"));
     }, setError);
   };
   useEffect(() => {
