@@ -4,7 +4,7 @@ import { escapeLiteral } from "pg";
 import { auditDatabase } from "../src/store/postgres/audit.ts";
 import type { SqlRow } from "../test/fixtures/backends.ts";
 import { assertSoundLedger, query } from "../test/fixtures/ledger-file.ts";
-import { start } from "../test/fixtures/postgres.ts";
+import { queriesOfTests, start } from "../test/fixtures/postgres.ts";
 import { until } from "../test/fixtures/until.ts";
 
 export interface TorturedLedger {
@@ -46,7 +46,8 @@ export const ledgers: Record<string, (folder: string) => Promise<TorturedLedger>
       },
       async settled() {
         // The server finishes a statement before it notices that its client has gone.
-        const sql = `select from pg_stat_activity where datname = '${name}' and backend_type = 'client backend'`;
+        const sql = `select from pg_stat_activity where datname = '${name}' and backend_type = 'client backend'
+          and application_name <> '${queriesOfTests}'`;
         await until("no session is left", async () => (await server.sql(sql)).length === 0);
       },
     };
