@@ -157,7 +157,7 @@ export interface PeopleStore {
    * another person who is not erased has it. The account that is opened for the person counts as
    * theirs before it is linked.
    *
-   * A repetition erases what has come since. Returns false if there is no such person.
+   * A repetition erases what has come since. Returns false if nobody has the id.
    */
   erasePerson(id: string, nowMs: EpochMs, change: ChangeLogRow): Promise<boolean>;
   /**

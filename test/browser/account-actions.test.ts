@@ -8,6 +8,7 @@ import {
   confirmed,
   dialogClosed,
   endSession,
+  enterToken,
   open,
   submit,
   twoPlans,
@@ -175,8 +176,7 @@ test("a refund stays that of its payment, even if another one ends it meanwhile"
   await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
   // The list of payments is loaded again after the sign-in, without this payment.
   const reloaded = page.waitForResponse(/\/admin\/accounts\/raced\/payments/);
-  await page.getByLabel("Operator token").fill(service.token);
-  await page.keyboard.press("Enter");
+  await enterToken({ page, service });
   await reloaded;
   await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
   expects("409 POST /admin/accounts/raced/refunds");

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import type { Page, Request } from "playwright-core";
 import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
-import { assertAccessible, endSession, open, setHidden } from "../fixtures/console.ts";
+import { assertAccessible, endSession, enterToken, open, setHidden } from "../fixtures/console.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import { query } from "../fixtures/ledger-file.ts";
 import { endless } from "../fixtures/running-requests.ts";
@@ -157,8 +157,7 @@ test("a live page ends with its session, and begins with the next one", async (v
   await endSession(visit);
   await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
   await until("no stream is tried again", () => streams() === 0);
-  await page.getByLabel("Operator token").fill(service.token);
-  await page.keyboard.press("Enter");
+  await enterToken({ page, service });
   await page.getByText("live", { exact: true }).waitFor();
   await page.getByRole("button", { name: "Log out" }).click();
   await page.getByLabel("Operator token").waitFor();

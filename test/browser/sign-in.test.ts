@@ -7,6 +7,7 @@ import {
   assertAccessible,
   confirmed,
   endSession,
+  enterToken,
   expireSessions,
   loaded,
   open,
@@ -57,8 +58,7 @@ test("chooses a secret for each sign-in that the next person at the browser cann
   const secrets: string[] = [];
   for (const _ of ["first", "second"]) {
     await page.goto(`${service.url}/console`);
-    await page.getByLabel("Operator token").fill(service.token);
-    await page.keyboard.press("Enter");
+    await enterToken({ page, service });
     await page.getByRole("button", { name: "Log out" }).waitFor();
     secrets.push(await page.evaluate("localStorage['inkwell-page /admin']"));
     await page.getByRole("button", { name: "Log out" }).click();
@@ -76,7 +76,7 @@ test("logs out for good, also before the page knows whose session it is", async 
 }) => {
   expects("401 GET /admin/session");
   await page.goto(`${service.url}/console`);
-  await page.getByLabel("Operator token").fill(service.token);
+  await page.getByLabel("Operator token").waitFor();
   const { promise: isReleased, resolve: release } = Promise.withResolvers<void>();
   await page.route("**/admin/session", async (route) => {
     if (route.request().method() !== "GET") return await route.continue();
@@ -84,7 +84,7 @@ test("logs out for good, also before the page knows whose session it is", async 
     await isReleased;
     await route.fulfill({ response });
   });
-  await page.keyboard.press("Enter");
+  await enterToken({ page, service });
   await page.getByRole("button", { name: "Log out" }).click();
   await page.getByLabel("Operator token").waitFor();
   const answered = page.waitForResponse(
@@ -105,8 +105,7 @@ test("opens in a second tab and by a link in a new tab, and logs out in all of t
 }) => {
   expects("401 GET /admin/session");
   await page.goto(`${service.url}/console`);
-  await page.getByLabel("Operator token").fill(service.token);
-  await page.keyboard.press("Enter");
+  await enterToken({ page, service });
   await page.getByText("live", { exact: true }).waitFor();
   const second = await context.newPage();
   await second.goto(`${service.url}/console/accounts`);
@@ -121,8 +120,7 @@ test("opens in a second tab and by a link in a new tab, and logs out in all of t
   await second.getByLabel("Operator token").waitFor();
   await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
   // Signing in again in one tab is enough for the others.
-  await page.getByLabel("Operator token").fill(service.token);
-  await page.keyboard.press("Enter");
+  await enterToken({ page, service });
   await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
   await third.reload();
   await loaded(third);
@@ -133,8 +131,7 @@ test("gives a page and a server on another port nothing that they can use", asyn
   const { page, context, service, expects } = visit;
   expects("401 GET /admin/session");
   await page.goto(`${service.url}/console`);
-  await page.getByLabel("Operator token").fill(service.token);
-  await page.keyboard.press("Enter");
+  await enterToken({ page, service });
   // The page to sign in with counts as loaded.
   await page.getByRole("button", { name: "Log out" }).waitFor();
   expects(/^foreign: /, /^error: Access to fetch at .* blocked by CORS policy/);
@@ -292,8 +289,7 @@ for (const limit of some(["idle", "absolute"] as const, 2)) {
     expects(`401 POST /admin/accounts/${id}/topups`);
     await page.getByRole("button", { name: "Add the credits" }).click();
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
-    await page.getByLabel("Operator token").fill(service.token);
-    await page.keyboard.press("Enter");
+    await enterToken({ page, service });
     await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
     const [after] = await context.cookies();
     assert.notEqual(after?.value, before?.value);
@@ -312,8 +308,7 @@ releaseTest(
     expireSessions(service, "absolute");
     expects("401 GET /admin/session");
     await page.reload();
-    await page.getByLabel("Operator token").fill(service.token);
-    await page.keyboard.press("Enter");
+    await enterToken({ page, service });
     await page.getByRole("heading", { name: "Usage", exact: true }).waitFor();
     assert.match(page.url(), /\/usage\?by=model$/);
   },
@@ -323,8 +318,7 @@ releaseTest("a link deep into the console opens after the sign-in", async ({ pag
   expects("401 GET /admin/session");
   await service.call("POST", "/admin/accounts", { id: "deep", plan: "starter" });
   await page.goto(`${service.url}/console/accounts/deep/journal`);
-  await page.getByLabel("Operator token").fill(service.token);
-  await page.keyboard.press("Enter");
+  await enterToken({ page, service });
   await page.getByRole("region", { name: "Journal of the account" }).waitFor();
   await page.reload();
   await page.getByRole("region", { name: "Journal of the account" }).waitFor();

@@ -8,7 +8,7 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import type { Locator, Page } from "playwright-core";
 import { browserTests, type ConsoleService, type Visit } from "../fixtures/browser.ts";
-import { loaded } from "../fixtures/console.ts";
+import { enterToken, loaded } from "../fixtures/console.ts";
 import { type ChatStream, openStream } from "../fixtures/http-stream.ts";
 import { assertSoundLedger } from "../fixtures/ledger-file.ts";
 import { keyOf } from "../fixtures/portal-pages.ts";
@@ -100,8 +100,7 @@ const releaseTask = ofRelease(task);
 async function operator({ page, service, expects }: Visit): Promise<void> {
   expects("401 GET /admin/session");
   await page.goto(service.url);
-  await page.getByLabel("Operator token").fill(service.token);
-  await page.keyboard.press("Enter");
+  await enterToken({ page, service });
   await page.getByRole("navigation", { name: "Sections" }).waitFor();
 }
 

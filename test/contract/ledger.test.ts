@@ -10,7 +10,7 @@ import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle, settledBy } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, freeIn, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
-import { share } from "../fixtures/thorough.ts";
+import { isThorough } from "../fixtures/thorough.ts";
 import { day, hour, minute, second, start } from "../fixtures/times.ts";
 
 const plans = plansOf(
@@ -135,7 +135,7 @@ for (const backend of backends) {
         }
       });
       // Limits the time to shrink a failure.
-      await fc.assert(property, { numRuns: share(20), interruptAfterTimeLimit: 120_000 });
+      await fc.assert(property, { numRuns: isThorough ? 40 : 4, interruptAfterTimeLimit: 120_000 });
     });
   });
 }

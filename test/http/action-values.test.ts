@@ -1,7 +1,7 @@
 /**
- * Fields of each action over HTTP, of operators and of holders of keys: a wrong value is refused
- * with the code of its fault, the name of the field and what would be right, and nothing changes.
- * The faults come from test/fixtures/actions.ts: every third one, or all before a release.
+ * Fields of each action over HTTP, of operators and of holders of keys. A wrong value changes
+ * nothing, and is refused with the code of its fault, the name of the field and what would be
+ * right. The faults come from test/fixtures/actions.ts: every third one, or all before a release.
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";

@@ -17,7 +17,6 @@ import { loadConfig } from "../../src/config/load.ts";
 import { runCli } from "../fixtures/cli-host.ts";
 import { noPostgres, start } from "../fixtures/postgres.ts";
 import { environment, newFolder, startProgram } from "../fixtures/program.ts";
-import { releaseTest } from "../fixtures/thorough.ts";
 
 const run = promisify(execFile);
 const root = path.join(import.meta.dirname, "../..");
@@ -69,49 +68,44 @@ test("every command is run or has a reason", () => {
   }
 });
 
-// Tests of each command are in test/unit/cli-*.test.ts.
-releaseTest(
-  "the commands succeed",
-  {
-    skip: hasPrograms("bash", "curl") ? false : "needs bash and curl",
-  },
-  async () => {
-    await using folder = await newFolder();
-    await using program = startProgram(folder.path);
-    const { url, operatorUrl, key } = await program.up();
-    assert.ok(key !== null);
-    mkdirSync(path.join(folder.path, "backups"));
-    const socket = path.join(folder.path, "commands");
-    await using _commands = await listenForCommands(socket);
-    // One process of curl instead of one of Node for each command.
-    const send = `curl --fail-with-body --silent --show-error --unix-socket "${socket}" --data-binary @- http://inkwell/`;
-    const inkwell = `inkwell() { { printf '%s\\0' $# "$@"; env -0; } | ${send}; }`;
-    for (const { document, text: command } of commands) {
-      const here = command
-        .replaceAll("http://127.0.0.1:8080", url)
-        .replaceAll("http://127.0.0.1:8081", operatorUrl)
-        .replaceAll("ink_...", key)
-        .replaceAll("npm run -s inkwell --", "inkwell")
-        .replaceAll("/backups/", `${folder.path}/backups/`)
-        .replaceAll("2027-01-15", "$(date +%F)")
-        .replaceAll("curl ", "curl --fail-with-body --silent --show-error ");
-      const script = `set -euo pipefail\n${inkwell}\n${here}`;
-      const { PATH = "", HOME = "" } = environment(folder.path);
-      // Links of invitations need it.
-      const env = { PATH, HOME, INKWELL_PORTAL_URL: "https://ai.example.edu" };
-      await assert.doesNotReject(
-        run("bash", ["-c", script], { cwd: folder.path, env }),
-        `${document}:\n${command}`,
-      );
-    }
-    for (const { document, text: program } of blocks.filter(({ language }) => language === "ts")) {
-      const here = program.replace("http://127.0.0.1:8080", url).replace("ink_...", key);
-      const script = `${here}\nconst { data } = await client.models.list();\nif (data.length === 0) throw new Error("no model");`;
-      const child = run(process.execPath, ["--input-type=module-typescript", "-e", script], { cwd: root });
-      await assert.doesNotReject(child, `${document}:\n${program}`);
-    }
-  },
-);
+test("the commands succeed", {
+  skip: hasPrograms("bash", "curl") ? false : "needs bash and curl",
+}, async () => {
+  await using folder = await newFolder();
+  await using program = startProgram(folder.path);
+  const { url, operatorUrl, key } = await program.up();
+  assert.ok(key !== null);
+  mkdirSync(path.join(folder.path, "backups"));
+  const socket = path.join(folder.path, "commands");
+  await using _commands = await listenForCommands(socket);
+  // One process of curl instead of one of Node for each command.
+  const send = `curl --fail-with-body --silent --show-error --unix-socket "${socket}" --data-binary @- http://inkwell/`;
+  const inkwell = `inkwell() { { printf '%s\\0' $# "$@"; env -0; } | ${send}; }`;
+  for (const { document, text: command } of commands) {
+    const here = command
+      .replaceAll("http://127.0.0.1:8080", url)
+      .replaceAll("http://127.0.0.1:8081", operatorUrl)
+      .replaceAll("ink_...", key)
+      .replaceAll("npm run -s inkwell --", "inkwell")
+      .replaceAll("/backups/", `${folder.path}/backups/`)
+      .replaceAll("2027-01-15", "$(date +%F)")
+      .replaceAll("curl ", "curl --fail-with-body --silent --show-error ");
+    const script = `set -euo pipefail\n${inkwell}\n${here}`;
+    const { PATH = "", HOME = "" } = environment(folder.path);
+    // Links of invitations need it.
+    const env = { PATH, HOME, INKWELL_PORTAL_URL: "https://ai.example.edu" };
+    await assert.doesNotReject(
+      run("bash", ["-c", script], { cwd: folder.path, env }),
+      `${document}:\n${command}`,
+    );
+  }
+  for (const { document, text: program } of blocks.filter(({ language }) => language === "ts")) {
+    const here = program.replace("http://127.0.0.1:8080", url).replace("ink_...", key);
+    const script = `${here}\nconst { data } = await client.models.list();\nif (data.length === 0) throw new Error("no model");`;
+    const child = run(process.execPath, ["--input-type=module-typescript", "-e", script], { cwd: root });
+    await assert.doesNotReject(child, `${document}:\n${program}`);
+  }
+});
 
 /**
  * Runs commands in this process: a request has the number of arguments, these and the environment.

@@ -11,6 +11,7 @@ import { type InnerProgram, inkwell, startInside } from "../fixtures/inner-progr
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
 import { isRunning, processEnded } from "../fixtures/processes.ts";
 import { freePort, miniature, newFolder, noDefaultModel } from "../fixtures/program.ts";
+import { isThorough } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream, type Upstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
@@ -388,7 +389,8 @@ test("refuses a reload while one runs", async () => {
   assert.equal(stopped, 0);
 });
 
-test("fails no request in 20 reloads under load", async () => {
+test("fails no request in many reloads under load", async () => {
+  const reloads = isThorough ? 50 : 20;
   await using upstream = await startUpstream();
   const price = (n: number) => `{ prompt: ${10 + n}, completion: 30 }`;
   const settings = (n: number): Settings => ({
@@ -415,7 +417,7 @@ test("fails no request in 20 reloads under load", async () => {
     }
   };
   const clients = [client("kept", true), client("remote", true), client("remote", false)];
-  for (let n = 1; n <= 20; n += 1) {
+  for (let n = 1; n <= reloads; n += 1) {
     const before = answers;
     service.write(settings(n));
     const { status, body } = await service.reload();
@@ -426,9 +428,9 @@ test("fails no request in 20 reloads under load", async () => {
   isOver = true;
   await Promise.all(clients);
   assert.deepEqual(failures, []);
-  assert.ok(answers >= 20, String(answers));
+  assert.ok(answers >= reloads, String(answers));
   const prices = query(service.folder, "select distinct price_prompt as price from charge order by 1");
-  assert.ok(prices.length >= 10, `${prices.length} prices were charged`);
+  assert.ok(prices.length >= reloads / 2, `${prices.length} prices were charged`);
 });
 
 test("warns of a model that no plan can pay for at the start and after a reload, until the file is mended", async () => {

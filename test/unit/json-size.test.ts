@@ -44,7 +44,7 @@ test("counts every key and value", () => {
         else assert.ok((found === "keys" ? size.keys : size.values / valuesPerKey) > keysMax);
       }
     }),
-    { numRuns: share(300) },
+    { numRuns: share(1000) },
   );
 });
 

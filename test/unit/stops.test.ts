@@ -7,7 +7,7 @@ import { SequenceMatcher } from "../../src/engines/text/sequence-matcher.ts";
 import { StopFinder } from "../../src/engines/text/stop-finder.ts";
 import { ThinkingFilter, type ThinkTags } from "../../src/engines/text/thinking-filter.ts";
 import { assertAtMost, assertLinear } from "../fixtures/processor-time.ts";
-import { share } from "../fixtures/thorough.ts";
+import { isThorough, share } from "../fixtures/thorough.ts";
 
 function piecesOf(texts: readonly string[]): Segment[] {
   return texts.map((text) => ({ text, tokens: 1, logprobs: [] }));
@@ -114,7 +114,7 @@ test("a matcher finds each occurrence and begins anew after it", () => {
 const fourStops = (length: number) => ["b", "c", "d", "e"].map((end) => "a".repeat(length - 1) + end);
 
 test("four long stop sequences against a repeating text take linear time", () =>
-  assertLinear(250_000, (length) => {
+  assertLinear(isThorough ? 1_000_000 : 250_000, (length) => {
     const finder = new StopFinder(fourStops(length));
     let passed = 0;
     // Every second segment breaks the match off at its longest, so that everything that is held
@@ -150,7 +150,7 @@ test("half a closing tag that thinking was closed on by force is no part of a la
 });
 
 test("thinking that never closes takes linear time, however long its closing tag is", () =>
-  assertLinear(80_000, (length) => {
+  assertLinear(isThorough ? 200_000 : 80_000, (length) => {
     const tags: ThinkTags = ["<think>", `${"a".repeat(length / 2)}</think>`];
     const filter = new ThinkingFilter(tags, true);
     for (let made = 1; made <= length; made++) {
