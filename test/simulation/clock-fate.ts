@@ -37,6 +37,8 @@ export class ClockFate {
   /** How far ledger time and elapsed time may be ahead of true time. */
   #ledgerAheadMsMax = 0;
   #elapsedAheadMsMax = 0;
+  /** How far the clock has drifted ahead since a time was believed last. */
+  #driftMsMax = 0;
 
   constructor(world: ClockWorld, random: Random) {
     this.#world = world;
@@ -53,10 +55,16 @@ export class ClockFate {
   async happen(): Promise<void> {
     const what = this.#random.weighted({ drift: 1, step: 4, accept: 2, start: 2, far: 1 });
     this.#world.count(`clock ${what}`);
-    if (what === "drift") this.#set(this.#rightMs + this.#random.pick([-4, 4]) * second);
+    if (what === "drift") this.#drift();
     else if (what === "step") await this.#step();
     else if (what === "accept") await this.#accept();
     else await this.#startWrong(what === "far" ? farAheadMs : this.#wrongMs());
+  }
+
+  #drift(): void {
+    const driftMs = this.#random.pick([-4, 4]) * second;
+    this.#driftMsMax = Math.max(this.#driftMsMax, driftMs);
+    this.#set(this.#rightMs + driftMs);
   }
 
   #wrongMs(): number {
@@ -69,8 +77,9 @@ export class ClockFate {
   }
 
   #believe(aheadMs: number): void {
-    // Elapsed time goes on with a clock that is set forward, and never goes back.
-    this.#elapsedAheadMsMax += Math.max(0, aheadMs - this.#rightMs);
+    // Elapsed time goes on with a clock that is set forward or has drifted, and never goes back.
+    this.#elapsedAheadMsMax += Math.max(this.#driftMsMax, aheadMs - this.#rightMs);
+    this.#driftMsMax = 0;
     this.#ledgerAheadMsMax = Math.max(this.#ledgerAheadMsMax, aheadMs);
     this.#rightMs = aheadMs;
   }
