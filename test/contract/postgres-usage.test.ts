@@ -34,6 +34,9 @@ async function databaseWith(...accounts: readonly string[]) {
   return { sql: (text: string) => server.sql(text, name), open };
 }
 
+/** Counts in the statistics what this session did, which it would report up to 10 s later. */
+const report = "select pg_stat_force_next_flush()";
+
 const indexPages = `select idx_blks_read + idx_blks_hit as pages from pg_statio_user_indexes where indexrelname = 'charge_pkey'`;
 
 const tablePages = `select heap_blks_read + heap_blks_hit as pages from pg_statio_user_tables where relname = 'charge'`;
@@ -51,6 +54,7 @@ test("reads receipts from `after` on, not from the first receipt of the account"
   await sql(`insert into charge (${chargeTable.list()}) select 'ada', 'request-' || n, n, n, 'key', 'model', 'stop', null,
        false, false, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, '[]', 0 from generate_series(1, ${receipts}) n`);
   await sql("vacuum analyze charge");
+  await sql(report);
   const pagesRead = () => pagesOf(sql, indexPages);
   const before = await pagesRead();
   const store = await open();
@@ -81,6 +85,7 @@ test("a commit finds the overdue holds of its accounts without reading those of 
   await sql(`insert into hold (${holdTable.list()}) select 'bob', 'left-' || n, 'key-of-bob', 'model', 0, n, '[]', 0, 0, 1,
        0, 0, 0, 0, 1, 1, 1 from generate_series(1, ${others}) n`);
   await sql("vacuum analyze hold");
+  await sql(report);
   const entriesRead = async () => {
     const [row] = await sql(
       `select sum(idx_tup_read) as entries, sum(idx_scan) as scans from pg_stat_user_indexes where relname = 'hold'`,
@@ -169,6 +174,7 @@ test("finds the receipts of a short time, or of a key, without reading all recei
   );
   await sql(`update usage_summed set through = ${receipts}`);
   await sql("vacuum analyze charge, usage_sum");
+  await sql(report);
   const pagesRead = () => pagesOf(sql, tablePages);
   for (const [query, ids] of [
     [{ fromMs: receipts - 4, toMs: receipts - 1 }, [4, 3, 2].map((n) => receipts - n)],
