@@ -3,7 +3,7 @@ import { logIf } from "./change-log-queries.ts";
 import { type InvitationStore, invitationIssuer } from "./invitations.ts";
 import type { PersonRow } from "./people.ts";
 import type { SqlConnections } from "./queries.ts";
-import { isOpenAccount, type SqlDialect } from "./sql.ts";
+import { isOpenAccount, lockedAccount, type SqlDialect } from "./sql.ts";
 import { invitationTable, personTable } from "./tables.ts";
 
 const ofInvitation = `p.issuer = '${invitationIssuer}'`;
@@ -29,9 +29,9 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
     and not ${isOpen("invitation.account", "invitation.email", p(2))}`;
   const isSuspended = `exists (select 1 from person p where ${ofInvitation} and p.account = invitation.account
     and lower(p.email) = invitation.email and p.suspended_ms is not null)`;
-  // Another exchange that waits for the row finds it used.
+  // An erase locks the account first too. Another exchange that waits for it finds the link used.
   const use = `update invitation set used_ms = ${p(1)}, used_by = ${p(2)}
-    where hash = ${p(3)} and used_ms is null and ends_ms > ${p(1)}
+    where hash = ${p(3)} and account = ${lockedAccount(p(5), dialect)} and used_ms is null and ends_ms > ${p(1)}
       and ${isOpen("invitation.account", "invitation.email", p(4))} and not ${isSuspended}
     returning account, email`;
   const isThis = `i.hash = ${p(1)} and i.used_by = ${p(2)}`;
@@ -76,12 +76,13 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
       const text = `select account from invitation where hash = ${p(1)}`;
       const [cells] = await find("service", { text, values: [hash] });
       if (cells === undefined) return null;
+      const account = String(cells[0]);
       const isNew = (bound: (value: string) => string) => `select 1 from person where id = ${bound(id)}`;
       const [row] = await write(
-        { text: use, values: [nowMs, id, hash, dialect.ledgerMs()] },
+        { text: use, values: [nowMs, id, hash, dialect.ledgerMs(), account] },
         { text: addPerson, values: [hash, id, sub, nowMs] },
         { text: see, values: [hash, id, nowMs] },
-        logIf(change(String(cells[0])), isNew, dialect),
+        logIf(change(account), isNew, dialect),
       );
       return row === undefined ? null : await personOf(String(row[0]), String(row[1]));
     },

@@ -12,7 +12,7 @@ import {
   type PersonRow,
 } from "./people.ts";
 import { accountCells, accountIn, type SqlConnections } from "./queries.ts";
-import { insertOnce, isOpenAccount, type SqlDialect } from "./sql.ts";
+import { insertOnce, isOpenAccount, lockedAccount, type SqlDialect } from "./sql.ts";
 import type { Value } from "./table.ts";
 import { personFactsTable, personTable } from "./tables.ts";
 
@@ -27,8 +27,10 @@ export function peopleQueriesOn(
   const setFacts = `update person set ${personFactsTable.columns
     .map(({ name }, index) => `${name} = ${p(index + 1)}`)
     .join(", ")} where id = ${p(factNames.length + 1)} and erased_ms is null returning id`;
+  // Like an exchange of an invitation and an erase, it locks the account first.
   const link = `update person set account = ${p(1)}, account_by = ${p(2)}
-    where id = ${p(3)} and account is null and erased_ms is null`;
+    where id = ${p(3)} and account is null and erased_ms is null
+      and ${lockedAccount(p(1), dialect)} is not null`;
   const suspend = `update person set suspended_ms = ${p(1)} where id = ${p(2)} and suspended_ms is null
     returning id`;
   const resume = `update person set suspended_ms = null where id = ${p(1)} and suspended_ms is not null
@@ -59,7 +61,7 @@ export function peopleQueriesOn(
       select d.endpoint, d.number from (${ownAccounts}) as own cross join event_endpoint as e
       cross join event_delivery as d where d.endpoint = e.name and d.account = own.id
     ) and answer is not null`;
-  // Before the address is erased, and in the order of an exchange: links first, then the person.
+  // Before the address is erased.
   const endLinks = `delete from invitation where (account, email) in (
       select account, lower(email) from person where id = ${p(1)} and account is not null and email is not null)`;
   const endSessions = `delete from session where kind in ('operator', 'portal') and owner = ${p(1)}`;
@@ -155,8 +157,10 @@ export function peopleQueriesOn(
       const values = [id, accountOfPerson({ id })];
       const found = await write(
         { text: `select id from person where id = ${p(1)}`, values: [id] },
+        { text: lockAccounts, values },
         { text: endLinks, values: [id] },
         { text: erase, values: [id, nowMs, erasedSub(id)] },
+        // The person may have waited for a link to an account.
         { text: lockAccounts, values },
         { text: `delete from account_contact where account in (${ownAccounts})`, values },
         { text: `delete from invitation where account in (${ownAccounts})`, values },

@@ -25,6 +25,14 @@ export function isOpenAccount(ledgerMs: string): string {
   return `a.state <> 'closed' and (a.ends_ms is null or a.ends_ms > ${ledgerMs})`;
 }
 
+/**
+ * The id of this account, which stays locked until the transaction ends. An exchange of an
+ * invitation, a link of a person and an erase lock it first, in place of a deadlock.
+ */
+export function lockedAccount(id: string, { forUpdate }: SqlDialect): string {
+  return `(select a.id from account as a where a.id = ${id}${forUpdate})`;
+}
+
 /** Inserts a row. */
 export function insertOf<R>(table: Table<R>, row: R, parameter: SqlDialect["parameter"]): SqlStatement {
   const marks = table.columns.map((_, index) => parameter(index + 1)).join(", ");

@@ -4,6 +4,9 @@ import { after, afterEach, before, beforeEach, describe, test } from "node:test"
 import { setTimeout as sleep } from "node:timers/promises";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
+import { changeLogRow } from "../../src/store/change-log.ts";
+import { newPerson } from "../../src/store/people.ts";
+import { eraseChange, linkChange } from "../../src/store/person-changes.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { PostgresCommits } from "../../src/store/postgres/commits.ts";
 import { commitPool } from "../../src/store/postgres/connection-pool.ts";
@@ -18,6 +21,7 @@ import { patience } from "../fixtures/patience.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
 import { type OpenTransaction, openTransaction } from "../fixtures/postgres-session.ts";
 import { childPlans as plans, startStoreChild } from "../fixtures/store-child.ts";
+import { day, start } from "../fixtures/times.ts";
 import { until } from "../fixtures/until.ts";
 
 const newPlan = planOf("new", 1, 1);
@@ -234,6 +238,49 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
     // Otherwise each commit waits for the whole limit, and the fastest one as well.
     assert.ok(Math.min(...tookMs) < limits.commitLockMs, tookMs.join());
     await release();
+  });
+
+  test("an exchange of an invitation, a link of a person and an erase lock nothing before the account", async () => {
+    const [email, by, atMs] = ["ada@x.example", "owner", start];
+    await store.putAccounts([{ id: "ada", plan: "starter", contact: { email }, key: null }], {
+      ...{ by: "test", dryRun: false, updatesExisting: true },
+    });
+    const invitation = {
+      account: "ada",
+      email,
+      hash: "1".repeat(64),
+      by,
+      createdMs: atMs,
+      endsMs: atMs + day,
+    };
+    const logged = { kind: "invitation", account: "ada", before: null, after: { by }, by, atMs } as const;
+    assert.ok(await store.invitations.add(invitation, changeLogRow(logged)));
+    const [linked, stranger] = ["linked", "stranger"].map((sub) =>
+      newPerson({ issuer: "https://login.example", sub }, atMs),
+    );
+    assert.ok(linked !== undefined && stranger !== undefined);
+    for (const person of [linked, stranger]) await store.addPerson(person);
+    const link = (id: string) =>
+      store.linkPerson(id, { account: "ada", by, isFirst: false }, linkChange(id, "ada", { by, atMs }));
+    assert.ok(await link(linked.id));
+    const exchange = async () => {
+      const person = { id: "person_0000000000000001", sub: "invited" };
+      const change = () => linkChange(person.id, "ada", { by, atMs });
+      return (
+        (await store.invitations.exchange({ hash: invitation.hash, nowMs: atMs, person }, change)) !== null
+      );
+    };
+    const erase = () => store.erasePerson(linked.id, atMs, eraseChange(linked.id, { by, atMs }));
+    for (const change of [exchange, () => link(stranger.id), erase]) {
+      const release = await lock("select from account where id = 'ada' for update");
+      const changed = change();
+      await until("the change waits", isWaiting);
+      for (const table of ["invitation", "person", "account_contact"]) {
+        await server.sql(`select from ${table} for update nowait`, database);
+      }
+      await release();
+      assert.equal(await changed, true);
+    }
   });
 
   test("finds keys and balances while the revocation of a key waits for a locked account", async () => {
