@@ -26,7 +26,7 @@ export interface ClockWorld {
 const believedMs = 5 * second;
 /** A living process notices a step, or that the clock is right again, in this time. */
 const noticedMs = minute;
-/** Starts do not believe a clock that is further ahead. */
+/** Starts do not believe a clock that is so far ahead. */
 const farAheadMs = 60 * day;
 
 export class ClockFate {

@@ -95,6 +95,14 @@ export const defects: readonly Defect[] = [
     },
   },
   {
+    name: "a server goes on generating for a request that has ended",
+    edit: {
+      file: "src/engines/upstream/exchange.ts",
+      from: 'if (!this.#isClosed) this.#controller?.abort(new Error("aborted"));',
+      to: "",
+    },
+  },
+  {
     name: "an event is sent although the one before was refused",
     edit: {
       file: "src/events/endpoint-sender.ts",

@@ -43,6 +43,8 @@ interface Asked {
   /** Null: the request names nobody. */
   person: Person | null;
   isOpening: boolean;
+  /** Nobody else has the name. */
+  isGuest: boolean;
   life: number;
   account: string | undefined;
   isSuspended: boolean | null;
@@ -121,7 +123,8 @@ export class FrontEnd {
     const isNamed = whose === "pool" || whose === "guest";
     const person = isNamed ? this.#person(spellings[0] ?? "") : null;
     const { life = 0, isSuspended = null, changes = 0 } = person ?? {};
-    const asked = { person, isOpening, life, account: person?.accounts[life], isSuspended, changes };
+    const isGuest = whose === "guest";
+    const asked = { person, isOpening, isGuest, life, account: person?.accounts[life], isSuspended, changes };
     return {
       ...{ secret, headers, payer: `${spellings[0]} ${life}` },
       answered: (answer, payers) => this.#answered(asked, answer, payers),
@@ -140,7 +143,7 @@ export class FrontEnd {
   }
 
   #answered(asked: Asked, answer: Answered | null, payers: readonly string[]): void {
-    const { person, isOpening, account, isSuspended, changes } = asked;
+    const { person, isOpening, isGuest, account, isSuspended, changes } = asked;
     const body = answer?.body ?? "";
     const isMissing = body.includes('"missing_person"');
     if (person === null) {
@@ -149,6 +152,10 @@ export class FrontEnd {
       return;
     }
     assert.ok(!isMissing, `a request that names a person is answered: ${body}`);
+    if (isGuest && !isOpening) {
+      assert.notEqual(answer?.status, 200, "somebody unknown is refused");
+      assert.deepEqual(payers, [], "nobody pays for somebody unknown");
+    }
     for (const payer of payers) this.#paid(asked, person, payer);
     if (person.isErasing || person.changes !== changes) return;
     if (isSuspended === true) assert.notEqual(answer?.status, 200, "a suspended person is refused");

@@ -64,7 +64,7 @@ class AnswerReader {
   }
 
   push(bytes: Buffer): void {
-    // The texts of a simulation are ASCII, so a character is a byte.
+    // In latin1, each byte is a character.
     this.#rest += bytes.toString("latin1");
     if (this.#status === 0 && !this.#readHead()) return;
     if (this.#headers.get("transfer-encoding") === "chunked") this.#readChunks();

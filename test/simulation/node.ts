@@ -35,6 +35,10 @@ export interface NodeWorld {
   readonly turnMs: number;
 }
 
+function nowhere(): Writable {
+  return new Writable({ write: (_chunk, _encoding, done) => done() });
+}
+
 /** One process, with its machine. It can die and start again. */
 export class SimulatedNode {
   readonly number: number;
@@ -45,8 +49,6 @@ export class SimulatedNode {
   #owner: Owner = { isGone: true };
   listeners = new Map<number, http.Server>();
   #service: Awaited<ReturnType<typeof startService>> | null = null;
-  /** Lines of the log of the process. */
-  readonly log: string[] = [];
 
   constructor(number: number, world: NodeWorld, folder: string) {
     this.number = number;
@@ -85,14 +87,8 @@ export class SimulatedNode {
     const reread = (): Config => program.loadConfig({ cwd: this.#folder, file: this.configuration, env: {} });
     const host = {
       stdin: Readable.from([]),
-      stdout: new Writable({ write: (_chunk, _encoding, done) => done() }),
-      stderr: new Writable({
-        write: (chunk, _encoding, done) => {
-          this.log.push(String(chunk));
-          if (this.log.length > 50) this.log.shift();
-          done();
-        },
-      }),
+      stdout: nowhere(),
+      stderr: nowhere(),
       reread,
     };
     const service = await program.startService(reread(), host, new AbortController().signal, {

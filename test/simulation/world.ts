@@ -47,11 +47,8 @@ export interface WorldOptions {
 }
 
 export interface SimulationResult {
-  seed: number;
   events: number;
   commits: number;
-  /** Simulated time. */
-  hours: number;
   /** Of everything that was committed and answered. */
   digest: string;
   /** How often each outcome was seen. */
@@ -236,7 +233,7 @@ class World {
       await life;
       this.checks.everything(this.database);
       const { digest, outcomes, commits } = { ...this.checks, digest: this.checks.digest() };
-      return { seed, events: this.timeline.count, commits, hours, digest, outcomes };
+      return { events: this.timeline.count, commits, digest, outcomes };
     } catch (error) {
       throw new SimulationError(seed, this.timeline.nowMs, error);
     } finally {
@@ -273,12 +270,11 @@ class World {
     for (const watch of watches) watch.close();
     await this.#checkMetrics();
     await this.#frontEnd?.checkOpened(this.database, !this.#hasClockFaults);
+    this.#check(() =>
+      assert.equal(this.upstreams.open, 0, "no server generates for a request that has ended"),
+    );
     await Promise.all(this.#nodes.map((node) => (node.isUp ? node.stop() : undefined)));
-    this.#check(() => {
-      const { holds } = this.database.ledger;
-      assert.deepEqual([...holds.keys()], [], "every hold has ended");
-      assert.equal(this.upstreams.open, 0, "no server generates for a request that has ended");
-    });
+    this.#check(() => assert.deepEqual([...this.database.ledger.holds.keys()], [], "every hold has ended"));
     this.#isOver = true;
   }
 
