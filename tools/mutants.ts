@@ -5,9 +5,10 @@
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { smallWorlds as knownWorlds } from "../test/fixtures/small-worlds.ts";
 import type { MutantRun, Report } from "../test/simulation/mutant-child.ts";
 import { drawn, type Mutant, mutationPoints } from "../test/simulation/mutants.ts";
-import { optionsOf, wholeNumber } from "./options.ts";
+import { optionsOf, refuse, wholeNumber } from "./options.ts";
 
 const usage = `Usage: npm run mutants -- [options]
   --seed N      draws the mutants (default 1)
@@ -44,6 +45,9 @@ const worlds = Array.from({ length: whole("worlds") }, (_, n) => ({
   hours: whole("hours"),
 }));
 const smallWorlds = values.small.split(",").filter((name) => name !== "none");
+const unknown = smallWorlds.find((given) => !knownWorlds.some(({ name }) => name === given));
+if (unknown !== undefined) refuse(usage, `There is no small world "${unknown}".`);
+const only = values.only?.split(",").map((number) => wholeNumber(usage, "only", number));
 
 interface Result {
   /** Null: it survived. */
@@ -110,7 +114,8 @@ function firstLine(text: string): string {
 
 const points = mutationPoints("src/ledger");
 const mutants = drawn(points, { seed: whole("seed"), count: whole("mutants") });
-const only = values.only?.split(",").map(Number);
+const beyond = only?.find((number) => number > mutants.length);
+if (beyond !== undefined) refuse(usage, `There are ${mutants.length} mutants, and no ${beyond}.`);
 console.log(`${mutants.length} of ${points.length} places of src/ledger, drawn with seed ${values.seed}:`);
 for (const [n, mutant] of mutants.entries()) console.log(`${n + 1}. ${described(mutant)}`);
 

@@ -16,8 +16,7 @@ for (const [name, subject] of Object.entries(subjects)) {
   }, async (t) => {
     const seed = Date.now() & 0x3fff_ffff;
     t.diagnostic(`seed ${seed}`);
-    const { operations, faults, outcomes } = await torture({ subject, operationsMin, seed });
-    assert.ok(operations >= operationsMin);
+    const { faults, outcomes } = await torture({ subject, operationsMin, seed });
     for (const [fault, times] of Object.entries(faults)) {
       if (fault !== "none")
         assert.ok(times > (isThorough ? 8 : 0), `the fault "${fault}" hit ${times} commits`);

@@ -25,6 +25,12 @@ describe("programs of the checkout", { concurrency: 2 }, () => {
     );
   });
 
+  test("npm run torture -- --front-end", async () => {
+    const size = ["--people", "20", "--requests", "200", "--quick"];
+    const text = await shownBy("tools/torture.ts", "--front-end", "--store", "sqlite", ...size);
+    assert.match(text, /^The people paid [\d.]+ credits, the key has counted as many, /m);
+  });
+
   test("npm run simulate", async () => {
     const size = ["--worlds", "1", "--requests", "5", "--hours", "1"];
     const text = await shownBy("tools/simulate.ts", "--seed", "1", ...size);

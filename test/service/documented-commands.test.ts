@@ -45,7 +45,10 @@ const notRun: [beginning: string, reason: string][] = [
   ["systemd-run", "needs systemd; test/unit/deploy.test.ts compares it with the unit"],
   ["for node in", "needs Docker; test/service/rolling.test.ts runs its loop"],
   ["npx node tools/try-system-prompts.ts", "needs the full-sized default model, for some minutes"],
-  ["npm run -s inkwell -- events", "needs a receiver; test/service has the events of a whole program"],
+  [
+    "npm run -s inkwell -- events",
+    "needs a receiver; test/release/events.test.ts has the events of a whole program",
+  ],
   ["npm run -s inkwell -- person export", "needs a person; test/unit/cli-person.test.ts exports one"],
   ["pg_dump", "the test server has no client programs"],
 ];
