@@ -101,8 +101,8 @@ export class EndpointSender {
       const next = this.#record(row, sent);
       await events.record(name, next.attempts);
       if (next.hasRecovered) await events.retryUnanswered(name, row.failures);
-      if (isChanged(row, next.row)) await events.setEndpoint(next.row);
-      if (next.row.parkedMs === null) continue;
+      const isSet = isChanged(row, next.row) && (await events.setEndpoint(next.row, row));
+      if (!isSet || next.row.parkedMs === null) continue;
       // None of them was taken, so that it was not the fault of these events.
       await events.retrySetAside(name, next.row.failingMs ?? next.row.parkedMs);
       this.#options.onParked(next.row);

@@ -141,33 +141,44 @@ export class People {
   /**
    * Replaces what is known about a person, and returns the person as they are now. A rule that
    * could not be decided, because the issuer has left the groups out, changes nothing and renews
-   * nothing.
+   * nothing. If another sign-in records something at the same time, it decides again.
    */
   async #record(
-    person: PersonRow,
+    read: PersonRow,
     { name, email, emailVerified, groups }: Identity,
     { role, plan }: { role: Verdict<OperatorRole>; plan: Verdict<string> },
     settings: SignInSettings,
   ): Promise<PersonRow> {
     const { store, logger } = this.#deps;
-    const nowMs = this.#nowMs();
+    const { id } = read;
     if (groups === null && !(role.isComplete && plan.isComplete)) {
-      logger.warn({ person: person.id }, "the issuer has sent no groups; rules about groups are skipped");
+      logger.warn({ person: id }, "the issuer has sent no groups; rules about groups are skipped");
     }
-    const keepsRole = !role.isComplete && person.role !== null && isHigherRole(person.role, role.value);
-    const facts: PersonFacts = {
-      ...{ name, email, emailVerified, seenMs: nowMs },
-      role: keepsRole ? person.role : role.value,
-      roleMatchedMs: keepsRole || role.value === null ? person.roleMatchedMs : nowMs,
-      accountMatchedMs: plan.value === null ? person.accountMatchedMs : nowMs,
-    };
-    const isChanged = facts.role !== person.role;
-    const change = isChanged ? roleChange(person, facts, this.#change()) : null;
-    if (!(await store.setPersonFacts(person.id, facts, change))) throw notAdmitted(settings, wasErased);
-    if (isChanged) {
-      logger.info({ person: person.id, before: person.role, role: facts.role }, "a role has changed");
+    for (let person = read; ; ) {
+      const nowMs = this.#nowMs();
+      const keepsRole = !role.isComplete && person.role !== null && isHigherRole(person.role, role.value);
+      const facts: PersonFacts = {
+        ...{ name, email, emailVerified, seenMs: nowMs },
+        role: keepsRole ? person.role : role.value,
+        roleMatchedMs: keepsRole || role.value === null ? person.roleMatchedMs : nowMs,
+        accountMatchedMs: plan.value === null ? person.accountMatchedMs : nowMs,
+      };
+      const isChanged = facts.role !== person.role;
+      const change = isChanged ? roleChange(person, facts, this.#change()) : null;
+      if (await store.setPersonFacts(person, facts, change)) {
+        if (isChanged)
+          logger.info({ person: id, before: person.role, role: facts.role }, "a role has changed");
+        return { ...person, ...facts };
+      }
+      person = await this.#again(person, settings);
     }
-    return { ...person, ...facts };
+  }
+
+  /** Reads a person again, who may have been erased. */
+  async #again({ id }: PersonRow, settings: SignInSettings): Promise<PersonRow> {
+    const now = await this.#deps.store.person(id);
+    if (now === null || now.erasedMs !== null) throw notAdmitted(settings, wasErased);
+    return now;
   }
 
   /** Finds the account that a confirmed address links to a person who has none. */
@@ -205,6 +216,12 @@ export class People {
         const linked = { ...person, account: linkable, accountBy: "email" };
         await this.#follow(linked, plan);
         return linked;
+      }
+      // Another sign-in of the same person may have been faster.
+      const now = await this.#again(person, settings);
+      if (now.account !== null) {
+        await this.#follow(now, plan);
+        return now;
       }
     }
     if (!isBegun) {
@@ -266,6 +283,9 @@ export class People {
     const op = `sign_in suspend ${id} ${accountMatchedMs}`;
     if (snapshot?.account.state === "active") await this.#setState(account, "suspend", op);
     await this.#deps.store.setPersonLapsed(id, this.#nowMs());
+    // A sign-in that matched meanwhile found nothing to resume.
+    const now = await this.#deps.store.person(id);
+    if (now !== null && now.accountMatchedMs !== accountMatchedMs) await this.#resume(now);
   }
 
   /** Ends a suspension, unless an operator has suspended or resumed the account since. */

@@ -11,7 +11,7 @@ import { microPerCredit } from "../units.ts";
 import { accountOf } from "./account-rows.ts";
 import { Conditions } from "./conditions.ts";
 import { type AccountInOrder, type Contact, noContact } from "./contacts.ts";
-import type { SqlDialect, SqlStatement } from "./sql.ts";
+import { inLowerCase, type SqlDialect, type SqlStatement } from "./sql.ts";
 import type { AccountOrder, AccountsQuery } from "./store.ts";
 import { accountTable, contactTable } from "./tables.ts";
 
@@ -102,7 +102,7 @@ export function accountsSql(query: AccountsQuery, dialect: SqlDialect): SqlState
 
 /** Texts are compared in either case of a to z. Ids have no capital letters. */
 function search(conditions: Conditions, text: string): void {
-  const prefix = text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+  const prefix = inLowerCase(text);
   const pattern = `%${prefix.replace(/[\\%_]/g, "\\$&")}%`;
   const range: [string, string] = [prefix, prefix + lastCharacter];
   const byContact = (condition: string) => `select account from account_contact where ${condition}`;

@@ -54,9 +54,11 @@ export function eventQueriesOn(
     from ${items(p(1))} where exists (select 1 from event where number = ${whole(0)})
     on conflict (endpoint, number) do update set state = excluded.state, attempts = excluded.attempts,
       next_ms = excluded.next_ms, tried_ms = excluded.tried_ms, status = excluded.status, answer = excluded.answer
-    where event_delivery.state = 'pending'`;
+    where event_delivery.state = 'pending'
+      and (excluded.state in ('delivered', 'skipped') or event_delivery.attempts = excluded.attempts - 1)`;
   const setEndpoint = `update event_endpoint set failures = ${p(1)}, failing_ms = ${p(2)}, next_ms = ${p(3)},
-    parked_ms = ${p(4)}, problem = ${p(5)} where name = ${p(6)} and node = ${p(7)}`;
+    parked_ms = ${p(4)}, problem = ${p(5)} where name = ${p(6)} and node = ${p(7)}
+      and failures = ${p(8)} and failing_ms is not distinct from ${p(9)} returning name`;
   const retrySetAside = `update event_delivery set state = 'pending', attempts = 0, next_ms = 0
     where endpoint = ${p(1)} and state = 'set_aside' and tried_ms >= ${p(2)}`;
   const resume = `update event_endpoint set failures = 0, failing_ms = null, next_ms = 0, parked_ms = null
@@ -75,7 +77,8 @@ export function eventQueriesOn(
   const old = `select number from (select number, at_ms from event order by number limit ${rowsMax}) o
     where (at_ms < ${p(1)} or number <= (select max(number) from event) - ${p(2)})
       and number < (select max(number) from event)`;
-  const forget = `delete from event_delivery where number in ${numbers}
+  // Also those that another process has added since their events were deleted.
+  const forget = `delete from event_delivery where number < (select min(number) from event)
     and endpoint in (select name from event_endpoint)`;
   const remove = `delete from event where number in ${numbers}`;
   const endpoints = `select ${endpointTable.list("o")},
@@ -141,9 +144,10 @@ export function eventQueriesOn(
       await write({ text: record, values: [JSON.stringify(rows), endpoint] });
     },
 
-    async setEndpoint({ name, node, failures, failingMs, nextMs, parkedMs, problem }) {
+    async setEndpoint({ name, node, failures, failingMs, nextMs, parkedMs, problem }, read) {
       const values = [failures, failingMs, nextMs, parkedMs, problem, name, node];
-      await write({ text: setEndpoint, values });
+      const asRead = [read.failures, read.failingMs];
+      return (await write({ text: setEndpoint, values: [...values, ...asRead] })).length === 1;
     },
 
     async retrySetAside(endpoint, sinceMs) {
@@ -204,8 +208,7 @@ export function eventQueriesOn(
       const rows = await find("service", { text: old, values: [beforeMs, keptEventsMax] });
       if (rows.length === 0) return false;
       const list = JSON.stringify(rows.map(([number]) => [number]));
-      await write({ text: forget, values: [list] });
-      await write({ text: remove, values: [list] });
+      await write({ text: remove, values: [list] }, { text: forget, values: [] });
       return rows.length === rowsMax;
     },
 

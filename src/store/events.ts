@@ -126,10 +126,16 @@ export interface EventStore {
    * attempt, no event of that account is listed.
    */
   due(endpoint: string, nowMs: EpochMs, limit: number): Promise<DueEvent[]>;
-  /** Records attempts, unless another process has recorded what became of their events. */
+  /**
+   * Records attempts, unless another process has recorded what became of their events. A failed
+   * one does not count if an operator has resumed the endpoint since it began.
+   */
   record(endpoint: string, attempts: readonly Attempt[]): Promise<void>;
-  /** Writes the state of an endpoint, unless another process leads it. */
-  setEndpoint(row: EndpointRow): Promise<void>;
+  /**
+   * Writes the state of an endpoint. Returns false if another process leads it, or an operator has
+   * resumed it since `read` was.
+   */
+  setEndpoint(row: EndpointRow, read: EndpointRow): Promise<boolean>;
   /** Makes events pending that were set aside since this elapsed time. */
   retrySetAside(endpoint: string, sinceMs: EpochMs): Promise<void>;
   /**

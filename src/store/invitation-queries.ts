@@ -3,7 +3,7 @@ import { logIf } from "./change-log-queries.ts";
 import { type InvitationStore, invitationIssuer } from "./invitations.ts";
 import type { PersonRow } from "./people.ts";
 import type { SqlConnections } from "./queries.ts";
-import { isOpenAccount, lockedAccount, type SqlDialect } from "./sql.ts";
+import { inLowerCase, isOpenAccount, lockAccount, type SqlDialect } from "./sql.ts";
 import { invitationTable, personTable } from "./tables.ts";
 
 const ofInvitation = `p.issuer = '${invitationIssuer}'`;
@@ -18,9 +18,9 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
     where c.account = ${account} and lower(c.email) = ${email}
       and ${isOpenAccount(ledgerMs)})`;
   const add = `insert into invitation (${invitationTable.list()})
-    select ${text(1)}, lower(${text(2)}), ${text(3)}, ${text(4)}, ${whole(5)}, ${whole(6)},
+    select ${text(1)}, ${text(2)}, ${text(3)}, ${text(4)}, ${whole(5)}, ${whole(6)},
       cast(null as bigint), cast(null as text)
-    where ${isOpen(text(1), `lower(${text(2)})`, whole(7))}
+    where ${isOpen(text(1), text(2), whole(7))}
     on conflict (account, email) do update set hash = excluded.hash, by = excluded.by,
       created_ms = excluded.created_ms, ends_ms = excluded.ends_ms, used_ms = null, used_by = null
     returning hash`;
@@ -29,9 +29,9 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
     and not ${isOpen("invitation.account", "invitation.email", p(2))}`;
   const isSuspended = `exists (select 1 from person p where ${ofInvitation} and p.account = invitation.account
     and lower(p.email) = invitation.email and p.suspended_ms is not null)`;
-  // An erase locks the account first too. Another exchange that waits for it finds the link used.
+  // Another exchange that waits for the account finds the link used.
   const use = `update invitation set used_ms = ${p(1)}, used_by = ${p(2)}
-    where hash = ${p(3)} and account = ${lockedAccount(p(5), dialect)} and used_ms is null and ends_ms > ${p(1)}
+    where hash = ${p(3)} and used_ms is null and ends_ms > ${p(1)}
       and ${isOpen("invitation.account", "invitation.email", p(4))} and not ${isSuspended}
     returning account, email`;
   const isThis = `i.hash = ${p(1)} and i.used_by = ${p(2)}`;
@@ -47,10 +47,10 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
     select p.id from person p join invitation i on p.account = i.account and lower(p.email) = i.email
     where ${ofInvitation} and ${isThis})`;
   const known = `select ${personTable.list("p")} from person p
-    where ${ofInvitation} and p.account = ${p(1)} and lower(p.email) = lower(${text(2)})`;
+    where ${ofInvitation} and p.account = ${p(1)} and lower(p.email) = ${p(2)}`;
 
   async function personOf(account: string, email: string): Promise<PersonRow | null> {
-    const [cells] = await find("service", { text: known, values: [account, email] });
+    const [cells] = await find("service", { text: known, values: [account, inLowerCase(email)] });
     return cells === undefined ? null : personTable.rowOf(cells);
   }
 
@@ -58,7 +58,7 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
     personOf,
 
     async add({ account, email, hash, by, createdMs, endsMs }, change) {
-      const values = [account, email, hash, by, createdMs, endsMs, dialect.ledgerMs()];
+      const values = [account, inLowerCase(email), hash, by, createdMs, endsMs, dialect.ledgerMs()];
       const isAdded = (bound: (value: string) => string) =>
         `select 1 from invitation where hash = ${bound(hash)}`;
       const stays = { text: unlessOpen, values: [hash, dialect.ledgerMs()] };
@@ -68,8 +68,8 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
     },
 
     async wasInvited(account, email) {
-      const text = `select 1 from invitation where account = ${p(1)} and email = lower(${p(2)})`;
-      return (await find("service", { text, values: [account, email] })).length === 1;
+      const text = `select 1 from invitation where account = ${p(1)} and email = ${p(2)}`;
+      return (await find("service", { text, values: [account, inLowerCase(email)] })).length === 1;
     },
 
     async exchange({ hash, nowMs, person: { id, sub } }, change) {
@@ -79,7 +79,8 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
       const account = String(cells[0]);
       const isNew = (bound: (value: string) => string) => `select 1 from person where id = ${bound(id)}`;
       const [row] = await write(
-        { text: use, values: [nowMs, id, hash, dialect.ledgerMs(), account] },
+        lockAccount(account, dialect),
+        { text: use, values: [nowMs, id, hash, dialect.ledgerMs()] },
         { text: addPerson, values: [hash, id, sub, nowMs] },
         { text: see, values: [hash, id, nowMs] },
         logIf(change(account), isNew, dialect),

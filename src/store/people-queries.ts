@@ -12,9 +12,12 @@ import {
   type PersonRow,
 } from "./people.ts";
 import { accountCells, accountIn, type SqlConnections } from "./queries.ts";
-import { insertOnce, isOpenAccount, lockedAccount, type SqlDialect } from "./sql.ts";
+import { inLowerCase, insertOnce, isOpenAccount, lockAccount, type SqlDialect } from "./sql.ts";
 import type { Value } from "./table.ts";
 import { personFactsTable, personTable } from "./tables.ts";
+
+/** A sign-in decides by them what it records. */
+const deciding = ["role", "role_matched_ms", "account_matched_ms", "seen_ms"];
 
 export function peopleQueriesOn(
   { find, write }: SqlConnections,
@@ -26,11 +29,11 @@ export function peopleQueriesOn(
   const rowsOf = (rows: readonly (readonly unknown[])[]) => rows.map((cells) => personTable.rowOf(cells));
   const setFacts = `update person set ${personFactsTable.columns
     .map(({ name }, index) => `${name} = ${p(index + 1)}`)
-    .join(", ")} where id = ${p(factNames.length + 1)} and erased_ms is null returning id`;
-  // Like an exchange of an invitation and an erase, it locks the account first.
+    .join(", ")} where id = ${p(factNames.length + 1)} and erased_ms is null
+    and ${deciding.map((column, n) => `${column} is not distinct from ${p(factNames.length + 2 + n)}`).join(" and ")}
+    returning id`;
   const link = `update person set account = ${p(1)}, account_by = ${p(2)}
-    where id = ${p(3)} and account is null and erased_ms is null
-      and ${lockedAccount(p(1), dialect)} is not null`;
+    where id = ${p(3)} and account is null and erased_ms is null`;
   const suspend = `update person set suspended_ms = ${p(1)} where id = ${p(2)} and suspended_ms is null
     returning id`;
   const resume = `update person set suspended_ms = null where id = ${p(1)} and suspended_ms is not null
@@ -40,7 +43,7 @@ export function peopleQueriesOn(
   const lapsing = `select ${columns} from person where account_by = 'rule' and lapsed_ms is null
     and account_matched_ms < ${p(1)} order by account_matched_ms limit ${p(2)}`;
   const withEmail = `select c.account from account_contact as c join account as a on a.id = c.account
-    where lower(c.email) = lower(${p(1)}) and ${isOpenAccount(p(2))}
+    where lower(c.email) = ${p(1)} and ${isOpenAccount(p(2))}
     order by c.account limit 2`;
 
   const erase = `update person set sub = ${p(3)}, name = null, email = null,
@@ -123,11 +126,14 @@ export function peopleQueriesOn(
       return present;
     },
 
-    async setPersonFacts(id, facts, change) {
-      const isPresent = (bound: (value: Value) => string) =>
-        `select 1 from person where id = ${bound(id)} and erased_ms is null`;
-      const log = change === null ? [] : [logIf(change, isPresent, dialect)];
-      const set = { text: setFacts, values: [...personFactsTable.valuesOf(facts), id] };
+    async setPersonFacts(read, facts, change) {
+      const { id } = read;
+      const isSet = (bound: (value: Value) => string) =>
+        `select 1 from person where id = ${bound(id)} and erased_ms is null and seen_ms = ${bound(facts.seenMs)}
+          and role is not distinct from ${bound(facts.role)}`;
+      const log = change === null ? [] : [logIf(change, isSet, dialect)];
+      const asRead = [read.role, read.roleMatchedMs, read.accountMatchedMs, read.seenMs];
+      const set = { text: setFacts, values: [...personFactsTable.valuesOf(facts), id, ...asRead] };
       return (await write(set, ...log)).length === 1;
     },
 
@@ -137,7 +143,9 @@ export function peopleQueriesOn(
       const isLinked = (bound: (value: Value) => string) =>
         `select 1 from person where id = ${bound(id)} and account = ${bound(account)}`;
       const log = logIf(change, isLinked, dialect);
-      return (await write({ text, values: [account, by, id] }, log)).length === 1;
+      return (
+        (await write(lockAccount(account, dialect), { text, values: [account, by, id] }, log)).length === 1
+      );
     },
 
     async setPersonLapsed(id, atMs) {
@@ -156,8 +164,8 @@ export function peopleQueriesOn(
         `select 1 from person where id = ${bound(id)} and erased_ms is not null`;
       const values = [id, accountOfPerson({ id })];
       const found = await write(
+        { text: lockAccounts, values, isLock: true },
         { text: `select id from person where id = ${p(1)}`, values: [id] },
-        { text: lockAccounts, values },
         { text: endLinks, values: [id] },
         { text: erase, values: [id, nowMs, erasedSub(id)] },
         // The person may have waited for a link to an account.
@@ -182,8 +190,8 @@ export function peopleQueriesOn(
 
     async peopleWithEmail(issuer, email) {
       const text = `select ${columns} from person
-        where issuer = ${p(1)} and lower(email) = lower(${p(2)}) and email_verified order by id limit 2`;
-      return rowsOf(await find("service", { text, values: [issuer, email] }));
+        where issuer = ${p(1)} and lower(email) = ${p(2)} and email_verified order by id limit 2`;
+      return rowsOf(await find("service", { text, values: [issuer, inLowerCase(email)] }));
     },
 
     async peopleToLapse(beforeMs, limit) {
@@ -191,7 +199,7 @@ export function peopleQueriesOn(
     },
 
     async openAccountsWithEmail(email) {
-      const values = [email, dialect.ledgerMs()];
+      const values = [inLowerCase(email), dialect.ledgerMs()];
       return (await find("service", { text: withEmail, values })).map(([account]) => String(account));
     },
   };

@@ -134,10 +134,10 @@ export interface PeopleStore {
   /** Adds the row, unless its issuer and `sub` have one. Returns the row that they have. */
   addPerson(row: PersonRow): Promise<PersonRow>;
   /**
-   * Returns false if the person is erased. `change`: of the role. Two sign-ins that record the
-   * same one have the same id.
+   * Returns false if the person is erased, or another sign-in has recorded something since `read`
+   * was. `change`: of the role. Two sign-ins that record the same one have the same id.
    */
-  setPersonFacts(id: string, facts: PersonFacts, change: ChangeLogRow | null): Promise<boolean>;
+  setPersonFacts(read: PersonRow, facts: PersonFacts, change: ChangeLogRow | null): Promise<boolean>;
   /**
    * Links an account to a person who has none. Returns false if the person has one or is erased,
    * or if `isFirst` and a person was linked to the account before.

@@ -34,7 +34,7 @@ export interface SqlConnections {
   find(purpose: Purpose, statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
   /** Finds rows like `find`. Rejects with a `ListTooSlowError` at the time limit for lists. */
   findPage(purpose: Purpose, statement: SqlStatement): Promise<readonly (readonly unknown[])[]>;
-  /** Writes in one transaction, and returns what the first statement returns. */
+  /** Writes in one transaction, and returns what the first statement after the locks returns. */
   write(...statements: SqlStatement[]): Promise<readonly (readonly unknown[])[]>;
 }
 

@@ -25,8 +25,9 @@ export function sessionQueriesOn(
 
   return {
     async addSession(row) {
-      await write({ text: removeOldest, values: [row.kind, row.owner, rowsPerOwnerMax - 1] });
       await write(insertOf(sessionTable, row, p));
+      // Not in one transaction: of several at the same time, the last one sees all rows.
+      await write({ text: removeOldest, values: [row.kind, row.owner, rowsPerOwnerMax] });
     },
 
     async sessions(hashes) {

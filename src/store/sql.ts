@@ -7,6 +7,8 @@ export interface SqlStatement {
   values: readonly Value[];
   /** Prepared under this name, once on each connection. */
   name?: string;
+  /** It only locks rows, for the statements after it: these see what was written before. */
+  isLock?: true;
 }
 
 export interface SqlDialect {
@@ -20,17 +22,34 @@ export interface SqlDialect {
   forUpdate: "" | " for update";
 }
 
+/**
+ * Returns a text as SQL's `lower` returns a column, on both databases: only A to Z have another
+ * case. PostgreSQL would change a parameter by the rules of its locale.
+ */
+export function inLowerCase(text: string): string {
+  return text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+}
+
 /** A condition: the account with the alias `a` is not closed at this time. */
 export function isOpenAccount(ledgerMs: string): string {
   return `a.state <> 'closed' and (a.ends_ms is null or a.ends_ms > ${ledgerMs})`;
 }
 
 /**
- * The id of this account, which stays locked until the transaction ends. An exchange of an
- * invitation, a link of a person and an erase lock it first, in place of a deadlock.
+ * Locks an account until the transaction ends. An exchange of an invitation, a link of a person
+ * and an erase lock it first, in place of a deadlock.
  */
-export function lockedAccount(id: string, { forUpdate }: SqlDialect): string {
-  return `(select a.id from account as a where a.id = ${id}${forUpdate})`;
+export function lockAccount(id: string, { parameter, forUpdate }: SqlDialect): SqlStatement {
+  return {
+    text: `select id from account where id = ${parameter(1)}${forUpdate}`,
+    values: [id],
+    isLock: true,
+  };
+}
+
+/** Returns what the first of these statements that is no lock has returned. */
+export function answerOf<Rows>(statements: readonly SqlStatement[], rows: readonly Rows[]): Rows | undefined {
+  return rows[statements.findIndex(({ isLock }) => isLock !== true)];
 }
 
 /** Inserts a row. */

@@ -76,7 +76,7 @@ for (const backend of backends) {
       await openAccount(account);
       await link(row.id, account);
       const facts = { ...row, role: "support" } as const;
-      await store.setPersonFacts(row.id, facts, roleChange(row, facts, change));
+      await store.setPersonFacts(row, facts, roleChange(row, facts, change));
       await session(row.id, "operator", 1);
       await session(row.id, "portal", 2);
       await addKey(store, keyOf("key_1", account));
@@ -171,7 +171,7 @@ for (const backend of backends) {
       await erase(store, row.id);
       const facts = { ...row, role: "owner" } as const;
       const later = roleChange({ ...row, seenMs: start + 1 }, facts, change);
-      assert.equal(await other.setPersonFacts(row.id, facts, later), false);
+      assert.equal(await other.setPersonFacts(row, facts, later), false);
       assert.equal(await other.setPersonSuspended(row.id, null, eraseChange("resumed", change)), false);
       const moved = { issuer: "https://new.example", sub: names.sub };
       assert.equal(

@@ -152,7 +152,7 @@ for (const backend of backends) {
       assert.deepEqual(await due(), ["bob p5"]);
       const [again] = await store.events.due("hook", start + 5, 1);
       assert.equal(again?.attempts, 1);
-      await store.events.record("hook", [delivered(first, { state: "set_aside", status: 400 })]);
+      await store.events.record("hook", [delivered(again, { state: "set_aside", status: 400 })]);
       assert.deepEqual(await due(), ["ada p3", "ada p4", "bob p5"]);
       const limit = 10;
       const listed = await store.events.deliveries({ endpoint: "hook", account: "ada", limit });
@@ -181,7 +181,8 @@ for (const backend of backends) {
       assert.equal(await lead("b", start + minute), null);
       const taken = await lead("b", start + 2 * minute);
       assert.ok(taken !== null);
-      await store.events.setEndpoint({ ...taken, node: "a", failures: 7, problem: "late" });
+      const late = { ...taken, node: "a", failures: 7, problem: "late" };
+      assert.equal(await store.events.setEndpoint(late, taken), false);
       assert.equal((await lead("b", start + 2 * minute))?.failures, 0);
       await store.events.release("hook", "b");
       assert.equal((await lead("a", start + 2 * minute))?.node, "a");
@@ -206,16 +207,28 @@ for (const backend of backends) {
       const row = await store.events.lead(lease, start);
       assert.ok(row !== null);
       const state = { failures: 3, failingMs: start, nextMs: start + hour, parkedMs: start, problem: "down" };
-      await store.events.setEndpoint({ ...row, ...state });
+      assert.equal(await store.events.setEndpoint({ ...row, ...state }, row), true);
       const [first] = await store.events.due("hook", start, 1);
       assert.ok(first !== undefined);
       await store.events.record("hook", [delivered(first, { state: "pending", nextMs: start + day })]);
       const [parked] = await store.events.endpoints();
       assert.deepEqual(parked, { ...row, ...state, pending: 3, setAside: 0 });
+      const tried = await store.events.due("hook", start + day, 2);
       assert.equal(await store.events.resume("hook"), true);
+      // An attempt that began before fails.
+      assert.equal(await store.events.setEndpoint({ ...parked, failures: 4 }, parked), false);
+      await store.events.record(
+        "hook",
+        tried.slice(0, 1).map((event) => delivered(event, { state: "set_aside" })),
+      );
       const [resumed] = await store.events.endpoints();
       assert.deepEqual([resumed?.failures, resumed?.parkedMs, resumed?.nextMs], [0, null, 0]);
       assert.equal((await due()).length, 3);
+      await store.events.record(
+        "hook",
+        tried.map((event) => delivered(event)),
+      );
+      assert.equal((await due()).length, 1, "what was delivered counts");
     });
 
     test("of a time are sent again", async () => {
@@ -251,6 +264,13 @@ for (const backend of backends) {
       assert.equal(await store.events.prune(start + hour), false);
       await store.commit([payment("ada", "p2")]);
       assert.equal((await rows()).length, 2);
+      // Another process has read the event before it was deleted.
+      await database.sql(
+        "insert into event_delivery (endpoint, number, account, state, attempts, next_ms) values ('hook', 1, 'ada', 'pending', 0, 0)",
+      );
+      database.clock.advance(hour);
+      await store.events.prune(start + 3 * hour);
+      assert.deepEqual(await database.sql("select number from event_delivery where number = 1"), []);
     });
 
     test("know which keys expire, and which mail was sent", async () => {

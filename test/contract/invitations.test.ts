@@ -72,6 +72,23 @@ for (const backend of [...backends, memory]) {
       assert.equal(await store.invitations.wasInvited("ada", "bob@x.example"), false);
     });
 
+    test("an address is the same in either case of a to z, whatever its other letters", async () => {
+      await put("zoe", "Zoë.Ü@x.example");
+      const person = await exchange(await invite("zoe", "zoë.Ü@x.example"));
+      assert.equal(person?.account, "zoe");
+      assert.equal(await store.invitations.wasInvited("zoe", "ZOë.Ü@x.example"), true);
+      assert.equal((await store.invitations.personOf("zoe", "zoë.Ü@X.example"))?.id, person?.id);
+      assert.deepEqual(await store.openAccountsWithEmail("zoë.Ü@X.example"), ["zoe"]);
+      const facts = {
+        issuer: "https://login.example",
+        sub: "zoe",
+        email: "Zoë.Ü@x.example",
+        emailVerified: true,
+      };
+      await store.addPerson(newPerson(facts, start));
+      assert.equal((await store.peopleWithEmail(facts.issuer, "zoë.Ü@x.example")).length, 1);
+    });
+
     test("a newer link ends the one before, and has the same person", async () => {
       await put("bob", "bob@x.example");
       const first = await invite("bob", "bob@x.example");

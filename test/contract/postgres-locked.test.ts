@@ -72,11 +72,16 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
     return () => session.rollback();
   }
 
-  async function isWaiting(): Promise<boolean> {
+  /** Returns how many sessions wait for a lock. */
+  async function waiting(): Promise<number> {
     const rows = await server.sql(
       `select from pg_stat_activity where datname = '${database}' and wait_event_type = 'Lock'`,
     );
-    return rows.length > 0;
+    return rows.length;
+  }
+
+  async function isWaiting(): Promise<boolean> {
+    return (await waiting()) > 0;
   }
 
   /** Sends a request on each of the other accounts. */
@@ -281,6 +286,49 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
       await release();
       assert.equal(await changed, true);
     }
+  });
+
+  test("a sign-in links no account that somebody gets while it waits", async () => {
+    const other = await openPostgresStore({ url, plans });
+    const link = async (node: Store, sub: string, by: string, isFirst: boolean) => {
+      const person = await store.addPerson(newPerson({ issuer: "https://login.example", sub }, start));
+      const change = linkChange(person.id, "ada", { by, atMs: start });
+      return () => node.linkPerson(person.id, { account: "ada", by, isFirst }, change);
+    };
+    const byOperator = await link(store, "bob", "operator", false);
+    const byEmail = await link(other, "eve", "email", true);
+    const release = await lock("select from account where id = 'ada' for update");
+    const first = byOperator();
+    await until("the operator's link waits", async () => (await waiting()) === 1);
+    const second = byEmail();
+    await until("both wait", async () => (await waiting()) === 2);
+    await release();
+    assert.deepEqual(await Promise.all([first, second]), [true, false]);
+    await other.close();
+  });
+
+  test("a write that loses a deadlock is done when the other one has ended", async () => {
+    await store.events.lead({ name: "hook", node: "a", leaseMs: start + day }, start);
+    const release = await lock("select pg_advisory_xact_lock(1)");
+    await store.events.add({ type: "key.expiring", atMs: start, data: {}, account: "ada", cause: "1" });
+    await store.events.add({ type: "key.expiring", atMs: start, data: {}, account: "ada", cause: "2" });
+    await store.events.queue([{ name: "hook", types: new Set(["key.expiring"]) }]);
+    const due = await store.events.due("hook", start, 2);
+    const [one, two] = due.map(({ number }) => number);
+    const touch = (number: number | undefined) =>
+      `update event_delivery set answer = 'x' where number = ${number}`;
+    const other = lock(`${touch(two)}; select pg_advisory_xact_lock(1); ${touch(one)}`);
+    await until("the other one waits", async () => (await waiting()) === 1);
+    const outcome = { state: "delivered", nextMs: 0, triedMs: start, status: 204, answer: "" } as const;
+    const recorded = store.events.record(
+      "hook",
+      due.map(({ number, account }) => ({ number, account: account ?? "", attempts: 1, ...outcome })),
+    );
+    await until("both wait", async () => (await waiting()) === 2);
+    await release();
+    await (await other)();
+    await recorded;
+    assert.deepEqual(await store.events.due("hook", start, 2), []);
   });
 
   test("finds keys and balances while the revocation of a key waits for a locked account", async () => {

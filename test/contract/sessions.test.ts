@@ -110,5 +110,13 @@ for (const backend of [...backends, memory]) {
       assert.equal((await found(later(100 + rowsPerOwnerMax))).length, 1);
       assert.equal((await found(...others)).length, 2);
     });
+
+    test("are limited also if many start at the same time", async () => {
+      const rows = Array.from({ length: rowsPerOwnerMax + 20 }, (_, n) =>
+        rowOf(300 + n, { kind: "portal", owner: "person_1", createdMs: start + n, usedMs: start + n }),
+      );
+      await Promise.all(rows.map((row, n) => (n % 2 === 0 ? store : other).addSession(row)));
+      assert.equal((await found(...rows)).length, rowsPerOwnerMax);
+    });
   });
 }

@@ -1,6 +1,7 @@
 /** Signing in with OpenID Connect, at a real issuer. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { People } from "../../src/sign-in/people.ts";
 import { noContact } from "../../src/store/contacts.ts";
 import { suspensionChange } from "../../src/store/person-changes.ts";
 import type { TestClaims } from "../fixtures/issuer.ts";
@@ -234,11 +235,7 @@ test("accounts and roles lapse after their time, and a matching sign-in restores
   const [person] = await store.listPeople({ limit: 1 });
   assert.ok(person !== undefined);
   const longAgo = store.times().nowMs - 91 * 86_400_000;
-  await store.setPersonFacts(
-    person.id,
-    { ...person, roleMatchedMs: longAgo, accountMatchedMs: longAgo },
-    null,
-  );
+  await store.setPersonFacts(person, { ...person, roleMatchedMs: longAgo, accountMatchedMs: longAgo }, null);
   assert.equal(await isIn(), 401);
   await place.people.lapse(() => false);
   assert.equal(await state(), "suspended");
@@ -259,7 +256,7 @@ async function longAgo(place: SignInPlaces): Promise<{ state(): Promise<unknown>
   const [person] = await store.listPeople({ limit: 1 });
   assert.ok(person !== undefined);
   const accountMatchedMs = store.times().nowMs - 91 * 86_400_000;
-  await store.setPersonFacts(person.id, { ...person, accountMatchedMs }, null);
+  await store.setPersonFacts(person, { ...person, accountMatchedMs }, null);
   const state = async () =>
     (await place.ask("portal", "GET", "/api/account", undefined, { cookie })).body.state;
   return { state };
@@ -317,6 +314,22 @@ test("a person who signs in while accounts lapse keeps the account", async () =>
   };
   await place.people.lapse(() => false);
   assert.equal(await state(), "active");
+});
+
+test("a person who signs in just before the suspension of a lapsed account keeps it", async () => {
+  await using place = await startSignIn(lapsing);
+  const { store } = place.service;
+  const { state } = await longAgo(place);
+  const { accountSnapshot } = store;
+  store.accountSnapshot = async (account) => {
+    const snapshot = await accountSnapshot(account);
+    store.accountSnapshot = accountSnapshot;
+    await place.signIn("portal");
+    return snapshot;
+  };
+  await place.people.lapse(() => false);
+  assert.equal(await state(), "active");
+  assert.equal((await store.listPeople({ limit: 1 }))[0]?.lapsedMs, null);
 });
 
 test("a person moves from the issuer before by their confirmed address, once", async () => {
@@ -384,4 +397,54 @@ test("two first sign-ins of one person at the same time make one account", async
   );
   assert.equal((await place.service.store.accounts({ limit: 10 })).length, 2);
   assert.equal((await place.service.store.listPeople({ limit: 10 })).length, 1);
+});
+
+test("of two first sign-ins at the same time, one links an account by its address, and the other has it too", async () => {
+  await using place = await startSignIn({ accounts: [{ kind: "group", value: "all", plan: "test" }] });
+  const { store } = place.service;
+  const draft = { id: "carl", plan: "test", contact: { email: "carl@x.example" }, key: null };
+  await store.putAccounts([draft], { by: "operator", dryRun: false, updatesExisting: false });
+  const { linkPerson } = store;
+  for (const [sub, groups] of [
+    ["carl", ["all"]],
+    ["dora", []],
+  ] as const) {
+    const email = `${sub}@x.example`;
+    const contact = { id: sub, plan: "test", contact: { email }, key: null };
+    await store.putAccounts([contact], { by: "operator", dryRun: false, updatesExisting: true });
+    place.issuer.signsIn({ sub, email, email_verified: true, groups: [...groups] });
+    store.linkPerson = async (...given) => {
+      store.linkPerson = linkPerson;
+      await place.signIn("portal");
+      return await linkPerson(...given);
+    };
+    const cookie = await place.signIn("portal");
+    const { body } = await place.ask("portal", "GET", "/api/account", undefined, { cookie });
+    assert.equal(body.account, sub);
+  }
+  const accounts = await store.accounts({ limit: 10 });
+  assert.deepEqual(
+    accounts.filter(({ id }) => id.startsWith("p-")),
+    [],
+  );
+});
+
+test("a check at the issuer that began before a sign-in gives back nothing that it took away", async () => {
+  const operators = [
+    { kind: "group", value: "staff", role: "owner" },
+    { kind: "group", value: "all", role: "viewer" },
+  ] as const;
+  await using place = await startSignIn({ operators: [...operators] });
+  const { store, ledger, logger } = place.service;
+  place.issuer.signsIn({ sub: "ada", groups: ["staff"] });
+  await place.signIn("operator");
+  const [before] = await store.listPeople({ limit: 1 });
+  assert.equal(before?.role, "owner");
+  place.issuer.signsIn({ sub: "ada", groups: ["all"] });
+  await place.signIn("operator");
+  const { issuer, sub, name, email, emailVerified } = before;
+  const identity = { issuer, sub, name, email, emailVerified, groups: null };
+  const now = await new People({ store, ledger, logger }).checked(before, identity, place.settings);
+  assert.equal(now.role, "viewer");
+  assert.equal((await store.person(before.id))?.role, "viewer");
 });

@@ -11,7 +11,7 @@ import type { EpochMs } from "../../units.ts";
 import { accountOf } from "../account-rows.ts";
 import { readEpoch } from "../plans.ts";
 import type { Purpose, SqlConnections } from "../queries.ts";
-import type { SqlDialect } from "../sql.ts";
+import { answerOf, type SqlDialect } from "../sql.ts";
 import { ListTooSlowError } from "../store.ts";
 import { accountTable, holdTable, laterGrantTable } from "../tables.ts";
 import { elapsedMs, type PostgresClock, reading, trustedMs } from "./clock.ts";
@@ -30,7 +30,7 @@ export function postgresDialect(ledgerMs: () => EpochMs): SqlDialect {
   };
 }
 
-/** An erase and another change of the same people can wait for each other. */
+/** Two writes of several rows can wait for each other. */
 const deadlockAttemptsMax = 3;
 
 /** `listMs`: the time limit of the pool for lists, for the error. */
@@ -46,12 +46,14 @@ export function connectionsOn(pools: ReadPools, listMs: number = limits.listMs):
       }
     },
     async write(first, ...others) {
-      if (others.length === 0) return (await pools.writes.query(first)).rows;
-      const once = () =>
-        inTransaction(pools.writes, async (connection) => {
-          const [rows = []] = await connection.exchange([first, ...others]);
-          return rows;
-        });
+      const all = [first, ...others];
+      const once = async () => {
+        if (others.length === 0) return (await pools.writes.query(first)).rows;
+        return await inTransaction(
+          pools.writes,
+          async (connection) => answerOf(all, await connection.exchange(all)) ?? [],
+        );
+      };
       for (let attempt = 1; ; attempt += 1) {
         try {
           return await once();

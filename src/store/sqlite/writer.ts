@@ -3,6 +3,7 @@
  * never does.
  */
 import { machineOf } from "../clock.ts";
+import { answerOf } from "../sql.ts";
 import { SqliteClock } from "./clock.ts";
 import { SqliteCommits } from "./commits.ts";
 import { inTransaction } from "./file.ts";
@@ -28,7 +29,10 @@ export function openWriter({ file, plans, upgrade, clock }: SqliteThreadData): H
     applyPlans: (section, options) => ledger.applyPlans(section, options),
     clock: () => time.look(),
     acceptClock: (by, timeMs) => time.accept(by, timeMs),
-    write: (written) => inTransaction(db, () => written.map((each) => statements.rows(each)))[0] ?? [],
+    write(written) {
+      const rows = inTransaction(db, () => written.map((each) => statements.rows(each)));
+      return answerOf(written, rows) ?? [];
+    },
     sumUsage: (timezone) => sumOnSqlite(db, statements, { nowMs: time.read().atMs, timezone }),
     close: () => db.close(),
   };
