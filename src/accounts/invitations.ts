@@ -95,13 +95,6 @@ export class Invitations {
     const { portalUrl, send } = this.#senderOf(isMailed);
     const contact = await this.#contactFor(account, email, actor);
     const { store } = this.#deps;
-    const known = await store.invitations.personOf(account, contact.email);
-    if (known !== null && known.suspendedMs !== null) {
-      throw new OperatorRefusal(
-        "person_suspended",
-        `Person ${known.id} is suspended, and has the account ${account} by an invitation. Nothing has changed. End the suspension first.`,
-      );
-    }
     const code = randomBytes(codeBytes).toString("base64url");
     const { nowMs, atMs } = store.times();
     const expiresMs = nowMs + linkLifeMs;
@@ -201,8 +194,11 @@ export class Invitations {
     }
     const { email = null, owner = null } = (await store.contact(account)) ?? {};
     if (email !== null) {
-      if (given === undefined || given.toLowerCase() === email.toLowerCase()) return { email, owner };
-      throw contactDiffers(account, "has another address");
+      if (given !== undefined && given.toLowerCase() !== email.toLowerCase()) {
+        throw contactDiffers(account, "has another address");
+      }
+      await this.#requireActive(account, email);
+      return { email, owner };
     }
     if (given === undefined) {
       throw invalidValue("email", `Account ${account} has no e-mail address. Name one. Nothing has changed.`);
@@ -213,9 +209,19 @@ export class Invitations {
         `Account ${account} has no e-mail address, and only the role operator sets it. Nothing has changed.`,
       );
     }
+    await this.#requireActive(account, given);
     const drafts = [{ id: account, plan: null, contact: { email: given }, key: null }];
     await store.putAccounts(drafts, { by: actor.by, dryRun: false, updatesExisting: true });
     return { email: given, owner };
+  }
+
+  async #requireActive(account: string, email: string): Promise<void> {
+    const known = await this.#deps.store.invitations.personOf(account, email);
+    if (known === null || known.suspendedMs === null) return;
+    throw new OperatorRefusal(
+      "person_suspended",
+      `Person ${known.id} is suspended, and has the account ${account} by an invitation. Nothing has changed. End the suspension first.`,
+    );
   }
 
   async #hash(code: string): Promise<string> {

@@ -49,10 +49,7 @@ export const adjustCredits = action({
   once: "operation_id",
   input: {
     account: accountId,
-    operation_id: operationId({
-      option: "--id <id>",
-      about: "your id of this change; a repetition changes nothing",
-    }),
+    operation_id: operationId(),
     credits: number(rules.adjustment, "whole credits", {
       note: ", negative to take away, not 0",
       label: "Credits",

@@ -17,9 +17,12 @@ export const newAccountId = text(rules.name, {
 });
 export const keyId = text(rules.note, { about: "as key list shows it" });
 
-export function operationId(texts: { option?: string; about?: string } = {}): Field<string> {
-  const rule = `an id of your own for this change, ${rules.id.rule}; a repetition changes nothing`;
-  return idText(rules.id, { rule, ...texts });
+export function operationId(): Field<string> {
+  return idText(rules.id, {
+    rule: `an id of your own for this change, ${rules.id.rule}; a repetition changes nothing`,
+    option: "--id <id>",
+    about: "your id of this change; a repetition changes nothing",
+  });
 }
 
 const limitFields = allOf(planLimits, ({ label, option, about }) =>

@@ -1,8 +1,10 @@
 /** How the service does what operators do with keys. */
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { keyObject, keyOfSecretObject, newKeyObject } from "../accounts/operator-objects.ts";
-import { requirePlan } from "../accounts/refusals.ts";
+import { requirePlan, requireRole } from "../accounts/refusals.ts";
+import type { Role } from "../actors.ts";
 import { offeredPlans } from "../ledger/plan.ts";
+import type { KeyRow } from "../ledger/rows.ts";
 import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";
 import { changeKey, makeKey, revokeKey, rotateKey } from "./keys.ts";
@@ -10,6 +12,11 @@ import { pageIn, pageSchema } from "./pages.ts";
 import { listKeys, lookUpKey, showKey } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
+
+/** The key of a front end opens accounts, and spends those of all people. */
+function requireFor({ actsFor }: KeyRow, role: Role): void {
+  if (actsFor !== null) requireRole(role, "operator");
+}
 
 export const keyActions = {
   makeKey: bind(
@@ -30,10 +37,12 @@ export const keyActions = {
   lookUpKey: bind(lookUpKey, keyOfSecretObject.schema, async ({ keys }, { key }) =>
     keyOfSecretObject.of(await keys.lookUp(key)),
   ),
-  changeKey: bind(changeKey, keyObject.schema, async ({ keys }, { key, operationId, ...change }) =>
-    keyObject.of(await keys.change(key, operationId, change)),
-  ),
-  rotateKey: bind(rotateKey, newKeyObject.schema, async ({ keys }, { key, operationId, overlap }) => {
+  changeKey: bind(changeKey, keyObject.schema, async ({ keys, role }, { key, operationId, ...change }) => {
+    requireFor(await keys.find(key), role);
+    return keyObject.of(await keys.change(key, operationId, change));
+  }),
+  rotateKey: bind(rotateKey, newKeyObject.schema, async ({ keys, role }, { key, operationId, overlap }) => {
+    requireFor(await keys.find(key), role);
     const rotated = await keys.rotate(key, operationId, overlap);
     return newKeyObject.of({ key: rotated.key, ...rotated.row });
   }),

@@ -70,7 +70,7 @@ export const makeKey = action({
 export const changeKey = action({
   id: "changeKey",
   title: "Change settings of a key",
-  help: "Takes effect with the next request of the key. Absent fields stay, and null removes a setting. Another amount of the budget keeps its window. Another period, alignment or time zone starts a window that keeps what was spent. Each operation id takes effect once.",
+  help: "Takes effect with the next request of the key. Absent fields stay, and null removes a setting. Another amount of the budget keeps its window. Another period, alignment or time zone starts a window that keeps what was spent. Each operation id takes effect once. The key of a front end needs the role `operator`.",
   http: "PATCH /admin/keys/{key}",
   cli: "key set <key>",
   examples: [
@@ -99,7 +99,7 @@ export const changeKey = action({
 export const rotateKey = action({
   id: "rotateKey",
   title: "Give a key a new secret",
-  help: "The present secret stays valid for the period `overlap`, and an older one ends at once. Id, budget, limits and receipts of the key stay. Each operation id takes effect once: a repetition returns the key with `key` null.",
+  help: "The present secret stays valid for the period `overlap`, and an older one ends at once. Id, budget, limits and receipts of the key stay. Each operation id takes effect once: a repetition returns the key with `key` null. The key of a front end needs the role `operator`.",
   http: "POST /admin/keys/{key}/rotate",
   cli: "key rotate <key>",
   examples: [

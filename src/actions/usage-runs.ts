@@ -12,7 +12,7 @@ import {
   usageReportObject,
   usageReportSchema,
 } from "../accounts/usage-sums.ts";
-import type { UsageSumsQuery } from "../store/usage-sums.ts";
+import type { UsageSumRow, UsageSumsQuery } from "../store/usage-sums.ts";
 import type { EpochMs } from "../units.ts";
 import { bindFor } from "./bind.ts";
 import type { InputOf } from "./field.ts";
@@ -62,6 +62,11 @@ function onlyInJson(param: "limit" | "after") {
   return invalidValue(param, `${param} is for JSON: a CSV has every row.`);
 }
 
+function cursorOf(row: UsageSumRow | undefined): string | null {
+  if (row === undefined) return null;
+  return row.account === null ? row.name : placeCursor(row.account, row.name);
+}
+
 /** Returns sums as JSON or CSV. `read` makes the report. */
 export async function sumsIn(
   input: Omit<InputOf<typeof sumsOfAll>, "account">,
@@ -85,8 +90,10 @@ export async function sumsIn(
   }
   if (after !== undefined && by === "day" && !/^\d{1,9}$/.test(after)) throw wrongCursor();
   const size = limit ?? rowsDefault;
-  const report = await read({ ...wanted, after, limit: size + 1 });
+  const place = by === "key" ? placeIn(after) : undefined;
+  const beyond = place === undefined ? { after } : { after: place.rest, afterAccount: place.account };
+  const report = await read({ ...wanted, ...beyond, limit: size + 1 });
   const rows = report.rows.slice(0, size);
   const hasMore = report.rows.length > size && order === "name";
-  return usageReportObject({ ...report, rows }, hasMore ? (rows.at(-1)?.name ?? null) : null);
+  return usageReportObject({ ...report, rows }, hasMore ? cursorOf(rows.at(-1)) : null);
 }

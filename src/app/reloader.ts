@@ -162,7 +162,11 @@ export class Reloader {
     const plans = await models.orClose(engines, async () => {
       const applied = await this.#dependencies.plans.apply(next.plans, { by, models: next.models });
       const { atMs } = store.times();
-      await store.logChange(changeLogRow({ kind: "reload", by, atMs, before: null, after: between }));
+      const row = changeLogRow({ kind: "reload", by, atMs, before: null, after: between });
+      // All nodes have the plans now, so that this one goes on.
+      await store.logChange(row).catch((error: unknown) => {
+        logger.error({ err: error }, "the reload is not in the list of changes");
+      });
       return applied;
     });
     const { kind, added, changed, retired, warnings } = plans;

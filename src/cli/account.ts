@@ -1,5 +1,4 @@
 /** `inkwell account`: opens, lists and shows accounts, and changes their plans and states. */
-import { randomUUID } from "node:crypto";
 import { Command, Option } from "commander";
 import { balanceObject } from "../accounts/balance-object.ts";
 import type { AccountWithBalance, OperatorActions } from "../accounts/operator-actions.ts";
@@ -217,6 +216,7 @@ function setCommand(cli: Cli, group: Command): void {
       ),
       dry_run: optional(flag({ about: "show what the change of the plan would do, and change nothing" })),
       ends_at: optional(setEnd.input.ends_at),
+      operation_id: optional(setEnd.input.operation_id),
       ...contact,
       ...mailChoices,
     },
@@ -243,6 +243,7 @@ async function set(cli: Cli, command: Command, json: Record<string, unknown>): P
     new_window: newWindow = false,
     dry_run: dryRun = false,
     ends_at,
+    operation_id,
     ...texts
   } = json;
   const name = String(account);
@@ -258,7 +259,7 @@ async function set(cli: Cli, command: Command, json: Record<string, unknown>): P
     command.error("error: --new-window begins a window now, so --at refresh cannot be given with it");
   }
   const toPlan = { account, plan, at: newWindow ? "new_window" : at };
-  const once = { operation_id: `set-${randomUUID()}` };
+  const once = { operation_id: operation_id ?? cli.newOperation("set") };
   const { changePlan, previewPlan, setContact, setEnd } = accountActions;
   await cli.withActions(cli.config(), async (actions) => {
     if (plan !== undefined && dryRun) {

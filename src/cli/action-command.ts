@@ -2,7 +2,6 @@
  * Commands made from actions: arguments and options are the fields of the action. A value that
  * breaks a rule of its field is wrong usage. Nothing is opened then.
  */
-import { randomUUID } from "node:crypto";
 import { Command, Option } from "commander";
 import { closed } from "../accounts/json-objects.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
@@ -54,7 +53,10 @@ export function actionCommand<Result>(
   const [name = "", ...args] = words.split(" ").slice(words.includes(" ") ? 1 : 0);
   const command = new Command(name).description(about.charAt(0).toLowerCase() + about.slice(1));
   const fields = fieldsWithout(action.input, Object.keys(preset));
-  const read = withFields(command, fields, { args, once: action.once });
+  const read = withFields(command, fields, {
+    ...{ args, once: action.once },
+    newOperation: () => cli.newOperation(command.name()),
+  });
   const lines = action.examples ?? [];
   if (lines.length > 0) command.addHelpText("after", examples(...lines.map(exampleOf)));
   if (confirm !== undefined) command.option("--yes", "do not ask");
@@ -95,6 +97,7 @@ interface Words {
   args?: readonly string[];
   /** The field that gets a new id, if its option is missing. */
   once?: ActionTexts["once"];
+  newOperation?(): string;
 }
 
 /**
@@ -106,7 +109,7 @@ export function withFields(
   fields: Fields,
   words: Words = {},
 ): () => Record<string, unknown> {
-  const { args = [], once } = words;
+  const { args = [], once, newOperation } = words;
   const named = args.map((word) => word.slice(1, -1));
   for (const name of named) command.argument(`<${name}>`, aboutOf(name, fields[name]));
   const inOptions = Object.entries(fields).filter(
@@ -117,7 +120,7 @@ export function withFields(
   return () => {
     const given = named.map((name, n) => [name, parsed(fields[name], command.args[n])] as const);
     const json: Record<string, unknown> = { ...Object.fromEntries(given), ...read(command, options) };
-    if (once !== undefined) json[once] ??= `${command.name()}-${randomUUID()}`;
+    if (once !== undefined) json[once] ??= newOperation?.();
     requireSound(command, fields, () => {
       const fault = explain(closed(propertiesOf(fields)), json, "");
       if (fault !== null) throw fault;

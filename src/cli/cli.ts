@@ -6,6 +6,7 @@
  * piped. With `--json`, stdout has one JSON document and nothing else; if the command fails, the
  * document is the error (failure.ts).
  */
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { userInfo } from "node:os";
 import { isoTime } from "../accounts/json-objects.ts";
@@ -40,11 +41,19 @@ export class Cli {
   readonly #options: () => GlobalOptions;
   /** Exit code of a command that does not throw. */
   exitCode = 0;
+  /** The id that the command made for its change. Null: it made none. */
+  operation: string | null = null;
 
   /** `options` is called when a command runs, because the command line is parsed only then. */
   constructor(host: Host, options: () => GlobalOptions) {
     this.host = host;
     this.#options = options;
+  }
+
+  /** Makes an id for a change whose caller gave none. */
+  newOperation(command: string): string {
+    this.operation = `${command}-${randomUUID()}`;
+    return this.operation;
   }
 
   get json(): boolean {

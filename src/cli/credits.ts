@@ -2,7 +2,6 @@
  * `inkwell credits`: top-ups, refunds and adjustments of additional credits. Each id takes effect
  * once.
  */
-import { randomUUID } from "node:crypto";
 import { Command } from "commander";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { paymentObject } from "../accounts/operator-objects.ts";
@@ -107,11 +106,11 @@ function addCommand(cli: Cli, credits: Command): void {
       const isForPromotion = ["expires_at", "reason", "operation_id"].some((name) => name in json);
       if (isPayment && isForPromotion)
         command.error("error: --expires, --reason and --id belong to --promotional");
-      const defaults = { operation_id: `promotion-${randomUUID()}`, reason: "promotion" };
+      if (!isPayment) json.operation_id ??= cli.newOperation("promotion");
       await cli.withActions(cli.config(), async (actions) => {
         const { result, done } = isPayment
           ? await creditActions.addCredits.run(actions, json)
-          : await creditActions.adjustCredits.run(actions, { ...defaults, ...json });
+          : await creditActions.adjustCredits.run(actions, { reason: "promotion", ...json });
         cli.print(result, "");
         cli.remark(`${done} ${leftText(result.balance)}`);
       });

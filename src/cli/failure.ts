@@ -26,8 +26,11 @@ const advice: Partial<Record<OperatorCode, string>> = {
   request_not_found: `"${inkwell("requests list")}" lists what runs.`,
 };
 
-/** `complaint` is everything that Commander wrote to stderr. */
-export function failureOf(error: unknown, complaint: string): Failure {
+/**
+ * `complaint`: everything that Commander wrote to stderr. `operation`: the id that the command has
+ * made for its change.
+ */
+export function failureOf(error: unknown, complaint: string, operation: string | null): Failure {
   if (error instanceof CommanderError) return { code: "wrong_usage", text: complaint };
   if (error instanceof OperatorError) return refused(error.message);
   if (error instanceof OperatorRefusal) return refused(error.message, advice[error.code]);
@@ -37,9 +40,11 @@ export function failureOf(error: unknown, complaint: string): Failure {
       : refused(error.message);
   }
   if (error instanceof StoreUnavailableError) {
-    const text =
-      `The ledger could not be read or written: ${error.message}.\nSending the same command again is safe, even if ` +
-      "this one took effect: with the same --payment or --id nothing is counted twice.\n";
+    const again =
+      operation === null
+        ? "Sending the same command again is safe, even if this one took effect."
+        : `This one may have taken effect: send it again with --id ${operation}, so that it does not count twice.`;
+    const text = `The ledger could not be read or written: ${error.message}.\n${again}\n`;
     return { code: "store_unavailable", text };
   }
   const stack = error instanceof Error ? error.stack : error;

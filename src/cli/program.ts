@@ -61,7 +61,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
     return cli.exitCode;
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
-    const failure = failureOf(error, complaint.join(""));
+    const failure = failureOf(error, complaint.join(""), cli.operation);
     if (cli.json) host.stdout.write(`${visibleText(failureLine(failure))}\n`);
     else host.stderr.write(visibleText(failure.text));
     return failure.code === "wrong_usage" ? 2 : 1;

@@ -170,9 +170,9 @@ function changesSql(
   return { text: `select ${list} from ${from}${where} order by ${newest} limit ${p(1)}`, values };
 }
 
-/** The last part of a place has no colon, and account names have none. */
+/** Account names have no colon. An id, which is alone in its place, can have some. */
 function cellsOf({ atMs, place }: ChangePlace, columns: SourceSql["place"]): Value[] {
-  const parts = place.split(":");
+  const parts = columns.length === 1 ? [place] : place.split(":");
   return [
     atMs,
     ...columns.map(([, type], n) => (type === "number" ? Number(parts[n] ?? 0) : (parts[n] ?? ""))),

@@ -26,6 +26,8 @@ export interface UsageSumsQuery {
   order: "name" | "cost";
   /** Rows after this name, in the order of the names. */
   after?: string | undefined;
+  /** Of several rows with that name, those after this account. A key of a front end has them. */
+  afterAccount?: string | undefined;
   /** All rows, if it is missing. */
   limit?: number | undefined;
 }
@@ -66,7 +68,7 @@ export function usageSumsSql(
   { state, nowMs }: { state: UsageState; nowMs: EpochMs },
   parameter: (n: number) => string,
 ) {
-  const { by, from, to, account, key, model, order, after, limit, frontEnd } = query;
+  const { by, from, to, account, key, model, order, after, afterAccount, limit, frontEnd } = query;
   const values: (string | number)[] = [];
   const value = (given: string | number) => parameter(values.push(given));
   const and = (condition: (value: string) => string, given: string | number | undefined) =>
@@ -81,8 +83,11 @@ export function usageSumsSql(
   const unit = account === undefined && key === undefined ? "unit" : hidden("unit");
   const [name, accountOf] = names[by];
   const groupBy = by === "key" ? "account, key" : name;
-  const isAfter = and((v) => `name > ${v}`, by === "day" && after !== undefined ? Number(after) : after);
-  const inOrder = order === "cost" ? "cost desc, name" : "name";
+  const isAfter =
+    after !== undefined && afterAccount !== undefined
+      ? ` and (name, account) > (${value(after)}, ${value(afterAccount)})`
+      : and((v) => `name > ${v}`, by === "day" && after !== undefined ? Number(after) : after);
+  const inOrder = order === "cost" ? "cost desc, name, account" : "name, account";
   // One more for the total.
   const page = limit === undefined ? "" : ` limit ${value(limit + 1)}`;
   const text = `

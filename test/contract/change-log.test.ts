@@ -85,6 +85,11 @@ for (const backend of backends) {
 
     test("is read in pages that leave nothing out and have nothing twice", async () => {
       await happen();
+      const { atMs } = store.times();
+      for (const id of ["person_1:account", "person_1:role:5:null:owner"]) {
+        const person = { id, kind: "person", by: "test", atMs, before: null, after: null } as const;
+        await store.logChange(changeLogRow(person));
+      }
       const all = await store.changes({ limit: 100 });
       for (const limit of [1, 2, 3]) {
         const paged = [];

@@ -193,6 +193,17 @@ for (const backend of backends) {
         assert.equal((await store.usage({ key: "fe", limit: 10, after: first })).length, 2);
         const sums = await store.usageSums({ by: "account", key: "fe", order: "name" });
         assert.deepEqual([sums.rows.length, sums.total.requests], [3, 3]);
+        const byKey = { by: "key", order: "name", limit: 2 } as const;
+        const page = (await store.usageSums(byKey)).rows;
+        const last = { after: "fe", afterAccount: page.at(-1)?.account ?? undefined };
+        const rest = (await store.usageSums({ ...byKey, ...last })).rows;
+        assert.deepEqual(
+          [...page, ...rest].map(({ name, account }) => `${name} ${account}`),
+          people
+            .slice(0, 3)
+            .toSorted()
+            .map((account) => `fe ${account}`),
+        );
         const hour = Math.floor(database.clock.get() / 3_600_000);
         const hours = await store.usageHours({ from: hour - 1, to: hour + 1, key: "fe", byModel: false });
         assert.equal(

@@ -130,6 +130,13 @@ test("a link ends after seven days, with its address, its account and its person
   invalid(await place.press(newer));
   const invited = await place.operator.post("/admin/accounts/suspended/invitation", {});
   refused(invited, 409, "person_suspended");
+  const { store } = place.service;
+  const { email = null } = (await store.contact("suspended")) ?? {};
+  const draft = { id: "suspended", plan: null, contact: { email: null }, key: null };
+  await store.putAccounts([draft], { by: "test", dryRun: false, updatesExisting: true });
+  const named = await place.operator.post("/admin/accounts/suspended/invitation", { email });
+  refused(named, 409, "person_suspended");
+  assert.equal((await store.contact("suspended"))?.email, null, "nothing has changed");
 
   const { times } = place.service.store;
   place.service.store.times = () => ({ ...times(), nowMs: times().nowMs + 7 * day });

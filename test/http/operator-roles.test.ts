@@ -91,6 +91,23 @@ operatorTest("support takes nothing away and closes nothing", async (operator) =
   );
 });
 
+operatorTest("support ends the key of a front end, and never gets its secret", async (operator) => {
+  await operator.post("/admin/accounts", { id: "ada", plan: "test" });
+  const actsFor = { name: "webui", header: "x-person", plan: "test", new_accounts_per_day: 5 };
+  const made = await operator.post("/admin/accounts/ada/keys", { operation_id: "k1", acts_for: actsFor });
+  assert.equal(made.status, 201);
+  const headers = { ...(await keyFor(operator, "support")), "content-type": "application/json" };
+  const path = `/admin/keys/${String(made.body.id)}`;
+  const send = async (method: string, to: string, body?: object) =>
+    await operator.ask(method, to, {
+      headers,
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+  refused(await send("POST", `${path}/rotate`, { operation_id: "r1" }), 403, "not_permitted");
+  refused(await send("PATCH", path, { operation_id: "c1", requests_per_minute: 9 }), 403, "not_permitted");
+  assert.equal((await send("DELETE", path)).status, 200);
+});
+
 operatorTest("support gives at most so many credits a day, with all its keys together", async (operator) => {
   await operator.post("/admin/accounts", { id: "ada", plan: "test" });
   const keys = [await keyFor(operator, "support", "one"), await keyFor(operator, "support", "two")];

@@ -261,6 +261,15 @@ operatorTest("sums usage by group, in pages with the same total, and as CSV", as
     byCost.toSorted((a, b) => b - a),
   );
   assert.equal(byCost.length, 3);
+  const paged = [];
+  for (let after = ""; ; ) {
+    const page = await sums(`by=key&limit=1${after}`);
+    paged.push(...listOf(page.data));
+    if (page.next === null) break;
+    after = `&after=${encodeURIComponent(String(page.next))}`;
+  }
+  assert.deepEqual(paged, (await sums("by=key")).data);
+  refused(await operator.get("/admin/usage/sums?by=key&after=x"), 400, "invalid_value");
   assert.deepEqual((await sums("by=day&to=2001-01-01")).data, []);
 
   const csv = await operator.ask("GET", "/admin/usage/sums?by=account", { headers: { accept: "text/csv" } });

@@ -209,9 +209,21 @@ describe("the command line", () => {
     const ran = await ledger.run(argv, { services: { openStore } });
     refused(
       ran,
-      /^The ledger could not be read or written: .* just now: disk I\/O error\.\nSending the same command again is safe.* same --payment or --id nothing is counted twice\.\n$/,
+      /^The ledger could not be read or written: .* just now: disk I\/O error\.\nSending the same command again is safe, even if this one took effect\.\n$/,
     );
-    assert.equal(ledger.closed, 2);
+    for (const [n, words] of [
+      "credits add alice 5 --promotional",
+      "credits adjust alice 5 --reason x",
+      "account set alice --plan starter --new-window",
+      "key create alice",
+    ].entries()) {
+      const { stderr } = await ledger.run(words.split(" "), { services: { openStore } });
+      const [, id = ""] =
+        /taken effect: send it again with --id ([a-z]+-[0-9a-f-]{36}), so that/.exec(stderr) ?? [];
+      assert.notEqual(id, "", stderr);
+      const again = await ledger.run([...words.split(" "), "--id", id], { services: { openStore } });
+      assert.match(again.stderr, /same command again is safe/, `${n}`);
+    }
   });
 
   test("reports a defect as such", async () => {
