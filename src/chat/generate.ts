@@ -168,6 +168,7 @@ export async function* generate(
   const { price } = model;
   const holdsInFull = model.engine.reportsUsageLate === true;
   const wantMicro = costAtMost(price, promptTokensMax, holdsInFull ? wantTokens : firstSlice(wantTokens));
+  const askedMs = performance.now();
   const held = await ledger.apply({
     kind: "hold",
     account: caller.accountId,
@@ -201,7 +202,7 @@ export async function* generate(
   const { accountId } = caller;
   const { holdTtlMs } = dependencies;
   const extendedRequest = { accountId, requestId, price, promptTokensMax, wantTokens, wantMicro, holdTtlMs };
-  const holdExtender = new HoldExtender(ledger, extendedRequest, held);
+  const holdExtender = new HoldExtender(ledger, extendedRequest, { ...held, askedMs });
   const stop = () => void generation?.stop();
   try {
     if (holdsInFull) await holdExtender.payInFull(signal);

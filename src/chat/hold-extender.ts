@@ -10,7 +10,7 @@
  */
 
 import { randomInt } from "node:crypto";
-import { Refusal, StoreUnavailableError } from "../errors.ts";
+import { Refusal } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { AccountError, ExtendOutcome } from "../ledger/outcomes.ts";
 import { completionTokensFor, costAtMost, costOf, type Price } from "../ledger/pricing.ts";
@@ -76,12 +76,13 @@ export class HoldExtender {
   /** No extensions are requested any more but the last. */
   #isStopped = false;
   #endPause: (() => void) | null = null;
+  readonly #askedMs: number;
 
-  /** `held`: the open hold. It has just been taken. */
+  /** `held`: the open hold. `askedMs`: when it was asked for, by `performance.now()`. */
   constructor(
     ledger: Ledger,
     request: ExtendedRequest,
-    held: { amountMicro: MicroCredits; reserved: boolean },
+    held: { amountMicro: MicroCredits; reserved: boolean; askedMs: number },
   ) {
     this.#ledger = ledger;
     this.#request = request;
@@ -91,7 +92,8 @@ export class HoldExtender {
     // The hold got less than it requested, and no other request will give credits back.
     const isSpent = held.amountMicro < wantMicro && !held.reserved;
     this.#isLast = isSpent || this.#paidTokens === wantTokens;
-    this.#deadline = this.#deadlineIn(request.holdTtlMs);
+    this.#askedMs = held.askedMs;
+    this.#deadline = this.#deadlineAfter(held.askedMs);
   }
 
   /** Amount that the hold has now. */
@@ -142,7 +144,9 @@ export class HoldExtender {
   /** Starts to extend the hold for `generation`, which has just been started. */
   watch(generation: Generation): void {
     this.#generation = generation;
-    this.#timer = setInterval(() => this.#extend(), this.#request.holdTtlMs / 3);
+    const everyMs = this.#request.holdTtlMs / 3;
+    this.#timer = setInterval(() => this.#extend(), everyMs);
+    if (performance.now() - this.#askedMs > everyMs) this.#extend();
   }
 
   /** Reports generated tokens. Requests the next slice in time. */
@@ -189,7 +193,7 @@ export class HoldExtender {
 
   /** Asks once for the amount that pays `nextTokens`, and writes a checkpoint. */
   async #extendOnce(nextTokens: number): Promise<void> {
-    const { price, promptTokensMax, wantTokens, holdTtlMs } = this.#request;
+    const { price, promptTokensMax, wantTokens } = this.#request;
     const generation = this.#generation;
     // A request that waits in the engine's queue costs nothing, even if its prompt is counted.
     const usage = generation?.started === true ? countsOf(this.#payable(generation.usage)) : noTokens;
@@ -200,7 +204,7 @@ export class HoldExtender {
       const outcome = await this.#ask(Math.max(0, moreMicro), usage);
       if (outcome.kind !== "extended") return await this.#lose(outcome.kind);
       clearTimeout(this.#deadline);
-      if (!this.#isStopped) this.#deadline = this.#deadlineIn(askedMs + holdTtlMs - performance.now());
+      if (!this.#isStopped) this.#deadline = this.#deadlineAfter(askedMs);
       if (moreMicro <= 0) return;
       this.#paidTokens = this.#paidBy(this.#heldMicro);
       const isShort = outcome.amountMicro < moreMicro;
@@ -252,8 +256,9 @@ export class HoldExtender {
         if (outcome.kind !== "extended" || outcome.amountMicro === 0) return;
       }
     } catch (error) {
-      // The settlement waits for the store. It charges what is known to be held.
-      if (!(error instanceof StoreUnavailableError)) throw error;
+      // The settlement charges what is known to be held. It waits for the store, and reports a
+      // defect.
+      this.#lastError = error;
     }
   }
 
@@ -294,8 +299,10 @@ export class HoldExtender {
     return { ...usage, promptTokens, cachedTokens: Math.min(usage.cachedTokens, promptTokens) };
   }
 
-  #deadlineIn(ms: number): NodeJS.Timeout {
-    return setTimeout(() => void this.#lose(String(this.#lastError)), ms);
+  /** The database may have decided at once, and its answer may have been lost several times. */
+  #deadlineAfter(askedMs: number): NodeJS.Timeout {
+    const leftMs = askedMs + this.#request.holdTtlMs - performance.now();
+    return setTimeout(() => void this.#lose(String(this.#lastError)), Math.max(0, leftMs));
   }
 
   /** Stops the generation: no engine works without an open hold. */

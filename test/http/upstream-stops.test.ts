@@ -123,6 +123,15 @@ test("sends stop sequences as the model's setting says, and matches them in any 
   }
 });
 
+test("ends with stop if text that was held as a possible tag completes the sequence at the limit", async () => {
+  await using front = await startFront({
+    reasoning: { field: null, tags: ["<think>", "</think>"], opened: false, hidden: false },
+  });
+  front.upstream.play = (call) => call.send(text("a"), text("b<"), text(" c"), text(" d"));
+  const answer = await jsonOf<Completion>(await front.chat({ stop: "<", max_tokens: 2 }));
+  assert.deepEqual([answer.choices[0]?.message.content, answer.choices[0]?.finish_reason], ["ab", "stop"]);
+});
+
 test("ignores stop sequences in the thinking", async () => {
   await using front = await startFront({
     reasoning: { field: "reasoning_content", tags: ["<think>", "</think>"], opened: false, hidden: false },

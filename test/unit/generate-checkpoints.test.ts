@@ -167,6 +167,38 @@ test("counts the lifetime of a hold from the request for the extension", async (
   assertRefusal((await rest(events)).error, "internal_error");
 });
 
+test("counts the lifetime of a new hold from the request for it, and extends one at once that came late", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
+  for (const isBack of [true, false]) {
+    const made = await setup();
+    let lateMs = 0;
+    const now = performance.now.bind(performance);
+    const clock = t.mock.method(performance, "now", () => now() + lateMs);
+    const answered = { before: () => {} };
+    const away = { before: () => Promise.reject(new StoreUnavailableError("busy")) };
+    // The answer of the store was lost, and that to the repetition comes late.
+    made.store.hooks = {
+      after: () => {
+        lateMs = (2 / 3) * holdTtlMs;
+        made.store.hooks = isBack ? answered : away;
+      },
+    };
+    const events = made.run();
+    await accepted(events);
+    const generation = made.engine.last;
+    generation.begin();
+    await turn();
+    const kinds = made.store.batches.flat().map(({ kind }) => kind);
+    assert.equal(kinds.includes("extend"), isBack);
+    await beat(t, made);
+    assert.equal(generation.isStopped, !isBack);
+    made.store.hooks = {};
+    generation.end("stop");
+    await rest(events);
+    clock.mock.restore();
+  }
+});
+
 test("decides a pending checkpoint before the settlement, and writes no other after it", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const { made, events, generation } = await begun();

@@ -224,6 +224,24 @@ test("an answer that is longer than its extension is charged in full after a los
   );
 });
 
+test("an answer whose last extension fails by a defect is settled with what it holds", async () => {
+  const made = await setup(1_000_000);
+  const { generation, rest } = await made.begin("r1");
+  made.store.hooks = {
+    before: (operations) => {
+      if (operations.some(({ kind }) => kind === "extend")) throw new TypeError("a defect");
+    },
+  };
+  think(generation, sliceTokens + 9);
+  generation.end("stop");
+  assert.equal((await rest).at(-1)?.type, "end");
+  assert.deepEqual(
+    made.receipts.map(({ costMicro }) => costMicro),
+    [promptCost + sliceTokens * 30],
+  );
+  assert.deepEqual(made.store.openHolds("ada"), []);
+});
+
 test("an answer waits for the credits that another answer holds, and continues with what it gives back", async () => {
   const made = await setup(2 * promptCost + 1.5 * sliceTokens * 30);
   const first = await made.begin("r1");

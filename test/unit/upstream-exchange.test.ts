@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { Exchange } from "../../src/engines/upstream/exchange.ts";
 
 /** A connection that delivers the rest of the answer as soon as it is resumed. */
-function connect(rest: string[] = []) {
+function connect(rest: string[] = [], status = 200) {
   const seen = { changes: 0, freed: 0 };
   const owner = { changed: () => (seen.changes += 1), freed: () => (seen.freed += 1) };
   const exchange = new Exchange(owner, 60_000);
@@ -25,7 +25,7 @@ function connect(rest: string[] = []) {
     abort() {},
   };
   exchange.onRequestStart(controller);
-  exchange.onResponseStart(controller, 200, { "content-type": "text/event-stream" });
+  exchange.onResponseStart(controller, status, { "content-type": "text/event-stream" });
   const send = (data: string) => exchange.onResponseData(controller, Buffer.from(data));
   return { exchange, controller, seen, send };
 }
@@ -59,6 +59,11 @@ test("frees the connection at its end, or when an owner that waits has seen the 
   awaited.exchange.releaseSlot();
   awaited.exchange.abort();
   assert.equal(awaited.seen.freed, 1);
+});
+
+test("an upstream that responds with an error works on nothing, even before the end of its answer", () => {
+  assert.equal(connect().exchange.hasBegun, true);
+  assert.equal(connect([], 503).exchange.hasBegun, false);
 });
 
 test("keeps the events before a malformed one, and none after it", () => {

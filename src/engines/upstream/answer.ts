@@ -156,7 +156,8 @@ export class UpstreamAnswer {
     if (finishReason === "length") this.#add(this.#text.end(finishReason), batch);
     const usage = this.#count.soFar(this.#text.thinkingTokens);
     this.#final = finishReason === "stop" ? { ...usage, endedHere: true } : usage;
-    batch.push({ type: "end", finishReason });
+    // Text that was held may have completed a stop sequence.
+    batch.push({ type: "end", finishReason: this.#text.stopped ? "stop" : finishReason });
     return "endedHere";
   }
 

@@ -77,9 +77,9 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#headersMs = headersMs;
   }
 
-  /** True once the upstream has a connection and is being sent the request. */
+  /** True once the upstream is being sent the request, unless it responds with an error. */
   get hasBegun(): boolean {
-    return this.#hasBegun;
+    return this.#hasBegun && this.#error === null;
   }
 
   /** How the answer ended, once all its events have been taken; null before. */

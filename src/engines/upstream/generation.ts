@@ -250,7 +250,7 @@ export class UpstreamGeneration implements Generation, Waiter {
     const other = failed === null ? null : this.#nextServer(failed.server, failure);
     if (failed === null || other === null) return false;
     if (other !== failed.server) this.#reportFailure(failure, true);
-    this.#hadBegun = failure.isRefused && this.started;
+    this.#hadBegun = failure.isRefused;
     this.#send(other, failure.isStale && other === failed.server);
     // The failure is recorded first, because the free slot is filled at once.
     failed.exchange.abort();

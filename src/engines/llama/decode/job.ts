@@ -147,8 +147,7 @@ export class Job {
       this.#next = Uint32Array.of(token);
     }
     // Only closing tags can exceed the window, because they are not part of `completionTokensMax`.
-    if (this.lease.sequence.tokens.length + this.#next.length > contextWindow)
-      return { events: [...events, ...text.end()], ending: { type: "length" } };
+    if (this.lease.sequence.tokens.length + this.#next.length > contextWindow) return this.complete(events);
     this.#room -= events.length;
     return { events };
   }

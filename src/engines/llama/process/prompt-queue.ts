@@ -149,6 +149,7 @@ export class PromptQueue {
 
   failAll(failure: EngineError): void {
     clearTimeout(this.#budgetTimer);
+    this.#watch.stop();
     for (const pending of this.#waiting.takeAll()) pending.settle(failure);
     this.#asked?.settle(failure);
     this.#asked = undefined;
