@@ -2,7 +2,6 @@
  * `inkwell account suspend`, `resume` and `close`. Closing is final, so it asks at a terminal, and
  * needs `--yes` elsewhere.
  */
-import { randomUUID } from "node:crypto";
 import type { Command } from "commander";
 import { accountActions } from "../actions/account-runs.ts";
 import { changeState } from "../actions/accounts.ts";
@@ -31,23 +30,27 @@ export function stateCommands(cli: Cli, account: Command): void {
     .description("close the account for good; base and overage credits lapse, additional credits stay");
   const read = withFields(
     closing,
-    { account: changeState.input.account, yes: optional(flag({ about: "do not ask" })) },
-    { args: ["<account>"] },
+    {
+      account: changeState.input.account,
+      operation_id: changeState.input.operation_id,
+      yes: optional(flag({ about: "do not ask" })),
+    },
+    { args: ["<account>"], once: "operation_id", newOperation: () => cli.newOperation("close") },
   );
   closing.addHelpText("after", examples(inkwell("account close ada --yes"))).action(async () => {
-    const { account: name, yes = false } = read();
-    await close(cli, String(name), yes === true);
+    const { yes = false, ...closed } = read();
+    await close(cli, { ...closed, account: String(closed.account) }, yes === true);
   });
 }
 
-async function close(cli: Cli, account: string, yes: boolean): Promise<void> {
+async function close(cli: Cli, closed: { account: string }, yes: boolean): Promise<void> {
+  const { account } = closed;
   await cli.withActions(cli.config(), async (actions) => {
     const { balance } = await actions.accountWithBalance(account);
     const lapsing = balance === null ? 0 : balance.base.remainingMicro + balance.overage.remainingMicro;
     const effect = `Closing ${account} is final. ${exactCredits(lapsing)} base and overage credits lapse.`;
     if (!yes) await requireConfirmed(cli, { effect, question: "Close it?" });
-    const change = { account, operation_id: `close-${randomUUID()}`, state: "closed" };
-    const { result, done } = await accountActions.changeState.run(actions, change);
+    const { result, done } = await accountActions.changeState.run(actions, { ...closed, state: "closed" });
     cli.print(result, "");
     cli.remark(done ?? "");
   });

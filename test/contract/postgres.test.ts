@@ -125,7 +125,9 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
 
     test("rejects a database with an encoding other than UTF-8", async () => {
       const latin = `${database}_latin`;
-      await server.sql(`create database ${latin} encoding latin1 template template0`);
+      await server.sql(
+        `create database ${latin} encoding latin1 locale_provider libc locale 'C' template template0`,
+      );
       await refused(server.url(latin), /has the encoding LATIN1/);
       await server.drop(latin);
     });
