@@ -201,8 +201,11 @@ export async function* generate(
   let isCharged = false;
   const { accountId } = caller;
   const { holdTtlMs } = dependencies;
-  const extendedRequest = { accountId, requestId, price, promptTokensMax, wantTokens, wantMicro, holdTtlMs };
-  const holdExtender = new HoldExtender(ledger, extendedRequest, { ...held, askedMs });
+  const extendedRequest = {
+    ...{ accountId, requestId, price, promptTokensMax, wantTokens, wantMicro },
+    ...{ holdTtlMs, askedMs },
+  };
+  const holdExtender = new HoldExtender(ledger, extendedRequest, held);
   const stop = () => void generation?.stop();
   try {
     if (holdsInFull) await holdExtender.payInFull(signal);

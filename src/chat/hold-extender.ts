@@ -46,6 +46,8 @@ interface ExtendedRequest {
   wantMicro: MicroCredits;
   /** Lifetime of the hold without an extension. Extensions are written every third of it. */
   holdTtlMs: number;
+  /** When the hold was asked for, by `performance.now()`. */
+  askedMs: number;
 }
 
 /** Returns the completion tokens of the first slice, which the hold covers. */
@@ -76,13 +78,12 @@ export class HoldExtender {
   /** No extensions are requested any more but the last. */
   #isStopped = false;
   #endPause: (() => void) | null = null;
-  readonly #askedMs: number;
 
-  /** `held`: the open hold. `askedMs`: when it was asked for, by `performance.now()`. */
+  /** `held`: the open hold. It has just been taken. */
   constructor(
     ledger: Ledger,
     request: ExtendedRequest,
-    held: { amountMicro: MicroCredits; reserved: boolean; askedMs: number },
+    held: { amountMicro: MicroCredits; reserved: boolean },
   ) {
     this.#ledger = ledger;
     this.#request = request;
@@ -92,8 +93,7 @@ export class HoldExtender {
     // The hold got less than it requested, and no other request will give credits back.
     const isSpent = held.amountMicro < wantMicro && !held.reserved;
     this.#isLast = isSpent || this.#paidTokens === wantTokens;
-    this.#askedMs = held.askedMs;
-    this.#deadline = this.#deadlineAfter(held.askedMs);
+    this.#deadline = this.#deadlineAfter(request.askedMs);
   }
 
   /** Amount that the hold has now. */
@@ -144,9 +144,10 @@ export class HoldExtender {
   /** Starts to extend the hold for `generation`, which has just been started. */
   watch(generation: Generation): void {
     this.#generation = generation;
-    const everyMs = this.#request.holdTtlMs / 3;
+    const { holdTtlMs, askedMs } = this.#request;
+    const everyMs = holdTtlMs / 3;
     this.#timer = setInterval(() => this.#extend(), everyMs);
-    if (performance.now() - this.#askedMs > everyMs) this.#extend();
+    if (performance.now() - askedMs > everyMs) this.#extend();
   }
 
   /** Reports generated tokens. Requests the next slice in time. */

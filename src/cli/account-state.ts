@@ -32,18 +32,23 @@ export function stateCommands(cli: Cli, account: Command): void {
     closing,
     {
       account: changeState.input.account,
-      operation_id: changeState.input.operation_id,
+      operation_id: optional(changeState.input.operation_id),
       yes: optional(flag({ about: "do not ask" })),
     },
-    { args: ["<account>"], once: "operation_id", newOperation: () => cli.newOperation("close") },
+    { args: ["<account>"] },
   );
   closing.addHelpText("after", examples(inkwell("account close ada --yes"))).action(async () => {
-    const { yes = false, ...closed } = read();
-    await close(cli, { ...closed, account: String(closed.account) }, yes === true);
+    const { account: name, yes = false, operation_id = cli.newOperation("close") } = read();
+    await close(cli, { account: String(name), operation_id }, yes === true);
   });
 }
 
-async function close(cli: Cli, closed: { account: string }, yes: boolean): Promise<void> {
+interface Closed {
+  account: string;
+  operation_id: unknown;
+}
+
+async function close(cli: Cli, closed: Closed, yes: boolean): Promise<void> {
   const { account } = closed;
   await cli.withActions(cli.config(), async (actions) => {
     const { balance } = await actions.accountWithBalance(account);

@@ -5,9 +5,9 @@
 import { Command, Option } from "commander";
 import { closed } from "../accounts/json-objects.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
-import { type ActionTexts, placeOf } from "../actions/action.ts";
+import { placeOf } from "../actions/action.ts";
 import type { BoundAction } from "../actions/bind.ts";
-import { type Field, type Fields, withWord } from "../actions/field.ts";
+import { type Field, type Fields, optional, withWord } from "../actions/field.ts";
 import { inputOf, propertiesOf } from "../actions/input.ts";
 import { Refusal } from "../errors.ts";
 import { explain } from "../http/openai-format/explain.ts";
@@ -52,16 +52,17 @@ export function actionCommand<Result>(
   const { words = action.cli ?? "", about = action.title, preset = {}, text, confirm, remark } = options;
   const [name = "", ...args] = words.split(" ").slice(words.includes(" ") ? 1 : 0);
   const command = new Command(name).description(about.charAt(0).toLowerCase() + about.slice(1));
-  const fields = fieldsWithout(action.input, Object.keys(preset));
-  const read = withFields(command, fields, {
-    ...{ args, once: action.once },
-    newOperation: () => cli.newOperation(command.name()),
-  });
+  const { once } = action;
+  const own = fieldsWithout(action.input, Object.keys(preset));
+  const id = once === undefined ? undefined : own[once];
+  const fields = once === undefined || id === undefined ? own : { ...own, [once]: optional(id) };
+  const read = withFields(command, fields, { args });
   const lines = action.examples ?? [];
   if (lines.length > 0) command.addHelpText("after", examples(...lines.map(exampleOf)));
   if (confirm !== undefined) command.option("--yes", "do not ask");
   command.action(async () => {
-    const json = { ...read(), ...preset };
+    const json: Record<string, unknown> = { ...read(), ...preset };
+    if (once !== undefined) json[once] ??= cli.newOperation(command.name());
     if (placeOf(action).method === "PATCH" && !isAnyGiven(command))
       command.error("error: nothing to change: name at least one setting");
     const config = cli.config();
@@ -95,9 +96,6 @@ function fieldsWithout(fields: Fields, names: readonly string[]): Fields {
 interface Words {
   /** Arguments, such as `<account>`. */
   args?: readonly string[];
-  /** The field that gets a new id, if its option is missing. */
-  once?: ActionTexts["once"];
-  newOperation?(): string;
 }
 
 /**
@@ -109,18 +107,14 @@ export function withFields(
   fields: Fields,
   words: Words = {},
 ): () => Record<string, unknown> {
-  const { args = [], once, newOperation } = words;
+  const { args = [] } = words;
   const named = args.map((word) => word.slice(1, -1));
   for (const name of named) command.argument(`<${name}>`, aboutOf(name, fields[name]));
-  const inOptions = Object.entries(fields).filter(
-    ([name, { option }]) => !named.includes(name) && (name !== once || option !== undefined),
-  );
-  const options = Object.fromEntries(inOptions);
-  addOptions(command, options, once);
+  const options = fieldsWithout(fields, named);
+  addOptions(command, options);
   return () => {
     const given = named.map((name, n) => [name, parsed(fields[name], command.args[n])] as const);
     const json: Record<string, unknown> = { ...Object.fromEntries(given), ...read(command, options) };
-    if (once !== undefined) json[once] ??= newOperation?.();
     requireSound(command, fields, () => {
       const fault = explain(closed(propertiesOf(fields)), json, "");
       if (fault !== null) throw fault;
@@ -130,7 +124,7 @@ export function withFields(
   };
 }
 
-function addOptions(command: Command, fields: Fields, once?: string): void {
+function addOptions(command: Command, fields: Fields): void {
   for (const [name, field] of Object.entries(fields)) {
     const { isNullable = false, isOptional = false, kind } = field;
     const word = isNullable ? emptyWord(field) : null;
@@ -139,7 +133,7 @@ function addOptions(command: Command, fields: Fields, once?: string): void {
       const removes = word === null ? "" : `; ${word} removes it`;
       const option = new Option(flagsOf(name, field), aboutOf(name, field) + removes);
       if (kind === "choice") option.choices(field.values);
-      command.addOption(option.makeOptionMandatory(!isOptional && name !== once));
+      command.addOption(option.makeOptionMandatory(!isOptional));
     }
     if (isNullable && word === null) {
       const flag = flagOf(name, field);

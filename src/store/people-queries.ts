@@ -16,9 +16,6 @@ import { inLowerCase, insertOnce, isOpenAccount, lockAccount, type SqlDialect } 
 import type { Value } from "./table.ts";
 import { personFactsTable, personTable } from "./tables.ts";
 
-/** A sign-in decides by them what it records. */
-const deciding = ["role", "role_matched_ms", "account_matched_ms", "seen_ms"];
-
 export function peopleQueriesOn(
   { find, write }: SqlConnections,
   dialect: SqlDialect,
@@ -30,8 +27,9 @@ export function peopleQueriesOn(
   const setFacts = `update person set ${personFactsTable.columns
     .map(({ name }, index) => `${name} = ${p(index + 1)}`)
     .join(", ")} where id = ${p(factNames.length + 1)} and erased_ms is null
-    and ${deciding.map((column, n) => `${column} is not distinct from ${p(factNames.length + 2 + n)}`).join(" and ")}
-    returning id`;
+    and ${personFactsTable.columns
+      .map(({ name }, index) => `${name} is not distinct from ${p(factNames.length + 2 + index)}`)
+      .join(" and ")} returning id`;
   const link = `update person set account = ${p(1)}, account_by = ${p(2)}
     where id = ${p(3)} and account is null and erased_ms is null`;
   const suspend = `update person set suspended_ms = ${p(1)} where id = ${p(2)} and suspended_ms is null
@@ -132,8 +130,8 @@ export function peopleQueriesOn(
         `select 1 from person where id = ${bound(id)} and erased_ms is null and seen_ms = ${bound(facts.seenMs)}
           and role is not distinct from ${bound(facts.role)}`;
       const log = change === null ? [] : [logIf(change, isSet, dialect)];
-      const asRead = [read.role, read.roleMatchedMs, read.accountMatchedMs, read.seenMs];
-      const set = { text: setFacts, values: [...personFactsTable.valuesOf(facts), id, ...asRead] };
+      const values = [...personFactsTable.valuesOf(facts), id, ...personFactsTable.valuesOf(read)];
+      const set = { text: setFacts, values };
       return (await write(set, ...log)).length === 1;
     },
 

@@ -211,6 +211,7 @@ describe("the command line", () => {
       ran,
       /^The ledger could not be read or written: .* just now: disk I\/O error\.\nSending the same command again is safe, even if this one took effect\.\n$/,
     );
+    assert.equal(ledger.closed, 2);
     for (const [n, words] of [
       "credits add alice 5 --promotional",
       "credits adjust alice 5 --reason x",
