@@ -22,6 +22,7 @@ export const catalogue = {
   invalid_value: { status: 400, type: "invalid_request_error" },
   unknown_parameter: { status: 400, type: "invalid_request_error" },
   context_length_exceeded: { status: 400, type: "invalid_request_error" },
+  content_filter: { status: 400, type: "invalid_request_error" },
   missing_person: { status: 400, type: "invalid_request_error" },
   missing_api_key: { status: 401, type: "authentication_error" },
   invalid_api_key: { status: 401, type: "authentication_error" },

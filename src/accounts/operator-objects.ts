@@ -362,6 +362,10 @@ export const usageObject = objectFor<Receipt>("UsageRecord")({
   ending: [text, (row) => row.ending],
   stopped_by: [orNull(text), (row) => row.by],
   estimated: [Type.Boolean(), (row) => row.estimated],
+  note: [
+    orNull(Type.String({ description: "something odd about the counts that the server reported" })),
+    (row) => row.note,
+  ],
   late: [
     Type.Boolean({ description: "whether this is the difference to a charge that an expiry made before" }),
     (row) => row.late,

@@ -84,6 +84,7 @@ export async function startEngine(model: ModelConfig, options: EngineOptions): P
     times: { connectMs, headersMs, idleMs },
     probeEveryMs: options.probeEveryMs,
     log: logOf(model, options.logger),
+    onNotice: (kind) => options.metrics.noticed(model.id, kind),
   });
   return { engine, onMiniature: false };
 }

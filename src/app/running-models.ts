@@ -100,6 +100,7 @@ export class RunningModels {
       }),
     );
     this.catalog.replace(this.#models());
+    for (const { engine } of this.#running.values()) engine.reloaded?.();
     for (const { model, engine } of before.values()) {
       if (this.#running.get(model.id)?.engine !== engine) this.#retire(model, engine);
     }

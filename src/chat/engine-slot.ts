@@ -57,6 +57,10 @@ export class EngineSlot implements Engine {
     return this.#engine?.servers?.() ?? null;
   }
 
+  reloaded(): void {
+    this.#engine?.reloaded?.();
+  }
+
   async close(): Promise<void> {
     this.#state = "closed";
     await this.#engine?.close();

@@ -76,6 +76,8 @@ export interface Usage {
   absurd?: boolean;
   /** True if a stop sequence ended the answer here, before the upstream sent its counts. */
   endedHere?: boolean;
+  /** Something odd about the counts, for the receipt: a line without data of the request. */
+  note?: string;
 }
 
 /** Usage of a request that no engine has started on. */
@@ -111,6 +113,11 @@ export interface GenerateOptions {
    * `extendBudget`.
    */
   paidTokens: number;
+  /**
+   * False if the caller asked for no limit of tokens, so an upstream may do without one. Default:
+   * true.
+   */
+  isLimited?: boolean;
   sampling: Sampling;
   /**
    * Called with the number of tokens generated so far, hidden tokens included. It includes tokens
@@ -188,14 +195,33 @@ export interface EngineServer {
   url: string;
   /**
    * `down`: it does not respond, or with a 5xx, when it is asked for its models. `resting`: it
-   * kept failing requests, and gets none for a while.
+   * kept failing requests, and gets none for a while. `out_of_credit`: the operator's account
+   * there is empty, and it gets a request every five minutes.
    */
-  state: "ok" | "down" | "resting";
+  state: "ok" | "down" | "resting" | "out_of_credit";
   /** When this state began. */
   sinceMs: EpochMs;
   running: number;
+  /** Accounts whose requests kept failing there, and are not sent for a while. */
+  pausedAccounts: number;
   /** The last failure, without data of a request. */
   lastError: { atMs: EpochMs; message: string } | null;
+  /** What the operator should know about its answers, of the last hour. */
+  notices: EngineNotice[];
+}
+
+/**
+ * `unknown_ending`: it ends answers with an unknown word. `odd_total`: its sum of tokens is none.
+ * `no_text`: tokens without text were charged. `prompt_cut`: it counts far fewer tokens than the
+ * prompt has. `adjusted_field`: it refused a field that Inkwell adds.
+ */
+export type NoticeKind = "unknown_ending" | "odd_total" | "no_text" | "prompt_cut" | "adjusted_field";
+
+export interface EngineNotice {
+  kind: NoticeKind;
+  /** When it was last seen. */
+  atMs: EpochMs;
+  message: string;
 }
 
 export type EngineState = "starting" | "ready" | "unavailable" | "closed";
@@ -215,6 +241,8 @@ export interface Engine {
   load?(): EngineLoad | null;
   /** Absent or null: the engine has no servers. */
   servers?(): EngineServer[] | null;
+  /** The operator has reloaded the configuration: what was learned of failures is forgotten. */
+  reloaded?(): void;
   /**
    * Ends every running generation (their iterations fail with "unavailable") and frees everything.
    * Idempotent.
@@ -223,10 +251,25 @@ export interface Engine {
 }
 
 /**
- * "too_long": the upstream rejected the prompt as too long. "rejected": it rejected the request
- * for another reason. In both cases the caller can correct it, and no token was generated.
+ * "too_long": the upstream rejected the prompt as too long. "filtered": its moderation refused the
+ * prompt. "rejected": it rejected the request for another reason. In these cases the caller can
+ * correct it, and no token was generated. "out_of_credit": only the operator can help, because the
+ * account at the provider is empty.
  */
-export type EngineFailure = "overloaded" | "unavailable" | "failed" | "timeout" | "too_long" | "rejected";
+export type EngineFailure =
+  | "overloaded"
+  | "unavailable"
+  | "failed"
+  | "timeout"
+  | "out_of_credit"
+  | "too_long"
+  | "filtered"
+  | "rejected";
+
+/** The request is at fault, not the engine. */
+export function isCallersFailure(failure: EngineFailure): boolean {
+  return failure === "too_long" || failure === "filtered" || failure === "rejected";
+}
 
 /** Why an upstream rejected a request. */
 export interface RejectionReason {
@@ -257,8 +300,7 @@ export class EngineError extends Error {
     this.reason = options.reason;
   }
 
-  /** The request is at fault, not the engine. */
   get isCallers(): boolean {
-    return this.failure === "too_long" || this.failure === "rejected";
+    return isCallersFailure(this.failure);
   }
 }

@@ -216,6 +216,7 @@ export async function* generate(
     generation = prepared.generate({
       maxTokens,
       paidTokens,
+      isLimited: asked.maxTokens !== undefined,
       sampling,
       onTokens: (made) => holdExtender.made(made),
     });
@@ -377,7 +378,7 @@ async function settle(
   { accountId, record, signal }: { accountId: string; record: ChatRecord; signal: AbortSignal },
   made: Pick<Charge, "model" | "ending" | "usage" | "uncharged"> & { times: Omit<StageTimes, "settledMs"> },
 ): Promise<boolean> {
-  const { promptTokens, cachedTokens, completionTokens, reasoningTokens, estimated } = made.usage;
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens, estimated, note } = made.usage;
   const operation: SettleOperation = {
     kind: "settle",
     account: accountId,
@@ -386,6 +387,7 @@ async function settle(
     ending: made.ending,
     by: stoppedBy(made.ending, signal),
     estimated,
+    ...given({ note }),
   };
   const settled = (outcome: OutcomeOf<SettleOperation>): boolean => {
     if (outcome.kind !== "settled") {

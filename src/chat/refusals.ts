@@ -102,6 +102,18 @@ export function refusalOfEngine(error: EngineError, model: string): Refusal {
         `The model "${model}" failed on this request. Try again.`,
         options,
       );
+    case "out_of_credit":
+      return new Refusal(
+        "upstream_error",
+        `The model "${model}" cannot answer until the operator of this service acts. Trying again does not help.`,
+        { ...options, waitingHelps: false },
+      );
+    case "filtered":
+      return new Refusal(
+        "content_filter",
+        `The moderation of "${model}" refused these messages. Change them; the same messages are refused again.`,
+        { ...options, param: "messages" },
+      );
     case "too_long":
       return new Refusal(
         "context_length_exceeded",

@@ -17,6 +17,7 @@ export const mailTypes = [
   "key.expiring",
   "audit.failed",
   "model.down",
+  "model.out_of_credit",
 ] as const satisfies readonly EventType[];
 export type MailType = (typeof mailTypes)[number];
 

@@ -43,6 +43,10 @@ The audit that ended on {time} found {problems} broken rules. Nothing was change
 
 The model {model} does not work on the node {node} since {time}. Requests to it are refused.
 `,
+  "model.out_of_credit": `The account at the provider of {model} is empty
+
+The server {server} of the model {model} refuses requests of the node {node} since {time}, because your account there has no credits. Add credits at the provider, then reload Inkwell.
+`,
   invitation: `Your link to {portal}
 
 Hello {owner},

@@ -3,7 +3,7 @@
  * that find problems, operators who sign in. The process that notices one writes it.
  */
 import type { Catalog } from "../chat/catalog.ts";
-import type { EngineState } from "../chat/engine.ts";
+import type { EngineServer, EngineState } from "../chat/engine.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 
@@ -18,6 +18,8 @@ export class ServiceEvents {
   readonly #options: ServiceEventsOptions;
   /** Of the models that worked or did not work at the last look. */
   readonly #states = new Map<string, EngineState>();
+  /** The last event about an empty account, by model and server. */
+  readonly #outages = new Map<string, string>();
 
   constructor(options: ServiceEventsOptions) {
     this.#options = options;
@@ -35,7 +37,18 @@ export class ServiceEvents {
         await this.#add(type, { model, node }, `${type}:${node}:${model}:${store.times().nowMs}`);
       }
       this.#states.set(model, state);
+      for (const server of engine.servers?.() ?? []) {
+        if (server.state === "out_of_credit") await this.#outOfCredit(model, server);
+      }
     }
+  }
+
+  async #outOfCredit(model: string, { url: server, sinceMs }: EngineServer): Promise<void> {
+    const { node } = this.#options;
+    const cause = `model.out_of_credit:${node}:${model}:${server}:${sinceMs}`;
+    if (this.#outages.get(`${model} ${server}`) === cause) return;
+    await this.#add("model.out_of_credit", { model, node, server }, cause);
+    this.#outages.set(`${model} ${server}`, cause);
   }
 
   /** Adds one event for each time at which a key expires. */
@@ -63,7 +76,7 @@ export class ServiceEvents {
   }
 
   async #add(
-    type: "model.up" | "model.down" | "audit.failed" | "operator.signed_in",
+    type: "model.up" | "model.down" | "model.out_of_credit" | "audit.failed" | "operator.signed_in",
     data: Record<string, string | number>,
     cause: string,
   ): Promise<void> {

@@ -101,6 +101,7 @@ interface Ended {
   ending: Ending;
   by: string | null;
   estimated: boolean;
+  note?: string | null;
 }
 
 /** Ends an open hold: charges it and returns the rest to the grants that are still open. */
@@ -138,7 +139,7 @@ function settleLate(
   operation: SettleOperation,
 ): ChargeRow {
   const { account, grants, times } = found;
-  const { usage, ending, by, estimated } = operation;
+  const { usage, ending, by, estimated, note = null } = operation;
   const knownMicro = costOf(priceOf(expired), usage);
   // The charge of the checkpoint is never taken back. If it is higher, it stays.
   const isMore = knownMicro >= expired.costMicro && usage.completionTokens >= expired.completionTokens;
@@ -150,7 +151,7 @@ function settleLate(
   const scopes = scopesOf(account, found.plan, key);
   countTokens(scopes, difference.promptTokens + difference.completionTokens, times.nowMs);
   const charge = chargeOf(found, expired, {
-    ...{ usage: difference, ending, by, estimated, costMicro, paid },
+    ...{ usage: difference, ending, by, estimated, note, costMicro, paid },
     late: true,
   });
   work.record(charge);
@@ -179,6 +180,7 @@ function chargeOf({ account, times }: FoundAccount, of: HoldRow | ChargeRow, cha
   return {
     ...{ account: account.id, id, seq: nextFact(account, times), atMs: times.atMs, key, model },
     ...{ ending: charge.ending, by: charge.by, estimated: charge.estimated, late: charge.late },
+    note: charge.note ?? null,
     ...countsOf(usage),
     ...{ pricePrompt, priceCompletion, priceCachedPrompt },
     ...{ costMicro, ...byBucket(paid), paid, shortfallMicro: costMicro - amountOf(paid) },

@@ -23,6 +23,7 @@ export const eventTypes = [
   "audit.failed",
   "model.down",
   "model.up",
+  "model.out_of_credit",
 ] as const;
 export type EventType = (typeof eventTypes)[number];
 

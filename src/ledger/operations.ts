@@ -59,6 +59,8 @@ export interface SettleOperation {
   /** The operator who stopped the request. */
   by: string | null;
   estimated: boolean;
+  /** Something odd about the counts, for the receipt. */
+  note?: string;
 }
 
 /** Ends an overdue hold and charges its last checkpoint. Any process may send it. */

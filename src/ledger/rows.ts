@@ -299,6 +299,8 @@ export const chargeColumns = {
   /** The operator who stopped the request. */
   by: "text?",
   estimated: "boolean",
+  /** Something odd about the upstream's counts: a line without data of the request. */
+  note: "text?",
   /** The line has the difference to a charge that an expiry made before. */
   late: "boolean",
   ...tokenCounts,

@@ -8,7 +8,7 @@
  */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type { Catalog } from "../chat/catalog.ts";
-import type { EngineLoad, Usage } from "../chat/engine.ts";
+import type { EngineLoad, NoticeKind, Usage } from "../chat/engine.ts";
 import type { Charge } from "../chat/generate.ts";
 import type { ClockState } from "../ledger/clock.ts";
 import type { Committed } from "../ledger/ledger.ts";
@@ -144,6 +144,11 @@ export class Metrics implements RequestObserver {
     "Requests whose tokens were counted here, because the counts of the engine were missing, absurd, or cut off with the answer.",
     ["model", "reason"],
   );
+  readonly #notices = this.#make.counter(
+    "inkwell_upstream_notices_total",
+    "Answers of upstream servers with something odd: counts, endings, refused fields.",
+    ["model", "kind"],
+  );
   readonly #unsettled = this.#make.counter(
     "inkwell_unsettled_requests_total",
     "Requests whose charge was given up. Their last checkpoint is charged when the hold expires.",
@@ -236,6 +241,11 @@ export class Metrics implements RequestObserver {
     "Upstream servers of the model that do not respond or keep failing.",
     ["model"],
   );
+  readonly #serversOutOfCredit = this.#make.gauge(
+    "inkwell_model_servers_out_of_credit",
+    "Upstream servers of the model at which the account of the operator is empty.",
+    ["model"],
+  );
   readonly #engineRunning = this.#make.gauge(
     "inkwell_engine_running_requests",
     "Requests that the engine decodes together: the size of its batch.",
@@ -270,6 +280,7 @@ export class Metrics implements RequestObserver {
   readonly #modelGauges = [
     this.#ready,
     this.#failingServers,
+    this.#serversOutOfCredit,
     this.#engineRunning,
     this.#engineWaiting,
     this.#enginePaused,
@@ -349,6 +360,10 @@ export class Metrics implements RequestObserver {
     }
     this.#shortfall.inc((shortfallMicro - shortfallBeforeMicro) / microPerCredit);
     if (usage.estimated) this.#estimated.inc({ model, reason: estimatedBecause(usage, ending) });
+  }
+
+  noticed(model: string, kind: NoticeKind): void {
+    this.#notices.inc({ model, kind });
   }
 
   unsettled(): void {
@@ -442,6 +457,8 @@ export class Metrics implements RequestObserver {
       this.#ready.set({ model }, engine.state === "ready" ? 1 : 0);
       const failing = engine.servers?.()?.filter(({ state }) => state !== "ok") ?? [];
       this.#failingServers.set({ model }, failing.length);
+      const isEmpty = failing.filter(({ state }) => state === "out_of_credit");
+      this.#serversOutOfCredit.set({ model }, isEmpty.length);
       this.#engineRunning.set({ model }, load.running);
       this.#engineWaiting.set({ model }, load.waiting);
       this.#enginePaused.set({ model }, load.paused ?? 0);

@@ -54,7 +54,7 @@ for (const backend of backends) {
       database.clock.advance(250);
       const usage = { promptTokens: 4, cachedTokens: 3, completionTokens: 5, reasoningTokens: 2 };
       assert.partialDeepStrictEqual(
-        await store.commit([settle("h2", 0, { usage, ending: "length", estimated: true })]),
+        await store.commit([settle("h2", 0, { usage, ending: "length", estimated: true, note: "odd" })]),
         [settledBy({ base: 58 })],
       );
 
@@ -118,6 +118,7 @@ for (const backend of backends) {
           model: "model",
           ending: "length",
           estimated: true,
+          note: "odd",
           late: false,
           ...usage,
           pricePrompt: 7,

@@ -32,7 +32,7 @@ const states: Readonly<Record<string, readonly string[]>> = {
 const sealed: Readonly<Record<string, readonly string[]>> = {
   journal: ["op", "by", "note", "at_ms", "kind", "amount", "grant_seq", "bucket"],
   charge: [
-    ...["id", "model", "ending", "by", "estimated", "reasoning_tokens", "late", "at_ms", "key"],
+    ...["id", "model", "ending", "by", "estimated", "note", "reasoning_tokens", "late", "at_ms", "key"],
     ...["cached_tokens", "price_prompt", "price_completion", "price_cached_prompt"],
   ],
   plan_version: [

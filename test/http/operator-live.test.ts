@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { fieldsOf, listOf, operatorTests, startOperator } from "../fixtures/operator.ts";
 import { startService } from "../fixtures/service.ts";
 import { startFront } from "../fixtures/upstream.ts";
+import { done, finish, text, usage } from "../fixtures/upstream-events.ts";
 
 const operatorTest = operatorTests();
 
@@ -61,12 +62,30 @@ test("shows the servers of a model with their state and last error", async (t) =
   const { play } = front.upstream;
   front.upstream.play = (call) => call.answer(500, '{"error":{"message":"out of memory"}}');
   for (let n = 0; n < 5; n += 1) await (await service.chat({ model: "remote" })).text();
+  const paused = await server();
+  assert.deepEqual([paused?.state, paused?.paused_accounts], ["ok", 1]);
+  assert.match(String(fieldsOf(paused?.last_error).message), /500.*out of memory/);
+  aheadMs = 6000;
+  front.upstream.play = (call) =>
+    call.stream(
+      text("Hello"),
+      finish("odd"),
+      usage(5, 1, { total_tokens: 7, completion_tokens_details: { reasoning_tokens: 0 } }),
+      done,
+    );
+  await (await service.chat({ model: "remote" })).text();
+  const noticed = await server();
+  assert.deepEqual(
+    [noticed?.paused_accounts, listOf(noticed?.notices).map(({ kind }) => kind)],
+    [0, ["unknown_ending", "odd_total"]],
+  );
+  front.upstream.play = (call) => call.socket.destroy();
+  for (let n = 0; n < 5; n += 1) await (await service.chat({ model: "remote" })).text();
   const resting = await server();
   assert.equal(resting?.state, "resting");
-  assert.match(String(fieldsOf(resting?.last_error).message), /500.*out of memory/);
   assert.ok(String(resting?.since) >= String(before?.since));
   front.upstream.play = play;
-  aheadMs = 6000;
+  aheadMs = 12_000;
   await (await service.chat({ model: "remote" })).text();
   const again = await server();
   assert.equal(again?.state, "ok");

@@ -63,7 +63,8 @@ operatorTest(
   async (operator, service) => {
     const { reader } = await startStream(service);
     const waiting = service.chat();
-    await until("it waits", async () => (await running(operator)).length === 2);
+    // Before that it is listed too, while its credits are held.
+    await until("it waits", () => service.engine.load().waiting === 1);
     const [, row] = await running(operator);
     assert.deepEqual([row?.state, row?.completion_tokens, row?.stream], ["waiting", 0, false]);
     const stop = await operator.post(`/admin/requests/${row?.request_id}/stop`, undefined);

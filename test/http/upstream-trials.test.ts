@@ -23,9 +23,9 @@ function timeOf(t: TestContext): (laterMs: number) => void {
   };
 }
 
-/** Makes requests fail until the upstream cools down. */
+/** Makes requests fail without an answer until the upstream cools down. */
 async function failOften(front: Front): Promise<void> {
-  front.upstream.play = (call) => call.answer(500, "{}");
+  front.upstream.play = (call) => call.socket.destroy();
   for (let n = 0; n < 5; n += 1) assert.equal((await front.chat()).status, 502);
   assert.equal(front.engine.state, "unavailable");
 }
@@ -70,29 +70,34 @@ describe("counts a failed trial, and sends no other request meanwhile", () => {
   }
 });
 
-test("cools down an upstream whose answers break off, longer each time, until one is complete", async (t) => {
+test("pauses an account whose answers break off, longer each time, until one is complete", async (t) => {
   const goOn = timeOf(t);
   await using front = await startFront();
+  const paused = () => front.engine.servers()[0]?.pausedAccounts;
+  const refused = async () => (await front.chat()).status === 503;
   front.upstream.play = breakOff;
   for (let n = 0; n < 5; n += 1) {
-    assert.equal(front.engine.state, "ready");
+    assert.equal(paused(), 0);
     assert.equal((await front.events()).error?.code, "upstream_error");
   }
-  assert.equal(front.engine.state, "unavailable");
+  assert.deepEqual([paused(), await refused()], [1, true]);
   goOn(5000);
   assert.equal((await front.events()).error?.code, "upstream_error");
-  assert.equal(front.engine.state, "unavailable", "the first token of a trial does not undo its break");
+  assert.ok(await refused(), "the first token of a trial does not undo its break");
   goOn(6000);
-  assert.equal(front.engine.state, "unavailable", "nor make the rest a first one");
+  assert.ok(await refused(), "nor make the rest a first one");
   goOn(4000);
   front.upstream.play = sayHello;
   assert.ok((await front.events()).done);
+  assert.equal(paused(), 0);
   front.upstream.play = breakOff;
   for (let n = 0; n < 4; n += 1) await front.events();
-  assert.equal(front.engine.state, "ready", "a whole answer begins anew");
+  assert.equal(paused(), 0, "a whole answer begins anew");
   await front.events();
+  assert.ok(await refused());
   goOn(5000);
-  assert.equal(front.engine.state, "ready");
+  front.upstream.play = sayHello;
+  assert.ok((await front.events()).done);
 });
 
 test("counts answers that are ended here as complete", async () => {
@@ -104,5 +109,5 @@ test("counts answers that are ended here as complete", async () => {
     assert.equal((await front.chat({ max_tokens: 3 })).status, 200);
     await front.upstream.last().closed;
   }
-  assert.equal(front.engine.state, "ready");
+  assert.equal(front.engine.servers()[0]?.pausedAccounts, 0);
 });

@@ -32,6 +32,7 @@ async function metricsOfService(): Promise<Map<string, Set<string>>> {
   assert.ok(receipt !== undefined);
   service.metrics.charged({ ...receipt, usage: { ...receipt.usage, estimated: true } });
   service.metrics.decoded("small", 2);
+  service.metrics.noticed("small", "prompt_cut");
   service.metrics.events.attempted("hook", "delivered");
   service.metrics.events.observe(async () => [
     {

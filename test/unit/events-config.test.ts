@@ -41,14 +41,14 @@ test("reads endpoints and mail, with defaults", () => {
   assert.deepEqual(events.mail, {
     ...{ host: "mail.example", port: 587, tls: "required", user: null, password: null },
     ...{ from: "Inkwell <inkwell@x.example>", operators: ["ops@x.example"], templates: null },
-    types: ["balance.low", "balance.exhausted", "audit.failed", "model.down"],
+    types: ["balance.low", "balance.exhausted", "audit.failed", "model.down", "model.out_of_credit"],
   });
   assert.deepEqual(
     wantedEventsOf(events).map(({ name, types }) => [name, types.size]),
     [
       ["hook", 3],
       ["all", eventTypes.length],
-      ["mail", 4],
+      ["mail", 5],
     ],
   );
 });

@@ -33,7 +33,7 @@ example(
     await made.apply(hold("h", credits(16), { price: { prompt: 10, completion: 30, cachedPrompt: 1 } }));
     made.clock.nowMs += 70;
     const usage = { promptTokens: 100, cachedTokens: 60, completionTokens: 20, reasoningTokens: 5 };
-    await made.apply(settle("h", 0, { usage, ending: "length", estimated: true }));
+    await made.apply(settle("h", 0, { usage, ending: "length", estimated: true, note: "odd" }));
     assert.deepEqual(made.store.receipt("ada", "h"), {
       account: "ada",
       id: "h",
@@ -44,6 +44,7 @@ example(
       ending: "length",
       by: null,
       estimated: true,
+      note: "odd",
       ...usage,
       pricePrompt: 10,
       priceCompletion: 30,

@@ -33,6 +33,7 @@ const receipt = {
   ending: "stopped",
   by: "an operator",
   estimated: true,
+  note: "the server reported a total of 9 tokens, which its counts do not add up to",
   late: false,
   promptTokens: 4,
   cachedTokens: 5,

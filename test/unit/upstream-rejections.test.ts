@@ -3,7 +3,12 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { sentenceCleaner } from "../../src/engines/upstream/caller-sentence.ts";
-import { failureOfErrorEvent, failureOfStatus, inMidAnswer } from "../../src/engines/upstream/failure.ts";
+import {
+  failureOfConnection,
+  failureOfErrorEvent,
+  failureOfStatus,
+  inMidAnswer,
+} from "../../src/engines/upstream/failure.ts";
 import { share } from "../fixtures/thorough.ts";
 import { misconfigured, rejections } from "../fixtures/upstream-errors.ts";
 
@@ -67,6 +72,76 @@ test("only 400, 413 and 422 are about a request", () => {
     assert.equal(failureOfStatus(status, undefined, body).isCallers, false, `${status}`);
 });
 
+describe("an empty account at the provider", () => {
+  const of = (status: number, error: object, retryAfter?: string) =>
+    failureOfStatus(status, retryAfter, textOf({ error })).failure;
+  test("is a 402, or a 429 with the code of such an account and no time to retry", () => {
+    assert.equal(of(402, { message: "Insufficient Balance" }), "out_of_credit");
+    for (const error of [
+      { type: "insufficient_quota", code: "insufficient_quota" },
+      { code: "billing_hard_limit_reached" },
+      { type: "exceeded_current_quota_error", message: "You exceeded your current quota" },
+      { code: "1113", message: "no balance" },
+      { code: 1113 },
+    ])
+      assert.equal(of(429, error), "out_of_credit", JSON.stringify(error));
+  });
+
+  test("is no limit per minute, whose sentence may be the same (Gemini)", () => {
+    const message = "You exceeded your current quota, please check your plan and billing details.";
+    assert.equal(of(429, { message, code: 429, status: "RESOURCE_EXHAUSTED" }), "overloaded");
+    assert.equal(of(429, { message, code: "insufficient_quota" }, "20"), "overloaded");
+    assert.equal(of(403, { message, code: "insufficient_quota" }), "failed");
+  });
+
+  test("is the same for other accounts, and another server may have one", () => {
+    const { isFault, isCallers, elsewhere } = failureOfStatus(402, undefined, "{}");
+    assert.deepEqual([isFault, isCallers, elsewhere], [false, false, true]);
+  });
+});
+
+describe("moderation", () => {
+  const flagged = {
+    message: "Your input was flagged.",
+    code: 403,
+    metadata: { reasons: ["violence"], flagged_input: "x" },
+  };
+  const of = (status: number, error: object) => failureOfStatus(status, undefined, textOf({ error }));
+  test("is the caller's, by its code, its type or its reasons", () => {
+    for (const [status, error] of [
+      [403, flagged],
+      [400, { code: "content_filter", message: "filtered" }],
+      [400, { code: "content_policy_violation" }],
+      [400, { code: "data_inspection_failed", type: "data_inspection_failed" }],
+      [422, { type: "moderation" }],
+    ] as const) {
+      const { failure, isCallers, isFault, elsewhere, isRefused } = of(status, error);
+      const seen = [failure, isCallers, isFault, elsewhere, isRefused];
+      assert.deepEqual(seen, ["filtered", true, false, false, false], JSON.stringify(error));
+    }
+  });
+
+  test("is nothing of the kind with another status or other words", () => {
+    assert.equal(of(403, { message: "content_filter", code: 403 }).failure, "failed");
+    assert.equal(of(403, { ...flagged, metadata: { reasons: [] } }).failure, "failed");
+    assert.equal(of(401, flagged).failure, "failed");
+    assert.equal(of(500, { code: "content_filter" }).failure, "failed");
+  });
+});
+
+test("a missing answer is the same for all accounts, and an answer may be due to its request", () => {
+  const broke = Object.assign(new Error("reset"), { code: "ECONNRESET" });
+  const late = Object.assign(new Error("late"), { code: "UND_ERR_HEADERS_TIMEOUT" });
+  const silent = Object.assign(new Error("silent"), { code: "UND_ERR_BODY_TIMEOUT" });
+  assert.equal(failureOfConnection(broke, { begun: true, answered: false }).isOfAll, true);
+  assert.equal(failureOfConnection(late, { begun: true, answered: false }).isOfAll, true);
+  assert.equal(failureOfConnection(broke, { begun: false, answered: false }).isOfAll, true);
+  assert.equal(failureOfConnection(broke, { begun: true, answered: true }).isOfAll, false);
+  assert.equal(failureOfConnection(silent, { begun: true, answered: true }).isOfAll, false);
+  for (const status of [401, 403, 404, 500, 503, 504])
+    assert.equal(failureOfStatus(status, undefined, "").isOfAll, false, `${status}`);
+});
+
 test("a context that is too small has its own failure, in an answer and in an event", () => {
   const message = "The input (5000 tokens) is longer than the model's context length (4096 tokens).";
   const error = { object: "error", message, type: "BadRequestError", code: 400 };
@@ -94,11 +169,34 @@ describe("an error in an event", () => {
       { error: "it broke" },
       { error: { message: "it broke" } },
       { error: { message: "it broke", code: 500 } },
-      { error: { message: "it broke", type: "invalid_request_error", code: 503 } },
+      { error: { message: "it broke", type: "invalid_request_error", code: 502 } },
       { error: "it broke", error_type: "generation" },
     ]) {
       const { failure, isFault, elsewhere } = failureOfErrorEvent(event);
       assert.deepEqual([failure, isFault, elsewhere], ["failed", true, true]);
+    }
+  });
+
+  test("means what its status or its words mean", () => {
+    for (const [error, failure, isFault] of [
+      [{ message: "slow down", code: 429 }, "overloaded", false],
+      [{ message: "slow down", type: "rate_limit_error" }, "overloaded", false],
+      [{ message: "slow down", status: "RESOURCE_EXHAUSTED" }, "overloaded", false],
+      [{ message: "busy", type: "overloaded_error" }, "overloaded", true],
+      [{ message: "busy", code: "503" }, "overloaded", true],
+      [{ message: "too late", code: 504 }, "timeout", true],
+      [{ message: "no key", type: "authentication_error" }, "failed", true],
+      [{ message: "no money", code: 402 }, "out_of_credit", false],
+      [
+        { message: "no money", type: "insufficient_quota", code: "insufficient_quota" },
+        "out_of_credit",
+        false,
+      ],
+      [{ message: "flagged", code: "data_inspection_failed" }, "filtered", false],
+      [{ message: "too long", code: "context_length_exceeded" }, "too_long", false],
+    ] as const) {
+      const found = failureOfErrorEvent({ error });
+      assert.deepEqual([found.failure, found.isFault], [failure, isFault], JSON.stringify(error));
     }
   });
 

@@ -66,9 +66,12 @@ export class AdmissionQueue {
     return true;
   }
 
-  /** Gives a slot to the next request that may have one; undefined if none may. */
-  next(slots: Slots): Waiter | undefined {
-    const accountId = this.#nextAccount(slots);
+  /**
+   * Gives a slot to the next request that may have one; undefined if none may. `isServed`: whether
+   * a server takes requests of the account now.
+   */
+  next(slots: Slots, isServed: (accountId: string) => boolean = () => true): Waiter | undefined {
+    const accountId = this.#nextAccount(slots, isServed);
     const waiter = accountId === undefined ? undefined : this.#queue.take(accountId);
     if (waiter === undefined || accountId === undefined) return undefined;
     this.#arrivedMs.delete(waiter);
@@ -90,9 +93,14 @@ export class AdmissionQueue {
       this.#accounts.delete(accountId);
   }
 
-  /** Removes all requests that wait. */
-  takeAll(nowMs: number): Waiter[] {
-    const waiters = [...this.#arrivedMs.keys()];
+  /** Accounts with requests that wait. */
+  accounts(): Iterable<string> {
+    return this.#queue.accounts();
+  }
+
+  /** Removes all requests that wait, or those of some accounts. */
+  takeAll(nowMs: number, isOf: (accountId: string) => boolean = () => true): Waiter[] {
+    const waiters = [...this.#arrivedMs.keys()].filter(({ accountId }) => isOf(accountId));
     for (const waiter of waiters) this.remove(waiter, nowMs);
     return waiters;
   }
@@ -109,12 +117,16 @@ export class AdmissionQueue {
     return { waiting: this.#queue.size, oldestWaitMs: nowMs - oldestMs, starvedMs };
   }
 
-  #nextAccount({ total, free, reserved }: Slots): string | undefined {
+  #nextAccount(
+    { total, free, reserved }: Slots,
+    isServed: (accountId: string) => boolean,
+  ): string | undefined {
     if (free <= 0) return undefined;
     const share = total / this.#accounts.size;
     let below: string | undefined;
     let any: string | undefined;
     for (const accountId of this.#queue.accounts()) {
+      if (!isServed(accountId)) continue;
       const running = this.#accounts.get(accountId)?.running ?? 0;
       if (running === 0) return accountId;
       if (running < share) below ??= accountId;

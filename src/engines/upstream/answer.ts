@@ -5,21 +5,41 @@
  * than were passed on. Nothing follows the end.
  */
 
-import type { EngineEvent, FinishReason, GenerateOptions, Usage } from "../../chat/engine.ts";
-import type { TokenCounts } from "../../ledger/rows.ts";
+import type { EngineEvent, FinishReason, GenerateOptions, NoticeKind, Usage } from "../../chat/engine.ts";
+import { given } from "../../objects.ts";
+import { visibleLine } from "../../visible-text.ts";
 import type { Segment } from "../text/held-segments.ts";
 import type { AnswerText } from "./answer-text.ts";
-import { type Chunk, ChunkReader, type ChunkRules, saneUsage } from "./chunk-reader.ts";
+import { type Chunk, ChunkReader, type ChunkRules } from "./chunk-reader.ts";
 import { doneData } from "./exchange.ts";
 import { brokenAnswer } from "./failure.ts";
+import { meaningOf } from "./finish-words.ts";
+import { type ReportedCounts, saneUsage } from "./usage-report.ts";
 
 export interface AnswerOptions {
   /** Tokens of the prompt that are charged if the upstream reports no count. */
   promptTokensIfUnreported: number;
+  /** What a reported count of the prompt is compared with. */
+  prompt: PromptMeasure;
   contextWindow: number;
   rules: ChunkRules;
   text: AnswerText;
   options: GenerateOptions;
+}
+
+interface PromptMeasure {
+  /** Null if nobody has counted it. */
+  countedTokens: number | null;
+  bytes: number;
+}
+
+/** Something odd about an answer. Those with `isOnReceipt` concern its charge. */
+interface AnswerNotice {
+  kind: NoticeKind;
+  message: string;
+  /** Tells notices of one kind apart. */
+  subject?: string;
+  isOnReceipt: boolean;
 }
 
 /**
@@ -40,16 +60,19 @@ export class UpstreamAnswer {
   /** An event that waits for an extension of the budget. */
   #unpaid: Chunk | null = null;
   #final: Usage | null = null;
+  readonly #notices: AnswerNotice[] = [];
+  #hasPassedText = false;
 
-  constructor(given: AnswerOptions) {
-    const { promptTokensIfUnreported, contextWindow, rules, text, options } = given;
-    this.#given = given;
+  constructor(options: AnswerOptions) {
+    const { promptTokensIfUnreported, contextWindow, rules, text } = options;
+    const { maxTokens, paidTokens } = options.options;
+    this.#given = options;
     this.#text = text;
     this.#chunks = new ChunkReader(rules);
     this.#count = new TokenCount(promptTokensIfUnreported, contextWindow);
-    this.#maxTokens = options.maxTokens;
-    this.#paidTokens = options.paidTokens;
-    this.#askedTokens = options.maxTokens;
+    this.#maxTokens = maxTokens;
+    this.#paidTokens = paidTokens;
+    this.#askedTokens = maxTokens;
   }
 
   get usage(): Usage {
@@ -59,6 +82,21 @@ export class UpstreamAnswer {
   /** True once any text has arrived, thinking included. */
   get hasText(): boolean {
     return this.#count.events > 0;
+  }
+
+  /** Events with text or thinking so far. */
+  get events(): number {
+    return this.#count.events;
+  }
+
+  /** The tokens that were asked for. */
+  get askedTokens(): number {
+    return this.#askedTokens;
+  }
+
+  /** Complete at the end of the answer. */
+  get notices(): readonly AnswerNotice[] {
+    return this.#notices;
   }
 
   get isUnpaid(): boolean {
@@ -75,12 +113,12 @@ export class UpstreamAnswer {
   }
 
   /**
-   * Starts over and returns the number of tokens to ask for. Tokens that another server reported
-   * are forgotten.
+   * Starts over and returns the number of tokens to ask for, at most `tokensMax`. Tokens that
+   * another server reported are forgotten.
    */
-  restart(): number {
+  restart(tokensMax = Number.POSITIVE_INFINITY): number {
     const { promptTokensIfUnreported, contextWindow } = this.#given;
-    this.#askedTokens = this.#maxTokens;
+    this.#askedTokens = Math.min(this.#maxTokens, tokensMax);
     this.#count = new TokenCount(promptTokensIfUnreported, contextWindow);
     return this.#askedTokens;
   }
@@ -112,14 +150,18 @@ export class UpstreamAnswer {
       if (text !== "") this.#addText(chunk, added, batch);
       if (this.#text.stopped) return this.#endHere("stop", batch);
     } else if (usage !== null) this.#count.report(usage);
-    if (finishReason !== null && this.#finish === null) {
-      if (finishReason === "error" || finishReason === "abort") {
-        throw brokenAnswer(`it ended the answer with the reason ${finishReason}`);
-      }
-      const isPassedOn = finishReason === "length" || finishReason === "content_filter";
-      this.#finish = isPassedOn ? finishReason : "stop";
-    }
+    if (finishReason !== null && this.#finish === null) this.#finish = this.#readFinish(finishReason);
     return "taken";
+  }
+
+  #readFinish(finishReason: string): FinishReason {
+    const word = visibleLine(finishReason.slice(0, wordCharactersMax));
+    const meaning = meaningOf(finishReason);
+    if (meaning === "failure") throw brokenAnswer(`it ended the answer with the reason ${word}`);
+    if (meaning !== "unknown") return meaning;
+    const message = `it ended an answer with the unknown reason "${word}", which callers get as "stop"`;
+    this.#notices.push({ kind: "unknown_ending", message, subject: word, isOnReceipt: false });
+    return "stop";
   }
 
   /** Reports the tokens made so far. */
@@ -138,12 +180,35 @@ export class UpstreamAnswer {
    */
   complete(reason: FinishReason, batch: EngineEvent[]): number | null {
     this.#add(this.#text.end(reason), batch);
-    const { usage, promptTokens } = this.#count.final(this.#askedTokens, this.#text.thinkingTokens);
-    this.#final = usage;
+    const { usage, promptTokens, oddTotal } = this.#count.final(this.#askedTokens, this.#text.thinkingTokens);
+    this.#noteOddities(usage, { promptTokens, oddTotal });
+    const note = this.#notices.filter(({ isOnReceipt }) => isOnReceipt).map(({ message }) => message);
+    this.#final = { ...usage, ...given({ note: note.length === 0 ? null : note.join("; ") }) };
     // The usage may include tokens without text. They are charged too.
     this.#given.options.onTokens(usage.completionTokens);
     batch.push({ type: "end", finishReason: this.#text.stopped ? "stop" : reason });
     return promptTokens;
+  }
+
+  #noteOddities(
+    { completionTokens }: Usage,
+    { promptTokens, oddTotal }: { promptTokens: number | null; oddTotal: number | null },
+  ): void {
+    const { countedTokens, bytes } = this.#given.prompt;
+    const note = (kind: NoticeKind, message: string) =>
+      void this.#notices.push({ kind, message, isOnReceipt: true });
+    if (oddTotal !== null)
+      note(
+        "odd_total",
+        `the server reported a total of ${oddTotal} tokens, which its counts do not add up to`,
+      );
+    if (completionTokens > 0 && !this.#hasPassedText && !this.#text.stopped)
+      note("no_text", `the server reported ${completionTokens} tokens and sent no text`);
+    if (promptTokens === null) return;
+    const isCut = countedTokens === null ? promptTokens < bytes / 16 : promptTokens < countedTokens / 2;
+    if (!isCut) return;
+    const measure = countedTokens === null ? `${bytes} bytes` : `${countedTokens} tokens`;
+    note("prompt_cut", `the prompt has ${measure}, and the server reported ${promptTokens} tokens`);
   }
 
   /** Makes the usage final. */
@@ -162,18 +227,23 @@ export class UpstreamAnswer {
   }
 
   #addText({ text, thinks, logprobs }: Chunk, tokens: number, batch: EngineEvent[]): void {
-    if (logprobs === null && this.#text.passes(text)) batch.push({ type: "text", text });
-    else this.#add(this.#text.push(text, tokens, thinks ? [] : (logprobs ?? [])), batch);
+    if (logprobs === null && this.#text.passes(text)) {
+      this.#hasPassedText = true;
+      batch.push({ type: "text", text });
+    } else this.#add(this.#text.push(text, tokens, thinks ? [] : (logprobs ?? [])), batch);
   }
 
   #add(segments: readonly Segment[], batch: EngineEvent[]): void {
     const hasLogprobs = this.#given.rules.topLogprobs !== null;
     for (const { text, logprobs } of segments) {
-      if (text !== "") batch.push(hasLogprobs ? { type: "text", text, logprobs } : { type: "text", text });
+      if (text === "") continue;
+      this.#hasPassedText = true;
+      batch.push(hasLogprobs ? { type: "text", text, logprobs } : { type: "text", text });
     }
   }
 }
 
+const wordCharactersMax = 40;
 /** No tokenizer reaches this average over a whole answer. */
 const charactersPerToken = 8;
 
@@ -268,25 +338,33 @@ class TokenCount {
    * Returns the usage of a complete answer. `promptTokens` is null if the upstream's counts were
    * not used.
    */
-  final(askedTokens: number, taggedTokens: number): { usage: Usage; promptTokens: number | null } {
+  final(
+    askedTokens: number,
+    taggedTokens: number,
+  ): { usage: Usage; promptTokens: number | null; oddTotal: number | null } {
     const own = this.soFar(taggedTokens);
-    if (this.#reported === null) return { usage: own, promptTokens: null };
+    if (this.#reported === null) return { usage: own, promptTokens: null, oddTotal: null };
     const sane = saneUsage(this.#reported, {
       contextWindow: this.#contextWindow,
       completionTokensMax: askedTokens,
       events: this.#events,
       characters: this.#characters,
     });
-    if (sane === null) return { usage: { ...own, estimated: true, absurd: true }, promptTokens: null };
-    const reasoningTokens = Math.min(sane.completionTokens, sane.reasoningTokens || own.reasoningTokens);
-    return { usage: { ...sane, reasoningTokens, estimated: false }, promptTokens: sane.promptTokens };
+    if (sane === null) {
+      const usage = { ...own, estimated: true, absurd: true };
+      return { usage, promptTokens: null, oddTotal: null };
+    }
+    const { oddTotal, ...counts } = sane;
+    const reasoningTokens = Math.min(counts.completionTokens, counts.reasoningTokens || own.reasoningTokens);
+    const usage = { ...counts, reasoningTokens, estimated: false };
+    return { usage, promptTokens: counts.promptTokens, oddTotal };
   }
 
   /**
    * Returns the upstream's counts in an event, or null if they are missing, impossible or lower
    * than before.
    */
-  #runningOf(usage: unknown, { askedTokens, events, characters }: Counted): TokenCounts | null {
+  #runningOf(usage: unknown, { askedTokens, events, characters }: Counted): ReportedCounts | null {
     const counts = saneUsage(usage, {
       contextWindow: this.#contextWindow,
       completionTokensMax: askedTokens,

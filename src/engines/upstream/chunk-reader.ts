@@ -1,15 +1,15 @@
 /**
- * Reads the events of one upstream's stream, and the counts in its usage. Only the fields of
- * `Chunk` and of the counts are read, and each is checked.
+ * Reads the events of one upstream's stream. Only the fields of `Chunk` are read, and each is
+ * checked.
  *
  * Pure. Throws an `UpstreamFailure` if an event is not a JSON object, has too many values or
  * contains an error.
  */
 import type { TokenLogprob } from "../../chat/engine.ts";
 import { exceededSize, foreignKeysMax } from "../../json-size.ts";
-import type { TokenCounts } from "../../ledger/rows.ts";
-import { fieldOf } from "../../objects.ts";
+import { fieldOf, isRecord } from "../../objects.ts";
 import { brokenAnswer, failureOfErrorEvent, UpstreamFailure } from "./failure.ts";
+import { usageIn } from "./usage-report.ts";
 
 export interface Chunk {
   text: string;
@@ -127,17 +127,26 @@ function readChunk(data: string, rules: ChunkRules): Chunk {
   if (isError) throw failureOfErrorEvent(event);
   const choices = fieldOf(event, "choices");
   const choice: unknown = Array.isArray(choices) ? choices[0] : undefined;
-  const delta = fieldOf(choice, "delta");
+  const delta = deltaOf(choice);
   const { text, thinks } = readContent(fieldOf(delta, "content"));
+  const refusal = fieldOf(delta, "refusal");
   const finishReason = fieldOf(choice, "finish_reason");
   return {
-    text,
+    // OpenAI's models refuse in a field of its own.
+    text: isText(refusal) ? text + refusal : text,
     thinks: thinks || rules.reasoningFields.some((name) => isText(fieldOf(delta, name))),
     logprobs: rules.topLogprobs === null ? null : readLogprobs(choice, rules.topLogprobs),
     // Some servers have an empty one in every event but the last.
     finishReason: isText(finishReason) ? finishReason : null,
-    usage: fieldOf(event, "usage") ?? usageOfTimings(fieldOf(event, "timings")),
+    usage: usageIn(event, choice),
   };
+}
+
+/** Some servers send whole messages, or texts as for a completion, in place of a difference. */
+function deltaOf(choice: unknown): unknown {
+  const delta = fieldOf(choice, "delta");
+  if (isRecord(delta)) return delta;
+  return fieldOf(choice, "message") ?? { content: fieldOf(choice, "text") };
 }
 
 function parsed(data: string): unknown {
@@ -200,73 +209,4 @@ function readLogprob(entry: unknown): { token: string; logprob: number; bytes: n
 
 function isBytes(value: unknown): value is number[] {
   return Array.isArray(value) && value.every((byte) => Number.isInteger(byte) && byte >= 0 && byte <= 255);
-}
-
-/**
- * Converts llama-server's `timings` to a usage. Returns null if a field is missing. Older servers
- * leave out the cached tokens, which may be nearly the whole prompt.
- */
-function usageOfTimings(timings: unknown): object | null {
-  const cached = wholeIn(timings, "cache_n");
-  const evaluated = wholeIn(timings, "prompt_n");
-  const predicted = wholeIn(timings, "predicted_n");
-  if (cached === null || evaluated === null || predicted === null) return null;
-  return {
-    prompt_tokens: cached + evaluated,
-    prompt_tokens_details: { cached_tokens: cached },
-    completion_tokens: predicted,
-  };
-}
-
-/** Limits that the counts of a usage are compared with. */
-interface UsageBounds {
-  /** Context window of the model, in tokens. */
-  contextWindow: number;
-  /** Limit of completion tokens in the request. */
-  completionTokensMax: number;
-  /** Events with text or thinking. Each has at least a part of a token. */
-  events: number;
-  /** Characters of these events. */
-  characters: number;
-}
-
-/**
- * Characters per token above this are impossible in an answer that is longer than two of the
- * longest tokens (128 spaces).
- */
-const charactersPerTokenMax = 32;
-const fewCharacters = 256;
-
-/**
- * Returns the counts of an upstream's usage, or null if they are impossible. Impossible counts are
- * never charged: negative counts would credit the account (lingyuins/octopus#243), and zeros under
- * a visible answer would make it free (BerriAI/litellm#37992).
- */
-export function saneUsage(given: unknown, bounds: UsageBounds): TokenCounts | null {
-  const promptTokens = wholeIn(given, "prompt_tokens");
-  const completionTokens = wholeIn(given, "completion_tokens");
-  if (promptTokens === null || promptTokens < 1 || promptTokens > bounds.contextWindow) return null;
-  if (completionTokens === null || completionTokens > bounds.completionTokensMax) return null;
-  // Fewer tokens than events are possible: some servers stream letter by letter.
-  if (completionTokens === 0 && bounds.events > 0) return null;
-  // For example, some servers report the tokens of the last event only.
-  if (bounds.characters > fewCharacters + charactersPerTokenMax * completionTokens) return null;
-  const cached = wholeIn(fieldOf(given, "prompt_tokens_details"), "cached_tokens") ?? 0;
-  const reasoning =
-    wholeIn(fieldOf(given, "completion_tokens_details"), "reasoning_tokens") ??
-    // SGLang's field.
-    wholeIn(given, "reasoning_tokens") ??
-    0;
-  return {
-    promptTokens,
-    cachedTokens: cached <= promptTokens ? cached : 0,
-    completionTokens,
-    reasoningTokens: reasoning <= completionTokens ? reasoning : 0,
-  };
-}
-
-/** Returns the value of a field that is a whole number, or null. */
-function wholeIn(object: unknown, name: string): number | null {
-  const value = fieldOf(object, name);
-  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : null;
 }

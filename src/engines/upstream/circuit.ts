@@ -58,10 +58,15 @@ export class Circuit {
    * one becomes the trial.
    */
   begin(nowMs: number, insteadOf: Attempt | null): Attempt {
-    const attempt: Attempt = { openings: this.#openings };
+    const attempt = this.beginBeside();
     const mayTry = this.admits(nowMs) || (this.#trial !== null && this.#trial === insteadOf);
     if (this.#openUntilMs !== null && mayTry) this.#trial = attempt;
     return attempt;
+  }
+
+  /** Records a request that is sent beside the trial, whose failure does not count. */
+  beginBeside(): Attempt {
+    return { openings: this.#openings };
   }
 
   /** Records the first token of an answer. Returns true if this closes the circuit. */
@@ -97,11 +102,16 @@ export class Circuit {
     if (this.#openUntilMs !== null) {
       if (attempt !== this.#trial) return false;
     } else if (this.#count(inAnswer) < failuresMax) return false;
-    this.#openings += 1;
-    this.#openUntilMs = nowMs + this.#openMs;
-    this.#openMs = Math.min(openMsMax, 2 * this.#openMs);
-    this.#trial = null;
+    this.open(nowMs);
     return true;
+  }
+
+  /** Default: the time that doubles. */
+  open(nowMs: number, forMs?: number): void {
+    this.#openings += 1;
+    this.#openUntilMs = nowMs + (forMs ?? this.#openMs);
+    if (forMs === undefined) this.#openMs = Math.min(openMsMax, 2 * this.#openMs);
+    this.#trial = null;
   }
 
   #count(inAnswer: boolean): number {

@@ -9,6 +9,7 @@
 import { hash } from "node:crypto";
 import type { Message, Reasoning, Sampling } from "../../chat/engine.ts";
 import { isGreedy, topKMax } from "../sampling-limits.ts";
+import { type Adjustments, adjust } from "./added-fields.ts";
 
 export const dialects = ["compatible", "openai", "vllm", "sglang", "llama-server", "ollama"] as const;
 export type DialectName = (typeof dialects)[number];
@@ -149,6 +150,8 @@ export interface UpstreamRequest {
   reasoning: Reasoning | null;
   /** Send the stop sequences. */
   sendStop: boolean;
+  /** What the server has against fields that no caller sent. */
+  adjustments?: Adjustments;
 }
 
 /** The JSON of a chat request. */
@@ -178,6 +181,7 @@ export function requestBody(dialect: Dialect, request: UpstreamRequest): string 
   if (topLogprobs !== undefined) body.top_logprobs = topLogprobs;
   if (user !== null) body.user = user;
   if (dialect.accountSalt !== null) body[dialect.accountSalt] = saltOf(request.accountId);
+  adjust(body, request.adjustments ?? new Map());
   return JSON.stringify(body);
 }
 

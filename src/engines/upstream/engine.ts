@@ -26,6 +26,7 @@ import type {
 import { given } from "../../objects.ts";
 import { alternativesOf } from "../sampling-limits.ts";
 import type { ThinkTags } from "../text/thinking-filter.ts";
+import { addedFields } from "./added-fields.ts";
 import { AnswerText } from "./answer-text.ts";
 import { type SentenceCleaner, sentenceCleaner } from "./caller-sentence.ts";
 import {
@@ -37,6 +38,7 @@ import {
 } from "./dialects.ts";
 import { type CompletedAnswer, UpstreamGeneration } from "./generation.ts";
 import { type PreparedConversation, PromptCounter } from "./prompt-counter.ts";
+import { sizeOf } from "./prompt-estimator.ts";
 import type { UpstreamServer } from "./server.ts";
 import { ServerPool, type ServerPoolOptions } from "./server-pool.ts";
 import type { Tokenizer } from "./tokenizer.ts";
@@ -70,7 +72,7 @@ interface UpstreamReasoning {
   hidden: boolean;
 }
 
-const knownReasoningFields = ["reasoning_content", "reasoning"];
+const knownReasoningFields = ["reasoning_content", "reasoning", "thinking"];
 /**
  * Surplus tokens that count as hidden thinking. A smaller surplus may be a difference in counting,
  * such as the end-of-turn token.
@@ -126,8 +128,12 @@ export class UpstreamEngine implements Engine {
     return this.#pool.servers();
   }
 
+  reloaded(): void {
+    this.#pool.reloaded();
+  }
+
   async prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt> {
-    this.#pool.assertReady();
+    this.#pool.assertReady(prompt.accountId);
     const template = reasoningFields(this.#dialect, this.#reasoningOf(prompt));
     const { accountId, messages } = prompt;
     const counted = await this.#prompts.count({ accountId, messages, template }, signal);
@@ -144,28 +150,38 @@ export class UpstreamEngine implements Engine {
   }
 
   #generate(prompt: Prompt, counted: PreparedConversation, options: GenerateOptions): Generation {
-    this.#pool.assertReady();
+    const { accountId } = prompt;
+    this.#pool.assertReady(accountId);
     const { contextWindow, model, reasoning, sendStop = this.#dialect.sendsStop, finishMs } = this.#options;
     const { stop } = options.sampling;
     const generation = new UpstreamGeneration(
       {
         dialect: this.#dialect,
         request: {
-          accountId: prompt.accountId,
+          accountId,
           model,
           sampling: options.sampling,
           user: prompt.user ?? null,
           reasoning: this.#reasoningOf(prompt),
           sendStop,
         },
+        added: addedFields(this.#dialect, {
+          isLimited: options.isLimited ?? true,
+          needsLimit: this.#reportsUsageLate,
+        }),
         forms: counted.forms,
         cleanSentence: this.#cleanSentence,
         promptTokensIfUnreported: counted.tokens.likely,
+        prompt: {
+          countedTokens: counted.tokens.isCounted ? counted.tokens.likely : null,
+          bytes: sizeOf(counted.forms.current).bytes,
+        },
         options,
         rules: { reasoningFields: this.#reasoningFields, topLogprobs: alternativesOf(options.sampling) },
         text: new AnswerText({ stop, tags: reasoning?.tags ?? null, opened: reasoning?.opened ?? false }),
         contextWindow,
         finishMs,
+        textMs: this.#options.times.headersMs,
         onCompleted: (server, answer) => this.#learn(server, counted, answer),
       },
       this.#pool,

@@ -12,10 +12,16 @@ export interface UpstreamError {
   sentence: string | null;
   /** Path of a parameter that callers know (`messages[0].role`), or null. */
   param: string | null;
+  /** The parameter as the server names it, or null. */
+  field: string | null;
   /** The codes and types that the error has. */
   codes: string;
-  /** Status in the error itself, as in an event of a stream, or null. */
+  /** Status that the error itself names, as in an event of a stream, or null. */
   status: number | null;
+  /** The server's moderation refused the prompt. */
+  isModeration: boolean;
+  /** The account of the operator at the provider has no credits. */
+  isOutOfCredit: boolean;
   /** A page of HTML. Model servers send none, so it comes from a proxy. */
   isPage: boolean;
   /**
@@ -56,11 +62,16 @@ export function errorIn(value: unknown): UpstreamError {
   const named = fieldOf(inner, "param");
   const param = typeof named === "string" ? named : place.param;
   const said = `${codes.join(" ")} ${place.sentence ?? ""}`.slice(0, searchedCharactersMax);
+  const words = codes.map((code) => String(code).toLowerCase());
+  const reasons = fieldOf(fieldOf(inner, "metadata"), "reasons");
   return {
     sentence: place.sentence,
     param: callersParam(param),
+    field: param,
     codes: codes.join(" "),
-    status: statusOf(codes),
+    status: statusOf(words),
+    isModeration: words.some(isModerationWord) || (Array.isArray(reasons) && reasons.length > 0),
+    isOutOfCredit: words.some((word) => outOfCreditWords.has(word)),
     isPage: false,
     isAboutConfiguration: param === "model" || configuration.some((words) => words.test(said)),
   };
@@ -117,11 +128,44 @@ function callersParam(param: string | null): string | null {
   return callersParams.test(path) ? path : null;
 }
 
-function statusOf(codes: readonly (string | number)[]): number | null {
-  const numbers = codes.map(Number).filter((code) => Number.isInteger(code) && code >= 400 && code < 600);
+/** Azure and OpenAI, LiteLLM, Alibaba, and gateways. */
+const moderationWords: ReadonlySet<string> = new Set([
+  "content_filter",
+  "content_policy_violation",
+  "data_inspection_failed",
+  "moderation",
+]);
+
+function isModerationWord(word: string): boolean {
+  return moderationWords.has(word);
+}
+
+/**
+ * OpenAI (two), Moonshot, Zhipu. Sentences do not count: Gemini's for a limit per minute is that
+ * of OpenAI for an empty account.
+ */
+const outOfCreditWords: ReadonlySet<string> = new Set([
+  "insufficient_quota",
+  "billing_hard_limit_reached",
+  "exceeded_current_quota_error",
+  "1113",
+]);
+
+/** Statuses for words of errors that have none. The first match counts. */
+const statuses: readonly (readonly [words: RegExp, status: number])[] = [
+  [/^(bad_?request|invalid_request|validation|context_length|exceed_context)/, 400],
+  [/^(rate_?limit|too_?many_?requests|resource_exhausted)/, 429],
+  [/overloaded|^(service_?unavailable|unavailable$)/, 503],
+  [/^(authentication|invalid_api_key)/, 401],
+];
+
+function statusOf(words: readonly string[]): number | null {
+  const numbers = words.map(Number).filter((code) => Number.isInteger(code) && code >= 400 && code < 600);
   const [number] = numbers;
   if (number !== undefined) return number;
-  return codes.some((code) => /^(bad_?request|invalid_request|validation)/i.test(String(code))) ? 400 : null;
+  if (words.some(isModerationWord)) return 400;
+  if (words.some((word) => outOfCreditWords.has(word))) return 429;
+  return statuses.find(([pattern]) => words.some((word) => pattern.test(word)))?.[1] ?? null;
 }
 
 const searchedCharactersMax = 2000;

@@ -59,6 +59,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   #events: string[] = [];
   #hasBegun = false;
   #hasAnswered = false;
+  #hasHead = false;
   #error: ErrorAnswer | null = null;
   #ending: "ended" | UpstreamFailure | null = null;
   /** The owner needs nothing more. */
@@ -80,6 +81,11 @@ export class Exchange implements Dispatcher.DispatchHandler {
   /** True once the upstream is being sent the request, unless it responds with an error. */
   get hasBegun(): boolean {
     return this.#hasBegun && this.#error === null;
+  }
+
+  /** True once the head of the answer has arrived. */
+  get hasHead(): boolean {
+    return this.#hasHead;
   }
 
   /** How the answer ended, once all its events have been taken; null before. */
@@ -170,10 +176,15 @@ export class Exchange implements Dispatcher.DispatchHandler {
     if (status < 200) return;
     // An error answer must end before the time, too.
     if (status === 200) clearTimeout(this.#awaitingHead);
+    this.#hasHead = status === 200;
     const contentType = headerOf(headers, "content-type") ?? "no content-type";
-    if (status !== 200) {
+    const coding = headerOf(headers, "content-encoding")?.trim() ?? "";
+    if (coding !== "" && coding.toLowerCase() !== "identity") {
+      const what = `it answered ${status} in the coding ${coding.slice(0, 80)}`;
+      this.#break(brokenAnswer(`${what}, although Inkwell asks for none (accept-encoding: identity)`));
+    } else if (status !== 200) {
       const decoder = new StringDecoder("utf8");
-      this.#error = { status, retryAfter: headerOf(headers, "retry-after"), body: "", decoder };
+      this.#error = { status, retryAfter: retryAfterOf(headers), body: "", decoder };
     } else if (!/^text\/event-stream\b/i.test(contentType)) {
       this.#break(brokenAnswer(`it answered with ${contentType.slice(0, 80)}, not with an event stream`));
     }
@@ -207,7 +218,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
   #receive(data: string, name: string | undefined): void {
     if (this.#isReleased || this.#isBroken) return;
     if (name === "error" && data !== doneData) this.#break(failureOfNamedError(data));
-    else this.#events.push(data);
+    // Gateways send events without data as a sign of life.
+    else if (data.trim() !== "") this.#events.push(data);
   }
 
   #end(ending: "ended" | UpstreamFailure): void {
@@ -254,6 +266,12 @@ interface ErrorAnswer {
 
 function failureOfAnswer({ status, retryAfter, body }: ErrorAnswer): UpstreamFailure {
   return failureOfStatus(status, retryAfter, body);
+}
+
+/** Milliseconds count first, as for the SDKs of OpenAI. */
+function retryAfterOf(headers: Record<string, string | string[] | undefined>): string | undefined {
+  const ms = headerOf(headers, "retry-after-ms")?.trim() ?? "";
+  return /^\d+(\.\d+)?$/.test(ms) ? String(Number(ms) / 1000) : headerOf(headers, "retry-after");
 }
 
 function headerOf(headers: Record<string, string | string[] | undefined>, name: string): string | undefined {

@@ -6,7 +6,12 @@
  * name for its user and quotes from the conversation are removed. Only the sentence of a rejection
  * goes to the caller (caller-sentence.ts).
  */
-import type { EngineFailure, Message, RejectionReason } from "../../chat/engine.ts";
+import {
+  type EngineFailure,
+  isCallersFailure,
+  type Message,
+  type RejectionReason,
+} from "../../chat/engine.ts";
 import { codeOf } from "../../errors.ts";
 import { visibleLine } from "../../visible-text.ts";
 import { errorIn, errorInBody, type UpstreamError } from "./error-body.ts";
@@ -16,6 +21,8 @@ interface FailureOptions {
   elsewhere?: boolean;
   /** Counts as a failure for the circuit breaker. */
   isFault?: boolean;
+  /** The answer is missing, whoever asked. Other faults may be due to the request. */
+  isOfAll?: boolean;
   /** The connection closed before the first byte of the answer. It may have been stale. */
   isStale?: boolean;
   /** The chat template may accept the conversation in another form. */
@@ -23,6 +30,15 @@ interface FailureOptions {
   retryAfterSeconds?: number | undefined;
   /** Why the server rejected the request. The sentence is not cleaned. */
   reason?: RejectionReason;
+  /** What the server says against the request. */
+  objection?: Objection;
+}
+
+/** A refusal of the request or of one of its fields. */
+export interface Objection {
+  /** Name of the field as the server gives it, or null. */
+  field: string | null;
+  text: string;
 }
 
 export class UpstreamFailure extends Error {
@@ -30,10 +46,12 @@ export class UpstreamFailure extends Error {
   readonly failure: EngineFailure;
   readonly elsewhere: boolean;
   readonly isFault: boolean;
+  readonly isOfAll: boolean;
   readonly isStale: boolean;
   readonly isRefused: boolean;
   readonly retryAfterSeconds: number | undefined;
   readonly reason: RejectionReason | undefined;
+  readonly objection: Objection | undefined;
 
   /** `message` is for the operator's log. */
   constructor(failure: EngineFailure, message: string, options: FailureOptions = {}) {
@@ -41,15 +59,17 @@ export class UpstreamFailure extends Error {
     this.failure = failure;
     this.elsewhere = options.elsewhere ?? false;
     this.isFault = options.isFault ?? false;
+    this.isOfAll = options.isOfAll ?? false;
     this.isStale = options.isStale ?? false;
     this.isRefused = options.isRefused ?? false;
     this.retryAfterSeconds = options.retryAfterSeconds;
     this.reason = options.reason;
+    this.objection = options.objection;
   }
 
   /** The caller can correct the request. The server is not at fault. */
   get isCallers(): boolean {
-    return this.failure === "rejected" || this.failure === "too_long";
+    return isCallersFailure(this.failure);
   }
 }
 
@@ -94,7 +114,7 @@ export function failureOfConnection(
 ): UpstreamFailure {
   const code = codeOf(error);
   const said = `${error.message || error.name}${code === undefined ? "" : ` (${code})`}`;
-  const worthAnother = { elsewhere: true, isFault: true };
+  const worthAnother = { elsewhere: true, isFault: true, isOfAll: !answered };
   switch (code) {
     case "UND_ERR_CONNECT_TIMEOUT":
       return new UpstreamFailure("timeout", `no connection in time: ${said}`, worthAnother);
@@ -110,42 +130,17 @@ export function failureOfConnection(
   return new UpstreamFailure("failed", `the connection broke: ${said}`, { ...worthAnother, isStale });
 }
 
-/** Returns the failure for a status other than 200. */
+/**
+ * Returns the failure for a status other than 200. `retryAfter`: the header, in seconds or a date.
+ */
 export function failureOfStatus(
   status: number,
   retryAfter: string | undefined,
   body: string,
 ): UpstreamFailure {
   const said = body === "" ? "" : `: ${body}`;
-  const answered = (hint: string) => `it answered ${status}${hint}${said}`;
-  const fault = { elsewhere: true, isFault: true };
-  if (status === 429) {
-    return new UpstreamFailure("overloaded", answered(""), {
-      elsewhere: true,
-      retryAfterSeconds: secondsOf(retryAfter),
-    });
-  }
-  if (status === 503) {
-    return new UpstreamFailure("overloaded", answered(""), {
-      ...fault,
-      retryAfterSeconds: secondsOf(retryAfter),
-    });
-  }
-  if (status === 401 || status === 403) {
-    return new UpstreamFailure("failed", answered(", so the key of this model is wrong or missing"), fault);
-  }
-  if (status === 404) {
-    return new UpstreamFailure("failed", answered(", so url or model of this model is wrong"), fault);
-  }
-  if (status === 408 || status === 504) return new UpstreamFailure("timeout", answered(""), fault);
-  if (isRejection(status)) {
-    return failureOfRejection(status, errorInBody(body), answered);
-  }
-  // llama-server reports an error in the template with a 500.
-  const isRefused = status === 500 && /template|jinja|\broles?\b/i.test(body);
-  if (isRefused) return new UpstreamFailure("failed", answered(""), { isRefused });
-  const hint = status >= 300 && status < 400 ? ", a redirect; let url name the place itself" : "";
-  return new UpstreamFailure("failed", answered(hint), fault);
+  const message = (hint: string) => `it answered ${status}${hint}${said}`;
+  return failureOf(errorInBody(body), { status, message, retryAfterSeconds: secondsOf(retryAfter) });
 }
 
 /** Returns the failure for an error in an event of the answer. `event`: its parsed data. */
@@ -158,36 +153,71 @@ export function failureOfNamedError(data: string): UpstreamFailure {
   return failureOfStreamedError(errorInBody(data));
 }
 
-/** Some servers validate a request after the head of the answer. */
+/** An error in an event means what its status means: some servers send the head at once. */
 function failureOfStreamedError(error: UpstreamError): UpstreamFailure {
   const said = [error.codes, error.sentence].filter((part) => part !== null && part !== "").join(" ");
-  const reported = (hint: string) => `it reported an error${hint}: ${said}`;
+  const message = (hint: string) => `it reported an error${hint}: ${said}`;
   const { status } = error;
-  return status !== null && isRejection(status)
-    ? failureOfRejection(status, error, reported)
-    : brokenAnswer(reported(""));
+  return status === null ? brokenAnswer(message("")) : failureOf(error, { status, message });
 }
 
-function isRejection(status: number): boolean {
-  return status === 400 || status === 413 || status === 422;
+interface StatusContext {
+  status: number;
+  /** Returns the message for the log, with a hint. */
+  message(hint: string): string;
+  retryAfterSeconds?: number | undefined;
 }
 
-/** `message` returns the message for the log, with a hint. */
-function failureOfRejection(
-  status: number,
-  error: UpstreamError,
-  message: (hint: string) => string,
-): UpstreamFailure {
-  const said = `${error.codes} ${error.sentence ?? message("")}`;
-  if (isTooLong(said)) return new UpstreamFailure("too_long", message(""));
-  if (error.isAboutConfiguration || (error.isPage && status !== 413)) {
-    return new UpstreamFailure("failed", message(", so the configuration of this model may be wrong"));
+const faulty = { elsewhere: true, isFault: true };
+
+function failureOf(error: UpstreamError, context: StatusContext): UpstreamFailure {
+  const { status, message, retryAfterSeconds } = context;
+  if (error.isModeration && (status === 400 || status === 403 || status === 422)) {
+    return new UpstreamFailure("filtered", message(""));
   }
+  if (status === 402 || (status === 429 && error.isOutOfCredit && retryAfterSeconds === undefined)) {
+    const hint = ", so the operator's account at the provider has no credits";
+    return new UpstreamFailure("out_of_credit", message(hint), { elsewhere: true });
+  }
+  switch (status) {
+    case 429:
+      return new UpstreamFailure("overloaded", message(""), { elsewhere: true, retryAfterSeconds });
+    case 503:
+      return new UpstreamFailure("overloaded", message(""), { ...faulty, retryAfterSeconds });
+    case 401:
+    case 403:
+      return new UpstreamFailure("failed", message(", so the key of this model is wrong or missing"), faulty);
+    case 404:
+      return new UpstreamFailure("failed", message(", so url or model of this model is wrong"), faulty);
+    case 408:
+    case 504:
+      return new UpstreamFailure("timeout", message(""), faulty);
+    case 400:
+    case 413:
+    case 422:
+      return failureOfRejection(error, context);
+  }
+  // llama-server reports an error in the template with a 500.
+  const isRefused = status === 500 && /template|jinja|\broles?\b/i.test(message(""));
+  if (isRefused) return new UpstreamFailure("failed", message(""), { isRefused });
+  const hint = status >= 300 && status < 400 ? ", a redirect; let url name the place itself" : "";
+  return new UpstreamFailure("failed", message(hint), faulty);
+}
+
+function failureOfRejection(error: UpstreamError, { status, message }: StatusContext): UpstreamFailure {
   const { param } = error;
+  const said = `${error.codes} ${error.sentence ?? message("")}`;
+  const objection = { field: error.field, text: said };
+  if (isTooLong(said)) return new UpstreamFailure("too_long", message(""), { objection });
+  if (error.isAboutConfiguration || (error.isPage && status !== 413)) {
+    const hint = ", so the configuration of this model may be wrong";
+    return new UpstreamFailure("failed", message(hint), { objection });
+  }
   const sentence = error.sentence ?? (status === 413 ? "It is too large." : null);
   return new UpstreamFailure("rejected", message(""), {
     isRefused: (param === null || param.startsWith("messages")) && !aboutParameter.test(sentence ?? ""),
     reason: { sentence, param },
+    objection,
   });
 }
 

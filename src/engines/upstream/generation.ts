@@ -6,7 +6,8 @@
  * Guarantees: after `stop` and after a stop sequence, the connection is closed and nothing more is
  * yielded. A request is sent again only before its answer starts: once over a fresh connection if
  * a kept one was stale, and once to another server. If the chat template refuses the order of the
- * messages, they are sent in the next normal form.
+ * messages, they are sent in the next normal form. If the server refuses a field that Inkwell
+ * adds, the request is sent without it (added-fields.ts).
  *
  * An answer ends with the upstream's end (`#streamEnded`, `#complete`), here at a limit or a stop
  * sequence (`#cutOff`), with a failure that no further attempt helps (`#retryOrFail`, `#fail`), or
@@ -20,16 +21,19 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { EngineError, type EngineEvent, type Generation, type Usage } from "../../chat/engine.ts";
 import { given } from "../../objects.ts";
 import type { ConversationForms } from "../text/conversation-forms.ts";
+import { type AddedFields, type Adjustments, adjustmentFor, fitting, isAboutAdded } from "./added-fields.ts";
 import type { Waiter } from "./admission-queue.ts";
 import { type AnswerOptions, UpstreamAnswer } from "./answer.ts";
 import type { SentenceCleaner } from "./caller-sentence.ts";
-import type { Attempt } from "./circuit.ts";
 import { type Dialect, requestBody, type UpstreamRequest } from "./dialects.ts";
 import type { Exchange } from "./exchange.ts";
 import { brokenAnswer, inMidAnswer, UpstreamFailure } from "./failure.ts";
 import type { UpstreamServer } from "./server.ts";
+import type { AccountAttempt } from "./server-circuit.ts";
 import type { ServerPool } from "./server-pool.ts";
 
+/** Attempts in all, if a server refuses added fields. */
+const attemptsMax = 4;
 /** Time for the usage and the end of the stream after the end of the answer. */
 const finishMs = 5000;
 /**
@@ -45,19 +49,23 @@ interface UpstreamJob extends AnswerOptions {
   /**
    * The request without the limit of tokens and the messages, which may differ when it is sent.
    */
-  request: Omit<UpstreamRequest, "maxTokens" | "messages">;
+  request: Omit<UpstreamRequest, "maxTokens" | "messages" | "adjustments">;
+  /** Fields of the request that the caller did not send. */
+  added: AddedFields;
   /** The conversation, with the forms for stricter chat templates. */
   forms: ConversationForms;
   /** Cleans the sentence of a rejection for the caller. */
   cleanSentence: SentenceCleaner;
   finishMs?: number | undefined;
+  /** Longest time without text or thinking, from the head of the answer on. */
+  textMs: number;
   /** Called if the upstream ended the answer. */
   onCompleted(server: UpstreamServer, answer: CompletedAnswer): void;
 }
 
 export interface CompletedAnswer {
   usage: Usage;
-  /** The upstream's count, or null if it is missing or impossible. */
+  /** The upstream's count, or null if it is missing, impossible or of a cut prompt. */
   promptTokens: number | null;
   /** Completion tokens that were paid for at the end. */
   paidTokens: number;
@@ -66,7 +74,7 @@ export interface CompletedAnswer {
 /** The last attempt to send the request. */
 interface Sent {
   server: UpstreamServer;
-  attempt: Attempt;
+  attempt: AccountAttempt;
   exchange: Exchange;
 }
 
@@ -80,14 +88,23 @@ export class UpstreamGeneration implements Generation, Waiter {
   /** An upstream started on the prompt in an earlier form. */
   #hadBegun = false;
   #hasAnswered = false;
+  #attempts = 0;
+  /** For the server that is asked now. */
+  #adjustments = new Map<string, number | null>();
+  /** Fields that were adjusted because this request was refused. */
+  readonly #adjusted = new Set<string>();
+  /** Those of them that other requests need too. */
+  readonly #lessons = new Map<string, number | null>();
   /** Events from the exchange. Those before `#next` are part of the answer. */
   #events: readonly string[] = [];
   #next = 0;
   /**
-   * Deadline for the usage after the end of the answer. Null if the reader may have been slow
-   * since the last read.
+   * Deadline for more text, or for the usage after the end of the answer. Null if text has arrived
+   * or the reader may have been slow since the last read.
    */
-  #finishByMs: number | null = null;
+  #dueMs: number | null = null;
+  /** Wakes the loop at the deadline, or before a later one. */
+  #timer: NodeJS.Timeout | undefined;
   #failure: EngineError | null = null;
   #isOver = false;
   #isStopped = false;
@@ -147,7 +164,7 @@ export class UpstreamGeneration implements Generation, Waiter {
             if (from > 0) await nextTurn();
             yield batch.length <= most ? batch : batch.slice(from, from + most);
           }
-          this.#finishByMs = null;
+          this.#dueMs = null;
         } else if (this.#isOver) {
           if (this.#failure !== null) throw this.#failure;
           return;
@@ -179,7 +196,10 @@ export class UpstreamGeneration implements Generation, Waiter {
     const { ending } = exchange;
     if (ending === "ended") this.#streamEnded("ended", batch);
     else if (ending !== null) throw ending;
-    else if (this.#finishByMs !== null && performance.now() >= this.#finishByMs) this.#complete(batch);
+    else if (this.#dueMs !== null && performance.now() >= this.#dueMs) {
+      if (this.#answer.finish === null) throw withoutText(this.job.textMs);
+      this.#complete(batch);
+    }
   }
 
   /**
@@ -188,6 +208,7 @@ export class UpstreamGeneration implements Generation, Waiter {
    */
   #readEvents(batch: EngineEvent[]): boolean {
     const answer = this.#answer;
+    const { events, finish } = answer;
     for (let data = this.#events[this.#next]; data !== undefined; data = this.#events[this.#next]) {
       const taken = answer.accept(data, batch);
       if (taken === "unpaid") {
@@ -200,6 +221,8 @@ export class UpstreamGeneration implements Generation, Waiter {
       if (taken === "endedHere") this.#cutOff();
       if (this.#isOver) return false;
     }
+    if (answer.events > events || answer.finish !== finish) this.#dueMs = null;
+    if (answer.finish !== finish) this.#stopTimer();
     if (answer.hasText) answer.report();
     return !answer.isUnpaid;
   }
@@ -207,20 +230,30 @@ export class UpstreamGeneration implements Generation, Waiter {
   /** Waits for an arrival, an extension of the budget or the end of the answer. */
   async #waitForChange(): Promise<void> {
     const exchange = this.#sent?.exchange;
-    if (exchange?.hasArrived === true && !this.#answer.isUnpaid) return;
-    let timer: NodeJS.Timeout | undefined;
     // The deadline runs only while the connection is read, not while the reader or the budget
     // holds it up.
-    if (this.#answer.finish !== null && !this.#answer.isUnpaid) {
+    if (exchange?.hasHead === true && !this.#answer.isUnpaid) {
       const nowMs = performance.now();
-      this.#finishByMs ??= nowMs + (this.job.finishMs ?? finishMs);
-      timer = setTimeout(() => this.#wakeUp(), Math.max(0, Math.ceil(this.#finishByMs - nowMs)));
+      const { textMs, finishMs: ownMs = finishMs } = this.job;
+      this.#dueMs ??= nowMs + (this.#answer.finish === null ? textMs : ownMs);
+      if (exchange.hasArrived) return;
+      this.#timer ??= setTimeout(
+        () => {
+          this.#stopTimer();
+          this.#wakeUp();
+        },
+        Math.max(0, Math.ceil(this.#dueMs - nowMs)),
+      );
     }
     exchange?.holdSlot();
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
     });
-    clearTimeout(timer);
+  }
+
+  #stopTimer(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
   }
 
   #wakeUp(): void {
@@ -230,14 +263,19 @@ export class UpstreamGeneration implements Generation, Waiter {
   }
 
   #send(server: UpstreamServer, isFresh: boolean): void {
-    const { dialect, request, forms } = this.job;
+    const { dialect, request, forms, added } = this.job;
+    this.#attempts += 1;
     this.#tried.add(server);
-    const maxTokens = this.#answer.restart();
+    if (server !== this.#sent?.server) this.#adjustments = new Map(fitting(server.adjustments(), added));
+    const adjustments: Adjustments = new Map(this.#adjustments);
+    const named = added.limit === null ? null : adjustments.get(added.limit);
+    const maxTokens = this.#answer.restart(named ?? undefined);
     const body = {
       characters: forms.characters,
-      text: () => requestBody(dialect, { ...request, maxTokens, messages: forms.current }),
+      text: () => requestBody(dialect, { ...request, maxTokens, messages: forms.current, adjustments }),
     };
-    const attempt = server.begin(this.#sent?.attempt ?? null);
+    const attempt = server.begin(request.accountId, this.#sent?.attempt ?? null);
+    this.#dueMs = null;
     this.#events = [];
     this.#next = 0;
     const owner = { changed: () => this.#wakeUp(), freed: this.#pool.dispatch };
@@ -266,14 +304,39 @@ export class UpstreamGeneration implements Generation, Waiter {
       this.#wasFresh = true;
       return server;
     }
+    if (this.#attempts < attemptsMax && this.#adjust(failure)) return server;
     if (failure.isRefused && this.job.forms.normaliseFurther()) return server;
-    return failure.elsewhere && this.#tried.size === 1 ? this.#pool.another(this.#tried) : null;
+    return failure.elsewhere && this.#tried.size === 1
+      ? this.#pool.another(this.accountId, this.#tried)
+      : null;
+  }
+
+  /** Changes the request as a refusal of an added field asks. Returns false if it is none. */
+  #adjust({ failure, objection }: UpstreamFailure): boolean {
+    if (objection === undefined) return false;
+    const next = adjustmentFor(objection, this.job.added, {
+      adjusted: this.#adjusted,
+      sentTokens: this.#answer.askedTokens,
+      isTooLong: failure === "too_long",
+    });
+    if (next === null) return false;
+    this.#adjusted.add(next.name);
+    this.#adjustments.set(next.name, next.value);
+    if (!next.isOfPrompt) this.#lessons.set(next.name, next.value);
+    return true;
   }
 
   #answered(): void {
     if (this.#hasAnswered || this.#sent === null) return;
     this.#hasAnswered = true;
-    this.#pool.answered(this.#sent.server);
+    const { server } = this.#sent;
+    this.#pool.answered(server, this.accountId);
+    server.keepAdjustments(this.#lessons);
+    for (const [name, value] of this.#lessons) {
+      const how = value === null ? "left out" : `sent with ${value} at most`;
+      const message = `it refused ${name}, which no caller sent; for an hour, it is ${how}`;
+      this.#pool.notice(server, { kind: "adjusted_field", message, subject: name });
+    }
   }
 
   /** Handles the end of the stream. */
@@ -283,12 +346,16 @@ export class UpstreamGeneration implements Generation, Waiter {
     this.#complete(batch);
   }
 
-  #complete(batch: EngineEvent[]): void {
+  #complete(batch: EngineEvent[], reason = this.#answer.finish ?? this.#answer.impliedFinish): void {
     const { job } = this;
-    const promptTokens = this.#answer.complete(this.#answer.finish ?? this.#answer.impliedFinish, batch);
+    const promptTokens = this.#answer.complete(reason, batch);
     this.#recordSuccess();
-    const { usage, paidTokens } = this.#answer;
-    if (this.#sent !== null) job.onCompleted(this.#sent.server, { usage, promptTokens, paidTokens });
+    const { usage, paidTokens, notices } = this.#answer;
+    if (this.#sent !== null) {
+      const isCut = notices.some(({ kind }) => kind === "prompt_cut");
+      job.onCompleted(this.#sent.server, { usage, promptTokens: isCut ? null : promptTokens, paidTokens });
+      for (const notice of notices) this.#pool.notice(this.#sent.server, notice);
+    }
     this.#sent?.exchange.release();
     this.#over();
   }
@@ -302,15 +369,25 @@ export class UpstreamGeneration implements Generation, Waiter {
   /** Reports a whole answer to the circuit breaker. */
   #recordSuccess(): void {
     this.#answered();
-    this.#sent?.server.completed();
+    this.#sent?.server.completed(this.accountId);
   }
 
   /** Sends the request again if that may help; otherwise ends the answer. */
   #retryOrFail(failure: UpstreamFailure, batch: EngineEvent[]): void {
     // The answer is whole. Only the usage is missing.
     if (this.#answer.finish !== null) this.#complete(batch);
+    // The moderation withholds the rest.
+    else if (this.#answer.hasText && failure.failure === "filtered") this.#complete(batch, "content_filter");
     else if (this.#answer.hasText) this.#fail(inMidAnswer(failure));
-    else if (!this.#sendAgain(failure)) this.#fail(failure);
+    else if (!this.#sendAgain(failure)) this.#fail(this.#callersOrOurs(failure));
+  }
+
+  /** A field that the caller did not send is not the caller's fault. */
+  #callersOrOurs(failure: UpstreamFailure): UpstreamFailure {
+    const { objection } = failure;
+    if (failure.failure !== "rejected" || objection === undefined) return failure;
+    if (!isAboutAdded(objection, this.job.added)) return failure;
+    return new UpstreamFailure("failed", `it refused a field that Inkwell adds: ${failure.message}`);
   }
 
   #fail(failure: UpstreamFailure): void {
@@ -340,7 +417,13 @@ export class UpstreamGeneration implements Generation, Waiter {
 
   #over(): void {
     this.#isOver = true;
+    this.#stopTimer();
     this.#answer.freeze();
     this.#pool.remove(this);
   }
+}
+
+function withoutText(ms: number): UpstreamFailure {
+  const message = `it sent no text for ${ms / 1000} s (headers_seconds)`;
+  return new UpstreamFailure("timeout", message, { elsewhere: true, isFault: true });
 }

@@ -5,7 +5,7 @@
  * Guarantees: each server gets at most `parallel` requests at once. Other requests wait in a
  * queue, and the last slots are for accounts that run nothing (`AdmissionQueue`). The least
  * busy server that seems alive gets the next request. A server that fails repeatedly gets no
- * requests for a while (`Circuit`).
+ * requests for a while, or none of one account (`ServerCircuit`).
  */
 
 import {
@@ -14,15 +14,16 @@ import {
   type EngineServer,
   type EngineState,
   type Message,
+  type NoticeKind,
 } from "../../chat/engine.ts";
 import { BusySet, type QueueMax } from "../../collections.ts";
 import { limits } from "../../limits/limits.ts";
 import { Turns } from "../../limits/turns.ts";
 import type { EngineLog } from "../engine-log.ts";
 import { AdmissionQueue, type Slots, type Waiter } from "./admission-queue.ts";
-import type { Attempt } from "./circuit.ts";
 import { loggable, type UpstreamFailure } from "./failure.ts";
 import { UpstreamServer, type UpstreamTimes } from "./server.ts";
+import type { AccountAttempt } from "./server-circuit.ts";
 
 export interface ServerPoolOptions {
   /** At least one. */
@@ -36,13 +37,21 @@ export interface ServerPoolOptions {
   queueMax: QueueMax;
   times: UpstreamTimes;
   log: EngineLog;
+  /** Called for each answer with something odd about it. */
+  onNotice?: ((kind: NoticeKind) => void) | undefined;
   /** About this often each server is asked whether it responds. Absent: never. */
   probeEveryMs?: number;
 }
 
+interface PoolNotice {
+  kind: NoticeKind;
+  message: string;
+  subject?: string | undefined;
+}
+
 /** A request that failed at a server. */
 interface FailedRequest {
-  attempt: Attempt;
+  attempt: AccountAttempt;
   /** Part of the answer had arrived. */
   inAnswer: boolean;
   /** The request goes to another server, so the failure must be logged here. */
@@ -96,9 +105,9 @@ export class ServerPool {
     return this.#servers.map((server) => server.view());
   }
 
-  /** Throws an `EngineError` if no server may be asked now. */
-  assertReady(): void {
-    if (this.#isClosed || this.#isShut) throw this.#unavailable();
+  /** Throws an `EngineError` if no server may be asked for the account now. */
+  assertReady(accountId: string): void {
+    if (this.#isClosed || this.#isShut(accountId)) throw this.#unavailable(accountId);
   }
 
   /**
@@ -127,30 +136,36 @@ export class ServerPool {
   /** Gives free slots to requests that wait. */
   readonly dispatch = (): void => {
     let nowMs = performance.now();
+    const isServed = (accountId: string) => this.#servers.some((server) => server.hasRoom(accountId, nowMs));
     while (this.#line.size > 0 && !this.#isClosed) {
-      const server = this.another(new Set(), nowMs);
-      const next = server === null ? undefined : this.#line.next(this.#slots(nowMs));
-      if (server === null || next === undefined) break;
+      const next = this.#line.next(this.#slots(nowMs), isServed);
+      const server = next === undefined ? null : this.another(next.accountId, new Set(), nowMs);
+      if (next === undefined || server === null) break;
       next.begin(server);
       nowMs = performance.now();
     }
-    if (!this.#isClosed && this.#isShut) {
-      for (const waiter of this.#line.takeAll(nowMs)) waiter.breakOff(this.#unavailable());
+    if (!this.#isClosed && this.#line.size > 0) {
+      const refused = this.#line.takeAll(nowMs, (accountId) => this.#isShut(accountId));
+      for (const waiter of refused) waiter.breakOff(this.#unavailable(waiter.accountId));
     }
     this.#dispatchAtTrial(nowMs);
   };
 
   /**
-   * Returns a server with a free slot, or null. Prefers the least busy server, takes equals in
-   * turn, and uses servers last that asked for a pause or are down.
+   * Returns a server with a free slot for the account, or null. Prefers the least busy server,
+   * takes equals in turn, and uses servers last that asked for a pause or are down.
    */
-  another(tried: ReadonlySet<UpstreamServer>, nowMs = performance.now()): UpstreamServer | null {
+  another(
+    accountId: string,
+    tried: ReadonlySet<UpstreamServer>,
+    nowMs = performance.now(),
+  ): UpstreamServer | null {
     const count = this.#servers.length;
     let best: UpstreamServer | null = null;
     this.#turn = (this.#turn + 1) % count;
     for (let step = 0; step < count; step += 1) {
       const server = this.#servers[(this.#turn + step) % count];
-      if (server === undefined || tried.has(server) || !server.hasRoom(nowMs)) continue;
+      if (server === undefined || tried.has(server) || !server.hasRoom(accountId, nowMs)) continue;
       if (best === null || isBetter(server, best, nowMs)) best = server;
     }
     return best;
@@ -176,19 +191,46 @@ export class ServerPool {
     const reason = `${server.name}: ${loggable(failure.message, { key, user, messages })}`;
     if (!failure.isCallers) server.lastError = { atMs: Date.now(), message: reason };
     if (isAgain) log.warn({ reason }, "an upstream failed; the request goes to another one");
-    if (server.failed(failure, attempt, inAnswer)) {
-      const openMs = (server.openUntilMs ?? 0) - performance.now();
+    const { accountId } = attempt;
+    const paused = server.failed(failure, attempt, inAnswer);
+    if (paused === null) return reason;
+    const openMs = (server.openUntilMsFor(accountId) ?? 0) - performance.now();
+    const forTime = `for ${Math.ceil(openMs / 1000)} s`;
+    if (server.isOutOfCredit)
       log.error(
         { upstream: server.name, reason },
-        `an upstream keeps failing and gets no requests for ${Math.ceil(openMs / 1000)} s`,
+        `the account at the provider has no credits; the upstream gets one request every ${Math.round(openMs / 60_000)} minutes until they are added, or until a reload`,
       );
-    }
+    else if (paused === "all")
+      log.error(
+        { upstream: server.name, reason },
+        `an upstream keeps failing and gets no requests ${forTime}`,
+      );
+    else
+      log.warn(
+        { upstream: server.name, account: accountId, reason },
+        `an upstream keeps failing for one account and gets none of its requests ${forTime}`,
+      );
     return reason;
   }
 
+  /** Reports something odd about an answer. Logged if it is new. */
+  notice(server: UpstreamServer, { kind, message, subject }: PoolNotice): void {
+    const { log, onNotice } = this.#options;
+    onNotice?.(kind);
+    if (server.notices.add(kind, message, subject))
+      log.warn({ upstream: server.name, notice: kind }, message);
+  }
+
+  /** Forgets what was learned of failures. */
+  reloaded(): void {
+    for (const server of this.#servers) server.reloaded();
+    this.dispatch();
+  }
+
   /** Records the first token of an answer. */
-  answered(server: UpstreamServer): void {
-    if (!server.answered()) return;
+  answered(server: UpstreamServer, accountId: string): void {
+    if (!server.answered(accountId)) return;
     this.#respondsAgain(server);
     this.dispatch();
   }
@@ -197,7 +239,7 @@ export class ServerPool {
     this.#isClosed = true;
     this.#line.takeAll(performance.now());
     clearTimeout(this.#trialTimer);
-    for (const waiter of this.#waiters) waiter.breakOff(this.#unavailable());
+    for (const waiter of this.#waiters) waiter.breakOff(this.#unavailable(waiter.accountId));
     await Promise.all(this.#servers.map((server) => server.close()));
   }
 
@@ -213,10 +255,10 @@ export class ServerPool {
     this.#options.log.info({ upstream }, "an upstream responds again");
   }
 
-  /** True if no server may be asked now. */
-  get #isShut(): boolean {
+  /** True if no server may be asked for the account now. */
+  #isShut(accountId: string): boolean {
     const nowMs = performance.now();
-    return this.#servers.every((server) => server.isOpen(nowMs));
+    return this.#servers.every((server) => nowMs < (server.openUntilMsFor(accountId) ?? 0));
   }
 
   #slots(nowMs: number): Slots {
@@ -234,16 +276,21 @@ export class ServerPool {
   #dispatchAtTrial(nowMs: number): void {
     clearTimeout(this.#trialTimer);
     if (this.#line.size === 0) return;
-    const waitsMs = this.#servers.map(({ openUntilMs }) => (openUntilMs ?? nowMs) - nowMs);
+    const waitsMs = [...this.#line.accounts()].flatMap((accountId) =>
+      this.#servers.map((server) => (server.openUntilMsFor(accountId) ?? nowMs) - nowMs),
+    );
     const nextMs = Math.min(...waitsMs.filter((ms) => ms > 0));
     if (nextMs < Infinity) this.#trialTimer = setTimeout(this.dispatch, Math.ceil(nextMs));
   }
 
-  #unavailable(): EngineError {
+  #unavailable(accountId: string): EngineError {
     if (this.#isClosed) return new EngineError("unavailable", "the engine has been closed");
-    const nextMs = Math.min(...this.#servers.map(({ openUntilMs }) => openUntilMs ?? 0));
+    const nextMs = Math.min(...this.#servers.map((server) => server.openUntilMsFor(accountId) ?? 0));
     const waitSeconds = Math.max(1, Math.ceil((nextMs - performance.now()) / 1000));
     const names = this.#servers.map(({ name }) => name).join(", ");
+    if (this.#servers.every(({ isOutOfCredit }) => isOutOfCredit)) {
+      return new EngineError("out_of_credit", `the account at the provider has no credits: ${names}`);
+    }
     return new EngineError("unavailable", `every upstream has failed repeatedly: ${names}`, {
       retryAfterSeconds: waitSeconds,
     });

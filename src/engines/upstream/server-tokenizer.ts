@@ -105,15 +105,16 @@ function effortFor({ reasoning_effort: effort, chat_template_kwargs: variables }
 
 async function countAtLlamaServer(
   server: UpstreamServer,
-  { contextWindow, forms, template }: CountRequest,
+  { model, contextWindow, forms, template }: CountRequest,
   signal: AbortSignal,
 ): Promise<Count> {
-  const body = () => ({ ...template, messages: plain(forms.current) });
+  // A router of several models needs the name of one.
+  const body = () => ({ ...template, model, messages: plain(forms.current) });
   const filled = await server.ask("/apply-template", bodyOf(forms.characters, body), signal);
   if (refusals.has(filled.status)) return "refused";
   const prompt = fieldOf(jsonOf(filled, contextWindow), "prompt");
   if (typeof prompt !== "string") throw notUnderstood();
-  const text = () => ({ content: prompt, add_special: true, parse_special: true });
+  const text = () => ({ model, content: prompt, add_special: true, parse_special: true });
   const answer = await server.ask("/tokenize", bodyOf(prompt.length, text), signal);
   const tokens = fieldOf(jsonOf(answer, contextWindow), "tokens");
   if (!Array.isArray(tokens) || tokens.length === 0) throw notUnderstood();

@@ -10,10 +10,13 @@ import { Client, type Dispatcher, Pool } from "undici";
 import type { EngineServer } from "../../chat/engine.ts";
 import type { Turns } from "../../limits/turns.ts";
 import type { EpochMs } from "../../units.ts";
-import { type Attempt, Circuit, coolDownMsMax } from "./circuit.ts";
+import type { Adjustments } from "./added-fields.ts";
+import { coolDownMsMax } from "./circuit.ts";
 import { Exchange, type ExchangeOwner } from "./exchange.ts";
 import { type UpstreamFailure, wasClosed } from "./failure.ts";
+import { Notices } from "./notices.ts";
 import { Probe } from "./probe.ts";
+import { type AccountAttempt, ServerCircuit } from "./server-circuit.ts";
 
 export interface UpstreamTimes {
   /** Time to connect. */
@@ -30,7 +33,7 @@ export interface UpstreamTimes {
 /** How a request is sent. */
 interface Sending {
   /** From `begin`. */
-  attempt: Attempt;
+  attempt: AccountAttempt;
   /** Use a new connection. */
   isFresh: boolean;
 }
@@ -57,6 +60,10 @@ interface ProbeListeners {
  * keep connections for 5 s or longer.
  */
 const keepAliveMs = 4000;
+/** Time between trials of a server at which the operator's account is empty. */
+const outOfCreditMs = 300_000;
+/** Time for which refused fields are remembered. */
+const adjustedMs = 3_600_000;
 /** Questions must not wait behind answers. */
 const askConnectionsMax = 16;
 /** Limit for the answer to a question: two million tokens. Takes up to 70 ms to parse. */
@@ -72,7 +79,10 @@ export class UpstreamServer {
   #notedState: EngineServer["state"] = "ok";
   readonly #pool: Pool;
   readonly #asks: Pool;
-  readonly #circuit = new Circuit();
+  readonly notices = new Notices();
+  readonly #circuit = new ServerCircuit();
+  #isOutOfCredit = false;
+  readonly #adjustments = new Map<string, { value: number | null; untilMs: number }>();
   readonly #origin: string;
   readonly #path: string;
   readonly #connectionsMax: number;
@@ -101,6 +111,8 @@ export class UpstreamServer {
     this.#headers = {
       "content-type": "application/json",
       accept: "text/event-stream",
+      // Without it a server may compress.
+      "accept-encoding": "identity",
       ...(key === null ? {} : { authorization: `Bearer ${key}` }),
     };
     this.#headersMs = times.headersMs;
@@ -126,12 +138,22 @@ export class UpstreamServer {
     return this.#busy;
   }
 
-  hasRoom(nowMs: number): boolean {
-    return this.#busy < this.#connectionsMax && this.#circuit.admits(nowMs);
+  hasRoom(accountId: string, nowMs: number): boolean {
+    return this.#busy < this.#connectionsMax && this.#circuit.admits(accountId, nowMs);
   }
 
   isOpen(nowMs: number): boolean {
     return this.#circuit.isOpen(nowMs);
+  }
+
+  /** Time from which a request of the account is admitted, or null if it is now. */
+  openUntilMsFor(accountId: string): number | null {
+    return this.#circuit.openUntilMsFor(accountId);
+  }
+
+  /** Whether it gets nothing because the operator's account there is empty. */
+  get isOutOfCredit(): boolean {
+    return this.#isOutOfCredit;
   }
 
   get openUntilMs(): number | null {
@@ -145,7 +167,12 @@ export class UpstreamServer {
 
   view(): EngineServer {
     const { name: url, busy: running, lastError } = this;
-    return { url, state: this.#state, sinceMs: this.#stateSinceMs, running, lastError };
+    const { pausedAccounts } = this.#circuit;
+    const notices = this.notices.list();
+    return {
+      ...{ url, state: this.#state, sinceMs: this.#stateSinceMs, running },
+      ...{ pausedAccounts, lastError, notices },
+    };
   }
 
   /** Whether other servers are preferred: it asked for a pause, or is down. */
@@ -175,8 +202,31 @@ export class UpstreamServer {
    * Called before each `send`. `insteadOf` is the earlier attempt of the same request, at this or
    * another server.
    */
-  begin(insteadOf: Attempt | null): Attempt {
-    return this.#circuit.begin(performance.now(), insteadOf);
+  begin(accountId: string, insteadOf: AccountAttempt | null): AccountAttempt {
+    return this.#circuit.begin(accountId, performance.now(), insteadOf);
+  }
+
+  /** What the server has lately refused of the fields that Inkwell adds. */
+  adjustments(): Adjustments {
+    const nowMs = performance.now();
+    for (const [name, { untilMs }] of this.#adjustments) if (untilMs <= nowMs) this.#adjustments.delete(name);
+    return new Map([...this.#adjustments].map(([name, { value }]) => [name, value]));
+  }
+
+  /** Records the adjustments with which a request succeeded. */
+  keepAdjustments(adjustments: Adjustments): void {
+    const untilMs = performance.now() + adjustedMs;
+    for (const [name, value] of adjustments) this.#adjustments.set(name, { value, untilMs });
+  }
+
+  /** Forgets failures and refused fields, because the operator may have mended their causes. */
+  reloaded(): void {
+    this.#circuit.reset();
+    this.#isOutOfCredit = false;
+    this.#coolsDownUntilMs = 0;
+    this.#adjustments.clear();
+    this.notices.clear();
+    this.#noteState();
   }
 
   /**
@@ -264,6 +314,7 @@ export class UpstreamServer {
   }
 
   get #state(): EngineServer["state"] {
+    if (this.#isOutOfCredit) return "out_of_credit";
     if (this.openUntilMs !== null) return "resting";
     return this.isDown ? "down" : "ok";
   }
@@ -278,37 +329,52 @@ export class UpstreamServer {
   }
 
   /** Records the first token of an answer. Returns true if the server was down or resting. */
-  answered(): boolean {
-    const isClosed = this.#circuit.answered();
+  answered(accountId: string): boolean {
+    const isClosed = this.#circuit.answered(accountId);
+    this.#isOutOfCredit = false;
     const isUp = this.#probe?.answered() ?? false;
     this.#noteState();
     return isClosed || isUp;
   }
 
   /** Records an answer that arrived as far as it was wanted. */
-  completed(): void {
-    this.#circuit.completed();
+  completed(accountId: string): void {
+    this.#circuit.completed(accountId);
   }
 
   /**
-   * Records a failure. `inAnswer`: part of the answer had arrived. Returns true if this opens the
-   * circuit.
+   * Records a failure. `inAnswer`: part of the answer had arrived. Returns for whom this opens the
+   * circuit, or null.
    */
-  failed(failure: UpstreamFailure, attempt: Attempt, inAnswer: boolean): boolean {
+  failed(failure: UpstreamFailure, attempt: AccountAttempt, inAnswer: boolean): Paused | null {
     const { isFault, retryAfterSeconds } = failure;
     const nowMs = performance.now();
     if (retryAfterSeconds !== undefined) {
       this.#coolsDownUntilMs = nowMs + Math.min(coolDownMsMax, retryAfterSeconds * 1000);
     }
-    if (isFault) {
-      const isOpened = this.#circuit.failed(nowMs, attempt, inAnswer);
-      this.#noteState();
-      this.#probe?.doubt();
-      return isOpened;
+    const paused = this.#pausedBy(failure, attempt, { nowMs, inAnswer });
+    if (isFault) this.#probe?.doubt();
+    // A server that refuses a request responds.
+    else this.#probe?.answered();
+    this.#noteState();
+    return paused;
+  }
+
+  #pausedBy(
+    { failure, isFault, isOfAll }: UpstreamFailure,
+    attempt: AccountAttempt,
+    { nowMs, inAnswer }: { nowMs: number; inAnswer: boolean },
+  ): Paused | null {
+    if (failure === "out_of_credit") {
+      const isKnown = this.#isOutOfCredit && this.#circuit.isOpen(nowMs);
+      if (!isKnown) this.#circuit.openFor(nowMs, outOfCreditMs);
+      this.#isOutOfCredit = true;
+      return isKnown ? null : "all";
     }
-    // A server that refuses a request is alive.
-    this.answered();
-    return false;
+    // Rejections say nothing about the server.
+    if (!isFault) return null;
+    if (!this.#circuit.isOpen(nowMs)) this.#isOutOfCredit = false;
+    return this.#circuit.failed(nowMs, attempt, { isOfAll, inAnswer });
   }
 
   async close(): Promise<void> {
@@ -316,6 +382,9 @@ export class UpstreamServer {
     await Promise.all([this.#pool.destroy(), this.#asks.destroy()]);
   }
 }
+
+/** Whose requests a server gets no more for a while. */
+type Paused = "all" | "account";
 
 /** The answer to a question. */
 export interface Answer {

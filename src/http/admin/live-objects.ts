@@ -46,9 +46,9 @@ function p5Of(found: Percentiles | null) {
 const serverObject = objectFor<EngineServer>("ModelServer")({
   url: [text, (server) => server.url],
   state: [
-    Type.Enum(["ok", "down", "resting"], {
+    Type.Enum(["ok", "down", "resting", "out_of_credit"], {
       description:
-        "down: it does not respond, or with a 5xx. resting: it kept failing and gets no requests for a while",
+        "down: it does not respond, or with a 5xx. resting: it kept failing and gets no requests for a while. out_of_credit: the operator's account at the provider is empty",
     }),
     (server) => server.state,
   ],
@@ -57,6 +57,16 @@ const serverObject = objectFor<EngineServer>("ModelServer")({
   last_error: [
     orNull(closed({ at: time, message: text })),
     ({ lastError }) => lastError && { at: isoTime(lastError.atMs), message: lastError.message },
+  ],
+  paused_accounts: [
+    Type.Integer({ minimum: 0, description: "accounts whose requests keep failing there and are not sent" }),
+    (server) => server.pausedAccounts,
+  ],
+  notices: [
+    Type.Array(closed({ kind: text, at: time, message: text }), {
+      description: "what was odd about its answers in the last hour",
+    }),
+    ({ notices }) => notices.map(({ kind, atMs, message }) => ({ kind, at: isoTime(atMs), message })),
   ],
 });
 

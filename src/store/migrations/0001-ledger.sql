@@ -270,6 +270,8 @@ create table charge (
   -- Who stopped the request.
   by {text},
   estimated {bool} not null check (estimated in (false, true)),
+  -- Something odd about the counts of the upstream.
+  note {text},
   -- The difference to a charge that the expiry of the hold made before. Its tokens can be negative, its cost cannot.
   late {bool} not null check (late in (false, true)),
   prompt_tokens {int} not null check (late or prompt_tokens >= 0),

@@ -46,6 +46,7 @@ const tones: Readonly<Record<string, string>> = {
   unavailable: "bad",
   down: "bad",
   resting: "bad",
+  out_of_credit: "bad",
 };
 
 export function Badge({ text, tone = tones[text] ?? "neutral" }: { text: string; tone?: string }) {

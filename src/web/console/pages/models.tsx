@@ -38,14 +38,31 @@ export function PriceTable({ models }: { models: readonly Model[] }) {
   );
 }
 
-/** Upstream servers that do not work, with their last error. */
+/** Upstream servers that do not work or answer oddly, with their last error. */
 function serversOf({ servers }: Model) {
   if (servers === null) return <span class="quiet">in this service</span>;
-  const failing = servers.filter(({ state }) => state !== "ok");
-  if (failing.length === 0) return counted(servers.length, "server");
-  return failing.map(({ url, state, since, last_error }) => (
-    <p key={url}>
-      <Badge text={state} /> <Time at={since} />: {last_error?.message ?? url}
-    </p>
+  const odd = servers.filter(
+    ({ state, paused_accounts, notices }) => state !== "ok" || paused_accounts > 0 || notices.length > 0,
+  );
+  if (odd.length === 0) return counted(servers.length, "server");
+  return odd.map(({ url, state, since, last_error, paused_accounts, notices }) => (
+    <div key={url}>
+      {state !== "ok" && (
+        <p>
+          <Badge text={state} /> <Time at={since} />: {last_error?.message ?? url}
+        </p>
+      )}
+      {paused_accounts > 0 && (
+        <p>
+          {url} gets no requests of {counted(paused_accounts, "account")}, because they keep failing:{" "}
+          {last_error?.message}
+        </p>
+      )}
+      {notices.map(({ kind, at, message }) => (
+        <p key={message}>
+          <Badge text={kind} /> <Time at={at} />: {url}: {message}
+        </p>
+      ))}
+    </div>
   ));
 }

@@ -95,9 +95,13 @@ export function Receipts({ place, account }: { place: Place; account: string }) 
                   "finished_at model ending prompt_tokens cached_tokens completion_tokens cost_micro",
                   {
                     ending: (row: Receipt) => (
-                      <span title={row.stopped_by === null ? undefined : `stopped by ${row.stopped_by}`}>
+                      <span
+                        title={
+                          row.stopped_by === null ? (row.note ?? undefined) : `stopped by ${row.stopped_by}`
+                        }
+                      >
                         <Badge
-                          text={`${row.ending}${row.estimated ? " (estimated)" : ""}${row.late ? " (late)" : ""}`}
+                          text={`${row.ending}${row.estimated ? " (estimated)" : ""}${row.late ? " (late)" : ""}${row.note === null ? "" : " (note)"}`}
                         />
                       </span>
                     ),

@@ -34,6 +34,7 @@ export function Charge({ of: receipt, keyName, close }: ChargeProps) {
       <div class="intro">
         {endingCell(receipt)} {meaningOf(receipt)}
         {receipt.estimated && " The token counts are estimated, because the server reported none."}
+        {receipt.note !== null && ` Note: ${receipt.note}.`}
         {receipt.late && " This entry corrects an earlier one of the same request."}
       </div>
       <Table

@@ -1,0 +1,139 @@
+/**
+ * Fields of a request that no caller sent, and what a server has against them. A request whose
+ * added field is refused is sent again without it, or with the number that the refusal names. The
+ * server is then asked so for an hour.
+ *
+ * Pure. Guarantees: a value of the caller is never changed. A limit of tokens is only lowered, and
+ * never left out if the answer cannot be stopped in time.
+ */
+import type { Objection } from "./failure.ts";
+
+/** Null: the field is left out. A number: the most that is sent. */
+export type Adjustments = ReadonlyMap<string, number | null>;
+
+export interface AddedFields {
+  /** Names in the request. */
+  names: readonly string[];
+  /** The one of `names` that limits the tokens, or null if the caller asked for a limit. */
+  limit: string | null;
+  /** The answer cannot be stopped in time, so the limit is needed. */
+  needsLimit: boolean;
+}
+
+export function addedFields(
+  { maxTokens, extra, accountSalt }: { maxTokens: string; extra: object; accountSalt: string | null },
+  { isLimited, needsLimit }: { isLimited: boolean; needsLimit: boolean },
+): AddedFields {
+  const limit = isLimited ? null : maxTokens;
+  const optional = [limit, accountSalt].filter((name) => name !== null);
+  return { names: ["stream_options", ...Object.keys(extra), ...optional], limit, needsLimit };
+}
+
+/** Changes the fields of a request in place. */
+export function adjust(body: Record<string, unknown>, adjustments: Adjustments): void {
+  for (const [name, value] of adjustments) {
+    const sent = body[name];
+    if (value === null) delete body[name];
+    else if (typeof sent === "number") body[name] = Math.min(sent, value);
+  }
+}
+
+/** Returns the part of what was learned that fits a request. */
+export function fitting(learned: Adjustments, { names, limit, needsLimit }: AddedFields): Adjustments {
+  return new Map(
+    [...learned].filter(
+      ([name, value]) => names.includes(name) && !(needsLimit && name === limit && value === null),
+    ),
+  );
+}
+
+interface Adjustment {
+  name: string;
+  value: number | null;
+  /** True if the number depends on the prompt, so other requests need another one. */
+  isOfPrompt: boolean;
+}
+
+interface RefusedRequest {
+  /** Fields that were adjusted for it. */
+  adjusted: ReadonlySet<string>;
+  /** Limit of tokens in the request. */
+  sentTokens: number;
+  /** The objection is to the length of prompt and answer together. */
+  isTooLong: boolean;
+}
+
+/**
+ * Returns how to answer an objection, or null if it is not about an added field or that field has
+ * been adjusted before.
+ */
+export function adjustmentFor(
+  objection: Objection,
+  { names, limit, needsLimit }: AddedFields,
+  { adjusted, sentTokens, isTooLong }: RefusedRequest,
+): Adjustment | null {
+  const open = names.filter((name) => !adjusted.has(name));
+  if (limit !== null && open.includes(limit) && (isTooLong || isAbout(objection, limit))) {
+    const named = numberIn(objection.text, { sentTokens, isTooLong });
+    if (named !== null) return { name: limit, ...named };
+    return isTooLong || needsLimit ? null : { name: limit, value: null, isOfPrompt: false };
+  }
+  const name = isTooLong ? undefined : open.find((each) => each !== limit && isAbout(objection, each));
+  return name === undefined ? null : { name, value: null, isOfPrompt: false };
+}
+
+/** Whether an objection is to a field that the caller did not send. */
+export function isAboutAdded(objection: Objection, { names }: AddedFields): boolean {
+  return names.some((name) => isAbout(objection, name));
+}
+
+function isAbout({ field, text }: Objection, name: string): boolean {
+  return field === name || (aliases[name] ?? new RegExp(`\\b${name}\\b`)).test(text);
+}
+
+const tokenLimit = /\bmax_(?:completion_|new_|output_)?tokens\b|\bcompletion tokens\b|\boutput tokens\b/i;
+/** Other words for a field in refusals. */
+const aliases: Readonly<Record<string, RegExp>> = {
+  max_tokens: tokenLimit,
+  max_completion_tokens: tokenLimit,
+  stream_options: /\bstream_options\b|\binclude_usage\b|\bcontinuous_usage_stats\b/,
+};
+
+/**
+ * Returns the limit that a refusal of `sentTokens` names, or null. It has two shapes: the most
+ * that the model generates, or a window and the tokens of the prompt, whose difference is left.
+ */
+function numberIn(
+  text: string,
+  { sentTokens, isTooLong }: Pick<RefusedRequest, "sentTokens" | "isTooLong">,
+): Pick<Adjustment, "value" | "isOfPrompt"> | null {
+  const numbers = [...text.matchAll(wholeNumber)].map(([digits]) => Number(digits.replaceAll(",", "")));
+  const left = leftInWindow(numbers, sentTokens);
+  if (left !== null && /prompt|messages|\binputs?\b/i.test(text)) return { value: left, isOfPrompt: true };
+  const lower = numbers.filter((number) => number > 0 && number < sentTokens);
+  return isTooLong || lower.length === 0 ? null : { value: Math.max(...lower), isOfPrompt: false };
+}
+
+/** Not the digits of a name such as `gpt-4-0613` or `1.5`. */
+const wholeNumber = /(?<![\w.,-])(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?![\w-]|[.,]\d)/g;
+
+/**
+ * Finds the prompt and the window in "4096 tokens, you requested 5104 (3008 in the messages, 2096
+ * in the completion)" and in "3008 + 2096 > 4096". A window is larger than the prompt, and smaller
+ * than prompt and limit together.
+ */
+function leftInWindow(numbers: readonly number[], sentTokens: number): number | null {
+  const found = new Set(numbers);
+  const isSum = (promptTokens: number) => found.has(promptTokens + sentTokens);
+  const prompt = numbers.find((number) => number > 0 && isSum(number));
+  if (prompt === undefined && !found.has(sentTokens)) return null;
+  for (const promptTokens of prompt === undefined ? numbers : [prompt]) {
+    const windows = numbers.filter(
+      (number) => number > promptTokens && number < promptTokens + sentTokens && promptTokens !== sentTokens,
+    );
+    const window =
+      windows.find((number) => number !== sentTokens) ?? (prompt === undefined ? undefined : windows[0]);
+    if (window !== undefined) return window - promptTokens;
+  }
+  return null;
+}

@@ -1,0 +1,174 @@
+/** Servers that refuse fields which Inkwell adds: no caller is at fault. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { errorOf } from "../fixtures/service.ts";
+import { type Call, charged, type Play, startFront, startUpstream } from "../fixtures/upstream.ts";
+import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
+
+const sayHello: Play = (call) => call.stream(first, text("Hello"), finish(), usage(5, 1), done);
+
+function refuse(call: Call, message: string, param: string | null = null, status = 400): void {
+  const error = { message, type: "invalid_request_error", param, code: null };
+  call.answer(status, JSON.stringify({ error }));
+}
+
+/** Refuses a limit above `most`, as OpenAI does. */
+function limitedTo(most: number): Play {
+  return (call): unknown => {
+    const { max_tokens: asked } = call.body;
+    if (typeof asked !== "number" || asked <= most) return sayHello(call);
+    const supports = `This model supports at most ${most} completion tokens, whereas you provided ${asked}.`;
+    return refuse(call, `max_tokens is too large: ${asked}. ${supports}`, "max_tokens");
+  };
+}
+
+/** Refuses requests that have one of these fields. */
+function without(...names: string[]): Play {
+  return (call): unknown => {
+    const name = names.find((each) => each in call.body);
+    if (name === undefined) return sayHello(call);
+    return refuse(call, `Unsupported parameter: '${name}' is not supported with this model.`, name);
+  };
+}
+
+test("asks again with the number that a refusal names, and from then on at once", async () => {
+  await using front = await startFront();
+  front.upstream.play = limitedTo(1000);
+  for (let n = 0; n < 2; n += 1) {
+    const response = await front.chat();
+    assert.equal(response.status, 200);
+    assert.deepEqual(charged(await front.receipt(response)).completionTokens, 1);
+  }
+  const sent = front.upstream.calls.map(({ body }) => body.max_tokens);
+  assert.equal(sent.length, 3);
+  assert.deepEqual(sent.slice(1), [1000, 1000]);
+  const [server] = front.engine.servers();
+  const message = "it refused max_tokens, which no caller sent; for an hour, it is sent with 1000 at most";
+  assert.deepEqual(
+    server?.notices.map(({ kind, message: said }) => [kind, said]),
+    [["adjusted_field", message]],
+  );
+  assert.ok(front.log().includes(message));
+  const metrics = await front.service.metrics.text();
+  assert.match(metrics, /inkwell_upstream_notices_total\{model="big",kind="adjusted_field"\} 1/);
+});
+
+test("forgets it after an hour, and at a reload", async (t) => {
+  await using front = await startFront();
+  front.upstream.play = limitedTo(1000);
+  const calls = async () => {
+    const before = front.upstream.calls.length;
+    assert.equal((await front.chat()).status, 200);
+    return front.upstream.calls.length - before;
+  };
+  assert.deepEqual([await calls(), await calls()], [2, 1]);
+  front.engine.reloaded();
+  assert.equal(front.engine.servers()[0]?.notices.length, 0);
+  assert.deepEqual([await calls(), await calls()], [2, 1]);
+  const now = performance.now.bind(performance);
+  t.mock.method(performance, "now", () => now() + 3_600_000);
+  assert.deepEqual([await calls(), await calls()], [2, 1]);
+});
+
+test("leaves the value of a caller as it is, and its refusal is the caller's", async () => {
+  await using front = await startFront();
+  front.upstream.play = limitedTo(1000);
+  for (const field of ["max_tokens", "max_completion_tokens"]) {
+    const response = await front.chat({ [field]: 2000 });
+    assert.equal(response.status, 400);
+    const { code, param } = await errorOf(response);
+    assert.deepEqual([code, param], ["invalid_value", "max_tokens"]);
+  }
+  assert.equal((await front.chat()).status, 200);
+  assert.equal((await front.chat({ max_tokens: 2000 })).status, 400, "also after it was learned");
+  const sent = front.upstream.calls.map(({ body }) => body.max_tokens);
+  assert.deepEqual([sent[0], sent[1], sent.at(-1)], [2000, 2000, 2000]);
+});
+
+test("asks again with what the window leaves, and does not keep that number", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => {
+    const { max_tokens: asked } = call.body;
+    assert.ok(typeof asked === "number");
+    if (3000 + asked <= 4096) return sayHello(call);
+    const requested = `you requested ${3000 + asked} tokens (3000 in the messages, ${asked} in the completion)`;
+    return refuse(
+      call,
+      `This model's maximum context length is 4096 tokens. However, ${requested}.`,
+      "messages",
+    );
+  };
+  assert.equal((await front.chat()).status, 200);
+  assert.equal(front.upstream.calls[1]?.body.max_tokens, 1096);
+  assert.equal(front.engine.servers()[0]?.notices.length, 0);
+  const response = await front.chat({ max_tokens: 2000 });
+  assert.equal((await errorOf(response)).code, "context_length_exceeded", "the caller asked for too much");
+});
+
+describe("leaves out what a server does not know", () => {
+  const refusals: [name: string, names: string[], options?: object][] = [
+    ["the limit of tokens", ["max_tokens"]],
+    ["stream_options", ["stream_options"]],
+    ["both", ["max_tokens", "stream_options"]],
+    ["the salt of vLLM, with both", ["cache_salt", "max_tokens", "stream_options"], { dialect: "vllm" }],
+  ];
+  for (const [name, names, options] of refusals) {
+    test(name, async () => {
+      await using front = await startFront(options);
+      front.upstream.playOther = (call) => call.answer(200, '{"count":5}');
+      front.upstream.play = without(...names);
+      assert.equal((await front.chat()).status, 200);
+      assert.equal(front.upstream.calls.length, names.length + 1);
+      assert.equal((await front.chat()).status, 200);
+      assert.equal(front.upstream.calls.length, names.length + 2, "it is remembered");
+    });
+  }
+});
+
+test("asks four times at most, once for each field", async () => {
+  await using front = await startFront({ dialect: "llama-server" });
+  front.upstream.play = (call) => {
+    const names = ["stream_options", "timings_per_token", "max_tokens", "model"];
+    const name = names.find((each) => each in call.body);
+    refuse(call, `Unsupported parameter: '${name}'`);
+  };
+  const response = await front.chat();
+  assert.equal(response.status, 400);
+  assert.equal(front.upstream.calls.length, 4);
+  await using stubborn = await startFront();
+  stubborn.upstream.play = (call) =>
+    refuse(call, "max_tokens is too large. At most 7 output tokens.", "max_tokens");
+  const refused = await stubborn.chat();
+  assert.equal(refused.status, 502, "no caller sent it");
+  assert.equal((await errorOf(refused)).code, "upstream_error");
+  assert.equal(stubborn.upstream.calls.length, 2);
+  assert.match(stubborn.log(), /it refused a field that Inkwell adds: it answered 400: .*At most 7/);
+  assert.equal(stubborn.engine.servers()[0]?.notices.length, 0, "nothing is kept that did not help");
+});
+
+test("never leaves out the limit of a model that thinks silently", async () => {
+  const reasoning = { field: null, tags: null, opened: false, hidden: true };
+  await using front = await startFront({ reasoning });
+  front.upstream.play = without("max_tokens");
+  assert.equal((await front.chat()).status, 502);
+  assert.equal(front.upstream.calls.length, 1);
+  front.upstream.play = limitedTo(1000);
+  assert.equal((await front.chat()).status, 200);
+  assert.equal(front.upstream.last().body.max_tokens, 1000);
+});
+
+test("does so at a 422 too, at each server, and not after the first byte of an answer", async () => {
+  const other = await startUpstream();
+  await using front = await startFront({ others: [other] });
+  for (const { calls } of [front.upstream, other]) assert.equal(calls.length, 0);
+  const refused: Play = (call) =>
+    "stream_options" in call.body ? refuse(call, "stream_options: extra field", null, 422) : sayHello(call);
+  front.upstream.play = refused;
+  other.play = sayHello;
+  for (let n = 0; n < 4; n += 1) assert.equal((await front.chat()).status, 200);
+  assert.equal(front.upstream.calls.length, 3);
+  assert.ok(
+    other.calls.every(({ body }) => "stream_options" in body),
+    "the other one gets it still",
+  );
+});
