@@ -206,7 +206,7 @@ export interface EngineServer {
   pausedAccounts: number;
   /** The last failure, without data of a request. */
   lastError: { atMs: EpochMs; message: string } | null;
-  /** What the operator should know about its answers, of the last hour. */
+  /** Oddities of its answers in the last hour, for the operator. */
   notices: EngineNotice[];
 }
 

@@ -125,6 +125,30 @@ describe("leaves out what a server does not know", () => {
   }
 });
 
+test("lowers the limit again if a second refusal names a lower number (SGLang)", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => {
+    const { max_tokens: asked } = call.body;
+    assert.ok(typeof asked === "number");
+    if (asked > 2048)
+      return refuse(
+        call,
+        `max_tokens is too large: ${asked}.This model supports at most 2048 completion tokens.`,
+      );
+    if (33 + asked <= 2048) return sayHello(call);
+    const requested = `You requested a total of ${33 + asked} tokens: 33 tokens from the input messages and ${asked} tokens for the completion`;
+    return refuse(
+      call,
+      `Requested token count exceeds the model's maximum context length of 2048 tokens. ${requested}.`,
+    );
+  };
+  assert.equal((await front.chat()).status, 200);
+  assert.deepEqual(
+    front.upstream.calls.slice(1).map(({ body }) => body.max_tokens),
+    [2048, 2015],
+  );
+});
+
 test("asks four times at most, once for each field", async () => {
   await using front = await startFront({ dialect: "llama-server" });
   front.upstream.play = (call) => {

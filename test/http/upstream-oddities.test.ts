@@ -1,4 +1,4 @@
-/** What servers do that no document says: signs of life, codings, endings, texts and counts. */
+/** Undocumented behaviour of servers: signs of life, codings, endings, texts and counts. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
@@ -211,6 +211,14 @@ describe("the end of an answer", () => {
     const metrics = await front.service.metrics.text();
     assert.match(metrics, /inkwell_upstream_notices_total\{model="big",kind="unknown_ending"\} 4/);
   });
+});
+
+test("an answer without a reason for its end is passed on, and reported", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) => call.stream(text("Hello"), text(" world"), done);
+  const { content, reason } = await whole(front);
+  assert.deepEqual([content, reason], ["Hello world", "stop"]);
+  assert.deepEqual(noticed(front), ["unknown_ending"]);
 });
 
 describe("text is text, wherever it stands", () => {

@@ -6,6 +6,7 @@ import { freePort } from "../fixtures/program.ts";
 import { samplesOf } from "../fixtures/samples.ts";
 import { until } from "../fixtures/until.ts";
 import { type Front, type Play, secretKey, startFront, startUpstream } from "../fixtures/upstream.ts";
+import { first, text } from "../fixtures/upstream-events.ts";
 
 const times = { connectMs: 200, headersMs: 60_000, idleMs: 60_000 };
 const answering =
@@ -94,6 +95,23 @@ test("a request that fails makes the state right at once, and so does one that i
   upstream.play = (call) => call.answer(400, '{"error":{"message":"no"}}');
   await (await front.chat()).text();
   assert.equal(front.engine.state, "ready", "a server that refuses a request is alive");
+});
+
+test("a part of a running answer shows that the server responds", async () => {
+  await using front = await startFront({ times, probeEveryMs: 3_600_000 });
+  const { upstream } = front;
+  upstream.play = (call) => call.send(first, text("one"));
+  const controller = new AbortController();
+  assert.equal((await front.chat({ stream: true }, controller.signal)).status, 200);
+  const running = upstream.last();
+  upstream.play = (call) => call.socket.destroy();
+  upstream.playOther = answering(503);
+  assert.equal((await front.chat()).status, 502);
+  await until("the model is unavailable", () => front.engine.state === "unavailable");
+  await running.send(text("two"));
+  await until("the model is ready", () => front.engine.state === "ready");
+  controller.abort();
+  await running.closed;
 });
 
 test("a probe refuses no request: a server that fails probes but answers is used", async () => {

@@ -53,6 +53,18 @@ describe("the most that a model generates is taken from the refusal of", () => {
       8192,
     ],
     ["a server with thousands", "max_tokens must be at most 1,024", 5000, 1024],
+    [
+      "vLLM 0.32",
+      "max_tokens=4063 cannot be greater than max_model_len=2048. Please request fewer output tokens.",
+      4063,
+      2048,
+    ],
+    [
+      "SGLang 0.5.23",
+      "max_completion_tokens is too large: 4063.This model supports at most 2048 completion tokens.",
+      4063,
+      2048,
+    ],
   ];
   for (const [server, text, sent, most] of refusals) {
     test(server, () => assert.deepEqual(answerTo({ text, sent }), ["max_tokens", most, false]));
@@ -159,6 +171,8 @@ describe("a field is left out", () => {
     const objection = { field: "max_tokens", text: "max_tokens is odd" };
     const request = { adjusted: new Set(["max_tokens"]), sentTokens: 9, isTooLong: false };
     assert.equal(adjustmentFor(objection, added, request), null);
+    const lower = { field: "max_tokens", text: "max_tokens is still too large. At most 5." };
+    assert.equal(adjustmentFor(lower, added, request)?.value, 5, "a limit may be lowered again");
     const ofCaller = addedFields(dialectOf("compatible"), { isLimited: true, needsLimit: false });
     assert.deepEqual([ofCaller.names, ofCaller.limit], [["stream_options"], null]);
     assert.equal(adjustmentFor(objection, ofCaller, { ...request, adjusted: new Set() }), null);

@@ -66,6 +66,18 @@ describe("a 400 is not the caller's fault for", () => {
   }
 });
 
+test("llama-cpp-python refuses a value with a 500", () => {
+  const message =
+    "1 validation error:\n  {'type': 'less_than_equal', 'loc': ('body', 'presence_penalty'), 'msg': 'Input should be less than or equal to 2', 'input': 5, 'ctx': {'le': 2.0}}\n\n  File \"/srv/llama_cpp/server/app.py\", line 376";
+  const error = { message, type: "internal_server_error", param: null, code: null };
+  const { failure, reason, isFault } = failureOfStatus(500, undefined, textOf({ error }));
+  assert.deepEqual([failure, reason?.param, isFault], ["rejected", "presence_penalty", false]);
+  assert.equal(
+    failureOfStatus(500, undefined, textOf({ error: { message: "1 validation error" } })).isFault,
+    true,
+  );
+});
+
 test("only 400, 413 and 422 are about a request", () => {
   const body = textOf(rejections[0]?.body);
   for (const status of [401, 402, 403, 404, 405, 409, 429, 500, 503, 504])

@@ -65,7 +65,8 @@ interface RefusedRequest {
 
 /**
  * Returns how to answer an objection, or null if it is not about an added field or that field has
- * been adjusted before.
+ * been adjusted before. A limit may be lowered again: SGLang first names the most that the model
+ * generates, and then what the window leaves.
  */
 export function adjustmentFor(
   objection: Objection,
@@ -73,10 +74,11 @@ export function adjustmentFor(
   { adjusted, sentTokens, isTooLong }: RefusedRequest,
 ): Adjustment | null {
   const open = names.filter((name) => !adjusted.has(name));
-  if (limit !== null && open.includes(limit) && (isTooLong || isAbout(objection, limit))) {
+  if (limit !== null && (isTooLong || isAbout(objection, limit))) {
     const named = numberIn(objection.text, { sentTokens, isTooLong });
     if (named !== null) return { name: limit, ...named };
-    return isTooLong || needsLimit ? null : { name: limit, value: null, isOfPrompt: false };
+    const mayLeaveOut = !isTooLong && !needsLimit && open.includes(limit);
+    return mayLeaveOut ? { name: limit, value: null, isOfPrompt: false } : null;
   }
   const name = isTooLong ? undefined : open.find((each) => each !== limit && isAbout(objection, each));
   return name === undefined ? null : { name, value: null, isOfPrompt: false };

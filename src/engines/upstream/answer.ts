@@ -19,7 +19,7 @@ import { type ReportedCounts, saneUsage } from "./usage-report.ts";
 export interface AnswerOptions {
   /** Tokens of the prompt that are charged if the upstream reports no count. */
   promptTokensIfUnreported: number;
-  /** What a reported count of the prompt is compared with. */
+  /** Measure of the prompt, which its reported count is compared with. */
   prompt: PromptMeasure;
   contextWindow: number;
   rules: ChunkRules;
@@ -169,9 +169,12 @@ export class UpstreamAnswer {
     this.#given.options.onTokens(this.#count.completionTokens);
   }
 
-  /** Returns why an answer ended whose upstream gave no reason. */
-  get impliedFinish(): FinishReason {
-    return this.#count.completionTokens >= this.#askedTokens ? "length" : "stop";
+  /** Returns why an answer ended whose upstream gave no reason, which is odd. */
+  implyFinish(): FinishReason {
+    const reason = this.#count.completionTokens >= this.#askedTokens ? "length" : "stop";
+    const message = `it ended an answer without a reason, which callers get as "${reason}"; it may have been cut`;
+    this.#notices.push({ kind: "unknown_ending", message, isOnReceipt: false });
+    return reason;
   }
 
   /**

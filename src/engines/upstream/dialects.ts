@@ -150,7 +150,7 @@ export interface UpstreamRequest {
   reasoning: Reasoning | null;
   /** Send the stop sequences. */
   sendStop: boolean;
-  /** What the server has against fields that no caller sent. */
+  /** Changes of fields that no caller sent and the server refuses. */
   adjustments?: Adjustments;
 }
 

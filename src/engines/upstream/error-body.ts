@@ -103,13 +103,14 @@ function placeIn(value: unknown, depth = 0): Place {
 
 /**
  * vLLM and SGLang write the errors of pydantic as Python does, with the values and with paths of
- * their host: `1 validation error: {'type': ..., 'loc': ('body', 'seed'), 'msg': '...'`.
+ * their host: `1 validation error: {'type': ..., 'loc': ('body', 'seed'), 'msg': '...'`. Since 0.32
+ * vLLM writes `'loc': 'body.seed'`.
  */
 function placeInPython(text: string): Place {
-  const found = /'loc': \(([^)]{1,200})\), 'msg': (?:'([^']*)|"([^"]*))/.exec(text);
+  const found = /'loc': (?:\(([^)]{1,200})\)|'([^']{1,200})'), 'msg': (?:'([^']*)|"([^"]*))/.exec(text);
   if (found === null) return { sentence: text.trim() === "" ? null : text, param: null };
-  const [, location = "", single, double] = found;
-  const parts = location.split(",").map((part) => part.trim().replace(/^'|'$/g, ""));
+  const [, tuple, path, single, double] = found;
+  const parts = (tuple ?? path ?? "").split(/[,.]/).map((part) => part.trim().replace(/^'|'$/g, ""));
   return placeAt(parts, single ?? double ?? null);
 }
 
@@ -124,7 +125,7 @@ const callersParams =
   /^(?:temperature|top_[pk]|max_tokens|max_completion_tokens|reasoning_effort|stop|seed|presence_penalty|frequency_penalty|logprobs|top_logprobs|user|messages(?:\[\d{1,6}\])?(?:\.(?:role|content))?)$/;
 
 function callersParam(param: string | null): string | null {
-  const path = param?.replace(/\.?\[?(\d+)\]?/g, "[$1]") ?? "";
+  const path = param?.replace(/^body\./, "").replace(/\.?\[?(\d+)\]?/g, "[$1]") ?? "";
   return callersParams.test(path) ? path : null;
 }
 
@@ -175,5 +176,7 @@ const configuration = [
   /api[ _-]?key|\b(?:invalid|incorrect|wrong|expired) (?:access )?key\b|credentials?\b|authenticat|unauthori[sz]ed|permission/i,
   /billing|quota|credit balance|usage limits?\b|insufficient (?:balance|funds|credits)/i,
   /\b(?:invalid|unknown|unsupported|unrecogni[sz]ed|no such) model\b|model_not_found/i,
+  // LiteLLM's proxy without a database, for a key that it does not know.
+  /\bno_db_connection\b/,
   /\bmodel\b.{0,80}\b(?:not found|not (?:be )?loaded|not exist|n't exist|not available|deprecated|decommissioned)\b/i,
 ];

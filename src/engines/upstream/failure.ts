@@ -30,7 +30,7 @@ interface FailureOptions {
   retryAfterSeconds?: number | undefined;
   /** Why the server rejected the request. The sentence is not cleaned. */
   reason?: RejectionReason;
-  /** What the server says against the request. */
+  /** The server's objection to the request, if it gave one. */
   objection?: Objection;
 }
 
@@ -197,6 +197,9 @@ function failureOf(error: UpstreamError, context: StatusContext): UpstreamFailur
     case 422:
       return failureOfRejection(error, context);
   }
+  // llama-cpp-python refuses values of a request with a 500.
+  if (status === 500 && error.field !== null && /\bvalidation errors?\b/.test(message("")))
+    return failureOfRejection(error, context);
   // llama-server reports an error in the template with a 500.
   const isRefused = status === 500 && /template|jinja|\broles?\b/i.test(message(""));
   if (isRefused) return new UpstreamFailure("failed", message(""), { isRefused });

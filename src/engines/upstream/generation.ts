@@ -192,6 +192,7 @@ export class UpstreamGeneration implements Generation, Waiter {
     if (!this.#readEvents(batch)) return;
     this.#events = exchange.takeEvents();
     this.#next = 0;
+    if (this.#events.length > 0 && this.#sent !== null) this.#pool.heard(this.#sent.server);
     if (!this.#readEvents(batch)) return;
     const { ending } = exchange;
     if (ending === "ended") this.#streamEnded("ended", batch);
@@ -346,7 +347,7 @@ export class UpstreamGeneration implements Generation, Waiter {
     this.#complete(batch);
   }
 
-  #complete(batch: EngineEvent[], reason = this.#answer.finish ?? this.#answer.impliedFinish): void {
+  #complete(batch: EngineEvent[], reason = this.#answer.finish ?? this.#answer.implyFinish()): void {
     const { job } = this;
     const promptTokens = this.#answer.complete(reason, batch);
     this.#recordSuccess();

@@ -1,6 +1,6 @@
 /**
- * What the operator should know about the answers of one server: shown for an hour after it was
- * last seen, and logged when it is new.
+ * Oddities of the answers of one server, for the operator. They are shown for an hour after they
+ * were last seen.
  */
 import type { EngineNotice, NoticeKind } from "../../chat/engine.ts";
 

@@ -228,6 +228,11 @@ export class ServerPool {
     this.dispatch();
   }
 
+  /** Records that a part of an answer has arrived, so that no probe disturbs it. */
+  heard(server: UpstreamServer): void {
+    if (server.heard()) this.#respondsAgain(server);
+  }
+
   /** Records the first token of an answer. */
   answered(server: UpstreamServer, accountId: string): void {
     if (!server.answered(accountId)) return;

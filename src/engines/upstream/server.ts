@@ -206,7 +206,7 @@ export class UpstreamServer {
     return this.#circuit.begin(accountId, performance.now(), insteadOf);
   }
 
-  /** What the server has lately refused of the fields that Inkwell adds. */
+  /** Changes of added fields that the server has lately made necessary. */
   adjustments(): Adjustments {
     const nowMs = performance.now();
     for (const [name, { untilMs }] of this.#adjustments) if (untilMs <= nowMs) this.#adjustments.delete(name);
@@ -332,9 +332,16 @@ export class UpstreamServer {
   answered(accountId: string): boolean {
     const isClosed = this.#circuit.answered(accountId);
     this.#isOutOfCredit = false;
-    const isUp = this.#probe?.answered() ?? false;
+    const isUp = this.heard();
     this.#noteState();
     return isClosed || isUp;
+  }
+
+  /** Records that the server responds. Returns true if it was down. */
+  heard(): boolean {
+    const wasDown = this.#probe?.answered() ?? false;
+    if (wasDown) this.#noteState();
+    return wasDown;
   }
 
   /** Records an answer that arrived as far as it was wanted. */
@@ -355,7 +362,7 @@ export class UpstreamServer {
     const paused = this.#pausedBy(failure, attempt, { nowMs, inAnswer });
     if (isFault) this.#probe?.doubt();
     // A server that refuses a request responds.
-    else this.#probe?.answered();
+    else this.heard();
     this.#noteState();
     return paused;
   }
@@ -383,7 +390,7 @@ export class UpstreamServer {
   }
 }
 
-/** Whose requests a server gets no more for a while. */
+/** The accounts whose requests a server does not get for a while. */
 type Paused = "all" | "account";
 
 /** The answer to a question. */
