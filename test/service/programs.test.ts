@@ -32,6 +32,7 @@ const otherScripts: Record<string, string> = {
   test: "this run",
   "test:release": "before a release (docs/releasing.md)",
   gpu: "downloads 540 MB",
+  servers: "builds model servers, in many minutes",
 };
 
 describe("programs of the checkout", () => {

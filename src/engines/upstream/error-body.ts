@@ -103,8 +103,8 @@ function placeIn(value: unknown, depth = 0): Place {
 
 /**
  * vLLM and SGLang write the errors of pydantic as Python does, with the values and with paths of
- * their host: `1 validation error: {'type': ..., 'loc': ('body', 'seed'), 'msg': '...'`. Since 0.32
- * vLLM writes `'loc': 'body.seed'`.
+ * their host: `1 validation error: {'type': ..., 'loc': ('body', 'seed'), 'msg': '...'`. vLLM 0.32
+ * writes `'loc': 'body.seed'`.
  */
 function placeInPython(text: string): Place {
   const found = /'loc': (?:\(([^)]{1,200})\)|'([^']{1,200})'), 'msg': (?:'([^']*)|"([^"]*))/.exec(text);
