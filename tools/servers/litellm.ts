@@ -51,7 +51,7 @@ async function serve(folder: string, gguf: string, port: string): Promise<void> 
       env: {
         ...process.env,
         LITELLM_LOCAL_MODEL_COST_MAP: "True",
-        // Only this machine reaches it. With a key, it answers 500 if it is asked whether it is up.
+        // Only this machine reaches it. With a key it answers 500 to a request without one.
         LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY: "true",
       },
       stdio: "inherit",
