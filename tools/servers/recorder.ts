@@ -104,7 +104,8 @@ export async function startRecorder(port: number): Promise<Recorder> {
       exchange.user = String(JSON.parse(exchange.sent).user ?? "");
       exchanges.push(exchange);
     }
-    const passed = request({ host: "127.0.0.1", port, path, method, headers }, (answer) => {
+    // A kept connection may be stale, which Inkwell would have to notice.
+    const passed = request({ agent: false, host: "127.0.0.1", port, path, method, headers }, (answer) => {
       exchange.status = answer.statusCode ?? 0;
       outgoing.writeHead(exchange.status, answer.headers);
       answer
