@@ -4,7 +4,7 @@
  * servers report with the receipts.
  */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { createWriteStream } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -76,6 +76,12 @@ async function modelFiles(folder: string): Promise<ModelFiles> {
   return { gguf, folder: path.join(folder, "hugging-face") };
 }
 
+/** Processes that end with this one. */
+const started = new Set<ChildProcess>();
+process.on("exit", () => {
+  for (const child of started) child.kill();
+});
+
 /** Starts a server. Resolves when it answers. */
 async function startServer(server: RealServer, folder: string, files: ModelFiles) {
   const port = await freePort();
@@ -85,7 +91,7 @@ async function startServer(server: RealServer, folder: string, files: ModelFiles
     env: { ...process.env, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
-  process.on("exit", () => child.kill());
+  started.add(child);
   const log = createWriteStream(path.join(folder, "server.log"));
   child.stdout.pipe(log, { end: false });
   child.stderr.pipe(log, { end: false });
@@ -174,7 +180,7 @@ async function tryServer(server: RealServer, folder: string, files: ModelFiles):
   await using inkwell = startProgram(home.path, {
     env: { ...noDefaultModel, INKWELL_OPERATOR_TOKEN: operatorToken },
   });
-  process.on("exit", () => inkwell.process.kill());
+  started.add(inkwell.process);
   const { url, operatorUrl } = await inkwell.up();
   const admin = operatorOf(operatorUrl, operatorToken);
   const keys: string[] = [];
