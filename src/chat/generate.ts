@@ -216,7 +216,7 @@ export async function* generate(
     generation = prepared.generate({
       maxTokens,
       paidTokens,
-      isLimited: asked.maxTokens !== undefined,
+      isLimited: asked.maxTokens !== undefined && asked.maxTokens <= maxTokens,
       sampling,
       onTokens: (made) => holdExtender.made(made),
     });

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { errorOf } from "../fixtures/service.ts";
+import { until } from "../fixtures/until.ts";
 import { type Call, type Play, startFront, startUpstream } from "../fixtures/upstream.ts";
 import { done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
@@ -117,11 +118,46 @@ test("requests of a paused account that wait are refused, and those of others go
   const call = await held.promise;
   const waiting = [front.chat(poison), front.chat(poison)];
   const served = good();
+  await until("three wait", () => front.engine.load().waiting === 3);
   front.upstream.play = unlessPoisoned(failing);
   void failing(call);
   assert.equal((await last).status, 502);
   for (const response of waiting) assert.equal((await response).status, 503);
   assert.equal((await served).status, 200);
+});
+
+test("requests of an account wait no longer when its trial is answered", async (t) => {
+  await using front = await startFront();
+  front.upstream.play = unlessPoisoned((call) => call.answer(500, "{}"));
+  for (let n = 0; n < 5; n += 1) await front.chat(poison);
+  const now = performance.now.bind(performance);
+  t.mock.method(performance, "now", () => now() + 5500);
+  const trial = Promise.withResolvers<Call>();
+  front.upstream.play = trial.resolve;
+  const controller = new AbortController();
+  const trying = front.chat({ stream: true }, controller.signal);
+  const call = await trial.promise;
+  const waiting = front.chat();
+  await until("another waits", () => front.engine.load().waiting === 1);
+  front.upstream.play = unlessPoisoned(() => {});
+  await call.send(first, text("one"));
+  assert.equal((await trying).status, 200);
+  assert.equal((await waiting).status, 200);
+  assert.equal(call.isClosed, false, "the trial goes on");
+  controller.abort();
+  await call.closed;
+});
+
+test("a moderated prompt is not in the log", async () => {
+  await using front = await startFront();
+  const error = { message: "flagged", code: 403, metadata: { reasons: ["pii"], flagged_input: "12 Elm St" } };
+  front.upstream.play = (call) => call.answer(403, JSON.stringify({ error }));
+  const messages = [{ role: "user", content: "I am John Q. Doe and live at 12 Elm St in a town." }];
+  assert.equal((await front.chat({ messages })).status, 400);
+  front.upstream.play = (call) => call.stream(event({ error: { ...error, code: null } }));
+  assert.equal((await errorOf(await front.chat({ messages }))).code, "content_filter");
+  assert.match(front.log(), /its moderation refused the prompt: 403/);
+  assert.ok(!front.log().includes("Elm"));
 });
 
 test("a prompt that the moderation of a server refuses is the caller's, and counts as refused work", async () => {

@@ -1,9 +1,9 @@
 /** Servers that refuse fields which Inkwell adds: no caller is at fault. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { errorOf } from "../fixtures/service.ts";
+import { errorOf, jsonOf } from "../fixtures/service.ts";
 import { type Call, charged, type Play, startFront, startUpstream } from "../fixtures/upstream.ts";
-import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
+import { done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 const sayHello: Play = (call) => call.stream(first, text("Hello"), finish(), usage(5, 1), done);
 
@@ -150,14 +150,17 @@ test("lowers the limit again if a second refusal names a lower number (SGLang)",
 });
 
 test("asks four times at most, once for each field", async () => {
-  await using front = await startFront({ dialect: "llama-server" });
+  await using front = await startFront();
   front.upstream.play = (call) => {
-    const names = ["stream_options", "timings_per_token", "max_tokens", "model"];
-    const name = names.find((each) => each in call.body);
-    refuse(call, `Unsupported parameter: '${name}'`);
+    const { max_tokens: asked } = call.body;
+    refuse(
+      call,
+      `max_tokens is too large: ${asked}. At most ${Number(asked) - 1} completion tokens.`,
+      "max_tokens",
+    );
   };
   const response = await front.chat();
-  assert.equal(response.status, 400);
+  assert.equal(response.status, 502);
   assert.equal(front.upstream.calls.length, 4);
   await using stubborn = await startFront();
   stubborn.upstream.play = (call) =>
@@ -168,6 +171,84 @@ test("asks four times at most, once for each field", async () => {
   assert.equal(stubborn.upstream.calls.length, 2);
   assert.match(stubborn.log(), /it refused a field that Inkwell adds: it answered 400: .*At most 7/);
   assert.equal(stubborn.engine.servers()[0]?.notices.length, 0, "nothing is kept that did not help");
+});
+
+describe("an answer whose server knows no limit ends here", () => {
+  const many = Array.from({ length: 100 }, () => text("word ".repeat(40)));
+  test("by its characters", async () => {
+    await using front = await startFront({ contextWindow: 600 });
+    const noLimit: Play = (call) =>
+      "max_tokens" in call.body ? refuse(call, "Unsupported parameter: 'max_tokens'") : call.stream(...many);
+    front.upstream.play = noLimit;
+    const response = await front.chat({ messages: [{ role: "user", content: "x" }] });
+    const row = await front.receipt(response);
+    assert.equal(row?.ending, "length");
+    const { choices } = await jsonOf<{ choices: { message: { content: string } }[] }>(response);
+    const characters = choices[0]?.message.content.length ?? 0;
+    assert.ok(
+      characters <= 8 * (row?.completionTokens ?? 0),
+      `${characters} characters, ${row?.completionTokens} tokens`,
+    );
+  });
+
+  test("by the counts of its events", async () => {
+    await using front = await startFront({ contextWindow: 200, dialect: "vllm" });
+    front.upstream.playOther = (call) => call.answer(200, '{"count":100}');
+    front.upstream.play = (call) => {
+      if ("max_tokens" in call.body) return refuse(call, "Unsupported parameter: 'max_tokens'");
+      const counted = many.map((_, n) =>
+        event({
+          choices: [{ index: 0, delta: { content: "x" } }],
+          usage: { prompt_tokens: 100, completion_tokens: 7 * (n + 1), total_tokens: 100 + 7 * (n + 1) },
+        }),
+      );
+      return call.stream(...counted, finish(), done);
+    };
+    const row = await front.receipt(await front.chat());
+    assert.deepEqual([row?.ending, row?.completionTokens], ["length", 98]);
+  });
+
+  test("by its report at the end", async () => {
+    await using front = await startFront({ contextWindow: 600 });
+    front.upstream.play = (call) =>
+      "max_tokens" in call.body
+        ? refuse(call, "Unsupported parameter: 'max_tokens'")
+        : call.stream(text("Hello"), finish(), usage(5, 595), done);
+    const row = await front.receipt(await front.chat({ messages: [{ role: "user", content: "x" }] }));
+    assert.equal(row?.estimated, false);
+    assert.ok((row?.completionTokens ?? 0) < 595);
+  });
+});
+
+test("a model that surprised once goes on to answer without a limit", async () => {
+  await using front = await startFront();
+  front.upstream.play = (call) =>
+    "max_tokens" in call.body
+      ? refuse(call, "Unsupported parameter: 'max_tokens'")
+      : call.stream(text("Hello"), finish(), usage(5, 600), done);
+  for (let n = 0; n < 3; n += 1) assert.equal((await front.chat()).status, 200);
+});
+
+test("applies nothing that another server has refused", async () => {
+  const other = await startUpstream();
+  await using front = await startFront({ others: [other] });
+  front.upstream.play = (call) =>
+    call.body.max_tokens === 64
+      ? call.answer(500, "{}")
+      : refuse(call, "max_tokens is too large. At most 64 completion tokens.", "max_tokens");
+  for (let n = 0; n < 4; n += 1) assert.equal((await front.chat()).status, 200);
+  assert.ok(other.calls.every(({ body }) => Number(body.max_tokens) > 64));
+  assert.deepEqual(
+    front.engine.servers().map(({ notices }) => notices.length),
+    [0, 0],
+  );
+});
+
+test("a limit that Inkwell has lowered for a caller is Inkwell's", async () => {
+  await using front = await startFront();
+  front.upstream.play = limitedTo(1000);
+  assert.equal((await front.chat({ max_tokens: 100_000 })).status, 200);
+  assert.equal(front.upstream.last().body.max_tokens, 1000);
 });
 
 test("never leaves out the limit of a model that thinks silently", async () => {

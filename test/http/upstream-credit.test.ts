@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ServiceEvents } from "../../src/events/service-events.ts";
 import { errorOf } from "../fixtures/service.ts";
-import { type Play, startFront, startUpstream } from "../fixtures/upstream.ts";
+import { until } from "../fixtures/until.ts";
+import { type Call, type Play, startFront, startUpstream } from "../fixtures/upstream.ts";
 import { event } from "../fixtures/upstream-events.ts";
 
 const error = {
@@ -53,8 +54,39 @@ describe("a server alone gets one request every five minutes", () => {
       laterMs = 602_000;
       front.upstream.play = (call) => call.answer(500, "{}");
       assert.equal((await front.chat()).headers.get("x-should-retry"), null, "now it fails in another way");
+      assert.equal(front.engine.servers()[0]?.state, "resting");
     });
   }
+});
+
+test("requests at the same time are one outage", async () => {
+  await using front = await startFront();
+  const calls: Call[] = [];
+  front.upstream.play = (call) => calls.push(call);
+  const responses = [front.chat(), front.chat()];
+  await until("both were sent", () => calls.length === 2);
+  for (const call of calls) call.answer(402, "{}");
+  for (const response of responses) assert.equal((await response).status, 502);
+  const lines = front.service.log.filter(({ msg }) => String(msg).includes("has no credits; the upstream"));
+  assert.equal(lines.length, 1);
+});
+
+test("a balance that pays for fewer tokens is no empty account (OpenRouter)", async () => {
+  await using front = await startFront();
+  const other = await front.other("other");
+  const { play } = front.upstream;
+  front.upstream.play = (call) => {
+    const { max_tokens: asked } = call.body;
+    assert.ok(typeof asked === "number");
+    if (asked <= 1000) return play(call);
+    const message = `This request requires more credits, or fewer max_tokens. You requested up to ${asked} tokens, but can only afford 1000.`;
+    return call.answer(402, JSON.stringify({ error: { message, code: 402 } }));
+  };
+  assert.equal((await front.chat()).status, 200);
+  assert.equal(front.upstream.last().body.max_tokens, 1000);
+  assert.equal((await front.chat({ max_tokens: 2000 })).status, 502, "the caller asked for more");
+  assert.equal((await other({ max_tokens: 100 })).status, 200);
+  assert.equal(front.engine.servers()[0]?.state, "ok");
 });
 
 test("a reload ends the pause at once", async () => {

@@ -77,13 +77,13 @@ describe("an answer ends after `headers_seconds` without text", () => {
   test("but not while it thinks, nor while text arrives", async () => {
     await using front = await startFront({ times });
     front.upstream.play = async (call) => {
-      for (let n = 0; n < 6; n += 1) {
-        await call.send(n % 2 === 0 ? delta({ reasoning_content: "hm" }) : text("x"));
+      for (let n = 0; n < 8; n += 1) {
+        await call.send(n < 6 ? delta({ reasoning_content: "hm" }) : text("x"));
         await new Promise((resolve) => setTimeout(resolve, 150));
       }
-      await call.stream(finish(), usage(5, 6), done);
+      await call.stream(finish(), usage(5, 8), done);
     };
-    assert.equal((await whole(front)).content, "xxx");
+    assert.equal((await whole(front)).content, "xx");
   });
 });
 
@@ -257,11 +257,13 @@ describe("a receipt has a note", () => {
     assert.deepEqual(noticed(front), ["no_text"]);
   });
 
-  test("but not if a stop sequence left no text", async () => {
+  test("but not if a stop sequence left no text, here or at the server", async () => {
     await using front = await startFront({ sendStop: false });
-    front.upstream.play = (call) => call.stream(text("END"), ...tail);
-    const { content, row } = await whole(front, { stop: "END" });
-    assert.deepEqual([content, row?.note], ["", null]);
+    for (const parts of [[text("END")], [text("EN"), text("D")], []]) {
+      front.upstream.play = (call) => call.stream(...parts, ...tail);
+      const { content, row } = await whole(front, { stop: "END" });
+      assert.deepEqual([content, row?.note], ["", null]);
+    }
   });
 
   test("if the total is none", async () => {
@@ -277,15 +279,15 @@ describe("a receipt has a note", () => {
   test("if the server counts far fewer tokens than the prompt has", async () => {
     await using front = await startFront({ dialect: "vllm" });
     const messages = [{ role: "user", content: "word ".repeat(200) }];
-    let counted = '{"count":205}';
+    let counted = '{"count":206}';
     front.upstream.playOther = (call) => call.answer(200, counted);
     front.upstream.play = (call) => call.stream(text("Hello"), finish(), usage(102, 1), done);
     assert.equal(
       (await whole(front, { messages })).row?.note,
-      "the prompt has 205 tokens, and the server reported 102 tokens",
+      "the prompt has 206 tokens, and the server reported 102 tokens",
     );
     assert.deepEqual(noticed(front), ["prompt_cut"]);
-    assert.match(front.log(), /the prompt has 205 tokens, and the server reported 102 tokens/);
+    assert.match(front.log(), /the prompt has 206 tokens, and the server reported 102 tokens/);
     front.upstream.play = (call) => call.stream(text("Hello"), finish(), usage(103, 1), done);
     assert.equal((await whole(front, { messages })).row?.note, null);
     counted = "{}";
@@ -297,6 +299,14 @@ describe("a receipt has a note", () => {
     front.upstream.play = (call) => call.stream(text("Hello"), finish(), usage(63, 1), done);
     assert.equal((await whole(front, { messages })).row?.note, null);
   });
+});
+
+test("a count before the text is not that of the whole answer", async () => {
+  await using front = await startFront();
+  const parts = Array.from({ length: 30 }, () => text("x "));
+  front.upstream.play = (call) => call.stream(usage(5, 1), ...parts, finish(), done);
+  const { row } = await whole(front);
+  assert.deepEqual([row?.completionTokens, row?.estimated], [30, true]);
 });
 
 test("thinking that is counted beside the answer is charged, and never beyond the hold", async () => {

@@ -25,10 +25,10 @@ interface Refusal {
 }
 
 function answerTo({ text, sent, field, isTooLong = false }: Refusal, change: Partial<AddedFields> = {}) {
-  const objection = { field: field ?? null, text };
+  const objection = { field: field ?? null, param: null, text };
   const request = { adjusted: new Set<string>(), sentTokens: sent, isTooLong };
   const next = adjustmentFor(objection, { ...added, ...change }, request);
-  return next && [next.name, next.value, next.isOfPrompt];
+  return next && [next.name, next.value, next.isLasting];
 }
 
 describe("the most that a model generates is taken from the refusal of", () => {
@@ -52,6 +52,18 @@ describe("the most that a model generates is taken from the refusal of", () => {
       32_000,
       8192,
     ],
+    [
+      "Gemini, which excludes the end of its range",
+      "Unable to submit request because it has a maxOutputTokens value of 100000 but the supported range is from 1 (inclusive) to 65537 (exclusive). Update the value and try again.",
+      100_000,
+      65_536,
+    ],
+    [
+      "Bedrock",
+      "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum tokens value that is lower than 4096.",
+      8192,
+      4096,
+    ],
     ["a server with thousands", "max_tokens must be at most 1,024", 5000, 1024],
     [
       "vLLM 0.32",
@@ -67,7 +79,7 @@ describe("the most that a model generates is taken from the refusal of", () => {
     ],
   ];
   for (const [server, text, sent, most] of refusals) {
-    test(server, () => assert.deepEqual(answerTo({ text, sent }), ["max_tokens", most, false]));
+    test(server, () => assert.deepEqual(answerTo({ text, sent }), ["max_tokens", most, true]));
   }
 });
 
@@ -104,6 +116,30 @@ describe("what a window leaves is taken from the refusal of", () => {
       1088,
     ],
     [
+      "vLLM with the most that a prompt may have",
+      "You passed 98305 input tokens and requested 32768 output tokens. However, the model's context length is only 131072 tokens, resulting in a maximum input length of 98304 tokens. Please reduce the length of the input prompt.",
+      32_768,
+      32_767,
+    ],
+    [
+      "the same with a large limit",
+      "You passed 3073 input tokens and requested 128000 output tokens. However, the model's context length is only 131072 tokens, resulting in a maximum input length of 3072 tokens.",
+      128_000,
+      127_999,
+    ],
+    [
+      "Cerebras",
+      "Please reduce the length of the messages or completion. Current length is 69553 while limit is 65536",
+      8000,
+      3983,
+    ],
+    [
+      "Moonshot",
+      "Invalid request: Your request exceeded model token limit: 262144 (requested: 269030)",
+      32_000,
+      25_114,
+    ],
+    [
       "Text Generation Inference",
       "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 3008 `inputs` tokens and 2096 `max_new_tokens`",
       2096,
@@ -118,11 +154,11 @@ describe("what a window leaves is taken from the refusal of", () => {
   ];
   for (const [server, text, sent, left] of refusals) {
     test(server, () =>
-      assert.deepEqual(answerTo({ text, sent, isTooLong: true }), ["max_tokens", left, true]),
+      assert.deepEqual(answerTo({ text, sent, isTooLong: true }), ["max_tokens", left, false]),
     );
   }
 
-  test("nobody, if the prompt alone is too long", () => {
+  test("nobody, if the prompt alone is too long: it is sent once without a limit", () => {
     for (const text of [
       "This model's maximum context length is 128000 tokens. However, your messages resulted in 204308 tokens.",
       "This model's maximum context length is 4096 tokens. However, you requested 5008 tokens (4500 in the messages, 508 in the completion).",
@@ -131,7 +167,7 @@ describe("what a window leaves is taken from the refusal of", () => {
     ])
       for (const sent of [508, 100_000]) {
         if (text.includes("508") && sent !== 508) continue;
-        assert.equal(answerTo({ text, sent, isTooLong: true }), null, text);
+        assert.deepEqual(answerTo({ text, sent, isTooLong: true }), ["max_tokens", null, false], text);
       }
   });
 });
@@ -140,17 +176,17 @@ describe("a field is left out", () => {
   test("if the server does not know it", () => {
     const text =
       "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
-    assert.deepEqual(answerTo({ text, sent: 32_753, field: "max_tokens" }), ["max_tokens", null, false]);
+    assert.deepEqual(answerTo({ text, sent: 32_753, field: "max_tokens" }), ["max_tokens", null, true]);
     for (const said of [
       "Unrecognized request argument supplied: stream_options",
       "body.stream_options.include_usage: Extra inputs are not permitted",
       "continuous_usage_stats is not supported",
     ])
-      assert.deepEqual(answerTo({ text: said, sent: 9 }), ["stream_options", null, false], said);
+      assert.deepEqual(answerTo({ text: said, sent: 9 }), ["stream_options", null, true], said);
     assert.deepEqual(answerTo({ text: "Extra inputs are not permitted", field: "stream_options", sent: 9 }), [
       "stream_options",
       null,
-      false,
+      true,
     ]);
   });
 
@@ -158,7 +194,7 @@ describe("a field is left out", () => {
     const text = "max_tokens is not supported";
     assert.equal(answerTo({ text, sent: 9 }, { needsLimit: true }), null);
     const named = "max_tokens is too large. At most 5 output tokens.";
-    assert.deepEqual(answerTo({ text: named, sent: 9 }, { needsLimit: true }), ["max_tokens", 5, false]);
+    assert.deepEqual(answerTo({ text: named, sent: 9 }, { needsLimit: true }), ["max_tokens", 5, true]);
     const learned = new Map<string, number | null>([
       ["max_tokens", null],
       ["stream_options", null],
@@ -168,10 +204,14 @@ describe("a field is left out", () => {
   });
 
   test("but not one that was adjusted before, or that the caller sent", () => {
-    const objection = { field: "max_tokens", text: "max_tokens is odd" };
+    const objection = { field: "max_tokens", param: "max_tokens", text: "max_tokens is odd" };
     const request = { adjusted: new Set(["max_tokens"]), sentTokens: 9, isTooLong: false };
     assert.equal(adjustmentFor(objection, added, request), null);
-    const lower = { field: "max_tokens", text: "max_tokens is still too large. At most 5." };
+    const lower = {
+      field: "max_tokens",
+      param: "max_tokens",
+      text: "max_tokens is still too large. At most 5.",
+    };
     assert.equal(adjustmentFor(lower, added, request)?.value, 5, "a limit may be lowered again");
     const ofCaller = addedFields(dialectOf("compatible"), { isLimited: true, needsLimit: false });
     assert.deepEqual([ofCaller.names, ofCaller.limit], [["stream_options"], null]);
@@ -182,17 +222,39 @@ describe("a field is left out", () => {
     assert.equal(fitting(learned, ofCaller).size, 0, "a value of the caller is not changed");
   });
 
+  test("but not for long if the limit is too small", () => {
+    const text =
+      "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 11 instead.";
+    assert.deepEqual(answerTo({ text, sent: 11 }), ["max_tokens", null, false]);
+  });
+
+  test("but not if the refusal is about a parameter of the caller and only mentions it", () => {
+    for (const objection of [
+      { field: "temperature", param: "temperature", text: "temperature is odd; max_tokens is 9" },
+      { field: null, param: null, text: 'temperature must be at most 2. Received: {"max_tokens": 9}' },
+    ])
+      assert.equal(isAboutAdded(objection, added), false, objection.text);
+    const wrapped = { field: null, param: null, text: "Unrecognized request argument supplied: max_tokens" };
+    assert.equal(isAboutAdded(wrapped, added), true);
+  });
+
   test("if the dialect adds it", () => {
     for (const [dialect, name] of [
       ["vllm", "cache_salt"],
       ["llama-server", "timings_per_token"],
     ] as const) {
       const fields = addedFields(dialectOf(dialect), { isLimited: true, needsLimit: false });
-      const objection = { field: null, text: `extra field ${name} not permitted` };
+      const objection = { field: null, param: null, text: `extra field ${name} not permitted` };
       const request = { adjusted: new Set<string>(), sentTokens: 9, isTooLong: false };
-      assert.deepEqual(adjustmentFor(objection, fields, request), { name, value: null, isOfPrompt: false });
+      assert.deepEqual(adjustmentFor(objection, fields, request), { name, value: null, isLasting: true });
     }
   });
+});
+
+test("what a balance can pay is sent once, and not kept (OpenRouter)", () => {
+  const text =
+    "This request requires more credits, or fewer max_tokens. You requested up to 65536 tokens, but can only afford 30104.";
+  assert.deepEqual(answerTo({ text, sent: 65_536 }), ["max_tokens", 30_104, false]);
 });
 
 test("an adjusted request has the field no more, or the lower of two numbers", () => {

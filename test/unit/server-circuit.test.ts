@@ -21,8 +21,8 @@ function failOften(circuit: ServerCircuit, account: string, nowMs = 0) {
 
 function succeed(circuit: ServerCircuit, account: string, nowMs = 0): void {
   const attempt = circuit.begin(account, nowMs, null);
-  circuit.answered(account);
-  circuit.completed(account);
+  circuit.answered(account, nowMs);
+  circuit.completed(account, nowMs);
   circuit.ended(attempt);
 }
 
@@ -61,6 +61,34 @@ describe("failed answers", () => {
     succeed(circuit, "good");
     assert.deepEqual(failOften(circuit, "two").at(-1), "account");
     assert.equal(circuit.admits("good", 0), true);
+  });
+
+  test("do not for ten minutes after others had answers, also if the account has one meanwhile", () => {
+    const circuit = new ServerCircuit();
+    for (const account of ["one", "two"]) failOften(circuit, account);
+    assert.equal(circuit.isOpen(0), true);
+    succeed(circuit, "good", openMs);
+    for (const account of ["one", "two"]) {
+      succeed(circuit, account, 2 * openMs);
+      assert.equal(failOften(circuit, account, 2 * openMs).at(-1), "account");
+    }
+    assert.equal(circuit.admits("good", 2 * openMs), true);
+    const laterMs = 700_000;
+    for (const account of ["one", "two"]) succeed(circuit, account, laterMs);
+    assert.equal(failOften(circuit, "one", laterMs).at(-1), "account");
+    assert.equal(failOften(circuit, "two", laterMs).at(-1), "all");
+  });
+
+  test("do not by failed trials of paused accounts", () => {
+    const circuit = new ServerCircuit();
+    failOften(circuit, "one");
+    failOften(circuit, "two");
+    const trial = circuit.begin("good", openMs, null);
+    circuit.answered("good", openMs);
+    assert.equal(fail(circuit, "one", openMs), "account");
+    assert.equal(fail(circuit, "two", openMs), "account");
+    assert.equal(circuit.admits("other", openMs), true);
+    circuit.ended(trial);
   });
 
   test("forgets the oldest of too many accounts", () => {
@@ -127,4 +155,5 @@ test("a reset forgets all failures", () => {
   circuit.openFor(0, 300_000);
   circuit.reset();
   assert.deepEqual([circuit.isOpen(0), circuit.pausedAccounts, circuit.admits("one", 0)], [false, 0, true]);
+  assert.equal(circuit.hasFailures, false);
 });

@@ -10,7 +10,6 @@ import { AnswerText } from "../../src/engines/upstream/answer-text.ts";
 import { Circuit, failuresMax, openMs, openMsMax } from "../../src/engines/upstream/circuit.ts";
 import { type DialectName, dialectOf, dialects, requestBody } from "../../src/engines/upstream/dialects.ts";
 import { failureOfStatus, loggable } from "../../src/engines/upstream/failure.ts";
-import { PromptEstimator, sizeOf } from "../../src/engines/upstream/prompt-estimator.ts";
 
 function bodyOf(
   dialect: DialectName,
@@ -165,45 +164,6 @@ describe("request fields by dialect", () => {
     assert.deepEqual(of("sglang", { maxTokens: 512 }), { effort: "low" });
     assert.deepEqual(of("llama-server", { effort: "low" }), { template: { reasoning_effort: "low" } });
     assert.deepEqual(of("llama-server", { effort: "none" }), { template: { enable_thinking: false } });
-  });
-});
-
-describe("the estimate of a prompt", () => {
-  test("is never below the tokens of an earlier prompt of that size", () => {
-    const sample = fc.record({
-      bytes: fc.integer({ min: 1, max: 20_000 }),
-      messages: fc.integer({ min: 1, max: 30 }),
-      share: fc.double({ min: 0.05, max: 1, noNaN: true }),
-      extra: fc.integer({ min: 0, max: 500 }),
-    });
-    fc.assert(
-      fc.property(fc.array(sample, { minLength: 1, maxLength: 64 }), (samples) => {
-        const estimator = new PromptEstimator();
-        for (const { bytes, messages, share, extra } of samples)
-          estimator.learn({ bytes, messages }, Math.ceil(bytes * share) + extra);
-        for (const { bytes, messages, share, extra } of samples) {
-          const { atMost, likely } = estimator.estimate({ bytes, messages });
-          assert.ok(atMost >= Math.ceil(bytes * share) + extra);
-          assert.ok(likely >= 1 && likely <= atMost);
-        }
-      }),
-    );
-  });
-
-  test("approaches four bytes per token, and forgets dense prompts", () => {
-    const estimator = new PromptEstimator();
-    const size = { bytes: 4000, messages: 1 };
-    assert.ok(estimator.estimate(size).atMost >= 2000, "careful at first");
-    estimator.learn(size, 4000);
-    assert.ok(estimator.estimate(size).atMost >= 4000);
-    for (let n = 0; n < 64; n += 1) estimator.learn({ bytes: 1000 + 100 * n, messages: 1 }, 270 + 25 * n);
-    const { atMost, likely } = estimator.estimate(size);
-    assert.ok(atMost >= 1020 && atMost < 1250, `${atMost}`);
-    assert.ok(Math.abs(likely - 1020) < 60, `${likely}`);
-  });
-
-  test("counts bytes, not characters", () => {
-    assert.deepEqual(sizeOf([{ role: "user", content: "\u00fc\u6f22" }]), { bytes: 5, messages: 1 });
   });
 });
 

@@ -55,6 +55,29 @@ describe("the total decides where the thinking is counted", () => {
     );
   });
 
+  test("nowhere, if the cache explains it (Bedrock)", () => {
+    for (const cache of [
+      { cache_creation_input_tokens: 4000 },
+      { cache_read_input_tokens: 4000 },
+      { cache_creation_input_tokens: 1000, cache_read_input_tokens: 3000 },
+      { prompt_tokens_details: { cached_tokens: 4000 } },
+    ])
+      assert.deepEqual(
+        countsOf({ total_tokens: 4014, ...cache }),
+        [12, 0, 2, 0, 4014],
+        JSON.stringify(cache),
+      );
+  });
+
+  test("beside, if the answer is nothing but thinking", () => {
+    const usage = {
+      completion_tokens: 0,
+      total_tokens: 412,
+      completion_tokens_details: { reasoning_tokens: 400 },
+    };
+    assert.deepEqual(countsOf(usage, { events: 20, characters: 0 }), [12, 0, 400, 400, null]);
+  });
+
   test("as before, if it is no whole number", () => {
     for (const total of [-1, 1.5, "331", null, 1e300])
       assert.deepEqual(countsOf({ total_tokens: total }), [12, 0, 2, 0, null]);

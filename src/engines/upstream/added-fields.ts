@@ -6,6 +6,7 @@
  * Pure. Guarantees: a value of the caller is never changed. A limit of tokens is only lowered, and
  * never left out if the answer cannot be stopped in time.
  */
+import { callersParam } from "./error-body.ts";
 import type { Objection } from "./failure.ts";
 
 /** Null: the field is left out. A number: the most that is sent. */
@@ -50,8 +51,8 @@ export function fitting(learned: Adjustments, { names, limit, needsLimit }: Adde
 interface Adjustment {
   name: string;
   value: number | null;
-  /** True if the number depends on the prompt, so other requests need another one. */
-  isOfPrompt: boolean;
+  /** Other requests need it too: it depends neither on the prompt nor on a balance. */
+  isLasting: boolean;
 }
 
 interface RefusedRequest {
@@ -77,11 +78,11 @@ export function adjustmentFor(
   if (limit !== null && (isTooLong || isAbout(objection, limit))) {
     const named = numberIn(objection.text, { sentTokens, isTooLong });
     if (named !== null) return { name: limit, ...named };
-    const mayLeaveOut = !isTooLong && !needsLimit && open.includes(limit);
-    return mayLeaveOut ? { name: limit, value: null, isOfPrompt: false } : null;
+    if (needsLimit || !open.includes(limit)) return null;
+    return { name: limit, value: null, isLasting: !isTooLong && !tooSmall.test(objection.text) };
   }
   const name = isTooLong ? undefined : open.find((each) => each !== limit && isAbout(objection, each));
-  return name === undefined ? null : { name, value: null, isOfPrompt: false };
+  return name === undefined ? null : { name, value: null, isLasting: true };
 }
 
 /** Whether an objection is to a field that the caller did not send. */
@@ -89,11 +90,17 @@ export function isAboutAdded(objection: Objection, { names }: AddedFields): bool
   return names.some((name) => isAbout(objection, name));
 }
 
-function isAbout({ field, text }: Objection, name: string): boolean {
-  return field === name || (aliases[name] ?? new RegExp(`\\b${name}\\b`)).test(text);
+/** The parameter that a refusal names counts more than its words, which may quote the request. */
+function isAbout({ field, param, text }: Objection, name: string): boolean {
+  const words = aliases[name] ?? new RegExp(`\\b${name}\\b`);
+  if (field === name || (param !== null && words.test(param))) return true;
+  const [first = ""] = /\w+/.exec(text) ?? [];
+  return param === null && (words.test(first) || !callersParam(first)) && words.test(text);
 }
 
-const tokenLimit = /\bmax_(?:completion_|new_|output_)?tokens\b|\bcompletion tokens\b|\boutput tokens\b/i;
+const tokenLimit =
+  /\bmax_(?:completion_|new_|output_)?tokens\b|\bmaxOutputTokens\b|\b(?:completion|output|maximum) tokens\b/i;
+const tooSmall = /minimum|at least|>=|\bbelow\b|too (?:small|low)/i;
 /** Other words for a field in refusals. */
 const aliases: Readonly<Record<string, RegExp>> = {
   max_tokens: tokenLimit,
@@ -102,18 +109,24 @@ const aliases: Readonly<Record<string, RegExp>> = {
 };
 
 /**
- * Returns the limit that a refusal of `sentTokens` names, or null. It has two shapes: the most
- * that the model generates, or a window and the tokens of the prompt, whose difference is left.
+ * Returns the limit that a refusal of `sentTokens` names, or null. It is what a window or a balance
+ * leaves, or the most that the model generates.
  */
 function numberIn(
-  text: string,
+  said: string,
   { sentTokens, isTooLong }: Pick<RefusedRequest, "sentTokens" | "isTooLong">,
-): Pick<Adjustment, "value" | "isOfPrompt"> | null {
+): Pick<Adjustment, "value" | "isLasting"> | null {
+  // vLLM's difference of window and limit, and Gemini's end of a range, which it does not allow.
+  const text = said
+    .replace(/maximum input length of \d+/, "")
+    .replace(/(\d+) \(exclusive\)/, (_, end: string) => String(Number(end) - 1));
   const numbers = [...text.matchAll(wholeNumber)].map(([digits]) => Number(digits.replaceAll(",", "")));
-  const left = leftInWindow(numbers, sentTokens);
-  if (left !== null && /prompt|messages|\binputs?\b/i.test(text)) return { value: left, isOfPrompt: true };
+  const left = leftInWindow(numbers, sentTokens) ?? (isTooLong ? leftOfSum(text, sentTokens) : null);
+  if (left !== null && /prompt|messages|\binputs?\b|limit/i.test(text))
+    return { value: left, isLasting: false };
   const lower = numbers.filter((number) => number > 0 && number < sentTokens);
-  return isTooLong || lower.length === 0 ? null : { value: Math.max(...lower), isOfPrompt: false };
+  if (isTooLong || lower.length === 0 || tooSmall.test(text)) return null;
+  return { value: Math.max(...lower), isLasting: !/afford/.test(text) };
 }
 
 /** Not the digits of a name such as `gpt-4-0613` or `1.5`. */
@@ -138,4 +151,12 @@ function leftInWindow(numbers: readonly number[], sentTokens: number): number | 
     if (window !== undefined) return window - promptTokens;
   }
   return null;
+}
+
+/** Cerebras and Moonshot name the window, and prompt and limit together. */
+function leftOfSum(text: string, sentTokens: number): number | null {
+  const sum = Number(/(?:current length is|requested:) (\d+)/i.exec(text)?.[1]);
+  const window = Number(/limit(?: is|:) (\d+)/i.exec(text)?.[1]);
+  const left = sentTokens - (sum - window);
+  return sum > window && left > 0 ? left : null;
 }

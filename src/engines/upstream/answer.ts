@@ -56,6 +56,8 @@ export class UpstreamAnswer {
   #maxTokens: number;
   #paidTokens: number;
   #askedTokens: number;
+  /** Most tokens that the upstream can generate: those asked for, if it was told so. */
+  #possibleTokens: number;
   #finish: FinishReason | null = null;
   /** An event that waits for an extension of the budget. */
   #unpaid: Chunk | null = null;
@@ -73,6 +75,7 @@ export class UpstreamAnswer {
     this.#maxTokens = maxTokens;
     this.#paidTokens = paidTokens;
     this.#askedTokens = maxTokens;
+    this.#possibleTokens = maxTokens;
   }
 
   get usage(): Usage {
@@ -113,12 +116,13 @@ export class UpstreamAnswer {
   }
 
   /**
-   * Starts over and returns the number of tokens to ask for, at most `tokensMax`. Tokens that
-   * another server reported are forgotten.
+   * Starts over and returns the number of tokens to ask for, at most `tokensMax`. Null: the
+   * upstream is not told. Tokens that another server reported are forgotten.
    */
-  restart(tokensMax = Number.POSITIVE_INFINITY): number {
+  restart(tokensMax: number | null = Number.POSITIVE_INFINITY): number {
     const { promptTokensIfUnreported, contextWindow } = this.#given;
-    this.#askedTokens = Math.min(this.#maxTokens, tokensMax);
+    this.#askedTokens = Math.min(this.#maxTokens, tokensMax ?? Number.POSITIVE_INFINITY);
+    this.#possibleTokens = tokensMax === null ? contextWindow : this.#askedTokens;
     this.#count = new TokenCount(promptTokensIfUnreported, contextWindow);
     return this.#askedTokens;
   }
@@ -138,7 +142,7 @@ export class UpstreamAnswer {
     this.#unpaid = null;
     const { text, thinks, usage, finishReason } = chunk;
     if (text !== "" || thinks) {
-      const tokens = this.#count.after(chunk, this.#askedTokens);
+      const tokens = this.#count.after(chunk, this.#possibleTokens);
       if (tokens > this.#paidTokens || tokens > this.#maxTokens) {
         if (this.#paidTokens >= this.#maxTokens) return this.#endHere("length", batch);
         this.#unpaid = chunk;
@@ -183,8 +187,12 @@ export class UpstreamAnswer {
    */
   complete(reason: FinishReason, batch: EngineEvent[]): number | null {
     this.#add(this.#text.end(reason), batch);
-    const { usage, promptTokens, oddTotal } = this.#count.final(this.#askedTokens, this.#text.thinkingTokens);
-    this.#noteOddities(usage, { promptTokens, oddTotal });
+    const found = this.#count.final(this.#possibleTokens, this.#text.thinkingTokens);
+    const { promptTokens, oddTotal } = found;
+    const completionTokens = Math.min(found.usage.completionTokens, this.#maxTokens);
+    const reasoningTokens = Math.min(found.usage.reasoningTokens, completionTokens);
+    const usage = { ...found.usage, completionTokens, reasoningTokens };
+    this.#noteOddities(reason, usage, { promptTokens, oddTotal });
     const note = this.#notices.filter(({ isOnReceipt }) => isOnReceipt).map(({ message }) => message);
     this.#final = { ...usage, ...given({ note: note.length === 0 ? null : note.join("; ") }) };
     // The usage may include tokens without text. They are charged too.
@@ -194,6 +202,7 @@ export class UpstreamAnswer {
   }
 
   #noteOddities(
+    reason: FinishReason,
     { completionTokens }: Usage,
     { promptTokens, oddTotal }: { promptTokens: number | null; oddTotal: number | null },
   ): void {
@@ -205,7 +214,8 @@ export class UpstreamAnswer {
         "odd_total",
         `the server reported a total of ${oddTotal} tokens, which its counts do not add up to`,
       );
-    if (completionTokens > 0 && !this.#hasPassedText && !this.#text.stopped)
+    const isStopped = reason === "stop" && this.#given.options.sampling.stop.length > 0;
+    if (completionTokens > 0 && !this.#hasPassedText && !isStopped)
       note("no_text", `the server reported ${completionTokens} tokens and sent no text`);
     if (promptTokens === null) return;
     const isCut = countedTokens === null ? promptTokens < bytes / 16 : promptTokens < countedTokens / 2;
@@ -295,14 +305,14 @@ class TokenCount {
   }
 
   /** Returns how many tokens there are with this event; `add` it or leave it. */
-  after(chunk: Chunk, askedTokens: number): number {
+  after(chunk: Chunk, possibleTokens: number): number {
     const events = this.#events + Math.max(1, chunk.logprobs?.length ?? 0);
     const characters = this.#characters + chunk.text.length;
     this.#nextEvents = events;
     const running =
-      chunk.usage === null ? null : this.#runningOf(chunk.usage, { askedTokens, events, characters });
+      chunk.usage === null ? null : this.#runningOf(chunk.usage, { possibleTokens, events, characters });
     this.#nextRunning = running ?? this.#running;
-    const least = Math.min(askedTokens, Math.floor(characters / charactersPerToken));
+    const least = Math.min(possibleTokens, Math.floor(characters / charactersPerToken));
     this.#nextTokens = running?.completionTokens ?? Math.max(this.#completionTokens, events, least);
     return this.#nextTokens;
   }
@@ -316,7 +326,8 @@ class TokenCount {
     this.#characters += chunk.text.length;
     this.#completionTokens = this.#nextTokens;
     this.#running = this.#nextRunning;
-    if (chunk.usage !== null) this.#reported = chunk.usage;
+    // A count that text has followed is none of the whole answer.
+    this.#reported = chunk.usage;
     if (chunk.thinks && chunk.text === "") this.#thoughtTokens += added;
     return added;
   }
@@ -342,14 +353,14 @@ class TokenCount {
    * not used.
    */
   final(
-    askedTokens: number,
+    possibleTokens: number,
     taggedTokens: number,
   ): { usage: Usage; promptTokens: number | null; oddTotal: number | null } {
     const own = this.soFar(taggedTokens);
     if (this.#reported === null) return { usage: own, promptTokens: null, oddTotal: null };
     const sane = saneUsage(this.#reported, {
       contextWindow: this.#contextWindow,
-      completionTokensMax: askedTokens,
+      completionTokensMax: possibleTokens,
       events: this.#events,
       characters: this.#characters,
     });
@@ -367,10 +378,10 @@ class TokenCount {
    * Returns the upstream's counts in an event, or null if they are missing, impossible or lower
    * than before.
    */
-  #runningOf(usage: unknown, { askedTokens, events, characters }: Counted): ReportedCounts | null {
+  #runningOf(usage: unknown, { possibleTokens, events, characters }: Counted): ReportedCounts | null {
     const counts = saneUsage(usage, {
       contextWindow: this.#contextWindow,
-      completionTokensMax: askedTokens,
+      completionTokensMax: possibleTokens,
       events,
       characters,
     });
@@ -379,7 +390,7 @@ class TokenCount {
 }
 
 interface Counted {
-  askedTokens: number;
+  possibleTokens: number;
   events: number;
   characters: number;
 }

@@ -37,8 +37,7 @@ import {
   templateTokensDefault,
 } from "./dialects.ts";
 import { type CompletedAnswer, UpstreamGeneration } from "./generation.ts";
-import { type PreparedConversation, PromptCounter } from "./prompt-counter.ts";
-import { sizeOf } from "./prompt-estimator.ts";
+import { bytesOf, type PreparedConversation, PromptCounter } from "./prompt-counter.ts";
 import type { UpstreamServer } from "./server.ts";
 import { ServerPool, type ServerPoolOptions } from "./server-pool.ts";
 import type { Tokenizer } from "./tokenizer.ts";
@@ -167,14 +166,14 @@ export class UpstreamEngine implements Engine {
         },
         added: addedFields(this.#dialect, {
           isLimited: options.isLimited ?? true,
-          needsLimit: this.#reportsUsageLate,
+          needsLimit: reasoning?.hidden ?? false,
         }),
         forms: counted.forms,
         cleanSentence: this.#cleanSentence,
         promptTokensIfUnreported: counted.tokens.likely,
         prompt: {
           countedTokens: counted.tokens.isCounted ? counted.tokens.likely : null,
-          bytes: sizeOf(counted.forms.current).bytes,
+          bytes: bytesOf(counted.forms.current),
         },
         options,
         rules: { reasoningFields: this.#reasoningFields, topLogprobs: alternativesOf(options.sampling) },

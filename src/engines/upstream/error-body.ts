@@ -70,7 +70,8 @@ export function errorIn(value: unknown): UpstreamError {
     field: param,
     codes: codes.join(" "),
     status: statusOf(words),
-    isModeration: words.some(isModerationWord) || (Array.isArray(reasons) && reasons.length > 0),
+    isModeration:
+      words.some((word) => moderationWords.has(word)) || (Array.isArray(reasons) && reasons.length > 0),
     isOutOfCredit: words.some((word) => outOfCreditWords.has(word)),
     isPage: false,
     isAboutConfiguration: param === "model" || configuration.some((words) => words.test(said)),
@@ -124,7 +125,8 @@ function placeAt(location: readonly string[], sentence: string | null): Place {
 const callersParams =
   /^(?:temperature|top_[pk]|max_tokens|max_completion_tokens|reasoning_effort|stop|seed|presence_penalty|frequency_penalty|logprobs|top_logprobs|user|messages(?:\[\d{1,6}\])?(?:\.(?:role|content))?)$/;
 
-function callersParam(param: string | null): string | null {
+/** Returns the path as callers know it, or null if they do not know the parameter. */
+export function callersParam(param: string | null): string | null {
   const path = param?.replace(/^body\./, "").replace(/\.?\[?(\d+)\]?/g, "[$1]") ?? "";
   return callersParams.test(path) ? path : null;
 }
@@ -136,10 +138,6 @@ const moderationWords: ReadonlySet<string> = new Set([
   "data_inspection_failed",
   "moderation",
 ]);
-
-function isModerationWord(word: string): boolean {
-  return moderationWords.has(word);
-}
 
 /**
  * OpenAI (two), Moonshot, Zhipu. Sentences do not count: Gemini's for a limit per minute is that
@@ -164,7 +162,6 @@ function statusOf(words: readonly string[]): number | null {
   const numbers = words.map(Number).filter((code) => Number.isInteger(code) && code >= 400 && code < 600);
   const [number] = numbers;
   if (number !== undefined) return number;
-  if (words.some(isModerationWord)) return 400;
   if (words.some((word) => outOfCreditWords.has(word))) return 429;
   return statuses.find(([pattern]) => words.some((word) => pattern.test(word)))?.[1] ?? null;
 }
@@ -178,5 +175,7 @@ const configuration = [
   /\b(?:invalid|unknown|unsupported|unrecogni[sz]ed|no such) model\b|model_not_found/i,
   // LiteLLM's proxy without a database, for a key that it does not know.
   /\bno_db_connection\b/,
+  // The account of the operator, at Alibaba and at LiteLLM's proxy.
+  /\barrearage\b|\bbudget_exceeded\b/i,
   /\bmodel\b.{0,80}\b(?:not found|not (?:be )?loaded|not exist|n't exist|not available|deprecated|decommissioned)\b/i,
 ];

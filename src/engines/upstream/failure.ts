@@ -38,6 +38,8 @@ interface FailureOptions {
 export interface Objection {
   /** Name of the field as the server gives it, or null. */
   field: string | null;
+  /** The same if callers know it, or null. */
+  param: string | null;
   text: string;
 }
 
@@ -157,7 +159,7 @@ export function failureOfNamedError(data: string): UpstreamFailure {
 function failureOfStreamedError(error: UpstreamError): UpstreamFailure {
   const said = [error.codes, error.sentence].filter((part) => part !== null && part !== "").join(" ");
   const message = (hint: string) => `it reported an error${hint}: ${said}`;
-  const { status } = error;
+  const status = error.status ?? (error.isModeration ? 400 : null);
   return status === null ? brokenAnswer(message("")) : failureOf(error, { status, message });
 }
 
@@ -173,8 +175,14 @@ const faulty = { elsewhere: true, isFault: true };
 function failureOf(error: UpstreamError, context: StatusContext): UpstreamFailure {
   const { status, message, retryAfterSeconds } = context;
   if (error.isModeration && (status === 400 || status === 403 || status === 422)) {
-    return new UpstreamFailure("filtered", message(""));
+    // Its words quote the prompt.
+    return new UpstreamFailure("filtered", `its moderation refused the prompt: ${status} ${error.codes}`);
   }
+  const { field, param } = error;
+  const objection = { field, param, text: error.sentence ?? message("") };
+  // The balance pays for fewer tokens than were asked for (OpenRouter).
+  if (status === 402 && /max_tokens.*\bafford\b/.test(objection.text))
+    return new UpstreamFailure("failed", message(""), { elsewhere: true, objection });
   if (status === 402 || (status === 429 && error.isOutOfCredit && retryAfterSeconds === undefined)) {
     const hint = ", so the operator's account at the provider has no credits";
     return new UpstreamFailure("out_of_credit", message(hint), { elsewhere: true });
@@ -208,10 +216,10 @@ function failureOf(error: UpstreamError, context: StatusContext): UpstreamFailur
 }
 
 function failureOfRejection(error: UpstreamError, { status, message }: StatusContext): UpstreamFailure {
-  const { param } = error;
-  const said = `${error.codes} ${error.sentence ?? message("")}`;
-  const objection = { field: error.field, text: said };
-  if (isTooLong(said)) return new UpstreamFailure("too_long", message(""), { objection });
+  const { field, param } = error;
+  const objection = { field, param, text: error.sentence ?? message("") };
+  if (isTooLong(`${error.codes} ${objection.text}`))
+    return new UpstreamFailure("too_long", message(""), { objection });
   if (error.isAboutConfiguration || (error.isPage && status !== 413)) {
     const hint = ", so the configuration of this model may be wrong";
     return new UpstreamFailure("failed", message(hint), { objection });
@@ -232,7 +240,7 @@ const aboutParameter =
  * Recognises OpenAI's and vLLM's code, llama-server's type and the messages of SGLang and others.
  */
 function isTooLong(said: string): boolean {
-  return /context_length_exceeded|exceed_context_size|maximum context length|context (length|size|window)|longer than the model/i.test(
+  return /context_length_exceeded|exceed_context_size|maximum context length|context (length|size|window|limit)|longer than the model|model token limit/i.test(
     said,
   );
 }

@@ -267,10 +267,13 @@ export class UpstreamGeneration implements Generation, Waiter {
     const { dialect, request, forms, added } = this.job;
     this.#attempts += 1;
     this.#tried.add(server);
-    if (server !== this.#sent?.server) this.#adjustments = new Map(fitting(server.adjustments(), added));
+    if (server !== this.#sent?.server) {
+      this.#adjustments = new Map(fitting(server.adjustments(), added));
+      this.#adjusted.clear();
+      this.#lessons.clear();
+    }
     const adjustments: Adjustments = new Map(this.#adjustments);
-    const named = added.limit === null ? null : adjustments.get(added.limit);
-    const maxTokens = this.#answer.restart(named ?? undefined);
+    const maxTokens = this.#answer.restart(added.limit === null ? undefined : adjustments.get(added.limit));
     const body = {
       characters: forms.characters,
       text: () => requestBody(dialect, { ...request, maxTokens, messages: forms.current, adjustments }),
@@ -323,7 +326,7 @@ export class UpstreamGeneration implements Generation, Waiter {
     if (next === null) return false;
     this.#adjusted.add(next.name);
     this.#adjustments.set(next.name, next.value);
-    if (!next.isOfPrompt) this.#lessons.set(next.name, next.value);
+    if (next.isLasting) this.#lessons.set(next.name, next.value);
     return true;
   }
 

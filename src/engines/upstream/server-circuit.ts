@@ -11,6 +11,9 @@ import { type Attempt, Circuit } from "./circuit.ts";
 /** Paused accounts that open the circuit of all, unless an answer was whole meanwhile. */
 const pausedAccountsMax = 2;
 
+/** Time for which an account does not count whose failures were about itself. */
+const refutedMs = 600_000;
+
 /** Accounts with failures that are remembered. */
 const accountsMax = 10_000;
 
@@ -27,6 +30,8 @@ export class ServerCircuit {
   readonly #accounts = new Map<string, Circuit>();
   /** Accounts that were paused since the last whole answer. */
   readonly #accusers = new Set<string>();
+  /** Until when accounts do not count that were paused while others had answers. */
+  readonly #refutedUntilMs = new Map<string, number>();
 
   /** Whether nobody's requests are sent. */
   isOpen(nowMs: number): boolean {
@@ -65,16 +70,27 @@ export class ServerCircuit {
   }
 
   /** Records the first token of an answer. Returns true if this closes the circuit of all. */
-  answered(accountId: string): boolean {
+  answered(accountId: string, nowMs: number): boolean {
     this.#accounts.get(accountId)?.answered();
-    return this.#ofAll.answered();
+    const isClosed = this.#ofAll.answered();
+    if (isClosed) this.#refute(accountId, nowMs);
+    return isClosed;
   }
 
   /** Records an answer that arrived as far as it was wanted. */
-  completed(accountId: string): void {
+  completed(accountId: string, nowMs: number): void {
     this.#ofAll.completed();
     this.#accounts.delete(accountId);
+    this.#refute(accountId, nowMs);
+  }
+
+  /** The server works for this account, so the pauses of the others were about them. */
+  #refute(accountId: string, nowMs: number): void {
+    for (const accuser of this.#accusers) {
+      if (accuser !== accountId) this.#refutedUntilMs.set(accuser, nowMs + refutedMs);
+    }
     this.#accusers.clear();
+    forgetOldest(this.#refutedUntilMs);
   }
 
   ended({ accountId, ofAll, own }: AccountAttempt): void {
@@ -93,8 +109,10 @@ export class ServerCircuit {
   ): "all" | "account" | null {
     const { accountId, ofAll } = attempt;
     if (isOfAll) return this.#ofAll.failed(nowMs, ofAll, inAnswer) ? "all" : null;
+    const wasPaused = this.#pausedOf(accountId) !== null;
     const isPaused = this.#circuitOf(accountId).failed(nowMs, attempt.own, inAnswer);
-    if (isPaused) this.#accusers.add(accountId);
+    const isRefuted = nowMs < (this.#refutedUntilMs.get(accountId) ?? nowMs);
+    if (isPaused && !wasPaused && !isRefuted) this.#accusers.add(accountId);
     // While the circuit of all is open, its trial decides.
     if (this.openUntilMs !== null) {
       if (this.#ofAll.failed(nowMs, ofAll, inAnswer)) return "all";
@@ -115,6 +133,12 @@ export class ServerCircuit {
     this.#ofAll = new Circuit();
     this.#accounts.clear();
     this.#accusers.clear();
+    this.#refutedUntilMs.clear();
+  }
+
+  /** False if every request of every account is admitted. */
+  get hasFailures(): boolean {
+    return this.openUntilMs !== null || this.#accounts.size > 0;
   }
 
   #pausedOf(accountId: string): Circuit | null {
@@ -125,8 +149,14 @@ export class ServerCircuit {
   #circuitOf(accountId: string): Circuit {
     const own = this.#accounts.get(accountId) ?? new Circuit();
     this.#accounts.set(accountId, own);
-    const [oldest] = this.#accounts.keys();
-    if (this.#accounts.size > accountsMax && oldest !== undefined) this.#accounts.delete(oldest);
+    forgetOldest(this.#accounts);
     return own;
+  }
+}
+
+function forgetOldest(accounts: Map<string, unknown>): void {
+  for (const accountId of accounts.keys()) {
+    if (accounts.size <= accountsMax) return;
+    accounts.delete(accountId);
   }
 }

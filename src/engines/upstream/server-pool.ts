@@ -144,11 +144,13 @@ export class ServerPool {
       next.begin(server);
       nowMs = performance.now();
     }
-    if (!this.#isClosed && this.#line.size > 0) {
+    const isPaused = this.#servers.some((server) => server.hasFailures);
+    if (isPaused && !this.#isClosed && this.#line.size > 0) {
       const refused = this.#line.takeAll(nowMs, (accountId) => this.#isShut(accountId));
       for (const waiter of refused) waiter.breakOff(this.#unavailable(waiter.accountId));
     }
-    this.#dispatchAtTrial(nowMs);
+    clearTimeout(this.#trialTimer);
+    if (isPaused) this.#dispatchAtTrial(nowMs);
   };
 
   /**
@@ -235,9 +237,10 @@ export class ServerPool {
 
   /** Records the first token of an answer. */
   answered(server: UpstreamServer, accountId: string): void {
-    if (!server.answered(accountId)) return;
-    this.#respondsAgain(server);
-    this.dispatch();
+    // Requests may wait for the end of a pause.
+    const mayWait = server.hasFailures;
+    if (server.answered(accountId)) this.#respondsAgain(server);
+    if (mayWait) this.dispatch();
   }
 
   async close(): Promise<void> {
@@ -279,7 +282,6 @@ export class ServerPool {
    * time of the last search for a server: circuits that admit one since then count.
    */
   #dispatchAtTrial(nowMs: number): void {
-    clearTimeout(this.#trialTimer);
     if (this.#line.size === 0) return;
     const waitsMs = [...this.#line.accounts()].flatMap((accountId) =>
       this.#servers.map((server) => (server.openUntilMsFor(accountId) ?? nowMs) - nowMs),

@@ -151,6 +151,10 @@ export class UpstreamServer {
     return this.#circuit.openUntilMsFor(accountId);
   }
 
+  get hasFailures(): boolean {
+    return this.#circuit.hasFailures;
+  }
+
   /** Whether it gets nothing because the operator's account there is empty. */
   get isOutOfCredit(): boolean {
     return this.#isOutOfCredit;
@@ -330,7 +334,7 @@ export class UpstreamServer {
 
   /** Records the first token of an answer. Returns true if the server was down or resting. */
   answered(accountId: string): boolean {
-    const isClosed = this.#circuit.answered(accountId);
+    const isClosed = this.#circuit.answered(accountId, performance.now());
     this.#isOutOfCredit = false;
     const isUp = this.heard();
     this.#noteState();
@@ -346,7 +350,7 @@ export class UpstreamServer {
 
   /** Records an answer that arrived as far as it was wanted. */
   completed(accountId: string): void {
-    this.#circuit.completed(accountId);
+    this.#circuit.completed(accountId, performance.now());
   }
 
   /**

@@ -68,14 +68,14 @@ export function saneUsage(given: unknown, bounds: UsageBounds): ReportedCounts |
   const visibleTokens = wholeIn(given, "completion_tokens");
   if (promptTokens === null || promptTokens < 1 || promptTokens > bounds.contextWindow) return null;
   if (visibleTokens === null || visibleTokens > bounds.completionTokensMax) return null;
-  // Fewer tokens than events are possible: some servers stream letter by letter.
-  if (visibleTokens === 0 && bounds.events > 0) return null;
-  // For example, some servers report the tokens of the last event only.
-  if (bounds.characters > fewCharacters + charactersPerTokenMax * visibleTokens) return null;
   const cached = cachedIn(given) ?? 0;
   const reasoning = reasoningIn(given);
   const { besideTokens, oddTotal } = besideIn(given, promptTokens + visibleTokens, reasoning);
   const completionTokens = Math.min(visibleTokens + besideTokens, bounds.completionTokensMax);
+  // Fewer tokens than events are possible: some servers stream letter by letter.
+  if (completionTokens === 0 && bounds.events > 0) return null;
+  // For example, some servers report the tokens of the last event only.
+  if (bounds.characters > fewCharacters + charactersPerTokenMax * completionTokens) return null;
   const reasoningTokens = besideTokens > 0 ? completionTokens - visibleTokens : (reasoning ?? 0);
   return {
     promptTokens,
@@ -114,8 +114,16 @@ function besideIn(
 ): { besideTokens: number; oddTotal: number | null } {
   const total = wholeIn(given, "total_tokens");
   if (total === null || total === sum) return { besideTokens: 0, oddTotal: null };
-  const isExplained = reasoning === null ? total > sum : total === sum + reasoning;
+  const isExplained =
+    reasoning === null ? total > sum && !isOfCache(given, total - sum) : total === sum + reasoning;
   return isExplained ? { besideTokens: total - sum, oddTotal: null } : { besideTokens: 0, oddTotal: total };
+}
+
+/** Bedrock's prompt tokens are those beside the cache, and its total counts all. */
+function isOfCache(given: unknown, tokens: number): boolean {
+  const written = wholeIn(given, "cache_creation_input_tokens") ?? 0;
+  const read = wholeIn(given, "cache_read_input_tokens") ?? cachedIn(given) ?? 0;
+  return tokens === written || tokens === read || tokens === written + read;
 }
 
 /** Returns the value of a field that is a whole number, or null. */
