@@ -109,8 +109,8 @@ const aliases: Readonly<Record<string, RegExp>> = {
 };
 
 /**
- * Returns the limit that a refusal of `sentTokens` names, or null. It is what a window or a balance
- * leaves, or the most that the model generates.
+ * Returns the limit that a refusal of `sentTokens` names, or null. It is the rest of a window or
+ * of a balance, or the most that the model generates.
  */
 function numberIn(
   said: string,
