@@ -1,27 +1,26 @@
 /**
- * `inkwell chat`: a streamed conversation with the running service, with the cost of each turn.
+ * `inkwell chat`: a streamed conversation with the running service, with the cost of each turn. It
+ * knows the service only by its URL and a key, and expects no field of a response to be present.
  *
  * It uses the key from `--key` or INKWELL_API_KEY. Without one, it issues a temporary key for the
  * account, because existing keys cannot be read back. The temporary key is revoked when the
  * conversation ends, and expires after a day.
  */
-import { createInterface } from "node:readline";
+import { createInterface } from "node:readline/promises";
 import { Command } from "commander";
-import type { Config } from "../config/load.ts";
-import { OperatorError } from "../errors.ts";
-import { dialled, urlOf } from "../http/listening.ts";
-import { inkwell, shipped } from "../invocation.ts";
-import { unknownName } from "../spelling.ts";
+import { EventSourceParserStream } from "eventsource-parser/stream";
+import { codeOf, messageOf, OperatorError } from "../errors.ts";
+import { inkwell } from "../invocation.ts";
+import { visibleText } from "../visible-text.ts";
 import { accountName, serviceUrl, tokenLimit } from "./arguments.ts";
-import { ChatClient, ClientError, type OfferedModel } from "./chat-client.ts";
-import type { Chat } from "./chat-commands.ts";
-import { pipeSession, terminalSession } from "./chat-session.ts";
 import type { Cli } from "./cli.ts";
-import { Conversation, sentence } from "./conversation.ts";
 import { examples } from "./help.ts";
+import { listenerUrl } from "./operator-client.ts";
 import { onStopSignal, type StopSignal, signalExitCodes } from "./signals.ts";
 
 const temporaryKeyTtlMs = 24 * 60 * 60 * 1000;
+/** Bounds the memory for an event that never ends. */
+const eventCharactersMax = 16 * 1024 * 1024;
 
 interface ChatOptions {
   account: string;
@@ -30,6 +29,12 @@ interface ChatOptions {
   maxTokens?: number;
 }
 
+/** Sends a request, and returns a response with a status of success. */
+type Send = (path: string, signal: AbortSignal, body?: object) => Promise<Response>;
+
+/** Parsed JSON whose fields may all be missing or of another type. */
+type Json = { readonly [field: string]: Json } | null | undefined;
+
 export function chatCommand(cli: Cli): Command {
   return new Command("chat")
     .description("talk to a model of the running service; shows the cost of each turn")
@@ -37,30 +42,17 @@ export function chatCommand(cli: Cli): Command {
     .option("--account <name>", "account to charge, unless a key is given", accountName, "default")
     .option("--key <key>", "API key to use (or INKWELL_API_KEY)")
     .option("--url <url>", "URL of the service (default: from the configuration)", serviceUrl)
-    .option(
-      "--max-tokens <number>",
-      "maximum tokens of an answer (default: the model's, or 2048)",
-      tokenLimit,
-    )
-    .addHelpText(
-      "after",
-      examples(
-        inkwell("chat"),
-        inkwell("chat smollm2-135m-instruct --account ada --max-tokens 100"),
-        inkwell("chat --url https://llm.example --key ink_..."),
-        `echo "What is an inkwell?" | ${inkwell("chat --json")}`,
-      ) +
-        `\n\nIn a conversation: /help, /balance, /model [id], /clear, /quit. Ctrl-C stops an answer. ${shipped("docs/cli.md")} has more.`,
-    )
+    .option("--max-tokens <number>", "maximum tokens of an answer (default: the model's)", tokenLimit)
+    .addHelpText("after", examples(inkwell("chat"), `echo "What is ink?" | ${inkwell("chat")}`))
     .action((model: string | undefined, options: ChatOptions) => chat(cli, model, options));
 }
 
 async function chat(cli: Cli, model: string | undefined, options: ChatOptions): Promise<void> {
+  if (cli.json) throw new OperatorError("chat has no JSON document. Send requests to the API instead.");
   const config = cli.config();
-  const url = options.url ?? urlIn(config);
+  const url = options.url ?? listenerUrl(config.listen, "its public API");
   const key = options.key ?? config.client.apiKey;
-  const talk = (withKey: string) =>
-    converse(cli, new ChatClient(url, withKey), model, options.maxTokens ?? null);
+  const talk = (withKey: string) => converse(cli, senderTo(url, withKey), model, options.maxTokens);
   if (key !== null) return await talk(key);
   if (options.url !== undefined) {
     throw new OperatorError("A service at another URL needs a key of its own: --key, or INKWELL_API_KEY.");
@@ -77,56 +69,109 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
   });
 }
 
-async function converse(
-  cli: Cli,
-  client: ChatClient,
-  wanted: string | undefined,
-  maxTokens: number | null,
-): Promise<void> {
-  const { stdin, stdout, stderr } = cli.host;
-  const starting = new AbortController();
-  /** Replaced when the session begins. */
-  let onSignal = (signal: StopSignal): void => {
-    cli.exitCode = signalExitCodes[signal];
-    starting.abort();
+/** Every line is a turn. At a terminal, Ctrl-C during an answer stops only the answer. */
+async function converse(cli: Cli, send: Send, wanted?: string, maxTokens?: number): Promise<void> {
+  const { stdin, stdout } = cli.host;
+  const atTerminal = stdin.isTTY === true && stdout.isTTY === true;
+  const leaving = new AbortController();
+  let answering: AbortController | null = null;
+  const interrupt = (signal: StopSignal) => {
+    if (atTerminal && signal === "SIGINT" && answering?.signal.aborted === false) return answering.abort();
+    if (!atTerminal) cli.exitCode = signalExitCodes[signal];
+    leaving.abort();
   };
-  using _signals = onStopSignal((signal) => onSignal(signal));
-  const models = await offeredModels(client, starting.signal);
-  if (starting.signal.aborted) return;
-  const model = chooseModel(models, wanted);
-  // With --json, stdout is for the document: prompts and answers go to stderr.
-  const output = cli.json ? stderr : stdout;
-  const atTerminal = stdin.isTTY === true && output.isTTY === true;
-  const conversation = new Conversation(client, model, maxTokens, { answers: output, remarks: stderr });
-  const reader = createInterface({ input: stdin, output, terminal: atTerminal, prompt: "> " });
-  const chat: Chat = { conversation, models, turns: [] };
-  const session = atTerminal ? terminalSession(reader, chat, output) : pipeSession(reader, chat);
-  onSignal = (signal) => session.onSignal(signal);
-  cli.exitCode = await session.run();
-  if (cli.json) cli.print({ model: model.id, turns: chat.turns }, "");
-}
-
-async function offeredModels(client: ChatClient, signal: AbortSignal): Promise<OfferedModel[]> {
-  try {
-    return await client.models(signal);
-  } catch (error) {
-    if (error instanceof ClientError) throw new OperatorError(sentence(error.message), error);
-    throw error;
+  using _signals = onStopSignal(interrupt);
+  const listed = await send("/v1/models", leaving.signal);
+  const model = wanted ?? parse(await listed.text())?.data?.[0]?.id;
+  if (model === undefined) throw new OperatorError("The service lists no model for this key.");
+  const reader = createInterface({ input: stdin, output: stdout, terminal: atTerminal, prompt: "> " });
+  leaving.signal.addEventListener("abort", () => reader.close());
+  if (atTerminal) {
+    reader.on("SIGINT", () => interrupt("SIGINT")).on("close", () => leaving.abort());
+    cli.remark(`Talking to ${model}. Ctrl-C stops an answer. At the prompt, Ctrl-C or Ctrl-D leaves.`);
+    reader.prompt();
   }
+  const messages: object[] = [];
+  for await (const line of reader) {
+    // The reader still yields lines that it read before it was closed.
+    if (leaving.signal.aborted) break;
+    if (line.trim() !== "") {
+      let answer = "";
+      const show = (text: string) => {
+        answer += text;
+        stdout.write(visibleText(text));
+      };
+      answering = new AbortController();
+      const signal = AbortSignal.any([leaving.signal, answering.signal]);
+      messages.push({ role: "user", content: line.trim() });
+      const request = { model, messages, max_tokens: maxTokens };
+      const outcome = await ask(send, request, signal, show).catch((error: unknown) => {
+        if (!atTerminal) cli.exitCode ||= 1;
+        if (signal.aborted) return "Stopped. The prompt and the tokens made until now are charged.";
+        return error instanceof OperatorError ? error.message : `The answer broke off: ${messageOf(error)}.`;
+      });
+      answering = null;
+      // A question without an answer is not sent again.
+      if (answer === "") messages.pop();
+      else messages.push({ role: "assistant", content: answer });
+      if (answer !== "") stdout.write("\n");
+      cli.remark(outcome);
+    }
+    if (atTerminal && !leaving.signal.aborted) reader.prompt();
+  }
+  // The prompt of the shell belongs on a new line.
+  if (atTerminal) stdout.write("\n");
 }
 
-function chooseModel(offered: readonly OfferedModel[], wanted: string | undefined): OfferedModel {
-  const [first] = offered;
-  if (first === undefined) throw new OperatorError("This key may use no model of the service.");
-  if (wanted === undefined) return first;
-  const ids = offered.map(({ id }) => id);
-  const model = offered.find(({ id }) => id === wanted);
-  if (model === undefined) throw new OperatorError(unknownName("model", wanted, ids));
-  return model;
+/** Shows the answer while it arrives, and returns a line about its cost. */
+async function ask(send: Send, request: object, signal: AbortSignal, show: (text: string) => void) {
+  let cost = "cost unknown";
+  const onComment = (comment: string) => {
+    const [, credits, left] = /x-inkwell-cost: (\S+), x-inkwell-balance: (\S+)/.exec(comment) ?? [];
+    if (credits !== undefined) cost = `${credits} credits · ${left} left`;
+  };
+  const body = { ...request, stream: true, stream_options: { include_usage: true } };
+  const response = await send("/v1/chat/completions", signal, body);
+  const events = response.body
+    ?.pipeThrough(new TextDecoderStream())
+    .pipeThrough(new EventSourceParserStream({ maxBufferSize: eventCharactersMax, onComment }));
+  let ending = "";
+  for await (const { data } of events ?? []) {
+    if (data === "[DONE]") return ending === "stop" ? cost : `${cost} · cut off: ${ending}`;
+    const chunk = parse(data);
+    if (chunk?.error) throw refusalIn(chunk);
+    const { delta, finish_reason } = chunk?.choices?.[0] ?? {};
+    show(`${delta?.content ?? ""}`);
+    ending = `${finish_reason ?? ending}`;
+  }
+  throw new OperatorError("The answer broke off before its end.");
 }
 
-function urlIn({ listen: { host, port } }: Config): string {
-  if (port === 0)
-    throw new OperatorError("The configuration lets the service choose its port. Name its URL with --url.");
-  return urlOf(dialled(host), port);
+function senderTo(url: string, key: string): Send {
+  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+  return async (path, signal, body) => {
+    const init = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
+    const response = await fetch(`${url}${path}`, { ...init, headers, signal }).catch((error: Error) => {
+      if (signal.aborted) throw new OperatorError("Stopped.", error);
+      const reason = codeOf(error.cause) ?? messageOf(error.cause ?? error);
+      const advice = `"${inkwell("serve")}" starts one.`;
+      throw new OperatorError(`No service responds at ${url} (${reason}). ${advice}`, error);
+    });
+    if (response.ok) return response;
+    throw refusalIn(parse(await response.text()));
+  };
+}
+
+/** Returns the error of the service as one line. */
+function refusalIn(body: Json): OperatorError {
+  const { message = "The service refuses the request.", code = "no code" } = body?.error ?? {};
+  return new OperatorError(`${message} (${code})`.replace(/\s+/g, " "));
+}
+
+function parse(text: string): Json {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new OperatorError("The service responded with text that is not JSON. Is the URL right?", error);
+  }
 }

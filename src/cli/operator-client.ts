@@ -36,15 +36,19 @@ export function listenerCommand(
     .addHelpText("after", examples(inkwell(name), inkwell(`${name} --url http://127.0.0.1:8081`)))
     .action(({ url }: { url?: string }) => {
       const config = cli.config();
-      return action({ config, url: url ?? operatorUrl(config), token: () => tokenOf(config) });
+      return action({
+        config,
+        url: url ?? listenerUrl(config.operator, "its operator listener"),
+        token: () => tokenOf(config),
+      });
     });
 }
 
-/** Returns the URL of the operator listener for this machine. */
-function operatorUrl({ operator: { host, port } }: Config): string {
+/** Returns the URL of a listener for this machine. `listener` is its name in a sentence. */
+export function listenerUrl({ host, port }: Config["listen"], listener: string): string {
   if (port !== 0) return urlOf(dialled(host), port);
   throw new OperatorError(
-    "The configuration lets the service choose the port of its operator listener. Name its URL with --url.",
+    `The configuration lets the service choose the port of ${listener}. Name its URL with --url.`,
   );
 }
 
