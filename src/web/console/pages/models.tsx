@@ -47,20 +47,19 @@ function serversOf({ servers }: Model) {
   if (odd.length === 0) return counted(servers.length, "server");
   return odd.map(({ url, state, since, last_error, paused_accounts, notices }) => (
     <div key={url}>
-      {state !== "ok" && (
-        <p>
-          <Badge text={state} /> <Time at={since} />: {last_error?.message ?? url}
-        </p>
-      )}
+      <p>
+        {state === "ok" ? url : <Badge text={state} />} <Time at={since} />
+        {(state !== "ok" || paused_accounts > 0) && `: ${last_error?.message ?? url}`}
+      </p>
       {paused_accounts > 0 && (
         <p>
-          {url} gets no requests of {counted(paused_accounts, "account")}, because they keep failing:{" "}
-          {last_error?.message}
+          Requests of {counted(paused_accounts, "account")} keep failing there, and wait for the end of a
+          pause.
         </p>
       )}
       {notices.map(({ kind, at, message }) => (
         <p key={message}>
-          <Badge text={kind} /> <Time at={at} />: {url}: {message}
+          <Badge text={kind} /> <Time at={at} />: {message}
         </p>
       ))}
     </div>
