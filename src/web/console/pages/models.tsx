@@ -48,7 +48,7 @@ function serversOf({ servers }: Model) {
   return odd.map(({ url, state, since, last_error, paused_accounts, notices }) => (
     <div key={url}>
       <p>
-        {state === "ok" ? url : <Badge text={state} />} <Time at={since} />
+        {state === "ok" ? url : <Badge text={state} />} {state !== "ok" && <Time at={since} />}
         {(state !== "ok" || paused_accounts > 0) && `: ${last_error?.message ?? url}`}
       </p>
       {paused_accounts > 0 && (
