@@ -68,10 +68,9 @@ describe("failed answers", () => {
     for (const account of ["one", "two"]) failOften(circuit, account);
     assert.equal(circuit.isOpen(0), true);
     succeed(circuit, "good", openMs);
-    for (const account of ["one", "two"]) {
-      succeed(circuit, account, 2 * openMs);
+    for (const account of ["one", "two"]) succeed(circuit, account, 2 * openMs);
+    for (const account of ["one", "two"])
       assert.equal(failOften(circuit, account, 2 * openMs).at(-1), "account");
-    }
     assert.equal(circuit.admits("good", 2 * openMs), true);
     const laterMs = 700_000;
     for (const account of ["one", "two"]) succeed(circuit, account, laterMs);

@@ -109,10 +109,9 @@ export class ServerCircuit {
   ): "all" | "account" | null {
     const { accountId, ofAll } = attempt;
     if (isOfAll) return this.#ofAll.failed(nowMs, ofAll, inAnswer) ? "all" : null;
-    const wasPaused = this.#pausedOf(accountId) !== null;
     const isPaused = this.#circuitOf(accountId).failed(nowMs, attempt.own, inAnswer);
     const isRefuted = nowMs < (this.#refutedUntilMs.get(accountId) ?? nowMs);
-    if (isPaused && !wasPaused && !isRefuted) this.#accusers.add(accountId);
+    if (isPaused && !isRefuted) this.#accusers.add(accountId);
     // While the circuit of all is open, its trial decides.
     if (this.openUntilMs !== null) {
       if (this.#ofAll.failed(nowMs, ofAll, inAnswer)) return "all";

@@ -378,7 +378,7 @@ export class UpstreamServer {
   ): Paused | null {
     if (failure === "out_of_credit") {
       const isKnown = this.#isOutOfCredit && this.#circuit.isOpen(nowMs);
-      if (!isKnown) this.#circuit.openFor(nowMs, outOfCreditMs);
+      this.#circuit.openFor(nowMs, outOfCreditMs);
       this.#isOutOfCredit = true;
       return isKnown ? null : "all";
     }
