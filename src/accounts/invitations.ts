@@ -13,6 +13,7 @@ import { changeLogRow } from "../store/change-log.ts";
 import { invitationIssuer } from "../store/invitations.ts";
 import { newPerson, type PersonRow } from "../store/people.ts";
 import { linkChange } from "../store/person-changes.ts";
+import { inLowerCase } from "../store/sql.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { isoTime, objectFor, orNull, text, time } from "./json-objects.ts";
@@ -194,7 +195,7 @@ export class Invitations {
     }
     const { email = null, owner = null } = (await store.contact(account)) ?? {};
     if (email !== null) {
-      if (given !== undefined && given.toLowerCase() !== email.toLowerCase()) {
+      if (given !== undefined && inLowerCase(given) !== inLowerCase(email)) {
         throw contactDiffers(account, "has another address");
       }
       await this.#requireActive(account, email);

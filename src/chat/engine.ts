@@ -155,8 +155,8 @@ export interface Generation extends AsyncIterable<readonly EngineEvent[]> {
 
 export interface PreparedPrompt {
   /**
-   * Tokens of the prompt, or an estimate below the context window. Compared with the window and
-   * the limits per minute.
+   * Tokens of the prompt, or an estimate. Compared with the context window and the limits per
+   * minute.
    */
   readonly promptTokens: number;
   /**

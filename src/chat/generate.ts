@@ -43,7 +43,7 @@ import {
   type Usage,
 } from "./engine.ts";
 import { firstSlice, HoldExtender } from "./hold-extender.ts";
-import { refusalOfEngine, refusalOfHold } from "./refusals.ts";
+import { contextWords, refusalOfEngine, refusalOfHold } from "./refusals.ts";
 
 /**
  * Event of an answer: one `accepted`, any number of `text`, one `end`, in this order. They arrive
@@ -152,7 +152,7 @@ export async function* generate(
   };
   const prepared = await model.engine.prepare(prompt, signal).catch((error: unknown) => {
     if (signal.aborted) return null;
-    throw refusalOf(error, model.id);
+    throw refusalOf(error, model);
   });
   if (prepared === null || signal.aborted) return endOfAborted(signal);
   const preparedMs = performance.now();
@@ -241,7 +241,7 @@ export async function* generate(
     completedBy = boughtOut ? "credits" : finishReason === "content_filter" ? "stop" : finishReason;
   } catch (error) {
     failure = error;
-    throw refusalOf(error, model.id);
+    throw refusalOf(error, model);
   } finally {
     signal.removeEventListener("abort", stop);
     await generation?.stop();
@@ -340,7 +340,7 @@ function contextLengthExceeded(model: Model): Refusal {
   const window = model.engine.contextWindow;
   return new Refusal(
     "context_length_exceeded",
-    `The messages have too many tokens: "${model.id}" takes ${window} for prompt and answer together. Send fewer or shorter messages.`,
+    `${contextWords(window)} It is for prompt and answer of "${model.id}" together, and the messages have more. Send fewer or shorter messages.`,
     { param: "messages" },
   );
 }
@@ -360,8 +360,8 @@ function shortestOf(promptTokens: number, messages: readonly Message[]): number 
   return Math.max(1, promptTokens - Buffer.byteLength(only.content));
 }
 
-function refusalOf(error: unknown, model: string): unknown {
-  return error instanceof EngineError ? refusalOfEngine(error, model) : error;
+function refusalOf(error: unknown, { id, engine }: Model): unknown {
+  return error instanceof EngineError ? refusalOfEngine(error, id, engine.contextWindow) : error;
 }
 
 function notSettled(): Refusal {

@@ -78,7 +78,12 @@ export function refusalOfHold(
   }
 }
 
-export function refusalOfEngine(error: EngineError, model: string): Refusal {
+/** Agents shorten their conversation if they find these words. Few know the code. */
+export function contextWords(contextWindow: number): string {
+  return `This model's maximum context length is ${contextWindow} tokens.`;
+}
+
+export function refusalOfEngine(error: EngineError, model: string, contextWindow: number): Refusal {
   const retryAfterSeconds = error.retryAfterSeconds ?? 2;
   const options = { detail: error.message, cause: error };
   switch (error.failure) {
@@ -117,7 +122,7 @@ export function refusalOfEngine(error: EngineError, model: string): Refusal {
     case "too_long":
       return new Refusal(
         "context_length_exceeded",
-        `The messages do not fit the context window of "${model}". Send fewer or shorter messages, or ask for fewer max_tokens.`,
+        `${contextWords(contextWindow)} The messages do not fit the window of "${model}". Send fewer or shorter messages, or ask for fewer max_tokens.`,
         { ...options, param: "messages" },
       );
     case "rejected": {

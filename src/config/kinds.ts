@@ -149,9 +149,15 @@ export const name = text("a name of 1 to 128 characters", (value) => /^\S(.{0,12
   standIn: "inkwell",
 });
 
+/** Pages of apps have schemes of their own: `app:`, `capacitor:`, `tauri:`, `chrome-extension:`. */
+function isOrigin(value: string): boolean {
+  if (isHttpUrl(value)) return new URL(value).origin === value;
+  return !/^https?:/i.test(value) && /^[a-z][a-z\d+.-]*:\/\/[\w.-]+(?::\d+)?$/.test(value);
+}
+
 export const origin = text(
-  'an origin such as https://app.example (no path, no slash at the end), or "*"',
-  (value) => value === "*" || (isHttpUrl(value) && new URL(value).origin === value),
+  'an origin such as https://app.example or app://name (no path, no slash at the end), or "*"',
+  (value) => value === "*" || isOrigin(value),
   { standIn: "*" },
 );
 

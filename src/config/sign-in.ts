@@ -13,6 +13,7 @@ import {
   type SignInSettings,
 } from "../sign-in/settings.ts";
 import { nearest } from "../spelling.ts";
+import { inLowerCase } from "../store/sql.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
@@ -100,7 +101,7 @@ export function readSignIn(section: Section, { plans, hasPortal }: SignInContext
 function readCondition(rule: Section): Condition {
   const found = conditionKinds.flatMap((name) => {
     const value = rule.optional(name, conditions[name]);
-    return value === null ? [] : [{ kind: name, value: name === "group" ? value : value.toLowerCase() }];
+    return value === null ? [] : [{ kind: name, value: name === "group" ? value : inLowerCase(value) }];
   });
   const [only, ...others] = found;
   if (only !== undefined && others.length === 0) return only;

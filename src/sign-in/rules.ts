@@ -5,6 +5,7 @@
  * counts as an empty one.
  */
 import { isHigherRole, type OperatorRole, operatorRoles } from "../actors.ts";
+import { inLowerCase } from "../store/sql.ts";
 import type { Identity } from "./claims.ts";
 import type { Condition, PlanRule, SignInSettings } from "./settings.ts";
 
@@ -47,6 +48,6 @@ function matches({ kind, value }: Condition, identity: Identity, { trustsEmail }
   const { groups, email, emailVerified } = identity;
   if (kind === "group") return groups?.has(value) ?? null;
   if (email === null || !(emailVerified || trustsEmail)) return false;
-  const address = email.toLowerCase();
+  const address = inLowerCase(email);
   return kind === "email" ? address === value : address.slice(address.lastIndexOf("@") + 1) === value;
 }

@@ -24,6 +24,7 @@ async function handed(body: object | string): Promise<{ prompt: Prompt; options:
 
 const mapped: [rule: string, body: object, sampling: object][] = [
   ["without parameters there is nothing but the stops", {}, { stop: [] }],
+  ["no stop is none", { stop: [] }, { stop: [] }],
   ["one stop becomes a list", { stop: "END" }, { stop: ["END"] }],
   ["four stops stay four", { stop: ["a", "b", "c", "d"] }, { stop: ["a", "b", "c", "d"] }],
   ["temperature 0 is not absent", { temperature: 0 }, { stop: [], temperature: 0 }],
@@ -125,5 +126,5 @@ test("refuses a prompt longer than the window, and names the window", async () =
   const error = await errorOf(response);
   assert.equal(response.status, 400);
   assert.equal(error.code, "context_length_exceeded");
-  assert.match(error.message, /too many tokens.* 100 /);
+  assert.match(error.message, /^This model's maximum context length is 100 tokens\. /);
 });

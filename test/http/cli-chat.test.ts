@@ -54,11 +54,11 @@ function answer(wish: string, response: ServerResponse): void {
     response.on("close", () => gone.resolve());
     return;
   }
-  response.write(": keep-alive\n\n");
+  response.write(": keep-alive\n");
   chunk({ choices: [{ delta: { content: "morning" }, finish_reason: null }], usage: null });
   chunk({ choices: [{ delta: {}, finish_reason: wish === "long" ? "length" : "stop" }], usage: null });
   chunk({ choices: [], usage: { prompt_tokens: 100, completion_tokens: 7 } });
-  if (wish !== "free") response.write(": x-inkwell-cost: 0.00067, x-inkwell-balance: 1233.5\n\n");
+  if (wish !== "free") response.write(": x-inkwell-cost: 0.00067, x-inkwell-balance: 1233.5\n");
   response.end("data: [DONE]\n\n");
 }
 

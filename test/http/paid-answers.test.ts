@@ -46,7 +46,7 @@ describe("what an answer cost", () => {
   test("is a comment before the end of a stream that has its usage, and only there", async () => {
     const stream = { stream: true, max_tokens: 5 };
     const { headers, text } = await ask({ ...stream, stream_options: { include_usage: true } });
-    const pattern = /\n\n: x-inkwell-cost: (\d[\d.]*), x-inkwell-balance: (\d[\d.]*)\n\ndata: \[DONE\]\n\n$/;
+    const pattern = /\n\n: x-inkwell-cost: (\d[\d.]*), x-inkwell-balance: (\d[\d.]*)\ndata: \[DONE\]\n\n$/;
     const [, cost, balance] = pattern.exec(text) ?? assert.fail(text);
     assert.deepEqual([microOf(cost), microOf(balance)], await charged(headers.get("x-request-id")));
     assert.doesNotMatch((await ask(stream)).text, /x-inkwell/);

@@ -198,7 +198,7 @@ test("passes enable_thinking to the template only if the request sets it", async
   assert.equal(await plan({ maxTokens: 0 }), "Qfalse");
   assert.equal(await plan({ effort: "none" }), "Qfalse");
   assert.equal(await plan({ effort: "none", maxTokens: 10 }), "Qtrue");
-  for (const effort of ["", "minimal", "None", "heroic"]) assert.equal(await plan({ effort }), "Q", effort);
+  for (const effort of ["", "tiny", "None", "heroic"]) assert.equal(await plan({ effort }), "Q", effort);
 });
 
 test("closes the thinking in the prompt if the template opens it unasked", async () => {
@@ -222,9 +222,12 @@ test("effort none, low, medium and high allow 0, 512, 2048 and 8192 tokens; max_
     (await planner(`${fallbackTemplate}{# <think></think> #}`).plan(conversation(["user", "Q"]), reasoning))
       .prompt?.thinkingTokensMax;
   assert.equal(await budget({ effort: "none" }), 0);
+  assert.equal(await budget({ effort: "minimal" }), 256);
   assert.equal(await budget({ effort: "low" }), 512);
   assert.equal(await budget({ effort: "medium" }), 2048);
   assert.equal(await budget({ effort: "high" }), 8192);
+  assert.equal(await budget({ effort: "xhigh" }), 16_384);
+  assert.equal(await budget({ effort: "max" }), 32_768);
   assert.equal(await budget({ effort: "low", maxTokens: 9 }), 9);
   assert.equal(await budget({ effort: "none", maxTokens: 9 }), 9);
   assert.equal(await budget({ effort: "heroic" }), undefined);

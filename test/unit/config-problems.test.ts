@@ -405,6 +405,12 @@ limits:
       {},
       /cors\.origins\[0\]: found "https:\/\/a\.example\/", expected an origin/,
     ],
+    [
+      "refuses an origin of an app with a path",
+      "cors: { origins: ['app://obsidian.md/'] }",
+      {},
+      /cors\.origins\[0\]: found "app:\/\/obsidian\.md\/", expected an origin/,
+    ],
     ["refuses an alias inside its own value", "plans: &a { p: *a }", {}, /this alias is inside the value/],
     [
       "refuses an invalid hub URL",

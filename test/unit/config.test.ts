@@ -153,14 +153,16 @@ describe("the environment", () => {
       INKWELL_LIMITS__QUEUE: "64",
       INKWELL_MODELS__SMALL__PRICE__PROMPT: "9",
       INKWELL_MODELS__SMALL__REASONING__TAGS: "<a>, </a>",
-      INKWELL_CORS__ORIGINS: "https://a.example,https://b.example",
+      INKWELL_CORS__ORIGINS:
+        "https://a.example,app://obsidian.md,capacitor://localhost,tauri://localhost:1420",
       INKWELL_LOG__LEVEL: "debug",
     });
     assert.equal(config.limits.queueMax, 64);
     assert.equal(config.limits.messagesMax, 7);
     assert.deepEqual(config.models[0]?.price, { prompt: 9, completion: 2 });
     assert.deepEqual(config.models[0]?.reasoning, { tags: ["<a>", "</a>"] });
-    assert.deepEqual(config.cors.origins, ["https://a.example", "https://b.example"]);
+    const apps = ["app://obsidian.md", "capacitor://localhost", "tauri://localhost:1420"];
+    assert.deepEqual(config.cors.origins, ["https://a.example", ...apps]);
     assert.equal(config.log.level, "debug");
   });
 

@@ -39,7 +39,7 @@ test("refuses a prompt that fills the window before the hold, with the size of t
   made.engine.promptTokens = 100;
   const { error } = await rest(made.run());
   assertRefusal(error, "context_length_exceeded");
-  assert.match(error.message, /too many tokens.*takes 100/);
+  assert.match(error.message, /^This model's maximum context length is 100 tokens\. /);
   await assertUntouched(made);
   made.engine.promptTokens = 99;
   const events = made.run();

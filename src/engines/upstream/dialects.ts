@@ -55,14 +55,15 @@ interface Seeds {
 const seedsOf64Bits: Seeds = { min: 1n - 2n ** 63n, max: 2n ** 63n - 1n };
 
 interface WantedReasoning {
-  effort: "low" | "medium" | "high" | null;
+  /** The caller's word, whatever the server makes of it. */
+  effort: string | null;
   /** The caller disables thinking. */
   none: boolean;
 }
 
 const effortOnly = ({ effort, none }: WantedReasoning): Fields => {
   // Some models cannot disable thinking. All of them support "low".
-  const word = none ? "low" : effort;
+  const word = effort ?? (none ? "low" : null);
   return word === null ? {} : { reasoning_effort: word };
 };
 
@@ -192,9 +193,8 @@ export function reasoningFields(dialect: Dialect, reasoning: Reasoning | null): 
 
 function wantedOf({ effort, maxTokens }: Reasoning): WantedReasoning {
   if (maxTokens === 0) return { effort: null, none: true };
-  if (effort === "none") return { effort: null, none: true };
-  const word = effort === "low" || effort === "medium" || effort === "high" ? effort : null;
-  if (word !== null || maxTokens === undefined) return { effort: word, none: false };
+  if (effort !== undefined) return { effort, none: effort === "none" };
+  if (maxTokens === undefined) return { effort: null, none: false };
   // No server accepts a number of tokens. These limits are those of docs/models.md.
   return { effort: maxTokens <= 512 ? "low" : maxTokens <= 2048 ? "medium" : "high", none: false };
 }

@@ -27,10 +27,7 @@ export interface PreparedConversation {
 interface PromptTokens {
   /** Most tokens that are charged. The hold pays for them. */
   max: number;
-  /**
-   * Compared with the context window and the limits per minute. A prompt that nobody has counted
-   * always fits: the server refuses it if it is too long.
-   */
+  /** Compared with the context window and the limits per minute. */
   expected: number;
   /** Charged if the upstream reports no count. */
   likely: number;
@@ -100,9 +97,8 @@ export class PromptCounter {
     const max = this.#bound(messages);
     const usual = Math.ceil(bytesOf(messages) / bytesPerToken) + messageTokens.usual * messages.length;
     const likely = Math.min(max, usual);
-    const expected = Math.min(likely, this.#options.contextWindow - 1);
     const shortest = shortestBound(this.#options);
-    return { forms, tokens: { max, expected, likely, shortest, isCounted: false } };
+    return { forms, tokens: { max, expected: usual, likely, shortest, isCounted: false } };
   }
 
   /** Records the tokens of a prompt that the upstream reports. */

@@ -23,6 +23,7 @@ import { closed } from "../../accounts/json-objects.ts";
 import type { OperatorCode } from "../../accounts/refusals.ts";
 import type { Role } from "../../actors.ts";
 import { type ErrorCode, invariant, Refusal } from "../../errors.ts";
+import { limits } from "../../limits/limits.ts";
 import { isRecord } from "../../objects.ts";
 import { newRequestId } from "../../telemetry/request-record.ts";
 import { refuseUnparsable } from "../error-response.ts";
@@ -72,6 +73,9 @@ const pathBytesMax = 16 * 1024;
 /** Time for a client to send one whole request. */
 const requestTimeoutMs = 30_000;
 
+/** How often Node looks for connections that have exceeded their times. */
+const connectionsCheckMs = 2_000;
+
 /**
  * `isTrusted`: whether a proxy with this address names its client in `X-Forwarded-For`. Default:
  * none does.
@@ -90,6 +94,7 @@ export function createApiApp(isTrusted?: (address: string) => boolean) {
     trustProxy: isTrusted ?? false,
     bodyLimit: apiBodyBytesMax,
     requestTimeout: requestTimeoutMs,
+    http: { headersTimeout: limits.headers.most, connectionsCheckingInterval: connectionsCheckMs },
     clientErrorHandler: (error, socket) => refuseUnparsable(error, socket, isAnswering(socket)),
     routerOptions: { maxParamLength: pathBytesMax },
     // For an unreadable path, the router would respond in its own format, before any hook.

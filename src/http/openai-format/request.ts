@@ -77,7 +77,7 @@ function integer(description: string, range: { minimum?: number; maximum?: numbe
 }
 
 const stopText = Type.String({ minLength: 1, description: "a string that is not empty" });
-const stopDescription = "a string that is not empty, or an array of 1 to 4 of them";
+const stopDescription = "a string that is not empty, or an array of up to 4 of them";
 
 const chatBodySchema = Type.Object(
   {
@@ -97,7 +97,7 @@ const chatBodySchema = Type.Object(
       Type.Union(
         [
           Type.String({ minLength: 1, description: stopDescription }),
-          Type.Array(stopText, { minItems: 1, maxItems: 4, description: stopDescription }),
+          Type.Array(stopText, { maxItems: 4, description: stopDescription }),
           Type.Null(),
         ],
         { description: stopDescription },

@@ -22,8 +22,11 @@ export interface AnswerHead {
 
 export const doneEvent = "data: [DONE]\n\n";
 
-/** A comment without an event, because an event without data breaks the parsers of some SDKs. */
-export const keepAliveComment = ": keep-alive\n\n";
+/**
+ * A comment in the block of the next event: some parsers take each blank line for an event, and an
+ * event without data breaks them.
+ */
+export const keepAliveComment = ": keep-alive\n";
 
 /** The cost of a request, and the credits that are left. */
 interface Paid {
@@ -47,7 +50,7 @@ function decimalOf(micro: bigint): string {
 /** The same for a stream: a comment, which clients that do not look for it skip. */
 export function paidComment(paid: Paid): string {
   const parts = Object.entries(paidHeaders(paid)).map(([name, value]) => `${name}: ${value}`);
-  return `: ${parts.join(", ")}\n\n`;
+  return `: ${parts.join(", ")}\n`;
 }
 
 /** Returns an error event. `body` is the JSON of an error body; `fields` are added to it. */

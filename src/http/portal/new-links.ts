@@ -10,6 +10,7 @@ import type { Invitations } from "../../accounts/invitations.ts";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
 import { limits } from "../../limits/limits.ts";
 import { TokenBucket } from "../../limits/token-bucket.ts";
+import { inLowerCase } from "../../store/sql.ts";
 import { clientOf } from "../connections.ts";
 
 const hourMs = 3_600_000;
@@ -49,7 +50,7 @@ export class NewLinks {
         seconds,
       );
     }
-    if (this.#mailboxes.take(email.toLowerCase()) > 0) return;
+    if (this.#mailboxes.take(inLowerCase(email)) > 0) return;
     if (this.#waiting.length >= limits.waitingLinks.most) {
       this.#logger.warn("a request for a new link was dropped, because too many wait for their mails");
       return;

@@ -16,9 +16,12 @@ import { TimeLimitExceeded } from "./time-limit.ts";
 /** Maximum thinking tokens for each `effort`, unless `reasoning.max_tokens` is set. */
 const thinkingTokensOfEffort: ReadonlyMap<string, number> = new Map([
   ["none", 0],
+  ["minimal", 256],
   ["low", 512],
   ["medium", 2048],
   ["high", 8192],
+  ["xhigh", 16_384],
+  ["max", 32_768],
 ]);
 
 const knownThinkTags: readonly ThinkTags[] = [
