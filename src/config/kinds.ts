@@ -149,7 +149,7 @@ export const name = text("a name of 1 to 128 characters", (value) => /^\S(.{0,12
   standIn: "inkwell",
 });
 
-/** Pages of apps have schemes of their own: `app:`, `capacitor:`, `tauri:`, `chrome-extension:`. */
+/** Pages of apps have other schemes: `app:`, `capacitor:`, `tauri:`, `chrome-extension:`. */
 function isOrigin(value: string): boolean {
   if (isHttpUrl(value)) return new URL(value).origin === value;
   return !/^https?:/i.test(value) && /^[a-z][a-z\d+.-]*:\/\/[\w.-]+(?::\d+)?$/.test(value);
