@@ -244,7 +244,7 @@ async function tryServer(server: RealServer, folder: string, files: ModelFiles):
       receipts.find(({ request_id }) => request_id === result.answer.id),
     );
 
-  // What the accounts have spent.
+  // Credits that the accounts have spent.
   const problems: string[] = [];
   for (const [n, account] of accounts.entries()) {
     const response = await fetch(`${url}/v1/balance`, { headers: { authorization: `Bearer ${keys[n]}` } });

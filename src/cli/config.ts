@@ -17,6 +17,7 @@ import { defaultsObject } from "../http/openai-format/response.ts";
 import { inkwell } from "../invocation.ts";
 import { newestVersion, type Plan } from "../ledger/plan.ts";
 import { planChanges } from "../ledger/plan-section.ts";
+import { withoutLogin } from "../model-files/source.ts";
 import { given } from "../objects.ts";
 import { checkOnline } from "../sign-in/online-check.ts";
 import { inUseWarning, type PlansInUse, retiredInUse } from "../store/plans.ts";
@@ -196,7 +197,7 @@ function connectionsText({ limits }: Config): string {
 
 /** Returns the endpoint as the file names it, without the path that the service adds. */
 function endpointOf({ url }: TracingConfig): string {
-  return url.replace(/\/v1\/traces$/, "");
+  return withoutLogin(url.replace(/\/v1\/traces$/, ""));
 }
 
 /**

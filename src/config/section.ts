@@ -7,6 +7,7 @@
  * one start reports all faults.
  */
 import path from "node:path";
+import { withoutLogin } from "../model-files/source.ts";
 import { editDistance, nearest } from "../spelling.ts";
 import type { Environment, Found } from "./document.ts";
 import { quoted } from "./document.ts";
@@ -290,7 +291,7 @@ export class Section {
     if (found.told) return kind.standIn;
     const value = kind.read(found.value, found.text);
     if (value !== undefined) return value;
-    const shown = kind.secret ? secretShown(found) : found.shown;
+    const shown = kind.secret ? secretShown(found) : shownWithoutLogin(found);
     this.problem(found.where, `${name}: found ${shown}, expected ${kind.expects}${serviceLink(found)}`);
     return kind.standIn;
   }
@@ -357,6 +358,11 @@ function splitList(found: Found): Found[] {
     .split(",")
     .map((item) => item.trim());
   return items.filter((item) => item !== "").map((item) => ({ ...found, value: item, shown: quoted(item) }));
+}
+
+/** A URL may contain a password where none is expected. */
+function shownWithoutLogin({ value, shown }: Found): string {
+  return typeof value === "string" && /:\/\/.*@/s.test(value) ? quoted(withoutLogin(value)) : shown;
 }
 
 /** Describes a value that may be a secret. */

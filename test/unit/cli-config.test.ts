@@ -136,6 +136,7 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
       INKWELL_API_KEY: "ink_x",
       INKWELL_DATABASE: "postgres://u:the-password@db.example/inkwell",
       INKWELL_MODELS__FAR__KEY: "sk-upstream",
+      OTEL_EXPORTER_OTLP_ENDPOINT: "http://u:hunter2@127.0.0.1:4318",
     };
     const far = {
       ENGINE: "upstream",
@@ -153,7 +154,8 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
     for (const json of [[], ["--json"]]) {
       const ran = await runCli(["config", "check", ...json], { cwd, env });
       assert.equal(ran.code, 0);
-      for (const secret of Object.values(secrets)) assert.ok(!(ran.stdout + ran.stderr).includes(secret));
+      for (const secret of [...Object.values(secrets), "hunter2"])
+        assert.ok(!(ran.stdout + ran.stderr).includes(secret));
     }
   });
 

@@ -73,6 +73,13 @@ describe("sign_in", () => {
       ],
     ],
     [
+      "an issuer with a password, without showing it",
+      good.replace("https://login", "https://user:hunter2@login"),
+      [
+        'inkwell.yaml:2: sign_in.issuer: found "https://...@login.example.edu", expected the https URL of the issuer without a query, such as https://login.example.edu (http on this machine only)',
+      ],
+    ],
+    [
       "the address of the discovery document in place of the issuer",
       good.replace("example.edu\n", "example.edu/.well-known/openid-configuration\n"),
       [

@@ -21,7 +21,7 @@ export interface Exchange {
   isWhole: boolean;
 }
 
-/** What an answer says of itself. */
+/** The counts and the form of one answer. */
 export interface Book {
   usage: Usage | null;
   /** Tokens that it shows: the last count that came with an event, or the events with text. */

@@ -29,7 +29,7 @@ export interface RealServer {
    */
   model: Record<string, unknown>;
   /**
-   * What the server is known to do differently; a check of this name reports instead of failing.
+   * Known differences of the server. A check of this name reports instead of failing.
    */
   knownDifferences?: Record<string, string>;
 }

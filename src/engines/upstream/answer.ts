@@ -37,7 +37,7 @@ interface PromptMeasure {
 interface AnswerNotice {
   kind: NoticeKind;
   message: string;
-  /** Tells notices of one kind apart. */
+  /** Distinguishes notices of one kind. */
   subject?: string;
   isOnReceipt: boolean;
 }
@@ -56,7 +56,7 @@ export class UpstreamAnswer {
   #maxTokens: number;
   #paidTokens: number;
   #askedTokens: number;
-  /** Most tokens that the upstream can generate: those asked for, if it was told so. */
+  /** Most tokens that the upstream can generate: those asked for, if the request names them. */
   #possibleTokens: number;
   #finish: FinishReason | null = null;
   /** An event that waits for an extension of the budget. */
@@ -117,7 +117,7 @@ export class UpstreamAnswer {
 
   /**
    * Starts over and returns the number of tokens to ask for, at most `tokensMax`. Null: the
-   * upstream is not told. Tokens that another server reported are forgotten.
+   * request has no limit. Tokens that another server reported are forgotten.
    */
   restart(tokensMax: number | null = Number.POSITIVE_INFINITY): number {
     const { promptTokensIfUnreported, contextWindow } = this.#given;
@@ -326,7 +326,7 @@ class TokenCount {
     this.#characters += chunk.text.length;
     this.#completionTokens = this.#nextTokens;
     this.#running = this.#nextRunning;
-    // A count that text has followed is none of the whole answer.
+    // A count before more text is not the count of the whole answer.
     this.#reported = chunk.usage;
     if (chunk.thinks && chunk.text === "") this.#thoughtTokens += added;
     return added;

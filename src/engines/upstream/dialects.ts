@@ -55,7 +55,7 @@ interface Seeds {
 const seedsOf64Bits: Seeds = { min: 1n - 2n ** 63n, max: 2n ** 63n - 1n };
 
 interface WantedReasoning {
-  /** The caller's word, whatever the server makes of it. */
+  /** The caller's word, which the server may not know. */
   effort: string | null;
   /** The caller disables thinking. */
   none: boolean;

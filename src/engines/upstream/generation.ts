@@ -315,7 +315,7 @@ export class UpstreamGeneration implements Generation, Waiter {
       : null;
   }
 
-  /** Changes the request as a refusal of an added field asks. Returns false if it is none. */
+  /** Changes the request as a refusal of an added field asks. Returns false for other failures. */
   #adjust({ failure, objection }: UpstreamFailure): boolean {
     if (objection === undefined) return false;
     const next = adjustmentFor(objection, this.job.added, {

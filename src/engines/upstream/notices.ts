@@ -12,7 +12,7 @@ export class Notices {
   /** By kind and subject. */
   readonly #shown = new Map<string, EngineNotice>();
 
-  /** Returns whether it is new. `subject` tells notices of one kind apart. */
+  /** Returns whether it is new. `subject` distinguishes notices of one kind. */
   add(kind: NoticeKind, message: string, subject = ""): boolean {
     const atMs = Date.now();
     this.#forget(atMs);
