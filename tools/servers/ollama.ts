@@ -74,5 +74,8 @@ export const ollama: RealServer = {
     env: environment(folder, port),
   }),
   model: { model, dialect: "ollama", context_window: contextWindow },
-  knownDifferences: { "top_k 1": "its API ignores top_k" },
+  knownDifferences: {
+    "top_k 1": "its API ignores top_k",
+    "as long as the window": "it cuts the prompt in silence",
+  },
 };
