@@ -72,7 +72,7 @@ const faults: [sentence: string, yaml: string, problem: RegExp][] = [
   [
     "with a password in a URL",
     hook(`url: "https://u:p@hooks.example", secret: ${secrets.current}`),
-    /hook\.url: found "https:\/\/u:p@hooks\.example", expected a URL that begins with http:\/\/ or https:\/\/, without a user or a fragment$/,
+    /hook\.url: found "https:\/\/\.\.\.@hooks\.example", expected a URL that begins with http:\/\/ or https:\/\/, without a user or a fragment$/,
   ],
   [
     "with a type that does not exist",
