@@ -2,7 +2,7 @@
 import type { Jobs } from "../jobs.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Store } from "../store/store.ts";
-import { endExpiredHolds } from "../store/sweeper.ts";
+import { applyDueChanges, endExpiredHolds } from "../store/sweeper.ts";
 import type { ServiceTimes } from "./service-times.ts";
 
 interface StoreJobsOptions {
@@ -13,13 +13,19 @@ interface StoreJobsOptions {
   timezone(): string;
 }
 
-/** Ends expired holds, sums usage and removes expired sessions. */
+/** Commits what time does to accounts, sums usage and removes expired sessions. */
 export function startStoreJobs(jobs: Jobs, { store, ledger, times, timezone }: StoreJobsOptions): void {
   jobs.start({
     name: "end_expired_holds",
     everyMs: times.sweepEveryMs,
     failure: "expired holds could not be ended",
     run: (isStopped) => endExpiredHolds(store, ledger, isStopped),
+  });
+  jobs.start({
+    name: "apply_due_changes",
+    everyMs: times.sweepEveryMs,
+    failure: "scheduled plans and ends of accounts could not be applied",
+    run: (isStopped) => applyDueChanges(store, ledger, isStopped),
   });
   // So reports are fast, and days become final without one.
   jobs.start({

@@ -11,7 +11,7 @@ export interface ServiceTimes {
   keepAliveMs: number;
   /** A hold without a heartbeat for this long expires and is charged by its last checkpoint. */
   holdTtlMs: number;
-  /** Interval between searches for expired holds. */
+  /** Interval between searches for expired holds, and for changes of accounts that are due. */
   sweepEveryMs: number;
   /** Interval between looks for usage to sum. */
   sumUsageEveryMs: number;

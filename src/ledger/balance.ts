@@ -6,7 +6,7 @@
 import { invariant, Refusal } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
 import { expireOverdue } from "./ending.ts";
-import { type Entitlement, passBoundaries, refillOf } from "./entitlement.ts";
+import { type Entitlement, passBoundaries } from "./entitlement.ts";
 import { additionalOf, remainingOf } from "./grants.ts";
 import type { AccountError } from "./outcomes.ts";
 import { type Limits, type PlanCatalog, planProblem } from "./plan.ts";
@@ -108,7 +108,7 @@ function viewOf(account: AccountRow, { plans, times }: AccountSnapshot, bucket: 
     capMicro: amountMicro,
     startsMs: fromMs,
     endsMs: untilMs,
-    refillMicro: refillOf(account, plans, bucket),
+    refillMicro: accountAt(account, plans, untilMs)[bucket]?.amountMicro ?? 0,
   };
 }
 

@@ -6,7 +6,7 @@
  * its own moment, in order, whether or not anyone looked. A window never changes once it has
  * begun, except for the amount of its grant. Pure.
  */
-import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
+import { type EpochMs, microOf } from "../units.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion, ruleOf, versionAt, versionOf } from "./plan.ts";
 import { type AccountRow, type WindowBucket, type WindowGrant, windowBuckets } from "./rows.ts";
 import { grantWindowFrom, isOnGrid, isSameRule, type Window, windowAfter } from "./windows.ts";
@@ -37,6 +37,14 @@ export function freshGrant(
   };
 }
 
+/** Returns the plan of the account then: a scheduled one begins with the end of the base window. */
+export function planAt(
+  { plan, nextPlan, base }: Pick<AccountRow, "plan" | "nextPlan"> & { base: { untilMs: EpochMs } | null },
+  atMs: EpochMs,
+): string {
+  return nextPlan !== null && base !== null && base.untilMs <= atMs ? nextPlan : plan;
+}
+
 /**
  * Applies the boundaries up to `atMs`, with a scheduled change of the plan. Changes nothing if a
  * plan that it needs has no version.
@@ -46,7 +54,7 @@ export function passBoundaries(account: AccountRow, catalog: PlanCatalog, atMs: 
   if (base === null || Math.min(base.untilMs, overage?.untilMs ?? Infinity) > atMs) return;
   if ([plan, nextPlan ?? plan].some((id) => newestVersion(catalog, id) === undefined)) return;
   const boundaryMs = base.untilMs;
-  if (nextPlan !== null && boundaryMs <= atMs) {
+  if (nextPlan !== null && planAt(account, atMs) === nextPlan) {
     // A window of overage that ends at the same moment is followed by one of the new plan.
     refresh(account, catalog, { bucket: "overage", untilMs: boundaryMs - 1 }, post);
     post({ kind: "plan", plan: nextPlan });
@@ -127,17 +135,4 @@ export function changeBucket(
     bucket,
     grant: { ...freshGrant(version, bucket, window), spentMicro: open.spentMicro },
   });
-}
-
-/**
- * Returns the credits that a bucket has when its present window ends; 0 if nothing refills it. A
- * scheduled plan takes effect at the end of the base window.
- */
-export function refillOf(account: AccountRow, catalog: PlanCatalog, bucket: WindowBucket): MicroCredits {
-  const { state, plan, nextPlan, base, endsMs } = account;
-  const grant = account[bucket];
-  if (state === "closed" || grant === null || base === null) return 0;
-  if (endsMs !== null && endsMs <= grant.untilMs) return 0;
-  const next = base.untilMs <= grant.untilMs ? (nextPlan ?? plan) : plan;
-  return microOf(newestVersion(catalog, next)?.[bucket].credits ?? 0);
 }

@@ -18,14 +18,14 @@ import { parsePeriod } from "./windows.ts";
 
 /**
  * Returns a text that is the same for plans that grant the same. A period can be written in
- * several ways, and models in any order.
+ * several ways, and models in any order. The zone counts whatever the windows: budgets of keys
+ * follow it.
  */
 function normalised({ id, base, overage, timezone, limits, models }: Plan): string {
   const bucket = ({ credits, every, align }: BucketPlan) => [credits, parsePeriod(every), align];
-  const zone = [base, overage].some(({ align }) => align === "calendar") ? timezone : null;
   // By name: a limit that the program gets later leaves the fingerprints of other plans alone.
   const limited = Object.entries(given(limits)).sort();
-  return JSON.stringify([id, bucket(base), bucket(overage), zone, limited, [...models].sort()]);
+  return JSON.stringify([id, bucket(base), bucket(overage), timezone, limited, [...models].sort()]);
 }
 
 /** Returns the SHA-256 of a plans section, whatever the order of its plans. */

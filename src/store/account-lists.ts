@@ -4,7 +4,7 @@
  * Searches by prefix, and the orders by id, time and plan, read an index. Credits change with each
  * request, so they have no index: their order and filter read all accounts
  * (docs/decisions/0048-lists-of-accounts.md). A window that has ended counts as full, as its next
- * request will find it.
+ * request will find it; a job commits scheduled plans.
  */
 import { lowBalancePercent } from "../ledger/balance.ts";
 import { microPerCredit } from "../units.ts";
@@ -20,13 +20,10 @@ const lastCharacter = "\u{10FFFF}";
 
 const now = "(select now_ms from clock)";
 const hasClosed = `(a.state = 'closed' or coalesce(a.ends_ms <= ${now}, false))`;
-/** The plan that the account has now: a scheduled plan begins when the base window has ended. */
-const planNow = `case when a.base_until_ms <= ${now} then coalesce(a.next_plan, a.plan) else a.plan end`;
-
 /** The value of a window: of the row, or of a new window of the plan if it has ended. */
 function ofWindow(bucket: "base" | "overage", inWindow: string): string {
   const granted = `coalesce((select v.${bucket}_credits from plan_version v
-    where v.plan = ${planNow} order by v.version desc limit 1), 0) * ${microPerCredit}`;
+    where v.plan = a.plan order by v.version desc limit 1), 0) * ${microPerCredit}`;
   return `case when ${hasClosed} then 0 when a.${bucket}_until_ms <= ${now} then ${granted} else ${inWindow} end`;
 }
 

@@ -83,10 +83,11 @@ export function peopleQueriesOn(
     const text = `select ${personTable.list("p")}, ${accountCells}
       from person as p join account as a on a.id = p.account where ${condition}`;
     const rows = await find("lookups", { text, values });
+    const context = { plans, atMs: dialect.ledgerMs() };
     return await Promise.all(
       rows.map(async (cells): Promise<FoundHolder> => {
         const person = personTable.rowOf(cells);
-        const { account, ...rest } = await accountIn(cells, personTable.columns.length, plans);
+        const { account, ...rest } = await accountIn(cells, personTable.columns.length, context);
         return { person, account: { id: String(person.account), ...account }, ...rest };
       }),
     );

@@ -6,7 +6,9 @@
  */
 
 import { messageOf } from "../errors.ts";
+import { planAt } from "../ledger/entitlement.ts";
 import { newestVersion, planProblem } from "../ledger/plan.ts";
+import type { EpochMs } from "../units.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
 import { accountsBehind, issuerOfFrontEnd, type OfFrontEnd } from "./accounts-of-key.ts";
 import { Conditions } from "./conditions.ts";
@@ -17,7 +19,14 @@ import { accountsOnPlansOf, countAccounts, readEpoch } from "./plans.ts";
 import { hasSpans, type Span, spansSql, spansToRead } from "./receipt-spans.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
 import type { FoundKey, Receipt, Store, UsageQuery } from "./store.ts";
-import { accountEndTable, accountTable, chargeTable, contactTable, holdTable, keyTable } from "./tables.ts";
+import {
+  accountStandingTable,
+  accountTable,
+  chargeTable,
+  contactTable,
+  holdTable,
+  keyTable,
+} from "./tables.ts";
 import { usageHourOf, usageHoursSql } from "./usage-hours.ts";
 import { readUsageState, usageStateOf } from "./usage-steps.ts";
 import { usageSumsOf, usageSumsSql } from "./usage-sums.ts";
@@ -59,10 +68,11 @@ type Queries = Pick<
   | "holds"
   | "holdTotals"
   | "overdueHolds"
+  | "dueAccounts"
 >;
 
 /** The cells that `accountIn` reads, of an account with the alias `a`. */
-export const accountCells = `${accountEndTable.list("a")}, a.plan, (${readEpoch})`;
+export const accountCells = `${accountStandingTable.list("a")}, a.base_until_ms, (${readEpoch})`;
 
 const keyOfAccount = `select ${keyTable.list("k")}, ${accountCells}
   from api_key as k left join account as a on a.id = k.account`;
@@ -72,32 +82,44 @@ export function keysByHash(matches: string): string {
   return `${keyOfAccount} where k.hash ${matches} or k.old_hash ${matches}`;
 }
 
-/** Returns the key of a row of `keysByHash`. */
-export async function foundKeyOf(cells: readonly unknown[], plans: KeptPlans): Promise<FoundKey> {
-  return { key: keyTable.rowOf(cells), ...(await accountIn(cells, keyTable.columns.length, plans)) };
+/** What a lookup needs besides the cells. `atMs`: ledger time. */
+interface LookupContext {
+  plans: KeptPlans;
+  atMs: EpochMs;
 }
 
-/** Returns the account whose `accountCells` are the last ones, from this number on. */
+/** Returns the key of a row of `keysByHash`. */
+export async function foundKeyOf(cells: readonly unknown[], context: LookupContext): Promise<FoundKey> {
+  return { key: keyTable.rowOf(cells), ...(await accountIn(cells, keyTable.columns.length, context)) };
+}
+
+/**
+ * Returns the account whose `accountCells` are the last ones, from this number on, on the plan
+ * that it has at this time.
+ */
 export async function accountIn(
   cells: readonly unknown[],
   from: number,
-  plans: KeptPlans,
+  { plans, atMs }: LookupContext,
 ): Promise<Omit<FoundKey, "key">> {
-  const name = cells.at(-2);
   const without = (problem: string): Omit<FoundKey, "key"> => {
     return { account: { state: "closed", endsMs: null }, plan: null, problem };
   };
-  if (name === null) return without("it has no row");
-  let account: FoundKey["account"];
+  if (cells[from] === null) return without("it has no row");
+  let standing: ReturnType<typeof accountStandingTable.rowOf>;
   try {
-    account = accountEndTable.rowOf(cells, from);
+    standing = accountStandingTable.rowOf(cells, from);
   } catch (error) {
     return without(messageOf(error));
   }
+  const { state, endsMs } = standing;
+  const untilMs = cells.at(-2);
+  const base = untilMs === null ? null : { untilMs: Number(untilMs) };
+  const name = planAt({ ...standing, base }, atMs);
   const epoch = Number(cells.at(-1));
   const catalog = plans.known(epoch) ?? (await plans.at(epoch));
-  const plan = newestVersion(catalog, String(name)) ?? null;
-  return { account, plan, problem: planProblem(catalog, String(name), null) };
+  const plan = newestVersion(catalog, name) ?? null;
+  return { account: { state, endsMs }, plan, problem: planProblem(catalog, name, null) };
 }
 
 export function queriesOn(
@@ -108,6 +130,7 @@ export function queriesOn(
   const p = dialect.parameter;
   const findKey = keysByHash(`= ${p(1)}`);
   const conditions = () => new Conditions(p);
+  const found = (cells: readonly unknown[]) => foundKeyOf(cells, { plans, atMs: dialect.ledgerMs() });
 
   /** Fills in the account, or the front end, of a query that has only a key. */
   async function ofKey<Query extends { account?: string | undefined; key?: string | undefined }>(
@@ -132,7 +155,7 @@ export function queriesOn(
     /** The lookup that every request begins with. */
     async findKey(hash) {
       const [cells] = await find("lookups", { name: "find key", text: findKey, values: [hash] });
-      return cells === undefined ? null : await foundKeyOf(cells, plans);
+      return cells === undefined ? null : await found(cells);
     },
 
     async findKeys(hashes) {
@@ -140,7 +163,7 @@ export function queriesOn(
       const list = hashes.map((_, index) => p(index + 1)).join(", ");
       const text = `${keyOfAccount} where k.hash in (${list})`;
       const rows = await find("lookups", { text, values: hashes });
-      return await Promise.all(rows.map((cells) => foundKeyOf(cells, plans)));
+      return await Promise.all(rows.map(found));
     },
 
     async accountMarks(accounts) {
@@ -254,6 +277,13 @@ export function queriesOn(
         .page("expires_ms, account, id", limit);
       const text = `select ${holdTable.list()} from hold${sql}`;
       return (await findPage("service", { text, values })).map((cells) => holdTable.rowOf(cells));
+    },
+
+    async dueAccounts(atMs, { after, limit }) {
+      const due = "(next_plan is not null and base_until_ms <= ? or ends_ms <= ? and state <> 'closed')";
+      const { sql, values } = conditions().and(due, atMs, atMs).and("id > ?", after).page("id", limit);
+      const rows = await findPage("service", { text: `select id from account${sql}`, values });
+      return rows.map(([id]) => String(id));
     },
   };
 }

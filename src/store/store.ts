@@ -272,6 +272,11 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
   holdTotals(): Promise<HoldTotals>;
   /** Lists holds that expire at this elapsed time or before, soonest first. */
   overdueHolds(nowMs: EpochMs, page: { after?: HoldRow | undefined; limit: number }): Promise<HoldRow[]>;
+  /**
+   * Lists the ids of accounts whose scheduled plan or end is due at this ledger time and was not
+   * committed yet, in their order.
+   */
+  dueAccounts(atMs: EpochMs, page: { after?: string | undefined; limit: number }): Promise<string[]>;
 
   /**
    * Checks the invariants of the ledger over all rows, each in one state. Commits do not wait for

@@ -39,8 +39,11 @@ export const laterGrantTable = tableOf("later_grant", laterGrantColumns);
 /** Identifies a later grant, for deletion. */
 export const laterGrantKeyTable = tableOf("later_grant", pick(laterGrantColumns, "account", "seq"));
 
-/** Whether and when an account ends. */
-export const accountEndTable = tableOf("account", pick(accountColumns, "state", "endsMs"));
+/** What a lookup reads of an account, besides the end of its base window. */
+export const accountStandingTable = tableOf(
+  "account",
+  pick(accountColumns, "state", "endsMs", "plan", "nextPlan"),
+);
 
 export const holdTable = tableOf("hold", holdColumns);
 

@@ -4,8 +4,10 @@
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import type { Operation } from "../../src/ledger/operations.ts";
 import { type AccountsQuery, accountOrders, type Store } from "../../src/store/store.ts";
+import { applyDueChanges } from "../../src/store/sweeper.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
@@ -147,6 +149,9 @@ for (const backend of backends) {
       await apply({ kind: "plan", account: "a06", op: "up", plan: "big", at: "refresh", by: "test" });
       // Until the next windows begin, the order counts the new versions.
       database.clock.advance(40 * day);
+      assert.ok((await store.accounts({ plan: "starter", limit: 100 })).some(({ id }) => id === "a06"));
+      for (const each of [store, memory]) await applyDueChanges(each, new Ledger(each), () => false);
+      assert.ok((await idsOf({ plan: "big" })).includes("a06"));
       await assertLists();
     });
   });

@@ -4,12 +4,14 @@
  */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
+import { Ledger } from "../../src/ledger/ledger.ts";
 import type { Operation } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";
+import { applyDueChanges } from "../../src/store/sweeper.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, freeIn, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { day, minute } from "../fixtures/times.ts";
+import { day, hour, minute } from "../fixtures/times.ts";
 
 const limits = { requestsPerMinute: 100, tokensPerMinute: 1_000_000_000, concurrent: 9 };
 const old = plansOf(planOf("trial", 100, 10, { limits }));
@@ -75,6 +77,49 @@ for (const backend of backends) {
       database.clock.advance(2 * minute);
       assert.equal((await two.commit([expire]))[0]?.kind, "expired");
       assert.deepEqual(await charges(), [[30, 0, "expired"]]);
+    });
+
+    test("look up the scheduled plan from the boundary on, and commit it and an end without a request", async () => {
+      await one.applyPlans(plansOf(...old.values(), ...next.values()), { force: false, by: "test" });
+      const by = "test";
+      await one.commit([
+        { kind: "plan", account: "ada", op: "up", plan: "pro", at: "refresh", by },
+        { kind: "open", account: "bob", plan: "pro", by },
+      ]);
+      const endsMs = database.clock.get() + hour;
+      await one.commit([{ kind: "state", account: "bob", op: "end", to: { kind: "end", endsMs }, by }]);
+      const planNow = async () => (await two.findKey("1".repeat(64)))?.plan?.id;
+      const due = async () => await two.dueAccounts(two.times().atMs, { limit: 10 });
+      assert.deepEqual([await planNow(), await due()], ["trial", []]);
+      const untilMs = (await one.accountSnapshot("ada"))?.account.base?.untilMs ?? 0;
+      database.clock.advance(untilMs - database.clock.get() - 1);
+      assert.deepEqual([await planNow(), await due()], ["trial", ["bob"]]);
+      database.clock.advance(1);
+      assert.deepEqual([await planNow(), await due()], ["pro", ["ada", "bob"]]);
+      assert.deepEqual(await two.dueAccounts(two.times().atMs, { after: "ada", limit: 10 }), ["bob"]);
+      assert.deepEqual(await two.accounts({ plan: "pro", limit: 10 }).then((all) => all.length), 1);
+      await applyDueChanges(two, new Ledger(two), () => false);
+      assert.deepEqual([await planNow(), await due()], ["pro", []]);
+      const listed = await one.accounts({ limit: 10 });
+      assert.deepEqual(
+        listed.map(({ plan, state }) => [plan, state]),
+        [
+          ["pro", "active"],
+          ["pro", "closed"],
+        ],
+      );
+    });
+
+    test("a zone is part of a version, also if no window follows the calendar", async () => {
+      const moved = plansOf(planOf("trial", 100, 10, { limits, timezone: "Europe/Berlin" }));
+      assert.deepEqual((await one.applyPlans(moved, { force: false, by: "test" })).changed, ["trial"]);
+      const budget = { amountMicro: credits(5), rule: { every: "P1D", align: "calendar" as const } };
+      const set = { kind: "key", account: "ada", key: "key", op: "b", set: { budget }, by: "test" } as const;
+      assert.deepEqual(
+        (await one.commit([set])).map(({ kind }) => kind),
+        ["changed"],
+      );
+      assert.equal((await two.keyById("key"))?.budgetTimezone, "Europe/Berlin");
     });
 
     test("count the accounts on each plan, without closed ones", async () => {

@@ -96,6 +96,8 @@ create table account (
 
 create index account_by_time on account (created_ms, id);
 create index account_by_plan on account (plan, id);
+create index account_by_next_plan on account (base_until_ms) where next_plan is not null;
+create index account_by_end on account (ends_ms) where state <> 'closed';
 
 create table api_key (
   account {text} not null references account (id),

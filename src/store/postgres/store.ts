@@ -181,7 +181,7 @@ function postgresStoreOn({
     ...queriesOn(reads, dialect, plans),
     async findKey(hash) {
       const cells = await lookUp(() => keys.find(hash));
-      return cells === undefined ? null : await foundKeyOf(cells, plans);
+      return cells === undefined ? null : await foundKeyOf(cells, { plans, atMs: dialect.ledgerMs() });
     },
     auditJobs: auditJobsOn(reads, dialect),
     stopRequests: stopRequestsOn(reads, dialect),
