@@ -15,6 +15,7 @@
  * | client left before the first token   | client_gone             | prompt                      |
  * | client left during a stream          | client_gone             | prompt and generated tokens |
  * | operator stopped the request         | stopped                 | as if the client had left   |
+ * | account suspended or closed          | stopped                 | what its hold paid for      |
  * | hold may have expired: store away    | engine_failed           | as if the engine had failed |
  * | engine failed during a stream        | engine_failed           | prompt and generated tokens |
  * | service stopped during a stream      | shutdown                | prompt and generated tokens |
@@ -43,7 +44,7 @@ import {
   type Usage,
 } from "./engine.ts";
 import { firstSlice, HoldExtender } from "./hold-extender.ts";
-import { contextWords, refusalOfEngine, refusalOfHold } from "./refusals.ts";
+import { accountHalted, contextWords, refusalOfEngine, refusalOfHold } from "./refusals.ts";
 
 /**
  * Event of an answer: one `accepted`, any number of `text`, one `end`, in this order. They arrive
@@ -237,6 +238,7 @@ export async function* generate(
       return endOfAborted(signal);
     }
     const boughtOut = finishReason === "length" && holdExtender.maxTokens < wantTokens;
+    if (boughtOut && holdExtender.halted !== null) throw accountHalted(holdExtender.halted);
     // Receipts have no ending of their own for an answer that was filtered.
     completedBy = boughtOut ? "credits" : finishReason === "content_filter" ? "stop" : finishReason;
   } catch (error) {
@@ -275,6 +277,7 @@ function endingOf({ generation, completedBy, failure, signal }: Ended): Ending {
   if (generation === null) return "refused";
   if (completedBy !== null) return completedBy;
   if (failure instanceof EngineError && failure.isCallers) return "refused";
+  if (failure instanceof Refusal && failure.code === "account_suspended") return "stopped";
   if (failure !== null && failure !== signal.reason) return "engine_failed";
   if (signal.reason instanceof RequestStopped) return "stopped";
   return signal.reason instanceof Refusal ? "shutdown" : "client_gone";

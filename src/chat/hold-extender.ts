@@ -12,7 +12,7 @@
 import { randomInt } from "node:crypto";
 import { Refusal } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
-import type { AccountError, ExtendOutcome } from "../ledger/outcomes.ts";
+import type { AccountError, ExtendOutcome, Halted } from "../ledger/outcomes.ts";
 import { completionTokensFor, costAtMost, costOf, type Price } from "../ledger/pricing.ts";
 import { countsOf, noTokens, type TokenCounts } from "../ledger/rows.ts";
 import type { MicroCredits } from "../units.ts";
@@ -67,6 +67,7 @@ export class HoldExtender {
   #isLast: boolean;
   #generation: Generation | null = null;
   #failure: Refusal | null = null;
+  #halted: Halted | null = null;
   #underWay: Promise<void> | null = null;
   /** The wait for credits that other requests hold. Null: no wait. */
   #waiting: { sinceMs: number; limitMs: number; attempts: number } | null = null;
@@ -109,6 +110,11 @@ export class HoldExtender {
   /** Limit of the answer, as far as is known. */
   get maxTokens(): number {
     return this.#isLast ? this.#paidTokens : this.#request.wantTokens;
+  }
+
+  /** Why the account pays for no further slice, or null. */
+  get halted(): Halted | null {
+    return this.#halted;
   }
 
   /** Reason if the generation was stopped because its hold was lost, or null. */
@@ -211,6 +217,7 @@ export class HoldExtender {
       const isShort = outcome.amountMicro < moreMicro;
       const waits = isShort && outcome.reserved && this.#waitsOn(outcome.amountMicro);
       if (!waits) this.#waiting = null;
+      this.#halted = outcome.halted ?? null;
       this.#isLast = (isShort && !waits) || this.#paidTokens >= wantTokens;
     } catch (error) {
       // An absent store ends the request only if the hold may have expired.

@@ -5,7 +5,7 @@
 
 import { Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
-import type { AccountError, HoldOutcome } from "../ledger/outcomes.ts";
+import type { AccountError, Halted, HoldOutcome } from "../ledger/outcomes.ts";
 import { rateLimits } from "../ledger/rate-limits.ts";
 import { given } from "../objects.ts";
 import { creditMessage, type UnpaidRequest } from "./credit-refusals.ts";
@@ -25,13 +25,8 @@ export function refusalOfHold(
     case "key_budget_exceeded":
       return new Refusal(outcome.reason, creditMessage(outcome, request), { rates: outcome.rates });
     case "account_suspended":
-    case "account_closed": {
-      const what = outcome.reason === "account_closed" ? "closed" : "suspended";
-      return new Refusal(
-        "account_suspended",
-        `This account is ${what}. Its balance can still be read. The operator of this service can say why.`,
-      );
-    }
+    case "account_closed":
+      return accountHalted(outcome.reason);
     case "credits_reserved": {
       const what =
         outcome.scope === "key"
@@ -76,6 +71,14 @@ export function refusalOfHold(
         detail: "a request id was used twice",
       });
   }
+}
+
+export function accountHalted(halted: Halted): Refusal {
+  const what = halted === "account_closed" ? "closed" : "suspended";
+  return new Refusal(
+    "account_suspended",
+    `This account is ${what}. Its balance can still be read. The operator of this service can say why.`,
+  );
 }
 
 /** Agents shorten their conversation if they find these words. Few know the code. */

@@ -30,6 +30,7 @@ import type {
   Decision,
   DeferredOutcome,
   ExtendOutcome,
+  Halted,
   HoldOutcome,
   Refresh,
 } from "./outcomes.ts";
@@ -194,16 +195,21 @@ function hold(
   return { kind: "held", amountMicro, reserved: isReserved, rates: ratesOf(scopes, nowMs) };
 }
 
-type KeyRefusal = "account_suspended" | "account_closed" | "key_revoked" | "key_expired" | "key_unknown";
+type KeyRefusal = Halted | "key_revoked" | "key_expired" | "key_unknown";
 
-function keyRefusal(account: AccountRow, key: KeyRow | null, { latestMs }: Times): KeyRefusal | null {
+function keyRefusal(account: AccountRow, key: KeyRow | null, times: Times): KeyRefusal | null {
+  const { latestMs } = times;
   // The key of a front end acts for other accounts.
   if (key === null || (key.account !== account.id && key.actsFor === null)) return "key_unknown";
   if (key.revokedMs !== null) return "key_revoked";
   if (key.expiresMs !== null && key.expiresMs <= latestMs) return "key_expired";
-  if (account.endsMs !== null && account.endsMs <= latestMs) return "account_closed";
-  if (account.state === "active") return null;
-  return account.state === "closed" ? "account_closed" : "account_suspended";
+  return haltOf(account, times);
+}
+
+/** Why the account gives no credits to requests. Null: it does. */
+function haltOf({ state, endsMs }: AccountRow, { latestMs }: Times): Halted | null {
+  if (state === "closed" || (endsMs !== null && endsMs <= latestMs)) return "account_closed";
+  return state === "suspended" ? "account_suspended" : null;
 }
 
 function reserved(scope: "account" | "key", rates: Rates): HoldOutcome {
@@ -277,6 +283,8 @@ function extend(
   }
   // The new expiry and the checkpoint are still written.
   if (moreMicro > 0 && ended === "some") return { kind: "more_overdue" };
+  const halted = haltOf(account, times);
+  if (moreMicro > 0 && halted !== null) return { kind: "extended", amountMicro: 0, reserved: false, halted };
   const budget = key === null ? null : rollBudget(key, times.atMs);
   const takings = grants.take(Math.min(moreMicro, budget?.leftMicro ?? moreMicro), times, "heldMicro");
   const amountMicro = amountOf(takings);

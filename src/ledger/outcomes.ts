@@ -15,6 +15,9 @@ export interface Refresh {
   amountMicro: MicroCredits;
 }
 
+/** The account gives no more credits. One whose end has passed is closed. */
+export type Halted = "account_suspended" | "account_closed";
+
 export type HoldOutcome =
   | {
       kind: "held";
@@ -58,7 +61,7 @@ export type HoldOutcome =
       limit: number;
       rates: Rates;
     }
-  | { kind: "refused"; reason: "account_suspended" | "account_closed" }
+  | { kind: "refused"; reason: Halted }
   | { kind: "refused"; reason: "key_revoked" | "key_expired" | "key_unknown" }
   /** The hold was taken earlier and has ended. A new request needs a new id. */
   | { kind: "refused"; reason: "hold_ended" };
@@ -72,6 +75,8 @@ export type ExtendOutcome =
        * back when they end.
        */
       reserved: boolean;
+      /** Why nothing was taken, whatever is left. */
+      halted?: Halted;
     }
   /** The hold expired or was settled before. Nothing was taken. */
   | { kind: "ended" };

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Catalog } from "../../src/chat/catalog.ts";
 import { type AnswerEvent, type Charge, generate } from "../../src/chat/generate.ts";
-import { StoreUnavailableError } from "../../src/errors.ts";
+import { Refusal, StoreUnavailableError } from "../../src/errors.ts";
 import { byBucket, sumOf } from "../../src/ledger/grants.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { eventsOf } from "../fixtures/batches.ts";
@@ -278,4 +278,44 @@ test("an answer ends without a wait once the others have used what they hold", a
     await rest;
   }
   assert.deepEqual(made.buckets(), [0, 0, 0]);
+});
+
+for (const [to, words] of [
+  [{ kind: "suspend" }, /This account is suspended/],
+  [{ kind: "close" }, /This account is closed/],
+] as const) {
+  test(`an account that is ${to.kind}ed pays for what is held, and no further slice`, async () => {
+    const made = await setup(1_000_000);
+    const { generation, rest } = await made.begin("r1");
+    const refused = assert.rejects(rest, (error) => {
+      assert.ok(error instanceof Refusal && words.test(error.message));
+      assert.equal(error.code, "account_suspended");
+      return true;
+    });
+    await made.apply({ kind: "state", account: "ada", op: "s", to, by: "ann" });
+    think(generation, sliceTokens / 2);
+    await until("the engine knows the end of the held slice", () => generation.paid.length === 1);
+    assert.deepEqual(generation.paid, [{ paidTokens: sliceTokens, isLast: true }]);
+    think(generation, sliceTokens / 2);
+    generation.end("length");
+    await refused;
+    const [receipt] = made.receipts;
+    assert.deepEqual(
+      [receipt?.ending, receipt?.usage.completionTokens, receipt?.costMicro, receipt?.shortfallMicro],
+      ["stopped", sliceTokens, promptCost + sliceTokens * 30, 0],
+    );
+    assert.equal(heldBy(made), 0);
+  });
+}
+
+test("an answer that ends by itself within what is held is whole, whatever the account is now", async () => {
+  const made = await setup(1_000_000);
+  const { generation, rest } = await made.begin("r1");
+  await made.apply({ kind: "state", account: "ada", op: "s", to: { kind: "close" }, by: "ann" });
+  think(generation, sliceTokens - 1);
+  await settleDown();
+  generation.end("stop");
+  const end = (await rest).at(-1);
+  assert.equal(end?.type === "end" && end.finishReason, "stop");
+  assert.equal(made.receipts[0]?.ending, "stop");
 });
