@@ -195,7 +195,7 @@ const state = choice(["active", "suspended", "closed"], { rule: '"active", "susp
 export const changeState = action({
   id: "changeState",
   title: "Suspend, resume or close an account",
-  help: "A `suspended` account gets no new requests answered; running requests finish, and windows go on. `active` ends that. `closed` is final: base and overage credits lapse, additional credits stay, and payments can be refunded. Each operation id takes effect once.",
+  help: "A `suspended` account gets no new requests answered; running requests end with what they hold, and windows go on. `active` ends that. `closed` is final: base and overage credits lapse, additional credits stay, and payments can be refunded. Each operation id takes effect once.",
   http: "POST /admin/accounts/{account}/state",
   role: "support",
   once: "operation_id",
@@ -219,7 +219,7 @@ export const setEnd = action({
       moment({
         label: "Closes at (UTC)",
         option: "--ends <time>",
-        about: "close the account at this time: ISO 8601",
+        about: "close the account at this time, or after this day: ISO 8601",
       }),
     ),
   },

@@ -1,7 +1,7 @@
 /** What operators do with the credits of an account. Pages bundle this file. */
 import type { AdjustmentJson, RefundJson, TopupJson } from "../accounts/operator-objects.ts";
 import * as rules from "../accounts/value-rules.ts";
-import { exactCredits, grouped, momentRule } from "../units.ts";
+import { exactCredits, grouped } from "../units.ts";
 import { action } from "./action.ts";
 import { idText, moment, number, optional, text } from "./field.ts";
 import { accountId, operationId } from "./fields.ts";
@@ -63,13 +63,12 @@ export const adjustCredits = action({
     }),
     expires_at: optional(
       moment({
-        day: "end",
-        rule: `the last day, in the time zone of the configuration, or a time: ${momentRule}`,
+        isTyped: true,
         label: "Last day",
         hint: "The credits end with this day: 2027-01-31. Without one they never end.",
         isShown: isGift,
         option: "--expires <time>",
-        about: "of credits that are given: when they end; a day ends at its end",
+        about: "of credits that are given: when they end, as a time or the last day",
       }),
     ),
     request_id: optional(

@@ -19,8 +19,18 @@ export const replayEvents = action({
   role: "operator",
   input: {
     endpoint: eventEndpoint,
-    from: moment({ label: "From (UTC)", option: "--from <time>", about: "events from this time on" }),
-    to: moment({ label: "Until (UTC)", option: "--to <time>", about: "events before this time" }),
+    from: moment({
+      day: "start",
+      label: "From (UTC)",
+      option: "--from <time>",
+      about: "events from this time on",
+    }),
+    to: moment({
+      day: "start",
+      label: "Until (UTC)",
+      option: "--to <time>",
+      about: "events before this time",
+    }),
   },
   refuses: ["endpoint_not_found", "list_too_slow"],
   form: {

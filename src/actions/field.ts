@@ -32,10 +32,10 @@ type Kind =
   | { kind: "number"; min: number; max: number }
   | { kind: "choice"; values: readonly string[]; titles?: readonly string[] }
   /**
-   * A time, or a day in UTC. `day`: a day in the time zone of the configuration, as its start or
-   * its end.
+   * A time, or a day in the time zone of the configuration, which is its end. `day`: its start.
+   * `isTyped`: forms have a text and no picker.
    */
-  | { kind: "moment"; day?: "start" | "end" }
+  | { kind: "moment"; day?: "start"; isTyped?: true }
   | { kind: "texts"; item: TextField; max: number }
   | { kind: "flag" }
   | { kind: "group"; fields: Fields };
@@ -120,8 +120,9 @@ export function choice<const V extends readonly string[]>(
   return { kind: "choice", values, ...texts };
 }
 
-export function moment(texts: FieldTexts & { rule?: string; day?: "start" | "end" } = {}): Field<EpochMs> {
-  return { kind: "moment", rule: momentRule, ...texts };
+export function moment(texts: FieldTexts & { day?: "start"; isTyped?: true } = {}): Field<EpochMs> {
+  const rule = texts.day === undefined ? `a time, or the last day, ${momentRule}` : momentRule;
+  return { kind: "moment", rule, ...texts };
 }
 
 export function flag(texts: FieldTexts = {}): Field<boolean> {

@@ -89,7 +89,7 @@ const models: Field<readonly string[]> = {
 const expiresAt = moment({
   label: "Expires at (UTC)",
   option: "--expires <time>",
-  about: "expiry, ISO 8601: 2027-01-31, or 2027-01-31T18:00:00Z",
+  about: "expiry: the last day, 2027-01-31, or a time, 2027-01-31T18:00:00Z",
 });
 
 /** Settings of a new key, in the order of its form. */

@@ -65,8 +65,7 @@ export function inputOf<F extends Fields>(fields: F, json: unknown, timezone: st
 
 function valueIn(field: Field, value: unknown, timezone: string, param: string): unknown {
   if (typeof value === "string" && field.kind === "moment") {
-    const { day } = field;
-    return momentNamed(param, value, day === undefined ? undefined : timezone, day === "end" ? 1 : 0);
+    return momentNamed(param, value, timezone, field.day === "start" ? 0 : 1);
   }
   if (typeof value === "string" && field.kind === "text") requireText(field.check, value, param);
   if (Array.isArray(value)) return [...new Set(value)];

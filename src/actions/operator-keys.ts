@@ -44,7 +44,7 @@ export const makeOperatorKey = action({
         label: "Expires at (UTC)",
         hint: "At most 366 days from now. Without one, the key ends in 90 days.",
         option: "--expires <time>",
-        about: "expiry, ISO 8601 (default: in 90 days)",
+        about: "expiry, as a time or the last day (default: in 90 days)",
       }),
     ),
   },

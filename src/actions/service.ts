@@ -62,6 +62,7 @@ export const acceptClock = action({
   role: "operator",
   input: {
     time: moment({
+      day: "start",
       label: "The true time (UTC)",
       hint: "From another clock. It has to be within a minute of the clock.",
     }),

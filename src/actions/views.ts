@@ -356,10 +356,22 @@ export const listChanges = view({
     ),
     account: optional({ ...accountId, option: "--account <account>", about: "only those of this account" }),
     from: optional(
-      moment({ day: "start", label: "From", option: "--from <time>", about: "since this day or time" }),
+      moment({
+        day: "start",
+        isTyped: true,
+        label: "From",
+        option: "--from <time>",
+        about: "since this day or time",
+      }),
     ),
     to: optional(
-      moment({ day: "start", label: "To", option: "--to <time>", about: "before this day or time" }),
+      moment({
+        day: "start",
+        isTyped: true,
+        label: "To",
+        option: "--to <time>",
+        about: "before this day or time",
+      }),
     ),
   },
   refuses: ["list_too_slow"],

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { hashKey, parseKey } from "../../src/accounts/keys.ts";
 import { credits, planOf } from "../fixtures/ledger-rows.ts";
-import { fieldsOf, operatorTests, refused } from "../fixtures/operator.ts";
+import { fieldsOf, operatorTests, refused, startOperator } from "../fixtures/operator.ts";
 import { clientOf } from "../fixtures/sdk.ts";
 
 const operatorTest = operatorTests({
@@ -114,9 +114,26 @@ operatorTest("suspends, resumes and closes an account once per operation id", as
 operatorTest("sets and removes the time at which an account closes", async (operator) => {
   const end = (operation_id: string, ends_at: unknown) =>
     operator.post("/admin/accounts/test/end", { operation_id, ends_at });
-  assert.equal((await end("e1", "2100-01-01")).body.ends_at, "2100-01-01T00:00:00.000Z");
+  assert.equal((await end("e1", "2100-01-01T00:00:00Z")).body.ends_at, "2100-01-01T00:00:00.000Z");
   assert.equal((await end("e2", null)).body.ends_at, null);
   assert.equal((await end("e3", "2020-01-01")).body.state, "closed");
+});
+
+operatorTest("a day ends at its end in the zone of the configuration", async (_, service) => {
+  const timezone = "America/New_York";
+  await using operator = await startOperator(service, [], { timezone: () => timezone });
+  const today = Temporal.Instant.fromEpochMilliseconds(service.store.times().atMs)
+    .toZonedDateTimeISO(timezone)
+    .toPlainDate();
+  const midnight = today.add({ days: 1 }).toZonedDateTime(timezone).epochMilliseconds;
+  const ends_at = today.toString();
+  const ended = await operator.post("/admin/accounts/test/end", { operation_id: "e1", ends_at });
+  assert.deepEqual([ended.body.state, ended.body.ends_at], ["active", new Date(midnight).toISOString()]);
+  const expiring = { operation_id: "k1", expires_at: "2100-07-01" };
+  assert.equal((await operator.post(keys, expiring)).body.expires_at, "2100-07-02T04:00:00.000Z");
+  const program = { operation_id: "p1", name: "billing", role: "viewer", expires_at: ends_at };
+  const { body } = await operator.post("/admin/operator-keys", program);
+  assert.equal(body.expires_at, new Date(midnight).toISOString());
 });
 
 operatorTest("shows a key only in the response that creates it", async (operator, service) => {

@@ -167,16 +167,16 @@ test("set refuses options that do not belong together", async () => {
 test("set --ends closes the account at that time, and never removes the time", async () => {
   await ledger.openAccount();
   const set = (ends: string) => ledger.inkwell("account", "set", "alice", "--ends", ends);
-  assert.equal((await set("2027-01-20")).stderr, "Account alice closes at 2027-01-20 00:00Z.\n");
-  assert.match((await ledger.inkwell("account", "list")).stdout, /active, ends 2027-01-20 00:00Z$/m);
+  assert.equal((await set("2027-01-20")).stderr, "Account alice closes at 2027-01-21 00:00Z.\n");
+  assert.match((await ledger.inkwell("account", "list")).stdout, /active, ends 2027-01-21 00:00Z$/m);
   assert.equal((await set("never")).stderr, "Account alice has no end.\n");
   refused(
     await set("2020-01-20"),
-    /^The end 2020-01-20 00:00Z has passed\. Nothing has changed\. .*: npm run -s inkwell -- account close alice\n$/,
+    /^The end 2020-01-21 00:00Z has passed\. Nothing has changed\. .*: npm run -s inkwell -- account close alice\n$/,
   );
   assert.equal(ledger.store.account("alice").state, "active");
   await set("2027-01-20");
-  ledger.nowMs = Date.UTC(2027, 0, 20);
+  ledger.nowMs = Date.UTC(2027, 0, 21);
   assert.partialDeepStrictEqual(await ledger.documentOf("account", "show", "alice"), {
     state: "closed",
     balance: { available: false },

@@ -57,7 +57,7 @@ test("set changes the named settings and keeps the others", async () => {
   assert.match(ran.stdout, /limits +9 requests\/min\n/);
   assert.partialDeepStrictEqual(ledger.store.key(id), {
     ...{ name: "ci", requestsPerMinute: 9, tokensPerMinute: null, models: ["small"] },
-    ...{ expiresMs: Date.UTC(2100, 0, 1), portal: "own" },
+    ...{ expiresMs: Date.UTC(2100, 0, 2), portal: "own" },
   });
   const raised = await ledger.inkwell("key", "set", id, "--portal", "account");
   assert.match(raised.stdout, /portal +manages all keys of the account\n/);
@@ -121,7 +121,7 @@ test("rotate prints only the new secret, and the old one stays valid for a day",
 
 test("rotate refuses an overlap above a year, and a key that has expired", async () => {
   await ledger.openAccount();
-  const { id } = await ledger.makeKey("--expires", "2027-01-16");
+  const { id } = await ledger.makeKey("--expires", "2027-01-16T00:00:00Z");
   refused(await ledger.inkwell("key", "rotate", id, "--overlap", "P2Y"), /overlap must be at most a year/);
   const { hash } = ledger.store.key(id);
   ledger.nowMs += 86_400_000;

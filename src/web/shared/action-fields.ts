@@ -61,7 +61,7 @@ function valueIn(field: Field, values: Values, name: string): unknown {
     case "number":
       return wholeNumberIn(text);
     case "moment":
-      return field.day === undefined ? momentIn(text) : text || null;
+      return field.isTyped ? text || null : momentIn(text);
     case "texts": {
       const items = text.split(",").map((item) => item.trim());
       return items.filter((item) => item !== "");
@@ -79,7 +79,7 @@ function isNeeded({ kind, isOptional = false, isNullable = false }: Field, path:
 function kindOf(name: string, field: Field): NonNullable<FieldOf["kind"]> {
   if (field.kind === "choice" || field.presets !== undefined) return "select";
   if (field.kind === "number") return "number";
-  if (field.kind === "moment" && field.day === undefined) return "moment";
+  if (field.kind === "moment" && !field.isTyped) return "moment";
   return name === "email" ? "email" : "text";
 }
 
