@@ -153,6 +153,7 @@ export function* auditSteps(
     });
 
   const sealing = new Sealing(against, (row) => report(unchanged, row));
+  yield { kind: "snapshot" };
   const sections = rowsOf(planFileTable, yield* read(readFiles, []));
   sealing.begin("sections");
   for (const section of sections) sealing.add(section.epoch, section);
@@ -181,6 +182,8 @@ export function* auditSteps(
   for (const close of closes) sealing.add(Number(close[0]), close);
   let arePlansChecked = false;
   for (let after = ""; ; ) {
+    // With the list, so that no account grows beyond a chunk.
+    const answer = yield { kind: "snapshot" };
     const listed = yield* read(
       `select id, seq from account where id > ${p(1)} order by id limit ${chunkAccounts}`,
       [after],
@@ -195,7 +198,6 @@ export function* auditSteps(
     if (last === undefined) break;
     const range = [after, String(last)];
     after = String(last);
-    const answer = yield { kind: "snapshot" };
     const plans = answer.kind === "snapshot" ? answer.plans : null;
     if (plans === null) break;
     if (!arePlansChecked && plans.epoch === current?.epoch) {
