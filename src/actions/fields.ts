@@ -19,7 +19,7 @@ export const keyId = text(rules.note, { about: "as key list shows it" });
 
 export function operationId(): Field<string> {
   return idText(rules.id, {
-    rule: `an id of your own for this change, ${rules.id.rule}; a repetition changes nothing`,
+    rule: `an id of your own for this change alone, ${rules.id.rule}; a repetition changes nothing`,
     option: "--id <id>",
     about: "your id of this change; a repetition changes nothing",
   });

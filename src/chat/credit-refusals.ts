@@ -40,8 +40,11 @@ const words = {
 
 export function creditMessage(shortage: Shortage, request: UnpaidRequest): string {
   const { model, price, promptTokens, shortestTokens, isBound } = request;
-  const { payer } = words[shortage.reason];
-  const needed = exactCredits(costAtMost(price, promptTokens, 1));
+  const { payer, ask } = words[shortage.reason];
+  const neededMicro = costAtMost(price, promptTokens, 1);
+  // What costs nothing is refused only by a budget of 0.
+  if (neededMicro === 0) return `${payer} is 0, which pauses the key. ${ask}`;
+  const needed = exactCredits(neededMicro);
   const left = exactCredits(shortage.leftMicro);
   const counted = isBound
     ? ` Until the request has run, its prompt counts as up to ${grouped(promptTokens)} tokens, and the shortest prompt as ${grouped(shortestTokens)}. Unused credits return.`

@@ -19,7 +19,7 @@ import { lowBalancePercent } from "../ledger/balance.ts";
 import { type AccountRow, accountStates } from "../ledger/rows.ts";
 import { defined } from "../objects.ts";
 import { type AccountOrder, accountOrders } from "../store/store.ts";
-import { type EpochMs, exactCredits, grouped, shortTime } from "../units.ts";
+import { type EpochMs, exactCredits, grouped, localMomentOf, shortTime } from "../units.ts";
 import { importCommand } from "./account-import.ts";
 import { stateCommands } from "./account-state.ts";
 import { addAction, withFields } from "./action-command.ts";
@@ -272,7 +272,8 @@ async function set(cli: Cli, command: Command, json: Record<string, unknown>): P
       cli.print(result, "");
       cli.remark(planRemark(before, result) ?? done ?? "");
     } else {
-      if (typeof ends_at === "string") await refusePastEnd(actions, name, Date.parse(ends_at));
+      const endsMs = typeof ends_at === "string" ? localMomentOf(ends_at, cli.config().timezone, 1) : null;
+      if (endsMs !== null) await refusePastEnd(actions, name, endsMs);
       const { result, done } = await (hasContact
         ? setContact.run(actions, { account, ...texts })
         : setEnd.run(actions, { account, ends_at, ...once }));

@@ -19,7 +19,10 @@ export function auditCommand(cli: Cli): Command {
     .description(
       "check the ledger, also while the service runs; exit 1 with the faulty rows if it is damaged",
     )
-    .option("--seal <file>", "write down all facts, as digests, into this new file; keep it elsewhere")
+    .option(
+      "--seal <file>",
+      "write down all facts of a sound ledger, as digests, into this new file; keep it elsewhere",
+    )
     .option("--against <file>", "prove that everything in this seal is still there, unchanged")
     .addHelpText(
       "after",
@@ -34,7 +37,7 @@ export function auditCommand(cli: Cli): Command {
       const config = cli.config();
       const known = against === undefined ? null : readSealFile(path.resolve(cwd, against));
       const report = await services.audit(config, known);
-      if (seal !== undefined) {
+      if (seal !== undefined && report.broken.length === 0) {
         const file = path.resolve(cwd, seal);
         writeSealFile(file, sealText(report.checkedMs, report.lists));
         cli.remark(
@@ -43,7 +46,13 @@ export function auditCommand(cli: Cli): Command {
       }
       cli.print(auditObject.of(report), report.broken.map(brokenText).join("\n\n"));
       cli.remark(verdict(report));
-      if (report.broken.length > 0) cli.exitCode = 1;
+      if (report.broken.length === 0) return;
+      cli.exitCode = 1;
+      if (seal !== undefined) {
+        cli.remark(
+          `Nothing is sealed: only a sound ledger is. After a restore, compare with a seal that is older than the backup: ${shipped("docs/operating/audit.md")}, "After a restore".`,
+        );
+      }
     });
 }
 

@@ -152,9 +152,11 @@ function hold(
   if (limited !== null) return limited;
   const budget = rollBudget(key, atMs);
   const budgetLeftMicro = budget?.leftMicro ?? Number.POSITIVE_INFINITY;
-  if (budget !== null && budgetLeftMicro < minMicro) {
+  // A budget of 0 pauses the key, also for what costs nothing.
+  const leastMicro = key.budgetMicro === 0 ? 1 : minMicro;
+  if (budget !== null && budgetLeftMicro < leastMicro) {
     const rates = ratesOf(scopes, nowMs);
-    if (budget.unspentMicro >= minMicro) return reserved("key", rates);
+    if (budget.unspentMicro >= leastMicro) return reserved("key", rates);
     const amountMicro = key.budgetMicro ?? 0;
     const refreshes = amountMicro > budgetLeftMicro ? [{ atMs: budget.untilMs, amountMicro }] : [];
     return { kind: "refused", reason: "key_budget_exceeded", leftMicro: budgetLeftMicro, refreshes, rates };

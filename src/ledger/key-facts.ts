@@ -46,7 +46,8 @@ export function settingsNote({ key, set }: NotedChange): string {
     budget: budget && { micro: budget.amountMicro, ...budget.rule, byOperator: budget.byOperator },
     rotation: rotation && { overlap: rotation.overlap },
     portal,
-    actsFor: actsFor ?? undefined,
+    // Absent of a change, so that none has the text of a new key.
+    actsFor,
   };
   return `${key} ${JSON.stringify(settings)}`;
 }

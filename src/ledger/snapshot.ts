@@ -127,7 +127,8 @@ export function rowKey(account: string, id: string): string {
 
 /**
  * Returns the id under which the operation is in the journal, or null if its account or hold
- * identifies it. Ids count in the installation.
+ * identifies it. Ids count in the installation: those of payments, those of refunds, and those of
+ * all other operations together.
  */
 export function opOf(operation: PostedOperation): string;
 export function opOf(operation: Operation): string | null;
@@ -137,23 +138,8 @@ export function opOf(operation: Operation): string | null {
       return `payment:${operation.payment}`;
     case "refund":
       return `refund:${operation.refund}`;
-    case "promote":
-    case "adjust":
-      return `adjust:${operation.op}`;
-    case "plan":
-    case "state":
-    case "key":
-      return `${operation.kind}:${operation.op}`;
-    case "issue":
-      return operation.op === undefined ? null : `key:${operation.op}`;
-    case "open":
-    case "hold":
-    case "extend":
-    case "settle":
-    case "expire":
-    case "stop":
-    case "revoke":
-      return null;
+    default:
+      return "op" in operation && operation.op !== undefined ? `operation:${operation.op}` : null;
   }
 }
 

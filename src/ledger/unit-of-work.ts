@@ -451,5 +451,7 @@ export function earlier(
   if (before === null) return null;
   if (before.account !== operation.account) return { kind: "id_used", account: before.account };
   const recorded = before.kind === "key" ? withoutOutcome(before.note ?? "") : (before.note ?? "");
-  return recorded === note ? { kind: "replayed" } : { kind: "conflict", note: recorded };
+  // A plan may have the name of a state, such as "close".
+  const isSame = recorded === note && (before.kind === "plan") === (operation.kind === "plan");
+  return isSame ? { kind: "replayed" } : { kind: "conflict", note: recorded };
 }

@@ -44,6 +44,7 @@ const chunkAccounts = 1000;
 const readable = "every row can be read";
 const asApplied = "the current plans are those that were applied";
 const accepted = "accepted clocks are numbered without gaps, and the clock counts them";
+const inOrder = "ledger time is not before the recorded clock, and not after elapsed time";
 const unchanged = "everything that was sealed is still there, unchanged";
 
 /** Sums over whole tables. Each selects the rows at fault. */
@@ -152,6 +153,7 @@ export function* auditSteps(
     });
 
   const sealing = new Sealing(against, (row) => report(unchanged, row));
+  yield { kind: "snapshot" };
   const sections = rowsOf(planFileTable, yield* read(readFiles, []));
   sealing.begin("sections");
   for (const section of sections) sealing.add(section.epoch, section);
@@ -165,11 +167,13 @@ export function* auditSteps(
   sealing.begin("clocks");
   const clocks = rowsOf(clockAcceptTable, yield* read(readAccepts, []));
   for (const clock of clocks) sealing.add(clock.number, clock);
-  const [clock] = yield* read("select ledger_ms, accepts from clock", []);
-  const [ledgerMs = 0, accepts = null] = clock ?? [];
-  const nowMs = Math.max(checkedMs, Number(ledgerMs));
-  if (accepts !== clocks.length || clocks.some(({ number }, n) => number !== n + 1))
-    report(accepted, { accepts: Number(accepts), found: clocks.length, last: clocks.at(-1)?.number ?? null });
+  const [clock = []] = yield* read("select ledger_ms, accepts, clock_ms, elapsed_ms from clock", []);
+  const [ledgerMs = 0, accepts = 0, clockMs = 0, elapsedMs = 0] = clock.map(Number);
+  const nowMs = Math.max(checkedMs, ledgerMs);
+  if (clock.length === 0 || accepts !== clocks.length || clocks.some(({ number }, n) => number !== n + 1))
+    report(accepted, { accepts, found: clocks.length, last: clocks.at(-1)?.number ?? null });
+  // So it is in each record, whatever the clock did (ledger/clock.ts).
+  if (ledgerMs < clockMs || ledgerMs > elapsedMs) report(inOrder, { ledgerMs, clockMs, elapsedMs });
   // Before everything that takes long: a day that ends meanwhile is final later.
   const closes = yield* read(readCloses, []);
   const [summed = []] = yield* read(readSummed, []);
@@ -178,6 +182,8 @@ export function* auditSteps(
   for (const close of closes) sealing.add(Number(close[0]), close);
   let arePlansChecked = false;
   for (let after = ""; ; ) {
+    // With the list, so that no account grows beyond a chunk.
+    const answer = yield { kind: "snapshot" };
     const listed = yield* read(
       `select id, seq from account where id > ${p(1)} order by id limit ${chunkAccounts}`,
       [after],
@@ -192,7 +198,6 @@ export function* auditSteps(
     if (last === undefined) break;
     const range = [after, String(last)];
     after = String(last);
-    const answer = yield { kind: "snapshot" };
     const plans = answer.kind === "snapshot" ? answer.plans : null;
     if (plans === null) break;
     if (!arePlansChecked && plans.epoch === current?.epoch) {

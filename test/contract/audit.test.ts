@@ -12,8 +12,12 @@ import { audit } from "../../src/app/database.ts";
 import { loadConfig } from "../../src/config/load.ts";
 import { OperatorError } from "../../src/errors.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
+import { type AuditAnswer, type AuditStep, auditSteps } from "../../src/store/audit.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
-import { auditFile } from "../../src/store/sqlite/audit.ts";
+import { readSeal, sealText } from "../../src/store/seal.ts";
+import type { SqlStatement } from "../../src/store/sql.ts";
+import { auditFile, auditOf } from "../../src/store/sqlite/audit.ts";
+import { readCatalog } from "../../src/store/sqlite/plans.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
@@ -161,6 +165,53 @@ test("the check of a PostgreSQL database without a ledger, or of another version
   await assert.rejects(audit(config), /was made by an older version of Inkwell. Nothing was changed/);
   assert.deepEqual(await server.sql("select 1 from migration", name), []);
 });
+
+/** Answers as PostgreSQL does: a snapshot lasts until the next one, after `between`. */
+function sealedIn(db: DatabaseSync, between: () => void) {
+  const steps = auditSteps((n) => `?${n}`, { checkedMs: Date.now(), against: null });
+  const rowsOf = ({ text, values }: SqlStatement) => {
+    const statement = db.prepare(text);
+    statement.setReturnArrays(true);
+    return statement.all(...values) as unknown as unknown[][];
+  };
+  const answerOf = (step: AuditStep): AuditAnswer => {
+    if (step.kind === "rule") return { kind: "rule", rows: [] };
+    if (step.kind === "rows") return { kind: "rows", rows: rowsOf(step.statement) };
+    if (db.isTransaction) db.exec("commit");
+    between();
+    db.exec("begin");
+    return { kind: "snapshot", plans: readCatalog(db) };
+  };
+  let step = steps.next();
+  while (step.done !== true) step = steps.next(answerOf(step.value));
+  db.exec("commit");
+  return step.value;
+}
+
+for (const facts of [19_900, 19_960]) {
+  test(`a seal is of one state of an account that grows from ${facts} facts while it is made`, () => {
+    const path = join(folder, `growing-${facts}.db`);
+    copyFileSync(sound, path);
+    const [writer, reader] = [new DatabaseSync(path), new DatabaseSync(path, { readOnly: true })];
+    /** Ada comes before bob, and grows beyond what the audit reads at a time. */
+    const grow = (to: number) =>
+      writer.exec(`with recursive n(account, seq, at_ms) as (
+          select id, seq + 1, at_ms from account where id = 'ada'
+          union all select account, seq + 1, at_ms from n where seq < ${to}
+        ) insert into journal (account, seq, at_ms, kind, by) select account, seq, at_ms, 'resume', 'test' from n;
+        update account set seq = ${to} where id = 'ada'`);
+    let seq = facts;
+    grow(seq);
+    const { lists, broken } = sealedIn(reader, () => {
+      seq += 60;
+      grow(seq);
+    });
+    assert.deepEqual(broken, []);
+    const seal = readSeal(sealText(Date.now(), lists), "seal");
+    assert.deepEqual(auditOf(reader, Date.now(), seal).broken, []);
+    for (const db of [writer, reader]) db.close();
+  });
+}
 
 test("closing a store ends its audits", async () => {
   const store = await openSqliteStore({ path: sound, plans });

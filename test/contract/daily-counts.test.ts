@@ -51,8 +51,8 @@ for (const backend of backends) {
         { kind: "open", account: "ada", plan: "starter", by: "test" },
         { ...promote, reason: "sorry", requestId: null, by: "test" },
       ]);
-      assert.equal(await other.dailyCounts.isDone("adjust:g1"), true);
-      assert.equal(await other.dailyCounts.isDone("adjust:g2"), false);
+      assert.equal(await other.dailyCounts.isDone("operation:g1"), true);
+      assert.equal(await other.dailyCounts.isDone("operation:g2"), false);
     });
   });
 }

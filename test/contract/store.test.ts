@@ -702,7 +702,7 @@ for (const backend of backends) {
         },
       ]);
       const [entry] = await store.journal("ada", { afterSeq: 4, limit: 10 });
-      assert.deepEqual([entry?.op, entry?.note], [`adjust:${odd}`, `0.000005: ${odd}`]);
+      assert.deepEqual([entry?.op, entry?.note], [`operation:${odd}`, `0.000005: ${odd}`]);
       assert.deepEqual(
         await store.commit([
           {

@@ -15,7 +15,7 @@ import { start } from "../fixtures/times.ts";
 
 /**
  * Columns that are neither facts nor follow from them: rates, times of the last use, when holds
- * began and expire, texts for people, the recorded clock.
+ * began and expire, texts for people, the recorded clock beside ledger time.
  */
 const states: Readonly<Record<string, readonly string[]>> = {
   account: ["requests_tat_ms", "tokens_tat_ms", "tokens_limit"],
@@ -25,7 +25,7 @@ const states: Readonly<Record<string, readonly string[]>> = {
   ],
   api_key: ["last_four", "last_used_ms", "requests_tat_ms", "tokens_tat_ms", "tokens_limit"],
   usage_summed: ["id"],
-  clock: ["id", "trust", "clock_ms", "elapsed_ms", "ledger_ms", "boot_id", "boot_ms"],
+  clock: ["id", "trust", "clock_ms", "elapsed_ms", "boot_id", "boot_ms"],
 };
 
 /** Facts that nothing repeats, in some rows at least: only a seal knows what they were. */
@@ -117,9 +117,11 @@ interface Cell {
 }
 
 /**
- * A closed account has no windows, so nobody reads the cells beside their null numbers.
+ * A closed account has no windows, so nobody reads the cells beside their null numbers. A hold has
+ * no cost until its first checkpoint.
  */
 function isRead(table: string, { column, cells }: Cell): boolean {
+  if (table === "hold" && column.startsWith("price_")) return cells.get("completion_tokens") !== 0;
   const [bucket = ""] = /^(base|overage)(?=_)/.exec(column) ?? [];
   return (
     table !== "account" || bucket === "" || column === `${bucket}_seq` || cells.get(`${bucket}_seq`) !== null

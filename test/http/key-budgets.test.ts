@@ -120,3 +120,20 @@ test("the message of a 429 names the key if its own requests hold the rest of it
   await ledger.apply({ kind: "settle", account, ...end, by: null });
   assert.equal((await service.chat()).status, 200);
 });
+
+test("a budget of 0 pauses a key, also for a model of price 0", async () => {
+  await using service = await startService({ ...options, price: { prompt: 0, completion: 0 } });
+  await setBudget(service, "key1", 1);
+  assert.equal((await service.chat()).status, 200, "a budget that cannot be spent");
+  await setBudget(service, "key1", 0);
+  const answer = await service.chat();
+  assert.equal(answer.status, 402);
+  const { code, message } = await errorOf(answer);
+  assert.equal(code, "key_budget_exceeded");
+  assert.equal(
+    message,
+    "The budget of this key is 0, which pauses the key. Ask for a larger budget, or use another key.",
+  );
+  const { holds, heldMicro } = (await service.store.keyById("key1")) ?? {};
+  assert.deepEqual([holds, heldMicro], [0, 0]);
+});

@@ -142,13 +142,13 @@ operatorTest(
             ...given,
             seq: 6,
             kind: "promotion",
-            operation: "adjust:up",
+            operation: "operation:up",
             amount_micro: credits(30),
             note: "goodwill",
           },
           {
             ...given,
-            ...{ seq: 7, kind: "adjust", operation: "adjust:down", amount_micro: credits(-20), grant: 6 },
+            ...{ seq: 7, kind: "adjust", operation: "operation:down", amount_micro: credits(-20), grant: 6 },
             note: "a typing error",
           },
           { ...plain, seq: 8, kind: "charge", by: "service", amount_micro: -charged, note: request },
@@ -303,7 +303,7 @@ operatorTest(
     const kinds = (await operator.all("/admin/accounts/test/journal?kind=memo", 10)).map(
       (row) => row.operation,
     );
-    assert.deepEqual(kinds, ["adjust:a", "adjust:b"]);
+    assert.deepEqual(kinds, ["operation:a", "operation:b"]);
   },
   { price: { prompt: 1_000_000, completion: 1_000_000 } },
 );

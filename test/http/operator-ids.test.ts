@@ -4,7 +4,7 @@ import { planOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, operatorTests, refused } from "../fixtures/operator.ts";
 import { clearIds, unclearIds } from "../fixtures/unclear-ids.ts";
 
-const operatorTest = operatorTests({ otherPlans: [planOf("big", 5000, 200)] });
+const operatorTest = operatorTests({ otherPlans: [planOf("big", 5000, 200), planOf("close", 5000, 200)] });
 const account = "/admin/accounts/test";
 
 const adjusting = { credits: 1, reason: "a test" };
@@ -68,11 +68,39 @@ operatorTest("issues one key for an operation id, also after a revocation", asyn
   const again = await operator.post(`${account}/keys`, { operation_id: "k" });
   assert.deepEqual([again.status, again.body.key, again.body.id], [200, null, first.body.id]);
   const entries = await operator.all(`${account}/journal`, 500);
-  assert.equal(entries.filter(({ operation }) => operation === "key:k").length, 1);
+  assert.equal(entries.filter(({ operation }) => operation === "operation:k").length, 1);
 });
 
-operatorTest("refuses an operation id of a change for a new key", async (operator) => {
-  await operator.patch("/admin/keys/key1", { operation_id: "op", name: "new" });
-  const answer = await operator.post(`${account}/keys`, { operation_id: "op" });
-  assert.match(refused(answer, 409, "operation_differs"), /made another change before/);
+operatorTest("one operation id makes one change, whatever the others are", async (operator) => {
+  const operation_id = "close";
+  const changes = [
+    () => operator.patch(account, { operation_id, plan: "close", at: "now" }),
+    () => operator.post(`${account}/state`, { operation_id, state: "closed" }),
+    () => operator.post(`${account}/end`, { operation_id, ends_at: "2100-01-01" }),
+    () => operator.post(`${account}/adjustments`, { ...adjusting, operation_id }),
+    () => operator.post(`${account}/adjustments`, { ...adjusting, credits: -1, operation_id }),
+    () => operator.post(`${account}/keys`, { operation_id }),
+    () => operator.patch("/admin/keys/key1", { operation_id, name: "new" }),
+    () => operator.post("/admin/keys/key1/rotate", { operation_id }),
+  ];
+  // Payments and refunds have ids of their own.
+  const paid = { payment_id: operation_id, credits: 5 };
+  assert.equal((await operator.post(`${account}/topups`, paid)).status, 200);
+  const [first, ...others] = changes;
+  assert.equal((await first?.())?.status, 200);
+  const before = await operator.all(`${account}/journal`, 500);
+  for (const change of others)
+    assert.match(refused(await change(), 409, "operation_differs"), /"close" made another change before/);
+  assert.equal((await first?.())?.status, 200, "a repetition");
+  assert.deepEqual(await operator.all(`${account}/journal`, 500), before);
+});
+
+operatorTest("a key is not changed by the operation that made it", async (operator) => {
+  const settings = { name: "n", models: ["*"], expires_at: null, portal: "own" };
+  const limits = { requests_per_minute: null, tokens_per_minute: null, concurrent: null };
+  const made = await operator.post(`${account}/keys`, { operation_id: "k", name: "n" });
+  const key = `/admin/keys/${made.body.id}`;
+  assert.equal((await operator.patch(key, { operation_id: "l", name: "other" })).status, 200);
+  const again = await operator.patch(key, { operation_id: "k", ...settings, ...limits });
+  assert.match(refused(again, 409, "operation_differs"), /made another change before/);
 });

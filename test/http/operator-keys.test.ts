@@ -44,8 +44,8 @@ operatorTest("changes settings, each operation once", async (operator) => {
       .filter(({ kind, operation }) => kind === "key" && operation !== null)
       .map(({ operation, note }) => [operation, note]),
     [
-      ["key:c1", 'key1 {"name":"ci","requestsPerMinute":5,"expires":"2100-01-02T00:00:00.000Z"}'],
-      ["key:c2", 'key1 {"name":null,"requestsPerMinute":null,"expires":null}'],
+      ["operation:c1", 'key1 {"name":"ci","requestsPerMinute":5,"expires":"2100-01-02T00:00:00.000Z"}'],
+      ["operation:c2", 'key1 {"name":null,"requestsPerMinute":null,"expires":null}'],
     ],
   );
 });

@@ -76,8 +76,8 @@ test("backs up to a new file and never overwrites one", async () => {
 describe("the audit of a file", () => {
   const sound = /^The ledger is sound: 3 journal entries checked\.\n$/;
   const file = path.join(cwd, "kept", "inkwell.db");
-  const audit = () =>
-    ledger.run(["audit"], {
+  const audit = (...argv: string[]) =>
+    ledger.run(["audit", ...argv], {
       env: { INKWELL_DATABASE: `sqlite:${file}` },
       services: { audit: services.audit },
     });
@@ -99,6 +99,35 @@ describe("the audit of a file", () => {
     for (const statement of statements) db.exec(statement);
     db.close();
   }
+
+  test("seals a sound ledger only, and goes on from an older seal after a restore", async () => {
+    const seals = path.join(cwd, "seals");
+    rmSync(seals, { recursive: true, force: true });
+    mkdirSync(seals);
+    const [older, newer, third] = ["1", "2", "3"].map((name) => path.join(seals, name));
+    assert.ok(older !== undefined && newer !== undefined && third !== undefined);
+    assert.equal((await audit("--seal", older)).code, 0);
+    const backup = readFileSync(file);
+    const store = await openSqliteStore({ path: file, plans });
+    await store.commit([{ kind: "open", account: "bob", plan: "starter", by: "test" }]);
+    await store.close();
+    assert.equal((await audit("--seal", newer, "--against", older)).code, 0);
+    writeFileSync(file, backup);
+
+    const { code, stdout, stderr } = await audit("--seal", third, "--against", newer);
+    assert.equal(code, 1);
+    assert.match(
+      stdout,
+      /^Broken: everything that was sealed is still there, unchanged\n.*\naccount bob +was sealed/,
+    );
+    assert.match(
+      stderr,
+      /is not sound: 1 rule is broken.*\nNothing is sealed: .*older than the backup.*audit\.md/,
+    );
+    assert.deepEqual(readdirSync(seals), ["1", "2"]);
+    assert.equal((await audit("--seal", third, "--against", older)).code, 0);
+    assert.deepEqual(readdirSync(seals), ["1", "2", "3"]);
+  });
 
   test("leaves the file unchanged, with no other file beside it", async () => {
     const before = left();
