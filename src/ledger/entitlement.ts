@@ -37,7 +37,7 @@ export function freshGrant(
   };
 }
 
-/** Returns the plan of the account then: a scheduled one begins with the end of the base window. */
+/** Returns the plan of the account then: a scheduled one begins at the end of the base window. */
 export function planAt(
   { plan, nextPlan, base }: Pick<AccountRow, "plan" | "nextPlan"> & { base: { untilMs: EpochMs } | null },
   atMs: EpochMs,
