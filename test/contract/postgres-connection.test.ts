@@ -143,6 +143,31 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     );
   }
 
+  test("a pooler that lends one session to several connections is refused before anything is written", async () => {
+    const empty = await server.create();
+    // As PgBouncer with pool_mode = transaction: two open connections have one process.
+    const pooler = createServer((node: Socket) => {
+      const session = connect(path.join(server.folder, ".s.PGSQL.5432"));
+      for (const socket of [node, session]) socket.on("error", () => {});
+      // As long as the call, so that the lengths of the messages stay.
+      const process = "42".padEnd("pg_backend_pid()".length);
+      node.on("data", (bytes) =>
+        session.write(bytes.toString("latin1").replace("pg_backend_pid()", process), "latin1"),
+      );
+      session.pipe(node);
+      node.on("close", () => session.destroy());
+    });
+    const behind = await at(pooler, empty);
+    await assert.rejects(
+      openPostgresStore({ url: behind, plans }),
+      (error) => error instanceof OperatorError && /set pool_mode = session in PgBouncer/.test(error.message),
+    );
+    pooler.close();
+    const schemas = await server.sql("select count(*) from pg_namespace where nspname = 'inkwell'", empty);
+    assert.match(JSON.stringify(schemas), /0/);
+    await server.drop(empty);
+  });
+
   test("an authentication failure of a running store is a transient error", async () => {
     // Roles belong to the whole server, which other tests share, so this test has its own role.
     const role = `role_of_${database}`;

@@ -41,6 +41,12 @@ export async function prepareSchema(url: string, options: Migrating): Promise<vo
   try {
     await forMigration(url, async (connection) => {
       await recogniseServer(connection, place);
+      // Two open connections have a session each, unless a pooler lends sessions by transaction.
+      if ((await sessionOf(connection)) === (await forMigration(url, sessionOf))) {
+        throw new OperatorError(
+          `A pooler in front of PostgreSQL at ${place.where} gives one session to several connections. Inkwell needs a session for each: set pool_mode = session in PgBouncer, or connect to the server itself.`,
+        );
+      }
       await migrate(connection, place, options);
     });
   } catch (error) {
@@ -73,6 +79,11 @@ export async function requireSchema(url: string, signal: AbortSignal): Promise<v
 
 async function ask(connection: Connection, text: string, values?: readonly unknown[]) {
   return (await connection.query(values === undefined ? { text } : { text, values })).rows;
+}
+
+/** Returns the id of the server's process. */
+async function sessionOf(connection: Connection) {
+  return onlyCell(await ask(connection, "select pg_backend_pid()"));
 }
 
 async function recogniseServer(connection: Connection, { where, database }: Place): Promise<void> {
