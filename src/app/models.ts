@@ -65,6 +65,7 @@ export async function pullModel(
   }
   const obtained = await obtain(config, model, stderr, signal);
   if (!obtained.found) throw new OperatorError(notObtained(model, obtained));
+  if (obtained.unchecked !== null) stderr.write(`${visibleText(obtained.unchecked)}\n`);
   return obtained.path;
 }
 
@@ -147,6 +148,11 @@ async function startLlama(model: LlamaModelConfig, options: EngineOptions): Prom
     stderr.write(`${visibleText(notObtained(model, obtained))}\n${miniatureNotice(model)}\n`);
   }
   const { contextWindow, parallel, pausedBytesMax, environment, threads, reasoning, loadMs } = model;
+  const unchecked = obtained.found ? obtained.unchecked : null;
+  const log = logOf(model, logger);
+  // What is wrong with the file and its setting stays true while the engine runs.
+  const warnings = unchecked === null ? [] : [unchecked];
+  let isStarting = true;
   const engine = await startLlamaEngine(
     {
       modelPath: obtained.found ? obtained.path : miniaturePath,
@@ -158,7 +164,14 @@ async function startLlama(model: LlamaModelConfig, options: EngineOptions): Prom
       ...given({ threads, reasoning, loadMs, renderMs }),
       environment,
       onDecode: (answers) => metrics.decoded(model.id, answers),
-      log: logOf(model, logger),
+      warnings,
+      log: {
+        ...log,
+        warn: (fields, message) => {
+          if (isStarting) warnings.push(message);
+          log.warn(fields, message);
+        },
+      },
     },
     signal,
   ).catch((cause: unknown) => {
@@ -166,6 +179,8 @@ async function startLlama(model: LlamaModelConfig, options: EngineOptions): Prom
       throw new OperatorError(`${model.where}: models.${model.id}: ${cause.message}`, cause);
     throw cause;
   });
+  isStarting = false;
+  if (unchecked !== null) log.warn({}, unchecked);
   return { engine, onMiniature: !obtained.found };
 }
 

@@ -38,6 +38,10 @@ export class EngineSlot implements Engine {
     return this.#engine?.state ?? this.#state;
   }
 
+  get warnings(): readonly string[] {
+    return this.#engine?.warnings ?? [];
+  }
+
   /** Fills the slot. An engine that arrives after `close` is closed. */
   async fill(engine: Engine): Promise<void> {
     if (this.#state === "closed") await engine.close();

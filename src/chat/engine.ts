@@ -235,6 +235,8 @@ export interface Engine {
    */
   readonly reportsUsageLate?: boolean;
   readonly state: EngineState;
+  /** Sentences about its start, for the operator. Without addresses and paths. */
+  readonly warnings?: readonly string[];
   /** Counts the prompt, in bounded time. Throws an `EngineError`. */
   prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt>;
   /** Absent or null: unknown. */

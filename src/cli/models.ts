@@ -67,7 +67,10 @@ async function list(cli: Cli): Promise<void> {
     file: fileText(model.file),
   }));
   cli.print(found, table(rows, columns));
-  for (const { file } of found) if (file !== null && file.problem !== null) cli.remark(`${file.problem}.`);
+  for (const { file } of found) {
+    const remark = file?.problem ?? file?.unchecked ?? null;
+    if (remark !== null) cli.remark(`${remark}.`);
+  }
   cli.remark("Prices are in credits per million tokens.");
 }
 
@@ -76,6 +79,8 @@ interface ModelFile {
   path: string | null;
   bytes: number | null;
   problem: string | null;
+  /** Why nothing has verified the download, and how to. Null: it is verified, or is not one. */
+  unchecked: string | null;
 }
 
 /** Returns the file of the model, or of an upstream's tokenizer. Null if there is none. */
@@ -85,10 +90,11 @@ export async function fileOf(model: ModelConfig, modelsDir: string): Promise<Mod
     // With the module comes an HTTP client, which most commands do not need.
     const { findModelFile } = await import("../model-files/model-files.ts");
     const found = await findModelFile(model.source, modelsDir);
-    return { path: found?.path ?? null, bytes: found?.sizeBytes ?? null, problem: null };
+    const { path = null, sizeBytes: bytes = null, unchecked = null } = found ?? {};
+    return { path, bytes, problem: null, unchecked };
   } catch (error) {
     if (!(error instanceof OperatorError)) throw error;
-    return { path: null, bytes: null, problem: error.message };
+    return { path: null, bytes: null, problem: error.message, unchecked: null };
   }
 }
 
@@ -96,13 +102,15 @@ async function tokenizerOf({ tokenizer }: UpstreamModelConfig, modelsDir: string
   if (tokenizer === null) return null;
   const { findTokenizerFiles } = await import("../model-files/tokenizer-files.ts");
   const path = (await findTokenizerFiles(tokenizer, modelsDir))?.tokenizer ?? null;
-  return { path, bytes: path === null ? null : (await stat(path)).size, problem: null };
+  const bytes = path === null ? null : (await stat(path)).size;
+  return { path, bytes, problem: null, unchecked: null };
 }
 
 function fileText(file: ModelFile | null): string {
   if (file === null) return "-";
   if (file.problem !== null) return "unusable";
-  return file.bytes === null ? "not downloaded" : megabytes(file.bytes);
+  if (file.bytes === null) return "not downloaded";
+  return megabytes(file.bytes) + (file.unchecked === null ? "" : ", unchecked");
 }
 
 function modelObject(model: ModelConfig) {

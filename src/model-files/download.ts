@@ -38,6 +38,8 @@ export interface Wanted {
   sizeBytes?: number | undefined;
   /** Upper bound if the exact size is unknown. Default: the free space of the disk. */
   sizeBytesMax?: number;
+  /** An `etag` that looks like a SHA-256 is one. */
+  isOnHub?: true;
   /** Checks the complete file before it gets its name. */
   check?: (path: string) => Promise<unknown>;
 }
@@ -54,10 +56,13 @@ interface PartState {
 /** Returns the file's path. Throws a `TransportFailure`, or an `OperatorError` about the disk. */
 export async function download(wanted: Wanted, tools: FetchTools): Promise<string> {
   const part = partFileOf(wanted.folder, wanted.fileName);
+  let isVerified = false;
   await fetchWithRetries(
     tools,
     () => sizeOf(part.partPath),
-    () => attempt(wanted, part, tools),
+    async () => {
+      isVerified = await attempt(wanted, part, tools);
+    },
   );
   try {
     await wanted.check?.(part.partPath);
@@ -68,12 +73,12 @@ export async function download(wanted: Wanted, tools: FetchTools): Promise<strin
       cause: error,
     });
   }
-  await adoptPart(part, wanted.folder);
+  await adoptPart(part, wanted.folder, isVerified);
   return part.path;
 }
 
-/** Downloads the missing bytes and verifies the complete file. */
-async function attempt(wanted: Wanted, part: PartFile, tools: FetchTools): Promise<void> {
+/** Downloads the missing bytes. Returns whether the complete file could be verified, and is right. */
+async function attempt(wanted: Wanted, part: PartFile, tools: FetchTools): Promise<boolean> {
   const earlier = await readState(wanted, part);
   const answer = await tools.transport.get(
     wanted.url,
@@ -96,7 +101,7 @@ async function attempt(wanted: Wanted, part: PartFile, tools: FetchTools): Promi
     if (totalBytes !== undefined) await requireRoom(wanted.folder, totalBytes - receivedBytes);
     const sha256 = await receive(wanted, part, tools, answer, state, receivedBytes, totalBytes);
     finished = true;
-    await verify(wanted, part, state, sha256, receivedBytes > 0);
+    return await verify(wanted, part, state, sha256, receivedBytes > 0);
   } finally {
     // An unread body would keep its connection.
     if (!finished) discard(answer.body);
@@ -145,7 +150,9 @@ function stateOf(wanted: Wanted, answer: HttpResponse): PartState {
   const etag = answer.headers.get("etag");
   // A weak etag is not allowed in if-range (RFC 9110, 13.1.5).
   const strong = etag?.startsWith('"') === true ? etag : undefined;
-  const linked = /^"?([0-9a-f]{64})"?$/i.exec(answer.firstHeaders.get("x-linked-etag") ?? "")?.[1];
+  // The hub's `x-linked-etag` is the SHA-256 of the content. A mirror may pass it on as `etag`.
+  const named = answer.firstHeaders.get("x-linked-etag") ?? (wanted.isOnHub ? etag : undefined);
+  const linked = /^"?([0-9a-f]{64})"?$/i.exec(named ?? "")?.[1];
   return {
     url: addressOf(wanted),
     validator: strong ?? answer.headers.get("last-modified") ?? null,
@@ -256,9 +263,9 @@ async function verify(
   state: PartState,
   sha256: string,
   resumed: boolean,
-): Promise<void> {
+): Promise<boolean> {
   const expected = wanted.sha256 ?? state.contentSha256;
-  if (expected === null || expected === sha256) return;
+  if (expected === null || expected === sha256) return expected !== null;
   await discardPart(part);
   // After a resume the part on this disk may be at fault, so one more attempt starts over.
   throw new TransportFailure(

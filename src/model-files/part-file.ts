@@ -6,7 +6,7 @@
  */
 import { type Hash, randomUUID } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { open, rename, rm, statfs } from "node:fs/promises";
+import { open, rename, rm, statfs, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { makeFolder } from "../make-folder.ts";
@@ -59,10 +59,21 @@ export async function hashInto(hash: Hash, path: string): Promise<void> {
   for await (const chunk of createReadStream(path, { highWaterMark: 1 << 20 })) hash.update(chunk);
 }
 
-/** Syncs the checked part to disk and renames it to its final name. */
-export async function adoptPart(part: PartFile, folder: string): Promise<void> {
+/** Returns the file beside a model file whose SHA-256 nothing named when it was downloaded. */
+export function uncheckedMarkOf(path: string): string {
+  return `${path}.unchecked`;
+}
+
+/**
+ * Syncs the checked part to disk and renames it to its final name. A part that could not be
+ * verified gets a mark.
+ */
+export async function adoptPart(part: PartFile, folder: string, isVerified = true): Promise<void> {
   try {
     await synced(part.partPath, "r+");
+    const mark = uncheckedMarkOf(part.path);
+    if (isVerified) await rm(mark, { force: true });
+    else await writeFile(mark, "");
     await rename(part.partPath, part.path);
     // Otherwise a power failure could undo the rename. Windows cannot open folders.
     if (process.platform !== "win32") await synced(folder, "r");

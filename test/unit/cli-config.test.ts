@@ -203,7 +203,7 @@ describe("models", () => {
         parallel: 4,
         defaults: {},
         pricing,
-        file: { path: null, bytes: null, problem: null },
+        file: { path: null, bytes: null, problem: null, unchecked: null },
       },
     ]);
     assert.match(
@@ -233,7 +233,7 @@ describe("models", () => {
     assert.match(ran.stderr, /^model file \S+bad\.gguf cannot be used: .*\.\nPrices are in credits/);
     const documents = await ledger.documentOf("models", "--config", "files.yaml");
     assert.ok(Array.isArray(documents));
-    assert.deepEqual(documents[0].file, { path: miniature, bytes: size, problem: null });
+    assert.deepEqual(documents[0].file, { path: miniature, bytes: size, problem: null, unchecked: null });
     assert.match(documents[1].file.problem, /bad\.gguf cannot be used/);
     assert.equal(documents[2].file, null);
   });

@@ -346,6 +346,7 @@ test("uses a file at a path after a check, without the network", async () => {
     found: true,
     path: miniaturePath,
     from: "disk",
+    unchecked: null,
   });
   await assert.rejects(
     obtainModelFile("./nowhere.gguf", given),

@@ -84,7 +84,8 @@ async function filesIn(folder: string): Promise<string[]> {
 async function assertWhole(obtained: Obtained, given: ModelFileOptions): Promise<void> {
   assert.ok(obtained.found, JSON.stringify(obtained));
   assert.ok(content.equals(await readFile(obtained.path)));
-  assert.equal((await filesIn(given.modelsDir)).length, 1, "nothing but the file itself is left");
+  const files = (await filesIn(given.modelsDir)).filter((name) => !name.endsWith(".unchecked"));
+  assert.equal(files.length, 1, "nothing but the file itself is left");
 }
 
 const hubFile = { repository: "ink/tiny-GGUF", revision: "main", path: "q4/tiny.gguf" };
@@ -111,6 +112,36 @@ test("downloads from the hub's storage host without sending it the token", async
     receivedBytes: content.length,
     totalBytes: content.length,
   });
+});
+
+test("a file whose SHA-256 nothing names is marked as unchecked until its mark is deleted", async () => {
+  await using server = await startServer((request, response) => sendContent(request, response, content));
+  const given = await options();
+  const source = `${server.origin}/tiny.gguf`;
+  for (let n = 0; n < 2; n += 1) {
+    const obtained = await obtainModelFile(source, given);
+    assert.ok(obtained.found);
+    assert.match(obtained.unchecked ?? "", /sha256sum tiny-\w+\.gguf.*delete tiny-\w+\.gguf\.unchecked$/);
+    if (n === 1) await rm(`${obtained.path}.unchecked`);
+  }
+  const obtained = await obtainModelFile(source, given);
+  assert.equal(obtained.found && obtained.unchecked, null);
+});
+
+test("a mirror of the hub that names the SHA-256 as etag is believed, and a damaged file is refused", async () => {
+  const etag = `"${sha256(content)}"`;
+  let sent = content;
+  await using mirror = await startServer((request, response) =>
+    sendContent(request, response, sent, { etag }),
+  );
+  const given = { ...(await options()), hubEndpoint: mirror.origin };
+  sent = Buffer.from(content);
+  sent[half] = (sent[half] ?? 0) ^ 255;
+  assert.match(reasonOf(await obtainModelFile(hubSource, given)), /sent a file with SHA-256/);
+  sent = content;
+  const obtained = await obtainModelFile(hubSource, given);
+  await assertWhole(obtained, given);
+  assert.equal(obtained.found && obtained.unchecked, null);
 });
 
 test("does not download a file that exists", async () => {

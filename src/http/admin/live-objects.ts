@@ -95,6 +95,10 @@ export const modelObject = objectFor<LiveModel>("Model")({
     orNull(Type.Array(serverObject.schema)),
     ({ model: { engine } }) => engine.servers?.()?.map(serverObject.of) ?? null,
   ],
+  warnings: [
+    Type.Array(text, { description: "what was odd when it was started" }),
+    ({ model }) => [...(model.engine.warnings ?? [])],
+  ],
   last_day: [activityObject.schema, ({ lastDay }) => activityObject.of(lastDay)],
 });
 

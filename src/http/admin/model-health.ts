@@ -14,11 +14,12 @@ export function isLoaded({ engine }: Model): boolean {
 export function modelWarnings(models: readonly Model[]): string[] {
   return models.flatMap(({ id, engine }) => {
     const servers = engine.servers?.() ?? [];
+    const warnings = engine.warnings?.map((warning) => `The model "${id}": ${warning}.`) ?? [];
     if (engine.state === "unavailable") {
       const reason = servers.length === 0 ? "" : ": none of its servers works";
-      return [`The model "${id}" is unavailable${reason}.`];
+      return [`The model "${id}" is unavailable${reason}.`, ...warnings];
     }
     const allWork = servers.every(({ state }) => state === "ok");
-    return allWork ? [] : [`Not all servers of the model "${id}" work.`];
+    return allWork ? warnings : [`Not all servers of the model "${id}" work.`];
   });
 }

@@ -80,6 +80,8 @@ export interface LlamaOptions {
   /** Whole environment of the child process. */
   environment: Readonly<Record<string, string | undefined>>;
   log: EngineLog;
+  /** Default: none. */
+  warnings?: readonly string[];
 }
 
 const defaultRestartWaitMs = 15_000;
@@ -126,6 +128,7 @@ export async function startLlamaEngine(options: LlamaOptions, signal?: AbortSign
 }
 
 export class LlamaEngine implements Engine {
+  readonly warnings: readonly string[];
   readonly #options: LlamaOptions;
   readonly #supervisor: Supervisor;
   readonly #slots: DecodeSlots<LlamaGeneration>;
@@ -142,6 +145,7 @@ export class LlamaEngine implements Engine {
   constructor(options: LlamaOptions & { loadMs: number }) {
     const { environment, loadMs, log, restartWaitMs = defaultRestartWaitMs } = options;
     this.#options = options;
+    this.warnings = options.warnings ?? [];
     this.#slots = new DecodeSlots(options.parallel, options.queueMax, options.slotsLimits);
     this.#aheadItemsLeft = options.aheadItemsMax ?? defaultAheadItemsMax;
     this.#supervisor = new Supervisor({
