@@ -77,7 +77,7 @@ export async function download(wanted: Wanted, tools: FetchTools): Promise<strin
   return part.path;
 }
 
-/** Downloads the missing bytes. Returns whether the complete file could be verified, and is right. */
+/** Downloads the missing bytes. Returns whether something named the SHA-256 of the file. */
 async function attempt(wanted: Wanted, part: PartFile, tools: FetchTools): Promise<boolean> {
   const earlier = await readState(wanted, part);
   const answer = await tools.transport.get(
