@@ -113,6 +113,7 @@ export interface RequestDefaults {
   temperature?: number;
   topP?: number;
   topK?: number;
+  frequencyPenalty?: number;
   maxTokens?: number;
 }
 

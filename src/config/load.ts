@@ -70,7 +70,7 @@ models:
   smollm2-135m-instruct:
     engine: llama
     source: default
-    defaults: { temperature: 0.2, top_p: 0.9, max_tokens: 512 }
+    defaults: { temperature: 0.2, top_p: 0.9, frequency_penalty: 0.4, max_tokens: 400 }
     system_prompt: Be helpful, correct and concise.
     price: { prompt: 20000, completion: 100000 }
 `;

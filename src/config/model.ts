@@ -113,6 +113,8 @@ function readDefaults(section: Section): RequestDefaults {
     temperature: section.optional("temperature", kind.decimal(0, 2)),
     topP: section.optional("top_p", kind.decimal(0, 1)),
     topK: section.optional("top_k", kind.whole(0, 2_147_483_647)),
+    // Nobody wants a model that repeats itself by default, so it is not negative.
+    frequencyPenalty: section.optional("frequency_penalty", kind.decimal(0, 2)),
     maxTokens: section.optional("max_tokens", kind.whole(1, windowMax)),
   });
 }

@@ -11,7 +11,7 @@ let service: TestService;
 before(async () => {
   service = await startService({
     engine: { contextWindow: 100 },
-    defaults: { temperature: 0.2, topP: 0.9, topK: 40, maxTokens: 20 },
+    defaults: { temperature: 0.2, topP: 0.9, topK: 40, frequencyPenalty: 0.4, maxTokens: 20 },
     otherModels: ["plain"],
   });
 });
@@ -26,35 +26,40 @@ async function optionsFor(body: object): Promise<GenerateOptions> {
 }
 
 const cases: [rule: string, body: object, sampling: object, maxTokens: number][] = [
-  ["a request without values gets all defaults", {}, { stop: [], temperature: 0.2, topP: 0.9, topK: 40 }, 20],
+  [
+    "a request without values gets all defaults",
+    {},
+    { stop: [], temperature: 0.2, topP: 0.9, topK: 40, frequencyPenalty: 0.4 },
+    20,
+  ],
   [
     "an explicit null counts as absent",
     { temperature: null, top_p: null, top_k: null, max_tokens: null, max_completion_tokens: null },
-    { stop: [], temperature: 0.2, topP: 0.9, topK: 40 },
+    { stop: [], temperature: 0.2, topP: 0.9, topK: 40, frequencyPenalty: 0.4 },
     20,
   ],
   [
     "a value of the request replaces its own default only",
     { temperature: 1.5, stop: "END", seed: 3 },
-    { stop: ["END"], seed: 3, temperature: 1.5, topP: 0.9, topK: 40 },
+    { stop: ["END"], seed: 3, temperature: 1.5, topP: 0.9, topK: 40, frequencyPenalty: 0.4 },
     20,
   ],
   [
     "a zero of the request wins",
-    { temperature: 0, top_p: 0, top_k: 0 },
-    { stop: [], temperature: 0, topP: 0, topK: 0 },
+    { temperature: 0, top_p: 0, top_k: 0, frequency_penalty: 0 },
+    { stop: [], temperature: 0, topP: 0, topK: 0, frequencyPenalty: 0 },
     20,
   ],
   [
     "a larger max_tokens of the request wins",
     { max_tokens: 50 },
-    { stop: [], temperature: 0.2, topP: 0.9, topK: 40 },
+    { stop: [], temperature: 0.2, topP: 0.9, topK: 40, frequencyPenalty: 0.4 },
     50,
   ],
   [
     "max_completion_tokens of the request wins too",
     { max_completion_tokens: 21 },
-    { stop: [], temperature: 0.2, topP: 0.9, topK: 40 },
+    { stop: [], temperature: 0.2, topP: 0.9, topK: 40, frequencyPenalty: 0.4 },
     21,
   ],
 ];
@@ -79,7 +84,7 @@ test("GET /v1/models shows the defaults under the names that requests use", asyn
   assert.deepEqual(
     list.data.map(({ id, defaults }) => [id, defaults]),
     [
-      ["small", { temperature: 0.2, top_p: 0.9, top_k: 40, max_tokens: 20 }],
+      ["small", { temperature: 0.2, top_p: 0.9, top_k: 40, frequency_penalty: 0.4, max_tokens: 20 }],
       ["plain", {}],
     ],
   );

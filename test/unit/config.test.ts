@@ -77,7 +77,7 @@ test("uses the defaults without a file and without variables", () => {
       gpu: "auto",
       loadMs: null,
       environment: {},
-      defaults: { temperature: 0.2, topP: 0.9, maxTokens: 512 },
+      defaults: { temperature: 0.2, topP: 0.9, frequencyPenalty: 0.4, maxTokens: 400 },
       systemPrompt: "Be helpful, correct and concise.",
       price: { prompt: 20_000, completion: 100_000 },
       reasoning: null,

@@ -149,8 +149,12 @@ export function pricingObject({ prompt, completion, cachedPrompt = prompt }: Pri
 }
 
 /** Returns the defaults that are set, under the names that requests use. */
-export function defaultsObject({ temperature, topP, topK, maxTokens }: RequestDefaults) {
-  return given({ temperature, top_p: topP, top_k: topK, max_tokens: maxTokens });
+export function defaultsObject(defaults: RequestDefaults) {
+  const { temperature, topP, topK, frequencyPenalty, maxTokens } = defaults;
+  return given({
+    ...{ temperature, top_p: topP, top_k: topK },
+    ...{ frequency_penalty: frequencyPenalty, max_tokens: maxTokens },
+  });
 }
 
 /**
