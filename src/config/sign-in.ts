@@ -8,6 +8,7 @@ import { operatorRoles } from "../actors.ts";
 import {
   type Condition,
   isSameIssuer,
+  nameOf,
   type PlanRule,
   type RoleRule,
   type SignInSettings,
@@ -138,13 +139,13 @@ function requireRules(section: Section, operators: readonly RoleRule[], accounts
   for (const [name, rules] of Object.entries({ operators, accounts })) {
     const first = new Map<string, number>();
     for (const [index, rule] of rules.entries()) {
-      const same = `${rule.kind} ${rule.value}`;
+      const same = nameOf(rule);
       const before = first.get(same);
       first.set(same, before ?? index);
       if (before === undefined || rule.value === "") continue;
       section.problem(
         section.where,
-        `${section.path}.${name}[${index}]: ${rule.kind} ${rule.value} has a rule already, ${name}[${before}]; remove one of them`,
+        `${section.path}.${name}[${index}]: ${same} has a rule already, ${name}[${before}]; remove one of them`,
       );
     }
   }

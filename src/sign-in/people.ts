@@ -10,7 +10,7 @@
 import { randomBytes } from "node:crypto";
 import type { Logger } from "pino";
 import { otherRefusal } from "../accounts/outcome-refusals.ts";
-import { isHigherRole, type OperatorRole } from "../actors.ts";
+import { isHigherRole } from "../actors.ts";
 import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { AccountRow, JournalKind } from "../ledger/rows.ts";
@@ -21,8 +21,8 @@ import type { ListedEntry, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import type { Identity } from "./claims.ts";
 import { notAdmitted, SignInRefusal } from "./refusals.ts";
-import { planOf, roleOf, type Verdict } from "./rules.ts";
-import { isSameIssuer, type SignInSettings } from "./settings.ts";
+import { planOf, roleBy, roleNow, roleRuleOf, type Verdict } from "./rules.ts";
+import { nameOf, type RoleRule, type SignInSettings } from "./settings.ts";
 
 /** Who opens, changes and suspends accounts by the rules. The journal names it. */
 const byRules = "service:sign_in";
@@ -57,7 +57,7 @@ export class People {
     settings: SignInSettings,
   ): Promise<PersonRow> {
     const { store } = this.#deps;
-    const role = roleOf(identity, settings);
+    const role = roleRuleOf(identity, settings);
     const plan = planOf(identity, settings);
     const known = await this.#known(identity, settings);
     const linkable = listener === "portal" ? await this.#linkable(identity, known) : null;
@@ -68,7 +68,7 @@ export class People {
     if (person.suspendedMs !== null) throw notAdmitted(settings, "an operator has suspended the person");
     const now = await this.#record(person, identity, { role, plan }, settings);
     if (listener === "operator") {
-      if (this.roleNow(now, settings) === null) throw notAdmitted(settings, whyNot(role, plan));
+      if (roleNow(now, settings, this.#nowMs()) === null) throw notAdmitted(settings, whyNot(role, plan));
       await this.#follow(now, plan);
       return now;
     }
@@ -79,18 +79,10 @@ export class People {
 
   /** Records what the issuer says about an operator now. Returns the person as they are now. */
   async checked(person: PersonRow, identity: Identity, settings: SignInSettings): Promise<PersonRow> {
-    const verdicts = { role: roleOf(identity, settings), plan: planOf(identity, settings) };
+    const verdicts = { role: roleRuleOf(identity, settings), plan: planOf(identity, settings) };
     const now = await this.#record(person, identity, verdicts, settings);
     await this.#follow(now, verdicts.plan);
     return now;
-  }
-
-  /** Returns the role that a person has now. Null: none, or it has lapsed. */
-  roleNow(person: PersonRow, settings: SignInSettings): OperatorRole | null {
-    const { role, roleMatchedMs, suspendedMs, issuer } = person;
-    if (role === null || roleMatchedMs === null || suspendedMs !== null) return null;
-    if (!isSameIssuer(issuer, settings.issuer)) return null;
-    return endOf(settings.lapse, roleMatchedMs) > this.#nowMs() ? role : null;
   }
 
   /** Suspends the accounts of people whom no rule has matched for long. Returns how many. */
@@ -146,7 +138,7 @@ export class People {
   async #record(
     read: PersonRow,
     { name, email, emailVerified, groups }: Identity,
-    { role, plan }: { role: Verdict<OperatorRole>; plan: Verdict<string> },
+    { role, plan }: { role: Verdict<RoleRule>; plan: Verdict<string> },
     settings: SignInSettings,
   ): Promise<PersonRow> {
     const { store, logger } = this.#deps;
@@ -156,18 +148,19 @@ export class People {
     }
     for (let person = read; ; ) {
       const nowMs = this.#nowMs();
-      const keepsRole = !role.isComplete && person.role !== null && isHigherRole(person.role, role.value);
+      const before = roleBy(person.roleRule, settings);
+      const given = role.value?.role ?? null;
+      const keepsRole = !role.isComplete && before !== null && isHigherRole(before, given);
       const facts: PersonFacts = {
         ...{ name, email, emailVerified, seenMs: nowMs },
-        role: keepsRole ? person.role : role.value,
+        roleRule: keepsRole ? person.roleRule : role.value && nameOf(role.value),
         roleMatchedMs: keepsRole || role.value === null ? person.roleMatchedMs : nowMs,
         accountMatchedMs: plan.value === null ? person.accountMatchedMs : nowMs,
       };
-      const isChanged = facts.role !== person.role;
-      const change = isChanged ? roleChange(person, facts, this.#change()) : null;
+      const now = keepsRole ? before : given;
+      const change = now === before ? null : roleChange(person, before, now, this.#change());
       if (await store.setPersonFacts(person, facts, change)) {
-        if (isChanged)
-          logger.info({ person: id, before: person.role, role: facts.role }, "a role has changed");
+        if (change !== null) logger.info({ person: id, before, role: now }, "a role has changed");
         return { ...person, ...facts };
       }
       person = await this.#again(person, settings);

@@ -23,6 +23,7 @@ import { isAway, isClientRefused, RejectedAnswerError, reasonOf } from "./failur
 import { type BegunSignIn, Issuer, IssuerMisdescribedError } from "./issuer.ts";
 import { People } from "./people.ts";
 import { issuerUnavailable, SignInRefusal, signInFailed, signInOff } from "./refusals.ts";
+import { roleNow } from "./rules.ts";
 import { isSameIssuer, type SignInSettings } from "./settings.ts";
 
 /** A sign-in must be finished within this time. */
@@ -128,21 +129,22 @@ export class PersonSignIn implements SignedInPeople {
     const person = await this.#deps.store.person(session.owner);
     if (configured === null || person === null) return null;
     const now = await this.#checked(session, secrets, person, configured);
-    return now && identityOf(now, this.#people.roleNow(now, configured.settings));
+    return now && identityOf(now, this.roleNow(now));
   }
 
   async roleOf(id: string): Promise<OperatorRole | null> {
     const person = await this.#deps.store.person(id);
-    if (person === null || this.#configured === null) return null;
-    return this.#people.roleNow(person, this.#configured.settings);
+    return person && this.roleNow(person);
+  }
+
+  /** Returns the role of a person by the present configuration. Null: none. */
+  roleNow(person: PersonRow): OperatorRole | null {
+    return this.#configured && roleNow(person, this.#configured.settings, this.#deps.store.times().nowMs);
   }
 
   async operatorsAmong(ids: readonly string[]): Promise<ReadonlySet<string>> {
-    const configured = this.#configured;
-    if (configured === null) return new Set();
     const people = await this.#deps.store.people(ids);
-    const operators = people.filter((person) => this.#people.roleNow(person, configured.settings) !== null);
-    return new Set(operators.map(({ id }) => id));
+    return new Set(people.filter((person) => this.roleNow(person) !== null).map(({ id }) => id));
   }
 
   async holdersAmong(ids: readonly string[]): Promise<readonly FoundHolder[]> {
@@ -174,8 +176,8 @@ export class PersonSignIn implements SignedInPeople {
       refreshToken: isOperator ? refreshToken : null,
       lifeMs: isOperator && refreshToken === null ? uncheckedLifeMs : undefined,
     });
-    const { id, role, account } = person;
-    return { ...started, who: { person: id, role, account } };
+    const { id, account } = person;
+    return { ...started, who: { person: id, role: this.roleNow(person), account } };
   }
 
   /** Asks the issuer again if an hour has passed. Null: the person has no session any more. */

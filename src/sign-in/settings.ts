@@ -8,6 +8,11 @@ export interface Condition {
   value: string;
 }
 
+/** Names a condition. Two rules of a list never have the same one. */
+export function nameOf({ kind, value }: Condition): string {
+  return `${kind} ${value}`;
+}
+
 export interface RoleRule extends Condition {
   role: OperatorRole;
 }

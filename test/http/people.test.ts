@@ -152,6 +152,33 @@ test("a role is checked for each request, and read again with each", async () =>
   );
 });
 
+test("a role counts while its rule is in the configuration, for sessions, operator keys and lists", async () => {
+  const rule = { kind: "email", value: "eve@example.edu", role: "owner" } as const;
+  const other = { kind: "group", value: "it", role: "viewer" } as const;
+  await using place = await startSignIn({ operators: [rule, other] });
+  place.issuer.signsIn({ sub: "eve", email: "Eve@example.edu", email_verified: true, groups: ["it"] });
+  const ask = sender(place, "operator", await place.signIn("operator"));
+  const key = { operation_id: operation(), name: "left behind", role: "owner" };
+  const { body } = await ask("POST", "/admin/operator-keys", key);
+  const headers = { authorization: `Bearer ${body.key}` };
+  const statuses = async () => [
+    (await ask("GET", "/admin/accounts")).status,
+    (await place.operator.ask("GET", "/admin/accounts", { headers })).status,
+    (await place.operator.ask("POST", "/admin/reload", { headers })).status,
+    listOf((await place.operator.get("/admin/people")).body.data)[0]?.role,
+  ];
+  const { settings } = place;
+  const first = await statuses();
+  assert.deepEqual([first[0], first[1], first[3]], [200, 200, "owner"]);
+  place.people.configure({ ...settings, operators: [other] });
+  assert.deepEqual(await statuses(), [401, 401, 401, null]);
+  place.people.configure({ ...settings, operators: [{ ...rule, role: "support" }, other] });
+  assert.deepEqual(await statuses(), [200, 200, 403, "support"]);
+  place.people.configure({ ...settings, operators: [other] });
+  await place.signIn("operator");
+  assert.deepEqual(await statuses(), [200, 200, 403, "viewer"]);
+});
+
 test("changes of a role within a millisecond are in the log, each of them", async () => {
   const operators = [
     { kind: "group", value: "readers", role: "viewer" },

@@ -340,7 +340,7 @@ test("a person moves from the issuer before by their confirmed address, once", a
   const { store } = place.service;
   const row = {
     ...{ id: "person_00000000000000aa", issuer: "https://old.example/", sub: "old", name: null },
-    ...{ email: "ada@x.example", emailVerified: true, role: null, roleMatchedMs: null, seenMs: 1 },
+    ...{ email: "ada@x.example", emailVerified: true, roleRule: null, roleMatchedMs: null, seenMs: 1 },
     ...{
       accountMatchedMs: null,
       account: null,
@@ -439,12 +439,12 @@ test("a check at the issuer that began before a sign-in gives back nothing that 
   place.issuer.signsIn({ sub: "ada", groups: ["staff"] });
   await place.signIn("operator");
   const [before] = await store.listPeople({ limit: 1 });
-  assert.equal(before?.role, "owner");
+  assert.equal(before?.roleRule, "group staff");
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
   await place.signIn("operator");
   const { issuer, sub, name, email, emailVerified } = before;
   const identity = { issuer, sub, name, email, emailVerified, groups: null };
   const now = await new People({ store, ledger, logger }).checked(before, identity, place.settings);
-  assert.equal(now.role, "viewer");
-  assert.equal((await store.person(before.id))?.role, "viewer");
+  assert.equal(now.roleRule, "group all");
+  assert.equal((await store.person(before.id))?.roleRule, "group all");
 });

@@ -537,7 +537,8 @@ create table person (
   name {text},
   email {text},
   email_verified {bool} not null check (email_verified in (false, true)),
-  role {text} check (role in ('viewer', 'support', 'operator', 'owner')),
+  -- The condition of the rule that gave a role. The configuration says which role that is now.
+  role_rule {text},
   role_matched_ms {int},
   account_matched_ms {int},
   seen_ms {int} not null,
