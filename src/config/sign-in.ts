@@ -75,7 +75,9 @@ export function readSignIn(section: Section, { plans, hasPortal }: SignInContext
       `${section.path}.formerly: is the issuer of now; name the one before, or remove it`,
     );
   }
-  requireRules(section, operators, accounts);
+  const linksContacts = section.value("link_contacts", kind.flag, { or: false });
+  if (!linksContacts || operators.length > 0 || accounts.length > 0)
+    requireRules(section, operators, accounts);
   if (accounts.length > 0 && !hasPortal) {
     section.problem(
       section.where,
@@ -91,6 +93,7 @@ export function readSignIn(section: Section, { plans, hasPortal }: SignInContext
     operators,
     accounts,
     trustsEmail: section.value("trust_email", kind.flag, { or: false }),
+    linksContacts,
     lapse: section.value("lapse", kind.lifePeriod, { or: "P90D" }),
     formerly: formerly?.value ?? null,
     contact: section.optional("contact", shortText),

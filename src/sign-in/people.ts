@@ -4,8 +4,8 @@
  * Guarantees that a person has one account however often a sign-in is repeated, broken off or made
  * twice at the same time; that a rule changes only plans that a rule has set; and that no sign-in
  * ends a suspension by an operator. An account that exists is linked only to somebody whose issuer
- * confirms the address of its contact, if no other open account has that address, and no person
- * was ever linked to it.
+ * confirms the address of its contact, if a rule or `link_contacts` lets them in, no other open
+ * account has that address, and no person was ever linked to it.
  */
 import { randomBytes } from "node:crypto";
 import type { Logger } from "pino";
@@ -60,7 +60,8 @@ export class People {
     const role = roleRuleOf(identity, settings);
     const plan = planOf(identity, settings);
     const known = await this.#known(identity, settings);
-    const linkable = listener === "portal" ? await this.#linkable(identity, known) : null;
+    const mayLink = listener === "portal" && (plan.value !== null || settings.linksContacts);
+    const linkable = mayLink ? await this.#linkable(identity, known) : null;
     if (known === null && role.value === null && plan.value === null && linkable === null) {
       throw notAdmitted(settings, whyNot(role, plan));
     }

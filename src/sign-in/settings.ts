@@ -37,6 +37,8 @@ export interface SignInSettings {
   accounts: readonly PlanRule[];
   /** The issuer owns the addresses, so `email_verified` is not needed for rules. */
   trustsEmail: boolean;
+  /** The contact of an account lets its person in, even if no rule matches. */
+  linksContacts: boolean;
   /** ISO 8601: so long after a matching sign-in, roles end and accounts are suspended. */
   lapse: string;
   /** The issuer before this one. */
