@@ -4,6 +4,7 @@
  * but `sub`, and an e-mail address that the issuer has verified.
  */
 import * as rules from "../accounts/value-rules.ts";
+import { isRecord } from "../objects.ts";
 
 /** Longest lists and texts that an issuer may send. A person has a few hundred groups at most. */
 const groupsMax = 10_000;
@@ -19,6 +20,8 @@ export interface Identity {
   emailVerified: boolean;
   /** Null: the issuer has left them out, so rules about groups cannot be decided. */
   groups: ReadonlySet<string> | null;
+  /** The issuer says that it has left them out because they are too many, as Entra ID does. */
+  hasTooManyGroups: boolean;
 }
 
 type Claims = Readonly<Record<string, unknown>>;
@@ -33,6 +36,8 @@ export function identityIn(claims: Claims & { iss: string; sub: string }, groups
     email,
     emailVerified: email !== null && claims.email_verified === true,
     groups: groupsIn(claims[groupsClaim]),
+    hasTooManyGroups:
+      claims.hasgroups === true || (isRecord(claims._claim_names) && groupsClaim in claims._claim_names),
   };
 }
 

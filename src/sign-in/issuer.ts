@@ -221,8 +221,11 @@ export class Issuer {
     tokens: Client.TokenEndpointResponse,
     claims: { iss: string; sub: string } & Record<string, unknown>,
   ): Promise<IssuerAnswer> {
-    const { groupsClaim, issuer } = this.#settings;
+    const { groupsClaim, issuer, clientId } = this.#settings;
     if (!isSameIssuer(claims.iss, issuer)) throw new RejectedAnswerError("the token is of another issuer");
+    // The library checks it only if there are several audiences.
+    if (claims.azp !== undefined && claims.azp !== clientId)
+      throw new RejectedAnswerError("the token is for another client (azp)");
     if (!subPattern.test(claims.sub) || isErasedSub(claims.sub))
       throw new RejectedAnswerError("the claim sub is not 1 to 255 characters, or is reserved");
     const refreshToken = tokens.refresh_token ?? null;

@@ -63,13 +63,14 @@ export class People {
     const mayLink = listener === "portal" && (plan.value !== null || settings.linksContacts);
     const linkable = mayLink ? await this.#linkable(identity, known) : null;
     if (known === null && role.value === null && plan.value === null && linkable === null) {
-      throw notAdmitted(settings, whyNot(role, plan));
+      throw notAdmitted(settings, whyNot(identity, role, plan));
     }
     const person = known ?? (await store.addPerson(newPerson(identity, this.#nowMs())));
     if (person.suspendedMs !== null) throw notAdmitted(settings, "an operator has suspended the person");
     const now = await this.#record(person, identity, { role, plan }, settings);
     if (listener === "operator") {
-      if (roleNow(now, settings, this.#nowMs()) === null) throw notAdmitted(settings, whyNot(role, plan));
+      if (roleNow(now, settings, this.#nowMs()) === null)
+        throw notAdmitted(settings, whyNot(identity, role, plan));
       await this.#follow(now, plan);
       return now;
     }
@@ -138,14 +139,15 @@ export class People {
    */
   async #record(
     read: PersonRow,
-    { name, email, emailVerified, groups }: Identity,
+    identity: Identity,
     { role, plan }: { role: Verdict<RoleRule>; plan: Verdict<string> },
     settings: SignInSettings,
   ): Promise<PersonRow> {
     const { store, logger } = this.#deps;
     const { id } = read;
-    if (groups === null && !(role.isComplete && plan.isComplete)) {
-      logger.warn({ person: id }, "the issuer has sent no groups; rules about groups are skipped");
+    const { name, email, emailVerified } = identity;
+    if (!(role.isComplete && plan.isComplete)) {
+      logger.warn({ person: id }, `${noGroups(identity)}; rules about groups are skipped`);
     }
     for (let person = read; ; ) {
       const nowMs = this.#nowMs();
@@ -219,7 +221,7 @@ export class People {
       }
     }
     if (!isBegun) {
-      if (plan.value === null) throw notAdmitted(settings, whyNot({ value: null, isComplete: true }, plan));
+      if (plan.value === null) throw notAdmitted(settings, whyNot(identity, plan));
       await this.#open(own, plan.value, identity);
     }
     const link = { account: own, by: "rule", isFirst: true };
@@ -354,10 +356,15 @@ function matchedBefore(lapse: string, nowMs: EpochMs): EpochMs {
   return nowMs - (endOf(lapse, nowMs) - nowMs);
 }
 
-function whyNot(role: Verdict<unknown>, plan: Verdict<unknown>): string {
-  return role.isComplete && plan.isComplete
-    ? "no rule matches"
-    : "the issuer has sent no groups, and no other rule matches";
+function whyNot(identity: Identity, ...verdicts: Verdict<unknown>[]): string {
+  const isComplete = verdicts.every((verdict) => verdict.isComplete);
+  return isComplete ? "no rule matches" : `${noGroups(identity)}, and no other rule matches`;
+}
+
+function noGroups({ hasTooManyGroups }: Identity): string {
+  return hasTooManyGroups
+    ? "the issuer has left out the groups because they are too many"
+    : "the issuer has sent no groups";
 }
 
 function newOperation(): string {

@@ -3,8 +3,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { planOf, roleRuleOf } from "../../src/sign-in/rules.ts";
 
+const noGroups = { groups: null, hasTooManyGroups: false };
+
 function identityOf(email: string) {
-  return { issuer: "i", sub: "s", name: null, email, emailVerified: true, groups: null };
+  return { issuer: "i", sub: "s", name: null, email, emailVerified: true, ...noGroups };
 }
 
 const settings = {
