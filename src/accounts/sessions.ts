@@ -139,6 +139,12 @@ export class Sessions {
     await this.#store.sealSession(hash, this.#seal(secrets, refreshToken));
   }
 
+  /** Returns the present refresh token of a session, which may have ended. Null: none. */
+  async refreshTokenOf({ hash }: SessionRow, secrets: SessionSecrets): Promise<string | null> {
+    const [row] = await this.#store.sessions([hash]);
+    return row?.sealed == null ? null : this.#unseal(secrets, row.sealed);
+  }
+
   #seal(secrets: SessionSecrets, text: string): string {
     const nonce = randomBytes(sealing.nonceBytes);
     const cipher = createCipheriv(sealing.algorithm, this.#sealingKey(secrets), nonce);

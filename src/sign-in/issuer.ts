@@ -116,6 +116,14 @@ export class Issuer {
     });
   }
 
+  /** Ends a refresh token, if the issuer has a place for that. */
+  async revoke(refreshToken: string): Promise<void> {
+    await this.#ask(async ({ library, config }) => {
+      if (config.serverMetadata().revocation_endpoint === undefined) return;
+      await library.tokenRevocation(config, refreshToken, { token_type_hint: "refresh_token" });
+    });
+  }
+
   /**
    * Sends a code that no issuer has given out. Resolves if the issuer accepts the client, and
    * rejects as `redeem` does otherwise.

@@ -127,9 +127,21 @@ export class PersonSignIn implements SignedInPeople {
   async operatorOf(session: SessionRow, secrets: SessionSecrets): Promise<OperatorIdentity | null> {
     const configured = this.#configured;
     const person = await this.#deps.store.person(session.owner);
-    if (configured === null || person === null) return null;
+    // The issuer of now gets no token of the issuer before.
+    if (configured === null || person === null || this.roleNow(person) === null) return null;
     const now = await this.#checked(session, secrets, person, configured);
     return now && identityOf(now, this.roleNow(now));
+  }
+
+  async signedOut(session: SessionRow, secrets: SessionSecrets): Promise<void> {
+    const { issuer } = this.#configured ?? {};
+    try {
+      const token = await this.#sessions.refreshTokenOf(session, secrets);
+      if (token !== null) await issuer?.revoke(token);
+    } catch (error) {
+      const fields = { person: session.owner, reason: reasonOf(error) };
+      this.#deps.logger.warn(fields, "the refresh token of a session was not revoked at the issuer");
+    }
   }
 
   async roleOf(id: string): Promise<OperatorRole | null> {

@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import { fieldsOf, listOf, refused } from "../fixtures/operator.ts";
+import { Sessions } from "../../src/accounts/sessions.ts";
+import { fieldsOf, listOf, operatorToken, refused } from "../fixtures/operator.ts";
+import { pageSecret } from "../fixtures/page-header.ts";
 import { babble } from "../fixtures/service.ts";
 import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
 import { until } from "../fixtures/until.ts";
@@ -207,11 +209,22 @@ test("an operator of an issuer without refresh tokens is signed in for an hour",
 });
 
 /** An operator at an issuer with refresh tokens, after more than an hour. */
-async function afterAnHour(run: (place: SignInPlaces, ask: ReturnType<typeof sender>) => Promise<void>) {
+async function afterAnHour(
+  run: (place: SignInPlaces & { cookie: string }, ask: ReturnType<typeof sender>) => Promise<void>,
+) {
   const operators = [{ kind: "group", value: "all", role: "owner" }] as const;
-  await using place = await startSignIn({ operators }, { issuer: { refreshes: true } });
+  await using place = await startSignIn(
+    { operators },
+    {
+      issuer: {
+        refreshes: true,
+        configuration: { features: { devInteractions: { enabled: false }, revocation: { enabled: true } } },
+      },
+    },
+  );
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
-  const ask = sender(place, "operator", await place.signIn("operator"));
+  const cookie = await place.signIn("operator");
+  const ask = sender(place, "operator", cookie);
   const lifeMs = Date.parse(String((await ask("GET", "/admin/session")).body.expires_at)) - Date.now();
   assert.ok(lifeMs > 11 * hourMs, String(lifeMs));
   const { store } = place.service;
@@ -219,7 +232,7 @@ async function afterAnHour(run: (place: SignInPlaces, ask: ReturnType<typeof sen
   store.times = () => ({ ...times(), nowMs: times().nowMs + 1.1 * hourMs });
   const [row] = await store.sessions(sessionsOf(place));
   assert.ok(row?.sealed != null);
-  await run(place, ask);
+  await run(Object.assign(place, { cookie }), ask);
   assert.ok(!JSON.stringify(place.service.log).includes(row.sealed));
 }
 
@@ -262,6 +275,45 @@ test("an operator whose sign-in the issuer has ended is out at the next check", 
     refused(await ask("GET", "/admin/accounts"), 401, "invalid_session");
     assert.ok(place.service.log.some(({ reason }) => /invalid_grant/.test(String(reason))));
   }));
+
+test("signing out revokes the refresh token at the issuer, which the request may have replaced", async () => {
+  const revocations: string[] = [];
+  let status = 200;
+  await afterAnHour(async (place, ask) => {
+    place.issuer.intercept = async (request, response) => {
+      if (request.url !== "/token/revocation") return false;
+      let body = "";
+      for await (const piece of request) body += piece;
+      revocations.push(new URLSearchParams(body).get("token") ?? "");
+      response.writeHead(status).end();
+      return true;
+    };
+    const out = async (send: typeof ask, hash = "") => {
+      const before = revocations.length;
+      assert.equal((await send("DELETE", "/admin/session")).status, 204);
+      await until("the issuer was asked", async () => revocations.length > before);
+      const [row] = await place.service.store.sessions([hash]);
+      assert.equal(row?.endedMs === null, false);
+    };
+    const [hash] = sessionsOf(place);
+    const before = (await place.service.store.sessions([hash ?? ""]))[0]?.sealed;
+    await out(ask, hash);
+    const sessions = new Sessions(place.service.store, operatorToken, assert.ifError);
+    const [row] = await place.service.store.sessions([hash ?? ""]);
+    assert.ok(row !== undefined && row.sealed !== before, "this request has asked the issuer again");
+    const secrets = { cookie: place.cookie.split("=")[1] ?? "", page: pageSecret };
+    assert.deepEqual(revocations, [await sessions.refreshTokenOf(row, secrets)]);
+    status = 503;
+    const again = sender(place, "operator", await place.signIn("operator"));
+    await out(
+      again,
+      sessionsOf(place).find((each) => each !== hash),
+    );
+    const { log } = place.service;
+    const isLogged = async () => log.some(({ msg }) => String(msg).includes("not revoked at the issuer"));
+    await until("the failure is logged", isLogged);
+  });
+});
 
 test("if the issuer is away, sessions of operators go on, and the issuer is asked again later", () =>
   afterAnHour(async (place, ask) => {

@@ -236,8 +236,13 @@ export class BrowserSignIn<Found extends SessionRow> {
 
   /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
   async signOut(request: FastifyRequest, session: SessionRow): Promise<string> {
-    const { person, logger } = this.#options;
+    const { person, logger, issuer = noIssuer } = this.#options;
     await this.#end(session);
+    const { headers } = request;
+    const given = cookieIn(headers, this.#cookie);
+    // Nobody waits for the issuer.
+    if (given.kind === "secret")
+      void issuer.signedOut(session, { cookie: given.secret, page: requirePage(headers) });
     logger.info({ requestId: request.id, client: clientOf(request) }, `${person} has signed out`);
     return setCookie(this.#cookie, "", 0);
   }
