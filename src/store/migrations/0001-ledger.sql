@@ -560,8 +560,8 @@ create index person_by_account on person (account) where account is not null;
 create unique index person_by_invitation on person (account, lower(email)) where issuer = 'invitation' and email is not null;
 create index person_by_match on person (account_matched_ms) where account_by = 'rule' and lapsed_ms is null;
 
--- Invitations (docs/decisions/0083-invitations.md). An account and an address have one row, which stays: a newer link replaces
--- the one before.
+-- Invitations (docs/decisions/0083-invitations.md). An account and an address have one row: a newer link replaces the one
+-- before. It is deleted with the address of the contact.
 create table invitation (
   account {text} not null references account (id),
   -- In lower case.
