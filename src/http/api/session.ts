@@ -4,6 +4,7 @@ import Type from "typebox";
 import { closed, isoTime, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import { idleEndMs } from "../../accounts/sessions.ts";
 import { type Actor, operatorRoles, type Role } from "../../actors.ts";
+import { Refusal } from "../../errors.ts";
 import type { PersonRow } from "../../store/people.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { type ApiApp, route } from "./app.ts";
@@ -66,6 +67,12 @@ export const issuerAnswer = Type.Optional(
   }),
 );
 
+/** Throws unless the body of a sign-in has one kind of credentials. */
+export function requireOne(body: object, kinds: string): void {
+  if (Object.keys(body).length === 1) return;
+  throw new Refusal("invalid_value", `The body must have one of ${kinds}.`);
+}
+
 const refusedAtIssuer = [
   "sign_in_off",
   "issuer_unavailable",
@@ -122,8 +129,10 @@ const bySession = [{ session: [], ...header }];
 
 interface SessionAccess {
   sessionOf(request: FastifyRequest): Omit<ShownSession, "timezone">;
-  /** Ends the session of the request. Returns `Set-Cookie`, which removes it. */
-  signOut(request: FastifyRequest): Promise<string>;
+  readonly browsers: {
+    /** Ends the session of the request. Returns `Set-Cookie`, which removes it. */
+    signOut(request: FastifyRequest, session: SessionRow): Promise<string>;
+  };
 }
 
 /**
@@ -166,7 +175,7 @@ export function presentSessionRoutes(
       { config: { outlivesSession: true } },
     ),
     async (request, reply) => {
-      reply.header("set-cookie", await access.signOut(request));
+      reply.header("set-cookie", await access.browsers.signOut(request, access.sessionOf(request)));
       reply.code(204);
     },
   );
