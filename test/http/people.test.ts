@@ -199,6 +199,36 @@ test("changes of a role within a millisecond are in the log, each of them", asyn
   assert.deepEqual(roles.sort(), ["null viewer", "owner viewer", "viewer owner"]);
 });
 
+test("sign-ins are in the log: who, at which listener, and with what", async () => {
+  await using place = await startSignIn({ accounts });
+  const { operator, service, issuer } = place;
+  issuer.signsIn({ sub: "ada", groups: ["all"] });
+  await place.signIn("portal");
+  refused(await place.attempt("operator"), 403, "not_admitted");
+  await place.ask("portal", "POST", "/api/session", { key: service.key });
+  await place.ask("operator", "POST", "/admin/session", { token: operatorToken });
+  const { code } = (await operator.post("/admin/session/codes")).body;
+  await place.ask("operator", "POST", "/admin/session", { code });
+  const [person] = await service.store.listPeople({ limit: 1 });
+  const { link } = (await operator.post("/admin/accounts/test/invitation", { email: "bo@x.example" })).body;
+  const invitation = String(link).split("#invite=")[1];
+  await place.ask("portal", "POST", "/api/session", { invitation });
+  const [invited] = await service.store.listPeople({ account: "test", limit: 1 });
+  const { data } = (await operator.get("/admin/log?kind=sign_in")).body;
+  const shown = listOf(data).map(({ by, account, after }) => ({ by, account, ...fieldsOf(after) }));
+  const byName = (rows: object[]) => rows.map((row) => JSON.stringify(row)).sort();
+  assert.deepEqual(
+    byName(shown),
+    byName([
+      { by: `person:${person?.id}`, account: person?.account, listener: "portal", credentials: "issuer" },
+      { by: "key:key1", account: "test", listener: "portal", credentials: "key" },
+      { by: "owner", account: null, listener: "operator", credentials: "token" },
+      { by: "owner", account: null, listener: "operator", credentials: "code" },
+      { by: `person:${invited?.id}`, account: "test", listener: "portal", credentials: "invitation" },
+    ]),
+  );
+});
+
 test("an operator of an issuer without refresh tokens is signed in for an hour", async () => {
   await using place = await startSignIn({ operators: [{ kind: "group", value: "all", role: "owner" }] });
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });

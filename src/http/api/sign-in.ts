@@ -10,6 +10,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
 import { type NewSession, type SessionSecrets, sessionLifeMs } from "../../accounts/sessions.ts";
+import { keyHolder, owner } from "../../actors.ts";
 import { isLoopback } from "../../config/kinds.ts";
 import { Refusal } from "../../errors.ts";
 import type { Jobs } from "../../jobs.ts";
@@ -17,7 +18,9 @@ import { limits } from "../../limits/limits.ts";
 import { TokenBucket } from "../../limits/token-bucket.ts";
 import type { Listener, SignInPlace } from "../../sign-in/person-sign-in.ts";
 import { SignInRefusal } from "../../sign-in/refusals.ts";
+import { changeLogRow } from "../../store/change-log.ts";
 import type { SessionRow } from "../../store/sessions.ts";
+import type { Store } from "../../store/store.ts";
 import type { Metrics, SignInResult } from "../../telemetry/metrics.ts";
 import {
   cookieIn,
@@ -69,6 +72,8 @@ interface ListenerTexts {
 
 export interface SignInDependencies<Sessions> {
   sessions: Sessions;
+  /** Sign-ins are in its list of changes. */
+  store: Pick<Store, "logChange" | "times">;
   jobs: Jobs;
   /** `operator.url` or `portal.url`: the URL that users of the listener open, if configured. */
   ownUrl(): string | null;
@@ -198,12 +203,19 @@ export class BrowserSignIn<Found extends SessionRow> {
     by: string,
     started: NewSession,
   ): Promise<{ session: SessionRow; setCookie: string }> {
-    const { sessions, section, person, logger, metrics } = this.#options;
+    const { sessions, section, person, logger, metrics, store } = this.#options;
+    const { who } = started;
+    const isPerson = who !== undefined && "person" in who;
+    const actor = isPerson ? `person:${who.person}` : who === undefined ? owner.by : keyHolder(who.keyId).by;
+    const after = { listener: section, credentials: by };
+    const change = { kind: "sign_in", by: actor, atMs: store.times().atMs, before: null, after } as const;
+    const { account } = who ?? {};
+    await store.logChange(changeLogRow(account == null ? change : { ...change, account }));
     const before = cookieIn(request.headers, this.#cookie);
     if (before.kind === "secret") await this.#end(await sessions.find({ cookie: before.secret, page }));
     metrics.signedIn(section, "signed_in");
-    const fields = { requestId: request.id, client: clientOf(request), by, ...started.who };
-    logger.info(fields, `${"person" in (started.who ?? {}) ? "a person" : person} has signed in`);
+    const fields = { requestId: request.id, client: clientOf(request), by, ...who };
+    logger.info(fields, `${isPerson ? "a person" : person} has signed in`);
     return { session: started.session, setCookie: this.cookieOf(started) };
   }
 

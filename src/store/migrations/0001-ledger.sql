@@ -366,11 +366,12 @@ create table clock_accept (
 
 {append only clock_accept, accepted clocks}
 
--- Changes that are recorded nowhere else: contacts, operator keys, people, invitations, reloads of the configuration.
+-- Changes that are recorded nowhere else: contacts, operator keys, people, invitations, reloads of the configuration,
+-- sign-ins.
 create table change_log (
   id {text} not null primary key check (id <> ''),
   at_ms {int} not null,
-  kind {text} not null check (kind in ('contact', 'operator_key', 'person', 'invitation', 'reload')),
+  kind {text} not null check (kind in ('contact', 'operator_key', 'person', 'invitation', 'reload', 'sign_in')),
   by {text} not null check (by <> ''),
   account {text},
   subject {text},
