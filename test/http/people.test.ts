@@ -207,7 +207,7 @@ test("sign-ins are in the log: who, at which listener, and with what", async () 
   refused(await place.attempt("operator"), 403, "not_admitted");
   await place.ask("portal", "POST", "/api/session", { key: service.key });
   await place.ask("operator", "POST", "/admin/session", { token: operatorToken });
-  const { code } = (await operator.post("/admin/session/codes")).body;
+  const { code } = (await operator.ask("POST", "/admin/session/codes")).body;
   await place.ask("operator", "POST", "/admin/session", { code });
   const [person] = await service.store.listPeople({ limit: 1 });
   const { link } = (await operator.post("/admin/accounts/test/invitation", { email: "bo@x.example" })).body;

@@ -31,7 +31,7 @@ export const consoleCookieName = "inkwell_console";
 /** One of them. */
 type Credentials = { readonly [Kind in "token" | "code" | "response"]?: string };
 
-interface OperatorSignIn extends SignInDependencies<OperatorSessions> {
+export interface OperatorSignIn extends SignInDependencies<OperatorSessions> {
   operatorKeys: Pick<OperatorKeys, "actorOf">;
   /** Called before a new session is given out: if it fails, so does the sign-in. */
   onSignedIn?(session: SessionRow): Promise<void>;

@@ -27,8 +27,9 @@ export const portalCookieName = "inkwell_portal";
 /** One of them. */
 type PortalCredentials = { readonly [Kind in "key" | "response" | "invitation"]?: string };
 
-interface PortalSignInDependencies extends SignInDependencies<KeySessions> {
+export interface PortalSignInDependencies extends SignInDependencies<KeySessions> {
   invitations: Pick<Invitations, "exchange">;
+  /** Whether an API key signs in. Default: it does. */
   acceptsKeys?: boolean;
 }
 
