@@ -4,7 +4,7 @@ import { normalPerson, personProblem } from "../accounts/front-ends.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { personData } from "../accounts/person-data.ts";
 import { personDataSchema, personObject, shownPerson } from "../accounts/person-objects.ts";
-import { invalidValue, OperatorRefusal } from "../accounts/refusals.ts";
+import { invalidValue, OperatorRefusal, requireFresh } from "../accounts/refusals.ts";
 import { unknownName } from "../spelling.ts";
 import { issuerOfFrontEnd } from "../store/accounts-of-key.ts";
 import { isPersonId, newPerson, type PersonRow } from "../store/people.ts";
@@ -58,7 +58,8 @@ export const peopleActions = {
     Readable.from(personData(operator, await personOf(operator, id))),
   ),
   erasePerson: bind(erasePerson, personObject.schema, async (operator, { person: id }) => {
-    const { store, by } = operator;
+    const { store, by, actor } = operator;
+    requireFresh(actor);
     const { nowMs, atMs } = store.times();
     await store.erasePerson(id, nowMs, eraseChange(id, { by, atMs }));
     return shownPerson(operator, await personOf(operator, id));

@@ -5,6 +5,7 @@
  */
 import * as rules from "../accounts/value-rules.ts";
 import { isRecord } from "../objects.ts";
+import type { EpochMs } from "../units.ts";
 
 /** Longest lists and texts that an issuer may send. A person has a few hundred groups at most. */
 const groupsMax = 10_000;
@@ -22,6 +23,8 @@ export interface Identity {
   groups: ReadonlySet<string> | null;
   /** The issuer says that it has left them out because they are too many, as Entra ID does. */
   hasTooManyGroups: boolean;
+  /** When the person has signed in, if the issuer says so. */
+  authenticatedMs: EpochMs | null;
 }
 
 type Claims = Readonly<Record<string, unknown>>;
@@ -38,6 +41,7 @@ export function identityIn(claims: Claims & { iss: string; sub: string }, groups
     groups: groupsIn(claims[groupsClaim]),
     hasTooManyGroups:
       claims.hasgroups === true || (isRecord(claims._claim_names) && groupsClaim in claims._claim_names),
+    authenticatedMs: typeof claims.auth_time === "number" ? claims.auth_time * 1000 : null,
   };
 }
 

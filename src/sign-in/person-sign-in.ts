@@ -19,6 +19,7 @@ import { invitationIssuer } from "../store/invitations.ts";
 import type { FoundHolder, PersonRow } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
+import type { EpochMs } from "../units.ts";
 import { isAway, isClientRefused, RejectedAnswerError, reasonOf } from "./failures.ts";
 import { type BegunSignIn, Issuer, IssuerMisdescribedError } from "./issuer.ts";
 import { People } from "./people.ts";
@@ -32,6 +33,8 @@ const begunMs = 10 * 60_000;
 const checkEveryMs = 3_600_000;
 /** If the issuer is away then, it is asked again after this time. */
 const checkAgainMs = 5 * 60_000;
+/** Some actions need a sign-in at the issuer within this time. */
+const freshMs = 15 * 60_000;
 /** Without a refresh token, nobody can ask the issuer again. */
 const uncheckedLifeMs = 3_600_000;
 
@@ -62,6 +65,8 @@ export interface SignInPlace {
   page: string;
   /** Where the issuer sends the browser back to. */
   redirectUri: string;
+  /** The page has a session, so its person has to show again who they are. */
+  isAgain?: boolean;
 }
 
 export class PersonSignIn implements SignedInPeople {
@@ -95,8 +100,9 @@ export class PersonSignIn implements SignedInPeople {
   async begin(place: SignInPlace): Promise<URL> {
     const { settings, issuer } = this.#require();
     const state = randomBytes(32).toString("base64url");
+    const isAgain = place.listener === "operator" ? place.isAgain === true : null;
     try {
-      const url = await issuer.begin(this.#begun(state, place, settings), place.listener === "operator");
+      const url = await issuer.begin(this.#begun(state, place, settings), isAgain);
       const limits = { idleMs: begunMs, lifeMs: begunMs };
       await this.#sessions.add("sign_in", ownerOf(place), secretOf(state, place, settings), limits);
       return url;
@@ -118,7 +124,7 @@ export class PersonSignIn implements SignedInPeople {
       const { identity, refreshToken, problem } = answer;
       if (problem !== null) this.#deps.logger.warn({ reason: problem }, "the userinfo endpoint was not read");
       const person = await this.#people.signedIn(identity, place.listener, settings);
-      return await this.#start(person, place, refreshToken);
+      return await this.#start(person, place, refreshToken, identity.authenticatedMs);
     } catch (error) {
       throw this.#refusalOf(error, settings);
     }
@@ -130,7 +136,11 @@ export class PersonSignIn implements SignedInPeople {
     // The issuer of now gets no token of the issuer before.
     if (configured === null || person === null || this.roleNow(person) === null) return null;
     const now = await this.#checked(session, secrets, person, configured);
-    return now && identityOf(now, this.roleNow(now));
+    const role = now && this.roleNow(now);
+    if (now === null || role === null) return null;
+    const { authenticatedMs, createdMs } = session;
+    const isStale = this.#deps.store.times().nowMs - (authenticatedMs ?? createdMs) > freshMs;
+    return { actor: { by: `person:${now.id}`, role, isStale }, person: now };
   }
 
   async signedOut(session: SessionRow, secrets: SessionSecrets): Promise<void> {
@@ -182,9 +192,15 @@ export class PersonSignIn implements SignedInPeople {
     if (this.#configured !== null) await this.#people.lapse(this.#configured.settings, isStopped);
   }
 
-  async #start(person: PersonRow, { listener, page }: SignInPlace, refreshToken: string | null) {
+  async #start(
+    person: PersonRow,
+    { listener, page }: SignInPlace,
+    refreshToken: string | null,
+    authenticatedMs: EpochMs | null,
+  ) {
     const isOperator = listener === "operator";
     const started = await this.#sessions.start(listener, person.id, page, {
+      authenticatedMs,
       refreshToken: isOperator ? refreshToken : null,
       lifeMs: isOperator && refreshToken === null ? uncheckedLifeMs : undefined,
     });
@@ -252,10 +268,6 @@ export class PersonSignIn implements SignedInPeople {
 /** The issuer is away, or is not set up for this client. Nobody who signs in can help that. */
 function isUnusable(error: unknown): boolean {
   return isAway(error) || isClientRefused(error) || error instanceof IssuerMisdescribedError;
-}
-
-function identityOf(person: PersonRow, role: OperatorRole | null): OperatorIdentity | null {
-  return role === null ? null : { actor: { by: `person:${person.id}`, role }, person };
 }
 
 /** Returns the one `state` of an answer. */

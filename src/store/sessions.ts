@@ -33,6 +33,8 @@ export const sessionColumns = {
   sealed: "text?",
   /** When the issuer was last asked about the person. */
   checkedMs: "ms?",
+  /** When the person has signed in at the issuer, as it says. Null: it does not say. */
+  authenticatedMs: "ms?",
 } as const satisfies Columns;
 export interface SessionRow extends RowOf<typeof sessionColumns> {}
 

@@ -65,7 +65,16 @@ for (const backend of backends) {
     async function session(owner: string, kind: SessionKind, n: number): Promise<string> {
       const hash = `${n}`.padStart(64, "0");
       const times = { createdMs: start + n, usedMs: start + n, idleMs: 1000, endsMs: start + 5000 };
-      await store.addSession({ hash, kind, owner, ...times, endedMs: null, sealed: "s", checkedMs: start });
+      await store.addSession({
+        hash,
+        kind,
+        owner,
+        ...times,
+        endedMs: null,
+        sealed: "s",
+        checkedMs: start,
+        authenticatedMs: null,
+      });
       return hash;
     }
     /** Ada with an account, its ledger, a role that has changed, two sessions, and events. */

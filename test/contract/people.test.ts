@@ -224,7 +224,15 @@ for (const backend of [...backends, memory]) {
       const hash = "f".padStart(64, "0");
       const times = { createdMs: start, usedMs: start, idleMs: 1000, endsMs: start + 5000, endedMs: null };
       const owner = "person_0000000000000001";
-      await store.addSession({ hash, kind: "operator", owner, ...times, sealed: "one", checkedMs: start });
+      await store.addSession({
+        hash,
+        kind: "operator",
+        owner,
+        ...times,
+        sealed: "one",
+        checkedMs: start,
+        authenticatedMs: null,
+      });
       const claims = await Promise.all(
         [store, other, store].map((node) => node.claimCheck(hash, start, start + 10)),
       );

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { Sessions } from "../../src/accounts/sessions.ts";
+import { startHostileIssuer } from "../fixtures/hostile-issuer.ts";
 import { fieldsOf, listOf, operatorToken, refused } from "../fixtures/operator.ts";
 import { pageSecret } from "../fixtures/page-header.ts";
 import { babble } from "../fixtures/service.ts";
@@ -227,6 +228,53 @@ test("sign-ins are in the log: who, at which listener, and with what", async () 
       { by: `person:${invited?.id}`, account: "test", listener: "portal", credentials: "invitation" },
     ]),
   );
+});
+
+test("owner keys, erases and refunds need a sign-in at the issuer within 15 minutes", async () => {
+  await using place = await startSignIn({ operators: [{ kind: "group", value: "all", role: "owner" }] });
+  await using issuer = await startHostileIssuer();
+  place.people.configure({ ...place.settings, issuer: issuer.url });
+  const signIn = async (ageMinutes: number | null, before: Record<string, string> = {}) => {
+    issuer.forge = (token) => {
+      const auth_time = ageMinutes === null ? undefined : Math.floor(Date.now() / 1000) - ageMinutes * 60;
+      return { ...token, payload: { ...token.payload, auth_time } };
+    };
+    const page = await place.begin("operator", before);
+    const answer = await place.finish("operator", issuer.answer(page), before);
+    const [cookie = ""] = (answer.headers.get("set-cookie") ?? "").split(";");
+    return { cookie, maxAge: Number(page.searchParams.get("max_age")) };
+  };
+  const attempts = async (ask: ReturnType<typeof sender>) => {
+    const refund = { refund_id: operation(), payment_id: "none", credits: 1 };
+    const key = (role: string) =>
+      ask("POST", "/admin/operator-keys", { operation_id: operation(), name: "x", role });
+    const answers = [
+      await key("owner"),
+      await ask("DELETE", "/admin/people/person_0000000000000000/data"),
+      await ask("POST", "/admin/accounts/test/refunds", refund),
+    ];
+    assert.equal((await key("operator")).status, 201);
+    return answers.map(({ status, body }) => (status === 201 ? 201 : fieldsOf(body.error).code));
+  };
+  const stale = ["sign_in_again", "sign_in_again", "sign_in_again"];
+  const fresh = [201, "person_not_found", "payment_not_found"];
+  const first = await signIn(16);
+  assert.ok(first.maxAge > 86_400, "the issuer need not ask who is signed in there");
+  assert.deepEqual(await attempts(sender(place, "operator", first.cookie)), stale);
+  const second = await signIn(14, { cookie: first.cookie });
+  assert.equal(second.maxAge, 0, "the person has to show again who they are");
+  assert.deepEqual(await attempts(sender(place, "operator", second.cookie)), fresh);
+  // An issuer that does not say when: the session counts.
+  const third = sender(place, "operator", (await signIn(null)).cookie);
+  assert.deepEqual(await attempts(third), fresh);
+  const { store } = place.service;
+  const { times } = store;
+  store.times = () => ({ ...times(), nowMs: times().nowMs + 16 * 60_000 });
+  assert.deepEqual(await attempts(third), stale);
+  const { body } = await place.operator.post("/admin/operator-keys", {
+    ...{ operation_id: operation(), name: "x", role: "owner" },
+  });
+  assert.equal(typeof body.key, "string", "the operator token is not concerned");
 });
 
 test("an operator of an issuer without refresh tokens is signed in for an hour", async () => {

@@ -451,7 +451,16 @@ test("a check at the issuer that began before a sign-in gives back nothing that 
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
   await place.signIn("operator");
   const { issuer, sub, name, email, emailVerified } = before;
-  const identity = { issuer, sub, name, email, emailVerified, groups: null, hasTooManyGroups: false };
+  const identity = {
+    issuer,
+    sub,
+    name,
+    email,
+    emailVerified,
+    groups: null,
+    hasTooManyGroups: false,
+    authenticatedMs: null,
+  };
   const now = await new People({ store, ledger, logger }).checked(before, identity, place.settings);
   assert.equal(now.roleRule, "group all");
   assert.equal((await store.person(before.id))?.roleRule, "group all");

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { planOf, roleRuleOf } from "../../src/sign-in/rules.ts";
 
-const noGroups = { groups: null, hasTooManyGroups: false };
+const noGroups = { groups: null, hasTooManyGroups: false, authenticatedMs: null };
 
 function identityOf(email: string) {
   return { issuer: "i", sub: "s", name: null, email, emailVerified: true, ...noGroups };

@@ -127,12 +127,15 @@ export class BrowserSignIn<Found extends SessionRow> {
 
   /** Returns the session of a request as it is now. Throws a refusal if it has none. */
   async find(headers: FastifyRequest["headers"]): Promise<Found> {
-    const page = requirePage(headers);
-    const given = cookieIn(headers, this.#cookie);
-    const found =
-      given.kind === "secret" ? await this.#options.sessions.find({ cookie: given.secret, page }) : null;
+    const found = await this.#present({ headers }, requirePage(headers));
     if (found !== null) return found;
-    throw invalidSession(given.kind === "none" ? "Sign in first." : "The session has ended. Sign in again.");
+    const { kind } = cookieIn(headers, this.#cookie);
+    throw invalidSession(kind === "none" ? "Sign in first." : "The session has ended. Sign in again.");
+  }
+
+  async #present({ headers }: Pick<FastifyRequest, "headers">, page: string): Promise<Found | null> {
+    const given = cookieIn(headers, this.#cookie);
+    return given.kind === "secret" ? await this.#options.sessions.find({ cookie: given.secret, page }) : null;
   }
 
   /**
@@ -160,7 +163,8 @@ export class BrowserSignIn<Found extends SessionRow> {
     const { issuer = noIssuer } = this.#options;
     return await this.#logged(request, "issuer", async (page) => {
       this.#countStep(clientOf(request));
-      return await issuer.begin(this.#place(request, page));
+      const isAgain = (await this.#present(request, page)) !== null;
+      return await issuer.begin({ ...this.#place(request, page), isAgain });
     });
   }
 
@@ -203,7 +207,7 @@ export class BrowserSignIn<Found extends SessionRow> {
     by: string,
     started: NewSession,
   ): Promise<{ session: SessionRow; setCookie: string }> {
-    const { sessions, section, person, logger, metrics, store } = this.#options;
+    const { section, person, logger, metrics, store } = this.#options;
     const { who } = started;
     const isPerson = who !== undefined && "person" in who;
     const actor = isPerson ? `person:${who.person}` : who === undefined ? owner.by : keyHolder(who.keyId).by;
@@ -211,8 +215,7 @@ export class BrowserSignIn<Found extends SessionRow> {
     const change = { kind: "sign_in", by: actor, atMs: store.times().atMs, before: null, after } as const;
     const { account } = who ?? {};
     await store.logChange(changeLogRow(account == null ? change : { ...change, account }));
-    const before = cookieIn(request.headers, this.#cookie);
-    if (before.kind === "secret") await this.#end(await sessions.find({ cookie: before.secret, page }));
+    await this.#end(await this.#present(request, page));
     metrics.signedIn(section, "signed_in");
     const fields = { requestId: request.id, client: clientOf(request), by, ...who };
     logger.info(fields, `${isPerson ? "a person" : person} has signed in`);

@@ -523,7 +523,9 @@ create table session (
   ended_ms {int},
   -- The refresh token of a person's session, encrypted with both secrets of the session, and its last use.
   sealed {text},
-  checked_ms {int}
+  checked_ms {int},
+  -- When the person has signed in at the issuer, as the issuer says.
+  authenticated_ms {int}
 ) {table};
 
 create index session_by_owner on session (kind, owner, created_ms);
