@@ -8,7 +8,10 @@ import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
 import { releaseTest } from "../fixtures/thorough.ts";
 
 const rules = {
-  operators: [{ kind: "group", value: "it", role: "operator" }],
+  operators: [
+    { kind: "group", value: "it", role: "operator" },
+    { kind: "group", value: "owners", role: "owner" },
+  ],
   accounts: [{ kind: "group", value: "students", plan: "test" }],
   contact: "the help desk",
 } as const;
@@ -91,6 +94,29 @@ describe("a browser", { skip: noChromium ?? false }, () => {
       await page.getByText("Your plan allows one key at the same time.").waitFor();
     }),
   );
+
+  test("asks an owner to sign in again before an owner key, and goes on with the form", () =>
+    visit(async (page) => {
+      place.issuer.signsIn({ sub: "olga", groups: ["owners"] });
+      await page.goto(`${place.operator.url}/console/operators`);
+      await press(page);
+      await page.getByRole("button", { name: "Make an operator key" }).click();
+      await page.getByLabel("Name").fill("billing");
+      await page.getByLabel("Role").selectOption("owner");
+      const { store } = place.service;
+      const { times } = store;
+      store.times = () => ({ ...times(), nowMs: times().nowMs + 16 * 60_000 });
+      await page.getByRole("button", { name: "Make the key" }).click();
+      await page.getByRole("heading", { name: "Sign in again" }).waitFor();
+      store.times = times;
+      const popup = page.context().waitForEvent("page");
+      await press(page);
+      await (await popup).getByRole("button", { name: "Log out" }).waitFor();
+      await page.evaluate("dispatchEvent(new Event('focus'))");
+      await page.getByRole("heading", { name: "Sign in again" }).waitFor({ state: "detached" });
+      await page.getByRole("button", { name: "Make the key" }).click();
+      assert.match(await page.getByLabel("Secret of the key").inputValue(), /^iko_/);
+    }));
 
   test("signs an operator out of the console", () =>
     visit(async (page) => {
