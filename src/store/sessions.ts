@@ -46,8 +46,8 @@ export interface SessionStore {
   addSession(row: SessionRow): Promise<void>;
   /** Finds rows by their hashes, in any order. Unknown hashes have no row. */
   sessions(hashes: readonly string[]): Promise<SessionRow[]>;
-  /** Lists the sessions of a person, the newest first. */
-  sessionsOf(person: string): Promise<SessionRow[]>;
+  /** Lists the sessions of a person, a key or the operator token, the newest first. */
+  sessionsOf(owner: string): Promise<SessionRow[]>;
   /** Records a use. Earlier times and ended rows change nothing. */
   useSession(hash: string, atMs: EpochMs): Promise<void>;
   /** Ends a row. Returns false if it does not exist, or has ended or expired already. */

@@ -126,5 +126,11 @@ describe("a browser", { skip: noChromium ?? false }, () => {
       await page.getByRole("heading", { name: "Accounts" }).waitFor();
       await page.getByRole("button", { name: "Log out" }).click();
       await page.getByRole("button", { name: "Sign in with Example University" }).waitFor();
+      await press(page);
+      const before = await place.signIn("operator");
+      await page.getByRole("button", { name: "End all sessions" }).click();
+      await page.getByRole("button", { name: "Sign in with Example University" }).waitFor();
+      const { status } = await place.ask("operator", "GET", "/admin/session", undefined, { cookie: before });
+      assert.equal(status, 401);
     }));
 });

@@ -7,7 +7,7 @@ import { startHostileIssuer } from "../fixtures/hostile-issuer.ts";
 import { fieldsOf, listOf, operatorToken, refused } from "../fixtures/operator.ts";
 import { pageSecret } from "../fixtures/page-header.ts";
 import { babble } from "../fixtures/service.ts";
-import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
+import { type Side, type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
 import { until } from "../fixtures/until.ts";
 
 const accounts = [{ kind: "group", value: "all", plan: "test" }] as const;
@@ -275,6 +275,54 @@ test("owner keys, erases and refunds need a sign-in at the issuer within 15 minu
     ...{ operation_id: operation(), name: "x", role: "owner" },
   });
   assert.equal(typeof body.key, "string", "the operator token is not concerned");
+});
+
+test("a person, a key and the operator token see their own sessions, and end all of them", async () => {
+  await using place = await startSignIn({
+    ...{ accounts, operators: [{ kind: "group", value: "all", role: "viewer" }] },
+  });
+  const { issuer, service } = place;
+  const cookieOf = async (side: Side, credentials: object) => {
+    const answer = await place.ask(side, "POST", `${paths[side]}/session`, credentials);
+    return (answer.headers.get("set-cookie") ?? "").split(";")[0] ?? "";
+  };
+  const paths = { operator: "/admin", portal: "/api" } as const;
+  const person = async (sub: string) => {
+    issuer.signsIn({ sub, groups: ["all"] });
+    const places = [];
+    for (const side of ["operator", "portal", "portal"] as const)
+      places.push({ side, cookie: await place.signIn(side) });
+    return places;
+  };
+  const owners = {
+    ada: await person("ada"),
+    bob: await person("bob"),
+    key: [
+      { side: "portal", cookie: await cookieOf("portal", { key: service.key }) },
+      { side: "portal", cookie: await cookieOf("portal", { key: service.key }) },
+    ],
+    token: [
+      { side: "operator", cookie: await cookieOf("operator", { token: operatorToken }) },
+      { side: "operator", cookie: await cookieOf("operator", { token: operatorToken }) },
+    ],
+  } satisfies Record<string, { side: Side; cookie: string }[]>;
+  const ask = ({ side, cookie }: { side: Side; cookie: string }, method: string, path: string) =>
+    place.ask(side, method, paths[side] + path, undefined, { cookie });
+  for (const [owner, own] of Object.entries(owners)) {
+    const [first, ...others] = own;
+    assert.ok(first !== undefined);
+    const { data } = (await ask(first, "GET", "/sessions")).body;
+    const present = listOf(data).map((session) => session.present);
+    assert.deepEqual(present.toSorted(), [...others.map(() => false), true], owner);
+    assert.ok(!/[0-9a-f]{64}/.test(JSON.stringify(data)), "no hash");
+    const out = await ask(first, "DELETE", "/sessions");
+    assert.equal(out.status, 204);
+    assert.match(out.headers.get("set-cookie") ?? "", /Max-Age=0/i);
+    for (const each of own) refused(await ask(each, "GET", "/session"), 401, "invalid_session");
+    const later = Object.keys(owners).indexOf(owner) + 1;
+    for (const each of Object.values(owners).slice(later).flat())
+      assert.equal((await ask(each, "GET", "/session")).status, 200, "those of others go on");
+  }
 });
 
 test("an operator of an issuer without refresh tokens is signed in for an hour", async () => {

@@ -7,12 +7,11 @@ import { type ApiApp, route } from "../api/app.ts";
 import {
   header,
   issuerAnswer,
-  presentSessionRoutes,
   refusedAnswers,
   requireOne,
   sessionObject,
+  sharedRoutes,
   signInBytesMax,
-  signInRoutes,
 } from "../api/session.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 
@@ -58,8 +57,7 @@ export function sessionRoutes(
     },
   );
 
-  presentSessionRoutes(app, "/admin/session", "viewer", access, timezone);
-  signInRoutes(app, "/admin", access.browsers, { acceptsSecret: true });
+  sharedRoutes(app, "/admin", access, { role: "viewer", acceptsSecret: true, timezone });
 
   app.post(
     "/admin/session/codes",

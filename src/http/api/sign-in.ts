@@ -73,7 +73,7 @@ interface ListenerTexts {
 export interface SignInDependencies<Sessions> {
   sessions: Sessions;
   /** Sign-ins are in its list of changes. */
-  store: Pick<Store, "logChange" | "times">;
+  store: Pick<Store, "logChange" | "sessionsOf" | "times">;
   jobs: Jobs;
   /** `operator.url` or `portal.url`: the URL that users of the listener open, if configured. */
   ownUrl(): string | null;
@@ -249,10 +249,21 @@ export class BrowserSignIn<Found extends SessionRow> {
     return setCookie(this.#cookie, cookie, sessionLifeMs / 1000);
   }
 
-  /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
-  async signOut(request: FastifyRequest, session: SessionRow): Promise<string> {
+  /** Returns the sessions of an owner that have not ended, the newest first. */
+  async sessionsOf(owner: string): Promise<SessionRow[]> {
+    const { sessions, store } = this.#options;
+    const rows = await store.sessionsOf(owner);
+    const valid = await sessions.valid(rows.map(({ hash }) => hash));
+    return rows.filter(({ hash }) => valid.has(hash));
+  }
+
+  /**
+   * Ends the session of the request, or all of its owner, on all nodes. Returns `Set-Cookie`,
+   * which removes it.
+   */
+  async signOut(request: FastifyRequest, session: SessionRow, isEverywhere: boolean): Promise<string> {
     const { person, logger, issuer = noIssuer } = this.#options;
-    await this.#end(session);
+    for (const each of isEverywhere ? await this.sessionsOf(session.owner) : [session]) await this.#end(each);
     const { headers } = request;
     const given = cookieIn(headers, this.#cookie);
     // Nobody waits for the issuer.

@@ -8,12 +8,11 @@ import { clientOf } from "../api/guard.ts";
 import {
   header,
   issuerAnswer,
-  presentSessionRoutes,
   refusedAnswers,
   requireOne,
   sessionObject,
+  sharedRoutes,
   signInBytesMax,
-  signInRoutes,
 } from "../api/session.ts";
 import { requirePage } from "../api/sign-in.ts";
 import type { PortalDependencies } from "./dependencies.ts";
@@ -22,10 +21,6 @@ import type { PortalDependencies } from "./dependencies.ts";
 export const linkRoute = "/api/sign-in/links";
 
 export function sessionRoutes(app: ApiApp, { signIn: access, links, timezone }: PortalDependencies): void {
-  signInRoutes(app, "/api", access.browsers, {
-    acceptsSecret: access.acceptsKeys,
-    sendsLinks: () => links.isOn,
-  });
   app.post(
     linkRoute,
     route(
@@ -86,5 +81,6 @@ export function sessionRoutes(app: ApiApp, { signIn: access, links, timezone }: 
     },
   );
 
-  presentSessionRoutes(app, "/api/session", "holder", access, timezone);
+  const choices = { acceptsSecret: access.acceptsKeys, sendsLinks: () => links.isOn };
+  sharedRoutes(app, "/api", access, { role: "holder", ...choices, timezone });
 }

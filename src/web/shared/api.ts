@@ -141,8 +141,9 @@ export async function askForLink(email: string): Promise<void> {
   await request("POST", apiPath("sign-in", "links"), { email });
 }
 
-export async function signOut(): Promise<void> {
-  await request("DELETE", sessionPath);
+/** Ends the present session, or all sessions of its owner. */
+export async function signOut(isEverywhere: boolean): Promise<void> {
+  await request("DELETE", isEverywhere ? apiPath("sessions") : sessionPath);
   forgetPageSecret();
 }
 
