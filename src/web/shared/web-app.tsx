@@ -124,13 +124,15 @@ function Frame({ person, sections, page, leave }: FrameProps) {
         >
           Log out
         </button>
-        <button type="button" onClick={() => leave("leaving-everywhere")}>
-          End all sessions
-        </button>
       </header>
       <main id="content" tabIndex={-1}>
         {page(place)}
       </main>
+      <footer>
+        <button type="button" onClick={() => leave("leaving-everywhere")}>
+          End all sessions
+        </button>
+      </footer>
     </>
   );
 }
