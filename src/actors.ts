@@ -22,6 +22,8 @@ export interface Actor {
   role: Role;
   /** The maker of the key. All keys of a maker share one allowance. Absent: no key. */
   maker?: string;
+  /** This person has not shown just now who they are. Absent: the actor is no person. */
+  isStale?: boolean;
 }
 
 /** The operator token. */

@@ -213,6 +213,7 @@ class Service {
       ...access,
       onSignedIn: (session) => events.signedIn(session),
       invitations: ofPortal.invitations,
+      roleNow: (person) => people.roleNow(person),
       supportCredits: () => this.#config.operator.supportCredits,
       issuer: people,
       ownUrl: () => this.#config.operator.url,

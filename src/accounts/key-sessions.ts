@@ -80,8 +80,8 @@ export class KeySessions {
   }
 
   /** Starts a session of a person whose invitation the page has exchanged. */
-  async startOfPerson({ id, role, account }: PersonRow, page: string): Promise<NewSession> {
-    return { ...(await this.#sessions.start("portal", id, page)), who: { person: id, role, account } };
+  async startOfPerson({ id, account }: PersonRow, page: string): Promise<NewSession> {
+    return { ...(await this.#sessions.start("portal", id, page)), who: { person: id, role: null, account } };
   }
 
   /** Returns the session with these secrets. Null if there is none, or if it has ended. */

@@ -6,7 +6,7 @@
  * Throws the errors of accounts/refusals.ts.
  */
 
-import { type Actor, hasRole, type Role } from "../actors.ts";
+import { type Actor, hasRole, type OperatorRole, type Role } from "../actors.ts";
 import { Refusal } from "../errors.ts";
 import { type AccountSnapshot, type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
@@ -16,6 +16,7 @@ import { type PlanChanges, planChanges } from "../ledger/plan-section.ts";
 import type { AccountRow, HoldRow } from "../ledger/rows.ts";
 import { type AccountInOrder, type ListedAccount, noContact } from "../store/contacts.ts";
 import type { WantedEvents } from "../store/events.ts";
+import type { PersonRow } from "../store/people.ts";
 import type {
   AccountsQuery,
   HoldsQuery,
@@ -40,6 +41,7 @@ import { type PaymentReport, paymentReport } from "./payment-report.ts";
 import type { PlanState } from "./plan-objects.ts";
 import { accountNotFound, OperatorRefusal } from "./refusals.ts";
 import { type StoppedRequest, stopElsewhere } from "./request-stops.ts";
+import type { PersonRoles } from "./signed-in-people.ts";
 import { type UsageReport, usageReport } from "./usage-sums.ts";
 
 /** Accounts that `accountsWithBalance` reads at a time. */
@@ -61,6 +63,8 @@ interface ActionDependencies {
   endpoints?(): readonly WantedEvents[];
   /** How invitations are given out. Default: not at all. */
   invitations?(): InvitationSettings;
+  /** The role that the configuration gives to a person now. Default: none. */
+  roleNow?: PersonRoles["roleNow"];
 }
 
 /** An account with its balance. If the balance cannot be read, `problem` is the reason. */
@@ -135,6 +139,10 @@ export class OperatorActions {
       if (error instanceof OperatorRefusal || error instanceof Refusal) await uncount();
       throw error;
     }
+  }
+
+  roleNow(person: PersonRow): OperatorRole | null {
+    return this.#deps.roleNow?.(person) ?? null;
   }
 
   endpoints(): readonly WantedEvents[] {

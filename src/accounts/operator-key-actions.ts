@@ -8,7 +8,7 @@ import type { EpochMs } from "../units.ts";
 import { isoTime } from "./json-objects.ts";
 import { mintKey } from "./keys.ts";
 import { hashOf, operatorKeyPrefix } from "./operator-keys.ts";
-import { invalidValue, newIdNeeded, OperatorRefusal } from "./refusals.ts";
+import { invalidValue, newIdNeeded, OperatorRefusal, requireFresh } from "./refusals.ts";
 
 /** A key without an expiry of its own ends after this time. */
 const defaultLifeMs = 90 * 86_400_000;
@@ -52,6 +52,7 @@ export class OperatorKeyActions {
     }
     if (!hasRole(actor.role, role))
       throw invalidValue("role", `role must be at most ${actor.role}, your own role.`);
+    if (role === "owner") requireFresh(actor);
     const { nowMs, atMs, latestMs } = store.times();
     const endMs = expiresMs ?? atMs + defaultLifeMs;
     if (endMs <= latestMs || endMs - latestMs > lifeMsMax) {

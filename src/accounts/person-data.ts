@@ -14,7 +14,7 @@ import { isoTime } from "./json-objects.ts";
 import { changeObject, operatorKeyObject } from "./log-objects.ts";
 import type { OperatorActions } from "./operator-actions.ts";
 import { accountObject, journalObject, keyObject, usageObject } from "./operator-objects.ts";
-import { type PersonDataJson, personObject, personSessionObject } from "./person-objects.ts";
+import { type PersonDataJson, personSessionObject, shownPerson } from "./person-objects.ts";
 
 /** The rows of a list with their JSON. */
 type List<Row> = AsyncIterable<readonly Row[]>;
@@ -32,7 +32,7 @@ const changesAtOnce = 100;
 
 /** Yields the text of the document. A part has at most one page of a list. */
 export async function* personData(
-  actions: Pick<OperatorActions, "store" | "account">,
+  actions: Pick<OperatorActions, "store" | "account" | "roleNow">,
   person: PersonRow,
 ): AsyncGenerator<string, void, undefined> {
   const { store } = actions;
@@ -44,7 +44,7 @@ export async function* personData(
   const row = account === null ? null : await actions.account(account);
   const fields: Fields = {
     exported_at: isoTime(store.times().atMs),
-    person: personObject.of(person),
+    person: shownPerson(actions, person),
     sessions: once(async () => (await store.sessionsOf(id)).map(personSessionObject.of)),
     operator_keys: once(async () =>
       (await store.operatorKeys.list()).filter((key) => key.by === by).map(operatorKeyObject.of),

@@ -1,14 +1,16 @@
 /** The JSON objects of people, and of everything that the database has about one of them. */
 import Type, { type Static } from "typebox";
+import type { OperatorRole } from "../actors.ts";
 import type { PersonRow } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import { component, isoTime, isoTimeOrNull, objectFor, orNull, text, time } from "./json-objects.ts";
 import { changeObject, operatorKeyObject } from "./log-objects.ts";
 import { accountObject, journalObject, keyObject, usageObject } from "./operator-objects.ts";
+import type { PersonRoles } from "./signed-in-people.ts";
 
 const timeOrNull = orNull(time);
 
-export const personObject = objectFor<PersonRow>("Person")({
+export const personObject = objectFor<PersonRow & { role: OperatorRole | null }>("Person")({
   id: [text, ({ id }) => id],
   issuer: [text, ({ issuer }) => issuer],
   sub: [Type.String({ description: "of an erased person, `erased:` and the id" }), ({ sub }) => sub],
@@ -16,6 +18,10 @@ export const personObject = objectFor<PersonRow>("Person")({
   email: [orNull(text), ({ email }) => email],
   email_verified: [Type.Boolean(), ({ emailVerified }) => emailVerified],
   role: [orNull(text), ({ role }) => role],
+  role_rule: [
+    orNull(Type.String({ description: "the condition of the rule that gave a role last" })),
+    ({ roleRule }) => roleRule,
+  ],
   role_matched_at: [timeOrNull, ({ roleMatchedMs }) => isoTimeOrNull(roleMatchedMs)],
   account: [orNull(text), ({ account }) => account],
   account_by: [orNull(text), ({ accountBy }) => accountBy],
@@ -27,6 +33,10 @@ export const personObject = objectFor<PersonRow>("Person")({
   created_at: [time, ({ createdMs }) => isoTime(createdMs)],
 });
 export type PersonJson = Static<typeof personObject.schema>;
+
+export function shownPerson(roles: PersonRoles, person: PersonRow): PersonJson {
+  return personObject.of({ ...person, role: roles.roleNow(person) });
+}
 
 /** Without its hash and the refresh token. */
 export const personSessionObject = objectFor<SessionRow>("PersonSession")({

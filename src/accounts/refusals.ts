@@ -5,7 +5,7 @@
  * test compares the catalogue with docs/operating.
  */
 
-import { hasRole, type Role } from "../actors.ts";
+import { type Actor, hasRole, type Role } from "../actors.ts";
 import { type ErrorType, Refusal } from "../errors.ts";
 import { balanceUnavailable } from "../ledger/balance.ts";
 import type { AccountError } from "../ledger/outcomes.ts";
@@ -69,6 +69,7 @@ export const operatorCatalogue = {
   person_suspended: conflict,
   sign_in_failed: notSignedIn,
   not_admitted: forbidden,
+  sign_in_again: forbidden,
   person_not_found: notFound,
   sign_in_off: notFound,
   person_linked: conflict,
@@ -167,6 +168,15 @@ export function requireRole(role: Role, needed: Role): void {
   throw new OperatorRefusal(
     "not_permitted",
     `This needs the role ${needed}, and yours is ${role}. Nothing has changed.`,
+  );
+}
+
+/** Refuses a person who has not signed in at the issuer just now. */
+export function requireFresh({ isStale = false }: Actor): void {
+  if (!isStale) return;
+  throw new OperatorRefusal(
+    "sign_in_again",
+    "This needs a sign-in at your organisation within the last 15 minutes. Nothing has changed. Sign in again, and repeat it.",
   );
 }
 

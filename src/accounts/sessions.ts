@@ -46,6 +46,8 @@ interface StartOptions {
   lifeMs?: number | undefined;
   /** Stored encrypted. */
   refreshToken?: string | null;
+  /** When the person has signed in at the issuer. */
+  authenticatedMs?: EpochMs | null;
 }
 
 /** A check of a person at the issuer, which this request makes. */
@@ -85,12 +87,14 @@ export class Sessions {
     kind: SessionKind,
     owner: string,
     page: string,
-    { endsMs = Number.POSITIVE_INFINITY, lifeMs = sessionLifeMs, refreshToken = null }: StartOptions = {},
+    { endsMs = Number.POSITIVE_INFINITY, lifeMs = sessionLifeMs, ...options }: StartOptions = {},
   ): Promise<NewSession> {
     const cookie = randomBytes(secretBytes).toString("base64url");
     const { atMs } = this.#store.times();
     const life = Math.max(1, Math.min(endsMs - atMs, lifeMs, sessionLifeMs));
-    const row = this.#rowOf(kind, owner, oneOf({ cookie, page }), { idleMs: sessionIdleMs, lifeMs: life });
+    const { refreshToken = null, authenticatedMs = null } = options;
+    const limits = { idleMs: sessionIdleMs, lifeMs: life };
+    const row = { ...this.#rowOf(kind, owner, oneOf({ cookie, page }), limits), authenticatedMs };
     const session: SessionRow =
       refreshToken === null
         ? row
@@ -111,7 +115,7 @@ export class Sessions {
     return {
       ...{ hash: this.#hash(kind, secret), kind, owner, idleMs },
       ...{ createdMs: nowMs, usedMs: nowMs, endsMs: nowMs + lifeMs, endedMs: null },
-      ...{ sealed: null, checkedMs: null },
+      ...{ sealed: null, checkedMs: null, authenticatedMs: null },
     };
   }
 
@@ -137,6 +141,12 @@ export class Sessions {
   /** Replaces the refresh token of a session. */
   async reseal({ hash }: SessionRow, secrets: SessionSecrets, refreshToken: string): Promise<void> {
     await this.#store.sealSession(hash, this.#seal(secrets, refreshToken));
+  }
+
+  /** Returns the present refresh token of a session, which may have ended. Null: none. */
+  async refreshTokenOf({ hash }: SessionRow, secrets: SessionSecrets): Promise<string | null> {
+    const [row] = await this.#store.sessions([hash]);
+    return row?.sealed == null ? null : this.#unseal(secrets, row.sealed);
   }
 
   #seal(secrets: SessionSecrets, text: string): string {

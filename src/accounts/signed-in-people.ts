@@ -12,6 +12,11 @@ export interface OperatorIdentity {
   person: PersonRow | null;
 }
 
+/** Asks which role a person has by the present configuration. */
+export interface PersonRoles {
+  roleNow(person: PersonRow): OperatorRole | null;
+}
+
 export interface SignedInPeople {
   /** Returns who a person is now. Null: the person has no role any more. */
   operatorOf(session: SessionRow, secrets: SessionSecrets): Promise<OperatorIdentity | null>;

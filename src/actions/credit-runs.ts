@@ -15,6 +15,7 @@ import {
   refundRefusal,
   topupRefusal,
 } from "../accounts/outcome-refusals.ts";
+import { requireFresh } from "../accounts/refusals.ts";
 import { opOf } from "../ledger/snapshot.ts";
 import { microOf } from "../units.ts";
 import { bindFor } from "./bind.ts";
@@ -45,7 +46,8 @@ export const creditActions = {
   }),
   refundCredits: bind(refundCredits, refundObject.schema, async (operator, input) => {
     const { account, refundId: refund, paymentId: payment, credits } = input;
-    const { ledger, by } = operator;
+    const { ledger, by, actor } = operator;
+    requireFresh(actor);
     const operation = {
       kind: "refund",
       account,

@@ -146,7 +146,7 @@ export const refundCredits = action({
     }),
     credits,
   },
-  refuses: ["payment_not_found", "refund_differs", "refund_used", "refund_too_large"],
+  refuses: ["payment_not_found", "refund_differs", "refund_used", "refund_too_large", "sign_in_again"],
   form: {
     title: "Refund a payment of {name}",
     intro:

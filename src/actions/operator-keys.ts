@@ -48,7 +48,7 @@ export const makeOperatorKey = action({
       }),
     ),
   },
-  refuses: ["operation_differs", "not_permitted"],
+  refuses: ["operation_differs", "not_permitted", "sign_in_again"],
   status: 201,
   form: { title: "Make an operator key", submit: "Make the key" },
   done: ({ id, name }: NewOperatorKeyJson) =>

@@ -3,8 +3,8 @@ import { Readable } from "node:stream";
 import { normalPerson, personProblem } from "../accounts/front-ends.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { personData } from "../accounts/person-data.ts";
-import { personDataSchema, personObject } from "../accounts/person-objects.ts";
-import { invalidValue, OperatorRefusal } from "../accounts/refusals.ts";
+import { personDataSchema, personObject, shownPerson } from "../accounts/person-objects.ts";
+import { invalidValue, OperatorRefusal, requireFresh } from "../accounts/refusals.ts";
 import { unknownName } from "../spelling.ts";
 import { issuerOfFrontEnd } from "../store/accounts-of-key.ts";
 import { isPersonId, newPerson, type PersonRow } from "../store/people.ts";
@@ -17,10 +17,15 @@ import { listPeople } from "./views.ts";
 const bind = bindFor<OperatorActions>();
 
 export const peopleActions = {
-  listPeople: bind(listPeople, pageSchema(personObject.schema), async ({ store }, { limit, ...query }) => {
+  listPeople: bind(listPeople, pageSchema(personObject.schema), async (operator, { limit, ...query }) => {
     if (query.after !== undefined && !isPersonId(query.after)) throw wrongCursor();
-    const read = (rows: number) => store.listPeople({ ...query, limit: rows });
-    return await pageOf(limit, read, personObject.of, ({ id }) => id);
+    const read = (rows: number) => operator.store.listPeople({ ...query, limit: rows });
+    return await pageOf(
+      limit,
+      read,
+      (person) => shownPerson(operator, person),
+      ({ id }) => id,
+    );
   }),
   addPerson: bind(addPerson, personObject.schema, async (operator, { frontEnd, value, account }) => {
     const { store } = operator;
@@ -31,12 +36,12 @@ export const peopleActions = {
     if (!names.includes(frontEnd)) throw invalidValue("front_end", unknownName("front end", frontEnd, names));
     const person = { issuer: issuerOfFrontEnd(frontEnd), sub: normalPerson(value) };
     const { id } = await store.addPerson(newPerson(person, store.times().nowMs));
-    return personObject.of(await linked(operator, id, account));
+    return shownPerson(operator, await linked(operator, id, account));
   }),
   linkPerson: bind(linkPerson, personObject.schema, async (operator, { person: id, account }) => {
     await presentPerson(operator, id);
     await operator.snapshot(account);
-    return personObject.of(await linked(operator, id, account));
+    return shownPerson(operator, await linked(operator, id, account));
   }),
   changePersonState: bind(changePersonState, personObject.schema, async (operator, { person: id, state }) => {
     const { store, by } = operator;
@@ -47,16 +52,17 @@ export const peopleActions = {
       const change = suspensionChange(person, suspendedMs, { by, atMs });
       await store.setPersonSuspended(id, suspendedMs, change);
     }
-    return personObject.of(await presentPerson(operator, id));
+    return shownPerson(operator, await presentPerson(operator, id));
   }),
   exportPerson: bind(exportPerson, personDataSchema, async (operator, { person: id }) =>
     Readable.from(personData(operator, await personOf(operator, id))),
   ),
   erasePerson: bind(erasePerson, personObject.schema, async (operator, { person: id }) => {
-    const { store, by } = operator;
+    const { store, by, actor } = operator;
+    requireFresh(actor);
     const { nowMs, atMs } = store.times();
     await store.erasePerson(id, nowMs, eraseChange(id, { by, atMs }));
-    return personObject.of(await personOf(operator, id));
+    return shownPerson(operator, await personOf(operator, id));
   }),
 };
 

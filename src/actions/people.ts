@@ -90,7 +90,7 @@ export const erasePerson = action({
   examples: ["person erase person_1f2e3d4c5b6a7988 --yes"],
   role: "owner",
   input: { person: personId },
-  refuses: ["person_not_found"],
+  refuses: ["person_not_found", "sign_in_again"],
   form: {
     title: "Erase the data of {name}",
     intro:

@@ -61,7 +61,7 @@ export const showAccount = view({
 export const listPeople = view({
   id: "listPeople",
   title: "List people who sign in or are behind a front end, in the order of their ids",
-  help: "`role` is that of the last sign-in that could decide it. It counts until `sign_in.lapse` has passed since `role_matched_at`. `account_by` is `rule`, `email`, or the operator who linked the account.",
+  help: "`role` is what the present configuration gives to the person: it needs the rule that gave it at the last sign-in, and lapses `sign_in.lapse` after `role_matched_at`. `account_by` is `rule`, `email`, or the operator who linked the account.",
   http: "GET /admin/people",
   input: {
     ...pageFields,

@@ -19,6 +19,7 @@ import { type Config, loadConfig } from "../config/load.ts";
 import { OperatorError, Refusal } from "../errors.ts";
 import { invitationSettingsOf } from "../events/invitation-mail.ts";
 import { inkwell } from "../invocation.ts";
+import { roleNow } from "../sign-in/rules.ts";
 import type { Store } from "../store/store.ts";
 import { visibleText } from "../visible-text.ts";
 import { tokenOf } from "./operator-token.ts";
@@ -87,6 +88,7 @@ export class Cli {
           token: async () => tokenOf(config),
           endpoints: () => wantedEventsOf(config.events),
           invitations: () => invitationSettingsOf(config),
+          roleNow: (person) => config.signIn && roleNow(person, config.signIn, store.times().nowMs),
         }),
       );
     } catch (error) {

@@ -257,6 +257,7 @@ function signInSettings({ where: _where, clientSecret, ...settings }: NonNullabl
     operators: settings.operators.map(rule),
     accounts: settings.accounts.map(rule),
     trust_email: settings.trustsEmail,
+    link_contacts: settings.linksContacts,
     lapse: settings.lapse,
     formerly: settings.formerly ?? undefined,
     contact: settings.contact ?? undefined,

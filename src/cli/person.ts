@@ -1,6 +1,6 @@
 /** `inkwell person`: lists people, links and suspends them, exports and erases their data. */
 import { Command } from "commander";
-import { type PersonJson, personObject } from "../accounts/person-objects.ts";
+import { type PersonJson, shownPerson } from "../accounts/person-objects.ts";
 import { personName, personState } from "../actions/columns.ts";
 import { exportPerson } from "../actions/people.ts";
 import { peopleActions } from "../actions/people-runs.ts";
@@ -30,8 +30,7 @@ export function personCommand(cli: Cli): Command {
     .addHelpText("after", examples(inkwell("person list"), inkwell("person list --account ada")))
     .action(async () => {
       const { account } = read();
-      const rows = await listed(cli, account === undefined ? undefined : String(account));
-      const people = rows.map(personObject.of);
+      const people = await listed(cli, account === undefined ? undefined : String(account));
       cli.print(people, people.length === 0 ? "" : table(people, columns));
       if (people.length === 0)
         cli.remark(account === undefined ? "There is no person." : "No person matches.");
@@ -62,14 +61,14 @@ export function personCommand(cli: Cli): Command {
 }
 
 /** Reads all pages. */
-async function listed(cli: Cli, account: string | undefined): Promise<PersonRow[]> {
-  return await cli.withActions(cli.config(), async ({ store }) => {
+async function listed(cli: Cli, account: string | undefined): Promise<PersonJson[]> {
+  return await cli.withActions(cli.config(), async (actions) => {
     const rows: PersonRow[] = [];
     for (let page: PersonRow[] | null = null; page === null || page.length === pageRowsMax; ) {
-      page = await store.listPeople({ account, after: rows.at(-1)?.id, limit: pageRowsMax });
+      page = await actions.store.listPeople({ account, after: rows.at(-1)?.id, limit: pageRowsMax });
       rows.push(...page);
     }
-    return rows;
+    return rows.map((row) => shownPerson(actions, row));
   });
 }
 

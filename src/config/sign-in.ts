@@ -8,6 +8,7 @@ import { operatorRoles } from "../actors.ts";
 import {
   type Condition,
   isSameIssuer,
+  nameOf,
   type PlanRule,
   type RoleRule,
   type SignInSettings,
@@ -74,7 +75,9 @@ export function readSignIn(section: Section, { plans, hasPortal }: SignInContext
       `${section.path}.formerly: is the issuer of now; name the one before, or remove it`,
     );
   }
-  requireRules(section, operators, accounts);
+  const linksContacts = section.value("link_contacts", kind.flag, { or: false });
+  if (!linksContacts || operators.length > 0 || accounts.length > 0)
+    requireRules(section, operators, accounts);
   if (accounts.length > 0 && !hasPortal) {
     section.problem(
       section.where,
@@ -90,6 +93,7 @@ export function readSignIn(section: Section, { plans, hasPortal }: SignInContext
     operators,
     accounts,
     trustsEmail: section.value("trust_email", kind.flag, { or: false }),
+    linksContacts,
     lapse: section.value("lapse", kind.lifePeriod, { or: "P90D" }),
     formerly: formerly?.value ?? null,
     contact: section.optional("contact", shortText),
@@ -138,13 +142,13 @@ function requireRules(section: Section, operators: readonly RoleRule[], accounts
   for (const [name, rules] of Object.entries({ operators, accounts })) {
     const first = new Map<string, number>();
     for (const [index, rule] of rules.entries()) {
-      const same = `${rule.kind} ${rule.value}`;
+      const same = nameOf(rule);
       const before = first.get(same);
       first.set(same, before ?? index);
       if (before === undefined || rule.value === "") continue;
       section.problem(
         section.where,
-        `${section.path}.${name}[${index}]: ${rule.kind} ${rule.value} has a rule already, ${name}[${before}]; remove one of them`,
+        `${section.path}.${name}[${index}]: ${same} has a rule already, ${name}[${before}]; remove one of them`,
       );
     }
   }

@@ -4,6 +4,8 @@
  * but `sub`, and an e-mail address that the issuer has verified.
  */
 import * as rules from "../accounts/value-rules.ts";
+import { isRecord } from "../objects.ts";
+import type { EpochMs } from "../units.ts";
 
 /** Longest lists and texts that an issuer may send. A person has a few hundred groups at most. */
 const groupsMax = 10_000;
@@ -19,6 +21,10 @@ export interface Identity {
   emailVerified: boolean;
   /** Null: the issuer has left them out, so rules about groups cannot be decided. */
   groups: ReadonlySet<string> | null;
+  /** The issuer says that it has left them out because they are too many, as Entra ID does. */
+  hasTooManyGroups: boolean;
+  /** When the person has signed in, if the issuer says so. */
+  authenticatedMs: EpochMs | null;
 }
 
 type Claims = Readonly<Record<string, unknown>>;
@@ -33,6 +39,9 @@ export function identityIn(claims: Claims & { iss: string; sub: string }, groups
     email,
     emailVerified: email !== null && claims.email_verified === true,
     groups: groupsIn(claims[groupsClaim]),
+    hasTooManyGroups:
+      claims.hasgroups === true || (isRecord(claims._claim_names) && groupsClaim in claims._claim_names),
+    authenticatedMs: typeof claims.auth_time === "number" ? claims.auth_time * 1000 : null,
   };
 }
 

@@ -45,6 +45,8 @@ interface Discovered {
 const describedMs = 5 * 60_000;
 /** After a failure, the issuer is asked again after this time at the earliest. */
 const retryMs = 2_000;
+/** Seconds. It limits nothing, but an issuer that is asked for a limit sends `auth_time`. */
+const anyAge = String(365 * 86_400);
 /** Texts of at most so many printable characters, as the specification has it. */
 const subPattern = /^[\x20-\x7e]{1,255}$/;
 
@@ -68,14 +70,18 @@ export class Issuer {
     return this.#failed === null ? null : reasonOf(this.#failed.error);
   }
 
-  /** Returns the page of the issuer where a person signs in. */
-  async begin({ redirectUri, state, nonce, verifier }: BegunSignIn, wantsRefresh: boolean): Promise<URL> {
+  /**
+   * Returns the page of the issuer where a person signs in. `isAgain`: whether the issuer must ask
+   * who they are, even if they are signed in there. Null: not for the console.
+   */
+  async begin({ redirectUri, state, nonce, verifier }: BegunSignIn, isAgain: boolean | null): Promise<URL> {
     const { library, config } = await this.#discover();
     const challenge = await library.calculatePKCECodeChallenge(verifier);
     try {
       return library.buildAuthorizationUrl(config, {
         redirect_uri: redirectUri,
-        scope: scopesOf(config.serverMetadata(), wantsRefresh),
+        scope: scopesOf(config.serverMetadata(), isAgain !== null),
+        ...(isAgain === null ? {} : { max_age: isAgain ? "0" : anyAge }),
         ...{ state, nonce, code_challenge: challenge, code_challenge_method: "S256" },
       });
     } catch (error) {
@@ -113,6 +119,14 @@ export class Issuer {
       if (claims.sub !== person.sub) throw new RejectedAnswerError("the refreshed token is somebody else's");
       const answer = await this.#answerOf({ library, config }, tokens, claims);
       return { ...answer, refreshToken: answer.refreshToken ?? refreshToken };
+    });
+  }
+
+  /** Ends a refresh token, if the issuer has a place for that. */
+  async revoke(refreshToken: string): Promise<void> {
+    await this.#ask(async ({ library, config }) => {
+      if (config.serverMetadata().revocation_endpoint === undefined) return;
+      await library.tokenRevocation(config, refreshToken, { token_type_hint: "refresh_token" });
     });
   }
 
@@ -221,8 +235,11 @@ export class Issuer {
     tokens: Client.TokenEndpointResponse,
     claims: { iss: string; sub: string } & Record<string, unknown>,
   ): Promise<IssuerAnswer> {
-    const { groupsClaim, issuer } = this.#settings;
+    const { groupsClaim, issuer, clientId } = this.#settings;
     if (!isSameIssuer(claims.iss, issuer)) throw new RejectedAnswerError("the token is of another issuer");
+    // The library checks it only if there are several audiences.
+    if (claims.azp !== undefined && claims.azp !== clientId)
+      throw new RejectedAnswerError("the token is for another client (azp)");
     if (!subPattern.test(claims.sub) || isErasedSub(claims.sub))
       throw new RejectedAnswerError("the claim sub is not 1 to 255 characters, or is reserved");
     const refreshToken = tokens.refresh_token ?? null;

@@ -4,13 +4,13 @@
  * Guarantees that a person has one account however often a sign-in is repeated, broken off or made
  * twice at the same time; that a rule changes only plans that a rule has set; and that no sign-in
  * ends a suspension by an operator. An account that exists is linked only to somebody whose issuer
- * confirms the address of its contact, if no other open account has that address, and no person
- * was ever linked to it.
+ * confirms the address of its contact, if a rule or `link_contacts` lets them in, no other open
+ * account has that address, and no person was ever linked to it.
  */
 import { randomBytes } from "node:crypto";
 import type { Logger } from "pino";
 import { otherRefusal } from "../accounts/outcome-refusals.ts";
-import { isHigherRole, type OperatorRole } from "../actors.ts";
+import { isHigherRole } from "../actors.ts";
 import { invariant } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { AccountRow, JournalKind } from "../ledger/rows.ts";
@@ -21,8 +21,8 @@ import type { ListedEntry, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import type { Identity } from "./claims.ts";
 import { notAdmitted, SignInRefusal } from "./refusals.ts";
-import { planOf, roleOf, type Verdict } from "./rules.ts";
-import { isSameIssuer, type SignInSettings } from "./settings.ts";
+import { planOf, roleBy, roleNow, roleRuleOf, type Verdict } from "./rules.ts";
+import { nameOf, type RoleRule, type SignInSettings } from "./settings.ts";
 
 /** Who opens, changes and suspends accounts by the rules. The journal names it. */
 const byRules = "service:sign_in";
@@ -57,18 +57,20 @@ export class People {
     settings: SignInSettings,
   ): Promise<PersonRow> {
     const { store } = this.#deps;
-    const role = roleOf(identity, settings);
+    const role = roleRuleOf(identity, settings);
     const plan = planOf(identity, settings);
     const known = await this.#known(identity, settings);
-    const linkable = listener === "portal" ? await this.#linkable(identity, known) : null;
+    const mayLink = listener === "portal" && (plan.value !== null || settings.linksContacts);
+    const linkable = mayLink ? await this.#linkable(identity, known) : null;
     if (known === null && role.value === null && plan.value === null && linkable === null) {
-      throw notAdmitted(settings, whyNot(role, plan));
+      throw notAdmitted(settings, whyNot(identity, role, plan));
     }
     const person = known ?? (await store.addPerson(newPerson(identity, this.#nowMs())));
     if (person.suspendedMs !== null) throw notAdmitted(settings, "an operator has suspended the person");
     const now = await this.#record(person, identity, { role, plan }, settings);
     if (listener === "operator") {
-      if (this.roleNow(now, settings) === null) throw notAdmitted(settings, whyNot(role, plan));
+      if (roleNow(now, settings, this.#nowMs()) === null)
+        throw notAdmitted(settings, whyNot(identity, role, plan));
       await this.#follow(now, plan);
       return now;
     }
@@ -79,18 +81,10 @@ export class People {
 
   /** Records what the issuer says about an operator now. Returns the person as they are now. */
   async checked(person: PersonRow, identity: Identity, settings: SignInSettings): Promise<PersonRow> {
-    const verdicts = { role: roleOf(identity, settings), plan: planOf(identity, settings) };
+    const verdicts = { role: roleRuleOf(identity, settings), plan: planOf(identity, settings) };
     const now = await this.#record(person, identity, verdicts, settings);
     await this.#follow(now, verdicts.plan);
     return now;
-  }
-
-  /** Returns the role that a person has now. Null: none, or it has lapsed. */
-  roleNow(person: PersonRow, settings: SignInSettings): OperatorRole | null {
-    const { role, roleMatchedMs, suspendedMs, issuer } = person;
-    if (role === null || roleMatchedMs === null || suspendedMs !== null) return null;
-    if (!isSameIssuer(issuer, settings.issuer)) return null;
-    return endOf(settings.lapse, roleMatchedMs) > this.#nowMs() ? role : null;
   }
 
   /** Suspends the accounts of people whom no rule has matched for long. Returns how many. */
@@ -145,29 +139,31 @@ export class People {
    */
   async #record(
     read: PersonRow,
-    { name, email, emailVerified, groups }: Identity,
-    { role, plan }: { role: Verdict<OperatorRole>; plan: Verdict<string> },
+    identity: Identity,
+    { role, plan }: { role: Verdict<RoleRule>; plan: Verdict<string> },
     settings: SignInSettings,
   ): Promise<PersonRow> {
     const { store, logger } = this.#deps;
     const { id } = read;
-    if (groups === null && !(role.isComplete && plan.isComplete)) {
-      logger.warn({ person: id }, "the issuer has sent no groups; rules about groups are skipped");
+    const { name, email, emailVerified } = identity;
+    if (!(role.isComplete && plan.isComplete)) {
+      logger.warn({ person: id }, `${noGroups(identity)}; rules about groups are skipped`);
     }
     for (let person = read; ; ) {
       const nowMs = this.#nowMs();
-      const keepsRole = !role.isComplete && person.role !== null && isHigherRole(person.role, role.value);
+      const before = roleBy(person.roleRule, settings);
+      const given = role.value?.role ?? null;
+      const keepsRole = !role.isComplete && before !== null && isHigherRole(before, given);
       const facts: PersonFacts = {
         ...{ name, email, emailVerified, seenMs: nowMs },
-        role: keepsRole ? person.role : role.value,
+        roleRule: keepsRole ? person.roleRule : role.value && nameOf(role.value),
         roleMatchedMs: keepsRole || role.value === null ? person.roleMatchedMs : nowMs,
         accountMatchedMs: plan.value === null ? person.accountMatchedMs : nowMs,
       };
-      const isChanged = facts.role !== person.role;
-      const change = isChanged ? roleChange(person, facts, this.#change()) : null;
+      const now = keepsRole ? before : given;
+      const change = now === before ? null : roleChange(person, before, now, this.#change());
       if (await store.setPersonFacts(person, facts, change)) {
-        if (isChanged)
-          logger.info({ person: id, before: person.role, role: facts.role }, "a role has changed");
+        if (change !== null) logger.info({ person: id, before, role: now }, "a role has changed");
         return { ...person, ...facts };
       }
       person = await this.#again(person, settings);
@@ -225,7 +221,7 @@ export class People {
       }
     }
     if (!isBegun) {
-      if (plan.value === null) throw notAdmitted(settings, whyNot({ value: null, isComplete: true }, plan));
+      if (plan.value === null) throw notAdmitted(settings, whyNot(identity, plan));
       await this.#open(own, plan.value, identity);
     }
     const link = { account: own, by: "rule", isFirst: true };
@@ -360,10 +356,15 @@ function matchedBefore(lapse: string, nowMs: EpochMs): EpochMs {
   return nowMs - (endOf(lapse, nowMs) - nowMs);
 }
 
-function whyNot(role: Verdict<unknown>, plan: Verdict<unknown>): string {
-  return role.isComplete && plan.isComplete
-    ? "no rule matches"
-    : "the issuer has sent no groups, and no other rule matches";
+function whyNot(identity: Identity, ...verdicts: Verdict<unknown>[]): string {
+  const isComplete = verdicts.every((verdict) => verdict.isComplete);
+  return isComplete ? "no rule matches" : `${noGroups(identity)}, and no other rule matches`;
+}
+
+function noGroups({ hasTooManyGroups }: Identity): string {
+  return hasTooManyGroups
+    ? "the issuer has left out the groups because they are too many"
+    : "the issuer has sent no groups";
 }
 
 function newOperation(): string {

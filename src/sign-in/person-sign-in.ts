@@ -19,10 +19,12 @@ import { invitationIssuer } from "../store/invitations.ts";
 import type { FoundHolder, PersonRow } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
+import type { EpochMs } from "../units.ts";
 import { isAway, isClientRefused, RejectedAnswerError, reasonOf } from "./failures.ts";
 import { type BegunSignIn, Issuer, IssuerMisdescribedError } from "./issuer.ts";
 import { People } from "./people.ts";
 import { issuerUnavailable, SignInRefusal, signInFailed, signInOff } from "./refusals.ts";
+import { roleNow } from "./rules.ts";
 import { isSameIssuer, type SignInSettings } from "./settings.ts";
 
 /** A sign-in must be finished within this time. */
@@ -31,6 +33,8 @@ const begunMs = 10 * 60_000;
 const checkEveryMs = 3_600_000;
 /** If the issuer is away then, it is asked again after this time. */
 const checkAgainMs = 5 * 60_000;
+/** Some actions need a sign-in at the issuer within this time. */
+const freshMs = 15 * 60_000;
 /** Without a refresh token, nobody can ask the issuer again. */
 const uncheckedLifeMs = 3_600_000;
 
@@ -61,6 +65,8 @@ export interface SignInPlace {
   page: string;
   /** Where the issuer sends the browser back to. */
   redirectUri: string;
+  /** The page has a session, so its person has to show again who they are. */
+  isAgain?: boolean;
 }
 
 export class PersonSignIn implements SignedInPeople {
@@ -94,8 +100,9 @@ export class PersonSignIn implements SignedInPeople {
   async begin(place: SignInPlace): Promise<URL> {
     const { settings, issuer } = this.#require();
     const state = randomBytes(32).toString("base64url");
+    const isAgain = place.listener === "operator" ? place.isAgain === true : null;
     try {
-      const url = await issuer.begin(this.#begun(state, place, settings), place.listener === "operator");
+      const url = await issuer.begin(this.#begun(state, place, settings), isAgain);
       const limits = { idleMs: begunMs, lifeMs: begunMs };
       await this.#sessions.add("sign_in", ownerOf(place), secretOf(state, place, settings), limits);
       return url;
@@ -117,7 +124,7 @@ export class PersonSignIn implements SignedInPeople {
       const { identity, refreshToken, problem } = answer;
       if (problem !== null) this.#deps.logger.warn({ reason: problem }, "the userinfo endpoint was not read");
       const person = await this.#people.signedIn(identity, place.listener, settings);
-      return await this.#start(person, place, refreshToken);
+      return await this.#start(person, place, refreshToken, identity.authenticatedMs);
     } catch (error) {
       throw this.#refusalOf(error, settings);
     }
@@ -126,23 +133,40 @@ export class PersonSignIn implements SignedInPeople {
   async operatorOf(session: SessionRow, secrets: SessionSecrets): Promise<OperatorIdentity | null> {
     const configured = this.#configured;
     const person = await this.#deps.store.person(session.owner);
-    if (configured === null || person === null) return null;
+    // The issuer of now gets no token of the issuer before.
+    if (configured === null || person === null || this.roleNow(person) === null) return null;
     const now = await this.#checked(session, secrets, person, configured);
-    return now && identityOf(now, this.#people.roleNow(now, configured.settings));
+    const role = now && this.roleNow(now);
+    if (now === null || role === null) return null;
+    const { authenticatedMs, createdMs } = session;
+    const isStale = this.#deps.store.times().nowMs - (authenticatedMs ?? createdMs) > freshMs;
+    return { actor: { by: `person:${now.id}`, role, isStale }, person: now };
+  }
+
+  async signedOut(session: SessionRow, secrets: SessionSecrets): Promise<void> {
+    const { issuer } = this.#configured ?? {};
+    try {
+      const token = await this.#sessions.refreshTokenOf(session, secrets);
+      if (token !== null) await issuer?.revoke(token);
+    } catch (error) {
+      const fields = { person: session.owner, reason: reasonOf(error) };
+      this.#deps.logger.warn(fields, "the refresh token of a session was not revoked at the issuer");
+    }
   }
 
   async roleOf(id: string): Promise<OperatorRole | null> {
     const person = await this.#deps.store.person(id);
-    if (person === null || this.#configured === null) return null;
-    return this.#people.roleNow(person, this.#configured.settings);
+    return person && this.roleNow(person);
+  }
+
+  /** Returns the role of a person by the present configuration. Null: none. */
+  roleNow(person: PersonRow): OperatorRole | null {
+    return this.#configured && roleNow(person, this.#configured.settings, this.#deps.store.times().nowMs);
   }
 
   async operatorsAmong(ids: readonly string[]): Promise<ReadonlySet<string>> {
-    const configured = this.#configured;
-    if (configured === null) return new Set();
     const people = await this.#deps.store.people(ids);
-    const operators = people.filter((person) => this.#people.roleNow(person, configured.settings) !== null);
-    return new Set(operators.map(({ id }) => id));
+    return new Set(people.filter((person) => this.roleNow(person) !== null).map(({ id }) => id));
   }
 
   async holdersAmong(ids: readonly string[]): Promise<readonly FoundHolder[]> {
@@ -168,14 +192,20 @@ export class PersonSignIn implements SignedInPeople {
     if (this.#configured !== null) await this.#people.lapse(this.#configured.settings, isStopped);
   }
 
-  async #start(person: PersonRow, { listener, page }: SignInPlace, refreshToken: string | null) {
+  async #start(
+    person: PersonRow,
+    { listener, page }: SignInPlace,
+    refreshToken: string | null,
+    authenticatedMs: EpochMs | null,
+  ) {
     const isOperator = listener === "operator";
     const started = await this.#sessions.start(listener, person.id, page, {
+      authenticatedMs,
       refreshToken: isOperator ? refreshToken : null,
       lifeMs: isOperator && refreshToken === null ? uncheckedLifeMs : undefined,
     });
-    const { id, role, account } = person;
-    return { ...started, who: { person: id, role, account } };
+    const { id, account } = person;
+    return { ...started, who: { person: id, role: this.roleNow(person), account } };
   }
 
   /** Asks the issuer again if an hour has passed. Null: the person has no session any more. */
@@ -238,10 +268,6 @@ export class PersonSignIn implements SignedInPeople {
 /** The issuer is away, or is not set up for this client. Nobody who signs in can help that. */
 function isUnusable(error: unknown): boolean {
   return isAway(error) || isClientRefused(error) || error instanceof IssuerMisdescribedError;
-}
-
-function identityOf(person: PersonRow, role: OperatorRole | null): OperatorIdentity | null {
-  return role === null ? null : { actor: { by: `person:${person.id}`, role }, person };
 }
 
 /** Returns the one `state` of an answer. */

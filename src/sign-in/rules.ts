@@ -4,10 +4,13 @@
  * Guarantees that an unverified address matches no rule, and that a missing list of groups never
  * counts as an empty one.
  */
-import { isHigherRole, type OperatorRole, operatorRoles } from "../actors.ts";
+import { type OperatorRole, operatorRoles } from "../actors.ts";
+import { endOf } from "../ledger/windows.ts";
+import type { PersonRow } from "../store/people.ts";
 import { inLowerCase } from "../store/sql.ts";
+import type { EpochMs } from "../units.ts";
 import type { Identity } from "./claims.ts";
-import type { Condition, PlanRule, SignInSettings } from "./settings.ts";
+import { type Condition, isSameIssuer, nameOf, type RoleRule, type SignInSettings } from "./settings.ts";
 
 /** `isComplete`: false if a rule about groups could not be decided and might have given more. */
 export interface Verdict<T> {
@@ -17,30 +20,48 @@ export interface Verdict<T> {
 
 type Trust = Pick<SignInSettings, "trustsEmail">;
 
-/** Returns the highest role whose rule matches. */
-export function roleOf(
-  identity: Identity,
-  { operators, trustsEmail }: Pick<SignInSettings, "operators" | "trustsEmail">,
-): Verdict<OperatorRole> {
-  const given = operators.filter((rule) => matches(rule, identity, { trustsEmail }) === true);
-  const ranks = given.map(({ role }) => operatorRoles.indexOf(role));
-  const value = operatorRoles[Math.max(-1, ...ranks)] ?? null;
-  const open = operators.filter((rule) => matches(rule, identity, { trustsEmail }) === null);
-  return { value, isComplete: !open.some(({ role }) => isHigherRole(role, value)) };
+type Rules = Pick<SignInSettings, "operators">;
+
+/** Returns the rule with the highest role of those that match. */
+export function roleRuleOf(identity: Identity, settings: Rules & Trust): Verdict<RoleRule> {
+  const rank = ({ role }: RoleRule) => operatorRoles.indexOf(role);
+  const highestFirst = settings.operators.toSorted((a, b) => rank(b) - rank(a));
+  return firstOf(highestFirst, identity, settings);
 }
 
-/** Returns the plan of the first rule that matches. Rules that cannot be decided are skipped. */
+/** Returns the plan of the first rule that matches. */
 export function planOf(
   identity: Identity,
-  { accounts, trustsEmail }: Pick<SignInSettings, "accounts" | "trustsEmail">,
+  settings: Pick<SignInSettings, "accounts"> & Trust,
 ): Verdict<string> {
+  const { value, isComplete } = firstOf(settings.accounts, identity, settings);
+  return { value: value?.plan ?? null, isComplete };
+}
+
+/** Rules that cannot be decided are skipped. */
+function firstOf<R extends Condition>(rules: readonly R[], identity: Identity, trust: Trust): Verdict<R> {
   let isComplete = true;
-  for (const rule of accounts) {
-    const isMatch = matches(rule, identity, { trustsEmail });
-    if (isMatch) return { value: (rule satisfies PlanRule).plan, isComplete };
+  for (const rule of rules) {
+    const isMatch = matches(rule, identity, trust);
+    if (isMatch) return { value: rule, isComplete };
     if (isMatch === null) isComplete = false;
   }
   return { value: null, isComplete };
+}
+
+/** Returns the role of the rule with this condition. Null: there is no such rule any more. */
+export function roleBy(condition: string | null, { operators }: Rules): OperatorRole | null {
+  return operators.find((rule) => nameOf(rule) === condition)?.role ?? null;
+}
+
+/** Returns the role that a person has now. Null: none, its rule is gone, or it has lapsed. */
+export function roleNow(
+  { roleRule, roleMatchedMs, suspendedMs, issuer }: PersonRow,
+  settings: SignInSettings,
+  nowMs: EpochMs,
+): OperatorRole | null {
+  if (roleMatchedMs === null || suspendedMs !== null || !isSameIssuer(issuer, settings.issuer)) return null;
+  return endOf(settings.lapse, roleMatchedMs) > nowMs ? roleBy(roleRule, settings) : null;
 }
 
 /** Null: the issuer has left the groups out. */

@@ -8,6 +8,11 @@ export interface Condition {
   value: string;
 }
 
+/** Names a condition. Two rules of a list never have the same one. */
+export function nameOf({ kind, value }: Condition): string {
+  return `${kind} ${value}`;
+}
+
 export interface RoleRule extends Condition {
   role: OperatorRole;
 }
@@ -32,6 +37,8 @@ export interface SignInSettings {
   accounts: readonly PlanRule[];
   /** The issuer owns the addresses, so `email_verified` is not needed for rules. */
   trustsEmail: boolean;
+  /** The contact of an account lets its person in, even if no rule matches. */
+  linksContacts: boolean;
   /** ISO 8601: so long after a matching sign-in, roles end and accounts are suspended. */
   lapse: string;
   /** The issuer before this one. */

@@ -8,7 +8,7 @@ import { buckets, journalKinds } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 
 /** Changes that have no record of their own. */
-export const otherKinds = ["contact", "operator_key", "person", "invitation", "reload"] as const;
+export const otherKinds = ["contact", "operator_key", "person", "invitation", "reload", "sign_in"] as const;
 
 export const changeLogColumns = {
   id: "text",

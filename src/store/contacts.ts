@@ -42,6 +42,10 @@ export const contactColumns = {
 } as const satisfies Columns;
 export interface ContactRow extends RowOf<typeof contactColumns> {}
 
+/** Ends links of other addresses than that of the contact for good, even if one comes back. */
+export const endOtherLinks = `delete from invitation where not exists (select 1 from account_contact as c
+  where c.account = invitation.account and lower(c.email) = invitation.email) and account`;
+
 const contactFields = Object.keys(contactFacts) as (keyof Contact)[];
 export const noContact: Contact = {
   ...{ owner: null, email: null, note: null, externalId: null },

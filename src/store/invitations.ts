@@ -1,5 +1,6 @@
 /**
- * Rows of invitations, and the port to them. An account and an address have one row, which stays.
+ * Rows of invitations, and the port to them. An account and an address have one row. It
+ * stays until the contact has another address.
  *
  * Guarantees: one exchange of a link succeeds, on all nodes together. A newer link ends the
  * earlier link. An account and an address have one person, however many links they get. Rows
@@ -43,7 +44,7 @@ export interface InvitationStore {
    * address is that of its contact.
    */
   add(row: Omit<InvitationRow, "usedMs" | "usedBy">, change: ChangeLogRow): Promise<boolean>;
-  /** Whether the account and the address ever had a link. */
+  /** Whether the account and the address had a link since the contact has this address. */
   wasInvited(account: string, email: string): Promise<boolean>;
   /** Returns the person of the account and the address. Null: no link of theirs was exchanged. */
   personOf(account: string, email: string): Promise<PersonRow | null>;

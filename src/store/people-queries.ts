@@ -45,7 +45,7 @@ export function peopleQueriesOn(
     order by c.account limit 2`;
 
   const erase = `update person set sub = ${p(3)}, name = null, email = null,
-    email_verified = false, role = null, role_matched_ms = null,
+    email_verified = false, role_rule = null, role_matched_ms = null,
     suspended_ms = coalesce(suspended_ms, ${p(2)}), erased_ms = coalesce(erased_ms, ${p(2)})
     where id = ${p(1)}`;
   const namesAccount = `a.id = (select account from person where id = ${p(1)}) or a.id = ${p(2)}`;
@@ -129,7 +129,7 @@ export function peopleQueriesOn(
       const { id } = read;
       const isSet = (bound: (value: Value) => string) =>
         `select 1 from person where id = ${bound(id)} and erased_ms is null and seen_ms = ${bound(facts.seenMs)}
-          and role is not distinct from ${bound(facts.role)}`;
+          and role_rule is not distinct from ${bound(facts.roleRule)}`;
       const log = change === null ? [] : [logIf(change, isSet, dialect)];
       const values = [...personFactsTable.valuesOf(facts), id, ...personFactsTable.valuesOf(read)];
       const set = { text: setFacts, values };

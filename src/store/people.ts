@@ -6,7 +6,6 @@
  * links an account to which a person was ever linked. The row of an erased person names nobody.
  */
 import { randomBytes } from "node:crypto";
-import { operatorRoles } from "../actors.ts";
 import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { PlanVersion } from "../ledger/plan.ts";
 import type { AccountState } from "../ledger/rows.ts";
@@ -20,9 +19,9 @@ const personFacts = {
   email: "text?",
   /** The issuer has confirmed the address itself. */
   emailVerified: "boolean",
-  /** The role at the last sign-in that could decide it. */
-  role: [...operatorRoles, null],
-  /** The last time at which a rule gave the role. */
+  /** The condition of the rule that gave a role at the last sign-in that could decide it. */
+  roleRule: "text?",
+  /** The last time at which a rule gave a role. */
   roleMatchedMs: "ms?",
   /** The last time at which a rule gave the account its plan. */
   accountMatchedMs: "ms?",
@@ -71,7 +70,7 @@ export function newPerson(
 ): PersonRow {
   return {
     ...{ id: `person_${randomBytes(8).toString("hex")}`, issuer, sub, name, email, emailVerified },
-    ...{ role: null, roleMatchedMs: null, accountMatchedMs: null, seenMs: nowMs },
+    ...{ roleRule: null, roleMatchedMs: null, accountMatchedMs: null, seenMs: nowMs },
     ...{ account: null, accountBy: null, lapsedMs: null },
     ...{ suspendedMs: null, erasedMs: null, createdMs: nowMs },
   };

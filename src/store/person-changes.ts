@@ -2,9 +2,10 @@
  * What the list of changes says about people. Each change has an id of its own, so that requests
  * at the same time record it once.
  */
+import type { OperatorRole } from "../actors.ts";
 import type { EpochMs } from "../units.ts";
 import { type ChangeLogRow, changeLogRow } from "./change-log.ts";
-import type { PersonFacts, PersonRow } from "./people.ts";
+import type { PersonRow } from "./people.ts";
 
 interface Change {
   by: string;
@@ -18,8 +19,9 @@ interface Change {
  * millisecond differ in the roles.
  */
 export function roleChange(
-  { id, seenMs, role: before }: PersonRow,
-  { role }: PersonFacts,
+  { id, seenMs }: PersonRow,
+  before: OperatorRole | null,
+  role: OperatorRole | null,
   change: Change,
 ): ChangeLogRow {
   const name = `${id}:role:${seenMs}:${before}:${role}`;

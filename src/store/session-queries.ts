@@ -37,10 +37,10 @@ export function sessionQueriesOn(
       return (await find("lookups", { text, values: hashes })).map((cells) => sessionTable.rowOf(cells));
     },
 
-    async sessionsOf(person) {
+    async sessionsOf(owner) {
       const text = `select ${sessionTable.list()} from session
         where kind in ('operator', 'portal') and owner = ${p(1)} order by created_ms desc, hash`;
-      const rows = await find("service", { text, values: [person] });
+      const rows = await find("service", { text, values: [owner] });
       return rows.map((cells) => sessionTable.rowOf(cells));
     },
 

@@ -33,6 +33,8 @@ export const sessionColumns = {
   sealed: "text?",
   /** When the issuer was last asked about the person. */
   checkedMs: "ms?",
+  /** When the person has signed in at the issuer, as it says. Null: it does not say. */
+  authenticatedMs: "ms?",
 } as const satisfies Columns;
 export interface SessionRow extends RowOf<typeof sessionColumns> {}
 
@@ -44,8 +46,8 @@ export interface SessionStore {
   addSession(row: SessionRow): Promise<void>;
   /** Finds rows by their hashes, in any order. Unknown hashes have no row. */
   sessions(hashes: readonly string[]): Promise<SessionRow[]>;
-  /** Lists the sessions of a person, the newest first. */
-  sessionsOf(person: string): Promise<SessionRow[]>;
+  /** Lists the sessions of a person, a key or the operator token, the newest first. */
+  sessionsOf(owner: string): Promise<SessionRow[]>;
   /** Records a use. Earlier times and ended rows change nothing. */
   useSession(hash: string, atMs: EpochMs): Promise<void>;
   /** Ends a row. Returns false if it does not exist, or has ended or expired already. */

@@ -173,12 +173,12 @@ test("a refund stays that of its payment, even if another one ends it meanwhile"
   const other = { refund_id: "raced-other", payment_id: "raced-1", credits: 40 };
   await service.call("POST", "/admin/accounts/raced/refunds", other);
   await endSession(visit);
-  await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+  await page.getByRole("heading", { name: "Sign in again" }).waitFor();
   // The list of payments is loaded again after the sign-in, without this payment.
   const reloaded = page.waitForResponse(/\/admin\/accounts\/raced\/payments/);
   await enterToken({ page, service });
   await reloaded;
-  await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
+  await page.getByRole("heading", { name: "Sign in again" }).waitFor({ state: "detached" });
   expects("409 POST /admin/accounts/raced/refunds");
   await submit(page);
   await assertRefused(dialog.getByLabel("Credits"), /refunded/, { Payment: "id:raced-1", Credits: "40" });

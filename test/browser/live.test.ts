@@ -155,7 +155,7 @@ test("a live page ends with its session, and begins with the next one", async (v
   await open(visit, "");
   await page.getByText("live", { exact: true }).waitFor();
   await endSession(visit);
-  await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+  await page.getByRole("heading", { name: "Sign in again" }).waitFor();
   await until("no stream is tried again", () => streams() === 0);
   await enterToken({ page, service });
   await page.getByText("live", { exact: true }).waitFor();

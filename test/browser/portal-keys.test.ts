@@ -101,10 +101,10 @@ test("a form sends what was typed, and no setting that changed meanwhile", async
   await endPortalSession(visit);
   expects(/^401 PATCH \/api\/keys\/key/);
   await submit(page);
-  await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+  await page.getByRole("heading", { name: "Sign in again" }).waitFor();
   await page.getByLabel("API key").fill(secret);
   await page.keyboard.press("Enter");
-  await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
+  await page.getByRole("heading", { name: "Sign in again" }).waitFor({ state: "detached" });
   // The list behind the form is loaded again.
   await page.getByRole("row", { includeHidden: true }).filter({ hasText: "2 at once" }).waitFor();
   assert.equal(await dialog.getByLabel("Name").inputValue(), "after");

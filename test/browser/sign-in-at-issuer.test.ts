@@ -8,7 +8,10 @@ import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
 import { releaseTest } from "../fixtures/thorough.ts";
 
 const rules = {
-  operators: [{ kind: "group", value: "it", role: "operator" }],
+  operators: [
+    { kind: "group", value: "it", role: "operator" },
+    { kind: "group", value: "owners", role: "owner" },
+  ],
   accounts: [{ kind: "group", value: "students", plan: "test" }],
   contact: "the help desk",
 } as const;
@@ -92,6 +95,29 @@ describe("a browser", { skip: noChromium ?? false }, () => {
     }),
   );
 
+  test("asks an owner to sign in again before an owner key, and goes on with the form", () =>
+    visit(async (page) => {
+      place.issuer.signsIn({ sub: "olga", groups: ["owners"] });
+      await page.goto(`${place.operator.url}/console/operators`);
+      await press(page);
+      await page.getByRole("button", { name: "Make an operator key" }).click();
+      await page.getByLabel("Name").fill("billing");
+      await page.getByLabel("Role").selectOption("owner");
+      const { store } = place.service;
+      const { times } = store;
+      store.times = () => ({ ...times(), nowMs: times().nowMs + 16 * 60_000 });
+      await page.getByRole("button", { name: "Make the key" }).click();
+      await page.getByRole("heading", { name: "Sign in again" }).waitFor();
+      store.times = times;
+      const popup = page.context().waitForEvent("page");
+      await press(page);
+      await (await popup).getByRole("button", { name: "Log out" }).waitFor();
+      await page.evaluate("dispatchEvent(new Event('focus'))");
+      await page.getByRole("heading", { name: "Sign in again" }).waitFor({ state: "detached" });
+      await page.getByRole("button", { name: "Make the key" }).click();
+      assert.match(await page.getByLabel("Secret of the key").inputValue(), /^iko_/);
+    }));
+
   test("signs an operator out of the console", () =>
     visit(async (page) => {
       place.issuer.signsIn({ sub: "root", groups: ["it"] });
@@ -100,5 +126,11 @@ describe("a browser", { skip: noChromium ?? false }, () => {
       await page.getByRole("heading", { name: "Accounts" }).waitFor();
       await page.getByRole("button", { name: "Log out" }).click();
       await page.getByRole("button", { name: "Sign in with Example University" }).waitFor();
+      await press(page);
+      const before = await place.signIn("operator");
+      await page.getByRole("button", { name: "End all sessions" }).click();
+      await page.getByRole("button", { name: "Sign in with Example University" }).waitFor();
+      const { status } = await place.ask("operator", "GET", "/admin/session", undefined, { cookie: before });
+      assert.equal(status, 401);
     }));
 });

@@ -118,10 +118,10 @@ test("opens in a second tab and by a link in a new tab, and logs out in all of t
   assert.equal(await third.getByLabel("Operator token").count(), 0);
   await second.getByRole("button", { name: "Log out" }).click();
   await second.getByLabel("Operator token").waitFor();
-  await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+  await page.getByRole("heading", { name: "Sign in again" }).waitFor();
   // Signing in again in one tab is enough for the others.
   await enterToken({ page, service });
-  await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
+  await page.getByRole("heading", { name: "Sign in again" }).waitFor({ state: "detached" });
   await third.reload();
   await loaded(third);
   assert.equal(await third.getByLabel("Operator token").count(), 0);
@@ -262,11 +262,11 @@ test("a live page asks for a sign-in when its session ends, and loses nothing th
   await page.getByRole("dialog").getByLabel("Credits").fill("1250");
   await page.getByRole("dialog").getByLabel("Payment id").fill("invoice-77");
   await endSession(visit);
-  await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+  await page.getByRole("heading", { name: "Sign in again" }).waitFor();
   await assertAccessible(page);
   await page.getByLabel("Operator token").fill(service.token);
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
+  await page.getByRole("heading", { name: "Sign in again" }).waitFor({ state: "detached" });
   assert.equal(await page.getByRole("dialog").getByLabel("Credits").inputValue(), "1250");
   assert.equal(await page.getByRole("dialog").getByLabel("Payment id").inputValue(), "invoice-77");
   await page.getByRole("button", { name: "Add the credits" }).click();
@@ -288,9 +288,9 @@ for (const limit of some(["idle", "absolute"] as const, 2)) {
     expireSessions(service, limit);
     expects(`401 POST /admin/accounts/${id}/topups`);
     await page.getByRole("button", { name: "Add the credits" }).click();
-    await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+    await page.getByRole("heading", { name: "Sign in again" }).waitFor();
     await enterToken({ page, service });
-    await page.getByRole("heading", { name: "Your session has ended" }).waitFor({ state: "detached" });
+    await page.getByRole("heading", { name: "Sign in again" }).waitFor({ state: "detached" });
     const [after] = await context.cookies();
     assert.notEqual(after?.value, before?.value);
     await page.getByRole("button", { name: "Add the credits" }).click();

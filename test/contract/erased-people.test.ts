@@ -25,7 +25,7 @@ const names = {
 function personOf(n: number, parts: Partial<PersonRow> = {}): PersonRow {
   return {
     ...{ id: `person_${n.toString(16).padStart(16, "0")}`, issuer, sub: `sub-${n}`, name: null, email: null },
-    ...{ emailVerified: true, role: null, roleMatchedMs: null, accountMatchedMs: start, seenMs: start },
+    ...{ emailVerified: true, roleRule: null, roleMatchedMs: null, accountMatchedMs: start, seenMs: start },
     ...{ account: null, accountBy: null, lapsedMs: null, suspendedMs: null, erasedMs: null },
     ...{ createdMs: start, ...parts },
   };
@@ -65,18 +65,27 @@ for (const backend of backends) {
     async function session(owner: string, kind: SessionKind, n: number): Promise<string> {
       const hash = `${n}`.padStart(64, "0");
       const times = { createdMs: start + n, usedMs: start + n, idleMs: 1000, endsMs: start + 5000 };
-      await store.addSession({ hash, kind, owner, ...times, endedMs: null, sealed: "s", checkedMs: start });
+      await store.addSession({
+        hash,
+        kind,
+        owner,
+        ...times,
+        endedMs: null,
+        sealed: "s",
+        checkedMs: start,
+        authenticatedMs: null,
+      });
       return hash;
     }
     /** Ada with an account, its ledger, a role that has changed, two sessions, and events. */
     async function ada(account = "ada"): Promise<PersonRow> {
       const row = await store.addPerson(
-        personOf(1, { name: names.name, email: names.email, sub: names.sub, role: "owner" }),
+        personOf(1, { name: names.name, email: names.email, sub: names.sub, roleRule: "group owners" }),
       );
       await openAccount(account);
       await link(row.id, account);
-      const facts = { ...row, role: "support" } as const;
-      await store.setPersonFacts(row, facts, roleChange(row, facts, change));
+      const facts = { ...row, roleRule: "group support" };
+      await store.setPersonFacts(row, facts, roleChange(row, "owner", "support", change));
       await session(row.id, "operator", 1);
       await session(row.id, "portal", 2);
       await addKey(store, keyOf("key_1", account));
@@ -169,8 +178,8 @@ for (const backend of backends) {
     test("are changed by no sign-in and no operator any more", async () => {
       const row = await ada();
       await erase(store, row.id);
-      const facts = { ...row, role: "owner" } as const;
-      const later = roleChange({ ...row, seenMs: start + 1 }, facts, change);
+      const facts = { ...row, roleRule: "group owners" };
+      const later = roleChange({ ...row, seenMs: start + 1 }, null, "owner", change);
       assert.equal(await other.setPersonFacts(row, facts, later), false);
       assert.equal(await other.setPersonSuspended(row.id, null, eraseChange("resumed", change)), false);
       const moved = { issuer: "https://new.example", sub: names.sub };
@@ -221,7 +230,7 @@ for (const backend of backends) {
 
     test("leave everything of others", async () => {
       const { id } = await ada();
-      const bob = personOf(2, { name: "Bob", email: "bob@x.example", role: "viewer" });
+      const bob = personOf(2, { name: "Bob", email: "bob@x.example", roleRule: "group viewers" });
       await store.addPerson(bob);
       await store.putAccounts(
         [{ id: "bob", plan: "starter", contact: { owner: "Bob" }, key: null }],

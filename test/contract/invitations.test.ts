@@ -60,7 +60,7 @@ for (const backend of [...backends, memory]) {
       const person = await exchange(hash);
       assert.partialDeepStrictEqual(person, {
         ...{ issuer: invitationIssuer, name: "Owner of ada", email: "Ada@x.example", emailVerified: false },
-        ...{ role: null, account: "ada", accountBy: "invitation", seenMs: start + 5, suspendedMs: null },
+        ...{ roleRule: null, account: "ada", accountBy: "invitation", seenMs: start + 5, suspendedMs: null },
       });
       assert.deepEqual(await other.person(person?.id ?? ""), person);
       assert.deepEqual(await other.personOf(invitationIssuer, person?.sub ?? ""), person);
@@ -117,8 +117,15 @@ for (const backend of [...backends, memory]) {
       const hash = await invite("carl", "carl@x.example");
       await put("carl", "carl@new.example");
       assert.equal(await exchange(hash), null);
+      await put("carl", "carl@x.example");
+      assert.equal(await exchange(hash), null, "the address has come back");
+      assert.equal(await store.invitations.wasInvited("carl", "carl@x.example"), false);
+      const kept = await invite("carl", "carl@x.example");
+      await put("carl", "CARL@x.example");
+      assert.equal((await exchange(kept))?.account, "carl", "the same address");
+      const last = await invite("carl", "carl@x.example");
       await put("carl", null);
-      assert.equal(await exchange(hash), null);
+      assert.equal(await exchange(last), null);
       assert.equal(await invite("carl", "carl@x.example"), null);
       // Another address is another person.
       await put("carl", "carla@x.example");

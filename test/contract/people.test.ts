@@ -26,7 +26,7 @@ function rowOf(n: number, change: Partial<PersonRow> = {}): PersonRow {
     name: "Ada <b>Lovelace</b>",
     email: null,
     emailVerified: false,
-    role: null,
+    roleRule: null,
     roleMatchedMs: null,
     accountMatchedMs: null,
     seenMs: start,
@@ -65,7 +65,7 @@ for (const backend of [...backends, memory]) {
     };
 
     test("are found on another node by id and by issuer and sub, as they were written", async () => {
-      const row = rowOf(1, { email: "ada@x.example", emailVerified: true, role: "support" });
+      const row = rowOf(1, { email: "ada@x.example", emailVerified: true, roleRule: "group it-staff" });
       assert.deepEqual(await store.addPerson(row), row);
       assert.deepEqual(await other.person(row.id), row);
       assert.deepEqual(await other.personOf(issuer, "sub-1"), row);
@@ -84,10 +84,10 @@ for (const backend of [...backends, memory]) {
       const row = await store.addPerson(rowOf(20));
       assert.equal(await suspend(store, row, start + 5), true);
       const facts = {
-        ...{ name: null, email: "new@x.example", emailVerified: true, role: "owner" as const },
+        ...{ name: null, email: "new@x.example", emailVerified: true, roleRule: "group owners" },
         ...{ roleMatchedMs: start + 7, accountMatchedMs: start + 8, seenMs: start + 9 },
       };
-      await other.setPersonFacts(row, facts, roleChange(row, facts, change));
+      await other.setPersonFacts(row, facts, roleChange(row, null, "owner", change));
       assert.deepEqual(await store.person(row.id), { ...row, ...facts, suspendedMs: start + 5 });
       assert.equal(await suspend(store, rowOf(4095), 1), false);
     });
@@ -122,8 +122,8 @@ for (const backend of [...backends, memory]) {
       await both((node, n) => suspend(node, row, start + n));
       const suspended = (await store.person(row.id)) ?? row;
       await both((node) => suspend(node, suspended, null));
-      const facts = { ...row, role: "owner" } as const;
-      await both((node) => node.setPersonFacts(row, facts, roleChange(row, facts, change)));
+      const facts = { ...row, roleRule: "group owners" };
+      await both((node) => node.setPersonFacts(row, facts, roleChange(row, null, "owner", change)));
       const changes = await other.changes({ kind: "person", limit: 100 });
       const of = (id: string) => changes.filter(({ subject }) => subject === id).map(({ after }) => after);
       assert.deepEqual(of(loser.id), []);
@@ -199,7 +199,9 @@ for (const backend of [...backends, memory]) {
 
     test("that are erased name nobody, and change no more", async () => {
       const { sub } = rowOf(80);
-      const row = await store.addPerson(rowOf(80, { email: "eve@x.example", role: "owner" }));
+      const row = await store.addPerson(
+        rowOf(80, { email: "eve@x.example", roleRule: "email eve@x.example" }),
+      );
       await openAccount("eve", "eve@x.example");
       assert.ok(await link(store, row.id, { account: "eve", by: "operator", isFirst: false }));
       const erase = () => other.erasePerson(row.id, start + 9, eraseChange(row.id, change));
@@ -222,7 +224,15 @@ for (const backend of [...backends, memory]) {
       const hash = "f".padStart(64, "0");
       const times = { createdMs: start, usedMs: start, idleMs: 1000, endsMs: start + 5000, endedMs: null };
       const owner = "person_0000000000000001";
-      await store.addSession({ hash, kind: "operator", owner, ...times, sealed: "one", checkedMs: start });
+      await store.addSession({
+        hash,
+        kind: "operator",
+        owner,
+        ...times,
+        sealed: "one",
+        checkedMs: start,
+        authenticatedMs: null,
+      });
       const claims = await Promise.all(
         [store, other, store].map((node) => node.claimCheck(hash, start, start + 10)),
       );

@@ -31,7 +31,7 @@ for (const backend of some(backends, 2)) {
     test("has every row, and no part with more than a page", async () => {
       const person = await store.addPerson({
         ...{ id: "person_0000000000000001", issuer: "https://login.example", sub: "ada", name: "Ada" },
-        ...{ email: null, emailVerified: false, role: null, roleMatchedMs: null, accountMatchedMs: null },
+        ...{ email: null, emailVerified: false, roleRule: null, roleMatchedMs: null, accountMatchedMs: null },
         ...{ seenMs: start, account: null, accountBy: null, lapsedMs: null, suspendedMs: null },
         ...{ erasedMs: null, createdMs: start },
       });

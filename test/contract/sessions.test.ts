@@ -22,6 +22,7 @@ function rowOf(n: number, change: Partial<SessionRow> = {}): SessionRow {
     endedMs: null,
     sealed: null,
     checkedMs: null,
+    authenticatedMs: null,
     ...change,
   };
 }

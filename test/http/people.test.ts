@@ -2,9 +2,12 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import { fieldsOf, listOf, refused } from "../fixtures/operator.ts";
+import { Sessions } from "../../src/accounts/sessions.ts";
+import { startHostileIssuer } from "../fixtures/hostile-issuer.ts";
+import { fieldsOf, listOf, operatorToken, refused } from "../fixtures/operator.ts";
+import { pageSecret } from "../fixtures/page-header.ts";
 import { babble } from "../fixtures/service.ts";
-import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
+import { type Side, type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
 import { until } from "../fixtures/until.ts";
 
 const accounts = [{ kind: "group", value: "all", plan: "test" }] as const;
@@ -152,6 +155,33 @@ test("a role is checked for each request, and read again with each", async () =>
   );
 });
 
+test("a role counts while its rule is in the configuration, for sessions, operator keys and lists", async () => {
+  const rule = { kind: "email", value: "eve@example.edu", role: "owner" } as const;
+  const other = { kind: "group", value: "it", role: "viewer" } as const;
+  await using place = await startSignIn({ operators: [rule, other] });
+  place.issuer.signsIn({ sub: "eve", email: "Eve@example.edu", email_verified: true, groups: ["it"] });
+  const ask = sender(place, "operator", await place.signIn("operator"));
+  const key = { operation_id: operation(), name: "left behind", role: "owner" };
+  const { body } = await ask("POST", "/admin/operator-keys", key);
+  const headers = { authorization: `Bearer ${body.key}` };
+  const statuses = async () => [
+    (await ask("GET", "/admin/accounts")).status,
+    (await place.operator.ask("GET", "/admin/accounts", { headers })).status,
+    (await place.operator.ask("POST", "/admin/reload", { headers })).status,
+    listOf((await place.operator.get("/admin/people")).body.data)[0]?.role,
+  ];
+  const { settings } = place;
+  const first = await statuses();
+  assert.deepEqual([first[0], first[1], first[3]], [200, 200, "owner"]);
+  place.people.configure({ ...settings, operators: [other] });
+  assert.deepEqual(await statuses(), [401, 401, 401, null]);
+  place.people.configure({ ...settings, operators: [{ ...rule, role: "support" }, other] });
+  assert.deepEqual(await statuses(), [200, 200, 403, "support"]);
+  place.people.configure({ ...settings, operators: [other] });
+  await place.signIn("operator");
+  assert.deepEqual(await statuses(), [200, 200, 403, "viewer"]);
+});
+
 test("changes of a role within a millisecond are in the log, each of them", async () => {
   const operators = [
     { kind: "group", value: "readers", role: "viewer" },
@@ -170,6 +200,131 @@ test("changes of a role within a millisecond are in the log, each of them", asyn
   assert.deepEqual(roles.sort(), ["null viewer", "owner viewer", "viewer owner"]);
 });
 
+test("sign-ins are in the log: who, at which listener, and with what", async () => {
+  await using place = await startSignIn({ accounts });
+  const { operator, service, issuer } = place;
+  issuer.signsIn({ sub: "ada", groups: ["all"] });
+  await place.signIn("portal");
+  refused(await place.attempt("operator"), 403, "not_admitted");
+  await place.ask("portal", "POST", "/api/session", { key: service.key });
+  await place.ask("operator", "POST", "/admin/session", { token: operatorToken });
+  const { code } = (await operator.ask("POST", "/admin/session/codes")).body;
+  await place.ask("operator", "POST", "/admin/session", { code });
+  const [person] = await service.store.listPeople({ limit: 1 });
+  const { link } = (await operator.post("/admin/accounts/test/invitation", { email: "bo@x.example" })).body;
+  const invitation = String(link).split("#invite=")[1];
+  await place.ask("portal", "POST", "/api/session", { invitation });
+  const [invited] = await service.store.listPeople({ account: "test", limit: 1 });
+  const { data } = (await operator.get("/admin/log?kind=sign_in")).body;
+  const shown = listOf(data).map(({ by, account, after }) => ({ by, account, ...fieldsOf(after) }));
+  const byName = (rows: object[]) => rows.map((row) => JSON.stringify(row)).sort();
+  assert.deepEqual(
+    byName(shown),
+    byName([
+      { by: `person:${person?.id}`, account: person?.account, listener: "portal", credentials: "issuer" },
+      { by: "key:key1", account: "test", listener: "portal", credentials: "key" },
+      { by: "owner", account: null, listener: "operator", credentials: "token" },
+      { by: "owner", account: null, listener: "operator", credentials: "code" },
+      { by: `person:${invited?.id}`, account: "test", listener: "portal", credentials: "invitation" },
+    ]),
+  );
+});
+
+test("owner keys, erases and refunds need a sign-in at the issuer within 15 minutes", async () => {
+  await using place = await startSignIn({ operators: [{ kind: "group", value: "all", role: "owner" }] });
+  await using issuer = await startHostileIssuer();
+  place.people.configure({ ...place.settings, issuer: issuer.url });
+  const signIn = async (ageMinutes: number | null, before: Record<string, string> = {}) => {
+    issuer.forge = (token) => {
+      const auth_time = ageMinutes === null ? undefined : Math.floor(Date.now() / 1000) - ageMinutes * 60;
+      return { ...token, payload: { ...token.payload, auth_time } };
+    };
+    const page = await place.begin("operator", before);
+    const answer = await place.finish("operator", issuer.answer(page), before);
+    const [cookie = ""] = (answer.headers.get("set-cookie") ?? "").split(";");
+    return { cookie, maxAge: Number(page.searchParams.get("max_age")) };
+  };
+  const attempts = async (ask: ReturnType<typeof sender>) => {
+    const refund = { refund_id: operation(), payment_id: "none", credits: 1 };
+    const key = (role: string) =>
+      ask("POST", "/admin/operator-keys", { operation_id: operation(), name: "x", role });
+    const answers = [
+      await key("owner"),
+      await ask("DELETE", "/admin/people/person_0000000000000000/data"),
+      await ask("POST", "/admin/accounts/test/refunds", refund),
+    ];
+    assert.equal((await key("operator")).status, 201);
+    return answers.map(({ status, body }) => (status === 201 ? 201 : fieldsOf(body.error).code));
+  };
+  const stale = ["sign_in_again", "sign_in_again", "sign_in_again"];
+  const fresh = [201, "person_not_found", "payment_not_found"];
+  const first = await signIn(16);
+  assert.ok(first.maxAge > 86_400, "the issuer need not ask who is signed in there");
+  assert.deepEqual(await attempts(sender(place, "operator", first.cookie)), stale);
+  const second = await signIn(14, { cookie: first.cookie });
+  assert.equal(second.maxAge, 0, "the person has to show again who they are");
+  assert.deepEqual(await attempts(sender(place, "operator", second.cookie)), fresh);
+  // An issuer that does not say when: the session counts.
+  const third = sender(place, "operator", (await signIn(null)).cookie);
+  assert.deepEqual(await attempts(third), fresh);
+  const { store } = place.service;
+  const { times } = store;
+  store.times = () => ({ ...times(), nowMs: times().nowMs + 16 * 60_000 });
+  assert.deepEqual(await attempts(third), stale);
+  const { body } = await place.operator.post("/admin/operator-keys", {
+    ...{ operation_id: operation(), name: "x", role: "owner" },
+  });
+  assert.equal(typeof body.key, "string", "the operator token is not concerned");
+});
+
+test("a person, a key and the operator token see their own sessions, and end all of them", async () => {
+  await using place = await startSignIn({
+    ...{ accounts, operators: [{ kind: "group", value: "all", role: "viewer" }] },
+  });
+  const { issuer, service } = place;
+  const cookieOf = async (side: Side, credentials: object) => {
+    const answer = await place.ask(side, "POST", `${paths[side]}/session`, credentials);
+    return (answer.headers.get("set-cookie") ?? "").split(";")[0] ?? "";
+  };
+  const paths = { operator: "/admin", portal: "/api" } as const;
+  const person = async (sub: string) => {
+    issuer.signsIn({ sub, groups: ["all"] });
+    const places = [];
+    for (const side of ["operator", "portal", "portal"] as const)
+      places.push({ side, cookie: await place.signIn(side) });
+    return places;
+  };
+  const owners = {
+    ada: await person("ada"),
+    bob: await person("bob"),
+    key: [
+      { side: "portal", cookie: await cookieOf("portal", { key: service.key }) },
+      { side: "portal", cookie: await cookieOf("portal", { key: service.key }) },
+    ],
+    token: [
+      { side: "operator", cookie: await cookieOf("operator", { token: operatorToken }) },
+      { side: "operator", cookie: await cookieOf("operator", { token: operatorToken }) },
+    ],
+  } satisfies Record<string, { side: Side; cookie: string }[]>;
+  const ask = ({ side, cookie }: { side: Side; cookie: string }, method: string, path: string) =>
+    place.ask(side, method, paths[side] + path, undefined, { cookie });
+  for (const [owner, own] of Object.entries(owners)) {
+    const [first, ...others] = own;
+    assert.ok(first !== undefined);
+    const { data } = (await ask(first, "GET", "/sessions")).body;
+    const present = listOf(data).map((session) => session.present);
+    assert.deepEqual(present.toSorted(), [...others.map(() => false), true], owner);
+    assert.ok(!/[0-9a-f]{64}/.test(JSON.stringify(data)), "no hash");
+    const out = await ask(first, "DELETE", "/sessions");
+    assert.equal(out.status, 204);
+    assert.match(out.headers.get("set-cookie") ?? "", /Max-Age=0/i);
+    for (const each of own) refused(await ask(each, "GET", "/session"), 401, "invalid_session");
+    const later = Object.keys(owners).indexOf(owner) + 1;
+    for (const each of Object.values(owners).slice(later).flat())
+      assert.equal((await ask(each, "GET", "/session")).status, 200, "those of others go on");
+  }
+});
+
 test("an operator of an issuer without refresh tokens is signed in for an hour", async () => {
   await using place = await startSignIn({ operators: [{ kind: "group", value: "all", role: "owner" }] });
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
@@ -180,11 +335,22 @@ test("an operator of an issuer without refresh tokens is signed in for an hour",
 });
 
 /** An operator at an issuer with refresh tokens, after more than an hour. */
-async function afterAnHour(run: (place: SignInPlaces, ask: ReturnType<typeof sender>) => Promise<void>) {
+async function afterAnHour(
+  run: (place: SignInPlaces & { cookie: string }, ask: ReturnType<typeof sender>) => Promise<void>,
+) {
   const operators = [{ kind: "group", value: "all", role: "owner" }] as const;
-  await using place = await startSignIn({ operators }, { issuer: { refreshes: true } });
+  await using place = await startSignIn(
+    { operators },
+    {
+      issuer: {
+        refreshes: true,
+        configuration: { features: { devInteractions: { enabled: false }, revocation: { enabled: true } } },
+      },
+    },
+  );
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
-  const ask = sender(place, "operator", await place.signIn("operator"));
+  const cookie = await place.signIn("operator");
+  const ask = sender(place, "operator", cookie);
   const lifeMs = Date.parse(String((await ask("GET", "/admin/session")).body.expires_at)) - Date.now();
   assert.ok(lifeMs > 11 * hourMs, String(lifeMs));
   const { store } = place.service;
@@ -192,7 +358,7 @@ async function afterAnHour(run: (place: SignInPlaces, ask: ReturnType<typeof sen
   store.times = () => ({ ...times(), nowMs: times().nowMs + 1.1 * hourMs });
   const [row] = await store.sessions(sessionsOf(place));
   assert.ok(row?.sealed != null);
-  await run(place, ask);
+  await run(Object.assign(place, { cookie }), ask);
   assert.ok(!JSON.stringify(place.service.log).includes(row.sealed));
 }
 
@@ -235,6 +401,45 @@ test("an operator whose sign-in the issuer has ended is out at the next check", 
     refused(await ask("GET", "/admin/accounts"), 401, "invalid_session");
     assert.ok(place.service.log.some(({ reason }) => /invalid_grant/.test(String(reason))));
   }));
+
+test("signing out revokes the refresh token at the issuer, which the request may have replaced", async () => {
+  const revocations: string[] = [];
+  let status = 200;
+  await afterAnHour(async (place, ask) => {
+    place.issuer.intercept = async (request, response) => {
+      if (request.url !== "/token/revocation") return false;
+      let body = "";
+      for await (const piece of request) body += piece;
+      revocations.push(new URLSearchParams(body).get("token") ?? "");
+      response.writeHead(status).end();
+      return true;
+    };
+    const out = async (send: typeof ask, hash = "") => {
+      const before = revocations.length;
+      assert.equal((await send("DELETE", "/admin/session")).status, 204);
+      await until("the issuer was asked", async () => revocations.length > before);
+      const [row] = await place.service.store.sessions([hash]);
+      assert.equal(row?.endedMs === null, false);
+    };
+    const [hash] = sessionsOf(place);
+    const before = (await place.service.store.sessions([hash ?? ""]))[0]?.sealed;
+    await out(ask, hash);
+    const sessions = new Sessions(place.service.store, operatorToken, assert.ifError);
+    const [row] = await place.service.store.sessions([hash ?? ""]);
+    assert.ok(row !== undefined && row.sealed !== before, "this request has asked the issuer again");
+    const secrets = { cookie: place.cookie.split("=")[1] ?? "", page: pageSecret };
+    assert.deepEqual(revocations, [await sessions.refreshTokenOf(row, secrets)]);
+    status = 503;
+    const again = sender(place, "operator", await place.signIn("operator"));
+    await out(
+      again,
+      sessionsOf(place).find((each) => each !== hash),
+    );
+    const { log } = place.service;
+    const isLogged = async () => log.some(({ msg }) => String(msg).includes("not revoked at the issuer"));
+    await until("the failure is logged", isLogged);
+  });
+});
 
 test("if the issuer is away, sessions of operators go on, and the issuer is asked again later", () =>
   afterAnHour(async (place, ask) => {

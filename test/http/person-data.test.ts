@@ -54,7 +54,14 @@ test("an export has everything about a person, and no secret", async () => {
   const journal = await operator.all(`/admin/accounts/${ada.account}/journal`, 500);
   assert.deepEqual(body.journal, journal);
   assert.deepEqual(namesOf(body.changes_about, "kind").toSorted(), ["contact", "person", "person"]);
-  assert.deepEqual(namesOf(body.changes_by, "kind").toSorted(), ["contact", "key", "open", "operator_key"]);
+  assert.deepEqual(namesOf(body.changes_by, "kind").toSorted(), [
+    "contact",
+    "key",
+    "open",
+    "operator_key",
+    "sign_in",
+    "sign_in",
+  ]);
   assert.ok(!text.includes("Somebody else"), "nothing about others");
   const { key } = made.body;
   assert.ok(!text.includes(String(key)) && !/[0-9a-f]{64}/.test(text), "no secret and no hash");

@@ -116,6 +116,12 @@ const attacks: Readonly<Record<string, (names: Names) => Attack[]>> = {
   ],
   "GET /api/session": () => [{}],
   "DELETE /api/session": () => [{ once: true }],
+  "GET /api/sessions": ({ account, key }) => [
+    {},
+    { path: `/api/sessions?account=${account}` },
+    { path: `/api/sessions?key=${key}` },
+  ],
+  "DELETE /api/sessions": () => [{ once: true }],
   "GET /api/account": ({ account, key }) => [
     {},
     { path: `/api/account?account=${account}` },

@@ -256,7 +256,7 @@ describe("an issuer that lies", () => {
 
   test("is believed if its clock differs by seconds (control)", async () => {
     honest();
-    issuer.forge = claims({ nbf: seconds() + 20, exp: seconds() - 20 });
+    issuer.forge = claims({ nbf: seconds() + 20, exp: seconds() - 20, azp: "inkwell" });
     assert.equal((await attempt()).status, 200);
   });
 
@@ -283,6 +283,13 @@ describe("an issuer that lies", () => {
     ["another issuer", claims({ iss: "https://login.example.edu" }), /"iss" \(issuer\)/],
     ["another audience", claims({ aud: "another-client" }), /"aud" \(audience\)/],
     ["two audiences, and is for the other", claims({ aud: ["inkwell", "b"], azp: "b" }), /"azp"/],
+    ["two audiences, and does not say for whom", claims({ aud: ["inkwell", "b"] }), /"aud"/],
+    ["our audience, and is for another client", claims({ azp: "b" }), /\(azp\)/],
+    [
+      "our audience in a list, and is for another client",
+      claims({ aud: ["inkwell"], azp: "b" }),
+      /another client/,
+    ],
     ["the nonce of another sign-in", claims({ nonce: "x".repeat(43) }), /"nonce"/],
     ["no nonce", claims({ nonce: undefined }), /"nonce"/],
     ["an end that has passed", claims({ exp: seconds() - 60 }), /"exp"/],
@@ -331,6 +338,17 @@ describe("an issuer that lies", () => {
     ["groups that are an object", claims({ groups: { all: true } }), /no groups/],
     ["groups of which one is no text", claims({ groups: ["all", 7] }), /no groups/],
     ["more groups than anybody has", claims({ groups: Array(10_001).fill("all") }), /no groups/],
+    [
+      "a list of groups elsewhere, because they are too many",
+      claims({ groups: undefined, _claim_names: { groups: "src1" }, _claim_sources: { src1: {} } }),
+      /left out the groups because they are too many, and no other rule/,
+    ],
+    [
+      "groups that it does not list",
+      claims({ groups: undefined, hasgroups: true }),
+      /left out the groups because they are too many/,
+    ],
+    ["no groups", claims({ groups: undefined, _claim_names: { other: "src1" } }), /has sent no groups/],
     ["a group in other letters", claims({ groups: ["ALL"] }), /no rule matches/],
   ];
   for (const [sentence, forge, reason] of strangers) {

@@ -211,10 +211,15 @@ test("an account is linked by a confirmed address, if nobody else has either", a
   assert.match(String(await accountOf({ sub: "successor", ...carl, email_verified: true })), generated);
   const twin = { email: "twin@x.example", email_verified: true, groups: ["all"] };
   assert.match(String(await accountOf({ sub: "twin", ...twin })), generated);
-  // Nobody needs a rule to reach their own account.
+  // The contact alone lets nobody in, unless the configuration says so.
   await open("dora", "dora@x.example");
   const dora = { sub: "dora", email: "dora@x.example", email_verified: true, groups: [] };
+  place.issuer.signsIn(dora);
+  refused(await place.attempt("portal"), 403, "not_admitted");
+  place.people.configure({ ...place.settings, linksContacts: true });
   assert.equal(await accountOf(dora), "dora");
+  place.people.configure(place.settings);
+  assert.equal(await accountOf(dora), "dora", "who has an account needs no rule");
 });
 
 test("accounts and roles lapse after their time, and a matching sign-in restores them", async () => {
@@ -340,7 +345,7 @@ test("a person moves from the issuer before by their confirmed address, once", a
   const { store } = place.service;
   const row = {
     ...{ id: "person_00000000000000aa", issuer: "https://old.example/", sub: "old", name: null },
-    ...{ email: "ada@x.example", emailVerified: true, role: null, roleMatchedMs: null, seenMs: 1 },
+    ...{ email: "ada@x.example", emailVerified: true, roleRule: null, roleMatchedMs: null, seenMs: 1 },
     ...{
       accountMatchedMs: null,
       account: null,
@@ -400,7 +405,10 @@ test("two first sign-ins of one person at the same time make one account", async
 });
 
 test("of two first sign-ins at the same time, one links an account by its address, and the other has it too", async () => {
-  await using place = await startSignIn({ accounts: [{ kind: "group", value: "all", plan: "test" }] });
+  await using place = await startSignIn({
+    accounts: [{ kind: "group", value: "all", plan: "test" }],
+    linksContacts: true,
+  });
   const { store } = place.service;
   const draft = { id: "carl", plan: "test", contact: { email: "carl@x.example" }, key: null };
   await store.putAccounts([draft], { by: "operator", dryRun: false, updatesExisting: false });
@@ -439,12 +447,21 @@ test("a check at the issuer that began before a sign-in gives back nothing that 
   place.issuer.signsIn({ sub: "ada", groups: ["staff"] });
   await place.signIn("operator");
   const [before] = await store.listPeople({ limit: 1 });
-  assert.equal(before?.role, "owner");
+  assert.equal(before?.roleRule, "group staff");
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
   await place.signIn("operator");
   const { issuer, sub, name, email, emailVerified } = before;
-  const identity = { issuer, sub, name, email, emailVerified, groups: null };
+  const identity = {
+    issuer,
+    sub,
+    name,
+    email,
+    emailVerified,
+    groups: null,
+    hasTooManyGroups: false,
+    authenticatedMs: null,
+  };
   const now = await new People({ store, ledger, logger }).checked(before, identity, place.settings);
-  assert.equal(now.role, "viewer");
-  assert.equal((await store.person(before.id))?.role, "viewer");
+  assert.equal(now.roleRule, "group all");
+  assert.equal((await store.person(before.id))?.roleRule, "group all");
 });

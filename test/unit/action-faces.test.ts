@@ -23,6 +23,7 @@ const otherRoutes = {
   operator: [
     ...["importAccounts", "showOverview", "streamOverview", "streamAccountLive"],
     ...["signIn", "showSignIn", "beginSignIn", "showSession", "signOut", "makeSignInCode"],
+    ...["listSessions", "signOutEverywhere"],
   ],
   portal: [
     "showAccount",
@@ -30,8 +31,7 @@ const otherRoutes = {
     "chat",
     "showLive",
     ...["signIn", "showSignIn", "beginSignIn", "askForLink"],
-    "showSession",
-    "signOut",
+    ...["showSession", "listSessions", "signOut", "signOutEverywhere"],
   ],
 };
 

@@ -4,16 +4,21 @@ import { beforeEach, describe, test } from "node:test";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import type { PersonRow } from "../../src/store/people.ts";
 import { openTerminal } from "../fixtures/cli-host.ts";
-import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
+import { cliLedger, refused, twoPlans, wrongUsage } from "../fixtures/cli-ledger.ts";
 
-const ledger = cliLedger();
+const ledger = cliLedger(`${twoPlans}
+sign_in:
+  issuer: https://login.example
+  client_id: inkwell
+  operators: [{ email: Ada@x.example, role: support }]
+`);
 const id = "person_00000000000000aa";
 const json = async (...argv: string[]) => await ledger.documentOf("person", ...argv);
 
 function person(n: number, parts: Partial<PersonRow> = {}): PersonRow {
   return {
     ...{ id: `person_${n.toString(16).padStart(16, "0")}`, issuer: "https://login.example", sub: `sub-${n}` },
-    ...{ name: null, email: null, emailVerified: true, role: null, roleMatchedMs: null },
+    ...{ name: null, email: null, emailVerified: true, roleRule: null, roleMatchedMs: null },
     ...{ accountMatchedMs: null, seenMs: ledger.nowMs, account: null, accountBy: null, lapsedMs: null },
     ...{ suspendedMs: null, erasedMs: null, createdMs: ledger.nowMs, ...parts },
   };
@@ -22,7 +27,10 @@ function person(n: number, parts: Partial<PersonRow> = {}): PersonRow {
 describe("inkwell person", () => {
   beforeEach(async () => {
     await ledger.store.addPerson(
-      person(0xaa, { name: "Ada\u202e", email: "ada@x.example", role: "support" }),
+      person(0xaa, {
+        ...{ name: "Ada\u202e", email: "ada@x.example" },
+        ...{ roleRule: "email ada@x.example", roleMatchedMs: ledger.nowMs },
+      }),
     );
     await ledger.openAccount("alice");
   });
@@ -31,7 +39,15 @@ describe("inkwell person", () => {
     const { stdout } = await ledger.inkwell("person", "list");
     assert.match(stdout, /^ID +NAME +E-MAIL +ROLE +ACCOUNT +LAST SIGN-IN +STATE\n/);
     assert.match(stdout, /person_00000000000000aa +Ada\\u202e +ada@x\.example +support +- +.* active\n/);
-    assert.partialDeepStrictEqual(await json("list"), [{ id, email: "ada@x.example", erased_at: null }]);
+    await ledger.store.addPerson(person(0xbb, { roleRule: "group gone", roleMatchedMs: ledger.nowMs }));
+    assert.match(
+      (await ledger.inkwell("person", "list")).stdout,
+      /person_00000000000000bb +sub-187 +- +- +-/,
+    );
+    assert.partialDeepStrictEqual(await json("list"), [
+      { id, role: "support", email: "ada@x.example", erased_at: null },
+      { role: null },
+    ]);
     const none = await ledger.inkwell("person", "list", "--account", "alice");
     assert.deepEqual([none.stdout, none.stderr], ["", "No person matches.\n"]);
     await ledger.inkwell("person", "link", id, "alice");

@@ -41,12 +41,17 @@ describe("sign_in", () => {
         { kind: "domain", value: "example.edu", plan: "starter" },
       ],
       trustsEmail: false,
+      linksContacts: false,
       lapse: "P90D",
       formerly: null,
       contact: null,
       where: { issuer: "inkwell.yaml:2", clientId: "inkwell.yaml:3", clientSecret: "inkwell.yaml:4" },
     });
     assert.equal(load("listen: { port: 1 }").signIn, null);
+    const contacts = good
+      .replace(/ {2}(?:operators|accounts): .*\n/g, "")
+      .replace("portal", "  link_contacts: true\nportal");
+    assert.partialDeepStrictEqual(load(contacts, env).signIn, { linksContacts: true, accounts: [] });
   });
 
   test("a fault turns sign-in off, and nothing else", () => {

@@ -56,7 +56,14 @@ test("each route has one row", async () => {
   const jobs = testJobs();
   const signIn = new SignIn({
     operatorKeys: new OperatorKeys(store, "a-token-of-operators", reload),
-    ...{ sessions, jobs, ownUrl: () => null, logger: pino({ enabled: false }), metrics: new Metrics() },
+    ...{
+      store,
+      sessions,
+      jobs,
+      ownUrl: () => null,
+      logger: pino({ enabled: false }),
+      metrics: new Metrics(),
+    },
   });
   const health = () => ({ clock: "ok" as const, draining: false, warnings: [] });
   const live = {

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { InvitationSettings } from "../../accounts/invitations.ts";
 import type { RequestStops } from "../../accounts/request-stops.ts";
+import type { PersonRoles } from "../../accounts/signed-in-people.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
 import type { Jobs } from "../../jobs.ts";
@@ -48,6 +49,8 @@ export interface AdminDependencies {
   endpoints(): readonly WantedEvents[];
   /** How invitations are given out. Default: not at all. */
   invitations?(): InvitationSettings;
+  /** The role that the configuration gives to a person now. Default: none. */
+  roleNow?: PersonRoles["roleNow"];
   /** The plans of this node's configuration, as the node last read it. */
   configuredPlans(): Plans;
   /**

@@ -11,8 +11,6 @@
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { isoTime } from "../../accounts/json-objects.ts";
-import type { OperatorKeys } from "../../accounts/operator-keys.ts";
-import type { OperatorSessions } from "../../accounts/operator-sessions.ts";
 import { requireRole } from "../../accounts/refusals.ts";
 import type { Role } from "../../actors.ts";
 import type { EngineState } from "../../chat/engine.ts";
@@ -20,38 +18,27 @@ import type { LastReload } from "../../config/changes.ts";
 import type { ClockState } from "../../ledger/clock.ts";
 import { limits } from "../../limits/limits.ts";
 import { isRecord } from "../../objects.ts";
-import type { SessionRow } from "../../store/sessions.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { refusedConnections } from "../../telemetry/refused-connections.ts";
 import type { AllowedHosts } from "../api/allowed-hosts.ts";
 import { createApiApp } from "../api/app.ts";
 import { guard } from "../api/guard.ts";
-import type { IssuerSignIn } from "../api/issuer-sign-in.ts";
 import { signInRoutesOf } from "../api/session.ts";
 import { Connections } from "../connections.ts";
-import type { SignInAttempts } from "../sign-in-attempts.ts";
 import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { isLoaded, modelWarnings } from "./model-health.ts";
 import { operatorResponseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
-import { actorOf, SignIn } from "./sign-in.ts";
+import { actorOf, type OperatorSignIn, SignIn } from "./sign-in.ts";
 import { StreamSlots } from "./stream-slots.ts";
 
-interface OperatorDependencies extends Omit<AdminDependencies, "signIn" | "health" | "streams"> {
+interface OperatorDependencies
+  extends Omit<AdminDependencies, "signIn" | "health" | "streams">,
+    Omit<OperatorSignIn, "store"> {
   /** Version of the service, for the OpenAPI document. */
   version: string;
-  sessions: OperatorSessions;
-  /** Signing in with OpenID Connect. Default: nobody does. */
-  issuer?: IssuerSignIn;
-  operatorKeys: Pick<OperatorKeys, "actorOf">;
-  /** Called before a new session is given out: if it fails, so does the sign-in. */
-  onSignedIn?(session: SessionRow): Promise<void>;
-  /** `operator.url`: the URL that operators use. */
-  ownUrl(): string | null;
-  /** For tests. */
-  attempts?: SignInAttempts;
   allowedHosts: AllowedHosts;
   metrics: Metrics;
   logger: Logger;

@@ -3,19 +3,17 @@ import Type from "typebox";
 import { closed, isoTime, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import type { NewCode } from "../../accounts/operator-sessions.ts";
-import { Refusal } from "../../errors.ts";
 import { type ApiApp, route } from "../api/app.ts";
 import {
   header,
   issuerAnswer,
-  presentSessionRoutes,
   refusedAnswers,
+  requireOne,
   sessionObject,
+  sharedRoutes,
   signInBytesMax,
-  signInRoutes,
 } from "../api/session.ts";
 import type { AdminDependencies } from "./dependencies.ts";
-import type { Credentials } from "./sign-in.ts";
 
 export const codeObject = objectFor<NewCode & { url: string | null }>("SignInCode")({
   code: [text, ({ code }) => code],
@@ -49,14 +47,17 @@ export function sessionRoutes(
       { bodyLimit: signInBytesMax },
     ),
     async (request, reply) => {
-      const signedIn = await access.signIn(request, credentialsIn(request.body));
+      requireOne(
+        request.body,
+        'the operator token, {"token": "..."}, the code of a sign-in link, {"code": "..."}, and the answer of an issuer, {"response": "..."}',
+      );
+      const signedIn = await access.signIn(request, request.body);
       reply.header("set-cookie", signedIn.setCookie);
       return sessionObject.of({ ...signedIn.session, timezone: timezone() });
     },
   );
 
-  presentSessionRoutes(app, "/admin/session", "viewer", access, timezone);
-  signInRoutes(app, "/admin", access, { acceptsSecret: true });
+  sharedRoutes(app, "/admin", access, { role: "viewer", acceptsSecret: true, timezone });
 
   app.post(
     "/admin/session/codes",
@@ -73,22 +74,5 @@ export function sessionRoutes(
       reply.code(201);
       return codeObject.of(await access.newCode(request));
     },
-  );
-}
-
-interface SignInBody {
-  token?: string;
-  code?: string;
-  response?: string;
-}
-
-function credentialsIn({ token, code, response }: SignInBody): Credentials {
-  const given = [token, code, response].filter((value) => value !== undefined);
-  if (given.length === 1 && token !== undefined) return { token };
-  if (given.length === 1 && code !== undefined) return { code };
-  if (given.length === 1 && response !== undefined) return { response };
-  throw new Refusal(
-    "invalid_value",
-    'The body must have one of the operator token, {"token": "..."}, the code of a sign-in link, {"code": "..."}, and the answer of an issuer, {"response": "..."}.',
   );
 }

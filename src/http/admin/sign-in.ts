@@ -28,9 +28,10 @@ declare module "fastify" {
 /** Name of the cookie over plain http. */
 export const consoleCookieName = "inkwell_console";
 
-export type Credentials = { token: string } | { code: string } | { response: string };
+/** One of them. */
+type Credentials = { readonly [Kind in "token" | "code" | "response"]?: string };
 
-interface OperatorSignIn extends SignInDependencies<OperatorSessions> {
+export interface OperatorSignIn extends SignInDependencies<OperatorSessions> {
   operatorKeys: Pick<OperatorKeys, "actorOf">;
   /** Called before a new session is given out: if it fails, so does the sign-in. */
   onSignedIn?(session: SessionRow): Promise<void>;
@@ -38,11 +39,11 @@ interface OperatorSignIn extends SignInDependencies<OperatorSessions> {
 
 export class SignIn {
   readonly #deps: OperatorSignIn;
-  readonly #browsers: BrowserSignIn<OperatorSession>;
+  readonly browsers: BrowserSignIn<OperatorSession>;
 
   constructor(dependencies: OperatorSignIn) {
     this.#deps = dependencies;
-    this.#browsers = new BrowserSignIn({
+    this.browsers = new BrowserSignIn({
       ...dependencies,
       cookieName: consoleCookieName,
       section: "operator",
@@ -66,8 +67,8 @@ export class SignIn {
       else throw wrongToken();
       return;
     }
-    if (!this.#browsers.hasCookie(request)) throw missingCredentials();
-    request.session = await this.#browsers.authenticate(request, reply);
+    if (!this.browsers.hasCookie(request)) throw missingCredentials();
+    request.session = await this.browsers.authenticate(request, reply);
     request.actor = request.session.actor;
   }
 
@@ -85,28 +86,12 @@ export class SignIn {
     request: FastifyRequest,
     credentials: Credentials,
   ): Promise<{ session: SessionRow; setCookie: string }> {
+    const { token, code = "", response } = credentials;
     const { sessions } = this.#deps;
-    if ("response" in credentials) return await this.#browsers.finishAtIssuer(request, credentials.response);
-    return "token" in credentials
-      ? await this.#browsers.signIn(request, "token", (page) =>
-          sessions.startByToken(credentials.token, page),
-        )
-      : await this.#browsers.signIn(request, "code", (page) => sessions.startByCode(credentials.code, page));
-  }
-
-  /** The part of the sign-in page about OpenID Connect. */
-  get issuer() {
-    return this.#browsers.issuer;
-  }
-
-  /** Begins a sign-in with OpenID Connect. Returns the page of the issuer. */
-  async beginAtIssuer(request: FastifyRequest): Promise<URL> {
-    return await this.#browsers.beginAtIssuer(request);
-  }
-
-  /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
-  async signOut(request: FastifyRequest): Promise<string> {
-    return await this.#browsers.signOut(request, this.sessionOf(request));
+    if (response !== undefined) return await this.browsers.finishAtIssuer(request, response);
+    return token !== undefined
+      ? await this.browsers.signIn(request, "token", (page) => sessions.startByToken(token, page))
+      : await this.browsers.signIn(request, "code", (page) => sessions.startByCode(code, page));
   }
 
   /** Returns the session of the request. Throws a refusal if it has the operator token. */

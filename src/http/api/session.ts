@@ -4,10 +4,12 @@ import Type from "typebox";
 import { closed, isoTime, objectFor, orNull, text, time } from "../../accounts/json-objects.ts";
 import { idleEndMs } from "../../accounts/sessions.ts";
 import { type Actor, operatorRoles, type Role } from "../../actors.ts";
+import { Refusal } from "../../errors.ts";
 import type { PersonRow } from "../../store/people.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { type ApiApp, route } from "./app.ts";
 import type { IssuerSignIn } from "./issuer-sign-in.ts";
+import type { BrowserSignIn } from "./sign-in.ts";
 
 /** Largest body of a sign-in. An answer of an issuer has a few thousand characters. */
 export const signInBytesMax = 20_000;
@@ -66,6 +68,12 @@ export const issuerAnswer = Type.Optional(
   }),
 );
 
+/** Throws unless the body of a sign-in has one kind of credentials. */
+export function requireOne(body: object, kinds: string): void {
+  if (Object.keys(body).length === 1) return;
+  throw new Refusal("invalid_value", `The body must have one of ${kinds}.`);
+}
+
 const refusedAtIssuer = [
   "sign_in_off",
   "issuer_unavailable",
@@ -80,17 +88,39 @@ export function signInRoutesOf(base: string): ReadonlySet<string> {
   return new Set([`POST ${base}/session`, `GET ${base}/sign-in`, `POST ${base}/sign-in`]);
 }
 
-interface IssuerAccess {
-  readonly issuer: IssuerSignIn["shown"];
-  beginAtIssuer(request: FastifyRequest): Promise<URL>;
+/** For the OpenAPI documents. */
+export const header = { requestHeader: [] };
+const bySession = [{ session: [], ...header }];
+
+const ownSession = objectFor<SessionRow & { isPresent: boolean }>("OwnSession")({
+  created_at: [time, ({ createdMs }) => isoTime(createdMs)],
+  used_at: [time, ({ usedMs }) => isoTime(usedMs)],
+  expires_at: [time, ({ endsMs }) => isoTime(endsMs)],
+  present: [Type.Boolean({ description: "it is that of this request" }), ({ isPresent }) => isPresent],
+});
+
+interface SessionAccess {
+  readonly browsers: Pick<BrowserSignIn<SessionRow>, "issuer" | "beginAtIssuer" | "signOut" | "sessionsOf">;
+  sessionOf(request: FastifyRequest): Omit<ShownSession, "timezone">;
 }
 
-/** Adds the routes that show how to sign in, and begin it. */
-export function signInRoutes(
+interface SessionOptions {
+  role: Role;
+  acceptsSecret: boolean;
+  sendsLinks?: () => boolean;
+  /** Returns the zone of the configuration. */
+  timezone(): string;
+}
+
+/**
+ * Adds the routes that show how to sign in, begin it, and show and end the present session and all
+ * sessions of its owner.
+ */
+export function sharedRoutes(
   app: ApiApp,
   base: string,
-  access: IssuerAccess,
-  { acceptsSecret, sendsLinks = () => false }: { acceptsSecret: boolean; sendsLinks?: () => boolean },
+  { browsers, sessionOf }: SessionAccess,
+  { role, acceptsSecret, sendsLinks = () => false, timezone }: SessionOptions,
 ): void {
   app.get(
     `${base}/sign-in`,
@@ -99,7 +129,7 @@ export function signInRoutes(
       security: [],
       response: { 200: choicesObject.schema },
     }),
-    async () => choicesObject.of({ issuer: access.issuer, acceptsSecret, sendsLinks: sendsLinks() }),
+    async () => choicesObject.of({ issuer: browsers.issuer, acceptsSecret, sendsLinks: sendsLinks() }),
   );
 
   app.post(
@@ -112,33 +142,11 @@ export function signInRoutes(
       response: { 200: closed({ url: text }) },
       refusals: refusedAtIssuer,
     }),
-    async (request) => ({ url: (await access.beginAtIssuer(request)).href }),
+    async (request) => ({ url: (await browsers.beginAtIssuer(request)).href }),
   );
-}
 
-/** For the OpenAPI documents. */
-export const header = { requestHeader: [] };
-const bySession = [{ session: [], ...header }];
-
-interface SessionAccess {
-  sessionOf(request: FastifyRequest): Omit<ShownSession, "timezone">;
-  /** Ends the session of the request. Returns `Set-Cookie`, which removes it. */
-  signOut(request: FastifyRequest): Promise<string>;
-}
-
-/**
- * Adds the routes that show and end the present session. `timezone` returns the zone of the
- * configuration.
- */
-export function presentSessionRoutes(
-  app: ApiApp,
-  path: string,
-  role: Role,
-  access: SessionAccess,
-  timezone: () => string,
-): void {
   app.get(
-    path,
+    `${base}/session`,
     route(
       "showSession",
       {
@@ -150,24 +158,45 @@ export function presentSessionRoutes(
       },
       { config: { prolongsSession: false } },
     ),
-    async (request) => sessionObject.of({ ...access.sessionOf(request), timezone: timezone() }),
+    async (request) => sessionObject.of({ ...sessionOf(request), timezone: timezone() }),
   );
 
-  app.delete(
-    path,
-    route(
-      "signOut",
-      {
-        role,
-        summary: "Sign out: end the present session on all nodes, and the responses to it",
-        security: bySession,
-        response: { 204: Type.Unsafe<undefined>(Type.Null()) },
-      },
-      { config: { outlivesSession: true } },
-    ),
-    async (request, reply) => {
-      reply.header("set-cookie", await access.signOut(request));
-      reply.code(204);
+  app.get(
+    `${base}/sessions`,
+    route("listSessions", {
+      role,
+      summary: "List the sessions of the same person, key or operator token",
+      security: bySession,
+      response: { 200: closed({ data: Type.Array(ownSession.schema) }) },
+    }),
+    async (request) => {
+      const { hash, owner } = sessionOf(request);
+      const rows = await browsers.sessionsOf(owner);
+      return { data: rows.map((row) => ownSession.of({ ...row, isPresent: row.hash === hash })) };
     },
   );
+
+  for (const [path, id, what] of [
+    ["session", "signOut", "the present session"],
+    ["sessions", "signOutEverywhere", "all sessions of the same person, key or operator token"],
+  ] as const) {
+    app.delete(
+      `${base}/${path}`,
+      route(
+        id,
+        {
+          role,
+          summary: `Sign out: end ${what} on all nodes, and the responses to it`,
+          security: bySession,
+          response: { 204: Type.Unsafe<undefined>(Type.Null()) },
+        },
+        { config: { outlivesSession: true } },
+      ),
+      async (request, reply) => {
+        const isEverywhere = path === "sessions";
+        reply.header("set-cookie", await browsers.signOut(request, sessionOf(request), isEverywhere));
+        reply.code(204);
+      },
+    );
+  }
 }

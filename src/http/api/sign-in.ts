@@ -10,6 +10,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
 import { type NewSession, type SessionSecrets, sessionLifeMs } from "../../accounts/sessions.ts";
+import { keyHolder, owner } from "../../actors.ts";
 import { isLoopback } from "../../config/kinds.ts";
 import { Refusal } from "../../errors.ts";
 import type { Jobs } from "../../jobs.ts";
@@ -17,7 +18,9 @@ import { limits } from "../../limits/limits.ts";
 import { TokenBucket } from "../../limits/token-bucket.ts";
 import type { Listener, SignInPlace } from "../../sign-in/person-sign-in.ts";
 import { SignInRefusal } from "../../sign-in/refusals.ts";
+import { changeLogRow } from "../../store/change-log.ts";
 import type { SessionRow } from "../../store/sessions.ts";
+import type { Store } from "../../store/store.ts";
 import type { Metrics, SignInResult } from "../../telemetry/metrics.ts";
 import {
   cookieIn,
@@ -69,6 +72,8 @@ interface ListenerTexts {
 
 export interface SignInDependencies<Sessions> {
   sessions: Sessions;
+  /** Sign-ins are in its list of changes. */
+  store: Pick<Store, "logChange" | "sessionsOf" | "times">;
   jobs: Jobs;
   /** `operator.url` or `portal.url`: the URL that users of the listener open, if configured. */
   ownUrl(): string | null;
@@ -122,12 +127,15 @@ export class BrowserSignIn<Found extends SessionRow> {
 
   /** Returns the session of a request as it is now. Throws a refusal if it has none. */
   async find(headers: FastifyRequest["headers"]): Promise<Found> {
-    const page = requirePage(headers);
-    const given = cookieIn(headers, this.#cookie);
-    const found =
-      given.kind === "secret" ? await this.#options.sessions.find({ cookie: given.secret, page }) : null;
+    const found = await this.#present({ headers }, requirePage(headers));
     if (found !== null) return found;
-    throw invalidSession(given.kind === "none" ? "Sign in first." : "The session has ended. Sign in again.");
+    const { kind } = cookieIn(headers, this.#cookie);
+    throw invalidSession(kind === "none" ? "Sign in first." : "The session has ended. Sign in again.");
+  }
+
+  async #present({ headers }: Pick<FastifyRequest, "headers">, page: string): Promise<Found | null> {
+    const given = cookieIn(headers, this.#cookie);
+    return given.kind === "secret" ? await this.#options.sessions.find({ cookie: given.secret, page }) : null;
   }
 
   /**
@@ -155,7 +163,8 @@ export class BrowserSignIn<Found extends SessionRow> {
     const { issuer = noIssuer } = this.#options;
     return await this.#logged(request, "issuer", async (page) => {
       this.#countStep(clientOf(request));
-      return await issuer.begin(this.#place(request, page));
+      const isAgain = (await this.#present(request, page)) !== null;
+      return await issuer.begin({ ...this.#place(request, page), isAgain });
     });
   }
 
@@ -198,12 +207,18 @@ export class BrowserSignIn<Found extends SessionRow> {
     by: string,
     started: NewSession,
   ): Promise<{ session: SessionRow; setCookie: string }> {
-    const { sessions, section, person, logger, metrics } = this.#options;
-    const before = cookieIn(request.headers, this.#cookie);
-    if (before.kind === "secret") await this.#end(await sessions.find({ cookie: before.secret, page }));
+    const { section, person, logger, metrics, store } = this.#options;
+    const { who } = started;
+    const isPerson = who !== undefined && "person" in who;
+    const actor = isPerson ? `person:${who.person}` : who === undefined ? owner.by : keyHolder(who.keyId).by;
+    const after = { listener: section, credentials: by };
+    const change = { kind: "sign_in", by: actor, atMs: store.times().atMs, before: null, after } as const;
+    const { account } = who ?? {};
+    await store.logChange(changeLogRow(account == null ? change : { ...change, account }));
+    await this.#end(await this.#present(request, page));
     metrics.signedIn(section, "signed_in");
-    const fields = { requestId: request.id, client: clientOf(request), by, ...started.who };
-    logger.info(fields, `${"person" in (started.who ?? {}) ? "a person" : person} has signed in`);
+    const fields = { requestId: request.id, client: clientOf(request), by, ...who };
+    logger.info(fields, `${isPerson ? "a person" : person} has signed in`);
     return { session: started.session, setCookie: this.cookieOf(started) };
   }
 
@@ -234,10 +249,26 @@ export class BrowserSignIn<Found extends SessionRow> {
     return setCookie(this.#cookie, cookie, sessionLifeMs / 1000);
   }
 
-  /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
-  async signOut(request: FastifyRequest, session: SessionRow): Promise<string> {
-    const { person, logger } = this.#options;
-    await this.#end(session);
+  /** Returns the sessions of an owner that have not ended, the newest first. */
+  async sessionsOf(owner: string): Promise<SessionRow[]> {
+    const { sessions, store } = this.#options;
+    const rows = await store.sessionsOf(owner);
+    const valid = await sessions.valid(rows.map(({ hash }) => hash));
+    return rows.filter(({ hash }) => valid.has(hash));
+  }
+
+  /**
+   * Ends the session of the request, or all of its owner, on all nodes. Returns `Set-Cookie`,
+   * which removes it.
+   */
+  async signOut(request: FastifyRequest, session: SessionRow, isEverywhere: boolean): Promise<string> {
+    const { person, logger, issuer = noIssuer } = this.#options;
+    for (const each of isEverywhere ? await this.sessionsOf(session.owner) : [session]) await this.#end(each);
+    const { headers } = request;
+    const given = cookieIn(headers, this.#cookie);
+    // Nobody waits for the issuer.
+    if (given.kind === "secret")
+      void issuer.signedOut(session, { cookie: given.secret, page: requirePage(headers) });
     logger.info({ requestId: request.id, client: clientOf(request) }, `${person} has signed out`);
     return setCookie(this.#cookie, "", 0);
   }

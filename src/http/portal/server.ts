@@ -7,41 +7,29 @@
  * (api/sign-in.ts).
  */
 import type { Invitations } from "../../accounts/invitations.ts";
-import type { KeySessions } from "../../accounts/key-sessions.ts";
 import { accountOf, isPerson } from "../../accounts/portal-viewer.ts";
-import type { Jobs } from "../../jobs.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { refusedConnections } from "../../telemetry/refused-connections.ts";
 import type { AllowedHosts } from "../api/allowed-hosts.ts";
 import { type ApiApp, createApiApp } from "../api/app.ts";
 import { guard } from "../api/guard.ts";
-import type { IssuerSignIn } from "../api/issuer-sign-in.ts";
 import { responseTo } from "../api/refusals.ts";
 import { signInRoutesOf } from "../api/session.ts";
 import type { Connections } from "../connections.ts";
-import type { SignInAttempts } from "../sign-in-attempts.ts";
 import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
 import { type PortalDependencies, portalActions } from "./dependencies.ts";
 import { NewLinks } from "./new-links.ts";
 import { unknownPath } from "./refusals.ts";
 import { portalRoutes } from "./routes.ts";
 import { linkRoute } from "./session.ts";
-import { PortalSignIn } from "./sign-in.ts";
+import { PortalSignIn, type PortalSignInDependencies } from "./sign-in.ts";
 
-interface PortalServerDependencies extends Omit<PortalDependencies, "signIn" | "actions" | "links"> {
+interface PortalServerDependencies
+  extends Omit<PortalDependencies, "signIn" | "actions" | "links">,
+    Omit<PortalSignInDependencies, "store" | "logger"> {
   /** Version of the service, for the OpenAPI document. */
   version: string;
-  sessions: KeySessions;
   invitations: Invitations;
-  /** Signing in with OpenID Connect. Default: nobody does. */
-  issuer?: IssuerSignIn;
-  /** Whether an API key signs in. Default: it does. */
-  acceptsKeys?: boolean;
-  jobs: Jobs;
-  /** `portal.url`: the URL that people use. */
-  ownUrl(): string | null;
-  /** For tests. */
-  attempts?: SignInAttempts;
   allowedHosts: AllowedHosts;
   connections: Connections;
   metrics: Metrics;

@@ -3,27 +3,24 @@ import Type from "typebox";
 import { closed } from "../../accounts/json-objects.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
 import * as rules from "../../accounts/value-rules.ts";
-import { Refusal } from "../../errors.ts";
 import { type ApiApp, route } from "../api/app.ts";
 import { clientOf } from "../api/guard.ts";
 import {
   header,
   issuerAnswer,
-  presentSessionRoutes,
   refusedAnswers,
+  requireOne,
   sessionObject,
+  sharedRoutes,
   signInBytesMax,
-  signInRoutes,
 } from "../api/session.ts";
 import { requirePage } from "../api/sign-in.ts";
 import type { PortalDependencies } from "./dependencies.ts";
-import type { PortalCredentials } from "./sign-in.ts";
 
 /** Needs no session. */
 export const linkRoute = "/api/sign-in/links";
 
 export function sessionRoutes(app: ApiApp, { signIn: access, links, timezone }: PortalDependencies): void {
-  signInRoutes(app, "/api", access, { acceptsSecret: access.acceptsKeys, sendsLinks: () => links.isOn });
   app.post(
     linkRoute,
     route(
@@ -74,28 +71,16 @@ export function sessionRoutes(app: ApiApp, { signIn: access, links, timezone }: 
       { bodyLimit: signInBytesMax },
     ),
     async (request, reply) => {
-      const signedIn = await access.signIn(request, credentialsIn(request.body));
+      requireOne(
+        request.body,
+        'an API key, {"key": "..."}, the answer of an issuer, {"response": "..."}, and the code of an invitation, {"invitation": "..."}',
+      );
+      const signedIn = await access.signIn(request, request.body);
       reply.header("set-cookie", signedIn.setCookie);
       return sessionObject.of({ ...signedIn.session, timezone: timezone() });
     },
   );
 
-  presentSessionRoutes(app, "/api/session", "holder", access, timezone);
-}
-
-interface SignInBody {
-  key?: string;
-  response?: string;
-  invitation?: string;
-}
-
-function credentialsIn({ key, response, invitation }: SignInBody): PortalCredentials {
-  const given = [key, response, invitation].filter((value) => value !== undefined);
-  if (given.length === 1 && key !== undefined) return { key };
-  if (given.length === 1 && response !== undefined) return { response };
-  if (given.length === 1 && invitation !== undefined) return { invitation };
-  throw new Refusal(
-    "invalid_value",
-    'The body must have one of an API key, {"key": "..."}, the answer of an issuer, {"response": "..."}, and the code of an invitation, {"invitation": "..."}.',
-  );
+  const choices = { acceptsSecret: access.acceptsKeys, sendsLinks: () => links.isOn };
+  sharedRoutes(app, "/api", access, { role: "holder", ...choices, timezone });
 }

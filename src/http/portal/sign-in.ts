@@ -24,10 +24,12 @@ declare module "fastify" {
 /** Name of the cookie over plain http. */
 export const portalCookieName = "inkwell_portal";
 
-export type PortalCredentials = { key: string } | { response: string } | { invitation: string };
+/** One of them. */
+type PortalCredentials = { readonly [Kind in "key" | "response" | "invitation"]?: string };
 
-interface PortalSignInDependencies extends SignInDependencies<KeySessions> {
+export interface PortalSignInDependencies extends SignInDependencies<KeySessions> {
   invitations: Pick<Invitations, "exchange">;
+  /** Whether an API key signs in. Default: it does. */
   acceptsKeys?: boolean;
 }
 
@@ -36,13 +38,13 @@ export class PortalSignIn {
   readonly acceptsKeys: boolean;
   readonly #sessions: KeySessions;
   readonly #invitations: Pick<Invitations, "exchange">;
-  readonly #browsers: BrowserSignIn<PortalSession>;
+  readonly browsers: BrowserSignIn<PortalSession>;
 
   constructor(dependencies: PortalSignInDependencies) {
     this.acceptsKeys = dependencies.acceptsKeys ?? true;
     this.#sessions = dependencies.sessions;
     this.#invitations = dependencies.invitations;
-    this.#browsers = new BrowserSignIn({
+    this.browsers = new BrowserSignIn({
       ...dependencies,
       cookieName: portalCookieName,
       section: "portal",
@@ -56,7 +58,7 @@ export class PortalSignIn {
 
   /** Throws a refusal unless the request has a valid session. */
   async authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    request.keySession = this.#admitted(await this.#browsers.authenticate(request, reply));
+    request.keySession = this.#admitted(await this.browsers.authenticate(request, reply));
   }
 
   /**
@@ -64,7 +66,7 @@ export class PortalSignIn {
    * back until its key has other rights, or none.
    */
   async authenticateAgain(request: FastifyRequest): Promise<void> {
-    request.keySession = this.#admitted(await this.#browsers.find(request.headers));
+    request.keySession = this.#admitted(await this.browsers.find(request.headers));
   }
 
   /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
@@ -72,25 +74,15 @@ export class PortalSignIn {
     request: FastifyRequest,
     credentials: PortalCredentials,
   ): Promise<{ session: SessionRow; setCookie: string }> {
-    if ("response" in credentials) return await this.#browsers.finishAtIssuer(request, credentials.response);
-    if ("invitation" in credentials) {
-      return await this.#browsers.signIn(request, "invitation", async (page) =>
-        this.#sessions.startOfPerson(await this.#invitations.exchange(credentials.invitation), page),
+    const { key = "", response, invitation } = credentials;
+    if (response !== undefined) return await this.browsers.finishAtIssuer(request, response);
+    if (invitation !== undefined) {
+      return await this.browsers.signIn(request, "invitation", async (page) =>
+        this.#sessions.startOfPerson(await this.#invitations.exchange(invitation), page),
       );
     }
     if (!this.acceptsKeys) throw noKeys();
-    const { key } = credentials;
-    return await this.#browsers.signIn(request, "key", (page) => this.#sessions.startByKey(key, page));
-  }
-
-  /** The part of the sign-in page about OpenID Connect. */
-  get issuer() {
-    return this.#browsers.issuer;
-  }
-
-  /** Begins a sign-in with OpenID Connect. Returns the page of the issuer. */
-  async beginAtIssuer(request: FastifyRequest): Promise<URL> {
-    return await this.#browsers.beginAtIssuer(request);
+    return await this.browsers.signIn(request, "key", (page) => this.#sessions.startByKey(key, page));
   }
 
   /** Refuses sessions of keys that began before the portal was closed to keys. */
@@ -104,12 +96,7 @@ export class PortalSignIn {
    * itself. Returns `Set-Cookie`. All other sessions of the key end with its old secret.
    */
   async renew({ headers }: FastifyRequest, key: KeyRow): Promise<string> {
-    return this.#browsers.cookieOf(await this.#sessions.startFor(key, requirePage(headers)));
-  }
-
-  /** Ends the session of the request, on all nodes. Returns `Set-Cookie`, which removes it. */
-  async signOut(request: FastifyRequest): Promise<string> {
-    return await this.#browsers.signOut(request, this.sessionOf(request));
+    return this.browsers.cookieOf(await this.#sessions.startFor(key, requirePage(headers)));
   }
 
   readonly sessionOf = sessionOf;

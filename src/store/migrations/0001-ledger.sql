@@ -368,11 +368,12 @@ create table clock_accept (
 
 {append only clock_accept, accepted clocks}
 
--- Changes that are recorded nowhere else: contacts, operator keys, people, invitations, reloads of the configuration.
+-- Changes that are recorded nowhere else: contacts, operator keys, people, invitations, reloads of the configuration,
+-- sign-ins.
 create table change_log (
   id {text} not null primary key check (id <> ''),
   at_ms {int} not null,
-  kind {text} not null check (kind in ('contact', 'operator_key', 'person', 'invitation', 'reload')),
+  kind {text} not null check (kind in ('contact', 'operator_key', 'person', 'invitation', 'reload', 'sign_in')),
   by {text} not null check (by <> ''),
   account {text},
   subject {text},
@@ -524,7 +525,9 @@ create table session (
   ended_ms {int},
   -- The refresh token of a person's session, encrypted with both secrets of the session, and its last use.
   sealed {text},
-  checked_ms {int}
+  checked_ms {int},
+  -- When the person has signed in at the issuer, as the issuer says.
+  authenticated_ms {int}
 ) {table};
 
 create index session_by_owner on session (kind, owner, created_ms);
@@ -539,7 +542,8 @@ create table person (
   name {text},
   email {text},
   email_verified {bool} not null check (email_verified in (false, true)),
-  role {text} check (role in ('viewer', 'support', 'operator', 'owner')),
+  -- The condition of the rule that gave a role. The configuration says which role that is now.
+  role_rule {text},
   role_matched_ms {int},
   account_matched_ms {int},
   seen_ms {int} not null,
@@ -561,8 +565,8 @@ create index person_by_account on person (account) where account is not null;
 create unique index person_by_invitation on person (account, lower(email)) where issuer = 'invitation' and email is not null;
 create index person_by_match on person (account_matched_ms) where account_by = 'rule' and lapsed_ms is null;
 
--- Invitations (docs/decisions/0083-invitations.md). An account and an address have one row, which stays: a newer link replaces
--- the one before.
+-- Invitations (docs/decisions/0083-invitations.md). An account and an address have one row: a newer link replaces the one
+-- before. It is deleted with the address of the contact.
 create table invitation (
   account {text} not null references account (id),
   -- In lower case.

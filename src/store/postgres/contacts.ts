@@ -1,5 +1,11 @@
 /** Reads and writes contacts, in the transaction of `putAccounts`. */
-import { type AccountDraft, type ContactRow, contactsNamedBy, type DraftChanges } from "../contacts.ts";
+import {
+  type AccountDraft,
+  type ContactRow,
+  contactsNamedBy,
+  type DraftChanges,
+  endOtherLinks,
+} from "../contacts.ts";
 import { changeLogTable, contactTable } from "../tables.ts";
 import type { Connection } from "./connection-pool.ts";
 import type { Statement } from "./exchange.ts";
@@ -30,6 +36,7 @@ export function contactStatements({ contacts, logged }: DraftChanges): Record<st
       values: [accounts],
     },
     contacts: insertContacts(contacts),
+    otherLinks: { text: `${endOtherLinks} = any($1::text[])`, values: [accounts] },
     logged: insertLogged(logged),
   };
 }

@@ -1,6 +1,12 @@
 /** Reads and writes contacts, in the transaction of `putAccounts`. */
 import type { DatabaseSync } from "node:sqlite";
-import { type AccountDraft, type ContactRow, contactsNamedBy, type DraftChanges } from "../contacts.ts";
+import {
+  type AccountDraft,
+  type ContactRow,
+  contactsNamedBy,
+  type DraftChanges,
+  endOtherLinks,
+} from "../contacts.ts";
 import { changeLogTable, contactTable } from "../tables.ts";
 import { insertInto, Query } from "./query.ts";
 
@@ -16,6 +22,8 @@ export function writeContacts(db: DatabaseSync, { contacts, logged }: DraftChang
   for (const { account } of contacts) remove.run(account);
   const insert = insertInto(db, contactTable);
   for (const row of contacts) insert(row);
+  const endLinks = db.prepare(`${endOtherLinks} = ?`);
+  for (const { account } of contacts) endLinks.run(account);
   const log = insertInto(db, changeLogTable);
   for (const row of logged) log(row);
 }

@@ -33,7 +33,7 @@ const sessionPath = apiPath("session");
 const signInPath = apiPath("sign-in");
 let onSignedOut = () => {};
 
-/** Calls `listener` when a request finds that the session has ended. */
+/** Calls `listener` when a request finds that the session has ended, or is too old for it. */
 export function whenSignedOut(listener: () => void): void {
   onSignedOut = listener;
 }
@@ -141,8 +141,9 @@ export async function askForLink(email: string): Promise<void> {
   await request("POST", apiPath("sign-in", "links"), { email });
 }
 
-export async function signOut(): Promise<void> {
-  await request("DELETE", sessionPath);
+/** Ends the present session, or all sessions of its owner. */
+export async function signOut(isEverywhere: boolean): Promise<void> {
+  await request("DELETE", isEverywhere ? apiPath("sessions") : sessionPath);
   forgetPageSecret();
 }
 
@@ -186,7 +187,8 @@ async function respond(method: string, path: string, body?: object, signal?: Abo
   });
   if (response.ok || (response.status === 503 && path === "/readyz")) return response;
   const error = await errorOf(response);
-  if (response.status === 401 && path !== sessionPath) onSignedOut();
+  const isOver = response.status === 401 && path !== sessionPath;
+  if (isOver || error.code === "sign_in_again") onSignedOut();
   throw error;
 }
 

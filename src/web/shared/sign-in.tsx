@@ -21,7 +21,7 @@ interface SignInProps {
   words: SignInWords;
   /** Exchanged at once, apart from an invitation: mail scanners open links, and press no buttons. */
   arrival: Arrival | null;
-  /** The session ended while a page was open. */
+  /** The session ended, or was too old for an action, while a page was open. */
   isOverPage?: boolean;
   done(): void;
 }
@@ -127,7 +127,7 @@ function SignInForm({ words, arrival, isOverPage, done }: Required<SignInProps>)
           setSecretWrong(true);
         }}
       >
-        <h1 id="sign-in">{isOverPage ? "Your session has ended" : title}</h1>
+        <h1 id="sign-in">{isOverPage ? "Sign in again" : title}</h1>
         {isOverPage && <p>Sign in to continue. What you typed on the page stays.</p>}
         <p id="secret-error" class="error" role="alert">
           {error}

@@ -16,7 +16,8 @@ import { Toasts } from "./toasts.tsx";
 import type { Session } from "./types.ts";
 import { Session as SessionCount } from "./use-loaded.ts";
 
-type SessionState = "unknown" | "signed-in" | "leaving" | "signed-out" | "expired";
+type Leaving = "leaving" | "leaving-everywhere";
+type SessionState = "unknown" | "signed-in" | Leaving | "signed-out" | "expired";
 
 interface AppProps {
   words: SignInWords;
@@ -34,8 +35,8 @@ export function WebApp({ words, sections, arrival: first, page }: AppProps) {
   const [error, setError] = useState<Error | null>(null);
   // After the pages are gone, so that they close their streams and not the service.
   useEffect(() => {
-    if (state !== "leaving") return;
-    signOut().then(
+    if (state !== "leaving" && state !== "leaving-everywhere") return;
+    signOut(state === "leaving-everywhere").then(
       () => setState("signed-out"),
       (failure: Error) => {
         setState("unknown");
@@ -70,11 +71,11 @@ export function WebApp({ words, sections, arrival: first, page }: AppProps) {
       </main>
     );
   }
-  if (state === "unknown" || state === "leaving") return null;
+  if (state === "unknown" || state === "leaving" || state === "leaving-everywhere") return null;
   if (state === "signed-out") return <SignIn words={words} arrival={arrival} done={signedIn} />;
   return (
     <SessionCount.Provider value={session}>
-      <Frame person={person} sections={sections} page={page} leave={() => setState("leaving")} />
+      <Frame person={person} sections={sections} page={page} leave={setState} />
       {state === "expired" && <SignIn words={words} arrival={null} isOverPage done={signedIn} />}
       <Toasts />
     </SessionCount.Provider>
@@ -83,7 +84,7 @@ export function WebApp({ words, sections, arrival: first, page }: AppProps) {
 
 interface FrameProps extends Pick<AppProps, "sections" | "page"> {
   person: Session["person"];
-  leave(): void;
+  leave(how: Leaving): void;
 }
 
 function Frame({ person, sections, page, leave }: FrameProps) {
@@ -116,13 +117,22 @@ function Frame({ person, sections, page, leave }: FrameProps) {
           ))}
         </nav>
         <ThemeSwitch />
-        <button type="button" title={person === null ? undefined : nameOf(person)} onClick={leave}>
+        <button
+          type="button"
+          title={person === null ? undefined : nameOf(person)}
+          onClick={() => leave("leaving")}
+        >
           Log out
         </button>
       </header>
       <main id="content" tabIndex={-1}>
         {page(place)}
       </main>
+      <footer>
+        <button type="button" onClick={() => leave("leaving-everywhere")}>
+          End all sessions
+        </button>
+      </footer>
     </>
   );
 }
