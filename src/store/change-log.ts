@@ -82,7 +82,7 @@ export interface ChangeLog {
 export function changeLogRow(
   change: Pick<ChangeLogRow, "atMs" | "kind" | "by"> & {
     id?: string;
-    account?: string;
+    account?: string | null;
     subject?: string;
     before: object | null;
     after: object | null;

@@ -222,7 +222,6 @@ test("sign-ins are in the log: who, at which listener, and with what", async () 
     byName(shown),
     byName([
       { by: `person:${person?.id}`, account: person?.account, listener: "portal", credentials: "issuer" },
-      { by: "key:key1", account: "test", listener: "portal", credentials: "key" },
       { by: "owner", account: null, listener: "operator", credentials: "token" },
       { by: "owner", account: null, listener: "operator", credentials: "code" },
       { by: `person:${invited?.id}`, account: "test", listener: "portal", credentials: "invitation" },
