@@ -164,7 +164,7 @@ test("what has ended by a clock that is not believed is refused, and no window e
   assert.deepEqual((await journalOf(made)).slice(openedJournal.length), [
     "key",
     "payment payment:p",
-    "promotion adjust:soon",
+    "promotion operation:soon",
     "charge h",
   ]);
   assert.equal((await made.apply(hold("h2", 1, { key: "short" }))).kind, "held");

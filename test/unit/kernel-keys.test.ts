@@ -51,7 +51,7 @@ example(
     assert.equal(settings, `key ${JSON.stringify(said).slice(0, -1)}`);
     // The beginning of the hash, with which the audit compares the key.
     assert.match(secret ?? "", /^2{32}, old until 2026-01-16T12:00:00\.000Z$/);
-    assert.deepEqual(await journalOf(made), [...openedJournal, "key key:a", "key key:b"]);
+    assert.deepEqual(await journalOf(made), [...openedJournal, "key operation:a", "key operation:b"]);
   },
 );
 

@@ -384,7 +384,7 @@ example(
     assert.equal(then.overage?.fromMs, start, "the overage window stays");
     assert.deepEqual((await journalOf(made)).slice(openedJournal.length), [
       "charge spent",
-      "plan plan:a",
+      "plan operation:a",
       "plan",
       "change overage",
       "window base",
