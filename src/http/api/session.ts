@@ -92,7 +92,7 @@ export function signInRoutesOf(base: string): ReadonlySet<string> {
 export const header = { requestHeader: [] };
 const bySession = [{ session: [], ...header }];
 
-const ownSession = objectFor<SessionRow & { isPresent: boolean }>("OwnSession")({
+export const ownSession = objectFor<SessionRow & { isPresent: boolean }>("OwnSession")({
   created_at: [time, ({ createdMs }) => isoTime(createdMs)],
   used_at: [time, ({ usedMs }) => isoTime(usedMs)],
   expires_at: [time, ({ endsMs }) => isoTime(endsMs)],

@@ -3,9 +3,10 @@ import type { Static } from "typebox";
 import type { refills } from "../../accounts/balance-object.ts";
 import type * as objects from "../../accounts/operator-objects.ts";
 import type { usageReportSchema } from "../../accounts/usage-sums.ts";
-import type { choicesObject, sessionObject } from "../../http/api/session.ts";
+import type { choicesObject, ownSession, sessionObject } from "../../http/api/session.ts";
 
 export type Session = Static<typeof sessionObject.schema>;
+export type OwnSession = Static<typeof ownSession.schema>;
 /** How people can sign in. */
 export type SignInChoices = Static<typeof choicesObject.schema>;
 

@@ -6,15 +6,17 @@
  */
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { type Arrival, presentSession, signOut, whenSignedOut } from "./api.ts";
+import { type Arrival, apiPath, get, presentSession, signOut, whenSignedOut } from "./api.ts";
 import { PageHead } from "./layout.tsx";
 import { Link, type Place, pathTo, usePlace } from "./router.tsx";
 import { SignIn, type SignInWords } from "./sign-in.tsx";
 import { Failure } from "./states.tsx";
+import { ShownTable } from "./table.tsx";
 import { ThemeSwitch } from "./theme.tsx";
 import { Toasts } from "./toasts.tsx";
-import type { Session } from "./types.ts";
-import { Session as SessionCount } from "./use-loaded.ts";
+import type { OwnSession, Session } from "./types.ts";
+import { Session as SessionCount, useLoaded } from "./use-loaded.ts";
+import { Time } from "./values.tsx";
 
 type Leaving = "leaving" | "leaving-everywhere";
 type SessionState = "unknown" | "signed-in" | Leaving | "signed-out" | "expired";
@@ -129,11 +131,41 @@ function Frame({ person, sections, page, leave }: FrameProps) {
         {page(place)}
       </main>
       <footer>
-        <button type="button" onClick={() => leave("leaving-everywhere")}>
-          End all sessions
-        </button>
+        <Sessions endAll={() => leave("leaving-everywhere")} />
       </footer>
     </>
+  );
+}
+
+/** The sessions of whoever is signed in, loaded when they are looked at. */
+function Sessions({ endAll }: { endAll(): void }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary>Your sessions</summary>
+      {isOpen && <SessionList />}
+      <button type="button" onClick={endAll}>
+        End all sessions
+      </button>
+    </details>
+  );
+}
+
+function SessionList() {
+  const loaded = useLoaded("sessions", (signal) =>
+    get<{ data: OwnSession[] }>(apiPath("sessions"), {}, signal),
+  );
+  return (
+    <ShownTable
+      of={loaded}
+      caption="Your sessions"
+      columns={[
+        { title: "Begun", cell: ({ created_at }) => <Time at={created_at} /> },
+        { title: "Last used", cell: ({ used_at }) => <Time at={used_at} /> },
+        { title: "Ends", cell: ({ expires_at }) => <Time at={expires_at} /> },
+        { title: "", cell: ({ present }) => (present ? "this one" : "") },
+      ]}
+    />
   );
 }
 
