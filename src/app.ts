@@ -189,7 +189,9 @@ class Service {
     });
     const accounts = accountFeed(this.#jobs, store);
     const live = { jobs: this.#jobs, accounts };
-    const people = startSignIn(config, { ...dependencies, token: token.token }, this.#jobs, this.#times);
+    const { access: tell } = events;
+    const ofPeople = { ...dependencies, token: token.token, tell };
+    const people = startSignIn(config, ofPeople, this.#jobs, this.#times);
     const ofPortal = {
       chat: server.chat,
       version,
@@ -214,6 +216,7 @@ class Service {
       onSignedIn: (session) => events.signedIn(session),
       invitations: ofPortal.invitations,
       roleNow: (person) => people.roleNow(person),
+      tell,
       supportCredits: () => this.#config.operator.supportCredits,
       issuer: people,
       ownUrl: () => this.#config.operator.url,

@@ -10,6 +10,7 @@ import { type Actor, hasRole, type OperatorRole, type Role } from "../actors.ts"
 import { Refusal } from "../errors.ts";
 import { type AccountSnapshot, type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
 import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
+import type { TellAccess } from "../ledger/events.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Plans } from "../ledger/plan.ts";
 import { type PlanChanges, planChanges } from "../ledger/plan-section.ts";
@@ -65,6 +66,8 @@ interface ActionDependencies {
   invitations?(): InvitationSettings;
   /** The role that the configuration gives to a person now. Default: none. */
   roleNow?: PersonRoles["roleNow"];
+  /** Default: nobody hears of a new operator key. */
+  tell?: TellAccess | undefined;
 }
 
 /** An account with its balance. If the balance cannot be read, `problem` is the reason. */

@@ -1,6 +1,7 @@
 /** Makes, lists and ends operator keys. Keys make no keys: none outlives the right to make it. */
 import { hash } from "node:crypto";
 import { type Actor, hasRole, type OperatorRole } from "../actors.ts";
+import type { TellAccess } from "../ledger/events.ts";
 import { changeLogRow } from "../store/change-log.ts";
 import type { OperatorKeyRow } from "../store/operator-keys.ts";
 import type { Store } from "../store/store.ts";
@@ -31,6 +32,8 @@ interface ActionDependencies {
   actor: Actor;
   /** The operator token. */
   token(): Promise<string>;
+  /** Default: nobody hears of it. */
+  tell?: TellAccess | undefined;
 }
 
 /** Makes, lists and ends keys. Throws the errors of refusals.ts, and then nothing has changed. */
@@ -67,8 +70,10 @@ export class OperatorKeyActions {
     };
     const after = { name, role, expires_at: isoTime(endMs) };
     const change = { id: `${id} made`, kind: "operator_key", by, subject: id, atMs } as const;
-    if (await store.operatorKeys.add(row, changeLogRow({ ...change, before: null, after })))
+    if (await store.operatorKeys.add(row, changeLogRow({ ...change, before: null, after }))) {
+      await this.#deps.tell?.("operator.key_created", { key: id, name, role, by }, id);
       return { key, row };
+    }
     const known = (await this.#all()).find((each) => each.id === id);
     const isAsAsked =
       known?.name === name && known.role === role && (expiresMs ?? known.expiresMs) === known.expiresMs;

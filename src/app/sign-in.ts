@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { Config } from "../config/load.ts";
 import { inkwell } from "../invocation.ts";
 import type { Jobs } from "../jobs.ts";
+import type { TellAccess } from "../ledger/events.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import { PersonSignIn } from "../sign-in/person-sign-in.ts";
 import type { Store } from "../store/store.ts";
@@ -14,6 +15,7 @@ interface SignInDependencies {
   logger: Logger;
   /** The operator token, which keys the hashes of sessions. */
   token: string;
+  tell: TellAccess;
 }
 
 /** Returns what to do if the use of a session is not recorded. */

@@ -14,7 +14,10 @@ export type MailConfig = NonNullable<EventsConfig["mail"]>;
 export const mailTypes = [
   "balance.low",
   "balance.exhausted",
+  "key.created",
   "key.expiring",
+  "operator.key_created",
+  "operator.role_given",
   "audit.failed",
   "model.down",
   "model.out_of_credit",

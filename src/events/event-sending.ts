@@ -10,7 +10,7 @@ import { owner } from "../actors.ts";
 import type { Catalog } from "../chat/catalog.ts";
 import { type EventsConfig, mailEndpoint } from "../config/events.ts";
 import type { Jobs } from "../jobs.ts";
-import type { EventType } from "../ledger/events.ts";
+import type { EventType, TellAccess } from "../ledger/events.ts";
 import type { EventStore } from "../store/events.ts";
 import { isPersonId } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
@@ -44,7 +44,7 @@ export const eventTimes: EventTimes = {
 };
 
 interface EventSendingOptions {
-  store: Pick<Store, "events" | "times" | "contact">;
+  store: Pick<Store, "events" | "times" | "contact" | "person">;
   catalog: Pick<Catalog, "all">;
   jobs: Jobs;
   /** This process. */
@@ -187,8 +187,13 @@ export class EventSending {
   /** An operator has a new session in the console. */
   async signedIn({ hash, owner: id }: Pick<SessionRow, "hash" | "owner">): Promise<void> {
     const by = isPersonId(id) ? `person:${id}` : owner.by;
-    if (this.#config !== null) await this.#service.signedIn(by, hash);
+    await this.access("operator.signed_in", { by }, hash);
   }
+
+  /** As `ServiceEvents.access`, if events are configured. */
+  access: TellAccess = async (...event) => {
+    if (this.#config !== null) await this.#service.access(...event);
+  };
 
   /** Resolves when no request is under way. */
   async close(): Promise<void> {

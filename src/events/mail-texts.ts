@@ -27,6 +27,20 @@ Your account {account} has no credits left. Requests are refused until credits a
 
 {stop}
 `,
+  "key.created": `A key of {account} was made: {name}
+
+Hello {owner},
+
+{by} made the API key {key} ({name}) of your account {account} on {time}. If you do not expect it, revoke it, or tell the operator of this service.
+`,
+  "operator.key_created": `An operator key was made: {name}
+
+{by} made the operator key {key} ({name}) with the role {role} on {time}. If you do not expect it, end it, and look at the log of changes.
+`,
+  "operator.role_given": `{person} has the role {role}
+
+A rule of the configuration gives the person {person} the role {role} since {time}. If you do not expect it, look at the section sign_in and at the groups of the person.
+`,
   "key.expiring": `The key {name} of {account} expires on {expires}
 
 Hello {owner},

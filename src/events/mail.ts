@@ -3,7 +3,7 @@
  * operators.
  *
  * Guarantees at most one mail of a kind a day to an account, and to operators one of each kind and
- * model. A server that hangs costs its time limit.
+ * model. Each new key and role has its own. A server that hangs costs its time limit.
  */
 import { type MailConfig, type MailType, mailEndpoint, mailTypes } from "../config/events.ts";
 import { messageOf } from "../errors.ts";
@@ -19,7 +19,7 @@ const dayMs = 86_400_000;
 
 interface MailOptions {
   config: MailConfig;
-  store: Pick<Store, "events" | "contact">;
+  store: Pick<Store, "events" | "contact" | "person">;
   nowMs(): EpochMs;
   /** Time for a mail. */
   requestMs: number;
@@ -53,12 +53,11 @@ export class Mail implements Receiver {
     const { config, store, nowMs, requestMs, portalUrl } = this.#options;
     const data: Readonly<Record<string, unknown>> = JSON.parse(event.data);
     const contact = event.account === null ? null : await store.contact(event.account);
-    const to = event.account === null ? config.operators : (contact?.email ?? []);
+    const to = event.account === null ? await this.#operators(data) : (contact?.email ?? []);
     if (to.length === 0) return skipped("nobody has an e-mail address for it");
     if (contact !== null && isSwitchedOff(type, contact)) return skipped("the account does not want it");
-    // Accounts have one mail of a kind a day, whatever it says.
-    const subject = event.account ?? `${data.model ?? ""}`;
-    const mark = `${type}\n${subject}`;
+    const field = ownMailOf[type] ?? "";
+    const mark = `${type}\n${event.account ?? ""}\n${data[field] ?? ""}`;
     const sinceMs = nowMs() - dayMs;
     if ((this.#sentMs.get(mark) ?? Number.NEGATIVE_INFINITY) > sinceMs) return skipped("one was sent today");
     const of = { endpoint: mailEndpoint, account: event.account ?? "", type };
@@ -66,8 +65,7 @@ export class Mail implements Receiver {
     const sent = (await store.events.deliveredSince(of, sinceMs)).map((each): typeof data =>
       JSON.parse(each),
     );
-    if (sent.some(({ model }) => event.account !== null || model === data.model))
-      return skipped("one was sent today");
+    if (sent.some((each) => each[field] === data[field])) return skipped("one was sent today");
     const stop = portalUrl === null ? "" : `You can switch this mail off at ${portalUrl}.`;
     const values = { ...valuesOf(event, data, contact?.owner ?? event.account ?? ""), stop };
     const mail = filled(await mailTextOf(type, config.templates), values);
@@ -78,6 +76,14 @@ export class Mail implements Receiver {
     return { kind: "delivered", status: 250, text, retryAfterMs: null };
   }
 
+  /** Those of the configuration, and the person whose role or key it is. */
+  async #operators({ by, person = by }: Readonly<Record<string, unknown>>): Promise<string[]> {
+    const { config, store } = this.#options;
+    const [, id] = /^person:(.+)$/.exec(String(person)) ?? [];
+    const email = id === undefined ? null : ((await store.person(id))?.email ?? null);
+    return [...new Set([...config.operators, ...(email === null ? [] : [email])])];
+  }
+
   #remember(mark: string, sinceMs: EpochMs): void {
     for (const [each, ms] of this.#sentMs) if (ms <= sinceMs) this.#sentMs.delete(each);
     this.#sentMs.set(mark, this.#options.nowMs());
@@ -86,6 +92,15 @@ export class Mail implements Receiver {
   /** Each mail has a connection of its own. */
   async close(): Promise<void> {}
 }
+
+/** The field of an event that tells its mail from others of its kind. Absent: one a day. */
+const ownMailOf: Partial<Record<MailType, string>> = {
+  "model.down": "model",
+  "model.out_of_credit": "model",
+  "key.created": "key",
+  "operator.key_created": "key",
+  "operator.role_given": "person",
+};
 
 function isSwitchedOff(type: MailType, contact: Contact): boolean {
   const choices: Partial<Record<MailType, "on" | "off">> = {

@@ -4,6 +4,7 @@
  */
 import type { Catalog } from "../chat/catalog.ts";
 import type { EngineServer, EngineState } from "../chat/engine.ts";
+import type { AccessEvent, TellAccess } from "../ledger/events.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 
@@ -70,13 +71,12 @@ export class ServiceEvents {
     if (problems > 0) await this.#add("audit.failed", { problems }, `audit.failed:${endedMs}`);
   }
 
-  /** `by`: as changes name the operator. `session`: the hash of the session. */
-  async signedIn(by: string, session: string): Promise<void> {
-    await this.#add("operator.signed_in", { by }, `operator.signed_in:${session}`);
-  }
+  access: TellAccess = async (type, data, id) => {
+    await this.#add(type, data, `${type}:${id}`);
+  };
 
   async #add(
-    type: "model.up" | "model.down" | "model.out_of_credit" | "audit.failed" | "operator.signed_in",
+    type: "model.up" | "model.down" | "model.out_of_credit" | "audit.failed" | AccessEvent,
     data: Record<string, string | number>,
     cause: string,
   ): Promise<void> {

@@ -20,12 +20,18 @@ export const eventTypes = [
   "account.closed",
   "account.plan_changed",
   "operator.signed_in",
+  "operator.key_created",
+  "operator.role_given",
   "audit.failed",
   "model.down",
   "model.up",
   "model.out_of_credit",
 ] as const;
 export type EventType = (typeof eventTypes)[number];
+
+export type AccessEvent = Extract<EventType, `operator.${string}`>;
+/** Tells receivers that an operator got access. `id`: what has one event of its type only. */
+export type TellAccess = (type: AccessEvent, data: Record<string, string>, id: string) => Promise<void>;
 
 /** What a commit writes of events. Without these settings it writes none. */
 export interface EventSettings {

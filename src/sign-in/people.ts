@@ -12,6 +12,7 @@ import type { Logger } from "pino";
 import { otherRefusal } from "../accounts/outcome-refusals.ts";
 import { isHigherRole } from "../actors.ts";
 import { invariant } from "../errors.ts";
+import type { TellAccess } from "../ledger/events.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { AccountRow, JournalKind } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
@@ -31,6 +32,8 @@ interface PeopleDependencies {
   store: Store;
   ledger: Pick<Ledger, "apply">;
   logger: Pick<Logger, "info" | "warn" | "error">;
+  /** Default: nobody hears of a new role. */
+  tell?: TellAccess | undefined;
 }
 
 /** Names of accounts that rules open: `p-` and the digits of the person. */
@@ -143,7 +146,7 @@ export class People {
     { role, plan }: { role: Verdict<RoleRule>; plan: Verdict<string> },
     settings: SignInSettings,
   ): Promise<PersonRow> {
-    const { store, logger } = this.#deps;
+    const { store, logger, tell } = this.#deps;
     const { id } = read;
     const { name, email, emailVerified } = identity;
     if (!(role.isComplete && plan.isComplete)) {
@@ -164,6 +167,8 @@ export class People {
       const change = now === before ? null : roleChange(person, before, now, this.#change());
       if (await store.setPersonFacts(person, facts, change)) {
         if (change !== null) logger.info({ person: id, before, role: now }, "a role has changed");
+        if (change !== null && now !== null)
+          await tell?.("operator.role_given", { person: `person:${id}`, role: now }, `${id}:${nowMs}`);
         return { ...person, ...facts };
       }
       person = await this.#again(person, settings);

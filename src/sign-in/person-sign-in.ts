@@ -14,6 +14,7 @@ import { type NewSession, type SessionSecrets, Sessions } from "../accounts/sess
 import type { OperatorIdentity, SignedInPeople } from "../accounts/signed-in-people.ts";
 import type { OperatorRole } from "../actors.ts";
 import { invariant } from "../errors.ts";
+import type { TellAccess } from "../ledger/events.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import { invitationIssuer } from "../store/invitations.ts";
 import type { FoundHolder, PersonRow } from "../store/people.ts";
@@ -44,6 +45,7 @@ interface PersonSignInDependencies {
   /** The operator token, which keys the hashes of sessions. */
   token: string;
   logger: Pick<Logger, "info" | "warn" | "error">;
+  tell?: TellAccess | undefined;
   /** A use of a session could not be recorded. */
   onError(error: unknown): void;
   /** People can sign in from now on. */

@@ -8,6 +8,7 @@ import { type EventsConfig, mailTypes } from "../../src/config/events.ts";
 import { EventSending } from "../../src/events/event-sending.ts";
 import { defined } from "../../src/objects.ts";
 import type { MailChoices } from "../../src/store/contacts.ts";
+import { newPerson } from "../../src/store/people.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { testJobs } from "../fixtures/jobs.ts";
@@ -68,7 +69,8 @@ for (const backend of backends) {
           ...{
             from: "Inkwell <inkwell@example.edu>",
             operators: ["ops@example.edu"],
-            types: mailTypes.slice(),
+            // Each test has a key before it begins to send.
+            types: mailTypes.filter((type) => type !== "key.created"),
           },
           ...change,
         },
@@ -115,6 +117,25 @@ for (const backend of backends) {
       database.clock.advance(day);
       await spend("r4", 8);
       await until("it is sent the next day", () => mails.length === 3);
+    });
+
+    test("each new key of an account and of an operator, and each role, has a mail of its own", async () => {
+      const sending = send({ types: mailTypes.slice() });
+      for (const n of [1, 2]) await addKey(store, keyOf(`key${n}`, "ada", { hash: `${n}`.repeat(64) }));
+      await until("all are sent", () => mails.length === 3);
+      for (const { to } of mails) assert.deepEqual(to, ["ada@example.edu"]);
+      assert.match(mails[2]?.text ?? "", /^Subject: A key of ada was made: -\r$/m);
+      const identity = { issuer: "https://id.example", sub: "1", name: "Eve", email: "eve@example.edu" };
+      const person = newPerson({ ...identity, emailVerified: true }, database.clock.get());
+      await store.addPerson(person);
+      const by = `person:${person.id}`;
+      for (const key of ["opkey_1", "opkey_2"])
+        await sending.access("operator.key_created", { key, name: "ci", role: "owner", by }, key);
+      await sending.access("operator.role_given", { person: by, role: "owner" }, by);
+      await until("they are sent", () => mails.length === 6);
+      for (const { to } of mails.slice(3)) assert.deepEqual(to, ["ops@example.edu", "eve@example.edu"]);
+      assert.match(mails[4]?.text ?? "", /made the operator key opkey_2 \(ci\) with the role owner/);
+      assert.match(mails[5]?.text ?? "", /the role owner since/);
     });
 
     test("a mail about several thresholds that are reached at once has the share that is spent", async () => {

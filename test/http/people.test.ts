@@ -519,3 +519,20 @@ test("operators list people, link accounts to them, and suspend them", async () 
   assert.equal((await place.ask("operator", "GET", "/admin/session", undefined, { cookie })).status, 200);
   refused(await operator.post("/admin/people/nobody/state", { state: "active" }), 404, "person_not_found");
 });
+
+test("a new role and a new operator key are told once", async () => {
+  await using place = await startSignIn({ operators: [{ kind: "group", value: "it", role: "owner" }] });
+  place.issuer.signsIn({ sub: "root", groups: ["it"] });
+  const cookie = await place.signIn("operator");
+  await place.signIn("operator");
+  const [person] = await place.service.store.listPeople({ limit: 1 });
+  const asked = { operation_id: "k", name: "ci", role: "owner" };
+  const make = async () => await place.ask("operator", "POST", "/admin/operator-keys", asked, { cookie });
+  const made = await make();
+  assert.deepEqual([made.status, (await make()).status], [201, 200]);
+  const by = `person:${person?.id}`;
+  assert.deepEqual(place.told, [
+    { type: "operator.role_given", person: by, role: "owner" },
+    { type: "operator.key_created", key: made.body.id, name: "ci", role: "owner", by },
+  ]);
+});

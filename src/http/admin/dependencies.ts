@@ -6,6 +6,7 @@ import type { PersonRoles } from "../../accounts/signed-in-people.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
 import type { Jobs } from "../../jobs.ts";
+import type { TellAccess } from "../../ledger/events.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { AuditRunner } from "../../store/audit-runner.ts";
@@ -51,6 +52,8 @@ export interface AdminDependencies {
   invitations?(): InvitationSettings;
   /** The role that the configuration gives to a person now. Default: none. */
   roleNow?: PersonRoles["roleNow"];
+  /** Default: nobody hears of a new operator key. */
+  tell?: TellAccess;
   /** The plans of this node's configuration, as the node last read it. */
   configuredPlans(): Plans;
   /**
