@@ -41,14 +41,23 @@ test("reads endpoints and mail, with defaults", () => {
   assert.deepEqual(events.mail, {
     ...{ host: "mail.example", port: 587, tls: "required", user: null, password: null },
     ...{ from: "Inkwell <inkwell@x.example>", operators: ["ops@x.example"], templates: null },
-    types: ["balance.low", "balance.exhausted", "audit.failed", "model.down", "model.out_of_credit"],
+    types: [
+      "balance.low",
+      "balance.exhausted",
+      "key.created",
+      "operator.key_created",
+      "operator.role_given",
+      "audit.failed",
+      "model.down",
+      "model.out_of_credit",
+    ],
   });
   assert.deepEqual(
     wantedEventsOf(events).map(({ name, types }) => [name, types.size]),
     [
       ["hook", 3],
       ["all", eventTypes.length],
-      ["mail", 5],
+      ["mail", 8],
     ],
   );
 });
