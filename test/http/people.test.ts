@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { fieldsOf, listOf, refused } from "../fixtures/operator.ts";
+import { pageHeader } from "../fixtures/page-header.ts";
 import { babble } from "../fixtures/service.ts";
 import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
 import { until } from "../fixtures/until.ts";
@@ -93,21 +94,37 @@ test("a person without keys cannot chat, and chats with the newest key that work
   assert.ok(ids.includes(receipt?.key));
 });
 
-test("a person stops the requests of the account, and no others", async () => {
+test("a person sees and stops the requests of the account, and no others", async () => {
   await using place = await startSignIn({ accounts }, { service: { script: babble("word ") } });
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
-  const ask = sender(place, "portal", await place.signIn("portal"));
+  const cookie = await place.signIn("portal");
+  const ask = sender(place, "portal", cookie);
   const { body } = await ask("POST", "/api/keys", { operation_id: operation(), name: "x" });
   const foreign = await place.service.chat({ stream: true });
   const foreignId = foreign.headers.get("x-request-id") ?? "";
   const headers = { authorization: `Bearer ${body.key}` };
   const own = await place.service.chat({ stream: true }, { headers });
+  const live = await fetch(`${place.portal.url}/api/live`, {
+    headers: { cookie, ...pageHeader },
+    signal: AbortSignal.timeout(20_000),
+  });
+  let text = "";
+  for await (const chunk of live.body ?? []) {
+    text += Buffer.from(chunk).toString();
+    if (/"held_micro":[1-9]/.test(text)) break;
+  }
+  const [, shown = ""] = /event: requests\ndata: (.*"held_micro":[1-9].*)/.exec(text) ?? [];
+  const running = listOf(fieldsOf(JSON.parse(shown)).data);
+  assert.deepEqual(
+    running.map(({ id }) => id),
+    [own.headers.get("x-request-id")],
+  );
   const stop = (id: string) => ask("POST", `/api/requests/${id}/stop`);
   refused(await stop(foreignId), 404, "request_not_found");
   refused(await stop("no-such-request"), 404, "request_not_found");
   const stopped = await stop(own.headers.get("x-request-id") ?? "");
   assert.deepEqual(stopped.body, { id: own.headers.get("x-request-id"), outcome: "stopped" });
-  assert.match(await own.text(), /request_stopped/);
+  assert.match(await own.text(), /A person stopped this request.*request_stopped/);
   await foreign.body?.cancel();
 });
 
