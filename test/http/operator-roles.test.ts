@@ -1,6 +1,7 @@
 /** What each role may do in the operator API, operator keys, and the log of changes. */
 import assert from "node:assert/strict";
 import { operatorRoles } from "../../src/actors.ts";
+import { holdRequest } from "../fixtures/held-request.ts";
 import { type Fields, operatorTests, refused, type TestOperator } from "../fixtures/operator.ts";
 import { day } from "../fixtures/times.ts";
 
@@ -139,8 +140,8 @@ operatorTest("many gifts of support at once never exceed its allowance", async (
   assert.equal(statuses.filter((status) => status === 200).length, 7);
 });
 
-operatorTest("a key is made once, names its maker, and ends at once", async (operator) => {
-  const asked = { operation_id: "k1", name: "grafana", role: "viewer" };
+operatorTest("a key is made once, names its maker, and ends at once", async (operator, { store }) => {
+  const asked = { operation_id: "k1", name: "billing", role: "operator" };
   const made = await operator.post("/admin/operator-keys", asked);
   assert.equal(made.status, 201);
   assert.match(String(made.body.key), /^iko_\w{40}$/);
@@ -149,7 +150,14 @@ operatorTest("a key is made once, names its maker, and ends at once", async (ope
   refused(await operator.post("/admin/operator-keys", { ...asked, role: "owner" }), 409, "operation_differs");
   const headers = { authorization: `Bearer ${made.body.key}` };
   assert.equal((await operator.ask("GET", "/admin/accounts", { headers })).status, 200);
+  const request = { url: operator.url, method: "POST", path: "/admin/accounts", headers };
+  const held = await holdRequest(
+    { ...request, body: { id: "late", plan: "test" } },
+    store.operatorKeys,
+    "find",
+  );
   assert.equal((await operator.delete(`/admin/operator-keys/${made.body.id}`)).status, 200);
+  assert.equal((await held.send()).status, 401, "its body came later");
   const ended = await operator.ask("GET", "/admin/accounts", { headers });
   refused(ended, 401, "invalid_operator_token");
   assert.equal((await operator.delete(`/admin/operator-keys/${made.body.id}`)).status, 200, "again");

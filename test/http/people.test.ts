@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
+import { holdRequest } from "../fixtures/held-request.ts";
 import { fieldsOf, listOf, refused } from "../fixtures/operator.ts";
-import { pageHeader } from "../fixtures/page-header.ts";
+import { pageHeader, pageSecret } from "../fixtures/page-header.ts";
 import { babble } from "../fixtures/service.ts";
 import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
 import { until } from "../fixtures/until.ts";
@@ -77,7 +78,8 @@ test("of several keys that a person makes at the same time, those beyond the mos
 test("a person without keys cannot chat, and chats with the newest key that works", async () => {
   await using place = await startSignIn({ accounts });
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
-  const ask = sender(place, "portal", await place.signIn("portal"));
+  const cookie = await place.signIn("portal");
+  const ask = sender(place, "portal", cookie);
   const body = { model: "small", stream: true, messages: [{ role: "user", content: "Hi" }] };
   assert.match(refused(await ask("POST", "/api/chat", body), 403, "not_permitted"), /page Keys/);
   const ids: unknown[] = [];
@@ -92,6 +94,13 @@ test("a person without keys cannot chat, and chats with the newest key that work
   );
   const [receipt] = listOf((await ask("GET", "/api/requests")).body.data);
   assert.ok(ids.includes(receipt?.key));
+  const headers = { cookie, "x-inkwell-request": pageSecret };
+  const request = { url: place.portal.url, method: "POST", path: "/api/chat", headers, body };
+  const held = await holdRequest(request, place.service.store, "keys");
+  for (const id of ids) assert.equal((await ask("DELETE", `/api/keys/${id}`)).status, 200);
+  const { status, received } = await held.send();
+  assert.equal(status, 403, received);
+  assert.match(received, /not_permitted/, "without a key when the body has come");
 });
 
 test("a person sees and stops the requests of the account, and no others", async () => {
@@ -146,7 +155,8 @@ test("a role is checked for each request, and read again with each", async () =>
   ] as const;
   await using place = await startSignIn({ operators });
   place.issuer.signsIn({ sub: "ada", groups: ["readers"] });
-  const ask = sender(place, "operator", await place.signIn("operator"));
+  const cookie = await place.signIn("operator");
+  const ask = sender(place, "operator", cookie);
   const open = (id: string) => ask("POST", "/admin/accounts", { id, plan: "test" });
   assert.equal((await ask("GET", "/admin/accounts")).status, 200);
   assert.match(
@@ -167,6 +177,13 @@ test("a role is checked for each request, and read again with each", async () =>
       { before: { role: null }, after: { role: "viewer" } },
     ].map((change) => ({ by: "service:sign_in", subject: person?.id, ...change })),
   );
+  const request = { url: place.operator.url, method: "POST", path: "/admin/accounts" };
+  const headers = { cookie, "x-inkwell-request": pageSecret };
+  const body = { id: "two", plan: "test" };
+  const held = await holdRequest({ ...request, headers, body }, place.service.store, "person");
+  place.issuer.signsIn({ sub: "ada", groups: ["readers"] });
+  await place.signIn("operator");
+  assert.match((await held.send()).received, /needs the role operator/, "the body comes later");
 });
 
 test("changes of a role within a millisecond are in the log, each of them", async () => {

@@ -3,7 +3,8 @@
  * and origin, authentication, the log, and the responses to errors and unknown paths.
  *
  * Checks the route that was found, not the spelling of the path. Unknown paths need authentication
- * too.
+ * too. A request whose body was still to come is authenticated again when it is there: a client can
+ * hold a body back until it has other rights, or none.
  */
 import { isIP } from "node:net";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -55,6 +56,9 @@ export function guard(app: FastifyInstance, options: GuardOptions): void {
     logger.info(fields, `${method} ${route ?? "(unknown path)"} ${status ?? "client gone"}`);
   }
 
+  /** Authenticated before their bodies had arrived. */
+  const early = new WeakSet<FastifyRequest>();
+
   app.addHook("onRequest", async (request, reply) => {
     const route = request.routeOptions.url ?? null;
     reply.headers({ "x-request-id": request.id, "x-content-type-options": "nosniff" });
@@ -68,8 +72,13 @@ export function guard(app: FastifyInstance, options: GuardOptions): void {
     if (isOpen) return;
     // Browsers would keep answers that the next person at this machine can see.
     reply.header("cache-control", "no-store");
-    if (!options.signInRoutes.has(`${request.method} ${route}`)) await options.authenticate(request, reply);
+    if (options.signInRoutes.has(`${request.method} ${route}`)) return;
+    await options.authenticate(request, reply);
+    if (isUploading(request.raw)) early.add(request);
     return;
+  });
+  app.addHook("preHandler", async (request, reply) => {
+    if (early.has(request)) await options.authenticate(request, reply);
   });
   app.addHook("onSend", async (request, reply) => {
     // If the connection stayed open, Node would wait for the rest of the body before the next

@@ -114,14 +114,14 @@ export class BrowserSignIn<Found extends SessionRow> {
    * ends with the session.
    */
   async authenticate({ headers, routeOptions }: FastifyRequest, reply: FastifyReply): Promise<Found> {
-    const found = await this.find(headers);
+    const found = await this.#find(headers);
     const { prolongsSession = true, outlivesSession = false } = routeOptions.config;
     if (!outlivesSession) this.#responses.add(found.hash, reply.raw);
     return prolongsSession && !isUnattended(headers) ? this.#options.sessions.use(found) : found;
   }
 
   /** Returns the session of a request as it is now. Throws a refusal if it has none. */
-  async find(headers: FastifyRequest["headers"]): Promise<Found> {
+  async #find(headers: FastifyRequest["headers"]): Promise<Found> {
     const page = requirePage(headers);
     const given = cookieIn(headers, this.#cookie);
     const found =

@@ -199,9 +199,8 @@ export class PublicServer {
     reply.headers(this.#cors.headers(headers));
     if (path === null) throw unknownPath(request.originalUrl);
     if (request.is404) return this.#refuseMethod(request, reply, path);
-    const caller = await this.requests.waitUnlessGone(request.raw, reply.raw, () =>
-      this.#callerOf(request, isChat),
-    );
+    context.callerNow = () => this.#callerOf(request, isChat);
+    const caller = await this.requests.waitUnlessGone(request.raw, reply.raw, context.callerNow);
     if (caller === null) {
       context.finishUnanswered(reply);
       return;
