@@ -191,16 +191,6 @@ export function requireLife(
   );
 }
 
-/** Refuses another key that works, beyond those that the plan of a person allows. */
-export function tooManyPersonKeys({ most }: PersonKeys): OperatorRefusal {
-  return new OperatorRefusal(
-    "too_many_keys",
-    most === 0
-      ? "Your plan lets people make no keys. Ask the operator of this service for one."
-      : `Your plan allows ${most === 1 ? "one key" : `${most} keys`} at the same time. Revoke one first.`,
-  );
-}
-
 /** Returns the settings of a new key: those of the key itself, if they are not given. */
 export function inherited(own: KeyAuthority, settings: LimitedSettings) {
   return {

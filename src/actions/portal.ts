@@ -27,7 +27,10 @@ export const changeOwnKey = variantOf(keys.changeKey, {
   http: "PATCH /api/keys/{key}",
   role,
   input: { key: keyId, operation_id: operationId(), ...changedKeySettings },
-  refuses: ["not_permitted", "key_revoked", "operation_differs", "key_changed", "too_many_changes"],
+  refuses: [
+    ...(["not_permitted", "key_revoked", "operation_differs", "key_changed"] as const),
+    ...(["too_many_keys", "too_many_changes"] as const),
+  ],
 });
 
 export const rotateOwnKey = variantOf(keys.rotateKey, {

@@ -75,6 +75,25 @@ test("of several keys that a person makes at the same time, those beyond the mos
   assert.deepEqual(new Set(made.map(({ status }) => status)), new Set([201, 409]));
 });
 
+test("of keys that have expired, a person revives at the same time as many as may work", async () => {
+  await using place = await startSignIn({ accounts }, { personKeys: { most: 1, life: null } });
+  place.issuer.signsIn({ sub: "ada", groups: ["all"] });
+  const ask = sender(place, "portal", await place.signIn("portal"));
+  const [person] = await place.service.store.listPeople({ limit: 1 });
+  const ids = ["one", "two", "three"];
+  for (const id of ids)
+    await place.service.addKey({ id, account: person?.account ?? "", expiresMs: Date.now() - 1 });
+  const expires_at = new Date(Date.now() + dayMs).toISOString();
+  const revived = await Promise.all(
+    ids.map((id) => ask("PATCH", `/api/keys/${id}`, { operation_id: operation(), expires_at })),
+  );
+  assert.deepEqual(revived.map(({ status }) => status).toSorted(), [200, 409, 409]);
+  assert.match(
+    refused(revived.find(({ status }) => status === 409) ?? assert.fail(), 409, "too_many_keys"),
+    /one key/,
+  );
+});
+
 test("a person without keys cannot chat, and chats with the newest key that works", async () => {
   await using place = await startSignIn({ accounts });
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });

@@ -3,8 +3,8 @@
  * and origin, authentication, the log, and the responses to errors and unknown paths.
  *
  * Checks the route that was found, not the spelling of the path. Unknown paths need authentication
- * too. A request whose body was still to come is authenticated again when it is there: a client can
- * hold a body back until it has other rights, or none.
+ * too. A request whose body was still to come is authenticated again when it is there: a client
+ * can hold a body back until it has other rights, or none.
  */
 import { isIP } from "node:net";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
