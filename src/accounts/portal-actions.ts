@@ -31,6 +31,7 @@ import {
   requireLife,
   requireRevokes,
   requireRotates,
+  requireTighter,
   requireWithin,
 } from "./portal-rights.ts";
 import { actorOf, authorityOf, isPerson, type PersonKeys, type Viewer } from "./portal-viewer.ts";
@@ -148,6 +149,7 @@ export class PortalActions {
     const target = await this.#find(viewer, id);
     requireChanges(own, viewer.account.state, target, change);
     const allowed = this.allowedKeys(viewer);
+    if (allowed !== null) requireTighter(target, change);
     if (allowed !== null && change.expiresMs !== undefined) {
       requireLife(allowed, change, this.#deps.store.times().atMs);
     }

@@ -78,6 +78,18 @@ export function requireChanges(
   requireNoWider(own, { ...target, ...settings }, remedy);
 }
 
+/**
+ * Refuses limits and models of a key that are more than it has. For people, who have no limits
+ * themselves: what an operator has set on a key stays.
+ */
+export function requireTighter(target: KeyAuthority, change: OwnKeyChange): void {
+  const excess = excessOf({ ...target, expiresMs: null }, change);
+  if (excess === null) return;
+  throw notPermitted(
+    `${excess.param} of key ${target.id} can only be narrowed here. The operator can change it, or make another key.`,
+  );
+}
+
 /** Refuses a new secret for a key that the key may not get. */
 export function requireRotates(own: KeyAuthority, state: AccountState, target: KeyAuthority): void {
   if (target.id === own.id) return;

@@ -75,6 +75,33 @@ test("of several keys that a person makes at the same time, those beyond the mos
   assert.deepEqual(new Set(made.map(({ status }) => status)), new Set([201, 409]));
 });
 
+test("a person narrows limits and models of a key, and widens none", async () => {
+  await using place = await startSignIn({ accounts }, { service: { otherModels: ["other"] } });
+  place.issuer.signsIn({ sub: "ada", groups: ["all"] });
+  const ask = sender(place, "portal", await place.signIn("portal"));
+  const made = await ask("POST", "/api/keys", { operation_id: operation(), name: "x" });
+  const path = `/api/keys/${made.body.id}`;
+  const limited = { requests_per_minute: 5, models: ["small"] };
+  const set = await place.operator.patch(`/admin/keys/${made.body.id}`, {
+    operation_id: operation(),
+    ...limited,
+  });
+  assert.equal(set.status, 200, set.text);
+  const change = (json: object) => ask("PATCH", path, { operation_id: operation(), ...json });
+  for (const wider of [
+    { requests_per_minute: 6 },
+    { requests_per_minute: null },
+    { models: ["*"] },
+    { models: ["small", "other"] },
+  ]) {
+    assert.match(refused(await change(wider), 403, "not_permitted"), /can only be narrowed here/);
+  }
+  const expires_at = new Date(Date.now() + dayMs).toISOString();
+  const narrower = { requests_per_minute: 4, concurrent: 2, models: ["small"], expires_at, name: "y" };
+  assert.equal((await change(narrower)).status, 200);
+  assert.equal((await change({ expires_at: null })).status, 200, "the end is the person's own");
+});
+
 test("of keys that have expired, a person revives at the same time as many as may work", async () => {
   await using place = await startSignIn({ accounts }, { personKeys: { most: 1, life: null } });
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
