@@ -216,6 +216,7 @@ class Service {
       supportCredits: () => this.#config.operator.supportCredits,
       issuer: people,
       ownUrl: () => this.#config.operator.url,
+      isTrusted: (address) => server.connections.isTrusted(address),
       nodes: () => watch.nodes(),
       clock: () => clock.state(),
       draining: () => this.#isLeaving || server.requests.draining,

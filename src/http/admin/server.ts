@@ -19,6 +19,7 @@ import type { EngineState } from "../../chat/engine.ts";
 import type { LastReload } from "../../config/changes.ts";
 import type { ClockState } from "../../ledger/clock.ts";
 import { limits } from "../../limits/limits.ts";
+import type { TokenBucket } from "../../limits/token-bucket.ts";
 import { isRecord } from "../../objects.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import type { Store } from "../../store/store.ts";
@@ -30,7 +31,6 @@ import { guard } from "../api/guard.ts";
 import type { IssuerSignIn } from "../api/issuer-sign-in.ts";
 import { signInRoutesOf } from "../api/session.ts";
 import { Connections } from "../connections.ts";
-import type { SignInAttempts } from "../sign-in-attempts.ts";
 import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { isLoaded, modelWarnings } from "./model-health.ts";
@@ -51,7 +51,9 @@ interface OperatorDependencies extends Omit<AdminDependencies, "signIn" | "healt
   /** `operator.url`: the URL that operators use. */
   ownUrl(): string | null;
   /** For tests. */
-  attempts?: SignInAttempts;
+  attempts?: TokenBucket;
+  /** Whether a proxy with this address names its client in `X-Forwarded-For`. */
+  isTrusted(address: string): boolean;
   allowedHosts: AllowedHosts;
   metrics: Metrics;
   logger: Logger;
@@ -102,7 +104,7 @@ const documentPath = "/admin/openapi.json";
 export function createOperatorServer(dependencies: OperatorDependencies): FastifyInstance {
   const { metrics, logger, version } = dependencies;
   const signIn = new SignIn(dependencies);
-  const app = createApiApp();
+  const app = createApiApp(dependencies.isTrusted);
   app.decorateRequest("session", null);
   app.decorateRequest("actor", null);
   const connections = new Connections(connectionLimits);

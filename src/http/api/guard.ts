@@ -116,6 +116,6 @@ export function guard(app: FastifyInstance, options: GuardOptions): void {
  * Returns the address of the client. A trusted proxy names it in `X-Forwarded-For`; text that is
  * no address counts as none.
  */
-export function clientOf({ ip, socket }: FastifyRequest): string {
+export function addressOf({ ip, socket }: FastifyRequest): string {
   return isIP(ip) === 0 ? (socket.remoteAddress ?? "") : ip;
 }

@@ -10,6 +10,7 @@ import type { Invitations } from "../../accounts/invitations.ts";
 import type { KeySessions } from "../../accounts/key-sessions.ts";
 import { accountOf, isPerson } from "../../accounts/portal-viewer.ts";
 import type { Jobs } from "../../jobs.ts";
+import type { TokenBucket } from "../../limits/token-bucket.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { refusedConnections } from "../../telemetry/refused-connections.ts";
 import type { AllowedHosts } from "../api/allowed-hosts.ts";
@@ -19,7 +20,6 @@ import type { IssuerSignIn } from "../api/issuer-sign-in.ts";
 import { responseTo } from "../api/refusals.ts";
 import { signInRoutesOf } from "../api/session.ts";
 import type { Connections } from "../connections.ts";
-import type { SignInAttempts } from "../sign-in-attempts.ts";
 import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
 import { type PortalDependencies, portalActions } from "./dependencies.ts";
 import { NewLinks } from "./new-links.ts";
@@ -41,7 +41,7 @@ interface PortalServerDependencies extends Omit<PortalDependencies, "signIn" | "
   /** `portal.url`: the URL that people use. */
   ownUrl(): string | null;
   /** For tests. */
-  attempts?: SignInAttempts;
+  attempts?: TokenBucket;
   allowedHosts: AllowedHosts;
   connections: Connections;
   metrics: Metrics;
