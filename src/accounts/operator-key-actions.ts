@@ -1,6 +1,7 @@
 /** Makes, lists and ends operator keys. Keys make no keys: none outlives the right to make it. */
 import { hash } from "node:crypto";
 import { type Actor, hasRole, type OperatorRole } from "../actors.ts";
+import { limits } from "../limits/limits.ts";
 import { changeLogRow } from "../store/change-log.ts";
 import type { OperatorKeyRow } from "../store/operator-keys.ts";
 import type { Store } from "../store/store.ts";
@@ -64,10 +65,19 @@ export class OperatorKeyActions {
       ...{ id, name, role, by, hash: hashOf(key, await this.#deps.token()), lastFour: key.slice(-4) },
       ...{ createdMs: nowMs, expiresMs: endMs, usedMs: null, endedMs: null },
     };
+    await this.#requireRoom(id);
     const after = { name, role, expires_at: isoTime(endMs) };
     const change = { id: `${id} made`, kind: "operator_key", by, subject: id, atMs } as const;
-    if (await store.operatorKeys.add(row, changeLogRow({ ...change, before: null, after })))
-      return { key, row };
+    if (await store.operatorKeys.add(row, changeLogRow({ ...change, before: null, after }))) {
+      try {
+        // Others may have been made at the same time.
+        await this.#requireRoom(id);
+        return { key, row };
+      } catch (error) {
+        await this.end(id);
+        throw error;
+      }
+    }
     const known = (await this.#all()).find((each) => each.id === id);
     const isAsAsked =
       known?.name === name && known.role === role && (expiresMs ?? known.expiresMs) === known.expiresMs;
@@ -98,6 +108,20 @@ export class OperatorKeyActions {
     const before = { name, role };
     const isEnded = await store.operatorKeys.end(id, nowMs, changeLogRow({ ...change, before, after: null }));
     return isEnded ? { ...row, endedMs: nowMs } : ((await this.#all()).find((each) => each.id === id) ?? row);
+  }
+
+  /** Refuses a key beyond the most that work. */
+  async #requireRoom(id: string): Promise<void> {
+    const { store, actor } = this.#deps;
+    const { latestMs } = store.times();
+    const others = (await this.#all()).filter((row) => row.by === actor.by && row.id !== id);
+    const working = others.filter(({ endedMs, expiresMs }) => endedMs === null && expiresMs > latestMs);
+    const { most } = limits.operatorKeys;
+    if (working.length < most) return;
+    throw new OperatorRefusal(
+      "too_many_keys",
+      `You have ${most} operator keys that work, which is the most. End one of them first.`,
+    );
   }
 
   async #all(): Promise<OperatorKeyRow[]> {
