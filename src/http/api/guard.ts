@@ -9,6 +9,7 @@
 import { isIP } from "node:net";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
+import { OperatorRefusal } from "../../accounts/refusals.ts";
 import { Refusal } from "../../errors.ts";
 import { isUploading, sendError } from "../error-response.ts";
 import type { ErrorResponse } from "../openai-format/error-body.ts";
@@ -88,7 +89,9 @@ export function guard(app: FastifyInstance, options: GuardOptions): void {
   app.setErrorHandler((error, request, reply) => {
     const response = options.responseTo(error, request.routeOptions.bodyLimit);
     const { status, code } = response;
-    if (status >= 500) logger.error({ requestId: request.id, code, err: error }, `${section} request failed`);
+    // The message of a refusal is for the sender, and may have an address.
+    const err = error instanceof OperatorRefusal ? {} : { err: error };
+    if (status >= 500) logger.error({ requestId: request.id, code, ...err }, `${section} request failed`);
     if (code === "host_not_allowed" || code === "origin_not_allowed") {
       const { host, origin } = request.headers;
       logger.warn(
