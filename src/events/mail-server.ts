@@ -1,4 +1,4 @@
-/** Sends one mail over SMTP, in bounded time. Throws the error of the server, without addresses. */
+/** Sends one mail over SMTP, in bounded time. Throws the server's error, without addresses. */
 import type { MailConfig } from "../config/events.ts";
 
 interface MailMessage {
