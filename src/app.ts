@@ -217,6 +217,7 @@ class Service {
       issuer: people,
       ownUrl: () => this.#config.operator.url,
       isTrusted: (address) => server.connections.isTrusted(address),
+      isWritable: () => clock.isWritable(),
       nodes: () => watch.nodes(),
       clock: () => clock.state(),
       draining: () => this.#isLeaving || server.requests.draining,

@@ -60,6 +60,8 @@ interface OperatorDependencies extends Omit<AdminDependencies, "signIn" | "healt
   draining(): boolean;
   /** The clock at the last look. */
   clock(): ClockState;
+  /** Whether the database could be written lately. */
+  isWritable(): boolean;
   /** Sentences for the operator about what is not as configured. */
   warnings(): string[];
   lastReload(): LastReload | null;
@@ -68,7 +70,8 @@ interface OperatorDependencies extends Omit<AdminDependencies, "signIn" | "healt
 
 export interface Readiness {
   ready: boolean;
-  store: "ok" | "unreachable";
+  /** `read_only`: the disk is full, for example. */
+  store: "ok" | "unreachable" | "read_only";
   /** `wrong`: the ledger continues at the trusted time. Requests are answered. */
   clock: "ok" | "wrong";
   /** True while the service stops. */
@@ -170,13 +173,14 @@ function isBrowserAtRoot({ method, originalUrl, headers }: FastifyRequest): bool
 }
 
 function readinessOf(dependencies: OperatorDependencies, answers: boolean): Readiness {
-  const { catalog, draining, clock, lastReload } = dependencies;
+  const { catalog, draining, clock, lastReload, isWritable } = dependencies;
   const models = Object.fromEntries(catalog.all().map(({ id, engine }) => [id, engine.state]));
-  const ready = answers && !draining() && catalog.all().some(isLoaded);
+  const store = !answers ? "unreachable" : isWritable() ? "ok" : "read_only";
+  const ready = store === "ok" && !draining() && catalog.all().some(isLoaded);
   const last = lastReload();
   return {
     ready,
-    store: answers ? "ok" : "unreachable",
+    store,
     clock: clock().isTrusted ? "ok" : "wrong",
     draining: draining(),
     models,
