@@ -220,6 +220,8 @@ class Service {
       supportCredits: () => this.#config.operator.supportCredits,
       issuer: people,
       ownUrl: () => this.#config.operator.url,
+      isTrusted: (address) => server.connections.isTrusted(address),
+      isWritable: () => clock.isWritable(),
       nodes: () => watch.nodes(),
       clock: () => clock.state(),
       draining: () => this.#isLeaving || server.requests.draining,

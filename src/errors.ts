@@ -107,15 +107,15 @@ export class Refusal extends Error {
   }
 }
 
-/** A request that an operator has stopped. */
+/** A request that an operator, or a person of its account, has stopped. */
 export class RequestStopped extends Refusal {
-  /** Who stopped it. */
+  /** Who stopped it. A person may have done so in the portal or in the console. */
   readonly by: string;
 
   constructor(by: string) {
     super(
       "request_stopped",
-      "An operator stopped this request. The tokens so far are charged. If it still waited, it costs nothing.",
+      `${by.startsWith("person:") ? "A person" : "An operator"} stopped this request. The tokens so far are charged. If it still waited, it costs nothing.`,
     );
     this.by = by;
   }

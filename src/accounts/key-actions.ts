@@ -11,7 +11,7 @@ import { keyAt } from "../ledger/key-budget.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { KeyOperation, KeySettings } from "../ledger/operations.ts";
 import type { IssueOutcome } from "../ledger/outcomes.ts";
-import type { KeyAuthority, KeyRow, PortalRights } from "../ledger/rows.ts";
+import { type KeyAuthority, type KeyRow, type PortalRights, works } from "../ledger/rows.ts";
 import { calendarPeriodRule, endOf } from "../ledger/windows.ts";
 import { defined, given } from "../objects.ts";
 import type { Store } from "../store/store.ts";
@@ -44,6 +44,7 @@ import {
   requireUsableKey,
   secretNotFound,
   tooManyKeys,
+  tooManyWork,
 } from "./refusals.ts";
 import { defaultOverlap, noOverlap } from "./value-rules.ts";
 
@@ -71,11 +72,16 @@ interface IssueConditions {
   creator?: KeyAuthority | null;
   /** The account has fewer keys, ended keys included. */
   keysMax?: number | null;
+  /** Fewer keys of the account work. */
+  workingMax?: number | undefined;
   /** The budget is that of a holder, who may change it. Default: if a key creates it. */
   isByHolder?: boolean;
   /** The operation id, which was not used before. */
   op?: string | undefined;
 }
+
+/** Conditions of changing a key: it has this authority, and fewer work if it does not. */
+type ChangeConditions = Pick<KeyOperation, "seen" | "workingMax">;
 
 /** A key, and its secret unless it was shown before. */
 interface ShownKey {
@@ -112,14 +118,14 @@ export class KeyActions {
   async issue(
     account: string,
     options: KeyOptions,
-    { creator = null, keysMax = null, isByHolder = creator !== null, op }: IssueConditions = {},
+    { creator = null, keysMax = null, workingMax, isByHolder = creator !== null, op }: IssueConditions = {},
   ): Promise<IssuedKey> {
     const { store, ledger, modelIds, by } = this.#deps;
     requireUsableKey(options, modelIds(), store.times().latestMs);
     const { key, row } = newKey(account, options);
     const budget = options.budget === undefined ? null : budgetSettings(options.budget, !isByHolder);
     const id = { account, key: row.id, op };
-    const operation = { kind: "issue", ...id, row, budget, creator, keysMax, by } as const;
+    const operation = { kind: "issue", ...id, row, budget, creator, keysMax, workingMax, by } as const;
     const outcome = await ledger.apply(operation);
     switch (outcome.kind) {
       case "issued":
@@ -128,6 +134,8 @@ export class KeyActions {
         throw keyExists(outcome.key);
       case "too_many_keys":
         throw tooManyKeys(keysMax ?? 0);
+      case "too_many_work":
+        throw tooManyWork(workingMax ?? 0);
       case "key_changed":
         throw keyChanged();
       case "no_budget":
@@ -188,9 +196,8 @@ export class KeyActions {
     if (found === null || which === null) throw secretNotFound();
     const row = this.#present(found.key);
     const { latestMs } = this.#deps.store.times();
-    const hasEnded = row.revokedMs !== null || (row.expiresMs !== null && row.expiresMs <= latestMs);
     const isCurrent = which === "present" || (row.oldUntilMs !== null && row.oldUntilMs > latestMs);
-    const isUsable = !hasEnded && isCurrent;
+    const isUsable = works(row, latestMs) && isCurrent;
     return { row, secret: which, isUsable };
   }
 
@@ -203,10 +210,15 @@ export class KeyActions {
   }
 
   /**
-   * Changes settings of a key, from its next request on. `seen`: nothing changes unless the key
-   * has this authority.
+   * Changes settings of a key, from its next request on. Nothing changes unless the conditions are
+   * true.
    */
-  async change(id: string, operation: string, change: KeyChange, seen?: KeyAuthority): Promise<KeyRow> {
+  async change(
+    id: string,
+    operation: string,
+    change: KeyChange,
+    conditions?: ChangeConditions,
+  ): Promise<KeyRow> {
     const { budget, ...others } = change;
     const settings: KeySettings = defined({
       ...others,
@@ -215,7 +227,7 @@ export class KeyActions {
     const isEmpty = Object.keys(settings).length === 0;
     if (isEmpty || (budget && Object.keys(given(budget)).length === 0)) throw nothingToChange();
     requireUsableKey(change, this.#deps.modelIds(), this.#deps.store.times().latestMs);
-    return await this.#apply(id, operation, settings, seen);
+    return await this.#apply(id, operation, settings, conditions);
   }
 
   /**
@@ -235,7 +247,7 @@ export class KeyActions {
       lastFour: key.slice(-4),
       overlap: overlap === noOverlap ? null : overlap,
     };
-    const row = await this.#apply(id, operation, { rotation }, seen);
+    const row = await this.#apply(id, operation, { rotation }, { seen });
     // A repetition inside of the ledger, after a lost reply of the store, has stored this secret.
     const isStored = row.hash === rotation.hash || row.oldHash === rotation.hash;
     return { key: isStored ? key : null, row };
@@ -251,11 +263,16 @@ export class KeyActions {
     throw accountRefusal(account, outcome);
   }
 
-  async #apply(id: string, operation: string, set: KeySettings, seen?: KeyAuthority): Promise<KeyRow> {
+  async #apply(
+    id: string,
+    operation: string,
+    set: KeySettings,
+    conditions: ChangeConditions = {},
+  ): Promise<KeyRow> {
     const { account } = await this.find(id);
     const change: KeyOperation = {
       ...{ kind: "key", account, key: id, op: operation, set, by: this.#deps.by },
-      ...(seen === undefined ? {} : { seen }),
+      ...conditions,
     };
     const outcome = await this.#deps.ledger.apply(change);
     switch (outcome.kind) {
@@ -270,6 +287,8 @@ export class KeyActions {
         throw keyRevoked(id);
       case "key_changed":
         throw keyChanged();
+      case "too_many_work":
+        throw tooManyWork(change.workingMax ?? 0);
       case "key_unknown":
         throw keyNotFound(id);
       default:
@@ -318,6 +337,6 @@ function requireOverlap(overlap: string, nowMs: EpochMs): void {
 }
 
 /** Derives the key's id from the operation, so that a repetition finds the key. */
-export function keyIdOf(account: string, operation: string): string {
+function keyIdOf(account: string, operation: string): string {
   return `key_${hash("sha256", `${account}\n${operation}`, "hex").slice(0, 16)}`;
 }

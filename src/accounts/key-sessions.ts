@@ -6,7 +6,7 @@
  * its key: revoked, expired or rotated; with the access of its person; and with its account.
  */
 import { Refusal } from "../errors.ts";
-import type { KeyRow } from "../ledger/rows.ts";
+import { type KeyRow, works } from "../ledger/rows.ts";
 import { limits } from "../limits/limits.ts";
 import { TokenBucket } from "../limits/token-bucket.ts";
 import { isPersonId, type PersonRow } from "../store/people.ts";
@@ -121,9 +121,8 @@ export class KeySessions {
 
 function isUsable(found: FoundKey, secretHash: string, latestMs: EpochMs): boolean {
   const { key } = found;
-  const hasExpired = key.expiresMs !== null && key.expiresMs <= latestMs;
   const isPresent = secretWith(secretHash, key) === "present";
-  return isPresent && key.revokedMs === null && !hasExpired && !isClosed(found, latestMs);
+  return isPresent && works(key, latestMs) && !isClosed(found, latestMs);
 }
 
 function isClosed({ account: { state, endsMs } }: FoundKey, latestMs: EpochMs): boolean {

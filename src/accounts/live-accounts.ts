@@ -13,7 +13,10 @@ import type { EpochMs } from "../units.ts";
 
 export interface LiveTopic {
   account: string;
-  /** SHA-256 of the secret of a session, which sees what its key may see. Null sees everything. */
+  /**
+   * SHA-256 of the key of a session, which sees what its key may see. Null sees the whole account:
+   * an operator or a person.
+   */
   owner: string | null;
 }
 

@@ -2,6 +2,7 @@
 import { hash } from "node:crypto";
 import { type Actor, hasRole, type OperatorRole } from "../actors.ts";
 import type { TellAccess } from "../ledger/events.ts";
+import { limits } from "../limits/limits.ts";
 import { changeLogRow } from "../store/change-log.ts";
 import type { OperatorKeyRow } from "../store/operator-keys.ts";
 import type { Store } from "../store/store.ts";
@@ -68,9 +69,17 @@ export class OperatorKeyActions {
       ...{ id, name, role, by, hash: hashOf(key, await this.#deps.token()), lastFour: key.slice(-4) },
       ...{ createdMs: nowMs, expiresMs: endMs, usedMs: null, endedMs: null },
     };
+    await this.#requireRoom(id);
     const after = { name, role, expires_at: isoTime(endMs) };
     const change = { id: `${id} made`, kind: "operator_key", by, subject: id, atMs } as const;
     if (await store.operatorKeys.add(row, changeLogRow({ ...change, before: null, after }))) {
+      try {
+        // Others may have been made at the same time.
+        await this.#requireRoom(id);
+      } catch (error) {
+        await this.end(id);
+        throw error;
+      }
       await this.#deps.tell?.("operator.key_created", { key: id, name, role, by }, id);
       return { key, row };
     }
@@ -104,6 +113,20 @@ export class OperatorKeyActions {
     const before = { name, role };
     const isEnded = await store.operatorKeys.end(id, nowMs, changeLogRow({ ...change, before, after: null }));
     return isEnded ? { ...row, endedMs: nowMs } : ((await this.#all()).find((each) => each.id === id) ?? row);
+  }
+
+  /** Refuses a key beyond the most that work. */
+  async #requireRoom(id: string): Promise<void> {
+    const { store, actor } = this.#deps;
+    const { latestMs } = store.times();
+    const others = (await this.#all()).filter((row) => row.by === actor.by && row.id !== id);
+    const working = others.filter(({ endedMs, expiresMs }) => endedMs === null && expiresMs > latestMs);
+    const { most } = limits.operatorKeys;
+    if (working.length < most) return;
+    throw new OperatorRefusal(
+      "too_many_keys",
+      `You have ${most} operator keys that work, which is the most. End one of them first.`,
+    );
   }
 
   async #all(): Promise<OperatorKeyRow[]> {

@@ -9,7 +9,7 @@
 
 import type { Actor } from "../actors.ts";
 import { Refusal } from "../errors.ts";
-import type { KeyAuthority, KeyRow } from "../ledger/rows.ts";
+import { type KeyAuthority, type KeyRow, works } from "../ledger/rows.ts";
 import { limits } from "../limits/limits.ts";
 import { Slots } from "../limits/slots.ts";
 import { TokenBucket } from "../limits/token-bucket.ts";
@@ -20,7 +20,7 @@ import type { FoundHolder } from "../store/people.ts";
 import type { Receipt, Store, UsageQuery } from "../store/store.ts";
 import type { Hour, UsageHour } from "../store/usage-hours.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
-import { type KeyActions, keyIdOf } from "./key-actions.ts";
+import type { KeyActions } from "./key-actions.ts";
 import type { KeyOptions } from "./keys.ts";
 import type { OperatorActions } from "./operator-actions.ts";
 import {
@@ -31,8 +31,8 @@ import {
   requireLife,
   requireRevokes,
   requireRotates,
+  requireTighter,
   requireWithin,
-  tooManyPersonKeys,
 } from "./portal-rights.ts";
 import { actorOf, authorityOf, isPerson, type PersonKeys, type Viewer } from "./portal-viewer.ts";
 import { invalidValue, keyNotFound, newIdNeeded, OperatorRefusal, requireId } from "./refusals.ts";
@@ -125,16 +125,13 @@ export class PortalActions {
     requireCreates(own, viewer.account.state);
     requireWithin(own, options);
     const allowed = this.allowedKeys(viewer);
-    if (allowed !== null) {
-      requireLife(allowed, options, this.#deps.store.times().atMs);
-      await this.#requireRoom(own.account, operation, own, allowed);
-    }
+    if (allowed !== null) requireLife(allowed, options, this.#deps.store.times().atMs);
     const settings = { ...options, ...inherited(own, options), portal: "own" as const };
     // The models of the key itself may be gone.
     this.#requireModels(viewer, settings.models);
     this.#countChange(own.account);
     const creator = isPerson(viewer) ? null : own;
-    const conditions = { creator, keysMax: accountKeysMax, isByHolder: true };
+    const conditions = { creator, keysMax: accountKeysMax, workingMax: allowed?.most, isByHolder: true };
     const keys = this.#keysOf(viewer);
     const created = await onceFor(own, operation, (id) =>
       keys.issueOnce(own.account, id, settings, conditions),
@@ -142,11 +139,6 @@ export class PortalActions {
     if (created.key !== null && (await this.#now(viewer)) === null) {
       await keys.revoke(created.row.id);
       throw sessionEnded();
-    }
-    // Of several keys that are made at the same time, the first ones stay.
-    if (created.key !== null && allowed !== null && !(await this.#isAmong(created.row, allowed))) {
-      await keys.revoke(created.row.id);
-      throw tooManyPersonKeys(allowed);
     }
     return created;
   }
@@ -157,15 +149,15 @@ export class PortalActions {
     const target = await this.#find(viewer, id);
     requireChanges(own, viewer.account.state, target, change);
     const allowed = this.allowedKeys(viewer);
+    if (allowed !== null) requireTighter(target, change);
     if (allowed !== null && change.expiresMs !== undefined) {
       requireLife(allowed, change, this.#deps.store.times().atMs);
-      // A later expiry revives a key that has ended.
-      if (!this.#works(target)) await this.#requireRoom(own.account, operation, own, allowed);
     }
     this.#requireModels(viewer, change.models);
     this.#countChange(own.account);
+    const conditions = { seen: target, workingMax: allowed?.most };
     return await onceFor(own, operation, (op) =>
-      this.#keysOf(viewer).change(target.id, op, ofHolder(target, change), target),
+      this.#keysOf(viewer).change(target.id, op, ofHolder(target, change), conditions),
     );
   }
 
@@ -230,7 +222,9 @@ export class PortalActions {
 
   /** Returns the newest key of a person that works. */
   async keyForChat({ account }: FoundHolder): Promise<KeyRow> {
-    const key = (await this.#working(account.id)).findLast(({ actsFor }) => actsFor === null);
+    const { latestMs } = this.#deps.store.times();
+    const keys = await this.#deps.store.keys(account.id);
+    const key = keys.findLast((each) => each.actsFor === null && works(each, latestMs));
     if (key !== undefined) return key;
     throw new OperatorRefusal("not_permitted", "A chat needs a key that works. Create one on the page Keys.");
   }
@@ -243,34 +237,6 @@ export class PortalActions {
   /** The changes of keys, made by the viewer. */
   #keysOf(viewer: Viewer): Pick<KeyActions, "issueOnce" | "change" | "rotate" | "revoke"> {
     return this.#deps.operator.as(actorOf(viewer)).keys;
-  }
-
-  /** Refuses one more key of a person. A repetition of an operation is left to the ledger. */
-  async #requireRoom(
-    account: string,
-    operation: string,
-    own: KeyAuthority,
-    allowed: PersonKeys,
-  ): Promise<void> {
-    const working = await this.#working(account);
-    if (working.length < allowed.most) return;
-    const repeated = keyIdOf(account, operationOf(own, operation));
-    if (working.some(({ id }) => id === repeated)) return;
-    throw tooManyPersonKeys(allowed);
-  }
-
-  /** Whether a key is among the first ones that a person may have. */
-  async #isAmong({ account, id }: KeyRow, { most }: PersonKeys): Promise<boolean> {
-    return (await this.#working(account)).slice(0, most).some((key) => key.id === id);
-  }
-
-  /** Lists the keys of an account that work now, in the order of their creation. */
-  async #working(account: string): Promise<KeyRow[]> {
-    return (await this.#deps.store.keys(account)).filter((key) => this.#works(key));
-  }
-
-  #works({ revokedMs, expiresMs }: KeyRow): boolean {
-    return revokedMs === null && (expiresMs === null || expiresMs > this.#deps.store.times().latestMs);
   }
 
   /** Finds a key that the session may see. Its own key is as the session has seen it. */
@@ -310,8 +276,7 @@ export class PortalActions {
     }
     const { id, hash } = viewer.key;
     const now = await this.#deps.store.keyById(id);
-    if (now === null || now.hash !== hash || now.revokedMs !== null) return null;
-    return now.expiresMs !== null && now.expiresMs <= this.#deps.store.times().latestMs ? null : now;
+    return now?.hash === hash && works(now, this.#deps.store.times().latestMs) ? now : null;
   }
 
   /** `scope`: an account, or what else has changes of its own. */

@@ -78,6 +78,18 @@ export function requireChanges(
   requireNoWider(own, { ...target, ...settings }, remedy);
 }
 
+/**
+ * Refuses limits and models of a key that are more than it has. For people, who have no limits
+ * themselves: what an operator has set on a key stays.
+ */
+export function requireTighter(target: KeyAuthority, change: OwnKeyChange): void {
+  const excess = excessOf({ ...target, expiresMs: null }, change);
+  if (excess === null) return;
+  throw notPermitted(
+    `${excess.param} of key ${target.id} can only be narrowed here. The operator can change it, or make another key.`,
+  );
+}
+
 /** Refuses a new secret for a key that the key may not get. */
 export function requireRotates(own: KeyAuthority, state: AccountState, target: KeyAuthority): void {
   if (target.id === own.id) return;
@@ -188,16 +200,6 @@ export function requireLife(
   throw invalidValue(
     "expires_at",
     `expires_at must be ${new Date(endOf(life, nowMs)).toISOString()} or earlier: a key of your plan lives for ${life} at most.`,
-  );
-}
-
-/** Refuses another key that works, beyond those that the plan of a person allows. */
-export function tooManyPersonKeys({ most }: PersonKeys): OperatorRefusal {
-  return new OperatorRefusal(
-    "too_many_keys",
-    most === 0
-      ? "Your plan lets people make no keys. Ask the operator of this service for one."
-      : `Your plan allows ${most === 1 ? "one key" : `${most} keys`} at the same time. Revoke one first.`,
   );
 }
 

@@ -144,6 +144,16 @@ export function keyExists({ id, account }: { id: string; account: string }): Ope
   );
 }
 
+/** Another key that works, beyond those that the plan of a person allows. */
+export function tooManyWork(max: number): OperatorRefusal {
+  return new OperatorRefusal(
+    "too_many_keys",
+    max === 0
+      ? "Your plan lets people make no keys. Ask the operator of this service for one."
+      : `Your plan allows ${max === 1 ? "one key" : `${max} keys`} at the same time. Revoke one first.`,
+  );
+}
+
 export function tooManyKeys(max: number): OperatorRefusal {
   return new OperatorRefusal(
     "too_many_keys",

@@ -17,14 +17,14 @@ const keyId = text(
 export const makeOperatorKey = action({
   id: "makeOperatorKey",
   title: "Make an operator key, for a program that uses the operator API",
-  help: "Only the response that makes the key (201) contains it. The key may do what its role may do, and never more than its maker may do at that time. It ends at `expires_at` (default: in 90 days, at most in 366), with its maker, and with the operator token. Operator keys make no operator keys.",
+  help: "Only the response that makes the key (201) contains it. The key may do what its role may do, and never more than its maker may do at that time. It ends at `expires_at` (default: in 90 days, at most in 366), with its maker, and with the operator token. Operator keys make no operator keys. The number of keys of a maker that work is limited.",
   http: "POST /admin/operator-keys",
   cli: "operator create <name>",
   examples: [
     "operator create grafana --role viewer",
     "KEY=$(operator create billing --role operator --expires 2027-01-31)",
   ],
-  role: "viewer",
+  role: "support",
   once: "operation_id",
   input: {
     operation_id: operationId(),
@@ -48,7 +48,7 @@ export const makeOperatorKey = action({
       }),
     ),
   },
-  refuses: ["operation_differs", "not_permitted", "sign_in_again"],
+  refuses: ["operation_differs", "not_permitted", "sign_in_again", "too_many_keys"],
   status: 201,
   form: { title: "Make an operator key", submit: "Make the key" },
   done: ({ id, name }: NewOperatorKeyJson) =>

@@ -23,11 +23,14 @@ export const makeOwnKey = variantOf(keys.makeKey, {
 });
 
 export const changeOwnKey = variantOf(keys.changeKey, {
-  help: "For keys with the right `account`. No setting may exceed those of the session's key. A change that gives the key more must leave a key that may do no more than the session's key. A session whose key has a budget changes names only. Absent fields stay, and null removes a setting. Each operation id takes effect once.",
+  help: "For keys with the right `account`. No setting may exceed those of the session's key. A change that gives the key more must leave a key that may do no more than the session's key. A session whose key has a budget changes names only. A person only narrows limits and models. Absent fields stay, and null removes a setting. Each operation id takes effect once.",
   http: "PATCH /api/keys/{key}",
   role,
   input: { key: keyId, operation_id: operationId(), ...changedKeySettings },
-  refuses: ["not_permitted", "key_revoked", "operation_differs", "key_changed", "too_many_changes"],
+  refuses: [
+    ...(["not_permitted", "key_revoked", "operation_differs", "key_changed"] as const),
+    ...(["too_many_keys", "too_many_changes"] as const),
+  ],
 });
 
 export const rotateOwnKey = variantOf(keys.rotateKey, {

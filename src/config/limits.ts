@@ -35,8 +35,8 @@ export function readLimits(section: Section) {
     /** Null: a quarter of `connectionsMax`. */
     connectionsPerAddressMax: section.optional("connections_per_address", kind.whole(1, 1_000_000)),
     /**
-     * Addresses and networks without a limit for each address, whose `X-Forwarded-For` the portal
-     * believes. Not even loopback without a setting: any program of the machine connects from it.
+     * Addresses and networks without a limit for each address, whose `X-Forwarded-For` counts for
+     * sign-ins. Not even loopback without a setting: any program of the machine connects from it.
      */
     trustedProxies: section.list(
       "trusted_proxies",

@@ -1,4 +1,4 @@
-/** Sends one mail over SMTP, in bounded time. Throws the error of the server. */
+/** Sends one mail over SMTP, in bounded time. Throws the server's error, without addresses. */
 import type { MailConfig } from "../config/events.ts";
 
 interface MailMessage {
@@ -33,9 +33,20 @@ export async function sendMail(
     });
     const { response } = await within(sent, timeoutMs);
     return response ?? "";
+  } catch (error) {
+    // Servers repeat the address that they refuse, and their words reach the log.
+    throw error instanceof Error ? withoutAddresses(error) : error;
   } finally {
     transport.close();
   }
+}
+
+function withoutAddresses(error: Error): Error {
+  const message = error.message.replace(/[^\s<>"'(),:;]+@[^\s<>"'(),:;]+/g, "(address)");
+  return Object.assign(
+    new Error(message),
+    "responseCode" in error ? { responseCode: error.responseCode } : {},
+  );
 }
 
 function hostOf(from: string): string {

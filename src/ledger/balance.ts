@@ -174,7 +174,6 @@ export function workOn({ account: read, problem, overdue, later, times, plans }:
     journal: new Map(),
     ended: new Map(),
     keys: new Map(),
-    keyCounts: new Map(),
     payments: new Map(),
   });
   const found = work.account(read.id);

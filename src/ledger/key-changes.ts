@@ -12,7 +12,7 @@ import { budgetAfter, revokedNote, settingsNote, withOutcome, withoutOutcome } f
 import type { IssueOperation, KeyOperation, KeySettings, RevokeOperation } from "./operations.ts";
 import type { IssueOutcome, KeyOutcome, RevokeOutcome } from "./outcomes.ts";
 import { followClock, scopesOf } from "./rates.ts";
-import { hasSameAuthority, type KeyRow, limitsIn } from "./rows.ts";
+import { hasSameAuthority, type KeyRow, limitsIn, works } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import { earlier, type FoundAccount, type UnitOfWork } from "./unit-of-work.ts";
 import { endOf } from "./windows.ts";
@@ -29,6 +29,9 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   if (read.revokedMs !== null) return { kind: "key_revoked" };
   if (operation.seen !== undefined && !hasSameAuthority(read, operation.seen)) return { kind: "key_changed" };
   const { budget, rotation, ...set } = operation.set;
+  if (set.expiresMs !== undefined && !works(read, latestMs) && areTooMany(work, found, operation)) {
+    return { kind: "too_many_work" };
+  }
   // Its new secret would not be valid either.
   if (rotation !== undefined && read.expiresMs !== null && read.expiresMs <= latestMs) {
     return { kind: "key_expired", expiresMs: read.expiresMs };
@@ -47,6 +50,16 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   work.post(found, { kind: "key", op: opOf(operation), by: operation.by, note: fact });
   // A copy, because later operations of the batch change the row.
   return { kind: "changed", key: { ...key }, replayed: false };
+}
+
+/** Whether as many keys work as may. */
+function areTooMany(
+  work: UnitOfWork,
+  { account, times }: FoundAccount,
+  { workingMax = Number.POSITIVE_INFINITY }: Pick<KeyOperation, "workingMax">,
+): boolean {
+  const working = work.keysOf(account.id).filter((key) => works(key, times.latestMs));
+  return working.length >= workingMax;
 }
 
 function rotate(
@@ -78,7 +91,8 @@ export function issueKey(work: UnitOfWork, found: FoundAccount, operation: Issue
     const now = work.key(creator.id);
     if (now === null || !hasSameAuthority(now, creator)) return { kind: "key_changed" };
   }
-  if (keysMax !== null && work.keyCount(account.id) >= keysMax) return { kind: "too_many_keys" };
+  if (keysMax !== null && work.keysOf(account.id).length >= keysMax) return { kind: "too_many_keys" };
+  if (areTooMany(work, found, operation)) return { kind: "too_many_work" };
   return addKey(work, found, operation, op);
 }
 

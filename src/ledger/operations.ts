@@ -152,6 +152,8 @@ export interface IssueOperation extends Recorded {
   budget: BudgetSettings | null;
   /** The account has fewer keys, ended ones included. Null: it may have any number. */
   keysMax: number | null;
+  /** Fewer of its keys work. Absent: any number may. */
+  workingMax?: number | undefined;
   /** The key that creates it: nothing changes unless it is as the caller has seen it. */
   creator: KeyAuthority | null;
 }
@@ -187,7 +189,9 @@ export interface KeyOperation extends Recorded {
   op: string;
   set: KeySettings;
   /** Nothing changes unless the key is as the caller has seen it. */
-  seen?: KeyAuthority;
+  seen?: KeyAuthority | undefined;
+  /** A key that does not work gets a later end only if fewer work. Absent: any number may. */
+  workingMax?: number | undefined;
 }
 
 export interface KeySettings extends Partial<LimitRow> {

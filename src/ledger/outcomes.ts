@@ -182,6 +182,9 @@ type BudgetError =
   /** Windows of the calendar cannot have this period. */
   | { kind: "no_calendar_period"; every: string };
 
+/** As many keys of the account work as may. */
+type TooManyWork = { kind: "too_many_work" };
+
 export type IssueOutcome =
   | { kind: "issued"; key: KeyRow }
   /** A key with this id was issued before, with another secret. */
@@ -190,6 +193,7 @@ export type IssueOutcome =
   | { kind: "conflict"; note: string }
   | UsedElsewhere
   | { kind: "too_many_keys" }
+  | TooManyWork
   /** The creator is not as the caller has seen it. */
   | { kind: "key_changed" }
   | BudgetError;
@@ -207,6 +211,7 @@ export type KeyOutcome =
   | { kind: "key_expired"; expiresMs: EpochMs }
   /** A revoked key does not change. */
   | { kind: "key_revoked" }
+  | TooManyWork
   /** The key is not as the caller has seen it. */
   | { kind: "key_changed" };
 

@@ -6,7 +6,7 @@
  * begin, and charges. They never change. The audit computes the rows of accounts and keys again
  * from the facts and the open holds.
  */
-import type { MicroCredits } from "../units.ts";
+import type { EpochMs, MicroCredits } from "../units.ts";
 import type { Columns, RowOf } from "./columns.ts";
 import { alignments } from "./windows.ts";
 
@@ -404,6 +404,14 @@ const authority = [
     "actsFor",
   ] as const),
 ] satisfies (keyof KeyRow)[];
+
+/** Whether a key is neither revoked nor expired. */
+export function works(
+  { revokedMs, expiresMs }: Pick<KeyRow, "revokedMs" | "expiresMs">,
+  latestMs: EpochMs,
+): boolean {
+  return revokedMs === null && (expiresMs === null || expiresMs > latestMs);
+}
 
 export type KeyAuthority = Pick<KeyRow, (typeof authority)[number]>;
 

@@ -87,10 +87,11 @@ export interface Snapshot {
   journal: ReadonlyMap<string, JournalRow>;
   /** By `rowKey(account, id)`: the requests that operations name, if they have charges. */
   ended: ReadonlyMap<string, EndedRequest>;
-  /** By key id: the keys that operations name, and those of the holds and charges above. */
+  /**
+   * By key id: the keys that operations name, those of the holds and charges above, and all of an
+   * account whose number of keys an operation limits.
+   */
   keys: ReadonlyMap<string, KeyRow>;
-  /** By account: the number of its keys, if it is limited. */
-  keyCounts: ReadonlyMap<string, number>;
   /** By payment id. */
   payments: ReadonlyMap<string, PaymentFact>;
 }
@@ -156,8 +157,8 @@ interface Reads {
   keys: Map<string, { account: string; id: string }>;
   /** Operation ids. */
   ops: Set<string>;
-  /** Accounts of which the keys are counted. */
-  keyCounts: Set<string>;
+  /** Accounts of which all keys are read. */
+  keysOf: Set<string>;
   payments: Set<string>;
 }
 
@@ -170,7 +171,7 @@ export function readsOf(operations: readonly Operation[]): Reads {
     ended: new Map(),
     keys: new Map(),
     ops: new Set(),
-    keyCounts: new Set(),
+    keysOf: new Set(),
     payments: new Set(),
   };
   for (const operation of operations) {
@@ -179,8 +180,9 @@ export function readsOf(operations: readonly Operation[]): Reads {
     const op = opOf(operation);
     if (op !== null) reads.ops.add(op);
     if ("key" in operation) reads.keys.set(rowKey(account, operation.key), { account, id: operation.key });
+    if ("workingMax" in operation && operation.workingMax !== undefined) reads.keysOf.add(account);
     if (operation.kind === "issue") {
-      if (operation.keysMax !== null) reads.keyCounts.add(account);
+      if (operation.keysMax !== null) reads.keysOf.add(account);
       const { creator } = operation;
       if (creator !== null) reads.keys.set(rowKey(account, creator.id), { account, id: creator.id });
     }

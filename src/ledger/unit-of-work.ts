@@ -367,10 +367,10 @@ export class UnitOfWork {
     this.#keysNew.add(key);
   }
 
-  /** Returns the number of keys of an account of which they were counted. */
-  keyCount(account: string): number {
-    const before = this.#snapshot.keyCounts.get(account) ?? 0;
-    return before + [...this.#keysNew].filter((key) => key.account === account).length;
+  /** Returns the keys of an account of which all were read. */
+  keysOf(account: string): KeyRow[] {
+    const keys = new Map([...this.#snapshot.keys, ...this.#keys]);
+    return [...keys.values()].filter((key) => key.account === account);
   }
 
   /** Returns the row of the key, to change any field, or null if it does not exist. */

@@ -21,7 +21,8 @@ export interface Limit {
     | "key"
     | "session"
     | "model"
-    | "mailbox";
+    | "mailbox"
+    | "maker";
   /** By default, if there is a setting. */
   most: number | string;
   unit?: "bytes" | "ms";
@@ -151,11 +152,15 @@ export const limits = {
     "ms",
   )("account", 200, "the embedded engine's time for prompts in 2 s, while others are answered"),
 
-  failedSignIns: signIns("address", 10, "failed sign-ins within a minute"),
-  signInChecks: group("Sign-in and pages", "waits")("address", 1, "sign-ins checked at once"),
-  waitingSignIns: signIns("address", 100, "sign-ins that wait"),
+  keyReads: group("Shared time", "`429 rate_limit_exceeded`", inRequests)(
+    "key",
+    200,
+    "reads of models and balance, or of the operator API, in 2 s",
+  ),
+
+  signIns: signIns("address", 120, "sign-ins per minute; one with OpenID Connect counts twice"),
   keySignIns: signIns("key", 60, "sign-ins to the portal per minute"),
-  issuerSignIns: signIns("address", 120, "steps of sign-ins with OpenID Connect per minute"),
+  operatorKeys: group("Sign-in and pages", "`409 too_many_keys`")("maker", 50, "operator keys that work"),
   newLinks: signIns("address", 60, "requests for a new [link](invitations.md) per minute"),
   mailedLinks: group("Sign-in and pages", "no mail")("mailbox", 3, "such requests per hour"),
   waitingLinks: group("Sign-in and pages", "no mail")(

@@ -1,6 +1,6 @@
 /**
- * Reads the clock of the store regularly, so that trusted time follows it while the service is
- * idle, and reports when the clock is not believed.
+ * Reads and records the clock of the store regularly, so that trusted time follows it while the
+ * service is idle, and reports when the clock is not believed, or cannot be recorded.
  *
  * Guarantees one report for each change, and a report of wrong readings between two looks.
  */
@@ -13,6 +13,11 @@ export const clockEveryMs = 5000;
 export interface ClockWatch {
   /** The state at the last look. */
   state(): ClockState;
+  /**
+   * Whether the database could be written at the last look. SQLite writes each minute, and at each
+   * look after a failure.
+   */
+  isWritable(): boolean;
 }
 
 interface ClockWatchOptions {
@@ -40,6 +45,7 @@ export async function startClockWatch(
     if (seen.isTrusted !== before.isTrusted || (seen.isTrusted && readings > 0)) onChange(seen, readings);
   }
 
-  jobs.start({ name: "watch_clock", everyMs, failure: "the clock could not be read", run: look });
-  return { state: () => seen };
+  const failure = "the clock could not be read and recorded";
+  const job = jobs.start({ name: "watch_clock", everyMs, failure, run: look });
+  return { state: () => seen, isWritable: () => job.state.state === "ok" };
 }

@@ -6,9 +6,11 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, test } from "node:test";
 import { balanceOf } from "../../src/ledger/balance.ts";
+import { startClockWatch } from "../../src/store/clock-watch.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
+import { testJobs } from "../fixtures/jobs.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
@@ -356,6 +358,28 @@ for (const [name, make, skip] of machines) {
         machine.pass(second);
         await store.clock();
         assert.notDeepEqual(await record(), before);
+      });
+
+      test("after a write that failed, each look writes, until one succeeds", async () => {
+        await using machine = await make();
+        const store = await withAda(machine);
+        await machine.sql(
+          "create trigger full before update on clock begin select raise(abort, 'the disk is full'); end",
+        );
+        machine.pass(10 * second);
+        let failures = 0;
+        const jobs = testJobs(() => {
+          failures += 1;
+        });
+        const onChange = () => assert.fail("the clock is right");
+        const watch = await startClockWatch(store, { jobs, everyMs: 10, onChange });
+        assert.ok(watch.isWritable(), "nothing was written since");
+        await assert.rejects(spend(store, "a"), /the disk is full/);
+        await until("a look fails", () => failures > 0 && !watch.isWritable());
+        await machine.sql("drop trigger full");
+        await until("a look succeeds", () => watch.isWritable());
+        await spend(store, "a");
+        await jobs.stop();
       });
       return;
     }

@@ -311,10 +311,12 @@ for (const backend of backends) {
     });
 
     test("a server that fails is tried again, and one that refuses is no failure of the server", async () => {
-      server.refuses = () => ({ code: 451, message: "come back later" });
+      server.refuses = (to) => ({ code: 451, message: `${to}: come back later` });
       send();
       await spend("r1", 8);
       await until("it has failed", async () => ((await store.events.endpoint("mail"))?.failures ?? 0) === 1);
+      const { problem } = (await store.events.endpoint("mail")) ?? {};
+      assert.match(problem ?? "", /^451 .*\(address\): come back later/);
       server.refuses = () => noMailbox;
       database.clock.advance(minute);
       await until("it is refused", async () => {

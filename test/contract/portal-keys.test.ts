@@ -56,6 +56,35 @@ for (const backend of backends) {
       );
     });
 
+    test("of keys that have expired, as many work again as may, in one commit and in several", async () => {
+      for (const n of [2, 3, 4]) {
+        const row = keyOf(`key-${n}`, "ada", { hash: String(n).repeat(64), expiresMs: start + hour });
+        await addKey(store, row);
+      }
+      const later = (key: string, op: string, expiresMs = start + 50 * hour): KeyOperation => ({
+        kind: "key",
+        account: "ada",
+        key,
+        op,
+        set: { expiresMs },
+        by: "test",
+        workingMax: 2,
+      });
+      const kinds = async (...operations: Parameters<Store["commit"]>[0]) =>
+        (await store.commit(operations)).map(({ kind }) => kind);
+      assert.deepEqual(await kinds(later("key-2", "a", start + 2 * hour)), ["changed"], "it works");
+      database.clock.advance(3 * hour);
+      assert.deepEqual(await kinds(later("key-3", "b"), later("key-2", "c")), ["changed", "too_many_work"]);
+      assert.deepEqual(await kinds(later("key-4", "d")), ["too_many_work"]);
+      assert.deepEqual(await kinds(later("key-3", "e")), ["changed"], "it works already");
+      const row = keyOf("key-5", "ada", { hash: "5".repeat(64) });
+      const issue = { kind: "issue", account: "ada", key: row.id, row, budget: null, by: "test" } as const;
+      const limited = { ...issue, creator: null, keysMax: null, workingMax: 2 };
+      assert.deepEqual(await kinds(limited), ["too_many_work"]);
+      await revokeKey(store, "key-3");
+      assert.deepEqual(await kinds(limited, later("key-4", "f")), ["issued", "too_many_work"]);
+    });
+
     test("adds no key after its creator was revoked", async () => {
       await revokeKey(store, "creator");
       assert.equal(await added(2, { creator, keysMax: 10 }), "key_changed");

@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { balanceObject } from "../../src/accounts/balance-object.ts";
 import type { BalanceView, BucketView } from "../../src/ledger/balance.ts";
+import { limits } from "../../src/limits/limits.ts";
 import { babble, errorOf, jsonOf, startService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
 
@@ -129,4 +130,25 @@ test("an empty balance is answered with 200", async () => {
   assert.equal(response.status, 200);
   assert.equal((await jsonOf<Balance>(response)).available, false);
   assert.equal((await errorOf(await service.chat())).code, "insufficient_credits");
+});
+
+test("a key reads its balance and models so many times a second, and its chat has no such limit", async () => {
+  await using service = await startService();
+  const { most } = limits.keyReads;
+  const read = async (n: number) => {
+    const answer = await service.request("GET", n % 2 === 0 ? "/v1/balance" : "/v1/models");
+    const retryAfter = answer.headers.get("retry-after");
+    return { status: answer.status, retryAfter, text: await answer.text() };
+  };
+  const answers = await Promise.all(Array.from({ length: 2 * most }, (_, n) => read(n)));
+  const late = answers.filter(({ status }) => status !== 200);
+  assert.ok(late.length > 0 && answers.length - late.length >= most, `${late.length} are refused`);
+  for (const { status, retryAfter, text } of late) {
+    assert.deepEqual([status, retryAfter], [429, "1"]);
+    assert.match(text, /"code":"rate_limit_exceeded"/);
+  }
+  const other = await service.addKey({});
+  const headers = { authorization: `Bearer ${other}` };
+  assert.equal((await service.request("GET", "/v1/balance", { headers })).status, 200, "another key");
+  assert.equal((await service.chat()).status, 200);
 });

@@ -4,7 +4,9 @@ import { request as httpRequest } from "node:http";
 import { test } from "node:test";
 import type { Plan } from "../../src/ledger/plan.ts";
 import type { ActsFor } from "../../src/ledger/rows.ts";
+import { changeLogRow } from "../../src/store/change-log.ts";
 import { pageRowsMax } from "../../src/store/store.ts";
+import { holdRequest } from "../fixtures/held-request.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { listOf, refused, startOperator } from "../fixtures/operator.ts";
 import { startPortal } from "../fixtures/portal.ts";
@@ -331,3 +333,37 @@ test("the ids of people are in no log line and reach no engine", async () => {
   await service.chat({}, as("secret-person-id".repeat(20)));
   assert.doesNotMatch(JSON.stringify(service.log), /secret-person-id/);
 });
+
+for (const [who, message, suspend] of [
+  [
+    "a person",
+    /has suspended this person/,
+    async ({ store }: TestService) => {
+      const [person] = await store.listPeople({ limit: 1 });
+      assert.ok(person !== undefined);
+      const change = { id: "s", kind: "person", by: "test", subject: person.id, atMs: 1 } as const;
+      const row = changeLogRow({ ...change, before: null, after: { suspended: true } });
+      assert.ok(await store.setPersonSuspended(person.id, 1, row));
+    },
+  ],
+  [
+    "a front end",
+    /The account of this front end is suspended/,
+    async ({ ledger, account }: TestService) => {
+      await ledger.apply({ kind: "state", account, op: "s", to: { kind: "suspend" }, by: "test" });
+    },
+  ],
+] as const) {
+  test(`${who} that is suspended before the body has come is refused`, async () => {
+    await using service = await start();
+    await (await service.chat({}, as("ada"))).text();
+    const headers = { authorization: `Bearer ${service.key}`, [header]: "ada" };
+    const body = { model: "small", messages: [{ role: "user", content: "Hi" }] };
+    const request = { url: service.url, method: "POST", path: "/v1/chat/completions", headers, body };
+    const held = await holdRequest(request, service.store, "findHolder");
+    await suspend(service);
+    const { status, received } = await held.send();
+    assert.equal(status, 403, received);
+    assert.match(received, message);
+  });
+}

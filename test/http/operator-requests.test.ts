@@ -90,6 +90,7 @@ operatorTest(
     const text = await textOf(reader);
     const last = text.trim().split("\n\n").at(-1) ?? "";
     const { error } = JSON.parse(last.replace(/^data: /, ""));
+    assert.match(String(fieldsOf(error).message), /^An operator stopped this request\./);
     assert.deepEqual([fieldsOf(error).code, text.includes("[DONE]")], ["request_stopped", false]);
     const receipt = await service.receipt(id);
     assert.deepEqual([receipt?.ending, receipt?.by], ["stopped", "owner"]);

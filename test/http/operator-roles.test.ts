@@ -1,7 +1,16 @@
 /** What each role may do in the operator API, operator keys, and the log of changes. */
 import assert from "node:assert/strict";
 import { operatorRoles } from "../../src/actors.ts";
-import { type Fields, operatorTests, refused, type TestOperator } from "../fixtures/operator.ts";
+import { limits } from "../../src/limits/limits.ts";
+import { holdRequest } from "../fixtures/held-request.ts";
+import {
+  type Fields,
+  listOf,
+  type OperatorAnswer,
+  operatorTests,
+  refused,
+  type TestOperator,
+} from "../fixtures/operator.ts";
 import { day } from "../fixtures/times.ts";
 
 const operatorTest = operatorTests();
@@ -17,6 +26,7 @@ const changes: Readonly<Record<string, readonly string[]>> = {
     "changeState",
     "adjustCredits",
     "inviteAccount",
+    "makeOperatorKey",
   ],
   operator: [
     ...["openAccount", "importAccounts", "changePlan", "setContact", "setEnd", "addCredits", "refundCredits"],
@@ -139,8 +149,8 @@ operatorTest("many gifts of support at once never exceed its allowance", async (
   assert.equal(statuses.filter((status) => status === 200).length, 7);
 });
 
-operatorTest("a key is made once, names its maker, and ends at once", async (operator) => {
-  const asked = { operation_id: "k1", name: "grafana", role: "viewer" };
+operatorTest("a key is made once, names its maker, and ends at once", async (operator, { store }) => {
+  const asked = { operation_id: "k1", name: "billing", role: "operator" };
   const made = await operator.post("/admin/operator-keys", asked);
   assert.equal(made.status, 201);
   assert.match(String(made.body.key), /^iko_\w{40}$/);
@@ -149,11 +159,61 @@ operatorTest("a key is made once, names its maker, and ends at once", async (ope
   refused(await operator.post("/admin/operator-keys", { ...asked, role: "owner" }), 409, "operation_differs");
   const headers = { authorization: `Bearer ${made.body.key}` };
   assert.equal((await operator.ask("GET", "/admin/accounts", { headers })).status, 200);
+  const request = { url: operator.url, method: "POST", path: "/admin/accounts", headers };
+  const held = await holdRequest(
+    { ...request, body: { id: "late", plan: "test" } },
+    store.operatorKeys,
+    "find",
+  );
   assert.equal((await operator.delete(`/admin/operator-keys/${made.body.id}`)).status, 200);
+  assert.equal((await held.send()).status, 401, "its body came later");
   const ended = await operator.ask("GET", "/admin/accounts", { headers });
   refused(ended, 401, "invalid_operator_token");
   assert.equal((await operator.delete(`/admin/operator-keys/${made.body.id}`)).status, 200, "again");
   refused(await operator.delete("/admin/operator-keys/opkey_0000000000000000"), 404, "key_not_found");
+});
+
+operatorTest("a maker has at most so many keys that work, also of those made at once", async (operator) => {
+  const { most } = limits.operatorKeys;
+  const make = (n: number) =>
+    operator.post("/admin/operator-keys", { operation_id: `k${n}`, name: "x", role: "viewer" });
+  const all = async () => listOf((await operator.get("/admin/operator-keys?limit=500")).body.data);
+  for (let n = 0; n < most - 2; n += 1) assert.equal((await make(n)).status, 201);
+  await Promise.all(Array.from({ length: 20 }, (_, n) => make(100 + n)));
+  const working = async () => (await all()).filter((key) => key.ended_at === null).length;
+  assert.ok((await working()) <= most, `${await working()} keys work`);
+  for (let n = 200; (await working()) < most; n += 1) assert.equal((await make(n)).status, 201);
+  const rows = (await all()).length;
+  assert.match(refused(await make(300), 409, "too_many_keys"), /50 operator keys .* End one of them first/);
+  assert.equal((await all()).length, rows, "it was not made and ended");
+  const again = await make(0);
+  assert.equal(again.status, 200, "a repetition");
+  await operator.delete(`/admin/operator-keys/${again.body.id}`);
+  assert.equal((await make(301)).status, 201);
+});
+
+operatorTest("a key reads so many times a second, and the token has no such limit", async (operator) => {
+  const headers = await keyFor(operator, "operator");
+  const { most } = limits.keyReads;
+  const answers: OperatorAnswer[] = [];
+  // Some at a time: an address has fewer connections.
+  while (answers.every(({ status }) => status === 200) && answers.length < 20 * most) {
+    const read = () => operator.ask("GET", "/admin/plans", { headers });
+    answers.push(...(await Promise.all(Array.from({ length: 20 }, read))));
+  }
+  const [late] = answers.filter(({ status }) => status !== 200);
+  assert.match(
+    refused(late ?? assert.fail("all are answered"), 429, "rate_limit_exceeded"),
+    /200 reads within 2 s/,
+  );
+  assert.equal(late?.headers.get("retry-after"), "1");
+  assert.ok(answers.filter(({ status }) => status === 200).length >= most);
+  assert.equal((await operator.get("/admin/plans")).status, 200);
+  const opened = await operator.ask("POST", "/admin/accounts", {
+    headers: { ...headers, "content-type": "application/json" },
+    body: JSON.stringify({ id: "ada", plan: "test" }),
+  });
+  assert.equal(opened.status, 201, "changes have no such limit");
 });
 
 operatorTest("no key outlives its expiry, makes keys, or makes sign-in links", async (operator, service) => {

@@ -7,8 +7,16 @@ import { IsSchema } from "typebox/schema";
 import { operatorCatalogue } from "../../src/accounts/refusals.ts";
 import { catalogue } from "../../src/errors.ts";
 import { sharedCodes } from "../../src/http/admin/refusals.ts";
-import { type Fields, fieldsOf, operatorTests, operatorToken, refused } from "../fixtures/operator.ts";
+import {
+  type Fields,
+  fieldsOf,
+  operatorTests,
+  operatorToken,
+  refused,
+  startOperator,
+} from "../fixtures/operator.ts";
 import { exchange } from "../fixtures/raw-http.ts";
+import { startService } from "../fixtures/service.ts";
 
 const operatorTest = operatorTests();
 
@@ -56,6 +64,16 @@ operatorTest("is not ready without a model or without the store", async (operato
   service.store.accounts = () => Promise.reject(new Error("no such disk"));
   assert.equal((await operator.get("/readyz")).body.store, "unreachable");
   service.store.accounts = accounts;
+});
+
+void test("is not ready while the database cannot be written", async () => {
+  await using service = await startService();
+  let isWritable = false;
+  await using operator = await startOperator(service, [], { isWritable: () => isWritable });
+  const { status, body } = await operator.get("/readyz");
+  assert.deepEqual([status, body.ready, body.store], [503, false, "read_only"]);
+  isWritable = true;
+  assert.equal((await operator.get("/readyz")).body.store, "ok");
 });
 
 operatorTest("all other paths need the token, however they are spelled", async (operator) => {

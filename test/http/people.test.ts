@@ -3,9 +3,10 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { Sessions } from "../../src/accounts/sessions.ts";
+import { holdRequest } from "../fixtures/held-request.ts";
 import { startHostileIssuer } from "../fixtures/hostile-issuer.ts";
 import { fieldsOf, listOf, operatorToken, refused } from "../fixtures/operator.ts";
-import { pageSecret } from "../fixtures/page-header.ts";
+import { pageHeader, pageSecret } from "../fixtures/page-header.ts";
 import { babble } from "../fixtures/service.ts";
 import { type Side, type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
 import { until } from "../fixtures/until.ts";
@@ -76,10 +77,57 @@ test("of several keys that a person makes at the same time, those beyond the mos
   assert.deepEqual(new Set(made.map(({ status }) => status)), new Set([201, 409]));
 });
 
+test("a person narrows limits and models of a key, and widens none", async () => {
+  await using place = await startSignIn({ accounts }, { service: { otherModels: ["other"] } });
+  place.issuer.signsIn({ sub: "ada", groups: ["all"] });
+  const ask = sender(place, "portal", await place.signIn("portal"));
+  const made = await ask("POST", "/api/keys", { operation_id: operation(), name: "x" });
+  const path = `/api/keys/${made.body.id}`;
+  const limited = { requests_per_minute: 5, models: ["small"] };
+  const set = await place.operator.patch(`/admin/keys/${made.body.id}`, {
+    operation_id: operation(),
+    ...limited,
+  });
+  assert.equal(set.status, 200, set.text);
+  const change = (json: object) => ask("PATCH", path, { operation_id: operation(), ...json });
+  for (const wider of [
+    { requests_per_minute: 6 },
+    { requests_per_minute: null },
+    { models: ["*"] },
+    { models: ["small", "other"] },
+  ]) {
+    assert.match(refused(await change(wider), 403, "not_permitted"), /can only be narrowed here/);
+  }
+  const expires_at = new Date(Date.now() + dayMs).toISOString();
+  const narrower = { requests_per_minute: 4, concurrent: 2, models: ["small"], expires_at, name: "y" };
+  assert.equal((await change(narrower)).status, 200);
+  assert.equal((await change({ expires_at: null })).status, 200, "the end is the person's own");
+});
+
+test("of keys that have expired, a person revives at the same time as many as may work", async () => {
+  await using place = await startSignIn({ accounts }, { personKeys: { most: 1, life: null } });
+  place.issuer.signsIn({ sub: "ada", groups: ["all"] });
+  const ask = sender(place, "portal", await place.signIn("portal"));
+  const [person] = await place.service.store.listPeople({ limit: 1 });
+  const ids = ["one", "two", "three"];
+  for (const id of ids)
+    await place.service.addKey({ id, account: person?.account ?? "", expiresMs: Date.now() - 1 });
+  const expires_at = new Date(Date.now() + dayMs).toISOString();
+  const revived = await Promise.all(
+    ids.map((id) => ask("PATCH", `/api/keys/${id}`, { operation_id: operation(), expires_at })),
+  );
+  assert.deepEqual(revived.map(({ status }) => status).toSorted(), [200, 409, 409]);
+  assert.match(
+    refused(revived.find(({ status }) => status === 409) ?? assert.fail(), 409, "too_many_keys"),
+    /one key/,
+  );
+});
+
 test("a person without keys cannot chat, and chats with the newest key that works", async () => {
   await using place = await startSignIn({ accounts });
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
-  const ask = sender(place, "portal", await place.signIn("portal"));
+  const cookie = await place.signIn("portal");
+  const ask = sender(place, "portal", cookie);
   const body = { model: "small", stream: true, messages: [{ role: "user", content: "Hi" }] };
   assert.match(refused(await ask("POST", "/api/chat", body), 403, "not_permitted"), /page Keys/);
   const ids: unknown[] = [];
@@ -94,23 +142,46 @@ test("a person without keys cannot chat, and chats with the newest key that work
   );
   const [receipt] = listOf((await ask("GET", "/api/requests")).body.data);
   assert.ok(ids.includes(receipt?.key));
+  const headers = { cookie, "x-inkwell-request": pageSecret };
+  const request = { url: place.portal.url, method: "POST", path: "/api/chat", headers, body };
+  const held = await holdRequest(request, place.service.store, "keys");
+  for (const id of ids) assert.equal((await ask("DELETE", `/api/keys/${id}`)).status, 200);
+  const { status, received } = await held.send();
+  assert.equal(status, 403, received);
+  assert.match(received, /not_permitted/, "without a key when the body has come");
 });
 
-test("a person stops the requests of the account, and no others", async () => {
+test("a person sees and stops the requests of the account, and no others", async () => {
   await using place = await startSignIn({ accounts }, { service: { script: babble("word ") } });
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
-  const ask = sender(place, "portal", await place.signIn("portal"));
+  const cookie = await place.signIn("portal");
+  const ask = sender(place, "portal", cookie);
   const { body } = await ask("POST", "/api/keys", { operation_id: operation(), name: "x" });
   const foreign = await place.service.chat({ stream: true });
   const foreignId = foreign.headers.get("x-request-id") ?? "";
   const headers = { authorization: `Bearer ${body.key}` };
   const own = await place.service.chat({ stream: true }, { headers });
+  const live = await fetch(`${place.portal.url}/api/live`, {
+    headers: { cookie, ...pageHeader },
+    signal: AbortSignal.timeout(20_000),
+  });
+  let text = "";
+  for await (const chunk of live.body ?? []) {
+    text += Buffer.from(chunk).toString();
+    if (/"held_micro":[1-9]/.test(text)) break;
+  }
+  const [, shown = ""] = /event: requests\ndata: (.*"held_micro":[1-9].*)/.exec(text) ?? [];
+  const running = listOf(fieldsOf(JSON.parse(shown)).data);
+  assert.deepEqual(
+    running.map(({ id }) => id),
+    [own.headers.get("x-request-id")],
+  );
   const stop = (id: string) => ask("POST", `/api/requests/${id}/stop`);
   refused(await stop(foreignId), 404, "request_not_found");
   refused(await stop("no-such-request"), 404, "request_not_found");
   const stopped = await stop(own.headers.get("x-request-id") ?? "");
   assert.deepEqual(stopped.body, { id: own.headers.get("x-request-id"), outcome: "stopped" });
-  assert.match(await own.text(), /request_stopped/);
+  assert.match(await own.text(), /A person stopped this request.*request_stopped/);
   await foreign.body?.cancel();
 });
 
@@ -132,7 +203,8 @@ test("a role is checked for each request, and read again with each", async () =>
   ] as const;
   await using place = await startSignIn({ operators });
   place.issuer.signsIn({ sub: "ada", groups: ["readers"] });
-  const ask = sender(place, "operator", await place.signIn("operator"));
+  const cookie = await place.signIn("operator");
+  const ask = sender(place, "operator", cookie);
   const open = (id: string) => ask("POST", "/admin/accounts", { id, plan: "test" });
   assert.equal((await ask("GET", "/admin/accounts")).status, 200);
   assert.match(
@@ -153,6 +225,13 @@ test("a role is checked for each request, and read again with each", async () =>
       { before: { role: null }, after: { role: "viewer" } },
     ].map((change) => ({ by: "service:sign_in", subject: person?.id, ...change })),
   );
+  const request = { url: place.operator.url, method: "POST", path: "/admin/accounts" };
+  const headers = { cookie, "x-inkwell-request": pageSecret };
+  const body = { id: "two", plan: "test" };
+  const held = await holdRequest({ ...request, headers, body }, place.service.store, "person");
+  place.issuer.signsIn({ sub: "ada", groups: ["readers"] });
+  await place.signIn("operator");
+  assert.match((await held.send()).received, /needs the role operator/, "the body comes later");
 });
 
 test("a role counts while its rule is in the configuration, for sessions, operator keys and lists", async () => {

@@ -6,7 +6,8 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SignInAttempts } from "../../src/http/sign-in-attempts.ts";
+import { limits } from "../../src/limits/limits.ts";
+import { TokenBucket } from "../../src/limits/token-bucket.ts";
 import { auditFile } from "../../src/store/sqlite/audit.ts";
 import { type Fields, fieldsOf, listOf, startOperator, type TestOperator } from "../fixtures/operator.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
@@ -190,7 +191,9 @@ async function startScene(): Promise<Scene> {
   let attempts = 0;
   const portal = opened.use(
     // The limit of attempts is another test's.
-    await startPortal(service, { attempts: new SignInAttempts(() => (attempts += 61_000)) }),
+    await startPortal(service, {
+      attempts: new TokenBucket(limits.signIns, { nowMs: () => (attempts += 61_000) }),
+    }),
   );
   const boss = await openKey(operator, "victim", { name: "victim-boss", portal: "account" });
   const worker = await openKey(operator, "victim", {

@@ -4,50 +4,30 @@
  */
 
 import assert from "node:assert/strict";
-import { connect } from "node:net";
 import type { KeySettings } from "../../src/ledger/operations.ts";
+import { type HeldRequest, holdRequest } from "../fixtures/held-request.ts";
 import { refused } from "../fixtures/operator.ts";
 import { pageSecret } from "../fixtures/page-header.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
-import { parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import type { TestService } from "../fixtures/service.ts";
 
 const portalTest = portalTests();
 
-interface HeldRequest {
-  /** Sends the body. Returns the status and what was received. */
-  send(): Promise<{ status: number; received: string }>;
+interface Held {
+  cookie: string;
+  method: string;
+  path: string;
+  body: object;
 }
 
 /** Sends the headers of a request, and resolves when its session has been read. */
-async function hold(
-  portal: TestPortal,
-  service: TestService,
-  { cookie, method, path, body }: { cookie: string; method: string; path: string; body: object },
+function hold(
+  { url }: TestPortal,
+  { store }: TestService,
+  { cookie, ...request }: Held,
 ): Promise<HeldRequest> {
-  const { store } = service;
-  const findKey = store.findKey.bind(store);
-  const isRead = Promise.withResolvers<void>();
-  store.findKey = async (hash) => {
-    const found = await findKey(hash);
-    store.findKey = findKey;
-    isRead.resolve();
-    return found;
-  };
-  const text = JSON.stringify(body);
-  const socket = connect({ port: Number(new URL(portal.url).port), host: "127.0.0.1" });
-  const received = readAll(socket);
-  socket.write(
-    `${method} ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncookie: ${cookie}\r\nx-inkwell-request: ${pageSecret}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: ${text.length}\r\n\r\n`,
-  );
-  await isRead.promise;
-  return {
-    async send() {
-      socket.write(text);
-      const answer = await received;
-      return { status: parseAnswer(answer).status, received: answer };
-    },
-  };
+  const headers = { cookie, "x-inkwell-request": pageSecret };
+  return holdRequest({ url, headers, ...request }, store, "findKey");
 }
 
 let changes = 0;
@@ -128,3 +108,15 @@ for (const [method, action, body] of [
     assert.deepEqual(await service.store.keyById("sibling"), before);
   });
 }
+
+portalTest("a chat obeys the models of its key when its body has come", async (portal, service) => {
+  const cookie = await portal.signIn(service.key);
+  const messages = [{ role: "user", content: "Hi" }];
+  const held = await hold(portal, service, {
+    ...{ cookie, method: "POST", path: "/api/chat", body: { model: "small", stream: true, messages } },
+  });
+  await set(service, "key1", { models: ["other"] });
+  const { status, received } = await held.send();
+  assert.equal(status, 403, received);
+  assert.match(received, /model_not_allowed/);
+});

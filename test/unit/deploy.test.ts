@@ -311,6 +311,8 @@ test("trusts no address of clients, and proxies add the address of theirs", () =
   for (const name of ["node-a", "node-b"])
     assert.deepEqual(configOfNode(name).limits.trustedProxies, ["172.16.0.0/12", "192.168.0.0/16"]);
   assert.match(textOf("deploy/haproxy.cfg"), /^ {2}option forwardfor$/m);
+  for (const name of ["haproxy.cfg", "nginx.conf"])
+    assert.match(textOf(`deploy/${name}`), /^ {2}\S.* Strict-Transport-Security "?max-age=31536000"? /m);
   assert.match(
     textOf("deploy/nginx.conf"),
     /^ {2}proxy_set_header X-Forwarded-For \$proxy_add_x_forwarded_for;$/m,

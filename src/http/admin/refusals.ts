@@ -8,7 +8,7 @@ import { Refusal } from "../../errors.ts";
 import { refusedEverywhere, refusedWithBody, responseTo } from "../api/refusals.ts";
 import type { ErrorResponse } from "../openai-format/error-body.ts";
 
-/** Operator codes of requests that are refused before their route is called. */
+/** Codes of requests that are refused before their route is called. */
 export const refusedBeforeRouting = [
   "missing_operator_token",
   "invalid_operator_token",
@@ -17,6 +17,7 @@ export const refusedBeforeRouting = [
   "missing_request_header",
   "host_not_allowed",
   "origin_not_allowed",
+  "rate_limit_exceeded",
 ] as const;
 
 /** All codes of the public catalogue that the operator API shares, with the same meaning. */

@@ -17,6 +17,7 @@ import type { EngineState } from "../../chat/engine.ts";
 import type { LastReload } from "../../config/changes.ts";
 import type { ClockState } from "../../ledger/clock.ts";
 import { limits } from "../../limits/limits.ts";
+import type { TokenBucket } from "../../limits/token-bucket.ts";
 import { isRecord } from "../../objects.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
@@ -39,12 +40,16 @@ interface OperatorDependencies
     Omit<OperatorSignIn, "store"> {
   /** Version of the service, for the OpenAPI document. */
   version: string;
+  /** Whether a proxy with this address names its client in `X-Forwarded-For`. */
+  isTrusted(address: string): boolean;
   allowedHosts: AllowedHosts;
   metrics: Metrics;
   logger: Logger;
   draining(): boolean;
   /** The clock at the last look. */
   clock(): ClockState;
+  /** Whether the database could be written lately. */
+  isWritable(): boolean;
   /** Sentences for the operator about what is not as configured. */
   warnings(): string[];
   lastReload(): LastReload | null;
@@ -53,7 +58,8 @@ interface OperatorDependencies
 
 export interface Readiness {
   ready: boolean;
-  store: "ok" | "unreachable";
+  /** `read_only`: the disk is full, for example. */
+  store: "ok" | "unreachable" | "read_only";
   /** `wrong`: the ledger continues at the trusted time. Requests are answered. */
   clock: "ok" | "wrong";
   /** True while the service stops. */
@@ -89,7 +95,7 @@ const documentPath = "/admin/openapi.json";
 export function createOperatorServer(dependencies: OperatorDependencies): FastifyInstance {
   const { metrics, logger, version } = dependencies;
   const signIn = new SignIn(dependencies);
-  const app = createApiApp();
+  const app = createApiApp(dependencies.isTrusted);
   app.decorateRequest("session", null);
   app.decorateRequest("actor", null);
   const connections = new Connections(connectionLimits);
@@ -155,13 +161,14 @@ function isBrowserAtRoot({ method, originalUrl, headers }: FastifyRequest): bool
 }
 
 function readinessOf(dependencies: OperatorDependencies, answers: boolean): Readiness {
-  const { catalog, draining, clock, lastReload } = dependencies;
+  const { catalog, draining, clock, lastReload, isWritable } = dependencies;
   const models = Object.fromEntries(catalog.all().map(({ id, engine }) => [id, engine.state]));
-  const ready = answers && !draining() && catalog.all().some(isLoaded);
+  const store = !answers ? "unreachable" : isWritable() ? "ok" : "read_only";
+  const ready = store === "ok" && !draining() && catalog.all().some(isLoaded);
   const last = lastReload();
   return {
     ready,
-    store: answers ? "ok" : "unreachable",
+    store,
     clock: clock().isTrusted ? "ok" : "wrong",
     draining: draining(),
     models,

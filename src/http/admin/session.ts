@@ -5,6 +5,7 @@ import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import type { NewCode } from "../../accounts/operator-sessions.ts";
 import { type ApiApp, route } from "../api/app.ts";
 import {
+  attemptsText,
   header,
   issuerAnswer,
   refusedAnswers,
@@ -33,8 +34,7 @@ export function sessionRoutes(
       {
         summary:
           "Sign in: exchange the operator token, the code of a sign-in link, or the answer of an issuer, for a session",
-        description:
-          "Sets a cookie. `idle_expires_at` is the end of the session unless it is used before. A session that the request has ends. Ten failed attempts a minute from one address are answered; further ones get 429.",
+        description: `Sets a cookie. \`idle_expires_at\` is the end of the session unless it is used before. A session that the request has ends. ${attemptsText}`,
         security: [header],
         body: closed({
           token: Type.Optional(Type.String({ description: "the operator token" })),

@@ -15,6 +15,7 @@ import { type Actor, owner } from "../../actors.ts";
 import { invariant } from "../../errors.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { BrowserSignIn, invalidSession, type SignInDependencies } from "../api/sign-in.ts";
+import { ReadRate } from "../read-rate.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -40,6 +41,7 @@ export interface OperatorSignIn extends SignInDependencies<OperatorSessions> {
 export class SignIn {
   readonly #deps: OperatorSignIn;
   readonly browsers: BrowserSignIn<OperatorSession>;
+  readonly #reads = new ReadRate();
 
   constructor(dependencies: OperatorSignIn) {
     this.#deps = dependencies;
@@ -56,14 +58,16 @@ export class SignIn {
   }
 
   /**
-   * Throws a refusal unless the request has the operator token or a valid session. The response to
-   * a session ends with the session.
+   * Throws a refusal unless the request has the operator token, an operator key or a valid
+   * session. The response to a session ends with the session.
    */
   async authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const [, token] = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? "") ?? [];
     if (token !== undefined) {
-      if (token.startsWith(operatorKeyPrefix)) request.actor = await this.#deps.operatorKeys.actorOf(token);
-      else if (this.#deps.sessions.isToken(token)) request.actor = owner;
+      if (token.startsWith(operatorKeyPrefix)) {
+        request.actor = await this.#deps.operatorKeys.actorOf(token);
+        if (request.method === "GET" || request.method === "HEAD") this.#reads.count(request.actor.by);
+      } else if (this.#deps.sessions.isToken(token)) request.actor = owner;
       else throw wrongToken();
       return;
     }

@@ -3,11 +3,13 @@
  * and origin, authentication, the log, and the responses to errors and unknown paths.
  *
  * Checks the route that was found, not the spelling of the path. Unknown paths need authentication
- * too.
+ * too. A request whose body was still to come is authenticated again when it is there: a client
+ * can hold a body back until it has other rights, or none.
  */
 import { isIP } from "node:net";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
+import { OperatorRefusal } from "../../accounts/refusals.ts";
 import { Refusal } from "../../errors.ts";
 import { isUploading, sendError } from "../error-response.ts";
 import type { ErrorResponse } from "../openai-format/error-body.ts";
@@ -55,6 +57,9 @@ export function guard(app: FastifyInstance, options: GuardOptions): void {
     logger.info(fields, `${method} ${route ?? "(unknown path)"} ${status ?? "client gone"}`);
   }
 
+  /** Authenticated before their bodies had arrived. */
+  const early = new WeakSet<FastifyRequest>();
+
   app.addHook("onRequest", async (request, reply) => {
     const route = request.routeOptions.url ?? null;
     reply.headers({ "x-request-id": request.id, "x-content-type-options": "nosniff" });
@@ -68,8 +73,13 @@ export function guard(app: FastifyInstance, options: GuardOptions): void {
     if (isOpen) return;
     // Browsers would keep answers that the next person at this machine can see.
     reply.header("cache-control", "no-store");
-    if (!options.signInRoutes.has(`${request.method} ${route}`)) await options.authenticate(request, reply);
+    if (options.signInRoutes.has(`${request.method} ${route}`)) return;
+    await options.authenticate(request, reply);
+    if (isUploading(request.raw)) early.add(request);
     return;
+  });
+  app.addHook("preHandler", async (request, reply) => {
+    if (early.has(request)) await options.authenticate(request, reply);
   });
   app.addHook("onSend", async (request, reply) => {
     // If the connection stayed open, Node would wait for the rest of the body before the next
@@ -79,7 +89,9 @@ export function guard(app: FastifyInstance, options: GuardOptions): void {
   app.setErrorHandler((error, request, reply) => {
     const response = options.responseTo(error, request.routeOptions.bodyLimit);
     const { status, code } = response;
-    if (status >= 500) logger.error({ requestId: request.id, code, err: error }, `${section} request failed`);
+    // The message of a refusal is for the sender, and may have an address.
+    const err = error instanceof OperatorRefusal ? {} : { err: error };
+    if (status >= 500) logger.error({ requestId: request.id, code, ...err }, `${section} request failed`);
     if (code === "host_not_allowed" || code === "origin_not_allowed") {
       const { host, origin } = request.headers;
       logger.warn(
@@ -107,6 +119,6 @@ export function guard(app: FastifyInstance, options: GuardOptions): void {
  * Returns the address of the client. A trusted proxy names it in `X-Forwarded-For`; text that is
  * no address counts as none.
  */
-export function clientOf({ ip, socket }: FastifyRequest): string {
+export function addressOf({ ip, socket }: FastifyRequest): string {
   return isIP(ip) === 0 ? (socket.remoteAddress ?? "") : ip;
 }

@@ -5,6 +5,7 @@ import { closed, isoTime, objectFor, orNull, text, time } from "../../accounts/j
 import { idleEndMs } from "../../accounts/sessions.ts";
 import { type Actor, operatorRoles, type Role } from "../../actors.ts";
 import { Refusal } from "../../errors.ts";
+import { limits } from "../../limits/limits.ts";
 import type { PersonRow } from "../../store/people.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { type ApiApp, route } from "./app.ts";
@@ -13,6 +14,8 @@ import type { BrowserSignIn } from "./sign-in.ts";
 
 /** Largest body of a sign-in. An answer of an issuer has a few thousand characters. */
 export const signInBytesMax = 20_000;
+
+export const attemptsText = `An address may make ${limits.signIns.most} attempts a minute; further ones get 429.`;
 
 /** A session, and who has signed in. A session of a secret has no person. */
 interface ShownSession extends SessionRow {

@@ -1,6 +1,6 @@
 /**
  * Signing in to a listener by browser: the cookie, the header that must come with it, and the
- * limit of failed attempts. Each listener has its own credentials and its own sessions.
+ * limit of attempts. Each listener has its own credentials and its own sessions.
  *
  * A page or server of another origin can neither sign in nor use a session, even on another port
  * of the same host: the header `X-Inkwell-Request` has a secret that it does not know. The page
@@ -22,6 +22,7 @@ import { changeLogRow } from "../../store/change-log.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import type { Store } from "../../store/store.ts";
 import type { Metrics, SignInResult } from "../../telemetry/metrics.ts";
+import { clientOf } from "../connections.ts";
 import {
   cookieIn,
   isUnattended,
@@ -31,8 +32,7 @@ import {
   setCookie,
 } from "../session-cookie.ts";
 import { SessionResponses } from "../session-responses.ts";
-import { SignInAttempts } from "../sign-in-attempts.ts";
-import { clientOf } from "./guard.ts";
+import { addressOf } from "./guard.ts";
 import { type IssuerSignIn, noIssuer } from "./issuer-sign-in.ts";
 
 declare module "fastify" {
@@ -81,8 +81,8 @@ export interface SignInDependencies<Sessions> {
   metrics: Pick<Metrics, "signedIn">;
   /** Signing in with OpenID Connect. Default: nobody does. */
   issuer?: IssuerSignIn | undefined;
-  /** For tests. */
-  attempts?: SignInAttempts | undefined;
+  /** For tests: another clock. */
+  attempts?: TokenBucket | undefined;
 }
 
 interface SignInOptions<Found extends SessionRow>
@@ -94,13 +94,15 @@ interface SignInOptions<Found extends SessionRow>
 
 export class BrowserSignIn<Found extends SessionRow> {
   readonly #options: SignInOptions<Found>;
-  readonly #attempts: SignInAttempts;
-  /** Each writes a row, or asks the issuer. Nobody can guess there, so failures do not count. */
-  readonly #issuerSteps = new TokenBucket(limits.issuerSignIns);
+  /**
+   * Steps of sign-ins by client, right or wrong, so that nobody can guess. No secret is looked at
+   * beyond them, not even the right one.
+   */
+  readonly #attempts: TokenBucket;
   readonly #responses: SessionResponses;
 
   constructor(options: SignInOptions<Found>) {
-    const { sessions, jobs, section, attempts = new SignInAttempts() } = options;
+    const { sessions, jobs, section, attempts = new TokenBucket(limits.signIns) } = options;
     this.#options = options;
     this.#attempts = attempts;
     this.#responses = new SessionResponses({
@@ -119,14 +121,14 @@ export class BrowserSignIn<Found extends SessionRow> {
    * ends with the session.
    */
   async authenticate({ headers, routeOptions }: FastifyRequest, reply: FastifyReply): Promise<Found> {
-    const found = await this.find(headers);
+    const found = await this.#find(headers);
     const { prolongsSession = true, outlivesSession = false } = routeOptions.config;
     if (!outlivesSession) this.#responses.add(found.hash, reply.raw);
     return prolongsSession && !isUnattended(headers) ? this.#options.sessions.use(found) : found;
   }
 
   /** Returns the session of a request as it is now. Throws a refusal if it has none. */
-  async find(headers: FastifyRequest["headers"]): Promise<Found> {
+  async #find(headers: FastifyRequest["headers"]): Promise<Found> {
     const found = await this.#present({ headers }, requirePage(headers));
     if (found !== null) return found;
     const { kind } = cookieIn(headers, this.#cookie);
@@ -147,10 +149,11 @@ export class BrowserSignIn<Found extends SessionRow> {
     by: string,
     start: (page: string) => Promise<NewSession>,
   ): Promise<{ session: SessionRow; setCookie: string }> {
-    return await this.#logged(request, by, async (page) => {
-      const started = await this.#attempt(clientOf(request), () => start(page));
-      return await this.#begun(request, page, by, started);
-    });
+    return await this.#logged(
+      request,
+      by,
+      async (page) => await this.#begun(request, page, by, await start(page)),
+    );
   }
 
   /** The part of the sign-in page about OpenID Connect. */
@@ -162,7 +165,6 @@ export class BrowserSignIn<Found extends SessionRow> {
   async beginAtIssuer(request: FastifyRequest): Promise<URL> {
     const { issuer = noIssuer } = this.#options;
     return await this.#logged(request, "issuer", async (page) => {
-      this.#countStep(clientOf(request));
       const isAgain = (await this.#present(request, page)) !== null;
       return await issuer.begin({ ...this.#place(request, page), isAgain });
     });
@@ -175,25 +177,25 @@ export class BrowserSignIn<Found extends SessionRow> {
   ): Promise<{ session: SessionRow; setCookie: string }> {
     const { issuer = noIssuer } = this.#options;
     return await this.#logged(request, "issuer", async (page) => {
-      this.#countStep(clientOf(request));
       const started = await issuer.finish(query, this.#place(request, page));
       return await this.#begun(request, page, "issuer", started);
     });
   }
 
-  /** Runs a step of a sign-in. Counts and logs a refusal with its reason. */
+  /** Runs a step of a sign-in, if the client may. Counts and logs a refusal with its reason. */
   async #logged<T>(request: FastifyRequest, by: string, step: (page: string) => Promise<T>): Promise<T> {
     const { section, logger, metrics } = this.#options;
     const page = requirePage(request.headers);
     try {
       this.#requireSafeCookie(request);
+      this.#countStep(clientOf(addressOf(request)));
       return await step(page);
     } catch (error) {
       if (isRefusal(error)) {
         const { code } = error;
         const reason = error instanceof SignInRefusal ? { reason: error.reason } : {};
         metrics.signedIn(section, resultOf(code));
-        const fields = { requestId: request.id, client: clientOf(request), by, code, ...reason };
+        const fields = { requestId: request.id, client: addressOf(request), by, code, ...reason };
         logger.warn(fields, "a sign-in was refused");
       }
       throw error;
@@ -219,7 +221,7 @@ export class BrowserSignIn<Found extends SessionRow> {
     }
     await this.#end(await this.#present(request, page));
     metrics.signedIn(section, "signed_in");
-    const fields = { requestId: request.id, client: clientOf(request), by, ...who };
+    const fields = { requestId: request.id, client: addressOf(request), by, ...who };
     logger.info(fields, `${isPerson ? "a person" : person} has signed in`);
     return { session: started.session, setCookie: this.cookieOf(started) };
   }
@@ -236,11 +238,11 @@ export class BrowserSignIn<Found extends SessionRow> {
   }
 
   #countStep(client: string): void {
-    const seconds = Math.ceil(this.#issuerSteps.take(client) / 1000);
+    const seconds = Math.ceil(this.#attempts.take(client) / 1000);
     if (seconds === 0) return;
     throw new OperatorRefusal(
       "too_many_sign_ins",
-      `Too many people of this address sign in at the same time. Try again in ${seconds} s.`,
+      `This address has made ${limits.signIns.most} attempts to sign in within a minute. Try again in ${seconds} s. ${this.#options.stillPossible}`,
       null,
       seconds,
     );
@@ -271,7 +273,7 @@ export class BrowserSignIn<Found extends SessionRow> {
     // Nobody waits for the issuer.
     if (given.kind === "secret")
       void issuer.signedOut(session, { cookie: given.secret, page: requirePage(headers) });
-    logger.info({ requestId: request.id, client: clientOf(request) }, `${person} has signed out`);
+    logger.info({ requestId: request.id, client: addressOf(request) }, `${person} has signed out`);
     return setCookie(this.#cookie, "", 0);
   }
 
@@ -279,40 +281,11 @@ export class BrowserSignIn<Found extends SessionRow> {
     return sessionCookie(this.#options.cookieName, this.#options.ownUrl());
   }
 
-  async #attempt(client: string, start: () => Promise<NewSession>): Promise<NewSession> {
-    const attempt = await this.#attempts.begin(client);
-    if (attempt.kind !== "admitted") throw this.#tooManyAttempts(attempt);
-    let hasFailed = false;
-    try {
-      return await start();
-    } catch (error) {
-      // A database that does not answer is no failed attempt.
-      hasFailed = isRefusal(error);
-      throw error;
-    } finally {
-      attempt.end(hasFailed);
-    }
-  }
-
   /** Ends a session. Its responses end at once on this node. */
   async #end(session: SessionRow | null): Promise<void> {
     if (session === null) return;
     await this.#options.sessions.end(session);
     this.#responses.end(session.hash);
-  }
-
-  #tooManyAttempts({ kind, waitMs }: { kind: "failed" | "full"; waitMs: number }): OperatorRefusal {
-    const seconds = Math.ceil(waitMs / 1000);
-    const reason =
-      kind === "failed"
-        ? `Signing in from this address failed ${limits.failedSignIns.most} times within a minute.`
-        : `${limits.waitingSignIns.most} attempts to sign in from this address are waiting.`;
-    return new OperatorRefusal(
-      "too_many_sign_ins",
-      `${reason} Try again in ${seconds} s. ${this.#options.stillPossible}`,
-      null,
-      seconds,
-    );
   }
 
   /**

@@ -14,8 +14,9 @@ import {
 import type { PortalSession } from "../../accounts/key-sessions.ts";
 import { balance, keyObject, ownMailObject } from "../../accounts/operator-objects.ts";
 import { limitsObject } from "../../accounts/plan-limits.ts";
-import { tooManyPersonKeys, whyNoNewKeys } from "../../accounts/portal-rights.ts";
+import { whyNoNewKeys } from "../../accounts/portal-rights.ts";
 import { accountOf, authorityOf, isPerson, type PersonKeys } from "../../accounts/portal-viewer.ts";
+import { tooManyWork } from "../../accounts/refusals.ts";
 import { ownAccountActions } from "../../actions/portal-runs.ts";
 import { type BalanceView, balanceOf } from "../../ledger/balance.ts";
 import { keyAt } from "../../ledger/key-budget.ts";
@@ -89,8 +90,7 @@ export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
     rights,
     ({ session, allowed, atMs }) => {
       const own = authorityOf(session);
-      const why =
-        allowed?.most === 0 ? tooManyPersonKeys(allowed).message : whyNoNewKeys(own, session.account.state);
+      const why = allowed?.most === 0 ? tooManyWork(0).message : whyNoNewKeys(own, session.account.state);
       return {
         ...{ keys: own.portal, can_create_keys: why === null, why_not: why },
         ...{ most_keys: allowed?.most ?? null, key_life: allowed?.life ?? null },

@@ -8,8 +8,6 @@ import { closed, count, micro, orNull, text } from "../../accounts/json-objects.
 import { callerOf } from "../../accounts/keys.ts";
 import { isPerson } from "../../accounts/portal-viewer.ts";
 import { OperatorRefusal } from "../../accounts/refusals.ts";
-import { invariant } from "../../errors.ts";
-import type { KeyRow } from "../../ledger/rows.ts";
 import { type ApiApp, route } from "../api/app.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
@@ -26,27 +24,8 @@ export const lastChunk = closed({
   shortfall_micro: orNull(micro),
 });
 
-declare module "fastify" {
-  interface FastifyRequest {
-    /** The key that pays for a chat. Null on all other routes. */
-    chatKey: KeyRow | null;
-  }
-}
-
-export function chatRoutes(app: ApiApp, dependencies: PortalDependencies): void {
-  app.decorateRequest("chatKey", null);
-  app.addHook("onRequest", async (request) => {
-    const session = sessionOf(request);
-    const key = isPerson(session) ? await dependencies.actions.keyForChat(session) : session.key;
-    if (key.actsFor !== null) {
-      throw new OperatorRefusal(
-        "not_permitted",
-        "This key is that of a front end, which must name a person.",
-      );
-    }
-    request.chatKey = key;
-  });
-  dependencies.chat.serve(app, {
+export function chatRoutes(app: ApiApp, { actions, chat, signIn }: PortalDependencies): void {
+  chat.serve(app, {
     path: "/api/chat",
     ...route("chat", {
       summary:
@@ -64,10 +43,17 @@ export function chatRoutes(app: ApiApp, dependencies: PortalDependencies): void 
         ...(["upstream_error", "upstream_timeout", "model_unavailable", "shutting_down"] as const),
       ],
     }),
-    callerOf(request) {
-      const { plan, problem } = sessionOf(request);
-      invariant(request.chatKey !== null, "the hook has chosen a key");
-      return callerOf({ key: request.chatKey, plan, problem });
+    authenticate: (request, reply) => signIn.authenticate(request, reply),
+    async callerOf(request) {
+      const session = sessionOf(request);
+      const key = isPerson(session) ? await actions.keyForChat(session) : session.key;
+      if (key.actsFor !== null) {
+        throw new OperatorRefusal(
+          "not_permitted",
+          "This key is that of a front end, which must name a person.",
+        );
+      }
+      return callerOf({ ...session, key });
     },
   });
 }

@@ -14,7 +14,6 @@ const outlives = { config: { outlivesSession: true } };
 export function keyRoutes(app: ApiApp, dependencies: PortalDependencies): void {
   const { signIn, store, logger } = dependencies;
   const contextOf = contextFor(dependencies);
-  app.addHook("preHandler", (request) => signIn.authenticateAgain(request));
   actionRoutes(app, ownKeyActions, contextOf);
   actionRoute(app, lastKeyActions.rotateKey, contextOf, outlives, async (request, reply, rotated) => {
     const session = sessionOf(request);

@@ -4,7 +4,7 @@ import { balanceObject } from "../../accounts/balance-object.ts";
 import { closed, count, isoTime, micro, objectFor, text, time } from "../../accounts/json-objects.ts";
 import type { LiveAccount } from "../../accounts/live-accounts.ts";
 import { balance } from "../../accounts/operator-objects.ts";
-import { accountOf } from "../../accounts/portal-viewer.ts";
+import { accountOf, isPerson } from "../../accounts/portal-viewer.ts";
 import { Refusal } from "../../errors.ts";
 import { amountOf } from "../../ledger/grants.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
@@ -61,7 +61,8 @@ export function liveRoutes(app: ApiApp, { accounts }: PortalDependencies): void 
     async (request, reply) => {
       const session = sessionOf(request);
       const account = accountOf(session);
-      const { owner } = session;
+      // A person sees the whole account, as long as the session lasts.
+      const owner = isPerson(session) ? null : session.owner;
       // The client has left while it was authenticated.
       if (reply.raw.destroyed) return;
       if (!streams.fits(account)) {

@@ -4,8 +4,9 @@ import { closed } from "../../accounts/json-objects.ts";
 import { invalidValue } from "../../accounts/refusals.ts";
 import * as rules from "../../accounts/value-rules.ts";
 import { type ApiApp, route } from "../api/app.ts";
-import { clientOf } from "../api/guard.ts";
+import { addressOf } from "../api/guard.ts";
 import {
+  attemptsText,
   header,
   issuerAnswer,
   refusedAnswers,
@@ -40,7 +41,7 @@ export function sessionRoutes(app: ApiApp, { signIn: access, links, timezone }: 
       requirePage(request.headers);
       const { email } = request.body;
       if (!rules.email.pattern.test(email)) throw invalidValue("email", `email must be ${rules.email.rule}.`);
-      links.ask(email, clientOf(request));
+      links.ask(email, addressOf(request));
       reply.code(202);
       return {};
     },
@@ -52,8 +53,7 @@ export function sessionRoutes(app: ApiApp, { signIn: access, links, timezone }: 
       {
         summary:
           "Sign in: exchange an API key, the answer of an issuer, or the code of an invitation, for a session",
-        description:
-          "Sets a cookie. `idle_expires_at` is the end of the session unless it is used before. A session that the request has ends. The session of a key ends when the key is revoked, rotated or expires, that of a person when an operator suspends the person, and both when the account is closed. Ten failed attempts a minute from one address are answered; further ones get 429.",
+        description: `Sets a cookie. \`idle_expires_at\` is the end of the session unless it is used before. A session that the request has ends. The session of a key ends when the key is revoked, rotated or expires, that of a person when an operator suspends the person, and both when the account is closed. ${attemptsText}`,
         security: [header],
         body: closed({
           key: Type.Optional(Type.String({ description: "the API key" })),

@@ -61,14 +61,6 @@ export class PortalSignIn {
     request.keySession = this.#admitted(await this.browsers.authenticate(request, reply));
   }
 
-  /**
-   * Reads the session of a request again, once its body has arrived: a client can hold the body
-   * back until its key has other rights, or none.
-   */
-  async authenticateAgain(request: FastifyRequest): Promise<void> {
-    request.keySession = this.#admitted(await this.browsers.find(request.headers));
-  }
-
   /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
   async signIn(
     request: FastifyRequest,

@@ -6,6 +6,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from "fastify";
 import type { Logger } from "pino";
 import type { Caller } from "../../accounts/keys.ts";
+import { OperatorRefusal } from "../../accounts/refusals.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import { Refusal } from "../../errors.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
@@ -37,8 +38,10 @@ interface ChatRoute {
   path: string;
   /** Documents the route. */
   schema: FastifySchema;
-  /** Returns the account and key of a request that the listener has authenticated. */
-  callerOf(request: FastifyRequest): Caller;
+  /** Reads the rights of a request again, as the hooks of the listener have done. */
+  authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Returns the account and key of a request that is authenticated. */
+  callerOf(request: FastifyRequest): Promise<Caller>;
 }
 
 export class ChatService {
@@ -106,13 +109,18 @@ export class ChatService {
    * limits as on the public listener, and are refused with the same codes. Answers are streams,
    * and show what they cost.
    */
-  serve(app: FastifyInstance, { path, schema, callerOf: caller }: ChatRoute): void {
+  serve(app: FastifyInstance, { path, schema, authenticate, callerOf: askerOf }: ChatRoute): void {
     app.register(async (scope) => {
       readBodiesInHandlers(scope);
       scope.addHook("onRequest", async (request, reply) => {
+        const caller = await askerOf(request);
         // Node has already asked for a body that the client held back.
         const context = this.begin(request, { path, isChat: true, holdsBody: false });
-        context.record.caller = caller(request);
+        context.record.caller = caller;
+        context.callerNow = async () => {
+          await authenticate(request, reply);
+          return await askerOf(request);
+        };
         this.admit(request, reply);
       });
       scope.addHook("onSend", async (_request, reply) => {
@@ -120,8 +128,12 @@ export class ChatService {
       });
       const refuse = errorHandler(this.#logger);
       scope.setErrorHandler((error, request, reply) => {
-        // Refused by a hook of the listener, before it was a chat request.
+        // Refused by the listener: before it was a chat request, or again after its body.
         if (!hasContext(request)) throw error;
+        if (error instanceof OperatorRefusal) {
+          contextOf(request).finish(error.status, null);
+          throw error;
+        }
         refuse(error, request, reply);
       });
       scope.post(path, { schema }, (request, reply) => this.handle(request, reply, "stream with cost"));

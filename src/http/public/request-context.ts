@@ -19,6 +19,8 @@ export class RequestContext {
   holdsBody: boolean;
   /** The body of a chat request. */
   upload: Upload | null = null;
+  /** Reads who asks again. Null: the request has no rights. */
+  callerNow: (() => Promise<Caller>) | null = null;
   #workMs = 0;
   readonly #chargeRefused: ChargeRefused;
 

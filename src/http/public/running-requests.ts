@@ -132,7 +132,7 @@ export class RunningRequests {
   }
 
   /**
-   * Stops one chat request for an operator, whom its receipt names. Its client gets
+   * Stops one chat request for an operator or a person, whom its receipt names. Its client gets
    * `request_stopped`. Returns false if it is not being answered here.
    */
   stopOne(requestId: string, by: string): boolean {

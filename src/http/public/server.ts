@@ -1,8 +1,8 @@
 /**
  * The public listener: three endpoints, and the same order of refusal on each of them.
  *
- *   path and method -> key -> allowances for refusals and uploads -> body size and media type
- *   -> JSON -> schema -> model
+ *   path and method -> key -> allowances for reads, refusals and uploads
+ *   -> body size and media type -> JSON -> schema -> model
  *   -> prompt length -> rates and concurrency -> credits -> capacity
  *
  * The first four are checked in `#receive` and chat-service.ts, before a byte of the body is read,
@@ -14,6 +14,7 @@
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Logger } from "pino";
 import { balanceObject } from "../../accounts/balance-object.ts";
+import { scopesOf } from "../../accounts/caller-scopes.ts";
 import { FrontEnds } from "../../accounts/front-ends.ts";
 import { authenticate, type Caller } from "../../accounts/keys.ts";
 import { type Catalog, longestAnswer } from "../../chat/catalog.ts";
@@ -31,6 +32,7 @@ import { isUploading, refuseUnparsable } from "../error-response.ts";
 import { type Address, listenOn } from "../listening.ts";
 import { safeHeaders } from "../openai-format/error-body.ts";
 import { modelList } from "../openai-format/response.ts";
+import { ReadRate } from "../read-rate.ts";
 import { type ChatLimits, ChatService, readBodiesInHandlers } from "./chat-service.ts";
 import { Cors } from "./cors.ts";
 import { errorHandler } from "./error-handler.ts";
@@ -101,6 +103,7 @@ export class PublicServer {
   readonly connections: Connections;
   readonly #dependencies: PublicDependencies;
   readonly #frontEnds: FrontEnds;
+  readonly #reads = new ReadRate();
   #cors: Cors;
   readonly #app: FastifyInstance;
   #closing: Promise<void> | null = null;
@@ -199,15 +202,15 @@ export class PublicServer {
     reply.headers(this.#cors.headers(headers));
     if (path === null) throw unknownPath(request.originalUrl);
     if (request.is404) return this.#refuseMethod(request, reply, path);
-    const caller = await this.requests.waitUnlessGone(request.raw, reply.raw, () =>
-      this.#callerOf(request, isChat),
-    );
+    context.callerNow = () => this.#callerOf(request, isChat);
+    const caller = await this.requests.waitUnlessGone(request.raw, reply.raw, context.callerNow);
     if (caller === null) {
       context.finishUnanswered(reply);
       return;
     }
     context.record.caller = caller;
     if (isChat) this.chat.admit(request, reply);
+    else this.#reads.count(scopesOf(caller)[0]);
     return;
   }
 

@@ -96,8 +96,7 @@ const readMemos = `
 
 const readLater = `select ${laterGrantTable.list()} from later_grant where account = $1`;
 
-const countKeys = `select n.account, (select count(*) from api_key k where k.account = n.account)
-  from unnest($1::text[]) as n(account)`;
+const readKeysOf = `select ${keyTable.list()} from api_key where account = any($1::text[])`;
 
 const readPayments = `${selectPayments} where p.payment = any($1::text[])`;
 
@@ -183,10 +182,10 @@ export async function readUnderLock(
       reads.payments.size === 0
         ? null
         : { name: "payments", text: readPayments, values: [arrayLiteral([...reads.payments])] },
-    keyCounts:
-      reads.keyCounts.size === 0
+    keysOf:
+      reads.keysOf.size === 0
         ? null
-        : { name: "key counts", text: countKeys, values: [arrayLiteral([...reads.keyCounts])] },
+        : { name: "keys of accounts", text: readKeysOf, values: [arrayLiteral([...reads.keysOf])] },
     charges: ended.size === 0 ? null : { name: "charges", text: readCharges, values: ended.arrays() },
     memos: operations.some(({ kind }) => kind === "promote")
       ? { name: "memos", text: readMemos, values: ended.arrays() }
@@ -223,7 +222,9 @@ export async function readUnderLock(
         });
   const due = overdue.length === 0 ? {} : await together(connection, keysNamedBy(keysOf(overdue)));
   const read = [rows, keysOfCharges, due];
-  const keys = read.flatMap(({ keys = [] }) => keys).map((cells) => keyTable.rowOf(cells));
+  // Those that are locked come last, and count.
+  const keysRead = [...(rows.keysOf ?? []), ...read.flatMap(({ keys = [] }) => keys)];
+  const keys = keysRead.map((cells) => keyTable.rowOf(cells));
   const snapshot: Omit<Snapshot, "later"> = {
     times: clock.answered(asked, { clockMs, trustedMs: believedMs }),
     plans: await plansAt(epoch),
@@ -240,7 +241,6 @@ export async function readUnderLock(
     ),
     payments: new Map((rows.payments ?? []).map(paymentOf).map((payment) => [payment.id, payment])),
     keys: new Map(keys.map((row: KeyRow) => [row.id, row])),
-    keyCounts: new Map((rows.keyCounts ?? []).map(([id, count]) => [String(id), Number(count)])),
   };
   const there = (rows.found ?? []).map(([id]) => String(id));
   return { snapshot, locked: new Set(there.filter((id) => !snapshot.accounts.has(id))) };

@@ -146,6 +146,8 @@ export class SqliteClock {
 
   #record(): void {
     const monotonicMs = this.#machine.monotonicMs();
+    // If it fails, the next look tries again.
+    this.#recorded = { trust: null, atMs: Number.NEGATIVE_INFINITY };
     this.#write(this.#clock.trust, this.#clock.pointNow(monotonicMs), this.#accepts);
     this.#recorded = { trust: this.#clock.trust, atMs: monotonicMs };
   }

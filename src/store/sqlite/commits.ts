@@ -69,7 +69,7 @@ function statementsOf(db: DatabaseSync) {
     memos: db.prepare(
       "select coalesce(sum(amount), 0) as memos from credit_grant where request_id = ? and account = ?",
     ),
-    keyCount: db.prepare("select count(*) as keys from api_key where account = ?"),
+    keysOf: db.prepare("select id from api_key where account = ?"),
     insertAccount: insertInto(db, accountTable),
     updateAccount: update(db, accountTable, ["id"]),
     insertLater: insertInto(db, laterGrantTable),
@@ -235,9 +235,9 @@ export class SqliteCommits {
       const entry = this.#sql.entry.get(op);
       if (entry !== undefined) journal.set(op, entry);
     }
-    const keyCounts = new Map(
-      [...reads.keyCounts].map((id) => [id, Number(this.#sql.keyCount.get(id)?.keys)] as const),
-    );
+    for (const account of reads.keysOf) {
+      for (const { id } of this.#sql.keysOf.all(account)) readKey(account, String(id));
+    }
     for (const id of reads.payments) {
       const text = `${selectPayments} where p.payment = ?1`;
       const [cells] = this.#sql.others.rows({ name: "payment", text, values: [id] });
@@ -254,7 +254,6 @@ export class SqliteCommits {
       journal,
       ended,
       keys,
-      keyCounts,
       payments: paid,
     };
   }

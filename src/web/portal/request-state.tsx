@@ -14,8 +14,9 @@ const endings: Readonly<Record<string, readonly [state: string, tone: string, me
   expired: ["failed", "bad", "The request did not end in time. The last known tokens are paid."],
 };
 
-export function meaningOf({ ending }: Receipt): string {
-  return endings[ending]?.[2] ?? "";
+export function meaningOf({ ending, stopped_by: by }: Receipt): string {
+  const meaning = endings[ending]?.[2] ?? "";
+  return by?.startsWith("person:") ? meaning.replace("The operator", "A person") : meaning;
 }
 
 export function endingCell(receipt: Receipt) {
