@@ -409,6 +409,7 @@ void test("clients behind a trusted proxy have attempts of their own, and a /64 
   await using service = await startService();
   await using operator = await startOperator(service, [], {
     isTrusted: (address) => address === "127.0.0.1",
+    attempts: new TokenBucket(limits.signIns, { nowMs: () => 0 }),
   });
   const from = (address: string) =>
     operator.ask("POST", "/admin/session", {
