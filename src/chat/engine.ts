@@ -275,10 +275,11 @@ export function isCallersFailure(failure: EngineFailure): boolean {
 
 /** Why an upstream rejected a request. */
 export interface RejectionReason {
-  /** For the caller: one line without data of the upstream. Null if it gave none. */
-  sentence: string | null;
+  /** The upstream's own sentence. Empty if there is none, or the operator does not pass it on. */
+  sentence: string;
   /** Path of the parameter at fault in the caller's request, or null. */
   param: string | null;
+  isTooLarge: boolean;
 }
 
 interface EngineErrorOptions {

@@ -9,7 +9,7 @@ import type { AccountError, Halted, HoldOutcome } from "../ledger/outcomes.ts";
 import { rateLimits } from "../ledger/rate-limits.ts";
 import { given } from "../objects.ts";
 import { creditMessage, type UnpaidRequest } from "./credit-refusals.ts";
-import type { EngineError } from "./engine.ts";
+import type { EngineError, RejectionReason } from "./engine.ts";
 
 export function refusalOfHold(
   outcome: Extract<HoldOutcome, { kind: "refused" }> | AccountError,
@@ -129,11 +129,10 @@ export function refusalOfEngine(error: EngineError, model: string, contextWindow
         { ...options, param: "messages" },
       );
     case "rejected": {
-      const sentence = error.reason?.sentence ?? "It gave no reason. Check parameters and messages.";
-      const param = error.reason?.param ?? null;
-      return new Refusal("invalid_value", `The model rejected the request. ${sentence}`, {
+      const reason: Partial<RejectionReason> = error.reason ?? {};
+      return new Refusal("invalid_value", `The model rejected the request${wordsOf(reason)}`, {
         ...options,
-        ...given({ param }),
+        ...given({ param: reason.param }),
       });
     }
     case "timeout":
@@ -143,4 +142,12 @@ export function refusalOfEngine(error: EngineError, model: string, contextWindow
         options,
       );
   }
+}
+
+/** Returns the rest of the message about a rejected request. */
+function wordsOf({ sentence = "", param = null, isTooLarge }: Partial<RejectionReason>): string {
+  if (sentence !== "") return `. ${sentence}`;
+  if (param !== null) return `: parameter "${param}". Check its value.`;
+  if (isTooLarge === true) return ", because it is too large. Send fewer or shorter messages.";
+  return ". Check its parameters and messages. The operator of this service can look up the reason in the log, under the id of this request.";
 }

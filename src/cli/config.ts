@@ -307,6 +307,7 @@ function modelSettings(model: ModelConfig) {
     template_tokens: model.templateTokens,
     reserved: model.reserved,
     send_stop: model.sendStop,
+    pass_errors: model.passErrors,
     reasoning:
       reasoning === null
         ? undefined

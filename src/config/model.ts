@@ -179,6 +179,8 @@ function readUpstream(section: Section) {
     idleMs: section.value("idle_seconds", seconds, { or: 60 }) * 1000,
     /** Whether stop sequences are sent. They are always matched here as well. */
     sendStop: section.value("send_stop", kind.flag, { or: dialectOf(dialect).sendsStop }),
+    /** Whether callers get the server's own sentence about a rejected request. */
+    passErrors: section.value("pass_errors", kind.flag, { or: false }),
     /** Null: the model is not known to think. */
     reasoning: section.optionalSection("reasoning", readUpstreamReasoning),
   };

@@ -133,6 +133,7 @@ test("lists an upstream model without its key, and has nothing to download", asy
       template_tokens: 512,
       reserved: 8,
       send_stop: false,
+      pass_errors: false,
       reasoning: { opened: false, hidden: true },
     },
   });

@@ -87,6 +87,15 @@ describe("the engine of a model", () => {
     });
   }
 
+  test("is replaced if the errors of its server are passed on", () => {
+    const [, before] = read(base).models;
+    const passing = base.replace("model: m", "model: m, pass_errors: true");
+    const [, after] = read(passing).models;
+    assert.ok(before !== undefined && after !== undefined);
+    assert.equal(keepsEngine(before, after), false);
+    assert.deepEqual(changes(base, passing).models.changed, ["big"]);
+  });
+
   test("is replaced if the engine is of another kind", () => {
     const upstream =
       'small: { engine: upstream, url: "http://a:1/v1", model: m, price: { prompt: 1, completion: 2 } }';

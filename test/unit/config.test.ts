@@ -409,6 +409,7 @@ describe("the file", () => {
     template_tokens: 40
     tokenizer: hf:owner/name
     send_stop: true
+    pass_errors: true
     reserved: 0
     ${price}
     reasoning: { tags: ["<think>", "</think>"], opened: true }`,
@@ -436,6 +437,7 @@ describe("the file", () => {
       templateTokens: 512,
       reserved: 8,
       sendStop: false,
+      passErrors: false,
       reasoning: { field: "reasoning_content", tags: null, opened: false, hidden: false },
     });
     assert.deepEqual(wide, {
@@ -458,6 +460,7 @@ describe("the file", () => {
       templateTokens: 40,
       reserved: 0,
       sendStop: true,
+      passErrors: true,
       reasoning: { field: null, tags: ["<think>", "</think>"], opened: true, hidden: false },
     });
   });

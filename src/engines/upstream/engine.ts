@@ -2,8 +2,8 @@
  * Engine that forwards requests to servers with an OpenAI-compatible API.
  *
  * Guarantees:
- * - callers never see an upstream's names or keys. They see its messages only if it rejects their
- *   request, and cleaned (caller-sentence.ts). The log gets cleaned messages too (failure.ts).
+ * - callers never see an upstream's key. They see its messages only if it rejects their request
+ *   and `passErrors` is set, cleaned like those of the log (failure.ts).
  * - each server gets at most `parallel` requests at once (server-pool.ts).
  * - no request of the service itself costs a token: a circuit breaker learns from real requests
  *   (server.ts), and probes list the models (probe.ts).
@@ -28,7 +28,6 @@ import { alternativesOf } from "../sampling-limits.ts";
 import type { ThinkTags } from "../text/thinking-filter.ts";
 import { addedFields } from "./added-fields.ts";
 import { AnswerText } from "./answer-text.ts";
-import { type SentenceCleaner, sentenceCleaner } from "./caller-sentence.ts";
 import {
   type Dialect,
   type DialectName,
@@ -85,7 +84,6 @@ export class UpstreamEngine implements Engine {
   readonly #pool: ServerPool;
   readonly #prompts: PromptCounter;
   readonly #reasoningFields: readonly string[];
-  readonly #cleanSentence: SentenceCleaner;
   #reportsUsageLate: boolean;
 
   constructor(options: UpstreamOptions) {
@@ -95,7 +93,6 @@ export class UpstreamEngine implements Engine {
     this.#reportsUsageLate = reasoning?.hidden ?? false;
     this.#dialect = dialectOf(options.dialect);
     this.#pool = new ServerPool(options);
-    this.#cleanSentence = sentenceCleaner(options);
     const { model, contextWindow, templateTokens = templateTokensDefault, tokenizer = null } = options;
     this.#prompts = new PromptCounter({
       pool: this.#pool,
@@ -169,7 +166,6 @@ export class UpstreamEngine implements Engine {
           needsLimit: reasoning?.hidden ?? false,
         }),
         forms: counted.forms,
-        cleanSentence: this.#cleanSentence,
         promptTokensIfUnreported: counted.tokens.likely,
         prompt: {
           countedTokens: counted.tokens.isCounted ? counted.tokens.likely : null,

@@ -3,7 +3,7 @@
  * and whether the caller or the configuration of the model is at fault.
  *
  * Pure. Servers send about ten shapes: `{error: {...}}`, the error alone, a list, `detail` of
- * FastAPI, text. Nothing here is cleaned (caller-sentence.ts and failure.ts do that).
+ * FastAPI, text. Nothing here is cleaned (failure.ts does that).
  */
 import { fieldOf } from "../../objects.ts";
 

@@ -3,8 +3,7 @@
  * and whether another upstream may answer.
  *
  * Pure. An upstream's own messages go to the log. They are shortened, and the key, the caller's
- * name for its user and quotes from the conversation are removed. Only the sentence of a rejection
- * goes to the caller (caller-sentence.ts).
+ * name for its user and quotes from the conversation are removed.
  */
 import {
   type EngineFailure,
@@ -28,7 +27,7 @@ interface FailureOptions {
   /** The chat template may accept the conversation in another form. */
   isRefused?: boolean;
   retryAfterSeconds?: number | undefined;
-  /** Why the server rejected the request. The sentence is not cleaned. */
+  /** Why the server rejected the request, with its sentence as it was sent. */
   reason?: RejectionReason;
   /** The server's objection to the request, if it gave one. */
   objection?: Objection;
@@ -224,10 +223,10 @@ function failureOfRejection(error: UpstreamError, { status, message }: StatusCon
     const hint = ", so the configuration of this model may be wrong";
     return new UpstreamFailure("failed", message(hint), { objection });
   }
-  const sentence = error.sentence ?? (status === 413 ? "It is too large." : null);
+  const sentence = error.sentence ?? "";
   return new UpstreamFailure("rejected", message(""), {
-    isRefused: (param === null || param.startsWith("messages")) && !aboutParameter.test(sentence ?? ""),
-    reason: { sentence, param },
+    isRefused: (param === null || param.startsWith("messages")) && !aboutParameter.test(sentence),
+    reason: { sentence, param, isTooLarge: status === 413 },
     objection,
   });
 }
@@ -285,7 +284,11 @@ export function loggable(said: string, { key, user, messages }: Unlogged): strin
     .replace(/\b(sk|ink|hf|gsk)[-_][\w-]{8,}/g, "[key]")
     .replace(/(Bearer )\S+/gi, "$1[key]");
   const quoted = "(its words quote the request, so they are left out)";
-  return quotes(readings, messages) ? quoted : visibleLine(text.slice(0, saidLengthMax));
+  if (quotes(readings, messages)) return quoted;
+  // The cut may leave half a character.
+  return visibleLine(text)
+    .slice(0, saidLengthMax)
+    .replace(/[\ud800-\udbff]$/, "");
 }
 
 /** Compares the part of each reading that the last reading can come from. */
@@ -334,13 +337,13 @@ function windowsOf(text: string, length: number): string[] {
 }
 
 /** Messages may be JSON in JSON in JSON. */
-export const escapesMax = 4;
+const escapesMax = 4;
 const jsonEscape = /\\(?:u([0-9a-fA-F]{4})|(["\\/])|[bfnrt])/g;
 /** `\u0041` */
 const escapeLengthMax = 6;
 
 /** Decodes one level of escapes. */
-export function withoutEscapes(text: string): string {
+function withoutEscapes(text: string): string {
   return text.replace(jsonEscape, unescaped);
 }
 

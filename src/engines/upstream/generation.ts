@@ -24,7 +24,6 @@ import type { ConversationForms } from "../text/conversation-forms.ts";
 import { type AddedFields, type Adjustments, adjustmentFor, fitting, isAboutAdded } from "./added-fields.ts";
 import type { Waiter } from "./admission-queue.ts";
 import { type AnswerOptions, UpstreamAnswer } from "./answer.ts";
-import type { SentenceCleaner } from "./caller-sentence.ts";
 import { type Dialect, requestBody, type UpstreamRequest } from "./dialects.ts";
 import type { Exchange } from "./exchange.ts";
 import { brokenAnswer, inMidAnswer, UpstreamFailure } from "./failure.ts";
@@ -54,8 +53,6 @@ interface UpstreamJob extends AnswerOptions {
   added: AddedFields;
   /** The conversation, with the forms for stricter chat templates. */
   forms: ConversationForms;
-  /** Cleans the sentence of a rejection for the caller. */
-  cleanSentence: SentenceCleaner;
   finishMs?: number | undefined;
   /** Longest time without text or thinking, from the head of the answer on. */
   textMs: number;
@@ -396,8 +393,8 @@ export class UpstreamGeneration implements Generation, Waiter {
 
   #fail(failure: UpstreamFailure): void {
     const message = this.#reportFailure(failure, false);
-    const { retryAfterSeconds, reason: said } = failure;
-    const reason = said && { ...said, sentence: this.job.cleanSentence(said.sentence) };
+    const { retryAfterSeconds } = failure;
+    const reason = this.#pool.reasonOf(failure);
     this.#end(new EngineError(failure.failure, message, given({ retryAfterSeconds, reason })));
   }
 

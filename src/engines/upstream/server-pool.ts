@@ -15,6 +15,7 @@ import {
   type EngineState,
   type Message,
   type NoticeKind,
+  type RejectionReason,
 } from "../../chat/engine.ts";
 import { BusySet, type QueueMax } from "../../collections.ts";
 import { limits } from "../../limits/limits.ts";
@@ -29,6 +30,8 @@ export interface ServerPoolOptions {
   /** At least one. */
   urls: readonly string[];
   key: string | null;
+  /** Callers whose request is rejected get the sentence of the server. Default: false. */
+  passErrors?: boolean;
   /** Requests at once, for each server. */
   parallel: number;
   /** Slots for accounts without a running request only. Fewer than `parallel`. */
@@ -214,6 +217,13 @@ export class ServerPool {
         `an upstream keeps failing for one account and gets none of its requests ${forTime}`,
       );
     return reason;
+  }
+
+  /** Returns why a request was rejected, as the caller may know it. */
+  reasonOf({ reason }: UpstreamFailure): RejectionReason | undefined {
+    const { key, passErrors = false } = this.#options;
+    const said = passErrors ? (reason?.sentence ?? "") : "";
+    return reason && { ...reason, sentence: loggable(said, { key, user: null, messages: [] }) };
   }
 
   /** Reports something odd about an answer. Logged if it is new. */
