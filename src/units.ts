@@ -78,7 +78,9 @@ export function momentOf(text: string): EpochMs | null {
 export function localMomentOf(text: string, timezone: string, daysLater = 0): EpochMs | null {
   const ms = momentOf(text);
   if (ms === null || text.includes("T")) return ms;
-  return Temporal.PlainDate.from(text).add({ days: daysLater }).toZonedDateTime(timezone).epochMilliseconds;
+  const day = Temporal.PlainDate.from(text).add({ days: daysLater });
+  // Later years have more than four digits, which no answer and no request has.
+  return day.year > 9999 ? null : day.toZonedDateTime(timezone).epochMilliseconds;
 }
 
 function isoDay(ms: EpochMs): string | undefined {

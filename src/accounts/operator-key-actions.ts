@@ -56,7 +56,8 @@ export class OperatorKeyActions {
     }
     if (!hasRole(actor.role, role))
       throw invalidValue("role", `role must be at most ${actor.role}, your own role.`);
-    if (role === "owner") requireFresh(actor);
+    // Such a key may refund, which needs a fresh sign-in.
+    if (hasRole(role, "operator")) requireFresh(actor);
     const { nowMs, atMs, latestMs } = store.times();
     const endMs = expiresMs ?? atMs + defaultLifeMs;
     if (endMs <= latestMs || endMs - latestMs > lifeMsMax) {

@@ -19,7 +19,7 @@ export const personObject = objectFor<PersonRow & { role: OperatorRole | null }>
   email_verified: [Type.Boolean(), ({ emailVerified }) => emailVerified],
   role: [orNull(text), ({ role }) => role],
   role_rule: [
-    orNull(Type.String({ description: "the condition of the rule that gave a role last" })),
+    orNull(Type.String({ description: "the role that a rule gave last, and the condition of the rule" })),
     ({ roleRule }) => roleRule,
   ],
   role_matched_at: [timeOrNull, ({ roleMatchedMs }) => isoTimeOrNull(roleMatchedMs)],

@@ -134,6 +134,12 @@ export const shown = {
     expires_at: ["Expires", "time"],
     last_used_at: ["Last used", "time"],
   },
+  session: {
+    created_at: ["Begun", "time"],
+    used_at: ["Last used", "time"],
+    expires_at: ["Ends", "time"],
+    present: ["This one"],
+  },
   person: {
     id: ["Id", "code"],
     name: ["Name"],

@@ -15,7 +15,7 @@
  * | client left before the first token   | client_gone             | prompt                      |
  * | client left during a stream          | client_gone             | prompt and generated tokens |
  * | operator stopped the request         | stopped                 | as if the client had left   |
- * | account suspended or closed          | stopped                 | what its hold paid for      |
+ * | account suspended or closed          | stopped                 | what its hold pays for      |
  * | hold may have expired: store away    | engine_failed           | as if the engine had failed |
  * | engine failed during a stream        | engine_failed           | prompt and generated tokens |
  * | service stopped during a stream      | shutdown                | prompt and generated tokens |
@@ -238,9 +238,12 @@ export async function* generate(
       return endOfAborted(signal);
     }
     const boughtOut = finishReason === "length" && holdExtender.maxTokens < wantTokens;
-    if (boughtOut && holdExtender.halted !== null) throw accountHalted(holdExtender.halted);
+    const halted = boughtOut ? holdExtender.halted : null;
+    // A whole answer is delivered as far as it was paid for.
+    if (halted !== null && request.stream) throw accountHalted(halted);
     // Receipts have no ending of their own for an answer that was filtered.
-    completedBy = boughtOut ? "credits" : finishReason === "content_filter" ? "stop" : finishReason;
+    completedBy = finishReason === "content_filter" ? "stop" : finishReason;
+    if (boughtOut) completedBy = halted === null ? "credits" : "stopped";
   } catch (error) {
     failure = error;
     throw refusalOf(error, model);
@@ -290,7 +293,7 @@ function stoppedBy(ending: Ending, { reason }: AbortSignal): string | null {
 interface Ended {
   generation: Generation | null;
   /** Null if the answer is not complete. */
-  completedBy: "stop" | "length" | "credits" | null;
+  completedBy: "stop" | "length" | "credits" | "stopped" | null;
   /** The error of the engine or of the hold, the reason of the abort, or null. */
   failure: unknown;
   signal: AbortSignal;

@@ -31,7 +31,9 @@ Your account {account} has no credits left. Requests are refused until credits a
 
 Hello {owner},
 
-{by} made the API key {key} ({name}) of your account {account} on {time}. If you do not expect it, revoke it, or tell the operator of this service.
+The API key {key} ({name}) of your account {account} was made in the portal on {time}. If you do not expect it, revoke it, or tell the operator of this service.
+
+This message is sent once a day at most.
 `,
   "operator.key_created": `An operator key was made: {name}
 

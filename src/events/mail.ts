@@ -3,7 +3,7 @@
  * operators.
  *
  * Guarantees at most one mail of a kind a day to an account, and to operators one of each kind and
- * model. Each new key and role has its own. A server that hangs costs its time limit.
+ * model. Each new operator key and role has its own. A server that hangs costs its time limit.
  */
 import { type MailConfig, type MailType, mailEndpoint, mailTypes } from "../config/events.ts";
 import { messageOf } from "../errors.ts";
@@ -55,6 +55,9 @@ export class Mail implements Receiver {
     const contact = event.account === null ? null : await store.contact(event.account);
     const to = event.account === null ? await this.#operators(data) : (contact?.email ?? []);
     if (to.length === 0) return skipped("nobody has an e-mail address for it");
+    // An operator knows what they make, such as the first keys of an import.
+    if (type === "key.created" && !/^(?:person|key):/.test(`${data.by}`))
+      return skipped("an operator made the key");
     if (contact !== null && isSwitchedOff(type, contact)) return skipped("the account does not want it");
     const field = ownMailOf[type] ?? "";
     const mark = `${type}\n${event.account ?? ""}\n${data[field] ?? ""}`;
@@ -97,7 +100,6 @@ export class Mail implements Receiver {
 const ownMailOf: Partial<Record<MailType, string>> = {
   "model.down": "model",
   "model.out_of_credit": "model",
-  "key.created": "key",
   "operator.key_created": "key",
   "operator.role_given": "person",
 };

@@ -82,6 +82,8 @@ export class Issuer {
         redirect_uri: redirectUri,
         scope: scopesOf(config.serverMetadata(), isAgain !== null),
         ...(isAgain === null ? {} : { max_age: isAgain ? "0" : anyAge }),
+        // Some issuers ignore `max_age`.
+        ...(isAgain === true ? { prompt: "login" } : {}),
         ...{ state, nonce, code_challenge: challenge, code_challenge_method: "S256" },
       });
     } catch (error) {

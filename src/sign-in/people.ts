@@ -22,8 +22,8 @@ import type { ListedEntry, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import type { Identity } from "./claims.ts";
 import { notAdmitted, SignInRefusal } from "./refusals.ts";
-import { planOf, roleBy, roleNow, roleRuleOf, type Verdict } from "./rules.ts";
-import { nameOf, type RoleRule, type SignInSettings } from "./settings.ts";
+import { planOf, recordOf, roleBefore, roleNow, roleRuleOf, ruleBy, type Verdict } from "./rules.ts";
+import type { RoleRule, SignInSettings } from "./settings.ts";
 
 /** Who opens, changes and suspends accounts by the rules. The journal names it. */
 const byRules = "service:sign_in";
@@ -154,16 +154,18 @@ export class People {
     }
     for (let person = read; ; ) {
       const nowMs = this.#nowMs();
-      const before = roleBy(person.roleRule, settings);
-      const given = role.value?.role ?? null;
-      const keepsRole = !role.isComplete && before !== null && isHigherRole(before, given);
+      const held = ruleBy(person.roleRule, settings);
+      const given = role.value;
+      const keepsRole = !role.isComplete && held !== null && isHigherRole(held.role, given?.role ?? null);
+      const rule = keepsRole ? held : given;
       const facts: PersonFacts = {
         ...{ name, email, emailVerified, seenMs: nowMs },
-        roleRule: keepsRole ? person.roleRule : role.value && nameOf(role.value),
-        roleMatchedMs: keepsRole || role.value === null ? person.roleMatchedMs : nowMs,
+        roleRule: rule && recordOf(rule),
+        roleMatchedMs: keepsRole || given === null ? person.roleMatchedMs : nowMs,
         accountMatchedMs: plan.value === null ? person.accountMatchedMs : nowMs,
       };
-      const now = keepsRole ? before : given;
+      const before = roleBefore(person, settings, nowMs);
+      const now = rule?.role ?? null;
       const change = now === before ? null : roleChange(person, before, now, this.#change());
       if (await store.setPersonFacts(person, facts, change)) {
         if (change !== null) logger.info({ person: id, before, role: now }, "a role has changed");

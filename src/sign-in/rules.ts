@@ -49,9 +49,15 @@ function firstOf<R extends Condition>(rules: readonly R[], identity: Identity, t
   return { value: null, isComplete };
 }
 
-/** Returns the role of the rule with this condition. Null: there is no such rule any more. */
-export function roleBy(condition: string | null, { operators }: Rules): OperatorRole | null {
-  return operators.find((rule) => nameOf(rule) === condition)?.role ?? null;
+/** What is recorded of the rule that gave a role: the role that it gave, and its condition. */
+export function recordOf(rule: RoleRule): string {
+  return `${rule.role} ${nameOf(rule)}`;
+}
+
+/** Returns the present rule with the condition of a record. Null: there is none any more. */
+export function ruleBy(record: string | null, { operators }: Rules): RoleRule | null {
+  const condition = record?.slice(record.indexOf(" ") + 1);
+  return operators.find((rule) => nameOf(rule) === condition) ?? null;
 }
 
 /** Returns the role that a person has now. Null: none, its rule is gone, or it has lapsed. */
@@ -61,7 +67,13 @@ export function roleNow(
   nowMs: EpochMs,
 ): OperatorRole | null {
   if (roleMatchedMs === null || suspendedMs !== null || !isSameIssuer(issuer, settings.issuer)) return null;
-  return endOf(settings.lapse, roleMatchedMs) > nowMs ? roleBy(roleRule, settings) : null;
+  return endOf(settings.lapse, roleMatchedMs) > nowMs ? (ruleBy(roleRule, settings)?.role ?? null) : null;
+}
+
+/** Returns the role that a person had until now, as it was recorded. Null: none, or it has lapsed. */
+export function roleBefore(person: PersonRow, settings: SignInSettings, nowMs: EpochMs): OperatorRole | null {
+  if (roleNow(person, settings, nowMs) === null) return null;
+  return operatorRoles.find((role) => person.roleRule?.startsWith(`${role} `)) ?? null;
 }
 
 /** Null: the issuer has left the groups out. */

@@ -130,7 +130,7 @@ describe("a browser", { skip: noChromium ?? false }, () => {
       const before = await place.signIn("operator");
       await page.getByText("Your sessions").first().click();
       const rows = page.getByRole("table", { name: "Your sessions" }).getByRole("row");
-      await rows.filter({ hasText: "this one" }).waitFor();
+      await rows.filter({ hasText: "yes" }).waitFor();
       assert.equal(await rows.count(), 1 + 2);
       await page.getByRole("button", { name: "End all sessions" }).click();
       await page.getByRole("button", { name: "Sign in with Example University" }).waitFor();

@@ -131,6 +131,8 @@ operatorTest("a day ends at its end in the zone of the configuration", async (_,
   assert.deepEqual([ended.body.state, ended.body.ends_at], ["active", new Date(midnight).toISOString()]);
   const expiring = { operation_id: "k1", expires_at: "2100-07-01" };
   assert.equal((await operator.post(keys, expiring)).body.expires_at, "2100-07-02T04:00:00.000Z");
+  const never = await operator.post(keys, { operation_id: "k2", expires_at: "9999-12-31" });
+  assert.match(refused(never, 400, "invalid_value"), /^expires_at must be ISO 8601/);
   const program = { operation_id: "p1", name: "billing", role: "viewer", expires_at: ends_at };
   const { body } = await operator.post("/admin/operator-keys", program);
   assert.equal(body.expires_at, new Date(midnight).toISOString());

@@ -447,7 +447,7 @@ test("a check at the issuer that began before a sign-in gives back nothing that 
   place.issuer.signsIn({ sub: "ada", groups: ["staff"] });
   await place.signIn("operator");
   const [before] = await store.listPeople({ limit: 1 });
-  assert.equal(before?.roleRule, "group staff");
+  assert.equal(before?.roleRule, "owner group staff");
   place.issuer.signsIn({ sub: "ada", groups: ["all"] });
   await place.signIn("operator");
   const { issuer, sub, name, email, emailVerified } = before;
@@ -462,6 +462,6 @@ test("a check at the issuer that began before a sign-in gives back nothing that 
     authenticatedMs: null,
   };
   const now = await new People({ store, ledger, logger }).checked(before, identity, place.settings);
-  assert.equal(now.roleRule, "group all");
-  assert.equal((await store.person(before.id))?.roleRule, "group all");
+  assert.equal(now.roleRule, "viewer group all");
+  assert.equal((await store.person(before.id))?.roleRule, "viewer group all");
 });

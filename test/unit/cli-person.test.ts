@@ -29,7 +29,7 @@ describe("inkwell person", () => {
     await ledger.store.addPerson(
       person(0xaa, {
         ...{ name: "Ada\u202e", email: "ada@x.example" },
-        ...{ roleRule: "email ada@x.example", roleMatchedMs: ledger.nowMs },
+        ...{ roleRule: "support email ada@x.example", roleMatchedMs: ledger.nowMs },
       }),
     );
     await ledger.openAccount("alice");
@@ -39,7 +39,9 @@ describe("inkwell person", () => {
     const { stdout } = await ledger.inkwell("person", "list");
     assert.match(stdout, /^ID +NAME +E-MAIL +ROLE +ACCOUNT +LAST SIGN-IN +STATE\n/);
     assert.match(stdout, /person_00000000000000aa +Ada\\u202e +ada@x\.example +support +- +.* active\n/);
-    await ledger.store.addPerson(person(0xbb, { roleRule: "group gone", roleMatchedMs: ledger.nowMs }));
+    await ledger.store.addPerson(
+      person(0xbb, { roleRule: "support group gone", roleMatchedMs: ledger.nowMs }),
+    );
     assert.match(
       (await ledger.inkwell("person", "list")).stdout,
       /person_00000000000000bb +sub-187 +- +- +-/,

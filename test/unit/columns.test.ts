@@ -22,6 +22,7 @@ import { deliveryObject, endpointObject } from "../../src/actions/event-runs.ts"
 import { modelObject } from "../../src/http/admin/live-objects.ts";
 import { overviewObject } from "../../src/http/admin/overview-object.ts";
 import { requestObject } from "../../src/http/admin/request-object.ts";
+import { ownSession } from "../../src/http/api/session.ts";
 import { runningRequests } from "../../src/http/portal/live.ts";
 import { fieldOf } from "../../src/objects.ts";
 
@@ -52,6 +53,7 @@ const schemas: Record<keyof typeof shown, readonly unknown[]> = {
   journalEntry: [journalObject.schema],
   change: [changeObject.schema],
   operatorKey: [operatorKeyObject.schema],
+  session: [ownSession.schema],
   person: [personObject.schema],
   payment: [paymentObject.schema, ...reported],
   eventEndpoint: [endpointObject.schema],

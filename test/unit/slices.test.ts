@@ -25,7 +25,7 @@ interface Setup extends Bench {
 }
 
 /** An account with `micro` bought micro-credits and nothing else. */
-async function setup(micro: number): Promise<Setup> {
+async function setup(micro: number, stream = true): Promise<Setup> {
   const made = await bench(broke);
   await made.apply({ kind: "topup", account: "ada", payment: "p", amountMicro: micro, by: "test" });
   const engine = new PuppetEngine();
@@ -37,7 +37,7 @@ async function setup(micro: number): Promise<Setup> {
     holdTtlMs: 60_000,
   };
   const caller = { accountId: "ada", keyId: "key", plan: broke, models: ["*"], concurrent: null };
-  const request = { model: "model", messages: [], sampling: { stop: [] }, reasoning: {}, stream: true };
+  const request = { model: "model", messages: [], sampling: { stop: [] }, reasoning: {}, stream };
   return {
     ...made,
     engine,
@@ -318,4 +318,18 @@ test("an answer that ends by itself within what is held is whole, whatever the a
   const end = (await rest).at(-1);
   assert.equal(end?.type === "end" && end.finishReason, "stop");
   assert.equal(made.receipts[0]?.ending, "stop");
+});
+
+test("a whole answer of an account that is suspended is delivered as far as it was paid for", async () => {
+  const made = await setup(1_000_000, false);
+  const { generation, rest } = await made.begin("r1");
+  await made.apply({ kind: "state", account: "ada", op: "s", to: { kind: "suspend" }, by: "ann" });
+  think(generation, sliceTokens / 2);
+  await until("the engine knows the end of the held slice", () => generation.paid.length === 1);
+  think(generation, sliceTokens / 2);
+  generation.end("length");
+  const end = (await rest).at(-1);
+  assert.equal(end?.type === "end" && end.finishReason, "length");
+  const [receipt] = made.receipts;
+  assert.deepEqual([receipt?.ending, receipt?.usage.completionTokens], ["stopped", sliceTokens]);
 });

@@ -16,6 +16,8 @@ const endings: Readonly<Record<string, readonly [state: string, tone: string, me
 
 export function meaningOf({ ending, stopped_by: by }: Receipt): string {
   const meaning = endings[ending]?.[2] ?? "";
+  if (ending === "stopped" && by === null)
+    return "The account was suspended, closed or past its end. The tokens until then are paid.";
   return by?.startsWith("person:") ? meaning.replace("The operator", "A person") : meaning;
 }
 

@@ -11,12 +11,11 @@ import { PageHead } from "./layout.tsx";
 import { Link, type Place, pathTo, usePlace } from "./router.tsx";
 import { SignIn, type SignInWords } from "./sign-in.tsx";
 import { Failure } from "./states.tsx";
-import { ShownTable } from "./table.tsx";
+import { columnsOf, ShownTable } from "./table.tsx";
 import { ThemeSwitch } from "./theme.tsx";
 import { Toasts } from "./toasts.tsx";
 import type { OwnSession, Session } from "./types.ts";
 import { Session as SessionCount, useLoaded } from "./use-loaded.ts";
-import { Time } from "./values.tsx";
 
 type Leaving = "leaving" | "leaving-everywhere";
 type SessionState = "unknown" | "signed-in" | Leaving | "signed-out" | "expired";
@@ -159,12 +158,9 @@ function SessionList() {
     <ShownTable
       of={loaded}
       caption="Your sessions"
-      columns={[
-        { title: "Begun", cell: ({ created_at }) => <Time at={created_at} /> },
-        { title: "Last used", cell: ({ used_at }) => <Time at={used_at} /> },
-        { title: "Ends", cell: ({ expires_at }) => <Time at={expires_at} /> },
-        { title: "", cell: ({ present }) => (present ? "this one" : "") },
-      ]}
+      columns={columnsOf("session", "created_at used_at expires_at present", {
+        present: ({ present }: OwnSession) => (present ? "yes" : ""),
+      })}
     />
   );
 }
