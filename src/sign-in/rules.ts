@@ -70,7 +70,7 @@ export function roleNow(
   return endOf(settings.lapse, roleMatchedMs) > nowMs ? (ruleBy(roleRule, settings)?.role ?? null) : null;
 }
 
-/** Returns the role that a person had until now, as it was recorded. Null: none, or it has lapsed. */
+/** Returns the role that a person had until now, as recorded. Null: none, or it has lapsed. */
 export function roleBefore(person: PersonRow, settings: SignInSettings, nowMs: EpochMs): OperatorRole | null {
   if (roleNow(person, settings, nowMs) === null) return null;
   return operatorRoles.find((role) => person.roleRule?.startsWith(`${role} `)) ?? null;
