@@ -1,0 +1,214 @@
+/**
+ * `npm run clients -- [NAME...] [--folder DIR]`: installs clients from package registries, tries
+ * the same twelve things with each of them before a scripted model server, and prints a table.
+ */
+import { execFile } from "node:child_process";
+import { mkdir, writeFile } from "node:fs/promises";
+import { connect, createServer, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { messageOf } from "../src/errors.ts";
+import { newFolder, noDefaultModel, startProgram } from "../test/fixtures/program.ts";
+import { until } from "../test/fixtures/until.ts";
+import { startUpstream } from "../test/fixtures/upstream.ts";
+import { type Client, clients, prepare } from "./clients/list.ts";
+import { type Answer, type Job, type LogLine, promptOf, type Thing, things } from "./clients/things.ts";
+import { refuse } from "./options.ts";
+import { operatorOf } from "./servers/client.ts";
+
+const usage = `Usage: npm run clients -- [NAME...] [--folder DIR]
+  NAME          some of ${clients.map(({ name }) => name).join(", ")}; default: all
+  --folder DIR  keeps the clients and what they printed (default: a folder for temporary files)`;
+const operatorToken = "operator-token-0123456789";
+const credits = 1_000_000;
+/** Longer than all things together take. */
+const clientMs = 180_000;
+
+const plan = (base: number, limits: object = {}) => ({
+  base: { credits: base, every: "P1M" },
+  overage: { credits: 0, every: "P1M" },
+  limits,
+  models: ["*"],
+});
+const plans = { starter: plan(credits), empty: plan(0), single: plan(credits, { concurrent: 1 }) };
+
+/** Hands bytes from the service to the client in pieces of five, each in a packet of its own. */
+async function startSplitter(port: number) {
+  const sockets = new Set<Socket>();
+  const server = createServer({ noDelay: true }, (client) => {
+    const service = connect(port, "127.0.0.1");
+    client.pipe(service);
+    void (async () => {
+      for await (const bytes of service) {
+        for (let from = 0; from < bytes.length; from += 5) {
+          client.write(bytes.subarray(from, from + 5));
+          await nextTurn();
+        }
+      }
+      client.end();
+    })().catch(() => client.destroy());
+    for (const socket of [client, service])
+      sockets.add(socket.on("error", () => socket.destroy()).on("close", () => service.destroy()));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  if (address === null || typeof address === "string") throw new Error("the server has no port");
+  return {
+    port: address.port,
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+/** Runs a client's program. Returns its answers to each thing, and how it ended if not well. */
+async function runClient(client: Client, folder: string, jobs: readonly Job[]) {
+  const [program = "", ...args] = client.command(folder);
+  const { output, problem } = await new Promise<{ output: string; problem: string }>((resolve) => {
+    const child = execFile(
+      program,
+      args,
+      { cwd: folder, timeout: clientMs, maxBuffer: 2 ** 26 },
+      (error, stdout, stderr) =>
+        resolve({ output: stdout, problem: error === null ? "" : `${error.message} ${stderr}`.slice(-2000) }),
+    );
+    child.stdin?.on("error", () => {}).end(JSON.stringify(jobs));
+  });
+  await writeFile(path.join(folder, "answers.jsonl"), output);
+  const answers = new Map<string, Answer[]>();
+  for (const [line] of output.matchAll(/^\{"name".*$/gm)) {
+    const result: { name: string; answers: Answer[] } = JSON.parse(line);
+    answers.set(result.name, [...(answers.get(result.name) ?? []), ...result.answers]);
+  }
+  return { answers, problem };
+}
+
+/** Tries all things with a client. Returns the cell of each. */
+async function tryClient(client: Client, folder: string): Promise<Map<string, string>> {
+  await using upstream = await startUpstream();
+  await using home = await newFolder();
+  const model = {
+    engine: "upstream",
+    url: upstream.url,
+    model: "any",
+    price: { prompt: 1_000_000, completion: 1_000_000 },
+  };
+  const models = { big: model, narrow: { ...model, parallel: 1 } };
+  // JSON is YAML.
+  await writeFile(path.join(home.path, "inkwell.yaml"), JSON.stringify({ plans, models }));
+  await using inkwell = startProgram(home.path, {
+    env: { ...noDefaultModel, INKWELL_OPERATOR_TOKEN: operatorToken },
+  });
+  const { url, operatorUrl } = await inkwell.up();
+  await using splitter = await startSplitter(Number(new URL(url).port));
+  const admin = operatorOf(operatorUrl, operatorToken);
+
+  const accountOf = ({ name }: Thing) => name.replace(" ", "-");
+  const linesOf = (thing: Thing) =>
+    [...inkwell.stderr.matchAll(/^\{.*"path":"\/v1\/chat\/completions".*$/gm)]
+      .map(([line]): LogLine => JSON.parse(line))
+      .filter(({ account }) => account === accountOf(thing));
+  upstream.play = (call) => {
+    const [, name] = /^(.+) \d+$/.exec(promptOf(call)) ?? [];
+    const thing = things.find((each) => each.name === name);
+    const before = upstream.calls.indexOf(call);
+    const earlier = upstream.calls.slice(0, before).filter((each) => promptOf(each).startsWith(`${name} `));
+    return thing?.play?.(call, earlier.length, () => linesOf(thing));
+  };
+
+  const jobs: Job[] = [];
+  const keys = new Map<string, string>();
+  for (const thing of things) {
+    const account = accountOf(thing);
+    await admin("POST", "/admin/accounts", { id: account, plan: thing.plan });
+    const { key } = await admin("POST", `/admin/accounts/${account}/keys`, { operation_id: account });
+    keys.set(thing.name, String(key));
+    const { name, model = "big", isSplit = false } = thing;
+    const base = isSplit ? `http://127.0.0.1:${splitter.port}/v1` : `${url}/v1`;
+    const job = { name, model, url: base, key: String(key), stream: true, times: 1, leave_after: 0 };
+    for (const change of thing.jobs) jobs.push({ ...job, ...change });
+  }
+  const { answers, problem } = await runClient(client, folder, jobs);
+  // A client that left may be gone before its request is settled.
+  await until("all requests have ended", async () => {
+    const { data } = await admin("GET", "/admin/requests");
+    return Array.isArray(data) && data.length === 0;
+  });
+  const cells = new Map<string, string>();
+  for (const thing of things) {
+    const { name } = thing;
+    const found = answers.get(name);
+    const reason = client.missing?.[name];
+    if (reason !== undefined) cells.set(name, `- ${reason}`);
+    else if (found === undefined) cells.set(name, `FAILED the program ended before it: ${problem}`);
+    else {
+      const balance = await fetch(`${url}/v1/balance`, {
+        headers: { authorization: `Bearer ${keys.get(name)}` },
+      });
+      const { balances } = (await balance.json()) as { balances: { total: { credits: number } } };
+      const spent = plans[thing.plan].base.credits - balances.total.credits;
+      const wrong = thing.check({ answers: found, lines: linesOf(thing), spent });
+      cells.set(name, wrong === null ? "ok" : `FAILED ${wrong}`);
+    }
+  }
+  await writeFile(path.join(folder, "inkwell.log"), `${inkwell.stdout}${inkwell.stderr}`);
+  return cells;
+}
+
+/** Prints the table and the reasons below it. */
+function report(results: ReadonlyMap<Client, string | Map<string, string>>): void {
+  const row = (cells: readonly string[]) => console.log(`| ${cells.join(" | ")} |`);
+  row(["client", ...things.map(({ name }) => name)]);
+  row(["---", ...things.map(() => "---")]);
+  for (const [{ name, version }, cells] of results) {
+    const words = things.map((thing) => (typeof cells === "string" ? "skipped" : cells.get(thing.name)));
+    row([`${name} ${version}`, ...words.map((word = "") => word.split(" ", 1)[0] ?? "")]);
+  }
+  for (const [{ name }, cells] of results) {
+    if (typeof cells === "string") console.log(`${name}: skipped: ${cells}`);
+    else for (const [thing, cell] of cells) if (cell !== "ok") console.log(`${name}: ${thing}: ${cell}`);
+  }
+}
+
+function optionsOrEnd() {
+  try {
+    return parseArgs({
+      allowPositionals: true,
+      options: { folder: { type: "string" }, help: { type: "boolean" } },
+    });
+  } catch (error) {
+    return refuse(usage, messageOf(error));
+  }
+}
+
+const { values, positionals } = optionsOrEnd();
+if (values.help === true) {
+  console.log(usage);
+  process.exit(0);
+}
+for (const name of positionals)
+  if (!clients.some((client) => client.name === name)) refuse(usage, `There is no client ${name}`);
+const cache = path.resolve(values.folder ?? path.join(tmpdir(), "inkwell-clients"));
+await mkdir(cache, { recursive: true });
+let isRight = true;
+const results = new Map<Client, string | Map<string, string>>();
+for (const client of clients) {
+  if (positionals.length > 0 && !positionals.includes(client.name)) continue;
+  let folder: string;
+  try {
+    folder = await prepare(client, cache);
+  } catch (error) {
+    results.set(client, `not installed: ${messageOf(error).slice(-500)}`);
+    // A client that was asked for by its name must run.
+    if (positionals.length > 0) isRight = false;
+    continue;
+  }
+  const cells = await tryClient(client, folder);
+  results.set(client, cells);
+  if ([...cells.values()].some((cell) => cell.startsWith("FAILED"))) isRight = false;
+}
+report(results);
+process.exit(isRight ? 0 : 1);
