@@ -121,7 +121,8 @@ async function tryClient(client: Client, folder: string): Promise<Map<string, st
 
   const jobs: Job[] = [];
   const keys = new Map<string, string>();
-  for (const thing of things) {
+  const tried = things.filter(({ name }) => client.only?.includes(name) ?? true);
+  for (const thing of tried) {
     const account = accountOf(thing);
     await admin("POST", "/admin/accounts", { id: account, plan: thing.plan });
     const { key } = await admin("POST", `/admin/accounts/${account}/keys`, { operation_id: account });
@@ -138,7 +139,7 @@ async function tryClient(client: Client, folder: string): Promise<Map<string, st
     return Array.isArray(data) && data.length === 0;
   });
   const cells = new Map<string, string>();
-  for (const thing of things) {
+  for (const thing of tried) {
     const { name } = thing;
     const found = answers.get(name);
     const known = client.known?.[name];
@@ -158,19 +159,8 @@ async function tryClient(client: Client, folder: string): Promise<Map<string, st
   return cells;
 }
 
-/** Prints the table and the reasons below it. */
-function report(results: ReadonlyMap<Client, string | Map<string, string>>): void {
-  const row = (cells: readonly string[]) => console.log(`| ${cells.join(" | ")} |`);
-  row(["client", ...things.map(({ name }) => name)]);
-  row(["---", ...things.map(() => "---")]);
-  for (const [{ name, version }, cells] of results) {
-    const words = things.map((thing) => (typeof cells === "string" ? "skipped" : cells.get(thing.name)));
-    row([`${name} ${version}`, ...words.map((word = "") => word.split(" ", 1)[0] ?? "")]);
-  }
-  for (const [{ name }, cells] of results) {
-    if (typeof cells === "string") console.log(`${name}: skipped: ${cells}`);
-    else for (const [thing, cell] of cells) if (cell !== "ok") console.log(`${name}: ${thing}: ${cell}`);
-  }
+function printRow(cells: readonly string[]): void {
+  console.log(`| ${cells.join(" | ")} |`);
 }
 
 function optionsOrEnd() {
@@ -194,21 +184,27 @@ for (const name of positionals)
 const cache = path.resolve(values.folder ?? path.join(tmpdir(), "inkwell-clients"));
 await mkdir(cache, { recursive: true });
 let isRight = true;
-const results = new Map<Client, string | Map<string, string>>();
+const reasons: string[] = [];
+printRow(["client", ...things.map(({ name }) => name)]);
+printRow(["---", ...things.map(() => "---")]);
 for (const client of clients) {
   if (positionals.length > 0 && !positionals.includes(client.name)) continue;
+  const name = `${client.name} ${client.version}`;
   let folder: string;
   try {
     folder = await prepare(client, cache);
   } catch (error) {
-    results.set(client, `not installed: ${messageOf(error).slice(-500)}`);
+    printRow([name, ...things.map(() => "skipped")]);
+    reasons.push(`${name} is not installed: ${messageOf(error).slice(-500)}`);
     // A client that was asked for by its name must run.
     if (positionals.length > 0) isRight = false;
     continue;
   }
   const cells = await tryClient(client, folder);
-  results.set(client, cells);
+  // A thing that was not tried has an empty cell.
+  printRow([name, ...things.map((thing) => cells.get(thing.name)?.split(" ", 1)[0] ?? "")]);
+  for (const [thing, cell] of cells) if (cell !== "ok") reasons.push(`${name}, ${thing}: ${cell}`);
   if ([...cells.values()].some((cell) => cell.startsWith("FAILED"))) isRight = false;
 }
-report(results);
+for (const reason of reasons) console.log(reason);
 process.exit(isRight ? 0 : 1);

@@ -3,7 +3,6 @@ use async_openai::{
     Client,
     config::OpenAIConfig,
     error::OpenAIError,
-    middleware::{ReqwestService, retry::OpenAIRetryLayer},
     types::chat::{
         ChatCompletionRequestUserMessage, ChatCompletionStreamOptions, CreateChatCompletionRequest,
         CreateChatCompletionRequestArgs,
@@ -41,11 +40,7 @@ struct Line<'a> {
 
 fn client_of(job: &Job) -> Client<OpenAIConfig> {
     let config = OpenAIConfig::new().with_api_base(&job.url).with_api_key(&job.key);
-    // Without this layer nothing is retried.
-    let service = tower::ServiceBuilder::new()
-        .layer(OpenAIRetryLayer::default())
-        .service(ReqwestService::new(reqwest::Client::new()));
-    Client::with_config(config).with_http_service(service)
+    Client::with_config(config)
 }
 
 fn request_of(job: &Job, prompt: &str) -> Result<CreateChatCompletionRequest, OpenAIError> {

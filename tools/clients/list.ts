@@ -11,8 +11,12 @@ export interface Client {
   files: readonly string[];
   /** Installs into a folder that has the files. Throws with the reason if that fails here. */
   install(folder: string): Promise<void>;
+  /** Compiles the program. */
+  build?(folder: string): Promise<unknown>;
   /** Program and arguments. Jobs come on standard input. */
   command(folder: string): string[];
+  /** Names of the things to try. Default: all. */
+  only?: readonly string[];
   /** Things that the client cannot do, each with the reason. */
   known?: Readonly<Record<string, string>>;
 }
@@ -56,17 +60,15 @@ edition = "2024"
 name = "tried"
 path = "${file}.rs"
 [dependencies]
-${name} = { version = "=${version}", features = ["chat-completion", "model", "middleware"] }
+${name} = { version = "=${version}", features = ["chat-completion", "model"] }
 futures = "0.3"
-reqwest = { version = "0.13", default-features = false }
 serde = { version = "1", features = ["derive"] }
 serde_json = "1"
 tokio = { version = "1", features = ["full"] }
-tower = "0.5"
 `,
       );
-      await outputOf("cargo", ["build", "-q", "--manifest-path", path.join(folder, "Cargo.toml")]);
     },
+    build: (folder) => outputOf("cargo", ["build", "-q", "--manifest-path", path.join(folder, "Cargo.toml")]),
     command: (folder) => [path.join(folder, "target/debug/tried")],
   };
 }
@@ -78,11 +80,12 @@ function go(name: string, module: string, version: string): Client {
     version,
     files: ["openai_go.go"],
     async install(folder) {
-      const program = path.join(folder, "main.go");
-      const text = await readFile(path.join(folder, "openai_go.go"), "utf8");
-      await writeFile(program, text.replaceAll("MODULE", module));
       await writeFile(path.join(folder, "go.mod"), "module tried\n\ngo 1.23\n");
       await outputOf("go", ["get", "-C", folder, `${module}@v${version}`]);
+    },
+    async build(folder) {
+      const text = await readFile(path.join(folder, "openai_go.go"), "utf8");
+      await writeFile(path.join(folder, "main.go"), text.replaceAll("MODULE", module));
       await outputOf("go", ["build", "-C", folder, "-o", "program", "main.go"]);
     },
     command: (folder) => [path.join(folder, "program")],
@@ -105,13 +108,11 @@ function java(name: string, group: string, artifact: string, version: string, fi
       );
       await outputOf("mvn", ["-B", "-q", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory=lib"]);
     },
-    command: (folder) => [
-      "sh",
-      "-c",
-      'javac -cp "$0" -d classes *.java && exec java -cp "$0:classes" "$1"',
-      libraries(folder),
-      file,
-    ],
+    build: (folder) => {
+      const sources = [`${file}.java`, "Harness.java"].map((name) => path.join(folder, name));
+      return outputOf("javac", ["-cp", libraries(folder), "-d", folder, ...sources]);
+    },
+    command: (folder) => ["java", "-cp", `${libraries(folder)}:${folder}`, file],
   };
 }
 
@@ -124,7 +125,10 @@ export const clients: readonly Client[] = [
   go("openai-go-3.37", "github.com/openai/openai-go/v3", "3.37.0"),
   go("openai-go", "github.com/openai/openai-go/v3", "3.99.0"),
   java("openai-java", "com.openai", "openai-java", "4.101.0", "OpenAiJava"),
-  java("langchain4j", "dev.langchain4j", "langchain4j-open-ai", "1.19.0", "Langchain4j"),
+  {
+    ...java("langchain4j", "dev.langchain4j", "langchain4j-open-ai", "1.19.0", "Langchain4j"),
+    known: { retry: "it repeats whole answers and no streams, and does not read retry-after" },
+  },
   rust("async-openai", "0.43.0", "async_openai"),
   { ...python("langchain-python", "langchain_python", ["langchain-openai==1.7.4"]), known: noList },
   {
@@ -144,6 +148,11 @@ export const clients: readonly Client[] = [
       "full context": "it prints the message with the words, and has no error of its own for it",
     },
   },
+  {
+    ...python("autogen", "autogen_python", ["autogen-agentchat==0.7.5", "autogen-ext[openai]==0.7.5"]),
+    only: ["stream"],
+  },
+  { ...python("smolagents", "smolagents_python", ["smolagents[openai]==1.26.0"]), only: ["stream"] },
 ];
 
 /** Installs a client once, and copies its program. Returns its folder. */
@@ -160,5 +169,6 @@ export async function prepare(client: Client, cache: string): Promise<string> {
     await client.install(folder);
     await writeFile(mark, client.version);
   }
+  await client.build?.(folder);
   return folder;
 }
