@@ -3,19 +3,26 @@
  * the same twelve things with each of them before a scripted model server, and prints a table.
  */
 import { execFile } from "node:child_process";
-import { mkdir, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { connect, createServer, type Socket } from "node:net";
-import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseArgs } from "node:util";
 import { messageOf } from "../src/errors.ts";
 import { newFolder, noDefaultModel, startProgram } from "../test/fixtures/program.ts";
 import { until } from "../test/fixtures/until.ts";
 import { startUpstream } from "../test/fixtures/upstream.ts";
 import { type Client, clients, prepare } from "./clients/list.ts";
-import { type Answer, type Job, type LogLine, promptOf, type Thing, things } from "./clients/things.ts";
-import { refuse } from "./options.ts";
+import {
+  type Answer,
+  isText,
+  type Job,
+  type LogLine,
+  promptOf,
+  say,
+  type Thing,
+  things,
+} from "./clients/things.ts";
+import { namesAndFolder } from "./options.ts";
 import { operatorOf } from "./servers/client.ts";
 
 const usage = `Usage: npm run clients -- [NAME...] [--folder DIR]
@@ -102,6 +109,8 @@ async function tryClient(client: Client, folder: string): Promise<Map<string, st
   await using inkwell = startProgram(home.path, {
     env: { ...noDefaultModel, INKWELL_OPERATOR_TOKEN: operatorToken },
   });
+  const stop = () => inkwell.process.kill();
+  process.once("exit", stop);
   const { url, operatorUrl } = await inkwell.up();
   await using splitter = await startSplitter(Number(new URL(url).port));
   const admin = operatorOf(operatorUrl, operatorToken);
@@ -116,7 +125,7 @@ async function tryClient(client: Client, folder: string): Promise<Map<string, st
     const thing = things.find((each) => each.name === name);
     const before = upstream.calls.indexOf(call);
     const earlier = upstream.calls.slice(0, before).filter((each) => promptOf(each).startsWith(`${name} `));
-    return thing?.play?.(call, earlier.length, () => linesOf(thing));
+    return thing?.play?.(call, earlier.length, () => linesOf(thing)) ?? say(call);
   };
 
   const jobs: Job[] = [];
@@ -124,13 +133,13 @@ async function tryClient(client: Client, folder: string): Promise<Map<string, st
   const tried = things.filter(({ name }) => client.only?.includes(name) ?? true);
   for (const thing of tried) {
     const account = accountOf(thing);
-    await admin("POST", "/admin/accounts", { id: account, plan: thing.plan });
+    await admin("POST", "/admin/accounts", { id: account, plan: thing.plan ?? "starter" });
     const { key } = await admin("POST", `/admin/accounts/${account}/keys`, { operation_id: account });
     keys.set(thing.name, String(key));
-    const { name, model = "big", isSplit = false } = thing;
-    const base = isSplit ? `http://127.0.0.1:${splitter.port}/v1` : `${url}/v1`;
-    const job = { name, model, url: base, key: String(key), stream: true, times: 1, leave_after: 0 };
-    for (const change of thing.jobs) jobs.push({ ...job, ...change });
+    const { name, jobs: changes = [{}] } = thing;
+    const base = thing.isSplit ? `http://127.0.0.1:${splitter.port}/v1` : `${url}/v1`;
+    const job = { name, model: "big", url: base, key: String(key), stream: true, times: 1, leave_after: 0 };
+    for (const change of changes) jobs.push({ ...job, ...change });
   }
   const { answers, problem } = await runClient(client, folder, jobs);
   // A client that left may be gone before its request is settled.
@@ -149,12 +158,14 @@ async function tryClient(client: Client, folder: string): Promise<Map<string, st
         headers: { authorization: `Bearer ${keys.get(name)}` },
       });
       const { balances } = (await balance.json()) as { balances: { total: { credits: number } } };
-      const spent = plans[thing.plan].base.credits - balances.total.credits;
-      wrong = thing.check({ answers: found, lines: linesOf(thing), spent });
+      const spent = plans[thing.plan ?? "starter"].base.credits - balances.total.credits;
+      const { check = ({ answers }) => isText(answers) } = thing;
+      wrong = check({ answers: found, lines: linesOf(thing), spent });
     }
     if (wrong === null) cells.set(name, known === undefined ? "ok" : `FAILED works, in spite of: ${known}`);
     else cells.set(name, known === undefined ? `FAILED ${wrong}` : `- ${known}`);
   }
+  process.off("exit", stop);
   await writeFile(path.join(folder, "inkwell.log"), `${inkwell.stdout}${inkwell.stderr}`);
   return cells;
 }
@@ -163,32 +174,15 @@ function printRow(cells: readonly string[]): void {
   console.log(`| ${cells.join(" | ")} |`);
 }
 
-function optionsOrEnd() {
-  try {
-    return parseArgs({
-      allowPositionals: true,
-      options: { folder: { type: "string" }, help: { type: "boolean" } },
-    });
-  } catch (error) {
-    return refuse(usage, messageOf(error));
-  }
-}
-
-const { values, positionals } = optionsOrEnd();
-if (values.help === true) {
-  console.log(usage);
-  process.exit(0);
-}
-for (const name of positionals)
-  if (!clients.some((client) => client.name === name)) refuse(usage, `There is no client ${name}`);
-const cache = path.resolve(values.folder ?? path.join(tmpdir(), "inkwell-clients"));
-await mkdir(cache, { recursive: true });
+const known = clients.map(({ name }) => name);
+const { folder: cache, isNamed, names } = namesAndFolder(usage, known, "inkwell-clients");
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
 let isRight = true;
 const reasons: string[] = [];
 printRow(["client", ...things.map(({ name }) => name)]);
 printRow(["---", ...things.map(() => "---")]);
 for (const client of clients) {
-  if (positionals.length > 0 && !positionals.includes(client.name)) continue;
+  if (!names.includes(client.name)) continue;
   const name = `${client.name} ${client.version}`;
   let folder: string;
   try {
@@ -197,7 +191,7 @@ for (const client of clients) {
     printRow([name, ...things.map(() => "skipped")]);
     reasons.push(`${name} is not installed: ${messageOf(error).slice(-500)}`);
     // A client that was asked for by its name must run.
-    if (positionals.length > 0) isRight = false;
+    if (isNamed) isRight = false;
     continue;
   }
   const cells = await tryClient(client, folder);

@@ -1,14 +1,11 @@
 import com.fasterxml.jackson.annotation.JsonProperty;
-import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.TreeMap;
 import java.util.Map;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
+import java.util.stream.IntStream;
 
 /** Runs the jobs of `npm run clients` with a client, and prints a line of JSON for each. */
 final class Harness {
@@ -17,26 +14,19 @@ final class Harness {
       @JsonProperty("leave_after") int leaveAfter) {}
 
   /** What the client gave to its user. */
-  static final class Answer {
-    private final Map<String, Object> fields = new LinkedHashMap<>();
-    private final StringBuffer text = new StringBuffer();
+  static final class Answer extends TreeMap<String, Object> {
     private int pieces = 0;
 
-    /** Returns whether the client leaves. */
+    /** Adds text. Returns whether the client leaves. */
     boolean add(String piece, Job job) {
-      text.append(piece);
+      merge("text", piece, (before, added) -> before.toString() + added);
       if (!piece.isEmpty()) pieces += 1;
       return !piece.isEmpty() && pieces == job.leaveAfter();
     }
 
     void count(long promptTokens, long completionTokens) {
-      fields.put("prompt_tokens", promptTokens);
-      fields.put("completion_tokens", completionTokens);
-    }
-
-    Map<String, Object> fields() {
-      fields.put("text", text.toString());
-      return fields;
+      put("prompt_tokens", promptTokens);
+      put("completion_tokens", completionTokens);
     }
   }
 
@@ -44,7 +34,7 @@ final class Harness {
     void chat(Job job, String prompt, Answer answer) throws Exception;
 
     /** Ids of the models. */
-    List<String> models(Job job) throws Exception;
+    List<String> models(Job job);
 
     /** What an error says besides its text. */
     default String codeOf(Exception error) {
@@ -52,33 +42,22 @@ final class Harness {
     }
   }
 
-  private static Map<String, Object> fieldsOf(Client client, Job job, int n) {
-    var answer = new Answer();
-    try {
-      if (job.name().equals("models")) answer.fields.put("models", client.models(job));
-      else client.chat(job, job.name() + " " + n, answer);
-    } catch (Exception error) {
-      answer.fields.put("error", error + " " + client.codeOf(error));
-    }
-    return answer.fields();
-  }
-
   static void run(Client client) throws Exception {
-    var json = new ObjectMapper().configure(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES, false);
+    var json = new ObjectMapper();
     var out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-    var threads = Executors.newFixedThreadPool(10);
     for (var job : json.readValue(System.in, Job[].class)) {
-      var futures = new ArrayList<Future<Map<String, Object>>>();
-      for (int n = 0; n < job.times(); n += 1) {
-        int number = n;
-        futures.add(threads.submit(() -> fieldsOf(client, job, number)));
-      }
-      var answers = new ArrayList<Map<String, Object>>();
-      for (var future : futures) answers.add(future.get());
-      var line = new LinkedHashMap<String, Object>();
-      line.put("name", job.name());
-      line.put("answers", answers);
-      out.println(json.writeValueAsString(line));
+      var answers = IntStream.range(0, job.times()).mapToObj(n -> new Answer()).toList();
+      var threads = IntStream.range(0, job.times()).mapToObj(n -> new Thread(() -> {
+        try {
+          if (job.name().equals("models")) answers.get(n).put("models", client.models(job));
+          else client.chat(job, job.name() + " " + n, answers.get(n));
+        } catch (Exception error) {
+          answers.get(n).put("error", error + " " + client.codeOf(error));
+        }
+      })).toList();
+      for (var thread : threads) thread.start();
+      for (var thread : threads) thread.join();
+      out.println(json.writeValueAsString(Map.of("name", job.name(), "answers", answers)));
     }
     System.exit(0);
   }

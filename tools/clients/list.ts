@@ -62,7 +62,6 @@ path = "${file}.rs"
 [dependencies]
 ${name} = { version = "=${version}", features = ["chat-completion", "model"] }
 futures = "0.3"
-serde = { version = "1", features = ["derive"] }
 serde_json = "1"
 tokio = { version = "1", features = ["full"] }
 `,

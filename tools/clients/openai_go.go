@@ -20,62 +20,58 @@ type job struct {
 	LeaveAfter            int `json:"leave_after"`
 }
 
-type answer struct {
-	Text             string   `json:"text"`
-	PromptTokens     int64    `json:"prompt_tokens,omitempty"`
-	CompletionTokens int64    `json:"completion_tokens,omitempty"`
-	Models           []string `json:"models,omitempty"`
-	Error            string   `json:"error,omitempty"`
-}
+type answer map[string]any
 
-func (a *answer) count(usage openai.CompletionUsage) {
+func (a answer) count(usage openai.CompletionUsage) {
 	if usage.TotalTokens > 0 {
-		a.PromptTokens, a.CompletionTokens = usage.PromptTokens, usage.CompletionTokens
+		a["prompt_tokens"], a["completion_tokens"] = usage.PromptTokens, usage.CompletionTokens
 	}
 }
 
-func (a *answer) fail(err error) {
-	var refused *openai.Error
-	if errors.As(err, &refused) {
-		a.Error = fmt.Sprintf("%T %d %s %s", refused, refused.StatusCode, refused.Code, refused.Message)
-	} else if err != nil {
-		a.Error = err.Error()
+func (a answer) ask(j job, prompt string) error {
+	client, never := openai.NewClient(option.WithBaseURL(j.URL), option.WithAPIKey(j.Key)), context.Background()
+	if j.Name == "models" {
+		list, err := client.Models.List(never)
+		if err != nil {
+			return err
+		}
+		ids := []string{}
+		for _, model := range list.Data {
+			ids = append(ids, model.ID)
+		}
+		a["models"] = ids
+		return nil
 	}
-}
-
-func chat(client openai.Client, j job, prompt string) (a answer) {
 	request := openai.ChatCompletionNewParams{
 		Model:    j.Model,
 		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(prompt)},
 	}
 	if !j.Stream {
-		whole, err := client.Chat.Completions.New(context.Background(), request)
-		if err != nil {
-			a.fail(err)
-			return
+		whole, err := client.Chat.Completions.New(never, request)
+		if err == nil {
+			a["text"] = whole.Choices[0].Message.Content
+			a.count(whole.Usage)
 		}
-		a.Text = whole.Choices[0].Message.Content
-		a.count(whole.Usage)
-		return
+		return err
 	}
 	request.StreamOptions = openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)}
-	stream := client.Chat.Completions.NewStreaming(context.Background(), request)
+	stream := client.Chat.Completions.NewStreaming(never, request)
 	defer stream.Close()
+	text := ""
 	for pieces := 0; stream.Next(); {
 		a.count(stream.Current().Usage)
 		for _, choice := range stream.Current().Choices {
-			if choice.Delta.Content == "" {
-				continue
-			}
-			a.Text += choice.Delta.Content
-			pieces++
-			if pieces == j.LeaveAfter {
-				return
+			text += choice.Delta.Content
+			if choice.Delta.Content != "" {
+				pieces++
 			}
 		}
+		if pieces > 0 && pieces == j.LeaveAfter {
+			break
+		}
 	}
-	a.fail(stream.Err())
-	return
+	a["text"] = text
+	return stream.Err()
 }
 
 func main() {
@@ -84,27 +80,24 @@ func main() {
 		panic(err)
 	}
 	for _, j := range jobs {
-		client := openai.NewClient(option.WithBaseURL(j.URL), option.WithAPIKey(j.Key))
+		var all sync.WaitGroup
 		answers := make([]answer, j.Times)
-		if j.Name == "models" {
-			list, err := client.Models.List(context.Background())
-			answers[0].fail(err)
-			if err == nil {
-				for _, model := range list.Data {
-					answers[0].Models = append(answers[0].Models, model.ID)
+		for n := range answers {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				answers[n] = answer{}
+				err := answers[n].ask(j, fmt.Sprintf("%s %d", j.Name, n))
+				var refused *openai.Error
+				if errors.As(err, &refused) {
+					err = fmt.Errorf("%d %s %s", refused.StatusCode, refused.Code, refused.Message)
 				}
-			}
-		} else {
-			var all sync.WaitGroup
-			for n := range answers {
-				all.Add(1)
-				go func() {
-					defer all.Done()
-					answers[n] = chat(client, j, fmt.Sprintf("%s %d", j.Name, n))
-				}()
-			}
-			all.Wait()
+				if err != nil {
+					answers[n]["error"] = err.Error()
+				}
+			}()
 		}
+		all.Wait()
 		line, _ := json.Marshal(map[string]any{"name": j.Name, "answers": answers})
 		fmt.Println(string(line))
 	}

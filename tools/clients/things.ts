@@ -34,11 +34,9 @@ export interface LogLine {
   time: number;
   durationMs: number;
   status?: number;
-  code?: string;
   ending?: string;
   promptTokens?: number;
   completionTokens?: number;
-  credits?: number;
 }
 
 interface Result {
@@ -51,17 +49,19 @@ interface Result {
 
 export interface Thing {
   name: string;
-  /** The service's plan for the account. */
-  plan: "starter" | "empty" | "single";
-  jobs: readonly Partial<Job>[];
-  /** The model's server. `number`: how many requests for this thing came before. */
-  play?(call: Call, number: number, lines: () => readonly LogLine[]): Promise<void>;
+  /** Default: one streamed request. */
+  jobs?: readonly Partial<Job>[];
+  /** The service's plan for the account. Default: `starter`. */
+  plan?: "empty" | "single";
   /** The path to the service hands over five bytes at a time. */
   isSplit?: boolean;
-  /** Default: `big`. `narrow` runs one request at a time. */
-  model?: string;
-  /** Returns what is wrong, or null. */
-  check(result: Result): string | null;
+  /**
+   * The model's server. `number`: how many requests for this thing came before. Default: it sends
+   * a sentence.
+   */
+  play?(call: Call, number: number, lines: () => readonly LogLine[]): Promise<void>;
+  /** Returns what is wrong, or null. Default: each answer must be the sentence. */
+  check?(result: Result): string | null;
 }
 
 /** Prompt tokens of every request. */
@@ -71,50 +71,42 @@ const emoji = ["Grüße ", "👩‍🚀", "🇩🇪", " 日本", "語 ", "𝒜",
 const story = Array.from({ length: 2000 }, (_, n) => `word${n} `);
 const queueMs = 20_000;
 
-const say = (call: Call, tokens: readonly string[]) =>
+const show = (value: unknown) => JSON.stringify(value).slice(0, 400);
+
+export const say = (call: Call, tokens: readonly string[] = sentence) =>
   call.stream(first, ...tokens.map(text), finish(), usage(promptTokens, tokens.length), done);
 
-const refuseWith = (call: Call, error: object) => call.answer(400, JSON.stringify({ error }));
+async function refuseWith(call: Call, message: string, param: string, code: string | null): Promise<void> {
+  call.answer(400, JSON.stringify({ error: { message, type: "invalid_request_error", param, code } }));
+}
 
-const isText = (tokens: readonly string[], answers: readonly Answer[]) => {
-  const wrong = answers.find(({ text }) => text !== tokens.join(""));
-  return wrong === undefined ? null : `got ${JSON.stringify(wrong).slice(0, 300)}`;
-};
+export function isText(answers: readonly Answer[], tokens: readonly string[] = sentence): string | null {
+  const wrong = answers.find((answer) => answer.text !== tokens.join(""));
+  return wrong === undefined ? null : `got ${show(wrong)}`;
+}
 
 /** Each error must have all of these words. */
-const hasWords = (words: readonly (string | RegExp)[], answers: readonly Answer[]) => {
+function hasWords(answers: readonly Answer[], ...words: (string | RegExp)[]): string | null {
   for (const { error = "no error" } of answers)
-    for (const word of words)
-      if (error.search(word) < 0) return `no ${word} in: ${JSON.stringify(error.slice(0, 400))}`;
+    for (const word of words) if (error.search(word) < 0) return `no ${word} in: ${show(error)}`;
   return null;
-};
+}
 
 const statuses = (lines: readonly LogLine[]) => lines.map(({ status }) => status).join(", ");
 
 export const things: readonly Thing[] = [
-  {
-    name: "stream",
-    plan: "starter",
-    jobs: [{}],
-    play: (call) => say(call, sentence),
-    check: ({ answers }) => isText(sentence, answers),
-  },
+  { name: "stream" },
   {
     name: "usage",
-    plan: "starter",
     jobs: [{ stream: true }, { stream: false }],
-    play: (call) => say(call, sentence),
     check({ answers }) {
-      const wrong = answers.findIndex(
-        (answer) => answer.prompt_tokens !== promptTokens || answer.completion_tokens !== sentence.length,
-      );
-      if (wrong < 0) return null;
-      return `${wrong === 0 ? "stream" : "whole"}: ${JSON.stringify(answers[wrong]).slice(0, 300)}`;
+      const isRight = (answer: Answer) =>
+        answer.prompt_tokens === promptTokens && answer.completion_tokens === sentence.length;
+      return answers.every(isRight) ? null : `stream and whole: ${show(answers)}`;
     },
   },
   {
     name: "abort",
-    plan: "starter",
     jobs: [{ leave_after: 5 }],
     async play(call) {
       await call.send(first);
@@ -125,24 +117,18 @@ export const things: readonly Thing[] = [
       }
       await call.stream(finish(), usage(promptTokens, story.length), done);
     },
-    check({ answers, lines: [line, ...others], spent }) {
-      if (line === undefined || others.length > 0) return `${others.length} requests more than one`;
-      const { ending, completionTokens = 0, promptTokens = 0 } = line;
-      const isRight = ending === "client_gone" && completionTokens >= 5 && completionTokens < story.length;
-      if (!isRight || spent !== promptTokens + completionTokens)
-        return `${ending}, ${promptTokens} and ${completionTokens} tokens, ${spent} credits`;
-      return answers[0]?.error ?? null;
+    check({ answers, lines, spent }) {
+      const [{ ending = "", completionTokens = 0, promptTokens = 0 } = {}] = lines;
+      const isCut = ending === "client_gone" && completionTokens >= 5 && completionTokens < story.length;
+      const isRight = isCut && lines.length === 1 && spent === promptTokens + completionTokens;
+      return isRight ? (answers[0]?.error ?? null) : `${spent} credits for ${show(lines)}`;
     },
   },
   {
     name: "error",
-    plan: "starter",
     jobs: [{ stream: false }],
-    async play(call) {
-      const message = "temperature must be between 0 and 1";
-      refuseWith(call, { message, type: "invalid_request_error", param: "temperature", code: null });
-    },
-    check: ({ answers }) => hasWords(["invalid_value", "rejected the request"], answers),
+    play: (call) => refuseWith(call, "temperature must be between 0 and 1", "temperature", null),
+    check: ({ answers }) => hasWords(answers, "invalid_value", "rejected the request"),
   },
   {
     // Of two requests of an account that may run one, the second is refused while the first runs.
@@ -152,91 +138,77 @@ export const things: readonly Thing[] = [
     async play(call, _, lines) {
       for (let waits = 0; waits < 200 && !lines().some(({ status }) => status === 429); waits += 1)
         await sleep(50);
-      await say(call, sentence);
+      await say(call);
     },
     check({ answers, lines }) {
       const refused = lines.find(({ status }) => status === 429);
-      if (refused === undefined) return `no 429 but ${statuses(lines)}`;
-      const problem = isText(sentence, answers);
-      if (problem !== null) return problem;
       const last = lines.findLast(({ status }) => status === 200);
-      const waitedMs = (last?.time ?? 0) - (last?.durationMs ?? 0) - refused.time;
-      return waitedMs >= 950 ? null : `retried after ${waitedMs} ms, not the second of retry-after`;
+      if (refused === undefined || last === undefined) return `no 429 and 200, but ${statuses(lines)}`;
+      const waitedMs = last.time - last.durationMs - refused.time;
+      const isEarly = waitedMs < 950;
+      return (
+        isText(answers) ?? (isEarly ? `repeated after ${waitedMs} ms, not the second of retry-after` : null)
+      );
     },
   },
   {
     name: "full context",
-    plan: "starter",
-    jobs: [{}],
-    async play(call) {
-      const message = "This model's maximum context length is 4096 tokens. Your messages have 9000 tokens.";
-      const code = "context_length_exceeded";
-      refuseWith(call, { message, type: "invalid_request_error", param: "messages", code });
-    },
+    play: (call) =>
+      refuseWith(
+        call,
+        "This model's maximum context length is 4096 tokens. Your messages have 9000 tokens.",
+        "messages",
+        "context_length_exceeded",
+      ),
     check: ({ answers }) =>
-      hasWords([/context_length_exceeded|Context\w+Error/, "maximum context length"], answers),
+      hasWords(answers, /context_length_exceeded|Context\w+Error/, "maximum context length"),
   },
   {
     name: "empty balance",
     plan: "empty",
-    jobs: [{}],
     check: ({ answers, lines }) =>
-      statuses(lines) === "402" ? hasWords(["balance cannot pay"], answers) : `got ${statuses(lines)}`,
+      statuses(lines) === "402" ? hasWords(answers, "balance cannot pay") : `got ${statuses(lines)}`,
   },
   {
     // The model has one slot. The first answer pauses, and the second one waits in the queue.
     name: "queue",
-    plan: "starter",
-    model: "narrow",
-    jobs: [{ times: 2 }],
+    jobs: [{ times: 2, model: "narrow" }],
     async play(call, number) {
-      if (number > 0) return say(call, sentence);
+      if (number > 0) return say(call);
       const [start = "", ...rest] = sentence;
       await call.send(first, text(start));
       await sleep(queueMs);
       await call.stream(...rest.map(text), finish(), usage(promptTokens, sentence.length), done);
     },
     check({ answers, lines }) {
-      // A program that starts for each request is a little late. The first comment comes after 15 s.
-      const waited = lines.filter(({ durationMs }) => durationMs >= queueMs - 4000);
-      return waited.length === 2 && lines.length === 2
-        ? isText(sentence, answers)
-        : `${lines.length} requests, ${waited.length} of them with a wait: ${JSON.stringify(answers)}`;
+      // A program that starts for each request is a little late. A comment comes after 15 s.
+      const waits = lines.filter(({ durationMs }) => durationMs >= queueMs - 4000);
+      return waits.length === 2 && lines.length === 2 ? isText(answers) : `no two waits: ${show(lines)}`;
     },
   },
   {
     name: "parallel",
-    plan: "starter",
     jobs: [{ times: 10 }],
     play: (call) => say(call, [promptOf(call)]),
     check({ answers }) {
-      const texts = answers.map((answer) => answer.text ?? answer.error).join(", ");
-      const expected = answers.map((_, n) => `parallel ${n}`).join(", ");
-      return texts === expected && answers.length === 10 ? null : `got ${texts.slice(0, 300)}`;
+      const isRight = answers.length === 10 && answers.every((answer, n) => answer.text === `parallel ${n}`);
+      return isRight ? null : `got ${show(answers)}`;
     },
   },
   {
     name: "emoji",
-    plan: "starter",
-    jobs: [{}],
     isSplit: true,
     play: (call) => say(call, emoji),
-    check: ({ answers }) => isText(emoji, answers),
+    check: ({ answers }) => isText(answers, emoji),
   },
   {
     name: "long answer",
-    plan: "starter",
-    jobs: [{}],
     play: (call) => say(call, story),
-    check: ({ answers }) => isText(story, answers),
+    check: ({ answers }) => isText(answers, story),
   },
   {
     name: "models",
-    plan: "starter",
-    jobs: [{}],
-    check({ answers: [answer] }) {
-      return answer?.models?.includes("big") === true ? null : `got ${JSON.stringify(answer).slice(0, 300)}`;
-    },
+    check: ({ answers: [answer] }) => (answer?.models?.includes("big") ? null : `got ${show(answer)}`),
   },
 ];
 
