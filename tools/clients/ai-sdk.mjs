@@ -14,23 +14,18 @@ async function* chat(job, prompt) {
     apiKey: job.key,
     includeUsage: true,
   });
-  const leaving = new AbortController();
-  const request = { model: provider(job.model), prompt, abortSignal: leaving.signal };
+  const request = { model: provider(job.model), prompt };
   if (!job.stream) {
     const { text, usage } = await generateText(request);
     yield text;
     yield usageOf(usage);
     return;
   }
-  try {
-    // Without `onError` it prints errors to the console.
-    for await (const part of streamText({ ...request, onError: () => {} }).fullStream) {
-      if (part.type === "text-delta") yield part.text;
-      if (part.type === "error") throw part.error.lastError ?? part.error;
-      if (part.type === "finish") yield usageOf(part.totalUsage);
-    }
-  } finally {
-    leaving.abort();
+  // Without `onError` it prints errors to the console.
+  for await (const part of streamText({ ...request, onError: () => {} }).fullStream) {
+    if (part.type === "text-delta") yield part.text;
+    if (part.type === "error") throw part.error.lastError ?? part.error;
+    if (part.type === "finish") yield usageOf(part.totalUsage);
   }
 }
 

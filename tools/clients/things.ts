@@ -17,7 +17,7 @@ export interface Job {
   leave_after: number;
 }
 
-/** What a client gave to its user for one request. */
+/** The result of one request, as a client gives it to its user. */
 export interface Answer {
   text?: string;
   prompt_tokens?: number;
