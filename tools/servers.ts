@@ -7,14 +7,12 @@ import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { createWriteStream } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseArgs } from "node:util";
 import { messageOf } from "../src/errors.ts";
 import { entry, freePort, newFolder, noDefaultModel, startProgram } from "../test/fixtures/program.ts";
 import { until } from "../test/fixtures/until.ts";
-import { refuse } from "./options.ts";
+import { namesAndFolder } from "./options.ts";
 import { type Answer, chat, operatorOf } from "./servers/client.ts";
 import { litellm } from "./servers/litellm.ts";
 import { llamaCppPython } from "./servers/llama-cpp-python.ts";
@@ -322,20 +320,13 @@ function report(
   return failed.length + problems.length === 0;
 }
 
-const { values, positionals } = optionsOrEnd();
-if (values.help === true) {
-  console.log(usage);
-  process.exit(0);
-}
-for (const name of positionals)
-  if (!servers.some((server) => server.name === name)) refuse(usage, `There is no server ${name}`);
-const folder = path.resolve(values.folder ?? path.join(tmpdir(), "inkwell-servers"));
-await mkdir(folder, { recursive: true });
+const known = servers.map(({ name }) => name);
+const { folder, isNamed, names } = namesAndFolder(usage, known, "inkwell-servers");
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
 const files = await modelFiles(folder);
 let isRight = true;
 for (const server of servers) {
-  if (positionals.length > 0 && !positionals.includes(server.name)) continue;
+  if (!names.includes(server.name)) continue;
   const own = path.join(folder, server.name);
   await mkdir(own, { recursive: true });
   try {
@@ -343,7 +334,7 @@ for (const server of servers) {
   } catch (error) {
     console.log(`${server.name}: not installed: ${messageOf(error)}`);
     // A server that was asked for by its name must run.
-    if (positionals.length > 0) isRight = false;
+    if (isNamed) isRight = false;
     continue;
   }
   console.log(`${server.name}: ${await server.version(own)}`);
@@ -355,14 +346,3 @@ for (const server of servers) {
   }
 }
 process.exit(isRight ? 0 : 1);
-
-function optionsOrEnd() {
-  try {
-    return parseArgs({
-      allowPositionals: true,
-      options: { folder: { type: "string" }, help: { type: "boolean" } },
-    });
-  } catch (error) {
-    return refuse(usage, messageOf(error));
-  }
-}
