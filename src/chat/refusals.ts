@@ -83,7 +83,7 @@ export function accountHalted(halted: Halted): Refusal {
 
 /** Agents shorten their conversation if they find these words. Few know the code. */
 export function contextWords(contextWindow: number): string {
-  return `This model's maximum context length is ${contextWindow} tokens.`;
+  return `This model's maximum context length is ${contextWindow} tokens. The prompt is too long.`;
 }
 
 export function refusalOfEngine(error: EngineError, model: string, contextWindow: number): Refusal {
