@@ -12,6 +12,7 @@ import type { Store } from "../../src/store/store.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
+import { patientSettings } from "../fixtures/patience.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 import { day, hour, minute, second, start } from "../fixtures/times.ts";
 import { until } from "../fixtures/until.ts";
@@ -97,7 +98,8 @@ async function postgresMachine(): Promise<Machine> {
   const server = await postgres();
   const name = await server.create();
   return new Machine(
-    (machine) => openPostgresStore({ url: server.url(name), plans, clock: machine }),
+    (machine) =>
+      openPostgresStore({ url: server.url(name), plans, clock: machine, settings: patientSettings }),
     (text) => server.sql(text, name),
     () => server.drop(name),
   );
