@@ -315,6 +315,9 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
   });
 
   test("a write that loses a deadlock is done when the other one has ended", async () => {
+    // The server looks for a deadlock once, so long after the wait has begun: after the release.
+    const settings = { ...patientSettings, deadlock_timeout: 5000 };
+    const losing = await openPostgresStore({ url, plans, settings });
     await store.events.lead({ name: "hook", node: "a", leaseMs: start + day }, start);
     const release = await lock("select pg_advisory_xact_lock(1)");
     await store.events.add({ type: "key.expiring", atMs: start, data: {}, account: "ada", cause: "1" });
@@ -324,10 +327,12 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
     const [one, two] = due.map(({ number }) => number);
     const touch = (number: number | undefined) =>
       `update event_delivery set answer = 'x' where number = ${number}`;
-    const other = lock(`${touch(two)}; select pg_advisory_xact_lock(1); ${touch(one)}`);
+    const other = lock(
+      `set deadlock_timeout = 200000; ${touch(two)}; select pg_advisory_xact_lock(1); ${touch(one)}`,
+    );
     await until("the other one waits", async () => (await waiting()) === 1);
     const outcome = { state: "delivered", nextMs: 0, triedMs: start, status: 204, answer: "" } as const;
-    const recorded = store.events.record(
+    const recorded = losing.events.record(
       "hook",
       due.map(({ number, account }) => ({ number, account: account ?? "", attempts: 1, ...outcome })),
     );
@@ -335,6 +340,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
     await release();
     await (await other)();
     await recorded;
+    await losing.close();
     assert.deepEqual(await store.events.due("hook", start, 2), []);
   });
 
