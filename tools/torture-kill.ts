@@ -10,6 +10,7 @@
  * - each event arrived under one id, in the order of its account. Its receiver is killed too.
  */
 import assert from "node:assert/strict";
+import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { sliceTokens } from "../src/chat/hold-extender.ts";
 import { ask } from "../test/fixtures/http-stream.ts";
@@ -33,9 +34,12 @@ const paymentsPerCycle = 2;
 /**
  * Tokens between the decoder and a client: generated before a client's abort arrived, or while a
  * checkpoint was being written. This takes tenths of a second at the speed of the miniature
- * model.
+ * model, and longer on a machine that stalls.
  */
-const underWayTokensMax = 128;
+function underWayTokensMax(longestStallNs: number): number {
+  return Math.ceil(128 * (1 + longestStallNs / 200_000_000));
+}
+
 const price = defaultPrice;
 
 /** Credits of a payment. They pay for about 30,000 tokens. */
@@ -74,6 +78,8 @@ export async function tortureByKilling(options: {
   const { store, seed, cycles, upMsMax, isQuick } = options;
   console.log(`${store}: ${cycles} kills, seed ${seed}`);
   const startedMs = performance.now();
+  const stalls = monitorEventLoopDelay();
+  stalls.enable();
   const random = randomFrom(seed);
   await using folder = await newFolder();
   const open = ledgers[store];
@@ -170,7 +176,7 @@ export async function tortureByKilling(options: {
   console.log(await events.assertAll());
   await assertPayments(ledger, payments.sent);
   await operator.assertChanges();
-  await report(ledger, seen, unanswered, checkpoints);
+  await report(ledger, seen, unanswered, checkpoints, underWayTokensMax(stalls.max));
   console.log(operator.summary());
   console.log(
     `${payments.sent.size} payments, each counted once. ${((performance.now() - startedMs) / 1000).toFixed(0)} s.`,
@@ -274,6 +280,7 @@ async function report(
   seen: readonly Seen[],
   unanswered: number,
   checkpoints: ReadonlyMap<string, { prompt: number; completion: number }>,
+  underWayTokens: number,
 ): Promise<void> {
   const promptTokens = new Map<string, number>();
   for (const { prompt, usage } of seen) if (usage !== null) promptTokens.set(prompt, usage.prompt_tokens);
@@ -309,9 +316,9 @@ async function report(
       assert.deepEqual({ prompt: chargedPrompt, completion: charged }, shown, `${what}: what it was told`);
     }
     if (ended === "aborted") assert.ok(charged >= tokens, `${what}: it read more than it paid for`);
-    assert.ok(charged <= tokens + underWayTokensMax, `${what}: more than was made`);
+    assert.ok(charged <= tokens + underWayTokens, `${what}: more than was made`);
     assert.ok(
-      tokens <= charged + sliceTokens + underWayTokensMax,
+      tokens <= charged + sliceTokens + underWayTokens,
       `${what}: more than a checkpoint for nothing`,
     );
 
@@ -326,7 +333,7 @@ async function report(
   assert.ok(receipts.size <= unanswered, `${receipts.size} receipts of requests that no client knows of`);
   for (const receipt of receipts.values()) {
     const charged = Number(receipt.completion_tokens);
-    assert.ok(charged <= underWayTokensMax, `${receipt.id} saw nothing, and paid for ${charged} tokens`);
+    assert.ok(charged <= underWayTokens, `${receipt.id} saw nothing, and paid for ${charged} tokens`);
   }
 
   console.log("\nended     requests  tokens seen  tokens charged  most charged above  most not charged");

@@ -22,6 +22,7 @@ import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { patientSettings } from "../fixtures/patience.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 import { minute } from "../fixtures/times.ts";
 
@@ -103,7 +104,11 @@ for (const [name, openBusy, skip] of [
     "PostgreSQL",
     async () => {
       const server = await postgres();
-      return await openPostgresStore({ url: server.url(await server.create()), plans });
+      return await openPostgresStore({
+        url: server.url(await server.create()),
+        plans,
+        settings: patientSettings,
+      });
     },
     noPostgres ?? false,
   ],
@@ -153,7 +158,7 @@ test("the check of a PostgreSQL database without a ledger, or of another version
   });
   const schemas = "select 1 from pg_namespace where nspname = 'inkwell'";
   assert.deepEqual(await server.sql(schemas, name), []);
-  await fill(await openPostgresStore({ url: server.url(name), plans }));
+  await fill(await openPostgresStore({ url: server.url(name), plans, settings: patientSettings }));
   assert.deepEqual((await audit(config)).broken, []);
   await server.sql("drop table usage_sum", name);
   await assert.rejects(audit(config), (error) => {

@@ -60,7 +60,8 @@ for (const backend of backends) {
       const sending = new EventSending({
         ...{ store, catalog: { all: () => [] }, jobs, node: "a", onAttempt: () => {} },
         portalUrl: "https://portal.example.edu",
-        times: { everyMs: 20, modelsEveryMs: 1000, slowEveryMs: 50, leaseMs: minute, requestMs: 2000 },
+        // A mail that took too long would be sent again when the clock of the test has moved.
+        times: { everyMs: 20, modelsEveryMs: 1000, slowEveryMs: 50, leaseMs: minute, requestMs: 200_000 },
         logger: { info: () => {}, error: () => {} },
       });
       sending.configure({
@@ -179,7 +180,7 @@ for (const backend of backends) {
       await setAddress("ada,eve@example.edu");
       send({ types: ["balance.low"] });
       await spend("r1", 8);
-      await until("it is sent", () => mails.length === 1);
+      await until("it is recorded", async () => (await states()).includes("balance.low delivered"));
       assert.deepEqual(mails[0]?.to, ['"ada,eve"@example.edu']);
       await setAddress("(eve@example.edu)");
       database.clock.advance(2 * day);

@@ -17,7 +17,8 @@ import { until } from "../fixtures/until.ts";
 import { secrets, startReceiver, type WebhookReceiver } from "../fixtures/webhook-receiver.ts";
 
 const plan = planOf("one", 10, 0);
-const requestMs = 400;
+/** A request that took too long would be sent again when the clock of the test has moved. */
+const requestMs = 200_000;
 
 function payment(account: string, id: string) {
   return { kind: "topup", account, payment: id, amountMicro: credits(1), by: "test" } as const;
@@ -79,6 +80,14 @@ for (const backend of backends) {
       await until(`${what}: ${states}`, async () => {
         const found = (await deliveries()).map(({ state, attempts }) => `${state} ${attempts}`);
         return JSON.stringify(found) === JSON.stringify(states);
+      });
+    }
+
+    /** An attempt that is recorded after the clock has advanced waits for another advance. */
+    async function untilRecorded(): Promise<void> {
+      await until("each attempt is recorded", async () => {
+        const attempts = (await deliveries()).reduce((sum, each) => sum + each.attempts, 0);
+        return attempts === receiver.requests.length;
       });
     }
 
@@ -172,6 +181,7 @@ for (const backend of backends) {
         await store.commit([payment("bob", `p${pauseMs}`)]);
         await until("others pass", () => names().includes(`bob p${pauseMs}`));
         assert.ok(!names().includes("ada next"));
+        await untilRecorded();
         const refused = receiver.requests.length;
         database.clock.advance(Math.ceil(pauseMs * 1.1));
         await until("it is tried again", () => receiver.requests.length > refused);
@@ -192,11 +202,7 @@ for (const backend of backends) {
       send(configOf([endpoint(receiver.url)]));
       await until("it is tried", () => receiver.requests.length === 2);
       for (let n = 0; n < 10; n += 1) {
-        // An attempt that is recorded after the clock has advanced waits for another advance.
-        await until("each attempt is recorded", async () => {
-          const attempts = (await deliveries()).reduce((sum, each) => sum + each.attempts, 0);
-          return attempts === receiver.requests.length;
-        });
+        await untilRecorded();
         const before = receiver.requests.length;
         database.clock.advance(27 * hour);
         const isParked = async () => (await store.events.endpoint("hook"))?.parkedMs !== null;
@@ -274,9 +280,7 @@ for (const backend of backends) {
         return true;
       };
       await store.commit([payment("ada", "p1")]);
-      // A request that took too long on a busy machine would be sent again, to the next one.
-      const first = configOf([endpoint(receiver.url, { types: ["payment.added"] })]);
-      const sending = send(first, "a", store, undefined, minute);
+      const sending = send(configOf([endpoint(receiver.url, { types: ["payment.added"] })]));
       await until("it is under way", () => receiver.requests.length === 1);
       const next = await startReceiver();
       closing.push(() => next.close());
@@ -285,7 +289,7 @@ for (const backend of backends) {
       await store.commit([payment("bob", "p2")]);
       await until("the next one is queued", async () => (await deliveries()).length === 2);
       // Long enough for many looks for events.
-      await sleep(requestMs / 2);
+      await sleep(200);
       assert.deepEqual([next.requests.length, receiver.requests.length], [0, 1]);
       release();
       await until("the next one arrives", () => next.accepted.length === 1);
@@ -386,12 +390,18 @@ for (const backend of backends) {
         closing.push(async () => void server.close());
         endpoints.push(endpoint(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, { name }));
       }
-      // On a busy machine, the endless answer fills the time of this process.
       send(configOf([...endpoints, endpoint(receiver.url)]), "a", store, undefined, 4000);
-      await until("the right one has all", () => receiver.accepted.length === 2);
+      // On a busy machine, the endless answer fills the time of this process. Then the others have
+      // no answer in time, and wait for another attempt.
+      const untilLater = (what: string, isSo: () => boolean | Promise<boolean>) =>
+        until(what, async () => {
+          database.clock.advance(1000);
+          return await isSo();
+        });
+      await untilLater("the right one has all", () => new Set(names()).size === 2);
       // The status counts, whatever the body does.
       for (const name of ["endless", "trickling"])
-        await until(`${name} has all`, async () =>
+        await untilLater(`${name} has all`, async () =>
           (await deliveries(name)).every(({ state }) => state === "delivered"),
         );
       assert.ok((await deliveries("endless")).every(({ answer }) => answer === "x".repeat(500)));

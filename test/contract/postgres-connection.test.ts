@@ -16,6 +16,7 @@ import type { Store } from "../../src/store/store.ts";
 import { serverClock } from "../fixtures/clocks.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { patientSettings } from "../fixtures/patience.ts";
 import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
 import { startStoreChild } from "../fixtures/store-child.ts";
 import { minute } from "../fixtures/times.ts";
@@ -127,7 +128,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
   });
 
   async function open(as = url): Promise<Store> {
-    const store = await openPostgresStore({ url: as, plans });
+    const store = await openPostgresStore({ url: as, plans, settings: patientSettings });
     opened.push(store);
     return store;
   }
@@ -279,7 +280,11 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
       longWay.close();
       for (const socket of sockets) socket.destroy();
     });
-    const far = await openPostgresStore({ url: await at(longWay, database), plans });
+    const far = await openPostgresStore({
+      url: await at(longWay, database),
+      plans,
+      settings: patientSettings,
+    });
     assert.equal(far.commitQueues, 2);
     await far.close();
     assert.equal(commitQueuesFor(0.3), 1);

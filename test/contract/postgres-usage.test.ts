@@ -11,6 +11,7 @@ import { chargeTable, holdTable } from "../../src/store/tables.ts";
 import type { SqlRow } from "../fixtures/backends.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
 import { addKey, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
+import { patientSettings } from "../fixtures/patience.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 import { type OpenTransaction, openTransaction } from "../fixtures/postgres-session.ts";
 
@@ -24,7 +25,7 @@ const plans = plansOf(planOf("starter", 100, 10));
 async function databaseWith(...accounts: readonly string[]) {
   const server = await postgres();
   const name = await server.create();
-  const open = () => openPostgresStore({ url: server.url(name), plans });
+  const open = () => openPostgresStore({ url: server.url(name), plans, settings: patientSettings });
   const store = await open();
   for (const [n, account] of accounts.entries()) {
     await store.commit([{ kind: "open", account, plan: "starter", by: "test" }]);
@@ -115,7 +116,7 @@ describe("lists that take long on PostgreSQL", { skip: noPostgres ?? false }, ()
     const server = await postgres();
     const name = await server.create();
     url = server.url(name);
-    store = await openPostgresStore({ url, plans });
+    store = await openPostgresStore({ url, plans, settings: patientSettings });
     await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
     await addKey(store, keyOf("key", "ada", { hash: "1".repeat(64) }));
     await server.sql(

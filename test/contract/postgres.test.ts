@@ -37,7 +37,7 @@ async function open(url: string): Promise<Store> {
 }
 
 async function make(at: string): Promise<void> {
-  const store = await openPostgresStore({ url: at, plans });
+  const store = await openPostgresStore({ url: at, plans, settings: patientSettings });
   await fillUsed(store);
   await store.close();
 }

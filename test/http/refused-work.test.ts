@@ -9,7 +9,7 @@ import { babble, errorOf, startService, type TestService } from "../fixtures/ser
 import { until } from "../fixtures/until.ts";
 
 const chat = "/v1/chat/completions";
-const large = `{"model":"small","messages":[{"role":"user","content":"${"x".repeat(5_000)}"}],`;
+const large = `{"model":"small","messages":[{"role":"user","content":"${"x".repeat(10_000)}"}],`;
 
 function post(service: TestService, body: string, key = service.key): Promise<Response> {
   return service.request("POST", chat, { body, headers: { authorization: `Bearer ${key}` } });
@@ -20,14 +20,14 @@ async function codeOf(answer: Response): Promise<string> {
 }
 
 test("refuses a key beyond its allowance before its body is read, with the time to wait", async () => {
-  await using service = await startService({ refusedBytesPerMinute: 10_000 });
+  await using service = await startService({ refusedBytesPerMinute: 15_000 });
   for (let n = 0; n < 2; n += 1) assert.equal(await codeOf(await post(service, large)), "invalid_json");
   const refused = await post(service, large);
   assert.equal(refused.status, 429);
   assert.match(refused.headers.get("retry-after") ?? "", /^([1-9]|[1-5]\d|60)$/);
   const error = await errorOf(refused);
   assert.deepEqual([error.code, error.type], ["too_many_refusals", "rate_limit_error"]);
-  assert.match(error.message, /10000 bytes/);
+  assert.match(error.message, /15000 bytes/);
   // It is answered without its body, before the check of size and media type.
   const head = `POST ${chat} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\n`;
   const answer = parseAnswer(await exchange(service.port, `${head}content-length: 99999999\r\n\r\n{`));
@@ -40,7 +40,7 @@ test("refuses a key beyond its allowance before its body is read, with the time 
 });
 
 test("refuses other keys only when their account has used four times as much, and no other account", async () => {
-  await using service = await startService({ refusedBytesPerMinute: 5_000 });
+  await using service = await startService({ refusedBytesPerMinute: 8_000 });
   await service.ledger.apply({ kind: "open", account: "ben", plan: "test", by: "test" });
   const ben = await service.addKey({ account: "ben" });
   const keys = [service.key];
@@ -78,12 +78,12 @@ describe("counts the work on a request that ends", () => {
     const socket = connect({ port: service.port, host: "127.0.0.1" });
     await once(socket, "connect");
     socket.write(
-      `POST ${chat} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\ncontent-type: application/json\r\ncontent-length: 6000\r\n\r\n${" ".repeat(5_500)}`,
+      `POST ${chat} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${service.key}\r\ncontent-type: application/json\r\ncontent-length: 12000\r\n\r\n${" ".repeat(11_500)}`,
     );
     await until("the body is being received", () => service.server.uploads.count === 1);
     await until(
       "all that was sent has come",
-      () => socket.bytesWritten > 5_500 && socket.writableLength === 0,
+      () => socket.bytesWritten > 11_500 && socket.writableLength === 0,
     );
     socket.destroy();
     await until("it is reported", () => service.finished.length === 1);

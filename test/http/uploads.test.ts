@@ -10,6 +10,7 @@ import { spareUploads } from "../../src/http/public/uploads.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
 import { parseAnswer, type RawAnswer, readAll } from "../fixtures/raw-http.ts";
 import { babble, startService, type TestService } from "../fixtures/service.ts";
+import { unlessStalled } from "../fixtures/unless-stalled.ts";
 import { until } from "../fixtures/until.ts";
 
 interface Begun {
@@ -225,32 +226,34 @@ describe("a slow body", () => {
     });
   }
 
-  test("at the minimum rate may take longer than the grace time, up to the total time", async () => {
-    await using service = await startService({
-      uploadTimes: { graceMs: 50, bytesPerSecondMin: 100 },
-      uploadMs: 3000,
-    });
-    // 300 bytes count for three seconds.
-    const { socket, answer } = begin(service, announced(goodBody.length + 301), " ".repeat(300));
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    socket.write(`${goodBody}`);
-    const { status, body } = await answer;
-    assert.equal(status, 408, "the last byte never came");
-    assert.match(JSON.parse(body).error.message, new RegExp(`${goodBody.length + 300} bytes so far`));
-    assert.match(JSON.parse(body).error.message, /within 3 s/);
-  });
+  test("at the minimum rate may take longer than the grace time, up to the total time", () =>
+    unlessStalled(async () => {
+      await using service = await startService({
+        uploadTimes: { graceMs: 50, bytesPerSecondMin: 100 },
+        uploadMs: 3000,
+      });
+      // 300 bytes count for three seconds.
+      const { socket, answer } = begin(service, announced(goodBody.length + 301), " ".repeat(300));
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      socket.write(`${goodBody}`);
+      const { status, body } = await answer;
+      assert.equal(status, 408, "the last byte never came");
+      assert.match(JSON.parse(body).error.message, new RegExp(`${goodBody.length + 300} bytes so far`));
+      assert.match(JSON.parse(body).error.message, /within 3 s/);
+    }));
 
-  test("that is complete in time is answered", async () => {
-    await using service = await startService({ uploadTimes: { graceMs: 50, bytesPerSecondMin: 10 } });
-    const { socket, answer } = begin(
-      service,
-      `${announced(goodBody.length)}\r\nconnection: close`,
-      goodBody.slice(0, 30),
-    );
-    await new Promise((resolve) => setTimeout(resolve, 200));
-    socket.write(goodBody.slice(30));
-    assert.equal((await answer).status, 200);
-  });
+  test("that is complete in time is answered", () =>
+    unlessStalled(async () => {
+      await using service = await startService({ uploadTimes: { graceMs: 50, bytesPerSecondMin: 10 } });
+      const { socket, answer } = begin(
+        service,
+        `${announced(goodBody.length)}\r\nconnection: close`,
+        goodBody.slice(0, 30),
+      );
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      socket.write(goodBody.slice(30));
+      assert.equal((await answer).status, 200);
+    }));
 });
 
 describe("a refusal that leaves a body unread", () => {

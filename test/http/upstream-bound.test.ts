@@ -8,6 +8,7 @@ import { Tokenizer } from "../../src/engines/upstream/tokenizer.ts";
 import { findTokenizerFiles } from "../../src/model-files/tokenizer-files.ts";
 import { writeLlamaTokenizer } from "../fixtures/llama-tokenizer.ts";
 import { errorOf } from "../fixtures/service.ts";
+import { unlessStalled } from "../fixtures/unless-stalled.ts";
 import { charged, type FrontOptions, startFront } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
@@ -117,30 +118,33 @@ async function tokenizerOf(template?: string): Promise<Tokenizer> {
   return await Tokenizer.start({ files, log: { info() {}, warn() {}, error() {} } });
 }
 
-test("holds for the tokens that the tokenizer of the model counts", async () => {
-  const tokenizer = await tokenizerOf("{{ messages[0].content }}");
-  await using front = await startFront({ ...balanceOf(50), tokenizer, dialect: "vllm" });
-  front.upstream.play = (call) => call.stream(first, text("ok"), finish(), usage(18, 1), done);
-  const messages = [{ role: "user", content: "Hello there" }];
-  const row = charged(await front.receipt(await front.chat({ messages })));
-  assert.equal(row.promptTokens, 18);
-  assert.equal(front.upstream.last().body.max_tokens, 50 - 2 - 16);
-  assert.equal(front.upstream.asked.length, 0, "the server is not asked");
-});
+test("holds for the tokens that the tokenizer of the model counts", () =>
+  unlessStalled(async () => {
+    const tokenizer = await tokenizerOf("{{ messages[0].content }}");
+    await using front = await startFront({ ...balanceOf(50), tokenizer, dialect: "vllm" });
+    front.upstream.play = (call) => call.stream(first, text("ok"), finish(), usage(18, 1), done);
+    const messages = [{ role: "user", content: "Hello there" }];
+    const row = charged(await front.receipt(await front.chat({ messages })));
+    assert.equal(row.promptTokens, 18);
+    assert.equal(front.upstream.last().body.max_tokens, 50 - 2 - 16);
+    assert.equal(front.upstream.asked.length, 0, "the server is not asked");
+  }));
 
-test("adds the allowances of the template to the texts if the tokenizer has no template", async () => {
-  const tokenizer = await tokenizerOf();
-  await using front = await startFront({ ...balanceOf(50), tokenizer, templateTokens: 10 });
-  await front.chat({ messages: [{ role: "user", content: "Hello there" }] });
-  assert.equal(front.upstream.last().body.max_tokens, 50 - 2 - 16 - 10);
-});
+test("adds the allowances of the template to the texts if the tokenizer has no template", () =>
+  unlessStalled(async () => {
+    const tokenizer = await tokenizerOf();
+    await using front = await startFront({ ...balanceOf(50), tokenizer, templateTokens: 10 });
+    await front.chat({ messages: [{ role: "user", content: "Hello there" }] });
+    assert.equal(front.upstream.last().body.max_tokens, 50 - 2 - 16 - 10);
+  }));
 
-test("sends the messages in the form that the template of the tokenizer accepts", async () => {
-  const tokenizer = await tokenizerOf(
-    "{% if messages | length > 1 %}{{ raise_exception('one') }}{% endif %}{{ messages[0].content }}",
-  );
-  await using front = await startFront({ tokenizer });
-  const twice = ["a", "b"].map((content) => ({ role: "user", content }));
-  await front.chat({ messages: twice });
-  assert.deepEqual(front.upstream.last().body.messages, [{ role: "user", content: "a\n\nb" }]);
-});
+test("sends the messages in the form that the template of the tokenizer accepts", () =>
+  unlessStalled(async () => {
+    const tokenizer = await tokenizerOf(
+      "{% if messages | length > 1 %}{{ raise_exception('one') }}{% endif %}{{ messages[0].content }}",
+    );
+    await using front = await startFront({ tokenizer });
+    const twice = ["a", "b"].map((content) => ({ role: "user", content }));
+    await front.chat({ messages: twice });
+    assert.deepEqual(front.upstream.last().body.messages, [{ role: "user", content: "a\n\nb" }]);
+  }));

@@ -22,6 +22,9 @@ const empty: [name: string, play: Play][] = [
 describe("a server alone gets one request every five minutes", () => {
   for (const [name, play] of empty) {
     test(name, async (t) => {
+      const nowMs = performance.now();
+      let laterMs = 0;
+      t.mock.method(performance, "now", () => nowMs + laterMs);
       await using front = await startFront();
       const other = await front.other("other");
       front.upstream.play = play;
@@ -42,9 +45,7 @@ describe("a server alone gets one request every five minutes", () => {
         /inkwell_model_servers_out_of_credit\{model="big"\} 1/,
       );
 
-      const now = performance.now.bind(performance);
-      let laterMs = 299_000;
-      t.mock.method(performance, "now", () => now() + laterMs);
+      laterMs = 299_000;
       await front.chat();
       assert.equal(front.upstream.calls.length, 1);
       laterMs = 301_000;

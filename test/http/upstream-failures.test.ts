@@ -18,7 +18,8 @@ import {
 } from "../fixtures/upstream.ts";
 import { done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
-const quick = { connectMs: 1000, headersMs: 1000, idleMs: 1000 };
+const quick = { connectMs: 60_000, headersMs: 1000, idleMs: 1000 };
+
 /** Sends `part` for a multiple of the time that `quick` allows, then breaks the connection. */
 async function drip(call: Call, part: string): Promise<void> {
   for (let n = 0; n < 200 && !call.isClosed; n += 1) {
@@ -178,7 +179,10 @@ test("gives up a TLS handshake that never ends", async (t) => {
   await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
   const address = silent.address();
   assert.ok(address !== null && typeof address !== "string");
-  await using front = await startFront({ urls: [`https://127.0.0.1:${address.port}/v1`], times: quick });
+  await using front = await startFront({
+    urls: [`https://127.0.0.1:${address.port}/v1`],
+    times: { ...quick, connectMs: 1000 },
+  });
   const response = await front.chat();
   assert.equal(response.status, 504);
   assert.equal((await errorOf(response)).code, "upstream_timeout");
@@ -233,9 +237,9 @@ describe("a failure in the middle of a stream is an error event, and the tokens 
     },
     {
       name: "a silent stream",
-      play: (call) => call.send(...parts),
+      play: (call) => call.send(parts.join("")),
       code: "upstream_timeout",
-      options: { times: quick },
+      options: { times: { ...quick, headersMs: 60_000 } },
     },
     {
       name: "an event that is no JSON",

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { fieldsOf, listOf, startOperator, type TestOperator } from "../fixtures/operator.ts";
 import { freePort } from "../fixtures/program.ts";
 import { samplesOf } from "../fixtures/samples.ts";
+import { unlessStalled } from "../fixtures/unless-stalled.ts";
 import { until } from "../fixtures/until.ts";
 import { type Front, type Play, secretKey, startFront, startUpstream } from "../fixtures/upstream.ts";
 import { first, text } from "../fixtures/upstream-events.ts";
@@ -55,33 +56,34 @@ async function assertReported(front: Front, operator: TestOperator, state: "read
   return String(Object(server?.last_error).message);
 }
 
-test("reports a server that is down, comes up, hangs, fails and refuses the key, without a request", async () => {
-  const port = await freePort();
-  const url = `http://127.0.0.1:${port}/v1`;
-  await using front = await startFront({ urls: [url], times, probeEveryMs: 50 });
-  await using operator = await startOperator(front.service);
-  assert.match(await assertReported(front, operator, "unavailable"), /cannot be reached: .*ECONNREFUSED/);
+test("reports a server that is down, comes up, hangs, fails and refuses the key, without a request", () =>
+  unlessStalled(async () => {
+    const port = await freePort();
+    const url = `http://127.0.0.1:${port}/v1`;
+    await using front = await startFront({ urls: [url], times, probeEveryMs: 50 });
+    await using operator = await startOperator(front.service);
+    assert.match(await assertReported(front, operator, "unavailable"), /cannot be reached: .*ECONNREFUSED/);
 
-  await using upstream = await startUpstream(undefined, port);
-  upstream.playOther = answering(200);
-  await assertReported(front, operator, "ready");
-  const [probe] = upstream.asked;
-  assert.equal(probe?.path, "/v1/models");
-  assert.equal(probe?.headers.authorization, `Bearer ${secretKey}`);
+    await using upstream = await startUpstream(undefined, port);
+    upstream.playOther = answering(200);
+    await assertReported(front, operator, "ready");
+    const [probe] = upstream.asked;
+    assert.equal(probe?.path, "/v1/models");
+    assert.equal(probe?.headers.authorization, `Bearer ${secretKey}`);
 
-  upstream.playOther = () => {};
-  assert.match(await assertReported(front, operator, "unavailable"), /did not respond within 0\.4 s/);
-  upstream.playOther = answering(404);
-  await assertReported(front, operator, "ready");
-  upstream.playOther = answering(503);
-  assert.match(await assertReported(front, operator, "unavailable"), /it answered 503/);
-  upstream.playOther = answering(401);
-  await assertReported(front, operator, "ready");
+    upstream.playOther = () => {};
+    assert.match(await assertReported(front, operator, "unavailable"), /did not respond within 0\.4 s/);
+    upstream.playOther = answering(404);
+    await assertReported(front, operator, "ready");
+    upstream.playOther = answering(503);
+    assert.match(await assertReported(front, operator, "unavailable"), /it answered 503/);
+    upstream.playOther = answering(401);
+    await assertReported(front, operator, "ready");
 
-  assert.equal(upstream.calls.length, 0, "no probe costs a token");
-  assert.match(front.log(), /an upstream does not respond.*an upstream responds again/);
-  assert.ok(!front.log().includes(secretKey));
-});
+    assert.equal(upstream.calls.length, 0, "no probe costs a token");
+    assert.match(front.log(), /an upstream does not respond.*an upstream responds again/);
+    assert.ok(!front.log().includes(secretKey));
+  }));
 
 test("a request that fails makes the state right at once, and so does one that is answered", async () => {
   await using front = await startFront({ times, probeEveryMs: 3_600_000 });
@@ -121,18 +123,19 @@ test("a probe refuses no request: a server that fails probes but answers is used
   for (let n = 0; n < 6; n += 1) assert.equal((await front.chat()).status, 200);
 });
 
-test("sends requests to the servers that respond, and reports that one does not", async () => {
-  const dead = `http://127.0.0.1:${await freePort()}/v1`;
-  await using alive = await startUpstream();
-  await using front = await startFront({ urls: [dead, alive.url], times, probeEveryMs: 50 });
-  await using operator = await startOperator(front.service);
-  await until("the dead one is known", () => front.engine.servers()[0]?.state === "down");
-  for (let n = 0; n < 4; n += 1) assert.equal((await front.chat()).status, 200);
-  assert.doesNotMatch(front.log(), /goes to another one/);
-  const { readyz, warnings, gauge, failing } = await reports(operator);
-  const sentence = 'Not all servers of the model "big" work.';
-  assert.deepEqual([readyz, warnings, gauge, failing], ["ready", [sentence], 1, 1]);
-});
+test("sends requests to the servers that respond, and reports that one does not", () =>
+  unlessStalled(async () => {
+    const dead = `http://127.0.0.1:${await freePort()}/v1`;
+    await using alive = await startUpstream();
+    await using front = await startFront({ urls: [dead, alive.url], times, probeEveryMs: 50 });
+    await using operator = await startOperator(front.service);
+    await until("the dead one is known", () => front.engine.servers()[0]?.state === "down");
+    for (let n = 0; n < 4; n += 1) assert.equal((await front.chat()).status, 200);
+    assert.doesNotMatch(front.log(), /goes to another one/);
+    const { readyz, warnings, gauge, failing } = await reports(operator);
+    const sentence = 'Not all servers of the model "big" work.';
+    assert.deepEqual([readyz, warnings, gauge, failing], ["ready", [sentence], 1, 1]);
+  }));
 
 test("an engine that closes ends its probes", async () => {
   await using front = await startFront({ times: { ...times, connectMs: 60_000 }, probeEveryMs: 50 });

@@ -161,7 +161,7 @@ test("the log has the words of the upstream with the id of the request, and no e
 test("rejected requests use up the allowance for refused requests", async () => {
   await using front = await startFront({ service: { refusedBytesPerMinute: 5_000 } });
   front.upstream.play = reject;
-  const messages = [{ role: "user", content: "x".repeat(5_000) }];
+  const messages = [{ role: "user", content: "x".repeat(10_000) }];
   assert.equal((await front.chat({ messages })).status, 400);
   const refused = await front.chat({ messages });
   assert.equal(refused.status, 429);
@@ -172,7 +172,7 @@ test("rejected requests use up the allowance for refused requests", async () => 
 test("failures of the upstream do not use up the allowance", async () => {
   await using front = await startFront({ service: { refusedBytesPerMinute: 5_000 } });
   front.upstream.play = answerWith(500, {});
-  const messages = [{ role: "user", content: "x".repeat(5_000) }];
+  const messages = [{ role: "user", content: "x".repeat(10_000) }];
   for (let n = 0; n < 2; n += 1) assert.equal((await front.chat({ messages })).status, 502);
 });
 
@@ -216,7 +216,7 @@ describe("a rejection as an event of a 200", () => {
       await pending.promise;
       reject(call);
     };
-    const messages = [{ role: "user", content: "x".repeat(5_000) }];
+    const messages = [{ role: "user", content: "x".repeat(10_000) }];
     const response = await front.chat({ stream: true, messages });
     assert.equal(response.status, 200);
     pending.resolve();

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { UpstreamEngine } from "../../src/engines/upstream/engine.ts";
 import { freePort } from "../fixtures/program.ts";
 import { errorOf, jsonOf, say, startService } from "../fixtures/service.ts";
+import { unlessStalled } from "../fixtures/unless-stalled.ts";
 import { until } from "../fixtures/until.ts";
 import {
   type Call,
@@ -41,14 +42,15 @@ const failing: [name: string, play: Play][] = [
   ],
 ];
 for (const [name, play] of failing) {
-  test(`one of two upstreams ${name}: the caller does not notice, and pays once`, async () => {
-    const other = await startUpstream(play);
-    await using front = await startFront({ others: [other], times: quick });
-    for (let n = 0; n < 4; n += 1) assert.deepEqual((await front.events()).texts, ["Hello", " world"]);
-    assert.ok(other.calls.length > 0, "it was asked");
-    assert.equal(front.upstream.calls.length, 4);
-    await assertChargedOnce(front, 4);
-  });
+  test(`one of two upstreams ${name}: the caller does not notice, and pays once`, () =>
+    unlessStalled(async () => {
+      const other = await startUpstream(play);
+      await using front = await startFront({ others: [other], times: quick });
+      for (let n = 0; n < 4; n += 1) assert.deepEqual((await front.events()).texts, ["Hello", " world"]);
+      assert.ok(other.calls.length > 0, "it was asked");
+      assert.equal(front.upstream.calls.length, 4);
+      await assertChargedOnce(front, 4);
+    }));
 }
 
 test("uses the other of two upstreams if one is down", async () => {
@@ -160,9 +162,9 @@ test("cools down a failing upstream until a request succeeds", async (t) => {
   assert.match(front.log(), /keeps failing and gets no requests/);
 
   // The server has cooled down.
-  const now = performance.now.bind(performance);
+  const nowMs = performance.now();
   let laterMs = 6000;
-  t.mock.method(performance, "now", () => now() + laterMs);
+  t.mock.method(performance, "now", () => nowMs + laterMs);
   assert.equal(front.engine.state, "ready");
   assert.equal((await front.chat()).status, 502);
   assert.equal(front.engine.state, "unavailable", "one failed trial is enough");

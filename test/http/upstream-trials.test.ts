@@ -13,11 +13,11 @@ const breakOff: Play = async (call) => {
   call.socket.destroy();
 };
 
-/** Runs the clock of the engine. Returns a function that advances it. */
+/** Stops the clock of the engine. Returns a function that advances it. */
 function timeOf(t: TestContext): (laterMs: number) => void {
-  const now = performance.now.bind(performance);
+  const nowMs = performance.now();
   let aheadMs = 0;
-  t.mock.method(performance, "now", () => now() + aheadMs);
+  t.mock.method(performance, "now", () => nowMs + aheadMs);
   return (laterMs) => {
     aheadMs += laterMs;
   };

@@ -5,6 +5,7 @@ import { sliceTokens } from "../../src/chat/hold-extender.ts";
 import { eventsOf } from "../fixtures/batches.ts";
 import { startOwnTime } from "../fixtures/own-time.ts";
 import { jsonOf } from "../fixtures/service.ts";
+import { unlessStalled } from "../fixtures/unless-stalled.ts";
 import { until } from "../fixtures/until.ts";
 import { type Call, charged, startFront, startUpstream } from "../fixtures/upstream.ts";
 import { delta, done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
@@ -379,27 +380,33 @@ test("does not deliver an event with more tokens than the balance pays", async (
   await front.upstream.last().closed;
 });
 
-test("loses nothing if the reader pauses longer than an upstream may be silent", async () => {
-  await using front = await startFront({ times: { connectMs: 60_000, headersMs: 60_000, idleMs: 1000 } });
-  const words = 2000;
-  front.upstream.play = (call) =>
-    call.stream(
-      ...Array.from({ length: words }, () => text("x".repeat(500))),
-      finish(),
-      usage(5, words),
-      done,
-    );
-  const prompt = { accountId: "a", messages: [{ role: "user", content: "Hi" }], reasoning: {} } as const;
-  const prepared = await front.engine.prepare(prompt, new AbortController().signal);
-  const options = { maxTokens: 1_000_000, paidTokens: 1_000_000, sampling: { stop: [] }, onTokens: () => {} };
-  let read = 0;
-  for await (const event of eventsOf(prepared.generate(options))) {
-    if (event.type !== "text") continue;
-    read += 1;
-    if (read === 10) await new Promise((resolve) => setTimeout(resolve, 2000));
-  }
-  assert.equal(read, words);
-});
+test("loses nothing if the reader pauses longer than an upstream may be silent", () =>
+  unlessStalled(async () => {
+    await using front = await startFront({ times: { connectMs: 60_000, headersMs: 60_000, idleMs: 1000 } });
+    const words = 2000;
+    front.upstream.play = (call) =>
+      call.stream(
+        ...Array.from({ length: words }, () => text("x".repeat(500))),
+        finish(),
+        usage(5, words),
+        done,
+      );
+    const prompt = { accountId: "a", messages: [{ role: "user", content: "Hi" }], reasoning: {} } as const;
+    const prepared = await front.engine.prepare(prompt, new AbortController().signal);
+    const options = {
+      maxTokens: 1_000_000,
+      paidTokens: 1_000_000,
+      sampling: { stop: [] },
+      onTokens: () => {},
+    };
+    let read = 0;
+    for await (const event of eventsOf(prepared.generate(options))) {
+      if (event.type !== "text") continue;
+      read += 1;
+      if (read === 10) await new Promise((resolve) => setTimeout(resolve, 2000));
+    }
+    assert.equal(read, words);
+  }));
 
 describe("keeps the usage if the reader pauses longer than it may take", () => {
   const finishMs = 1000;
@@ -410,26 +417,32 @@ describe("keeps the usage if the reader pauses longer than it may take", () => {
     ["when its end is what fills the window", [...words(63), last]],
   ];
   for (const [name, events] of cases) {
-    test(name, async () => {
-      await using front = await startFront({ finishMs });
-      front.upstream.play = async (call) => {
-        // Sent at once, so that the window is full before anything is read.
-        await call.send(events.join(""));
-        await call.stream(usage(5, 900), done);
-      };
-      const prompt = { accountId: "a", messages: [{ role: "user", content: "Hi" }], reasoning: {} } as const;
-      const prepared = await front.engine.prepare(prompt, new AbortController().signal);
-      const options = { maxTokens: 1000, paidTokens: 1000, sampling: { stop: [] }, onTokens: () => {} };
-      const generation = prepared.generate(options);
-      let read = 0;
-      for await (const { type } of eventsOf(generation)) {
-        if (type !== "text") continue;
-        read += 1;
-        if (read === 10) await new Promise((resolve) => setTimeout(resolve, 2 * finishMs));
-      }
-      assert.ok(read >= 64);
-      assert.deepEqual([generation.usage.completionTokens, generation.usage.estimated], [900, false]);
-    });
+    test(name, () =>
+      unlessStalled(async () => {
+        await using front = await startFront({ finishMs });
+        front.upstream.play = async (call) => {
+          // Sent at once, so that the window is full before anything is read.
+          await call.send(events.join(""));
+          await call.stream(usage(5, 900), done);
+        };
+        const prompt = {
+          accountId: "a",
+          messages: [{ role: "user", content: "Hi" }],
+          reasoning: {},
+        } as const;
+        const prepared = await front.engine.prepare(prompt, new AbortController().signal);
+        const options = { maxTokens: 1000, paidTokens: 1000, sampling: { stop: [] }, onTokens: () => {} };
+        const generation = prepared.generate(options);
+        let read = 0;
+        for await (const { type } of eventsOf(generation)) {
+          if (type !== "text") continue;
+          read += 1;
+          if (read === 10) await new Promise((resolve) => setTimeout(resolve, 2 * finishMs));
+        }
+        assert.ok(read >= 64);
+        assert.deepEqual([generation.usage.completionTokens, generation.usage.estimated], [900, false]);
+      }),
+    );
   }
 });
 

@@ -23,6 +23,7 @@ import {
 } from "../fixtures/llama-engine.ts";
 import { errorOf, type ServiceOptions, startService, type TestService } from "../fixtures/service.ts";
 import { isThorough, releaseTest, some } from "../fixtures/thorough.ts";
+import { unlessStalled } from "../fixtures/unless-stalled.ts";
 import { until as reached } from "../fixtures/until.ts";
 
 /** The miniature answers this without end. */
@@ -293,27 +294,28 @@ async function startWithService(options: ServiceOptions = {}) {
   return { engine, service };
 }
 
-test("a paused request counts as running, keeps its hold and connection, and is charged normally", async () => {
-  const holdTtlMs = 2000;
-  const plan = { limits: { concurrent: 1 } };
-  const { engine, service } = await startWithService({ plan, holdTtlMs, keepAliveMs: 50 });
-  await using _ = service;
-  const { boris, text, requestId, again } = await startPausedRequest(engine, service);
-  const refused = await again();
-  assert.equal(refused.status, 429);
-  assert.equal((await errorOf(refused)).code, "concurrency_limit_exceeded");
-  await sleep(1.25 * holdTtlMs);
-  assert.equal(engine.load().paused, 1, "still paused");
-  assert.equal((await service.store.accountSnapshot(service.account))?.account.holds, 1);
-  boris.abort();
-  const received = await text;
-  assert.match(received, /^: keep-alive$/m);
-  const { done, error, texts } = readEvents(received);
-  assert.deepEqual([done, error], [true, null]);
-  const row = await service.receipt(requestId);
-  assert.deepEqual([row?.ending, row?.completionTokens], ["length", annaTokens]);
-  assert.ok(texts.length > 0);
-});
+test("a paused request counts as running, keeps its hold and connection, and is charged normally", () =>
+  unlessStalled(async () => {
+    const holdTtlMs = 2000;
+    const plan = { limits: { concurrent: 1 } };
+    const { engine, service } = await startWithService({ plan, holdTtlMs, keepAliveMs: 50 });
+    await using _ = service;
+    const { boris, text, requestId, again } = await startPausedRequest(engine, service);
+    const refused = await again();
+    assert.equal(refused.status, 429);
+    assert.equal((await errorOf(refused)).code, "concurrency_limit_exceeded");
+    await sleep(1.25 * holdTtlMs);
+    assert.equal(engine.load().paused, 1, "still paused");
+    assert.equal((await service.store.accountSnapshot(service.account))?.account.holds, 1);
+    boris.abort();
+    const received = await text;
+    assert.match(received, /^: keep-alive$/m);
+    const { done, error, texts } = readEvents(received);
+    assert.deepEqual([done, error], [true, null]);
+    const row = await service.receipt(requestId);
+    assert.deepEqual([row?.ending, row?.completionTokens], ["length", annaTokens]);
+    assert.ok(texts.length > 0);
+  }));
 
 test("a paused request whose client disconnects is settled at once for its tokens", async () => {
   const { engine, service } = await startWithService();

@@ -12,6 +12,7 @@ import { startInside } from "../fixtures/inner-program.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
 import { newFolder, noDefaultModel } from "../fixtures/program.ts";
 import { quickTimes } from "../fixtures/quick-times.ts";
+import { minute } from "../fixtures/times.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
@@ -27,6 +28,9 @@ function plan(credits: number, more = ""): string {
 function limited(perMinute: number): string {
   return plan(100_000, `, limits: { requests_per_minute: ${perMinute} }`);
 }
+
+/** No node dies, so that no hold has to expire soon. */
+const times = { ...quickTimes, holdTtlMs: minute };
 
 test("a rollout of plans on three nodes under load", {
   skip: noPostgres ?? false,
@@ -55,7 +59,7 @@ test("a rollout of plans on three nodes under load", {
   const write = (n: number, config: string) =>
     writeFileSync(path.join(folders[n]?.path ?? "", "inkwell.yaml"), config);
   const start = async (n: number) => {
-    const program = stack.use(startInside(folders[n]?.path ?? "", { times: quickTimes, env }));
+    const program = stack.use(startInside(folders[n]?.path ?? "", { times, env }));
     return { program, up: await program.up() };
   };
   for (const n of [0, 1, 2]) write(n, old);

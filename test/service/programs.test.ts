@@ -1,14 +1,14 @@
 /**
- * The programs for people who work on Inkwell: the fuzzer runs for a moment, and shows what its
- * documentation promises. test/release/programs.test.ts runs the others. A new
- * bench or npm script needs a run there or here, or a reason.
+ * The programs for people who work on Inkwell: the fuzzer and the kills of the service run for a
+ * moment, and show what their documentation promises. test/release/programs.test.ts runs the
+ * others. A new bench or npm script needs a run there or here, or a reason.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, test } from "node:test";
 import { benches } from "../fixtures/bench-runs.ts";
-import { runTool, shownBy } from "../fixtures/checkout-programs.ts";
+import { assertSoundAfterKills, runTool, shownBy } from "../fixtures/checkout-programs.ts";
 
 const root = path.join(import.meta.dirname, "../..");
 const read = (file: string) => readFileSync(path.join(root, file), "utf8");
@@ -28,7 +28,6 @@ const otherScripts: Record<string, string> = {
   exhaust: "test/release/programs.test.ts",
   simulate: "test/release/programs.test.ts",
   mutants: "test/release/programs.test.ts",
-  torture: "test/release/programs.test.ts",
   test: "this run",
   "test:release": "before a release (docs/releasing.md)",
   gpu: "downloads 540 MB",
@@ -40,6 +39,9 @@ describe("programs of the checkout", () => {
     const text = await shownBy("tools/fuzz.ts", "archive", "--minutes", "0.01", "--seed", "1");
     assert.match(text, /^archive: \d+ inputs, \d+ outcomes, 0 findings \(seed 1\)$/m);
   });
+
+  // Two guarantees of docs/ledger.md name it as their check.
+  test("npm run torture -- --kill, on SQLite", () => assertSoundAfterKills("SQLite", 2));
 
   test("every bench is documented and has a run", async () => {
     const { code, stderr } = await runTool("bench/run.ts", "none");
@@ -56,7 +58,7 @@ describe("programs of the checkout", () => {
 
   test("every npm script has a run or a reason", () => {
     const { scripts }: { scripts: object } = JSON.parse(read("package.json"));
-    const covered = [...Object.keys(otherScripts), "fuzz"];
+    const covered = [...Object.keys(otherScripts), "fuzz", "torture"];
     assert.deepEqual(Object.keys(scripts).toSorted(), covered.toSorted());
   });
 });

@@ -7,6 +7,7 @@ import { after, test } from "node:test";
 import { parseTokenizerSource } from "../../src/model-files/source.ts";
 import { findTokenizerFiles, obtainTokenizerFiles } from "../../src/model-files/tokenizer-files.ts";
 import { type Handler, startServer } from "../fixtures/file-server.ts";
+import { minute } from "../fixtures/times.ts";
 
 const root = await mkdtemp(path.join(tmpdir(), "inkwell-tokenizer-files-"));
 after(() => rm(root, { recursive: true }));
@@ -19,7 +20,7 @@ async function options(hubEndpoint: string) {
     hubEndpoint,
     hubToken: "hf_secret",
     environment: {},
-    timeouts: { connectMs: 2000, headersMs: 400, bodyIdleMs: 400 },
+    timeouts: { connectMs: minute, headersMs: minute, bodyIdleMs: minute },
     backoffMs: 1,
   };
 }
