@@ -31,6 +31,7 @@ const otherScripts: Record<string, string> = {
   test: "this run",
   "test:release": "before a release (docs/releasing.md)",
   gpu: "downloads 540 MB",
+  clients: "installs programs of others from package registries",
   servers: "builds model servers, in many minutes",
 };
 
