@@ -277,8 +277,11 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
         const outcome = await ledger.apply(operation);
         answers.push("replayed" in outcome ? outcome.replayed : outcome.kind);
       }
-      // The first attempt has done it, and the retry has waited and found it done.
-      assert.deepEqual(answers, [true, "exists", "held", "settled"]);
+      // The retry has waited and found it done, or has overtaken the first attempt.
+      const [added, opened, ...others] = answers;
+      assert.ok(added === true || added === false, String(added));
+      assert.ok(opened === "exists" || opened === "opened", String(opened));
+      assert.deepEqual(others, ["held", "settled"]);
       assert.equal((await store.journal("ada", { afterSeq: 6, limit: 10 })).length, 2);
       assert.equal(balanceOf(await store.accountSnapshot("ada")).additionalMicro, credits(12));
       await server.sql("drop trigger slow on account", database);
