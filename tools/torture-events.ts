@@ -34,6 +34,8 @@ export class EventReceiver {
     this.#port = port;
     this.#file = path.join(folder, "received-events");
     this.#ledger = ledger;
+    // Also if a check fails.
+    process.once("exit", () => this.kill());
   }
 
   /** The section of the configuration. */
