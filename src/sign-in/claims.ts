@@ -41,7 +41,7 @@ export function identityIn(claims: Claims & { iss: string; sub: string }, groups
     groups: groupsIn(claims[groupsClaim]),
     hasTooManyGroups:
       claims.hasgroups === true || (isRecord(claims._claim_names) && groupsClaim in claims._claim_names),
-    authenticatedMs: typeof claims.auth_time === "number" ? claims.auth_time * 1000 : null,
+    authenticatedMs: typeof claims.auth_time === "number" ? Math.floor(claims.auth_time * 1000) : null,
   };
 }
 
