@@ -4,7 +4,7 @@ import { type Actor, hasRole, type OperatorRole } from "../actors.ts";
 import type { TellAccess } from "../ledger/events.ts";
 import { limits } from "../limits/limits.ts";
 import { changeLogRow } from "../store/change-log.ts";
-import type { OperatorKeyRow } from "../store/operator-keys.ts";
+import { isWorking, type OperatorKeyRow } from "../store/operator-keys.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { isoTime } from "./json-objects.ts";
@@ -121,9 +121,8 @@ export class OperatorKeyActions {
     const { store, actor } = this.#deps;
     const { latestMs } = store.times();
     const others = (await this.#all()).filter((row) => row.by === actor.by && row.id !== id);
-    const working = others.filter(({ endedMs, expiresMs }) => endedMs === null && expiresMs > latestMs);
     const { most } = limits.operatorKeys;
-    if (working.length < most) return;
+    if (others.filter((row) => isWorking(row, latestMs)).length < most) return;
     throw new OperatorRefusal(
       "too_many_keys",
       `You have ${most} operator keys that work, which is the most. End one of them first.`,

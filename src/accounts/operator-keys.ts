@@ -8,7 +8,7 @@
  */
 import { createHmac } from "node:crypto";
 import { type Actor, lowerRole, type OperatorRole, owner } from "../actors.ts";
-import type { OperatorKeyRow } from "../store/operator-keys.ts";
+import { isWorking, type OperatorKeyRow } from "../store/operator-keys.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { parseKey } from "./keys.ts";
@@ -50,8 +50,7 @@ export class OperatorKeys {
         ? await this.#store.operatorKeys.find(hashOf(secret, this.#token))
         : null;
     const { latestMs, nowMs } = this.#store.times();
-    const isEnded = row === null || row.endedMs !== null || row.expiresMs <= latestMs;
-    const role = isEnded ? null : await this.#roleOf(row);
+    const role = row !== null && isWorking(row, latestMs) ? await this.#roleOf(row) : null;
     if (row === null || role === null) {
       throw new OperatorRefusal(
         "invalid_operator_token",

@@ -23,6 +23,11 @@ export const operatorKeyColumns = {
 } as const satisfies Columns;
 export interface OperatorKeyRow extends RowOf<typeof operatorKeyColumns> {}
 
+/** Whether a key works at this time. */
+export function isWorking({ endedMs, expiresMs }: OperatorKeyRow, atMs: EpochMs): boolean {
+  return endedMs === null && expiresMs > atMs;
+}
+
 export interface OperatorKeyStore {
   /** Adds a key and records that. Returns false, and changes nothing, if the id is used. */
   add(row: OperatorKeyRow, change: ChangeLogRow): Promise<boolean>;
