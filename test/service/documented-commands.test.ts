@@ -43,7 +43,10 @@ const notRun: [beginning: string, reason: string][] = [
   ["docker", "needs Docker"],
   ["useradd", "needs systemd"],
   ["systemctl", "needs systemd"],
-  ["mkdir /root/seals-before-restore", "needs systemd; test/unit/cli-audit.test.ts does it by hand"],
+  [
+    "mkdir /var/lib/inkwell-seals-before-restore",
+    "needs systemd; test/unit/cli-audit.test.ts does it by hand",
+  ],
   ["systemd-run", "needs systemd; test/unit/deploy.test.ts compares it with the unit"],
   ["for node in", "needs Docker; test/service/rolling.test.ts runs its loop"],
   ["npx node tools/try-system-prompts.ts", "needs the full-sized default model, for some minutes"],
