@@ -41,7 +41,7 @@ export function auditCommand(cli: Cli): Command {
         const file = path.resolve(cwd, seal);
         writeSealFile(file, sealText(report.checkedMs, report.lists));
         cli.remark(
-          `The facts are sealed in ${file}. Keep it where nobody who can write to the database can change it.`,
+          `The facts are sealed in ${file}. Keep it out of reach of everybody who can write to the database.`,
         );
       }
       cli.print(auditObject.of(report), report.broken.map(brokenText).join("\n\n"));

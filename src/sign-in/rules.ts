@@ -49,7 +49,7 @@ function firstOf<R extends Condition>(rules: readonly R[], identity: Identity, t
   return { value: null, isComplete };
 }
 
-/** What is recorded of the rule that gave a role: the role that it gave, and its condition. */
+/** Returns the record of a rule on its person: the role that it gave, and its condition. */
 export function recordOf(rule: RoleRule): string {
   return `${rule.role} ${nameOf(rule)}`;
 }

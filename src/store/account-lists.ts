@@ -20,6 +20,7 @@ const lastCharacter = "\u{10FFFF}";
 
 const now = "(select now_ms from clock)";
 const hasClosed = `(a.state = 'closed' or coalesce(a.ends_ms <= ${now}, false))`;
+
 /** The value of a window: of the row, or of a new window of the plan if it has ended. */
 function ofWindow(bucket: "base" | "overage", inWindow: string): string {
   const granted = `coalesce((select v.${bucket}_credits from plan_version v

@@ -19,7 +19,7 @@ const personFacts = {
   email: "text?",
   /** The issuer has confirmed the address itself. */
   emailVerified: "boolean",
-  /** The condition of the rule that gave a role at the last sign-in that could decide it. */
+  /** The role that a rule gave last, and its condition, as far as sign-ins could decide. */
   roleRule: "text?",
   /** The last time at which a rule gave a role. */
   roleMatchedMs: "ms?",

@@ -82,7 +82,7 @@ export function keysByHash(matches: string): string {
   return `${keyOfAccount} where k.hash ${matches} or k.old_hash ${matches}`;
 }
 
-/** What a lookup needs besides the cells. `atMs`: ledger time. */
+/** The plans and the ledger time by which an account is read. */
 interface LookupContext {
   plans: KeptPlans;
   atMs: EpochMs;

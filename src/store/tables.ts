@@ -39,7 +39,7 @@ export const laterGrantTable = tableOf("later_grant", laterGrantColumns);
 /** Identifies a later grant, for deletion. */
 export const laterGrantKeyTable = tableOf("later_grant", pick(laterGrantColumns, "account", "seq"));
 
-/** What a lookup reads of an account, besides the end of its base window. */
+/** The columns by which a lookup decides the state and the plan of an account. */
 export const accountStandingTable = tableOf(
   "account",
   pick(accountColumns, "state", "endsMs", "plan", "nextPlan"),

@@ -542,7 +542,7 @@ create table person (
   name {text},
   email {text},
   email_verified {bool} not null check (email_verified in (false, true)),
-  -- The condition of the rule that gave a role. The configuration says which role that is now.
+  -- The role that a rule gave last, and its condition. The configuration says which role that is now.
   role_rule {text},
   role_matched_ms {int},
   account_matched_ms {int},
