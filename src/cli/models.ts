@@ -1,10 +1,12 @@
 /**
- * `inkwell models`: lists the models of the configuration, and downloads their files in advance.
+ * `inkwell models`: lists the models of the configuration with what a running service found odd
+ * about them, and downloads their files in advance.
  */
 
 import { stat } from "node:fs/promises";
 import { Command } from "commander";
 import { longestAnswer } from "../chat/catalog.ts";
+import type { Config } from "../config/load.ts";
 import type { ModelConfig, UpstreamModelConfig } from "../config/model.ts";
 import { OperatorError } from "../errors.ts";
 import { defaultsObject, pricingObject } from "../http/openai-format/response.ts";
@@ -15,6 +17,8 @@ import { nearest, unknownName } from "../spelling.ts";
 import type { Cli } from "./cli.ts";
 import { columnsOf, table } from "./format.ts";
 import { examples } from "./help.ts";
+import { get, listenerUrl } from "./operator-client.ts";
+import { tokenOf } from "./operator-token.ts";
 
 export function modelsCommand(cli: Cli): Command {
   const models = new Command("models")
@@ -57,9 +61,14 @@ const columns = columnsOf(
 );
 
 async function list(cli: Cli): Promise<void> {
-  const { models, modelsDir } = cli.config();
+  const config = cli.config();
+  const started = await startedModels(config);
   const found = await Promise.all(
-    models.map(async (model) => ({ ...modelObject(model), file: await fileOf(model, modelsDir) })),
+    config.models.map(async (model) => ({
+      ...modelObject(model),
+      file: await fileOf(model, config.modelsDir),
+      warnings: started?.find(({ id }) => id === model.id)?.warnings ?? null,
+    })),
   );
   const rows = found.map((model) => ({
     ...model,
@@ -67,11 +76,26 @@ async function list(cli: Cli): Promise<void> {
     file: fileText(model.file),
   }));
   cli.print(found, table(rows, columns));
-  for (const { file } of found) {
+  for (const { id, file, warnings } of found) {
     const remark = file?.problem ?? file?.unchecked ?? null;
     if (remark !== null) cli.remark(`${remark}.`);
+    for (const warning of warnings ?? []) if (warning !== remark) cli.remark(`${id}: ${warning}.`);
   }
   cli.remark("Prices are in credits per million tokens.");
+}
+
+/** What the running service found odd when it started its models. Null: no service responds. */
+async function startedModels(config: Config) {
+  // Only this command loads the objects of the listener.
+  const { modelObject } = await import("../http/admin/live-objects.ts");
+  const { pageSchema } = await import("../actions/pages.ts");
+  try {
+    const url = `${listenerUrl(config.operator, "its operator listener")}/admin/models?limit=500`;
+    return (await get(url, tokenOf(config), pageSchema(modelObject.schema))).data;
+  } catch (error) {
+    if (error instanceof OperatorError) return null;
+    throw error;
+  }
 }
 
 /** All null: the file is not downloaded yet. With a problem, the service cannot start. */

@@ -11,7 +11,7 @@ import type { Config } from "../config/load.ts";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { dialled, urlOf } from "../http/listening.ts";
 import { inkwell } from "../invocation.ts";
-import { isRecord } from "../objects.ts";
+import { given, isRecord } from "../objects.ts";
 import { serviceUrl } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
@@ -57,16 +57,24 @@ export function listenerUrl({ host, port }: Config["listen"], listener: string):
  * time limit: a reload takes minutes. Throws an `OperatorError` for another response.
  */
 export async function post<S extends TSchema>(url: string, token: string, schema: S): Promise<Static<S>> {
-  const answer = await send(url, token);
+  return checked(await send("POST", url, token), schema);
+}
+
+/** Sends a GET, which must be answered within two seconds. Otherwise like `post`. */
+export async function get<S extends TSchema>(url: string, token: string, schema: S): Promise<Static<S>> {
+  return checked(await send("GET", url, token, AbortSignal.timeout(2000)), schema);
+}
+
+async function checked<S extends TSchema>(answer: unknown, schema: S): Promise<Static<S>> {
   // Only the commands that call the service load the checker.
   const { Check } = await import("typebox/value");
   if (Check(schema, answer)) return answer;
   throw new OperatorError(refusalIn(answer));
 }
 
-async function send(url: string, token: string): Promise<unknown> {
+async function send(method: string, url: string, token: string, signal?: AbortSignal): Promise<unknown> {
   const { request } = url.startsWith("https:") ? https : http;
-  const options = { method: "POST", headers: { authorization: `Bearer ${token}` } };
+  const options = { method, headers: { authorization: `Bearer ${token}` }, ...given({ signal }) };
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   request(url, options, (response) => text(response).then(resolve, reject))
     .on("error", reject)

@@ -204,6 +204,7 @@ describe("models", () => {
         defaults: {},
         pricing,
         file: { path: null, bytes: null, problem: null, unchecked: null },
+        warnings: null,
       },
     ]);
     assert.match(
