@@ -13,6 +13,7 @@ import type { Environment, Found } from "./document.ts";
 import { quoted } from "./document.ts";
 import type { Kind } from "./kinds.ts";
 import type { Problems } from "./problems.ts";
+import { removedSetting } from "./removed.ts";
 
 export interface ReadContext {
   env: Environment;
@@ -241,6 +242,11 @@ export class Section {
     for (const [key, found] of this.#node) {
       if (this.#known.has(key)) continue;
       const known = [...this.#known];
+      const removed = removedSetting(this.#name(key));
+      if (removed !== undefined) {
+        this.problem(found.where, `${this.#name(key)} was removed; ${removed}`);
+        continue;
+      }
       const near = nearest(key, known);
       const help = near === undefined ? `the keys here are ${known.join(", ")}` : `did you mean ${near}?`;
       this.problem(found.where, `${this.#name(key)} is not known; ${help}`);
