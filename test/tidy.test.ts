@@ -5,8 +5,6 @@ import { basename, dirname, join, normalize, relative } from "node:path";
 import { test } from "node:test";
 import { catalogue } from "../src/errors.ts";
 import { foldedInvariants } from "../src/ledger/account-fold.ts";
-import { historyIn } from "../tools/time-line/history.ts";
-import { bundlePage, pageFile } from "../tools/time-line/page.ts";
 
 const root = join(import.meta.dirname, "..");
 
@@ -539,12 +537,6 @@ test("docs/ledger.md lists the rules of the audit by their names", () => {
   for (const rule of Object.values(foldedInvariants)) assert.ok(listed.includes(rule), `not listed: ${rule}`);
 });
 
-test("the page of the time line has the present ledger; npm run time-line writes it", async () => {
-  const isPresent = textOf(pageFile) === (await bundlePage());
-  assert.ok(isPresent, `${pageFile} is not up to date: npm run time-line`);
-  assert.ok(textOf(pageFile).length < 150_000, "it loads quickly");
-});
-
 test("every error code has a test", () => {
   const tests = filesBelow("test", ".ts").map(textOf).join("\n");
   for (const code of Object.keys(catalogue)) assert.match(tests, new RegExp(`\\b${code}\\b`), code);
@@ -635,11 +627,6 @@ test("every section that a document links to exists", () => {
       /\]\(((?!https?:)[^)#]*)#([^)]+)\)/g,
     )) {
       const target = path === "" ? document : relative(root, join(root, dirname(document), path));
-      if (target === pageFile) {
-        // The section is a history. One that cannot be read throws.
-        historyIn(anchor);
-        continue;
-      }
       const headings = [...textOf(target).matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) => slugOf(heading));
       assert.ok(headings.includes(anchor), `${document} links to ${target}#${anchor}, which does not exist`);
     }

@@ -37,13 +37,6 @@ describe("programs of the checkout", { concurrency: 2 }, () => {
     assert.match(text, /^1 worlds without a violation in /m);
   });
 
-  test("npm run mutants", async () => {
-    const size = ["--worlds", "1", "--requests", "20", "--hours", "1", "--small", "none"];
-    const text = await shownBy("tools/mutants.ts", "--seed", "1", "--mutants", "1", ...size);
-    assert.match(text, /^1 of \d+ places of src\/ledger, drawn with seed 1:\n1\. src\/ledger\/\S+:\d+, /m);
-    assert.match(text, /^[01] of 1 mutants were killed\./m);
-  });
-
   // test/unit/exhaust.test.ts searches a world.
   test("npm run exhaust names its worlds", async () => {
     assert.match(await shownBy("tools/exhaust.ts", "--help"), /^Usage: npm run exhaust \[-- WORLD/m);

@@ -123,7 +123,7 @@ export async function simulationOf(edits: readonly Edit[]): Promise<Simulate & A
 }
 
 /** Loads a bundle from a file beside the packages that it imports. */
-export async function loadBundle<Exports>(text: string): Promise<{ exports: Exports } & AsyncDisposable> {
+async function loadBundle<Exports>(text: string): Promise<{ exports: Exports } & AsyncDisposable> {
   const cache = fileURLToPath(new URL("../../node_modules/.cache/", import.meta.url));
   mkdirSync(cache, { recursive: true });
   const folder = mkdtempSync(join(cache, "simulation-"));

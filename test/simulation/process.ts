@@ -50,10 +50,9 @@ const replaced = new Map(
 export interface Edit {
   /** Path of the source in the repository. */
   file: string;
-  /** Text that stands in the file once, or at `at`. */
+  /** Text that stands in the file once. */
   from: string;
   to: string;
-  at?: number;
 }
 
 /** Bundles the service with the store of the simulation in place of its databases. */
@@ -67,7 +66,7 @@ export async function bundleWorld(edits: readonly Edit[]): Promise<string> {
 }
 
 /** Bundles a source of the repository and everything that it imports. */
-export async function bundled(
+async function bundled(
   entry: string,
   { edits, ...options }: { edits: readonly Edit[] } & BuildOptions,
 ): Promise<string> {
@@ -110,11 +109,7 @@ function replaceParts(bundler: PluginBuild, edits: readonly Edit[]): void {
   });
 }
 
-function edited(source: string, { file, from, to, at }: Edit): string {
-  if (at !== undefined) {
-    if (!source.startsWith(from, at)) throw new Error(`${file} does not have at ${at}: ${from}`);
-    return source.slice(0, at) + to + source.slice(at + from.length);
-  }
+function edited(source: string, { file, from, to }: Edit): string {
   const parts = source.split(from);
   if (parts.length !== 2) throw new Error(`${file} has ${parts.length - 1} times: ${from}`);
   return parts.join(to);
