@@ -2,9 +2,8 @@
  * `inkwell chat`: a streamed conversation with the running service, with the cost of each turn. It
  * knows the service only by its URL and a key, and expects no field of a response to be present.
  *
- * It uses the key from `--key` or INKWELL_API_KEY. Without one, it issues a temporary key for the
- * account, because existing keys cannot be read back. The temporary key is revoked when the
- * conversation ends, and expires after a day.
+ * Without a key, it makes one for the account, because existing keys cannot be read back. That key
+ * is revoked when the conversation ends, and expires after a day.
  */
 import { createInterface } from "node:readline/promises";
 import { Command } from "commander";
@@ -16,9 +15,9 @@ import { accountName, serviceUrl, tokenLimit } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
 import { listenerUrl } from "./operator-client.ts";
-import { onStopSignal, type StopSignal, signalExitCodes } from "./signals.ts";
+import { onStopSignal, signalExitCodes } from "./signals.ts";
 
-const temporaryKeyTtlMs = 24 * 60 * 60 * 1000;
+const keyTtlMs = 24 * 60 * 60 * 1000;
 /** Bounds the memory for an event that never ends. */
 const eventCharactersMax = 16 * 1024 * 1024;
 
@@ -51,43 +50,40 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
   if (cli.json) throw new OperatorError("chat has no JSON document. Send requests to the API instead.");
   const config = cli.config();
   const url = options.url ?? listenerUrl(config.listen, "its public API");
-  const key = options.key ?? config.client.apiKey;
-  const talk = (withKey: string) => converse(cli, senderTo(url, withKey), model, options.maxTokens);
-  if (key !== null) return await talk(key);
-  if (options.url !== undefined) {
+  const talk = (key: string) => converse(cli, senderTo(url, key), model, options.maxTokens);
+  const ownKey = options.key ?? config.client.apiKey;
+  if (ownKey !== null) return await talk(ownKey);
+  if (options.url !== undefined)
     throw new OperatorError("A service at another URL needs a key of its own: --key, or INKWELL_API_KEY.");
-  }
   await cli.withActions(config, async (actions) => {
-    const { ledgerMs: nowMs } = await actions.clock();
-    const properties = { name: "chat", expiresMs: nowMs + temporaryKeyTtlMs };
-    const issued = await actions.keys.issue(options.account, properties);
+    const { ledgerMs } = await actions.clock();
+    const made = await actions.keys.issue(options.account, { name: "chat", expiresMs: ledgerMs + keyTtlMs });
     try {
-      await talk(issued.key);
+      await talk(made.key);
     } finally {
-      await actions.keys.revoke(issued.row.id);
+      await actions.keys.revoke(made.row.id);
     }
   });
 }
 
-/** Every line is a turn. At a terminal, Ctrl-C during an answer stops only the answer. */
+/** Every line is a turn. At a terminal, Ctrl-C stops an answer, and leaves at the prompt. */
 async function converse(cli: Cli, send: Send, wanted?: string, maxTokens?: number): Promise<void> {
-  const { stdin, stdout } = cli.host;
-  const atTerminal = stdin.isTTY === true && stdout.isTTY === true;
+  const { stdin: input, stdout: output } = cli.host;
+  const terminal = input.isTTY === true && output.isTTY === true;
   const leaving = new AbortController();
-  let answering: AbortController | null = null;
-  const interrupt = (signal: StopSignal) => {
-    if (atTerminal && signal === "SIGINT" && answering?.signal.aborted === false) return answering.abort();
-    if (!atTerminal) cli.exitCode = signalExitCodes[signal];
+  using _signals = onStopSignal((name) => {
+    cli.exitCode = signalExitCodes[name];
     leaving.abort();
-  };
-  using _signals = onStopSignal(interrupt);
-  const listed = await send("/v1/models", leaving.signal);
-  const model = wanted ?? parse(await listed.text())?.data?.[0]?.id;
+  });
+  const listed = parse(await (await send("/v1/models", leaving.signal)).text());
+  const model = wanted ?? listed?.data?.[0]?.id;
   if (model === undefined) throw new OperatorError("The service lists no model for this key.");
-  const reader = createInterface({ input: stdin, output: stdout, terminal: atTerminal, prompt: "> " });
-  leaving.signal.addEventListener("abort", () => reader.close());
-  if (atTerminal) {
-    reader.on("SIGINT", () => interrupt("SIGINT")).on("close", () => leaving.abort());
+  const reader = createInterface({ input, output, terminal, prompt: "> ", signal: leaving.signal });
+  /** Ends with the next Ctrl-C: the answer, or the conversation. */
+  let current = leaving;
+  if (terminal) {
+    reader.on("SIGINT", () => (current.signal.aborted ? leaving : current).abort());
+    reader.on("close", () => leaving.abort());
     cli.remark(`Talking to ${model}. Ctrl-C stops an answer. At the prompt, Ctrl-C or Ctrl-D leaves.`);
     reader.prompt();
   }
@@ -99,28 +95,27 @@ async function converse(cli: Cli, send: Send, wanted?: string, maxTokens?: numbe
       let answer = "";
       const show = (text: string) => {
         answer += text;
-        stdout.write(visibleText(text));
+        output.write(visibleText(text));
       };
-      answering = new AbortController();
-      const signal = AbortSignal.any([leaving.signal, answering.signal]);
-      messages.push({ role: "user", content: line.trim() });
-      const request = { model, messages, max_tokens: maxTokens };
+      current = new AbortController();
+      const signal = AbortSignal.any([leaving.signal, current.signal]);
+      const question = { role: "user", content: line.trim() };
+      const request = { model, messages: [...messages, question], max_tokens: maxTokens };
       const outcome = await ask(send, request, signal, show).catch((error: unknown) => {
-        if (!atTerminal) cli.exitCode ||= 1;
+        if (!terminal) cli.exitCode ||= 1;
         if (signal.aborted) return "Stopped. The prompt and the tokens made until now are charged.";
         return error instanceof OperatorError ? error.message : `The answer broke off: ${messageOf(error)}.`;
       });
-      answering = null;
+      current = leaving;
       // A question without an answer is not sent again.
-      if (answer === "") messages.pop();
-      else messages.push({ role: "assistant", content: answer });
-      if (answer !== "") stdout.write("\n");
+      if (answer !== "") messages.push(question, { role: "assistant", content: answer });
+      if (answer !== "") output.write("\n");
       cli.remark(outcome);
     }
-    if (atTerminal && !leaving.signal.aborted) reader.prompt();
+    if (terminal && !leaving.signal.aborted) reader.prompt();
   }
   // The prompt of the shell belongs on a new line.
-  if (atTerminal) stdout.write("\n");
+  if (terminal) output.write("\n");
 }
 
 /** Shows the answer while it arrives, and returns a line about its cost. */
@@ -154,8 +149,10 @@ function senderTo(url: string, key: string): Send {
     const response = await fetch(`${url}${path}`, { ...init, headers, signal }).catch((error: Error) => {
       if (signal.aborted) throw new OperatorError("Stopped.", error);
       const reason = codeOf(error.cause) ?? messageOf(error.cause ?? error);
-      const advice = `"${inkwell("serve")}" starts one.`;
-      throw new OperatorError(`No service responds at ${url} (${reason}). ${advice}`, error);
+      throw new OperatorError(
+        `No service responds at ${url} (${reason}). "${inkwell("serve")}" starts one.`,
+        error,
+      );
     });
     if (response.ok) return response;
     throw refusalIn(parse(await response.text()));

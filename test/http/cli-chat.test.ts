@@ -97,23 +97,17 @@ async function chat(stdin: string, ...argv: string[]): Promise<Ran> {
 
 const lastBody = () =>
   JSON.parse(requests.findLast(({ path: each }) => each === "/v1/chat/completions")?.body ?? "{}");
-const lastMessages = (): unknown => lastBody().messages;
 
 describe("inkwell chat, piped", () => {
-  test("writes the answer to stdout and its cost to stderr", async () => {
+  test("asks the first model for a stream, writes the answer to stdout and its cost to stderr", async () => {
     const ran = await chat("hello\n");
-    assert.equal(ran.stdout, "Good \\u001b[2Jmorning\n");
-    assert.equal(ran.stderr, "0.00067 credits · 1233.5 left\n");
-    assert.equal(ran.code, 0);
-  });
-
-  test("sends its key, asks for a stream, and uses the first model of the list", async () => {
-    await chat("hello\n");
+    assert.deepEqual(ran, {
+      code: 0,
+      stdout: "Good \\u001b[2Jmorning\n",
+      stderr: "0.00067 credits · 1233.5 left\n",
+    });
     assert.ok(requests.every(({ authorization }) => authorization === `Bearer ${key}`));
-    const body: unknown = JSON.parse(
-      requests.find(({ path: each }) => each === "/v1/chat/completions")?.body ?? "",
-    );
-    assert.deepEqual(body, {
+    assert.deepEqual(lastBody(), {
       model: "small",
       messages: [{ role: "user", content: "hello" }],
       stream: true,
@@ -127,52 +121,31 @@ describe("inkwell chat, piped", () => {
     assert.deepEqual({ model, max_tokens }, { model: "large", max_tokens: 100 });
   });
 
-  test("refuses a limit that is not a number of tokens", async () => {
-    const ran = await chat("hello\n", "--max-tokens", "0");
-    assert.equal(ran.code, 2);
-    assert.match(ran.stderr, /It is a whole number of tokens from 1 to/);
-  });
-
-  test("sends each line as a turn, with the turns before", async () => {
-    const ran = await chat("one\n\n/two\n");
-    assert.equal(ran.stdout, "Good \\u001b[2Jmorning\nGood \\u001b[2Jmorning\n");
-    assert.deepEqual(lastMessages(), [
+  test("sends each line as a turn, with the turns before that got an answer", async () => {
+    const ran = await chat("one\nrefuse\n\n/two\n");
+    assert.equal(ran.code, 1);
+    assert.equal(ran.stdout, "Good \\u001b[2Jmorning\n".repeat(2));
+    assert.deepEqual(lastBody().messages, [
       { role: "user", content: "one" },
       { role: "assistant", content: "Good \u001b[2Jmorning" },
       { role: "user", content: "/two" },
     ]);
   });
 
-  test("shows a refusal in one line, forgets the turn, and continues", async () => {
-    const ran = await chat("refuse\nhello\n");
-    assert.match(ran.stderr, /^Your balance is empty\. \(insufficient_credits\)\n/);
-    assert.equal(ran.stdout, "Good \\u001b[2Jmorning\n");
-    assert.deepEqual(lastMessages(), [{ role: "user", content: "hello" }]);
-    assert.equal(ran.code, 1);
-  });
-
-  test("shows an error in the middle of a stream", async () => {
-    const stderr = "The engine failed. (upstream_error)\n";
-    assert.deepEqual(await chat("fail\n"), { code: 1, stdout: "Good \\u001b[2J\n", stderr });
-  });
-
-  test("reports a stream that ends without [DONE]", async () => {
-    const ran = await chat("break off\n");
-    assert.equal(ran.stderr, "The answer broke off before its end.\n");
-    assert.equal(ran.code, 1);
-  });
-
-  test("reports a response that is not JSON", async () => {
-    assert.match((await chat("teapot\n")).stderr, /not JSON\. Is the URL right\?/);
-  });
-
-  test("shows that an answer was cut off", async () => {
-    assert.match((await chat("long\n")).stderr, / left · cut off: length$/m);
-  });
-
-  test("says so if the service reports no cost", async () => {
-    assert.equal((await chat("free\n")).stderr, "cost unknown\n");
-  });
+  for (const [wish, rule, code, stderr] of [
+    ["refuse", "shows a refusal in one line", 1, /^Your balance is empty\. \(insufficient_credits\)\n$/],
+    ["fail", "shows an error in the middle of a stream", 1, /^The engine failed\. \(upstream_error\)\n$/],
+    ["break off", "reports a stream without an end", 1, /^The answer broke off before its end\.\n$/],
+    ["teapot", "reports a response that is not JSON", 1, /not JSON\. Is the URL right\?/],
+    ["long", "shows that an answer was cut off", 0, / left · cut off: length\n$/],
+    ["free", "says so if the service reports no cost", 0, /^cost unknown\n$/],
+  ] as const) {
+    test(rule, async () => {
+      const ran = await chat(`${wish}\n`);
+      assert.match(ran.stderr, stderr);
+      assert.equal(ran.code, code);
+    });
+  }
 
   test("has no document for --json", async () => {
     const ran = await chat("hello\n", "--json");
@@ -183,58 +156,36 @@ describe("inkwell chat, piped", () => {
   for (const [name, code] of [["SIGINT", 130] as const, ["SIGTERM", 143] as const]) {
     test(`exits at ${name} without the remaining lines`, async () => {
       gone = Promise.withResolvers();
-      requests.length = 0;
       const session = openPipe(["chat", "--url", url, "--key", key], { cwd, stdin: "wait\nhello\n" });
       await session.shows("Good");
       signal(name);
       await session.shows("Stopped.");
       await gone.promise;
       assert.equal(await session.ended, code);
-      assert.deepEqual(lastMessages(), [{ role: "user", content: "wait" }]);
+      assert.deepEqual(lastBody().messages, [{ role: "user", content: "wait" }]);
     });
   }
 
-  test("uses the key in INKWELL_API_KEY", async () => {
+  test("uses the key in INKWELL_API_KEY, and requires one for another URL", async () => {
     requests.length = 0;
-    await runCli(["chat", "--url", `${url}/v1/`], {
-      cwd,
-      stdin: "hello\n",
-      env: { INKWELL_API_KEY: "from-env" },
-    });
+    const argv = ["chat", "--url", `${url}/v1/`];
+    await runCli(argv, { cwd, stdin: "hello\n", env: { INKWELL_API_KEY: "from-env" } });
     assert.equal(requests[0]?.authorization, "Bearer from-env");
-  });
-
-  test("requires a key for another URL", async () => {
-    const ran = await runCli(["chat", "--url", url], { cwd, stdin: "" });
+    const ran = await runCli(argv, { cwd, stdin: "hello\n" });
     assert.equal(ran.code, 1);
     assert.match(ran.stderr, /needs a key of its own: --key, or INKWELL_API_KEY/);
-  });
-
-  test("reports the URL if no service responds", async () => {
-    const closed = createServer();
-    await new Promise<void>((resolve) => closed.listen(0, "127.0.0.1", resolve));
-    const address = closed.address();
-    assert.ok(address !== null && typeof address === "object");
-    await new Promise((resolve) => closed.close(resolve));
-    const env = { INKWELL_PORT: String(address.port) };
-    const ran = await runCli(["chat", "--key", key], { cwd, stdin: "hello\n", env });
-    assert.equal(ran.code, 1);
-    assert.match(
-      ran.stderr,
-      /^No service responds at http:\/\/127\.0\.0\.1:\d+ \(ECONNREFUSED\)\. "npm run -s inkwell -- serve" starts one\.\n$/,
-    );
   });
 });
 
 describe("inkwell chat, at a terminal", () => {
   const open = () => openTerminal(["chat", "--url", url, "--key", key], { cwd });
 
-  test("prompts, streams, shows the cost, and exits on Ctrl-D", async () => {
+  test("prompts, shows answers and refusals, and exits on Ctrl-C at the prompt", async () => {
     const session = open();
     await session.shows("Talking to small");
-    await session.shows("> ");
     await session.answers("hello\r", "morning\n", "0.00067 credits", "> ");
-    session.type("\u0004");
+    await session.answers("refuse\r", "Your balance is empty.", "> ");
+    session.type("\u0003");
     assert.equal(await session.ended, 0);
   });
 
@@ -247,7 +198,7 @@ describe("inkwell chat, at a terminal", () => {
     await gone.promise;
     await session.shows("> ");
     await session.answers("hello\r", "morning\n", "> ");
-    assert.deepEqual(lastMessages(), [
+    assert.deepEqual(lastBody().messages, [
       { role: "user", content: "wait" },
       { role: "assistant", content: "Good \u001b[2J" },
       { role: "user", content: "hello" },
@@ -268,19 +219,11 @@ describe("inkwell chat, at a terminal", () => {
     assert.deepEqual(lastBody().messages.at(-1), { role: "user", content: "wait" });
   });
 
-  test("Ctrl-C at the prompt exits", async () => {
-    const session = open();
-    await session.answers("hello\r", "morning\n", "> ");
-    session.type("\u0003");
-    assert.equal(await session.ended, 0);
-  });
-
-  test("continues after a refusal, and exits 0", async () => {
+  test("exits at SIGTERM with the code of the signal", async () => {
     const session = open();
     await session.shows("> ");
-    await session.answers("refuse\r", "Your balance is empty.", "> ");
-    session.type("\u0004");
-    assert.equal(await session.ended, 0);
+    signal("SIGTERM");
+    assert.equal(await session.ended, 143);
   });
 });
 

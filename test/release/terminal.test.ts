@@ -7,7 +7,6 @@ import { exchange } from "../fixtures/cli-host.ts";
 import { ask } from "../fixtures/http-stream.ts";
 import { query } from "../fixtures/ledger-file.ts";
 import { entry, environment, type Folder, newFolder } from "../fixtures/program.ts";
-import { until } from "../fixtures/until.ts";
 
 const skip =
   process.platform === "linux" && spawnSync("script", ["--version"]).stdout?.includes("util-linux")
@@ -111,38 +110,6 @@ describe("at a terminal", { skip }, () => {
     const own = endings().slice(before);
     assert.equal(own.length, 3);
     assert.equal(own[1], "client_gone");
-  });
-
-  test("inkwell chat with piped input: SIGINT stops the answer and ends the program", async () => {
-    const before = endings().length;
-    const chat = spawn(process.execPath, [entry, "chat", "--max-tokens", "4000"], {
-      cwd: folder.path,
-      env: { ...environment(folder.path), INKWELL_PORT: new URL(url).port },
-      stdio: "pipe",
-    });
-    const output = { stdout: "", stderr: "" };
-    for (const name of ["stdout", "stderr"] as const) {
-      chat[name].setEncoding("utf8").on("data", (text: string) => {
-        output[name] += text;
-      });
-    }
-    const ended = new Promise<number | null>((resolve) => chat.on("close", resolve));
-    try {
-      chat.stdin.write("Tell me an endless story.\nTell me another one.\n");
-      await until("the answer has begun", () => /\w+ \w+ \w+/.test(output.stdout));
-      chat.kill("SIGINT");
-      assert.equal(await ended, 130);
-    } finally {
-      chat.kill("SIGKILL");
-    }
-    assert.match(output.stderr, /^Stopped\. .*\n$/);
-    await until("the answer is charged", () => endings().length === before + 1);
-    assert.equal(endings().at(-1), "client_gone");
-    const [keys] = query(
-      folder.path,
-      "select count(*) as n from api_key where name = 'chat' and revoked_ms is null",
-    );
-    assert.equal(keys?.n, 0, "its own key is revoked");
   });
 
   test("Ctrl-C stops inkwell serve", async () => {

@@ -30,6 +30,7 @@ describe("the command line", () => {
     ],
     [["models", "nothing"], /unknown command 'nothing'\nFor/],
     [["chat", "--url", "localhost:8080"], /'localhost:8080' is invalid\. It is a URL such as http:/],
+    [["chat", "--max-tokens", "0"], /It is a whole number of tokens from 1 to/],
     [
       ["key", "create"],
       /missing required argument 'account'\nFor help: npm run -s inkwell -- key create --help/,
@@ -241,7 +242,10 @@ describe("chat", () => {
     await ledger.openAccount("default");
     const env = { INKWELL_PORT: "1" };
     const ran = await ledger.run(["chat"], { env });
-    assert.match(ran.stderr, /^No service responds at http:\/\/127\.0\.0\.1:1/);
+    refused(
+      ran,
+      /^No service responds at http:\/\/127\.0\.0\.1:1 \(.+\)\. "npm run -s inkwell -- serve" starts one\.\n$/,
+    );
     const [row, ...others] = await ledger.store.keys();
     assert.deepEqual(others, []);
     assert.equal(row?.name, "chat");
