@@ -1,6 +1,6 @@
 /**
  * Takes screenshots of all pages into docs/screenshots/, in both themes and four widths: with a
- * month of data and 10,000 accounts, empty, and with errors. Git keeps two of each page.
+ * month of data and 10,000 accounts, empty, and with errors. Git keeps the one of README.md.
  *
  *   npm run look [-- TEXT [FOLDER]]
  *
