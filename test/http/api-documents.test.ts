@@ -1,6 +1,6 @@
 /**
- * The OpenAPI documents in docs/api/ describe the service: the public API as it responds, and the
- * operator API and the portal's as they document themselves. `npm run openapi` writes these two.
+ * The OpenAPI documents describe the service: docs/api/public.yaml the public API as it responds,
+ * and the portal's the portal. operator.test.ts checks that of the operator listener.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import { Validator } from "@seriousme/openapi-schema-validator";
 import { Check } from "typebox/schema";
 import { parse } from "yaml";
 import { catalogue } from "../../src/errors.ts";
-import { type Fields, fieldsOf, startOperator } from "../fixtures/operator.ts";
+import { type Fields, fieldsOf } from "../fixtures/operator.ts";
 import { startPortal } from "../fixtures/portal.ts";
 import { say, startService } from "../fixtures/service.ts";
 
@@ -29,24 +29,13 @@ function assertFits(name: string, value: unknown): void {
   assert.ok(Check(schemaOf(name), value), `${name}: ${JSON.stringify(value)}`);
 }
 
-test("the operator document is that of the service; npm run openapi writes it", async (t) => {
-  await using service = await startService();
-  await using operator = await startOperator(service);
-  const { document } = operator;
-  const written = { ...document, info: { ...fieldsOf(document.info), version } };
-  assert.ok((await new Validator().validate(structuredClone(written))).valid);
-  t.assert.fileSnapshot(written, path.join(root, "docs/api/operator.json"));
-});
-
-test("the portal's document is that of the service; npm run openapi writes it", async (t) => {
+test("the portal serves its document, which is valid", async () => {
   await using service = await startService();
   await using portal = await startPortal(service);
-  const { document } = portal;
-  const written = { ...document, info: { ...fieldsOf(document.info), version } };
-  assert.ok((await new Validator().validate(structuredClone(written))).valid);
-  t.assert.fileSnapshot(written, path.join(root, "docs/api/portal.json"));
+  const { valid, errors } = await new Validator().validate(structuredClone(portal.document));
+  assert.ok(valid, JSON.stringify(errors));
   const cookie = await portal.signIn(service.key);
-  assert.deepEqual((await portal.as(cookie, "GET", "/api/openapi.json")).body, document);
+  assert.deepEqual((await portal.as(cookie, "GET", "/api/openapi.json")).body, portal.document);
 });
 
 test("the public document is valid, and has the paths, methods and statuses of the service", async () => {

@@ -20,7 +20,6 @@ const otherScripts: Record<string, string> = {
   build: "test/release/package.test.ts",
   prepack: "test/release/package.test.ts",
   sbom: "test/release/package.test.ts",
-  openapi: "test/http/api-documents.test.ts",
   check: "a part of npm test",
   look: "test/release/programs.test.ts",
   bench: "test/release/programs.test.ts",

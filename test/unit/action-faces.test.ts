@@ -12,7 +12,9 @@ import * as credits from "../../src/actions/credits.ts";
 import { catalogue } from "../../src/errors.ts";
 import { commands, described, isChange, operatorActions, portalActions } from "../fixtures/actions.ts";
 import { cliLedger } from "../fixtures/cli-ledger.ts";
-import { fieldsOf } from "../fixtures/operator.ts";
+import { fieldsOf, startOperator } from "../fixtures/operator.ts";
+import { startPortal } from "../fixtures/portal.ts";
+import { startService } from "../fixtures/service.ts";
 
 const ledger = cliLedger();
 const root = path.join(import.meta.dirname, "../..");
@@ -124,10 +126,10 @@ test("every description is bound to code, and every form is in a page", () => {
 });
 
 for (const [listener, actions] of Object.entries(listeners)) {
-  test(`the routes of the ${listener}'s listener are its actions, and those named here`, () => {
-    // A test compares this file with the routes of the service.
-    const text = readFileSync(path.join(root, `docs/api/${listener}.json`), "utf8");
-    const paths = Object.entries(fieldsOf(fieldsOf(JSON.parse(text)).paths));
+  test(`the routes of the ${listener}'s listener are its actions, and those named here`, async () => {
+    await using service = await startService();
+    await using api = listener === "operator" ? await startOperator(service) : await startPortal(service);
+    const paths = Object.entries(fieldsOf(api.document.paths));
     const routes = paths.flatMap(([url, methods]) =>
       Object.entries(fieldsOf(methods)).map(([method, operation]) => {
         const { operationId, summary } = fieldsOf(operation);
