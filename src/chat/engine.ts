@@ -153,19 +153,24 @@ export interface Generation extends AsyncIterable<readonly EngineEvent[]> {
   stop(): Promise<void>;
 }
 
+/** Most tokens of any context window. Its cost at the highest price is a safe integer. */
+export const contextWindowMax = 16_777_216;
+
+/** Most tokens of a prompt that is not counted. */
+export interface PromptBound {
+  tokens: number;
+  /** The same of the shortest prompt. */
+  shortestTokens: number;
+}
+
 export interface PreparedPrompt {
-  /**
-   * Tokens of the prompt, or an estimate. Compared with the context window and the limits per
-   * minute.
-   */
+  /** Tokens of the prompt, or an estimate if there is a `bound`. Limits per minute count them. */
   readonly promptTokens: number;
   /**
-   * Most tokens of the prompt that can be charged. The hold pays for them. Default:
-   * `promptTokens`.
+   * Absent: the prompt is counted, and compared with the context window. Otherwise the hold pays
+   * for the bound, and the upstream decides whether the prompt fits.
    */
-  readonly promptTokensMax?: number;
-  /** `promptTokensMax` of the shortest prompt. Absent: unknown. */
-  readonly shortestTokens?: number;
+  readonly bound?: PromptBound;
   /**
    * Queues the generation. Throws an `EngineError` "overloaded" if the engine's queue is full, or
    * "unavailable" if the engine cannot run now. The iteration throws later failures.

@@ -40,6 +40,7 @@ import {
   type Generation,
   type Message,
   nothingMade,
+  type PreparedPrompt,
   type TokenLogprob,
   type Usage,
 } from "./engine.ts";
@@ -157,8 +158,9 @@ export async function* generate(
   });
   if (prepared === null || signal.aborted) return endOfAborted(signal);
   const preparedMs = performance.now();
-  const { promptTokens, promptTokensMax = promptTokens } = prepared;
-  const tokensLeft = model.engine.contextWindow - promptTokens;
+  const { promptTokens, bound } = prepared;
+  const promptTokensMax = bound?.tokens ?? promptTokens;
+  const tokensLeft = leftFor(prepared, model.engine.contextWindow);
   if (tokensLeft < 1) throw contextLengthExceeded(model);
   const wantTokens = Math.min(
     request.maxTokens ?? tokensLeft,
@@ -187,8 +189,8 @@ export async function* generate(
       model: model.id,
       price,
       promptTokens: promptTokensMax,
-      shortestTokens: prepared.shortestTokens ?? shortestOf(promptTokensMax, messages),
-      isBound: promptTokensMax !== promptTokens,
+      shortestTokens: bound?.shortestTokens ?? shortestOf(promptTokens, messages),
+      isBound: bound !== undefined,
     });
   }
   const heldMs = performance.now();
@@ -349,6 +351,15 @@ function contextLengthExceeded(model: Model): Refusal {
     `${contextWords(window)} It is for prompt and answer of "${model.id}" together, and the messages have more. Send fewer or shorter messages.`,
     { param: "messages" },
   );
+}
+
+/**
+ * Returns what the prompt leaves of the window. An estimate never takes more than half, because
+ * the prompt may be far shorter. If it is longer, the upstream names what is left.
+ */
+function leftFor({ promptTokens, bound }: PreparedPrompt, contextWindow: number): number {
+  const left = contextWindow - promptTokens;
+  return bound === undefined ? left : Math.max(left, Math.ceil(contextWindow / 2));
 }
 
 /** Throws the reason if the service ended the request. A client that has left gets no answer. */

@@ -156,9 +156,7 @@ async function requireModelFiles({ models, modelsDir }: Config): Promise<void> {
   const problems: string[] = [];
   for (const model of models) {
     const file = await fileOf(model, modelsDir);
-    const setting = model.engine === "upstream" ? "tokenizer" : "source";
-    if (file !== null && file.problem !== null)
-      problems.push(`  models.${model.id}.${setting}: ${file.problem}`);
+    if (file !== null && file.problem !== null) problems.push(`  models.${model.id}.source: ${file.problem}`);
   }
   if (problems.length === 0) return;
   throw new OperatorError(
@@ -303,7 +301,6 @@ function modelSettings(model: ModelConfig) {
     connect_seconds: model.connectMs / 1000,
     headers_seconds: model.headersMs / 1000,
     idle_seconds: model.idleMs / 1000,
-    tokenizer: model.tokenizer ?? undefined,
     template_tokens: model.templateTokens,
     reserved: model.reserved,
     send_stop: model.sendStop,

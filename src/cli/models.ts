@@ -3,11 +3,10 @@
  * about them, and downloads their files in advance.
  */
 
-import { stat } from "node:fs/promises";
 import { Command } from "commander";
 import { longestAnswer } from "../chat/catalog.ts";
 import type { Config } from "../config/load.ts";
-import type { ModelConfig, UpstreamModelConfig } from "../config/model.ts";
+import type { ModelConfig } from "../config/model.ts";
 import { OperatorError } from "../errors.ts";
 import { defaultsObject, pricingObject } from "../http/openai-format/response.ts";
 import { inkwell } from "../invocation.ts";
@@ -46,10 +45,7 @@ export function modelsCommand(cli: Cli): Command {
       const ids = config.models.map((model) => model.id);
       if (!ids.includes(id)) throw new OperatorError(unknownName("model", id, ids));
       const file = await cli.host.services.pullModel(config, id, cli.host);
-      cli.print(
-        { id, file },
-        file ?? `${id} is run by an upstream without a tokenizer: there is no file to fetch.`,
-      );
+      cli.print({ id, file }, file ?? `${id} is run by an upstream: there is no file to fetch.`);
     });
 
   return models;
@@ -107,10 +103,10 @@ interface ModelFile {
   unchecked: string | null;
 }
 
-/** Returns the file of the model, or of an upstream's tokenizer. Null if there is none. */
+/** Returns the file of the model. Null: an upstream runs it. */
 export async function fileOf(model: ModelConfig, modelsDir: string): Promise<ModelFile | null> {
+  if (model.engine === "upstream") return null;
   try {
-    if (model.engine === "upstream") return await tokenizerOf(model, modelsDir);
     // With the module comes an HTTP client, which most commands do not need.
     const { findModelFile } = await import("../model-files/model-files.ts");
     const found = await findModelFile(model.source, modelsDir);
@@ -120,14 +116,6 @@ export async function fileOf(model: ModelConfig, modelsDir: string): Promise<Mod
     if (!(error instanceof OperatorError)) throw error;
     return { path: null, bytes: null, problem: error.message, unchecked: null };
   }
-}
-
-async function tokenizerOf({ tokenizer }: UpstreamModelConfig, modelsDir: string): Promise<ModelFile | null> {
-  if (tokenizer === null) return null;
-  const { findTokenizerFiles } = await import("../model-files/tokenizer-files.ts");
-  const path = (await findTokenizerFiles(tokenizer, modelsDir))?.tokenizer ?? null;
-  const bytes = path === null ? null : (await stat(path)).size;
-  return { path, bytes, problem: null, unchecked: null };
 }
 
 function fileText(file: ModelFile | null): string {
@@ -149,7 +137,6 @@ function modelObject(model: ModelConfig) {
           key: model.key === null ? "none" : "configured",
           model: model.model,
           dialect: model.dialect,
-          tokenizer: model.tokenizer,
         }),
     context_window: contextWindow,
     max_output_tokens: longestAnswer(contextWindow, outputTokensMax),

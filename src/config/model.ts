@@ -5,17 +5,17 @@
  */
 
 import type { RequestDefaults } from "../chat/catalog.ts";
+import { contextWindowMax } from "../chat/engine.ts";
 import type { ThinkTags } from "../engines/text/thinking-filter.ts";
 import { dialectOf, dialects, templateTokensDefault } from "../engines/upstream/dialects.ts";
 import { OperatorError } from "../errors.ts";
 import type { Price } from "../ledger/pricing.ts";
-import { parseSource, parseTokenizerSource } from "../model-files/source.ts";
+import { parseSource } from "../model-files/source.ts";
 import { given } from "../objects.ts";
 import { readEngineEnvironment } from "./engine-environment.ts";
 import * as kind from "./kinds.ts";
 import type { Section } from "./section.ts";
 
-const windowMax = 16_777_216;
 /** Upper bound for concurrent requests to one upstream server. */
 const parallelMost = 65_536;
 /** About 4,000 tokens of English, half of the default window. */
@@ -25,7 +25,7 @@ const pausedBytesMax = 2 ** 40;
 
 type AnyModelConfig = ReturnType<typeof readCommon>;
 export type LlamaModelConfig = AnyModelConfig & ReturnType<typeof readLlama>;
-export type UpstreamModelConfig = AnyModelConfig & ReturnType<typeof readUpstream>;
+type UpstreamModelConfig = AnyModelConfig & ReturnType<typeof readUpstream>;
 export type ModelConfig = LlamaModelConfig | UpstreamModelConfig;
 
 /** Returns at least one model, in the order of the configuration. */
@@ -56,9 +56,9 @@ function readCommon(id: string, section: Section) {
     /** Place of the model in the configuration, such as `inkwell.yaml:14`, for messages. */
     where: section.where,
     price: readPrice(section),
-    contextWindow: section.value("context_window", kind.whole(128, windowMax), { or: 8192 }),
+    contextWindow: section.value("context_window", kind.whole(128, contextWindowMax), { or: 8192 }),
     /** Limit of completion tokens for one answer. Null: what the context window leaves. */
-    outputTokensMax: section.optional("max_output_tokens", kind.whole(1, windowMax)),
+    outputTokensMax: section.optional("max_output_tokens", kind.whole(1, contextWindowMax)),
     /** Used if a request does not set these values. */
     defaults: section.section("defaults", readDefaults),
     /** Stands before messages without a system message. Null: nothing is added. */
@@ -115,7 +115,7 @@ function readDefaults(section: Section): RequestDefaults {
     topK: section.optional("top_k", kind.whole(0, 2_147_483_647)),
     // Nobody wants a model that repeats itself by default, so it is not negative.
     frequencyPenalty: section.optional("frequency_penalty", kind.decimal(0, 2)),
-    maxTokens: section.optional("max_tokens", kind.whole(1, windowMax)),
+    maxTokens: section.optional("max_tokens", kind.whole(1, contextWindowMax)),
   });
 }
 
@@ -166,8 +166,6 @@ function readUpstream(section: Section) {
     /** Name of the model at the upstream. */
     model: section.value("model", modelName),
     dialect,
-    /** `hf:...`, an absolute path, or null. */
-    tokenizer: readTokenizer(section),
     /** Most tokens that the chat template adds to a prompt as a whole. */
     templateTokens: section.value("template_tokens", kind.whole(0, 65_536), { or: templateTokensDefault }),
     /** Concurrent requests to each server. */
@@ -184,23 +182,6 @@ function readUpstream(section: Section) {
     /** Null: the model is not known to think. */
     reasoning: section.optionalSection("reasoning", readUpstreamReasoning),
   };
-}
-
-const tokenizerKind = kind.text(
-  "the path of a tokenizer.json, of a folder that contains it, or hf:owner/repository",
-  (value) => value.trim() !== "",
-);
-
-function readTokenizer(section: Section): string | null {
-  const written = section.placed("tokenizer", tokenizerKind, { or: "" });
-  if (written.value === "") return null;
-  try {
-    return parseTokenizerSource(written.value).kind === "path" ? section.resolve(written) : written.value;
-  } catch (error) {
-    if (!(error instanceof OperatorError)) throw error;
-    section.problem(written.where, `${section.path}.tokenizer: ${error.message}`);
-    return null;
-  }
 }
 
 /**

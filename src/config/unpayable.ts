@@ -40,15 +40,14 @@ export function unpayableModels(
     const remedies = `Raise the credits of the plans, lower the price of the model, or leave it out of the models of the plans.`;
     const bound = isCounted
       ? ""
-      : ` Its prompts are not counted, so the shortest is held for ${grouped(shortest)} tokens. A tokenizer, a dialect that counts, or a smaller template_tokens lowers that (${shipped("docs/upstreams.md")}).`;
+      : ` Its prompts are not counted, so the shortest is held for ${grouped(shortest)} tokens. A dialect that counts, or a smaller template_tokens, lowers that (${shipped("docs/upstreams.md")}).`;
     const warning = `The smallest request to ${model.id} takes ${smallest} credits. These plans never have that many: ${named}. ${remedies}${bound}`;
     return [{ model: model.id, smallest, plans: poor.map(({ id }) => id), warning }];
   });
 }
 
-/** The embedded engine, a tokenizer and some servers count a prompt: at least one token. */
+/** The embedded engine and some servers count a prompt: at least one token. */
 function shortestPrompt(model: ModelConfig): { shortest: number; isCounted: boolean } {
-  const isCounted =
-    model.engine === "llama" || model.tokenizer !== null || dialectOf(model.dialect).tokenizer !== null;
-  return { shortest: isCounted ? 1 : shortestBound(model), isCounted };
+  const isCounted = model.engine === "llama" || dialectOf(model.dialect).tokenizer !== null;
+  return { shortest: isCounted ? 1 : shortestBound(model.templateTokens), isCounted };
 }

@@ -5,7 +5,6 @@
  * No message repeats a user or password that may be in the text.
  */
 import { createHash } from "node:crypto";
-import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { OperatorError } from "../errors.ts";
 import { takeCredentials, tryDecode } from "./url-credentials.ts";
@@ -127,26 +126,4 @@ function refuseParts(text: string, path: string): void {
       `model source ${withoutLogin(text)} is one part of a split model: download all its parts into one folder and set source to the path of the first`,
     );
   }
-}
-
-export type TokenizerSource =
-  | { kind: "path"; path: string }
-  | { kind: "hub"; repository: string; revision: string; folder: string };
-
-const tokenizerShapes =
-  "write the path of a tokenizer.json, of a folder that contains it, hf:owner/repository or hf:owner/repository@revision";
-
-/** Throws an `OperatorError` that names the valid forms. */
-export function parseTokenizerSource(text: string): TokenizerSource {
-  if (/^[a-z][a-z0-9+.-]+:\/\//i.test(text)) {
-    throw new OperatorError(`tokenizer ${withoutLogin(text)} is not understood: ${tokenizerShapes}`);
-  }
-  if (!text.startsWith("hf:")) return { kind: "path", path: text };
-  const [, owner, name, revision = "main"] = /^hf:([\w.-]+)\/([\w.-]+)(?:@([\w.-]+))?$/.exec(text) ?? [];
-  if (owner === undefined || name === undefined || [owner, name].some((part) => /^\.+$/.test(part))) {
-    throw new OperatorError(`tokenizer ${withoutLogin(text)} is not understood: ${tokenizerShapes}`);
-  }
-  const repository = `${owner}/${name}`;
-  const mark = createHash("sha256").update(`${repository}@${revision}`).digest("hex").slice(0, 8);
-  return { kind: "hub", repository, revision, folder: join("tokenizers", `${owner}--${name}-${mark}`) };
 }

@@ -43,18 +43,11 @@ export class TransportFailure extends Error {
   /** Whether a retry may succeed. */
   readonly transient: boolean;
   readonly retryAfterMs: number | undefined;
-  /** The server has no such file. */
-  readonly isMissing: boolean;
 
-  constructor(
-    message: string,
-    transient: boolean,
-    options: { retryAfterMs?: number; isMissing?: boolean; cause?: unknown } = {},
-  ) {
+  constructor(message: string, transient: boolean, options: { retryAfterMs?: number; cause?: unknown } = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.transient = transient;
     this.retryAfterMs = options.retryAfterMs;
-    this.isMissing = options.isMissing ?? false;
   }
 }
 
@@ -195,19 +188,18 @@ function flat(headers: Dispatcher.ResponseData["headers"]): Map<string, string> 
 }
 
 function refusal(url: URL, status: number, headers: ReadonlyMap<string, string>): TransportFailure {
-  const fail = (reason: string, isMissing = false) =>
-    new TransportFailure(`${url.host} answers ${status}: ${reason}`, false, { isMissing });
+  const fail = (reason: string) => new TransportFailure(`${url.host} answers ${status}: ${reason}`, false);
   // The hub distinguishes its refusals in this header: https://huggingface.co/docs/hub
   const code = headers.get("x-error-code");
   if (code === "GatedRepo") return fail("accept the model's terms on its page, and set HF_TOKEN to a token");
   if (code === "RevisionNotFound") return fail("it has no such revision");
-  if (code === "EntryNotFound") return fail("the repository has no such file", true);
+  if (code === "EntryNotFound") return fail("the repository has no such file");
   if (code === "RepoNotFound" || status === 401) {
     const needs = code === "RepoNotFound" ? "there is no such repository, or it is private and" : "it";
     return fail(`${needs} needs a valid token (HF_TOKEN, or the user in the URL)`);
   }
   if (status === 403) return fail("this user may not have the file");
-  if (status === 404 || status === 410) return fail(`it has no ${url.pathname}`, true);
+  if (status === 404 || status === 410) return fail(`it has no ${url.pathname}`);
   const place = `${url.host} answers ${status}`;
   if (status === 429 || status === 503) {
     const waitMs = retryAfterMs(headers.get("retry-after"));

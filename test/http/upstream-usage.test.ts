@@ -158,11 +158,11 @@ test("holds credits for an upper bound of the prompt, and charges its real lengt
   front.upstream.play = (call) => call.stream(text("ok"), finish(), usage(700, 1), done);
   const messages = [{ role: "user", content }];
   await front.chat({ messages });
-  // Without a usage, a quarter of the bytes is charged, and 8 for the message.
+  // Without a usage, a quarter of the bytes is charged.
   front.upstream.play = (call) => call.stream(text("ok"), finish(), done);
   const row = charged(await front.receipt(await front.chat({ messages })));
   assert.equal(row.estimated, true);
-  assert.equal(row.promptTokens, 508);
+  assert.equal(row.promptTokens, 500);
 });
 
 test("asks vLLM for the tokens of a prompt", async () => {
@@ -225,7 +225,7 @@ test("cuts off a tokenizer answer that never ends, and answers the request", asy
     }
   };
   assert.equal((await front.chat()).status, 200);
-  assert.match(front.log(), /prompts are estimated/);
+  assert.match(front.log(), /they are held for one token per byte/);
   await front.upstream.asked[0]?.closed;
   assert.ok(sent < 100, `${sent} MiB were taken`);
 });
@@ -273,7 +273,7 @@ test("answers the request if the tokenizer fails, and does not use it for a whil
   assert.equal((await front.chat()).status, 200);
   assert.equal((await front.chat()).status, 200);
   assert.equal(front.upstream.asked.length, 1);
-  assert.match(front.log(), /prompts are estimated/);
+  assert.match(front.log(), /they are held for one token per byte/);
 });
 
 test("repeats a tokenizer request once if its kept connection closes", async () => {
@@ -286,11 +286,11 @@ test("repeats a tokenizer request once if its kept connection closes", async () 
   };
   await front.chat();
   assert.equal(front.upstream.last().body.max_tokens, 92);
-  assert.ok(!front.log().includes("prompts are estimated"));
+  assert.ok(!front.log().includes("they are held for one token per byte"));
   front.upstream.playOther = (call) => call.socket.destroy();
   await front.chat();
   assert.equal(front.upstream.asked.length, 5, "only once");
-  assert.match(front.log(), /prompts are estimated/);
+  assert.match(front.log(), /they are held for one token per byte/);
 });
 
 test("asks the tokenizer of another server if one fails", async () => {

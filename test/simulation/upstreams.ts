@@ -89,7 +89,7 @@ export class SimulatedUpstreams {
         return true;
       }
 
-      /** Of servers, only the list of models is asked for: the dialect has no tokenizer. */
+      /** Of servers, only the list of models is asked for: the dialect counts no prompts. */
       async request(options: ReceivedRequest): Promise<object> {
         if (this.#isReceiver) return await receivers.request(options, owner);
         return { statusCode: 200, body: Readable.from(['{"data":[]}']) };

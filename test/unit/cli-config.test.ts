@@ -76,7 +76,7 @@ plans:
 models:
   one: { engine: llama, source: ${miniature}, context_window: 512, parallel: 2, threads: 1, gpu: "off", price: { prompt: 8, completion: 9, cached_prompt: 7 }, reasoning: { tags: ["<a>", "</a>"] } }
   two: { engine: llama, source: default, price: { prompt: 1, completion: 1 }, reasoning: { tags: [] } }
-  three: { engine: upstream, url: "http://a:1/v1", model: m, dialect: vllm, connect_seconds: 1, headers_seconds: 2, idle_seconds: 3, template_tokens: 9, pass_errors: true, tokenizer: "hf:owner/name", price: { prompt: 1, completion: 1 }, reasoning: { field: thoughts } }
+  three: { engine: upstream, url: "http://a:1/v1", model: m, dialect: vllm, connect_seconds: 1, headers_seconds: 2, idle_seconds: 3, template_tokens: 9, pass_errors: true, price: { prompt: 1, completion: 1 }, reasoning: { field: thoughts } }
   four: { engine: upstream, urls: ["http://a:1/v1", "http://b:1/v1"], model: m, price: { prompt: 1, completion: 1 }, reasoning: { tags: ["<t>", "</t>"], opened: true } }
 limits: { body_bytes: 2048, upload_bytes: 4096, upload_seconds: 8, refused_bytes_per_minute: 9, refused_milliseconds_per_minute: 10, connections: 11, connections_per_address: 2, trusted_proxies: ["10.0.0.0/8"], messages: 3, keys: 300, queue: 4, unready_seconds: 5, drain_seconds: 6, stream_idle_seconds: 7 }
 cors: { origins: ["https://a.example"] }

@@ -400,6 +400,12 @@ limits:
       /models\.m\.threads is not known/,
     ],
     [
+      "says what takes the place of a setting that was removed, also for a model with dots in its name",
+      `models: { gpt-4.1: { engine: upstream, url: "http://a", model: x, tokenizer: hf:a/b, ${price} } }`,
+      {},
+      /^inkwell\.yaml:1: models\.gpt-4\.1\.tokenizer was removed; servers that can count are asked, and other prompts are held by their bytes$/,
+    ],
+    [
       "refuses an origin with a path",
       "cors: { origins: ['https://a.example/'] }",
       {},

@@ -407,7 +407,6 @@ describe("the file", () => {
     headers_seconds: 600
     idle_seconds: 30
     template_tokens: 40
-    tokenizer: hf:owner/name
     send_stop: true
     pass_errors: true
     reserved: 0
@@ -433,7 +432,6 @@ describe("the file", () => {
       connectMs: 5000,
       headersMs: 120_000,
       idleMs: 60_000,
-      tokenizer: null,
       templateTokens: 512,
       reserved: 8,
       sendStop: false,
@@ -456,7 +454,6 @@ describe("the file", () => {
       connectMs: 2000,
       headersMs: 600_000,
       idleMs: 30_000,
-      tokenizer: "hf:owner/name",
       templateTokens: 40,
       reserved: 0,
       sendStop: true,

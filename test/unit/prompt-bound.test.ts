@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { promptBound, textBound } from "../../src/engines/upstream/prompt-counter.ts";
+import { costAtMost } from "../../src/ledger/pricing.ts";
 import { anyCharacter } from "../fixtures/characters.ts";
 import { assertLinear } from "../fixtures/processor-time.ts";
 import { isThorough, share } from "../fixtures/thorough.ts";
@@ -68,6 +69,13 @@ test("takes linear time for texts that take minutes to normalise", () =>
   assertLinear(1_000_000, (count) => {
     assert.equal(textBound(`a${"\u0301\u0323".repeat(count)}`), 4 * count + 1);
   }));
+
+test("is at most the largest window, whose cost is a safe integer at any price", () => {
+  const messages = [{ role: "user", content: "\ufdfa".repeat(600_000) }] as const;
+  const bound = promptBound(messages, 512);
+  assert.equal(bound, 16_777_216);
+  assert.ok(Number.isSafeInteger(costAtMost({ prompt: 100_000_000, completion: 100_000_000 }, bound, bound)));
+});
 
 test("adds 16 tokens for each message, and the tokens of the template", () => {
   const messages = [

@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import { meaningOf } from "../../src/engines/upstream/finish-words.ts";
 import { saneUsage, usageIn } from "../../src/engines/upstream/usage-report.ts";
 
-const bounds = { contextWindow: 8192, completionTokensMax: 900, events: 2, characters: 20 };
+const bounds = { promptTokensMax: 8192, completionTokensMax: 900, events: 2, characters: 20 };
 
 function countsOf(usage: object, change: Partial<typeof bounds> = {}) {
   const counts = saneUsage({ prompt_tokens: 12, completion_tokens: 2, ...usage }, { ...bounds, ...change });

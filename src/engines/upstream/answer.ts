@@ -17,9 +17,6 @@ import { meaningOf } from "./finish-words.ts";
 import { type ReportedCounts, saneUsage } from "./usage-report.ts";
 
 export interface AnswerOptions {
-  /** Tokens of the prompt that are charged if the upstream reports no count. */
-  promptTokensIfUnreported: number;
-  /** Measure of the prompt, which its reported count is compared with. */
   prompt: PromptMeasure;
   contextWindow: number;
   rules: ChunkRules;
@@ -27,10 +24,14 @@ export interface AnswerOptions {
   options: GenerateOptions;
 }
 
+/** Measures of the prompt, which its reported count is compared with. */
 interface PromptMeasure {
-  /** Null if nobody has counted it. */
-  countedTokens: number | null;
+  /** The count, or an estimate. Charged if the upstream reports none. */
+  tokens: number;
+  isCounted: boolean;
   bytes: number;
+  /** A report of more is impossible. */
+  possibleTokens: number;
 }
 
 /** Something odd about an answer. Those with `isOnReceipt` concern its charge. */
@@ -66,12 +67,12 @@ export class UpstreamAnswer {
   #hasPassedText = false;
 
   constructor(options: AnswerOptions) {
-    const { promptTokensIfUnreported, contextWindow, rules, text } = options;
+    const { prompt, rules, text } = options;
     const { maxTokens, paidTokens } = options.options;
     this.#given = options;
     this.#text = text;
     this.#chunks = new ChunkReader(rules);
-    this.#count = new TokenCount(promptTokensIfUnreported, contextWindow);
+    this.#count = new TokenCount(prompt);
     this.#maxTokens = maxTokens;
     this.#paidTokens = paidTokens;
     this.#askedTokens = maxTokens;
@@ -120,10 +121,10 @@ export class UpstreamAnswer {
    * request has no limit. Tokens that another server reported are forgotten.
    */
   restart(tokensMax: number | null = Number.POSITIVE_INFINITY): number {
-    const { promptTokensIfUnreported, contextWindow } = this.#given;
+    const { prompt, contextWindow } = this.#given;
     this.#askedTokens = Math.min(this.#maxTokens, tokensMax ?? Number.POSITIVE_INFINITY);
     this.#possibleTokens = tokensMax === null ? contextWindow : this.#askedTokens;
-    this.#count = new TokenCount(promptTokensIfUnreported, contextWindow);
+    this.#count = new TokenCount(prompt);
     return this.#askedTokens;
   }
 
@@ -206,7 +207,7 @@ export class UpstreamAnswer {
     { completionTokens }: Usage,
     { promptTokens, oddTotal }: { promptTokens: number | null; oddTotal: number | null },
   ): void {
-    const { countedTokens, bytes } = this.#given.prompt;
+    const { tokens, isCounted, bytes } = this.#given.prompt;
     const note = (kind: NoticeKind, message: string) =>
       void this.#notices.push({ kind, message, isOnReceipt: true });
     if (oddTotal !== null)
@@ -218,9 +219,8 @@ export class UpstreamAnswer {
     if (completionTokens > 0 && !this.#hasPassedText && !isStopped)
       note("no_text", `the server reported ${completionTokens} tokens and sent no text`);
     if (promptTokens === null) return;
-    const isCut = countedTokens === null ? promptTokens < bytes / 16 : promptTokens < countedTokens / 2;
-    if (!isCut) return;
-    const measure = countedTokens === null ? `${bytes} bytes` : `${countedTokens} tokens`;
+    if (promptTokens >= (isCounted ? tokens / 2 : bytes / 16)) return;
+    const measure = isCounted ? `${tokens} tokens` : `${bytes} bytes`;
     note("prompt_cut", `the prompt has ${measure}, and the server reported ${promptTokens} tokens`);
   }
 
@@ -274,8 +274,7 @@ interface RunningCount {
  * characters of the answer. Our count is too high only if a server splits tokens.
  */
 class TokenCount {
-  readonly #promptTokens: number;
-  readonly #contextWindow: number;
+  readonly #prompt: PromptMeasure;
   /** Events with text or thinking, or their log-probabilities if there are more. */
   #events = 0;
   #characters = 0;
@@ -290,10 +289,8 @@ class TokenCount {
   #nextTokens = 0;
   #nextRunning: RunningCount | null = null;
 
-  /** `promptTokens` is the estimate. */
-  constructor(promptTokens: number, contextWindow: number) {
-    this.#promptTokens = promptTokens;
-    this.#contextWindow = contextWindow;
+  constructor(prompt: PromptMeasure) {
+    this.#prompt = prompt;
   }
 
   get events(): number {
@@ -339,7 +336,7 @@ class TokenCount {
   /** `taggedTokens`: tokens of thinking between tags. */
   soFar(taggedTokens: number): Usage {
     const { promptTokens, cachedTokens } = this.#running ?? {
-      promptTokens: this.#promptTokens,
+      promptTokens: this.#prompt.tokens,
       cachedTokens: 0,
     };
     const completionTokens = this.#completionTokens;
@@ -359,7 +356,7 @@ class TokenCount {
     const own = this.soFar(taggedTokens);
     if (this.#reported === null) return { usage: own, promptTokens: null, oddTotal: null };
     const sane = saneUsage(this.#reported, {
-      contextWindow: this.#contextWindow,
+      promptTokensMax: this.#prompt.possibleTokens,
       completionTokensMax: possibleTokens,
       events: this.#events,
       characters: this.#characters,
@@ -380,7 +377,7 @@ class TokenCount {
    */
   #runningOf(usage: unknown, { possibleTokens, events, characters }: Counted): ReportedCounts | null {
     const counts = saneUsage(usage, {
-      contextWindow: this.#contextWindow,
+      promptTokensMax: this.#prompt.possibleTokens,
       completionTokensMax: possibleTokens,
       events,
       characters,

@@ -10,7 +10,7 @@
  * - a request is sent to another server at most once, and only before its answer starts
  *   (generation.ts).
  *
- * If an upstream reports no usage, tokens are counted here (answer.ts, prompt-count.ts).
+ * If an upstream reports no usage, tokens are counted here (answer.ts, prompt-counter.ts).
  */
 import type {
   Engine,
@@ -39,7 +39,6 @@ import { type CompletedAnswer, UpstreamGeneration } from "./generation.ts";
 import { bytesOf, type PreparedConversation, PromptCounter } from "./prompt-counter.ts";
 import type { UpstreamServer } from "./server.ts";
 import { ServerPool, type ServerPoolOptions } from "./server-pool.ts";
-import type { Tokenizer } from "./tokenizer.ts";
 
 /** All servers of `urls` offer the same model. */
 export interface UpstreamOptions extends ServerPoolOptions {
@@ -49,8 +48,6 @@ export interface UpstreamOptions extends ServerPoolOptions {
   contextWindow: number;
   /** Null if the model does not think. Requests then have no fields for thinking. */
   reasoning: UpstreamReasoning | null;
-  /** Counts the prompts. The engine closes it. Default: the server counts, if it can. */
-  tokenizer?: Tokenizer | null;
   /** Most tokens that the chat template adds to a prompt as a whole. Default: 512. */
   templateTokens?: number;
   /** Send the stop sequences. Default: as the dialect requires. */
@@ -93,14 +90,13 @@ export class UpstreamEngine implements Engine {
     this.#reportsUsageLate = reasoning?.hidden ?? false;
     this.#dialect = dialectOf(options.dialect);
     this.#pool = new ServerPool(options);
-    const { model, contextWindow, templateTokens = templateTokensDefault, tokenizer = null } = options;
+    const { model, contextWindow, templateTokens = templateTokensDefault } = options;
     this.#prompts = new PromptCounter({
       pool: this.#pool,
       kind: this.#dialect.tokenizer,
       model,
       contextWindow,
       templateTokens,
-      tokenizer,
       log,
     });
     const named = reasoning?.field ?? null;
@@ -131,18 +127,16 @@ export class UpstreamEngine implements Engine {
   async prepare(prompt: Prompt, signal: AbortSignal): Promise<PreparedPrompt> {
     this.#pool.assertReady(prompt.accountId);
     const template = reasoningFields(this.#dialect, this.#reasoningOf(prompt));
-    const { accountId, messages } = prompt;
-    const counted = await this.#prompts.count({ accountId, messages, template }, signal);
+    const counted = await this.#prompts.count({ messages: prompt.messages, template }, signal);
     return {
-      promptTokens: counted.tokens.expected,
-      promptTokensMax: counted.tokens.max,
-      ...given({ shortestTokens: counted.tokens.shortest }),
+      promptTokens: counted.tokens,
+      ...given({ bound: counted.bound }),
       generate: (options) => this.#generate(prompt, counted, options),
     };
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#pool.close(), this.#options.tokenizer?.close()]);
+    await this.#pool.close();
   }
 
   #generate(prompt: Prompt, counted: PreparedConversation, options: GenerateOptions): Generation {
@@ -166,10 +160,11 @@ export class UpstreamEngine implements Engine {
           needsLimit: reasoning?.hidden ?? false,
         }),
         forms: counted.forms,
-        promptTokensIfUnreported: counted.tokens.likely,
         prompt: {
-          countedTokens: counted.tokens.isCounted ? counted.tokens.likely : null,
+          tokens: counted.tokens,
+          isCounted: counted.bound === null,
           bytes: bytesOf(counted.forms.current),
+          possibleTokens: Math.max(contextWindow, counted.bound?.tokens ?? 0),
         },
         options,
         rules: { reasoningFields: this.#reasoningFields, topLogprobs: alternativesOf(options.sampling) },
@@ -200,7 +195,7 @@ export class UpstreamEngine implements Engine {
         "the upstream reported more tokens at the end than were paid for; answers are now held in full; set reasoning.hidden: true to do so from the start",
       );
     }
-    if (promptTokens !== null) this.#prompts.learn(counted, promptTokens, server.name);
+    if (promptTokens !== null) this.#prompts.compare(counted, promptTokens);
     if (usage.absurd === true) {
       this.#options.log.warn(
         { upstream: server.name },

@@ -2,9 +2,9 @@
  * Asks an upstream's own tokenizer for the tokens of a prompt: `/tokenize` of vLLM and SGLang, or
  * `/apply-template` and `/tokenize` of llama-server.
  *
- * Guarantees: a question takes at most `askMs` and never fails. A server that does not count is
- * not asked for a while. An answer with more values than the context window has tokens is not
- * parsed.
+ * Guarantees: a question takes at most `askMs` and never fails. A server that does not count, or
+ * counts wrongly, is not asked for a while. An answer with more values than the context window has
+ * tokens is not parsed.
  */
 import type { Message } from "../../chat/engine.ts";
 import { codeOf, messageOf } from "../../errors.ts";
@@ -30,6 +30,7 @@ type Count = number | "refused";
 
 const askMs = 2000;
 const pauseMs = 30_000;
+const distrustMs = 600_000;
 const refusals: ReadonlySet<number> = new Set([400, 422, 500]);
 
 export class ServerTokenizer {
@@ -42,7 +43,7 @@ export class ServerTokenizer {
     this.#warn = warn;
   }
 
-  /** Returns whether a server is not asked now, because it recently failed to count. */
+  /** Returns whether a server is not asked now, because it failed to count or counted wrongly. */
   isPaused(server: UpstreamServer): boolean {
     return performance.now() < (this.#pausedUntilMs.get(server) ?? 0);
   }
@@ -72,9 +73,15 @@ export class ServerTokenizer {
     return null;
   }
 
-  #pause(server: UpstreamServer, reason: string): void {
-    this.#pausedUntilMs.set(server, performance.now() + pauseMs);
-    this.#warn(server.name, reason);
+  /** Stops asking a server whose count was exceeded. */
+  distrust(server: UpstreamServer, reason: string): void {
+    this.#pause(server, reason, distrustMs);
+  }
+
+  #pause(server: UpstreamServer, reason: string, ms = pauseMs): void {
+    if (!this.isPaused(server)) this.#warn(server.name, reason);
+    const untilMs = this.#pausedUntilMs.get(server) ?? 0;
+    this.#pausedUntilMs.set(server, Math.max(untilMs, performance.now() + ms));
   }
 }
 

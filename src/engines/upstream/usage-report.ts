@@ -36,8 +36,8 @@ function usageOfTimings(timings: unknown): object | null {
 
 /** Limits that the counts of a usage are compared with. */
 interface UsageBounds {
-  /** Context window of the model, in tokens. */
-  contextWindow: number;
+  /** The context window, or the bound of a prompt that is not counted if that is larger. */
+  promptTokensMax: number;
   /** Limit of completion tokens in the request. */
   completionTokensMax: number;
   /** Events with text or thinking. Each has at least a part of a token. */
@@ -66,7 +66,7 @@ const fewCharacters = 256;
 export function saneUsage(given: unknown, bounds: UsageBounds): ReportedCounts | null {
   const promptTokens = wholeIn(given, "prompt_tokens");
   const visibleTokens = wholeIn(given, "completion_tokens");
-  if (promptTokens === null || promptTokens < 1 || promptTokens > bounds.contextWindow) return null;
+  if (promptTokens === null || promptTokens < 1 || promptTokens > bounds.promptTokensMax) return null;
   if (visibleTokens === null || visibleTokens > bounds.completionTokensMax) return null;
   const cached = cachedIn(given) ?? 0;
   const reasoning = reasoningIn(given);
