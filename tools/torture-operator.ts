@@ -151,7 +151,7 @@ export class Operator {
     const [account] = await this.#ledger.query("select id, plan, next_plan, state from account");
     assert.ok(account !== undefined, "the account exists");
     const entries = await this.#ledger.query(
-      "select kind, op, note from journal where account = ? and kind in ('open', 'plan', 'suspend', 'resume', 'key') order by seq",
+      "select kind, op, after from journal where account = ? and kind in ('open', 'plan', 'suspend', 'resume', 'key') order by seq",
       String(account.id),
     );
     let plan = "";
@@ -159,16 +159,14 @@ export class Operator {
     let state = "active";
     let budget: unknown = null;
     this.#done.scheduled = 0;
-    for (const { kind, op, note } of entries) {
-      const text = String(note);
-      const isScheduled = text.endsWith(" at refresh");
-      const named = text.replace(/ (at refresh|with new windows)$/, "");
+    for (const { kind, op, after } of entries) {
+      const set = JSON.parse(String(after));
       if (kind === "suspend") state = "suspended";
       else if (kind === "resume") state = "active";
-      else if (kind === "key") budget = budgetOf(text) ?? budget;
-      else if (isScheduled) next_plan = named === plan ? null : named;
+      else if (kind === "key") budget = budgetOf(set) ?? budget;
+      else if (set.at === "refresh") next_plan = set.plan === plan ? null : set.plan;
       else {
-        plan = named;
+        plan = set.plan;
         next_plan = null;
       }
       // Posted by the ledger at the end of the window.
@@ -419,10 +417,8 @@ function opOf({ kind, id }: Change): string {
 }
 
 /** The budget that an entry of a key set, or null. */
-function budgetOf(note: string): unknown {
-  const [settings] = /\{.*\}/.exec(note) ?? ["{}"];
-  const { budget } = JSON.parse(settings);
-  return budget ? { micro: budget.micro, every: budget.every } : null;
+function budgetOf({ budget }: { budget?: { amount_micro: number; rule: { every: string } } }): unknown {
+  return budget ? { micro: budget.amount_micro, every: budget.rule.every } : null;
 }
 
 /** Reports whether a connection broke, as it does when the service is killed. */

@@ -84,3 +84,18 @@ export function isoTime(ms: EpochMs): string {
 export function isoTimeOrNull(ms: EpochMs | null): string | null {
   return ms === null ? null : isoTime(ms);
 }
+
+const values = Type.Record(Type.String(), Type.Unknown(), {
+  description: "an object of values by their names",
+});
+
+/** The values of a recorded change, which are JSON in its row. */
+export const valueFields = fieldsFor<Record<"before" | "after" | "outcome", string | null>>()({
+  before: [orNull(values), (row) => valuesIn(row.before)],
+  after: [orNull(values), (row) => valuesIn(row.after)],
+  outcome: [orNull(values), (row) => valuesIn(row.outcome)],
+});
+
+function valuesIn(text: string | null): Record<string, unknown> | null {
+  return text === null ? null : JSON.parse(text);
+}

@@ -2,10 +2,18 @@
 import Type, { type Static } from "typebox";
 import { operatorRoles } from "../actors.ts";
 import { buckets } from "../ledger/rows.ts";
-import { changeKinds } from "../store/change-log.ts";
+import { changeKinds, type LoggedChange } from "../store/change-log.ts";
 import type { OperatorKeyRow } from "../store/operator-keys.ts";
-import type { ShownChange } from "./change-log.ts";
-import { fieldsFor, isoTime, isoTimeOrNull, objectFor, orNull, text, time } from "./json-objects.ts";
+import {
+  fieldsFor,
+  isoTime,
+  isoTimeOrNull,
+  objectFor,
+  orNull,
+  text,
+  time,
+  valueFields,
+} from "./json-objects.ts";
 import type { ShownOperatorKey } from "./operator-key-actions.ts";
 
 const keyFields = fieldsFor<OperatorKeyRow>()({
@@ -31,11 +39,7 @@ export const newOperatorKeyObject = objectFor<OperatorKeyRow & Pick<ShownOperato
 });
 export type NewOperatorKeyJson = Static<typeof newOperatorKeyObject.schema>;
 
-const values = Type.Record(Type.String(), Type.Unknown(), {
-  description: "an object of values by their names",
-});
-
-export const changeObject = objectFor<ShownChange>("Change")({
+export const changeObject = objectFor<LoggedChange>("Change")({
   at: [time, (row) => isoTime(row.atMs)],
   kind: [Type.Enum([...changeKinds]), (row) => row.kind],
   by: [text, (row) => row.by],
@@ -47,8 +51,6 @@ export const changeObject = objectFor<ShownChange>("Change")({
     orNull(Type.Integer({ description: "micro-credits that were added, or taken if negative" })),
     (row) => row.amountMicro,
   ],
-  note: [orNull(text), (row) => row.note],
-  before: [orNull(values), (row) => row.before],
-  after: [orNull(values), (row) => row.after],
+  ...valueFields,
 });
 export type ChangeJson = Static<typeof changeObject.schema>;

@@ -42,6 +42,7 @@ import {
   orNull,
   text,
   time,
+  valueFields,
 } from "./json-objects.ts";
 import type { KeyOfSecret } from "./key-actions.ts";
 import type { AccountOfList } from "./operator-actions.ts";
@@ -327,8 +328,13 @@ export const journalObject = objectFor<ListedEntry>("JournalEntry")({
     orNull(Type.Integer({ minimum: 1, description: "the number of the entry that began the changed grant" })),
     (row) => row.grantSeq,
   ],
-  note: [orNull(text), (row) => row.note],
+  subject: [
+    orNull(Type.String({ description: "the key, the payment, or the request of a memo or a charge" })),
+    (row) => row.subject,
+  ],
+  ...valueFields,
 });
+export type JournalJson = Static<typeof journalObject.schema>;
 
 export const paymentObject = objectFor<ListedPayment>("Payment")({
   payment_id: [text, (row) => row.id],

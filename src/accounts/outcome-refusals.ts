@@ -8,6 +8,7 @@ import type {
   TopupOperation,
 } from "../ledger/operations.ts";
 import type { AccountError, OutcomeOf, PlanOutcome } from "../ledger/outcomes.ts";
+import type { JournalRow } from "../ledger/rows.ts";
 import { exactCredits, type MicroCredits } from "../units.ts";
 import { isoTime } from "./json-objects.ts";
 import {
@@ -138,7 +139,7 @@ export function refundRefusal(
     case "conflict":
       return new OperatorRefusal(
         "refund_differs",
-        `Refund "${refund}" was made before, with other values: ${outcome.note}. ${newIdNeeded}`,
+        `Refund "${refund}" was made before, with other values: ${entryText(outcome.entry)}. ${newIdNeeded}`,
         "refund_id",
       );
     case "id_used":
@@ -177,7 +178,7 @@ export function otherRefusal(
   { account, op }: Pick<PostedOperation, "account"> & { op?: string },
   outcome:
     | { kind: "closed" }
-    | { kind: "conflict"; note: string }
+    | { kind: "conflict"; entry: JournalRow }
     | { kind: "id_used"; account: string }
     | AccountError,
 ): Error {
@@ -187,7 +188,7 @@ export function otherRefusal(
     case "conflict":
       return new OperatorRefusal(
         "operation_differs",
-        `Operation "${op}" made another change before: ${outcome.note}. ${newIdNeeded}`,
+        `Operation "${op}" made another change before: ${entryText(outcome.entry)}. ${newIdNeeded}`,
         "operation_id",
       );
     case "id_used":
@@ -199,4 +200,9 @@ export function otherRefusal(
     default:
       return accountRefusal(account, outcome);
   }
+}
+
+/** `plan {"at":"refresh","plan":"pro"}` */
+function entryText({ kind, subject, after }: JournalRow): string {
+  return [kind, subject, after].filter((part) => part !== null).join(" ");
 }

@@ -9,7 +9,6 @@ import { noContact } from "../store/contacts.ts";
 import type { PersonRow } from "../store/people.ts";
 import type { Store } from "../store/store.ts";
 import { usagePages } from "../store/usage-pages.ts";
-import { shownChanges } from "./change-log.ts";
 import { isoTime } from "./json-objects.ts";
 import { changeObject, operatorKeyObject } from "./log-objects.ts";
 import type { OperatorActions } from "./operator-actions.ts";
@@ -27,8 +26,6 @@ type Fields = {
 };
 
 const pageRows = 500;
-/** Values of changes are computed from the journals of their accounts. */
-const changesAtOnce = 100;
 
 /** Yields the text of the document. A part has at most one page of a list. */
 export async function* personData(
@@ -87,8 +84,8 @@ async function* once<Row>(read: () => Promise<Row[]>): List<Row> {
 /** Changes of the person, and of the contact of an account that only the person has. */
 async function* changesAbout(store: Store, id: string, account: string | null) {
   const shown = (query: Partial<ChangesQuery>) =>
-    pagesOf(changesAtOnce, (after: ChangePlace | undefined) =>
-      shownChanges(store, { ...query, after, limit: changesAtOnce }),
+    pagesOf(pageRows, (after: ChangePlace | undefined) =>
+      store.changes({ ...query, after, limit: pageRows }),
     );
   for await (const rows of shown({ subject: id })) yield rows.map(changeObject.of);
   if (account === null) return;
@@ -97,7 +94,7 @@ async function* changesAbout(store: Store, id: string, account: string | null) {
 
 /** Without values: they can be about other people. */
 async function* changesBy(store: Store, by: string) {
-  const nothing = { note: null, before: null, after: null };
+  const nothing = { before: null, after: null, outcome: null };
   const pages = pagesOf(pageRows, (after: ChangePlace | undefined) =>
     store.changes({ by, after, limit: pageRows }),
   );

@@ -4,7 +4,8 @@
  */
 
 import { type Actor, keyHolder } from "../actors.ts";
-import { type KeyAuthority, limitsIn } from "../ledger/rows.ts";
+import { blankKey } from "../ledger/key-facts.ts";
+import type { KeyAuthority } from "../ledger/rows.ts";
 import type { FoundHolder } from "../store/people.ts";
 import type { FoundKey } from "../store/store.ts";
 
@@ -36,10 +37,6 @@ export function actorOf(viewer: Viewer): Actor {
 /** The most that the keys may do that a viewer makes or changes. */
 export function authorityOf(viewer: Viewer): KeyAuthority {
   if (!isPerson(viewer)) return viewer.key;
-  return {
-    ...{ id: viewer.person.id, account: viewer.account.id, hash: "", portal: "account", models: ["*"] },
-    ...{ ...limitsIn({}), expiresMs: null, revokedMs: null },
-    ...{ budgetMicro: null, budgetEvery: null, budgetAlign: null, budgetTimezone: null },
-    ...{ budgetByOperator: null, actsFor: null },
-  };
+  const { person, account } = viewer;
+  return { ...blankKey, id: person.id, account: account.id, portal: "account", models: ["*"] };
 }

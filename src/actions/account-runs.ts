@@ -11,6 +11,7 @@ import {
   planRefusal,
 } from "../accounts/refusals.ts";
 import { invariant } from "../errors.ts";
+import { factFields } from "../ledger/fact-values.ts";
 import type { StateOperation } from "../ledger/operations.ts";
 import { previewPlan as planPreview } from "../ledger/preview.ts";
 import { defined } from "../objects.ts";
@@ -41,7 +42,8 @@ export const accountActions = {
     // The first journal entry has the plan that the account was opened on; its plan may have
     // changed since.
     const [opening] = await operator.store.journal(id, { limit: 1 });
-    if (opening?.note !== plan) throw accountExists(id, opening?.note ?? null);
+    const { plan: first = null } = factFields(opening?.after ?? null);
+    if (first !== plan) throw accountExists(id, first);
     return opened;
   }),
   listAccounts: bind(listAccounts, pageSchema(listedAccountObject.schema), async (actions, input) => {

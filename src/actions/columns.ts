@@ -5,7 +5,7 @@
  * Pages bundle this file.
  */
 
-import type { EpochMs } from "../units.ts";
+import { type EpochMs, exactCredits } from "../units.ts";
 
 const numberKinds = ["count", "number", "price", "credits", "change", "ms"] as const;
 
@@ -112,7 +112,8 @@ export const shown = {
     grant: ["Grant", "number"],
     by: ["By"],
     operation: ["Id", "code"],
-    note: ["Note"],
+    subject: ["Of", "code"],
+    after: ["Change"],
   },
   change: {
     at: ["Time", "time"],
@@ -122,7 +123,6 @@ export const shown = {
     subject: ["Of", "code"],
     amount_micro: ["Credits", "change"],
     after: ["Change"],
-    note: ["Note"],
   },
   operatorKey: {
     id: ["Id", "code"],
@@ -267,22 +267,27 @@ export function personState({
   return lapsed === null ? "active" : "lapsed";
 }
 
-/** Returns the values that a change has replaced and set: `plan: starter → pro`. */
+/**
+ * Returns the values that a change has replaced and set: `plan: starter → pro`. Amounts are in
+ * credits.
+ */
 export function valuesText({ before, after }: Record<"before" | "after", Values | null>): string {
   const names = new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})]);
   const parts = [...names].map((name) => {
-    const [old, now] = [before?.[name], after?.[name]].map(valueText);
-    return before === null || after === null ? `${name}: ${now ?? old}` : `${name}: ${old} → ${now}`;
+    const [old, now] = [before?.[name], after?.[name]].map((value) => shownValue(name, value));
+    const change = before === null || after === null ? (now ?? old) : `${old} → ${now}`;
+    return `${name.replace(/_micro$/, "")}: ${change}`;
   });
   return parts.join(", ");
 }
 
-type Values = Readonly<Record<string, unknown>>;
-
-function valueText(value: unknown): string {
+function shownValue(name: string, value: unknown): string {
   if (value === null || value === undefined) return "none";
+  if (name.endsWith("_micro")) return exactCredits(Number(value));
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
+
+type Values = Readonly<Record<string, unknown>>;
 
 /**
  * Returns a function that makes columns of the named fields, for a face that shows values with

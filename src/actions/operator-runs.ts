@@ -1,5 +1,4 @@
 /** How the service does what operators do with operator keys, and lists all changes. */
-import { shownChanges } from "../accounts/change-log.ts";
 import { changeObject, newOperatorKeyObject, operatorKeyObject } from "../accounts/log-objects.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { type ChangePlace, sources } from "../store/change-log.ts";
@@ -19,7 +18,7 @@ export const operatorActions = {
       const query = { ...filter, fromMs: from, toMs: to, after: placeIn(after) };
       return await pageOf(
         limit,
-        (rows) => shownChanges(store, { ...query, limit: rows }),
+        (rows) => store.changes({ ...query, limit: rows }),
         changeObject.of,
         ({ atMs, source, place }) => `${atMs} ${source} ${place}`,
       );

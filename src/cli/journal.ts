@@ -4,7 +4,8 @@
  */
 import type { Command } from "commander";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
-import { journalObject } from "../accounts/operator-objects.ts";
+import { type JournalJson, journalObject } from "../accounts/operator-objects.ts";
+import { valuesText } from "../actions/columns.ts";
 import { journalKindsIn } from "../actions/views.ts";
 import { inkwell } from "../invocation.ts";
 import type { ListedEntry } from "../store/store.ts";
@@ -65,4 +66,10 @@ async function listed(
   }
 }
 
-const columns = columnsOf("journalEntry", "seq at kind bucket amount_micro grant by operation note");
+const columns = columnsOf(
+  "journalEntry",
+  "seq at kind bucket amount_micro grant by operation subject after",
+  {
+    after: (entry: JournalJson) => valuesText(entry) || "-",
+  },
+);

@@ -43,7 +43,7 @@ export function operatorKeyCommand(cli: Cli): Command {
   return group;
 }
 
-const columns = columnsOf("change", "at kind by account? subject? amount_micro? after? note?", {
+const columns = columnsOf("change", "at kind by account? subject? amount_micro? after?", {
   after: (change: ChangeJson) => valuesText(change) || "-",
 });
 

@@ -6,11 +6,11 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { microOf } from "../units.ts";
+import { broughtFact, type FactFields, factFields, factText } from "./fact-values.ts";
 import { byBucket, freeOf, inSpendingOrder, sumOf } from "./grants.ts";
 import { chargeBudget } from "./key-budget.ts";
 import { applyKeyFact } from "./key-facts.ts";
 import { costOfHold, keyFaults, keyHeldFault, sum } from "./key-problems.ts";
-import { firstWindowNote } from "./opening.ts";
 import { type PlanCatalog, ruleOf, versionOf } from "./plan.ts";
 import {
   type AccountRow,
@@ -109,7 +109,7 @@ export class AccountFold {
   }
 
   add({ entry, grant }: EntryFact): void {
-    const { seq, kind, atMs, note } = entry;
+    const { seq, kind, atMs } = entry;
     this.#number(seq, atMs);
     const wrong = (problem: string) => this.#wrong("journal", seq, problem);
     if (entry.by === "") wrong("names nobody");
@@ -118,34 +118,44 @@ export class AccountFold {
       wrong("the account was closed");
     const begins = beginning.has(kind) && !(kind === "promotion" && entry.grantSeq !== null);
     if (begins !== (grant !== null)) wrong(begins ? "has no grant" : "has a grant that it does not begin");
+    let after: FactFields;
+    try {
+      after = factFields(entry.after);
+    } catch {
+      wrong("has values that are no JSON of an object");
+      return;
+    }
+    const replaced = this.#replaced(entry, after);
+    if (kind !== "key" && entry.before !== replaced) wrong("says that something else was there before");
+    if (kind !== "key" && kind !== "window" && entry.outcome !== null) wrong("has an outcome");
     switch (kind) {
       case "open":
-        this.#plan = note;
+        this.#plan = after.plan ?? null;
         this.#createdMs = atMs;
         return;
       case "window":
-        if (grant !== null) this.#beginWindow(entry, grant);
+        if (grant !== null) this.#beginWindow(entry, grant, after);
         return;
       case "payment":
       case "promotion":
       case "memo":
         if (grant !== null) this.#beginAdditional(entry, grant);
-        else this.#change(entry);
+        else this.#change(entry, after);
         return;
       case "change":
       case "adjust":
       case "refund":
-        this.#change(entry);
+        this.#change(entry, after);
         return;
       case "plan":
-        this.#changePlan(note ?? "");
+        this.#changePlan(after);
         return;
       case "suspend":
       case "resume":
         this.#state = kind === "suspend" ? "suspended" : "active";
         return;
       case "end":
-        this.#endsMs = note === "no end" ? null : Date.parse(note ?? "");
+        this.#endsMs = after.endsMs ?? null;
         return;
       case "close":
         this.#state = "closed";
@@ -161,12 +171,26 @@ export class AccountFold {
     }
   }
 
-  #changePlan(note: string): void {
-    const [plan = "", ...when] = note.split(" ");
+  /** The values that an entry about the account should have as those before. */
+  #replaced({ kind }: JournalRow, { endsMs }: FactFields): string | null {
+    switch (kind) {
+      case "plan":
+        return factText({ plan: this.#plan, nextPlan: this.#nextPlan });
+      case "suspend":
+      case "resume":
+      case "end":
+      case "close":
+        return endsMs === undefined ? factText({ state: this.#state }) : factText({ endsMs: this.#endsMs });
+      default:
+        return null;
+    }
+  }
+
+  #changePlan({ plan = "", at }: FactFields): void {
     if (!this.#plans.versions.has(plan) && !this.#plans.damaged.has(plan)) {
       this.#wrong("journal", this.#seq, `there is no plan "${plan}"`);
     }
-    if (when.join(" ") === "at refresh") {
+    if (at === "refresh") {
       this.#nextPlan = plan === this.#plan ? null : plan;
       return;
     }
@@ -174,7 +198,7 @@ export class AccountFold {
     this.#nextPlan = null;
   }
 
-  #beginWindow(entry: JournalRow, grant: GrantRow): void {
+  #beginWindow(entry: JournalRow, grant: GrantRow, after: FactFields): void {
     const { seq, bucket } = grant;
     const wrong = (problem: string) => this.#wrong("grants", seq, problem);
     if (bucket === "additional") {
@@ -186,8 +210,9 @@ export class AccountFold {
       wrong("is a window, and names a payment or a request");
     if (grant.plan !== this.#plan) wrong(`is of the plan ${grant.plan}, and the account is on ${this.#plan}`);
     const before = this.#open[bucket];
-    const note = before === null ? firstWindowNote(grant, entry.atMs) : grant.plan;
-    if (entry.note !== note) wrong(`is "${note}", and its entry says "${entry.note}"`);
+    if (after.plan !== grant.plan) wrong(`is of the plan ${grant.plan}, and its entry says ${after.plan}`);
+    const brought = before === null ? broughtFact(grant, entry.atMs) : null;
+    if (entry.outcome !== brought) wrong(`brings ${brought}, and its entry says ${entry.outcome}`);
     this.#open[bucket] = { ...grant, most: grant.amountMicro };
     this.#grants.set(seq, this.#open[bucket]);
     if (this.#plans.damaged.has(grant.plan ?? "")) return;
@@ -239,13 +264,14 @@ export class AccountFold {
     if ((payment !== null) !== (entry.kind === "payment")) wrong("is a payment without an id, or has one");
     if (payment !== null && (entry.op !== `payment:${payment}` || untilMs !== null))
       wrong("is another payment");
+    if (entry.subject !== (payment ?? requestId)) wrong("is about something else than its entry");
     if ((requestId !== null) !== (entry.kind === "memo")) wrong("is a memo without a request, or has one");
     if (grant.plan !== null || grant.version !== null || grant.anchorMs !== null) wrong("has a plan");
     this.#grants.set(seq, { ...grant, most: amountMicro });
   }
 
   /** A change of the amount of an open grant. */
-  #change({ seq, kind, bucket, amountMicro, grantSeq, note }: JournalRow): void {
+  #change({ seq, kind, bucket, amountMicro, grantSeq }: JournalRow, { plan }: FactFields): void {
     const wrong = (problem: string) => this.#wrong("grants", seq, problem);
     const grant = this.#grants.get(grantSeq ?? 0);
     if (grant === undefined || grant.bucket !== bucket) {
@@ -262,7 +288,7 @@ export class AccountFold {
     if (kind === "change") {
       if (grant.bucket !== "additional" && this.#open[grant.bucket] !== grant)
         wrong("changes a closed window");
-      if (grant.bucket !== "additional" && !this.#isAmountOf(note ?? "", grant.bucket, grant.amountMicro))
+      if (grant.bucket !== "additional" && !this.#isAmountOf(plan ?? "", grant.bucket, grant.amountMicro))
         wrong("is not to the credits of its plan");
       return;
     }

@@ -8,6 +8,7 @@ import { invariant } from "../errors.ts";
 import { microOf } from "../units.ts";
 import { bringAdditional } from "./additional.ts";
 import { changeBucket, keepsWindow } from "./entitlement.ts";
+import { factText } from "./fact-values.ts";
 import { remainingOf } from "./grants.ts";
 import { addKey } from "./key-changes.ts";
 import { type BalanceFault, windowFaults } from "./opening.ts";
@@ -16,7 +17,7 @@ import type { OpenOutcome, PlanOutcome, StateOutcome } from "./outcomes.ts";
 import { newestVersion, type PlanVersion } from "./plan.ts";
 import { type AccountRow, type WindowBucket, windowBuckets } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
-import { earlier, type FoundAccount, type UnitOfWork } from "./unit-of-work.ts";
+import { earlier, type FoundAccount, planFact, type UnitOfWork } from "./unit-of-work.ts";
 
 export function open(work: UnitOfWork, operation: OpenOperation): OpenOutcome {
   const { account, plan, balances = {}, firstKey, by } = operation;
@@ -53,18 +54,20 @@ function planRefusal(
 export function changePlan(work: UnitOfWork, found: FoundAccount, operation: PlanOperation): PlanOutcome {
   const { account, times } = found;
   const { plan, at, by } = operation;
-  const note = at === "refresh" ? `${plan} at refresh` : at === "now" ? plan : `${plan} with new windows`;
-  const before = earlier(work, operation, note);
-  if (before !== null) return before.kind === "replayed" ? { kind: "changed", replayed: true } : before;
+  const after = factText({ plan, at });
+  const earlierOne = earlier(work, operation, { after });
+  if (earlierOne !== null) {
+    return earlierOne.kind === "replayed" ? { kind: "changed", replayed: true } : earlierOne;
+  }
   if (account.state === "closed") return { kind: "closed" };
   const isPresent = plan === account.plan;
   const refusal = isPresent ? null : planRefusal(work, plan);
   if (refusal !== null) return refusal;
-  const op = opOf(operation);
+  const posting = { kind: "plan", op: opOf(operation), by, before: planFact(account), after } as const;
   if (at === "refresh") {
     // A change to the present plan cancels an earlier one.
     account.nextPlan = isPresent ? null : plan;
-    work.post(found, { kind: "plan", op, by, note });
+    work.post(found, posting);
     return { kind: "changed", replayed: false };
   }
   const version = newestVersion(work.plans, plan);
@@ -77,7 +80,7 @@ export function changePlan(work: UnitOfWork, found: FoundAccount, operation: Pla
   account.plan = plan;
   account.nextPlan = null;
   found.plan = version;
-  work.post(found, { kind: "plan", op, by, note, amountMicro: earlyOf(account, version) });
+  work.post(found, { ...posting, amountMicro: earlyOf(account, version) });
   if (!isPresent) work.tell(found, "account.plan_changed", { plan, from, by });
   for (const bucket of windowBuckets) {
     changeBucket(account, work.plans, { bucket, version, atMs: times.atMs }, work.entitle(found, by));
@@ -109,19 +112,27 @@ export function changeState(work: UnitOfWork, found: FoundAccount, operation: St
   const { account, times } = found;
   const { to, by } = operation;
   const op = opOf(operation);
-  const note =
-    to.kind !== "end" ? to.kind : to.endsMs === null ? "no end" : new Date(to.endsMs).toISOString();
-  const before = earlier(work, operation, note);
-  if (before !== null) return before.kind === "replayed" ? { kind: "changed", replayed: true } : before;
-  if (account.state === "closed") return { kind: "closed" };
+  const { endsMs, state } = account;
+  const [before, after] =
+    to.kind === "end"
+      ? [factText({ endsMs }), factText({ endsMs: to.endsMs })]
+      : [factText({ state }), factText({ state: stateAfter[to.kind] })];
+  const earlierOne = earlier(work, operation, { after });
+  if (earlierOne !== null) {
+    return earlierOne.kind === "replayed" ? { kind: "changed", replayed: true } : earlierOne;
+  }
+  if (state === "closed") return { kind: "closed" };
+  const values = { op, by, before, after };
   if (to.kind === "close" || (to.kind === "end" && to.endsMs !== null && to.endsMs <= times.atMs)) {
-    work.close(found, { by, op, note });
+    work.close(found, values);
     return { kind: "changed", replayed: false };
   }
   if (to.kind === "end") account.endsMs = to.endsMs;
-  else account.state = to.kind === "suspend" ? "suspended" : "active";
-  work.post(found, { kind: to.kind, op, by, note });
+  else account.state = stateAfter[to.kind];
+  work.post(found, { kind: to.kind, ...values });
   if (to.kind === "suspend") work.tell(found, "account.suspended", { by });
   if (to.kind === "resume") work.tell(found, "account.resumed", { by });
   return { kind: "changed", replayed: false };
 }
+
+const stateAfter = { suspend: "suspended", resume: "active", close: "closed" } as const;

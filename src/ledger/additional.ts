@@ -5,7 +5,8 @@
  * left of its payment, and that memos never exceed what was paid for their request.
  */
 import { invariant } from "../errors.ts";
-import { exactCredits, type MicroCredits } from "../units.ts";
+import type { MicroCredits } from "../units.ts";
+import { factText } from "./fact-values.ts";
 import { additionalOf, freeOf, sumOf } from "./grants.ts";
 import type { AdjustOperation, PromoteOperation, RefundOperation, TopupOperation } from "./operations.ts";
 import type { AdjustOutcome, PromoteOutcome, RefundOutcome, TopupOutcome } from "./outcomes.ts";
@@ -29,7 +30,7 @@ export function topup(work: UnitOfWork, found: FoundAccount, operation: TopupOpe
   }
   if (account.state === "closed") return { kind: "closed" };
   if (!fits(account, amountMicro)) return { kind: "too_much" };
-  const posting = { kind: "payment", op: opOf(operation), by, amountMicro, note: payment } as const;
+  const posting = { kind: "payment", op: opOf(operation), by, amountMicro, subject: payment } as const;
   work.grantAdditional(found, posting, { untilMs: null, payment, requestId: null });
   return { kind: "added", additionalMicro: additionalOf(account), replayed: false };
 }
@@ -46,8 +47,11 @@ export function bringAdditional(
   assertAmount(amountMicro);
   const posting =
     payment === null
-      ? ({ kind: "promotion", note: `${exactCredits(amountMicro)}: brought along` } as const)
-      : ({ kind: "payment", op: `payment:${payment}`, note: payment } as const);
+      ? ({
+          kind: "promotion",
+          after: factText({ amountMicro, endsMs: null, reason: "brought along" }),
+        } as const)
+      : ({ kind: "payment", op: `payment:${payment}`, subject: payment } as const);
   work.grantAdditional(found, { ...posting, by, amountMicro }, { untilMs: null, payment, requestId: null });
 }
 
@@ -56,9 +60,8 @@ export function promote(work: UnitOfWork, found: FoundAccount, operation: Promot
   const { account, grants, times } = found;
   const { amountMicro, untilMs, reason, requestId, by } = operation;
   assertAmount(amountMicro);
-  const until = untilMs === null ? "" : ` until ${new Date(untilMs).toISOString()}`;
-  const note = `${exactCredits(amountMicro)}${until}${requestId === null ? "" : ` for ${requestId}`}: ${reason}`;
-  const before = earlier(work, operation, note);
+  const fact = { subject: requestId, after: factText({ amountMicro, endsMs: untilMs, reason }) };
+  const before = earlier(work, operation, fact);
   if (before?.kind === "replayed") {
     return { kind: "added", additionalMicro: additionalOf(account), replayed: true };
   }
@@ -66,7 +69,7 @@ export function promote(work: UnitOfWork, found: FoundAccount, operation: Promot
   if (account.state === "closed") return { kind: "closed" };
   if (untilMs !== null && untilMs <= times.latestMs) return { kind: "ended" };
   if (!fits(account, amountMicro)) return { kind: "too_much", leftMicro: null };
-  const posting = { op: opOf(operation), by, amountMicro, note };
+  const posting = { op: opOf(operation), by, amountMicro, ...fact };
   if (requestId !== null) {
     if (work.hold(account.id, requestId) !== null) return { kind: "hold_open" };
     const { charges, memos } = work.ended(account.id, requestId);
@@ -95,8 +98,8 @@ export function adjust(work: UnitOfWork, found: FoundAccount, operation: AdjustO
   const { account, grants } = found;
   const { amountMicro, grant: named, reason, by } = operation;
   assertAmount(amountMicro);
-  const note = `-${exactCredits(amountMicro)}${named === null ? "" : ` of ${named}`}: ${reason}`;
-  const before = earlier(work, operation, note);
+  const after = factText({ amountMicro, grant: named, reason });
+  const before = earlier(work, operation, { after });
   if (before?.kind === "replayed") {
     return { kind: "adjusted", additionalMicro: additionalOf(account), replayed: true };
   }
@@ -110,7 +113,7 @@ export function adjust(work: UnitOfWork, found: FoundAccount, operation: AdjustO
     const part = Math.min(rest, freeOf(promotion));
     if (part === 0) continue;
     const op = rest === amountMicro ? opOf(operation) : null;
-    const entry = { kind: "adjust", op, by, note, bucket: "additional", amountMicro: -part } as const;
+    const entry = { kind: "adjust", op, by, after, bucket: "additional", amountMicro: -part } as const;
     work.post(found, { ...entry, grantSeq: promotion.seq });
     grants.change(promotion.seq, -part);
     rest -= part;
@@ -123,9 +126,9 @@ export function refund(work: UnitOfWork, found: FoundAccount, operation: RefundO
   const { account, grants } = found;
   const { payment: id, amountMicro, by } = operation;
   assertAmount(amountMicro);
-  const note = `${exactCredits(amountMicro)} of ${id}`;
+  const fact = { subject: id, after: factText({ amountMicro }) };
   const op = opOf(operation);
-  const before = earlier(work, operation, note);
+  const before = earlier(work, operation, fact);
   if (before?.kind === "replayed") {
     const refundedMicro = 0 - (work.entry(op)?.amountMicro ?? 0);
     const restMicro = amountMicro - refundedMicro;
@@ -145,7 +148,14 @@ export function refund(work: UnitOfWork, found: FoundAccount, operation: RefundO
   if (amountMicro > refundableMicro) return { kind: "too_much", refundableMicro };
   const takenMicro = open === null ? 0 : Math.min(amountMicro, freeOf(open));
   // Recorded even if nothing is free: a repetition gets the same answer.
-  const entry = { kind: "refund", op, by, note, bucket: "additional", amountMicro: 0 - takenMicro } as const;
+  const entry = {
+    kind: "refund",
+    op,
+    by,
+    ...fact,
+    bucket: "additional",
+    amountMicro: 0 - takenMicro,
+  } as const;
   work.post(found, { ...entry, grantSeq: payment.seq });
   if (takenMicro > 0) grants.change(payment.seq, 0 - takenMicro);
   work.countRefund(id, takenMicro);

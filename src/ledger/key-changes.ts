@@ -7,12 +7,13 @@
  */
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
+import { factText } from "./fact-values.ts";
 import { setBudget, unusedKey } from "./key-budget.ts";
-import { budgetAfter, revokedNote, settingsNote, withOutcome, withoutOutcome } from "./key-facts.ts";
+import { budgetAfter, changeFact, outcomeFact, replacedFact } from "./key-facts.ts";
 import type { IssueOperation, KeyOperation, KeySettings, RevokeOperation } from "./operations.ts";
 import type { IssueOutcome, KeyOutcome, RevokeOutcome } from "./outcomes.ts";
 import { followClock, scopesOf } from "./rates.ts";
-import { hasSameAuthority, type KeyRow, limitsIn, works } from "./rows.ts";
+import { hasSameAuthority, type KeyRow, works } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import { earlier, type FoundAccount, type UnitOfWork } from "./unit-of-work.ts";
 import { endOf } from "./windows.ts";
@@ -22,8 +23,8 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   const { nowMs, atMs, latestMs } = times;
   const read = work.key(operation.key);
   if (read === null || read.account !== account.id) return { kind: "key_unknown" };
-  const note = settingsNote(operation);
-  const before = earlier(work, operation, note);
+  const fact = { subject: read.id, after: changeFact(operation.set) };
+  const before = earlier(work, operation, fact);
   if (before?.kind === "replayed") return { kind: "changed", key: { ...read }, replayed: true };
   if (before !== null) return before;
   if (read.revokedMs !== null) return { kind: "key_revoked" };
@@ -40,14 +41,21 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   if (next !== null && next !== undefined && "kind" in next) return next;
   const key = work.keyToSet(operation.key);
   invariant(key !== null, "the key was read");
+  const replaced = replacedFact(key, operation.set);
   // A debt of tokens follows the limit from this moment on.
   followClock(scopesOf(account, null, key), nowMs);
   Object.assign(key, set);
   followClock(scopesOf(account, null, key), nowMs);
   setBudget(key, next, atMs);
   if (rotation !== undefined) rotate(key, rotation, atMs);
-  const fact = withOutcome(note, key, { budget: next, hasNewSecret: rotation !== undefined });
-  work.post(found, { kind: "key", op: opOf(operation), by: operation.by, note: fact });
+  work.post(found, {
+    kind: "key",
+    op: opOf(operation),
+    by: operation.by,
+    ...fact,
+    before: replaced,
+    outcome: outcomeFact(key, { budget: next, hasNewSecret: rotation !== undefined }),
+  });
   // A copy, because later operations of the batch change the row.
   return { kind: "changed", key: { ...key }, replayed: false };
 }
@@ -86,7 +94,7 @@ export function issueKey(work: UnitOfWork, found: FoundAccount, operation: Issue
   const op = opOf(operation);
   const before = op === null ? null : work.entry(op);
   if (before !== null && before.account !== account.id) return { kind: "id_used", account: before.account };
-  if (before !== null) return { kind: "conflict", note: withoutOutcome(before.note ?? "") };
+  if (before !== null) return { kind: "conflict", entry: before };
   if (creator !== null) {
     const now = work.key(creator.id);
     if (now === null || !hasSameAuthority(now, creator)) return { kind: "key_changed" };
@@ -109,12 +117,16 @@ export function addKey(
   const key: KeyRow = { ...row, createdMs: atMs, ...unusedKey };
   setBudget(key, budget, atMs);
   work.addKey(key);
-  const { name, models, expiresMs, portal, actsFor } = row;
-  const budgetSet = settings === null ? {} : { budget: settings };
-  const set = { name, models, ...limitsIn(row), expiresMs, portal, actsFor, ...budgetSet };
-  const note = withOutcome(settingsNote({ key: row.id, set }), key, { budget, hasNewSecret: true });
-  work.post(found, { kind: "key", op, by, note });
-  work.tell(found, "key.created", { key: row.id, name, by });
+  const { id, account, hash, lastFour, ...set } = row;
+  work.post(found, {
+    kind: "key",
+    op,
+    by,
+    subject: id,
+    after: changeFact({ ...set, ...(settings === null ? {} : { budget: settings }) }),
+    outcome: outcomeFact(key, { budget, hasNewSecret: true }),
+  });
+  work.tell(found, "key.created", { key: row.id, name: row.name, by });
   return { kind: "issued", key: { ...key } };
 }
 
@@ -124,8 +136,15 @@ export function revokeKey(work: UnitOfWork, found: FoundAccount, operation: Revo
   if (read.revokedMs !== null) return { kind: "revoked", key: { ...read }, replayed: true };
   const key = work.keyToSet(operation.key);
   invariant(key !== null, "the key was read");
+  const { revokedMs } = key;
   key.revokedMs = found.times.atMs;
-  work.post(found, { kind: "key", by: operation.by, note: revokedNote(key.id) });
+  work.post(found, {
+    kind: "key",
+    by: operation.by,
+    subject: key.id,
+    before: factText({ revokedMs }),
+    after: factText({ revokedMs: key.revokedMs }),
+  });
   work.tell(found, "key.revoked", { key: key.id, name: key.name, by: operation.by });
   return { kind: "revoked", key: { ...key }, replayed: false };
 }

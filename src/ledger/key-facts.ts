@@ -1,13 +1,14 @@
 /**
- * What the journal says about keys, in a form from which the audit computes them again: settings
- * as JSON, and of secrets the beginning of their SHA-256. Pure.
+ * What the journal says about keys, from which the audit computes them again. Of secrets it has
+ * the beginning of their SHA-256. Pure.
  */
-import { defined } from "../objects.ts";
+import { fieldOf } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
+import { type FactFields, factFields, factText, outcomeFields } from "./fact-values.ts";
 import { type BudgetChange, rollBudget, ruleOfBudget, setBudget, unusedKey } from "./key-budget.ts";
-import type { BudgetSettings, KeyOperation, NewKey } from "./operations.ts";
+import type { BudgetSettings, KeySettings, NewKey } from "./operations.ts";
 import type { KeyOutcome } from "./outcomes.ts";
-import { type JournalRow, type KeyRow, type LimitRow, limitFields, limitsIn } from "./rows.ts";
+import { countFields, type JournalRow, type KeyRow, keyColumns, limitsIn } from "./rows.ts";
 import { isCalendarPeriod } from "./windows.ts";
 
 /** Hexadecimal digits of the SHA-256 of a secret that the journal has. */
@@ -17,61 +18,42 @@ function secretFact(hash: string): string {
   return hash.slice(0, digits);
 }
 
-const revoked = "revoked";
-
-export function revokedNote(key: string): string {
-  return `${key} ${revoked}`;
-}
-
 /** Returns the fields alone that the creator of a key chooses. */
 export function newKeyOf(row: NewKey): NewKey {
   const { id, account, hash, lastFour, name, models, expiresMs, portal, actsFor } = row;
   return { id, account, hash, lastFour, name, models, expiresMs, ...limitsIn(row), portal, actsFor };
 }
 
-interface NotedChange {
-  key: string;
-  /** `actsFor`: of a new key. */
-  set: KeyOperation["set"] & Partial<Pick<NewKey, "actsFor">>;
+/** The values of a change of a key: what the operation names, without the secret. */
+export function changeFact(set: KeySettings): string {
+  const { rotation, ...named } = set;
+  return factText({ ...named, rotation: rotation && { overlap: rotation.overlap } });
 }
 
-/** Returns what an operation changes, without the secret. A repetition has the same text. */
-export function settingsNote({ key, set }: NotedChange): string {
-  const { name, models, expiresMs, budget, rotation, portal, actsFor } = set;
-  const expires =
-    expiresMs === undefined || expiresMs === null ? expiresMs : new Date(expiresMs).toISOString();
-  const limits = Object.fromEntries(limitFields.map((name) => [name, set[name]]));
-  const settings = {
-    ...{ name, models, ...limits, expires },
-    budget: budget && { micro: budget.amountMicro, ...budget.rule, byOperator: budget.byOperator },
-    rotation: rotation && { overlap: rotation.overlap },
-    portal,
-    // Absent of a change, so that none has the text of a new key.
-    actsFor,
-  };
-  return `${key} ${JSON.stringify(settings)}`;
+/** The values that a change of the key replaces. */
+export function replacedFact(key: KeyRow, { rotation: _, ...set }: FactFields): string {
+  const named = Object.entries(set).filter(([, value]) => value !== undefined);
+  const values = named.map(([name]) => [name, name === "budget" ? budgetFact(key) : fieldOf(key, name)]);
+  return factText(Object.fromEntries(values));
 }
 
-/** Adds what the operation has led to: the zone of a budget by the calendar, and new secrets. */
-export function withOutcome(
-  note: string,
+function budgetFact(key: KeyRow): object | null {
+  const rule = ruleOfBudget(key);
+  return rule && { amountMicro: key.budgetMicro, rule, byOperator: key.budgetByOperator };
+}
+
+/** What a change has led to: the zone of a budget by the calendar, and a new secret. */
+export function outcomeFact(
   { hash, oldUntilMs }: KeyRow,
   { budget, hasNewSecret }: { budget: BudgetChange; hasNewSecret: boolean },
-): string {
-  const zone = zoneOf(budget);
-  const old = oldUntilMs === null ? "" : `, old until ${new Date(oldUntilMs).toISOString()}`;
-  const secret = hasNewSecret ? ` secret ${secretFact(hash)}${old}` : "";
-  return `${note}${zone === undefined ? "" : ` zone ${zone}`}${secret}`;
+): string | null {
+  const secret = hasNewSecret ? { secret: secretFact(hash), oldUntilMs } : {};
+  const outcome = { timezone: zoneOf(budget), ...secret };
+  return hasNewSecret || outcome.timezone !== undefined ? factText(outcome) : null;
 }
 
 function zoneOf(budget: BudgetChange): string | undefined {
   return budget?.rule.align === "calendar" ? budget.rule.timezone : undefined;
-}
-
-const outcomePattern = /(?<=\})(?: zone ([\w+/-]+))?(?: secret ([0-9a-f]{32})(?:, old until (\S+))?)?$/;
-
-export function withoutOutcome(note: string): string {
-  return note.replace(outcomePattern, "");
 }
 
 /**
@@ -96,66 +78,37 @@ export function budgetAfter(
   return { amountMicro, rule, byOperator: budget.byOperator ?? key?.budgetByOperator ?? true };
 }
 
-/** The settings of a note. */
-interface NotedSettings extends Partial<LimitRow> {
-  name?: string | null;
-  models?: readonly string[];
-  expires?: string | null;
-  portal?: KeyRow["portal"];
-  actsFor?: KeyRow["actsFor"];
-  budget?: ({ micro?: number; byOperator?: boolean } & NonNullable<BudgetSettings["rule"]>) | null;
-}
-
 /**
  * Applies an entry to the keys of its account, of which the hashes are those of the journal.
  * Returns what is wrong with it, or null.
  */
-export function applyKeyFact(keys: Map<string, KeyRow>, { account, atMs, note }: JournalRow): string | null {
-  const [id = "", ...rest] = (note ?? "").split(" ");
+export function applyKeyFact(keys: Map<string, KeyRow>, entry: JournalRow): string | null {
+  const { account, atMs, subject: id } = entry;
+  if (id === null) return "names no key";
   const known = keys.get(id);
-  const text = rest.join(" ");
-  if (text === revoked) {
-    if (known === undefined || known.revokedMs !== null) return "revokes a key that is not there";
-    known.revokedMs = atMs;
-    return null;
-  }
-  const [, zone, secret, oldUntil] = outcomePattern.exec(note ?? "") ?? [];
-  const settings = settingsIn(withoutOutcome(text));
-  if (settings === null) return "is no change of a key";
+  const { rotation: _, ...fields } = factFields(entry.after);
+  const { timezone, secret, oldUntilMs = null } = outcomeFields(entry.outcome);
   if (known === undefined && secret === undefined) return "changes a key that is not there";
+  const before = known === undefined ? null : replacedFact(known, fields);
+  if (entry.before !== before) return "says that something else was there before";
   const key: KeyRow = known ?? { ...blankKey, id, account, createdMs: atMs };
   keys.set(id, key);
-  const { expires, budget, ...set } = settings;
+  const { budget, ...set } = fields;
   Object.assign(key, set);
-  if (expires !== undefined) key.expiresMs = expires === null ? null : Date.parse(expires);
-  if (budget !== undefined) {
-    const { micro, byOperator, ...rule } = budget ?? {};
-    const change =
-      budget === null
-        ? null
-        : budgetAfter(zone, key, { ...defined({ amountMicro: micro, byOperator }), rule });
-    if (change !== null && change !== undefined && "kind" in change) return "sets a budget without a period";
-    if (zoneOf(change) !== zone) return "has another zone than its budget";
-    setBudget(key, change, atMs);
-  }
+  const change = budgetAfter(timezone, key, budget);
+  if (change !== null && change !== undefined && "kind" in change) return "sets a budget without a period";
+  if (zoneOf(change) !== timezone) return "has another zone than its budget";
+  setBudget(key, change, atMs);
   if (secret !== undefined) {
     key.oldHash = known === undefined ? null : key.hash;
-    key.oldUntilMs = oldUntil === undefined ? null : Date.parse(oldUntil);
+    key.oldUntilMs = oldUntilMs;
     key.hash = secret;
   }
   return null;
 }
 
-function settingsIn(text: string): NotedSettings | null {
-  try {
-    const { rotation: _, ...settings } = JSON.parse(text);
-    return settings;
-  } catch {
-    return null;
-  }
-}
-
-const blankKey: Omit<KeyRow, "id" | "account" | "createdMs"> = {
+/** A key before its first fact: nobody has limited it. */
+export const blankKey: Omit<KeyRow, "id" | "account" | "createdMs"> = {
   ...unusedKey,
   hash: "",
   lastFour: "",
@@ -167,28 +120,17 @@ const blankKey: Omit<KeyRow, "id" | "account" | "createdMs"> = {
   actsFor: null,
 };
 
+/** The fields of a key that its facts do not determine. */
+const noFacts = ["id", "account", "lastFour", "lastUsedMs", ...countFields, "heldMicro", "runningCostMicro"];
+const factsOfKey = Object.keys(keyColumns).filter((field) => !noFacts.includes(field));
+
 /** The fields of a key that its facts determine, as texts. Both rows are in one window. */
 export function keyFactsOf(key: KeyRow, atMs: EpochMs): (readonly [field: string, value: string])[] {
-  const row = { ...key };
+  const row = { ...key, hash: secretFact(key.hash), oldHash: key.oldHash && secretFact(key.oldHash) };
   rollBudget(row, atMs);
-  const { name, models, expiresMs, portal } = row;
-  const { createdMs, revokedMs, hash, oldHash, oldUntilMs } = row;
-  const { budgetMicro, budgetEvery, budgetAlign, budgetTimezone, budgetAnchorMs, budgetFromMs } = row;
-  const { budgetUntilMs, budgetSpentMicro, budgetByOperator, actsFor } = row;
-  const facts = {
-    ...{ name, models: models.join(" "), ...limitsIn(row), expiresMs, portal },
-    actsFor: actsFor && JSON.stringify(actsFor),
-    ...{
-      createdMs,
-      revokedMs,
-      secret: secretFact(hash),
-      oldSecret: oldHash && secretFact(oldHash),
-      oldUntilMs,
-    },
-    ...{ budgetMicro, budgetEvery, budgetAlign, budgetTimezone, budgetAnchorMs, budgetFromMs },
-    ...{ budgetUntilMs, budgetSpentMicro, budgetByOperator },
-  };
-  return Object.entries(facts).map(
-    ([field, value]) => [field, value === null ? "none" : String(value)] as const,
-  );
+  return factsOfKey.map((field) => {
+    const value = fieldOf(row, field);
+    if (value === null) return [field, "none"] as const;
+    return [field, typeof value === "object" ? factText({ value }) : String(value)] as const;
+  });
 }

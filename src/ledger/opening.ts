@@ -2,7 +2,7 @@
  * Balances that a new account brings along from another system: its present windows with the rest
  * of their credits, and additional credits. Pure.
  */
-import { type EpochMs, exactCredits, type MicroCredits, microOf } from "../units.ts";
+import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import { type Entitlement, freshGrant } from "./entitlement.ts";
 import { type PlanVersion, ruleOf } from "./plan.ts";
 import { type WindowBucket, windowBuckets } from "./rows.ts";
@@ -77,13 +77,4 @@ export function windowFaults(
     if (brought.leftMicro > amount) faults.push({ kind: "too_much_left", bucket, amount });
     return faults;
   });
-}
-
-/** Returns the note of a first window. For the audit it repeats what was brought along. */
-export function firstWindowNote(
-  { plan, fromMs, spentMicro }: { plan: string | null; fromMs: EpochMs; spentMicro: MicroCredits },
-  atMs: EpochMs,
-): string | null {
-  if (fromMs === atMs && spentMicro === 0) return plan;
-  return `${plan}, ${exactCredits(spentMicro)} spent since ${new Date(fromMs).toJSON()}`;
 }

@@ -6,7 +6,7 @@ import type { EpochMs, MicroCredits } from "../units.ts";
 import type { BalancesRefused } from "./opening.ts";
 import type { Operation } from "./operations.ts";
 import type { RateName, Rates } from "./rate-limits.ts";
-import type { BucketAmounts, ChargeRow, KeyRow, WindowBucket } from "./rows.ts";
+import type { BucketAmounts, ChargeRow, JournalRow, KeyRow, WindowBucket } from "./rows.ts";
 
 /** A refresh of base, overage or a budget. */
 export interface Refresh {
@@ -103,6 +103,9 @@ export type SettleOutcome =
 
 export type ExpireOutcome = { kind: "expired" } | { kind: "alive" } | { kind: "ended" };
 
+/** The operation was executed before with other values: this entry has them. */
+type Conflict = { kind: "conflict"; entry: JournalRow };
+
 /** The operation id was used on this other account. */
 type UsedElsewhere = { kind: "id_used"; account: string };
 
@@ -116,8 +119,7 @@ export type TopupOutcome =
 
 export type PromoteOutcome =
   | { kind: "added"; additionalMicro: MicroCredits; replayed: boolean }
-  /** The operation was executed before, with this other amount, end, reason or request. */
-  | { kind: "conflict"; note: string }
+  | Conflict
   | UsedElsewhere
   | { kind: "closed" }
   | { kind: "ended" }
@@ -129,7 +131,7 @@ export type PromoteOutcome =
 
 export type AdjustOutcome =
   | { kind: "adjusted"; additionalMicro: MicroCredits; replayed: boolean }
-  | { kind: "conflict"; note: string }
+  | Conflict
   | UsedElsewhere
   /** No open promotion has this number. */
   | { kind: "unknown_grant" }
@@ -145,8 +147,7 @@ export type RefundOutcome =
       additionalMicro: MicroCredits;
       replayed: boolean;
     }
-  /** The refund was executed before, of this payment with this amount. */
-  | { kind: "conflict"; note: string }
+  | Conflict
   | UsedElsewhere
   /** The account has no such payment. */
   | { kind: "unknown_payment" }
@@ -161,8 +162,7 @@ export type OpenOutcome = { kind: "opened" } | { kind: "exists"; plan: string } 
 
 export type PlanOutcome =
   | { kind: "changed"; replayed: boolean }
-  /** The operation was executed before with this other plan, or at another time. */
-  | { kind: "conflict"; note: string }
+  | Conflict
   | UsedElsewhere
   | { kind: "closed" }
   /** These buckets have other windows in the new plan. The base window ends then. */
@@ -171,8 +171,7 @@ export type PlanOutcome =
 
 export type StateOutcome =
   | { kind: "changed"; replayed: boolean }
-  /** The operation was executed before with this other change. */
-  | { kind: "conflict"; note: string }
+  | Conflict
   | UsedElsewhere
   | { kind: "closed" };
 
@@ -189,8 +188,7 @@ export type IssueOutcome =
   | { kind: "issued"; key: KeyRow }
   /** A key with this id was issued before, with another secret. */
   | { kind: "key_exists"; key: KeyRow }
-  /** The operation was executed before, and changed a key. */
-  | { kind: "conflict"; note: string }
+  | Conflict
   | UsedElsewhere
   | { kind: "too_many_keys" }
   | TooManyWork
@@ -202,8 +200,7 @@ export type RevokeOutcome = { kind: "revoked"; key: KeyRow; replayed: boolean } 
 
 export type KeyOutcome =
   | { kind: "changed"; key: KeyRow; replayed: boolean }
-  /** The operation was executed before with this other change. */
-  | { kind: "conflict"; note: string }
+  | Conflict
   | UsedElsewhere
   | { kind: "key_unknown" }
   | BudgetError

@@ -6,6 +6,7 @@
  * begin, and charges. They never change. The audit computes the rows of accounts and keys again
  * from the facts and the open holds.
  */
+import { fieldOf } from "../objects.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { Columns, RowOf } from "./columns.ts";
 import { alignments } from "./windows.ts";
@@ -241,8 +242,16 @@ export const journalColumns = {
   amountMicro: "micro?",
   /** Number of the grant that it changes. */
   grantSeq: "integer?",
-  /** The plan, payment, request or reason; for keys, the settings. */
-  note: "text?",
+  /** The key, the payment, or the request of a memo. */
+  subject: "text?",
+  /**
+   * What it has replaced and set, as JSON (fact-values.ts). `after` has each field that the
+   * operation named, also if it did not change: repetitions are compared by it.
+   */
+  before: "text?",
+  after: "text?",
+  /** What the operation has led to: of a key, the zone of its budget and its new secret. */
+  outcome: "text?",
 } as const satisfies Columns;
 export interface JournalRow extends RowOf<typeof journalColumns> {}
 
@@ -388,22 +397,22 @@ export const keyColumns = {
 } as const satisfies Columns;
 export interface KeyRow extends RowOf<typeof keyColumns> {}
 
-/** The fields of a key that decide what its holder may do. */
-const authority = [
-  ...(["id", "account", "hash", "models"] as const),
-  ...limitFields,
-  ...([
-    "expiresMs",
-    "revokedMs",
-    "budgetMicro",
-    "budgetEvery",
-    "budgetAlign",
-    "budgetTimezone",
-    "budgetByOperator",
-    "portal",
-    "actsFor",
-  ] as const),
-] satisfies (keyof KeyRow)[];
+/** The fields of a key that say nothing about what its holder may do. */
+const noAuthority = [
+  "name",
+  "lastFour",
+  "createdMs",
+  "lastUsedMs",
+  ...countFields,
+  "heldMicro",
+  "runningCostMicro",
+  "budgetAnchorMs",
+  "budgetFromMs",
+  "budgetUntilMs",
+  "budgetSpentMicro",
+  "oldHash",
+  "oldUntilMs",
+] as const satisfies (keyof KeyRow)[];
 
 /** Whether a key is neither revoked nor expired. */
 export function works(
@@ -413,9 +422,11 @@ export function works(
   return revokedMs === null && (expiresMs === null || expiresMs > latestMs);
 }
 
-export type KeyAuthority = Pick<KeyRow, (typeof authority)[number]>;
+export type KeyAuthority = Omit<KeyRow, (typeof noAuthority)[number]>;
+
+const authority = Object.keys(keyColumns).filter((field) => noAuthority.every((each) => each !== field));
 
 export function hasSameAuthority(one: KeyAuthority, other: KeyAuthority): boolean {
-  const values = (key: KeyAuthority) => JSON.stringify(authority.map((field) => key[field]));
+  const values = (key: KeyAuthority) => JSON.stringify(authority.map((field) => fieldOf(key, field)));
   return values(one) === values(other);
 }

@@ -9,10 +9,10 @@ import { problemOf } from "./account-problems.ts";
 import { BalanceWatch } from "./balance-watch.ts";
 import { type Entitlement, passBoundaries } from "./entitlement.ts";
 import type { EventData, EventFact, EventSettings, EventType } from "./events.ts";
+import { broughtFact, factText } from "./fact-values.ts";
 import { noLater } from "./grants.ts";
-import { withoutOutcome } from "./key-facts.ts";
 import { OpenGrants } from "./open-grants.ts";
-import { firstWindowNote, openWindows } from "./opening.ts";
+import { openWindows } from "./opening.ts";
 import type { OpenOperation, PostedOperation } from "./operations.ts";
 import type { AccountError } from "./outcomes.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
@@ -148,7 +148,7 @@ export class UnitOfWork {
     invariant(this.planOf(id) === undefined, () => `account ${id} is opened once`);
     const account: AccountRow = { ...emptyAccount, id, plan, atMs, createdMs: atMs };
     const found = this.#add(account);
-    this.post(found, { kind: "open", by, note: plan });
+    this.post(found, { kind: "open", by, after: factText({ plan }) });
     this.tell(found, "account.opened", { plan, by });
     openWindows(version, { atMs, balances }, (fact) => this.#entitle(found, fact));
     return found;
@@ -200,10 +200,12 @@ export class UnitOfWork {
   }
 
   /** Base and overage lapse. Additional credits stay, and open holds settle as before. */
-  close(found: FoundAccount, { by, op = null, note = null }: Omit<Posting, "kind">): void {
+  close(found: FoundAccount, posting: Omit<Posting, "kind">): void {
     const { account } = found;
+    const { by } = posting;
+    const [before, after] = [factText({ state: account.state }), factText({ state: "closed" })];
     Object.assign(account, { base: null, overage: null, state: "closed", nextPlan: null });
-    this.post(found, { kind: "close", by, op, note });
+    this.post(found, { kind: "close", before, after, ...posting });
     this.tell(found, "account.closed", { by });
   }
 
@@ -218,8 +220,9 @@ export class UnitOfWork {
       case "window": {
         const { bucket, grant } = fact;
         const { fromMs, untilMs, anchorMs, plan, version, amountMicro, spentMicro } = grant;
-        const note = account[bucket] === null ? firstWindowNote(grant, found.times.atMs) : plan;
-        const seq = this.post(found, { kind: "window", by, bucket, amountMicro, note });
+        const brought = account[bucket] === null ? broughtFact(grant, found.times.atMs) : null;
+        const after = factText({ plan });
+        const seq = this.post(found, { kind: "window", by, bucket, amountMicro, after, outcome: brought });
         account[bucket] = { ...grant, seq };
         this.#grant(account, {
           ...{ seq, bucket, amountMicro, spentMicro, fromMs, untilMs, anchorMs, plan, version },
@@ -232,15 +235,17 @@ export class UnitOfWork {
         const open = account[bucket];
         invariant(open?.seq === grant, "the grant that changes is open");
         account[bucket] = { ...open, amountMicro: open.amountMicro + amountMicro };
-        this.post(found, { kind: "change", by, bucket, amountMicro, grantSeq: grant, note: plan });
+        const after = factText({ plan });
+        this.post(found, { kind: "change", by, bucket, amountMicro, grantSeq: grant, after });
         return;
       }
       case "plan": {
         const from = account.plan;
+        const before = planFact(account);
         account.plan = fact.plan;
         account.nextPlan = null;
         found.plan = newestVersion(this.plans, fact.plan) ?? null;
-        this.post(found, { kind: "plan", by, note: fact.plan });
+        this.post(found, { kind: "plan", by, before, after: factText({ plan: fact.plan }) });
         this.tell(found, "account.plan_changed", { plan: fact.plan, from, by });
       }
     }
@@ -286,8 +291,16 @@ export class UnitOfWork {
   /** Posts a journal entry, and returns its number. */
   post({ account, times }: FoundAccount, posting: Posting): number {
     const seq = nextFact(account, times);
-    const absent = { op: null, bucket: null, amountMicro: null, grantSeq: null, note: null };
-    const entry: JournalRow = { account: account.id, seq, atMs: times.atMs, ...absent, ...posting };
+    const absent = { op: null, bucket: null, amountMicro: null, grantSeq: null };
+    const noValues = { subject: null, before: null, after: null, outcome: null };
+    const entry: JournalRow = {
+      account: account.id,
+      seq,
+      atMs: times.atMs,
+      ...absent,
+      ...noValues,
+      ...posting,
+    };
     this.#journal.push(entry);
     if (entry.op !== null) this.#entries.set(entry.op, entry);
     return seq;
@@ -441,17 +454,24 @@ export const emptyAccount: AccountRow = {
   runningCostMicro: 0,
 };
 
+/** The plan of an account, as a change replaces it. */
+export function planFact({ plan, nextPlan }: Pick<AccountRow, "plan" | "nextPlan">): string {
+  return factText({ plan, nextPlan });
+}
+
 /** What became of an earlier execution of an operation. Null: there was none. */
 export function earlier(
   work: UnitOfWork,
   operation: PostedOperation,
-  note: string,
-): { kind: "replayed" } | { kind: "conflict"; note: string } | { kind: "id_used"; account: string } | null {
+  { subject = null, after }: { subject?: string | null; after: string },
+):
+  | { kind: "replayed" }
+  | { kind: "conflict"; entry: JournalRow }
+  | { kind: "id_used"; account: string }
+  | null {
   const before = work.entry(opOf(operation));
   if (before === null) return null;
   if (before.account !== operation.account) return { kind: "id_used", account: before.account };
-  const recorded = before.kind === "key" ? withoutOutcome(before.note ?? "") : (before.note ?? "");
-  // A plan may have the name of a state, such as "close".
-  const isSame = recorded === note && (before.kind === "plan") === (operation.kind === "plan");
-  return isSame ? { kind: "replayed" } : { kind: "conflict", note: recorded };
+  const isSame = before.subject === subject && before.after === after;
+  return isSame ? { kind: "replayed" } : { kind: "conflict", entry: before };
 }

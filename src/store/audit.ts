@@ -318,7 +318,7 @@ function* frontEndSteps({ read, rowsOf, report }: ReadingSteps): Generator<Audit
       where k.${isOfFrontEnd} and u.at_ms < k.budget_until_ms
         and u.at_ms > k.budget_from_ms + ${toleranceMs}
         and u.at_ms > ${toleranceMs} + (select max(j.at_ms) from journal j
-          where j.account = k.account and j.kind = 'key' and j.note like k.id || ' %')
+          where j.account = k.account and j.kind = 'key' and j.subject = k.id)
       group by u.key`,
       [],
     )).map(([key, micro]) => [String(key), Number(micro)]),

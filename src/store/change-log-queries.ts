@@ -1,8 +1,8 @@
 /**
  * The statements of the list of changes, for both stores.
  *
- * The list has the entries of all journals without windows, the applied plans sections, the
- * accepted clocks, and the rows of `change_log`. Newest first. Guarantees that a page reads rows
+ * The list has the entries of all journals without windows, and the rows of `change_log`. Newest
+ * first. Guarantees that a page reads rows
  * in proportion to its length, unless a filter leaves most of them out.
  */
 import {
@@ -26,6 +26,7 @@ import { changeLogTable } from "./tables.ts";
 const listedTable = tableOf("change", listedColumns);
 
 interface SourceSql {
+  /** The expressions of columns that the table has by no such name. */
   columns: Readonly<Record<string, string>>;
   from: string;
   /** The columns after the time that make the order complete, with their types. */
@@ -34,21 +35,13 @@ interface SourceSql {
 }
 
 const none = "cast(null as text)";
-const nothing = {
-  ...{ account: none, subject: none, op: none, bucket: none, amount: "cast(null as bigint)" },
-  ...{ note: none, before: none, after: none },
-};
 
 /** The index `journal_by_time` has the same condition. */
 const isNoConsequence = `kind not in (${consequences.map((kind) => `'${kind}'`).join(", ")})`;
 
 const sqlOf: Readonly<Record<Source, SourceSql>> = {
   journal: {
-    columns: {
-      ...nothing,
-      ...{ at_ms: "at_ms", place: "account || ':' || seq", kind: "kind", by: "by", account: "account" },
-      ...{ op: "op", bucket: "bucket", amount: "amount", note: "note" },
-    },
+    columns: { place: "account || ':' || seq" },
     from: "journal",
     place: [
       ["account", "text"],
@@ -56,31 +49,8 @@ const sqlOf: Readonly<Record<Source, SourceSql>> = {
     ],
     condition: isNoConsequence,
   },
-  plans: {
-    columns: {
-      ...nothing,
-      ...{ at_ms: "applied_ms", place: "cast(epoch as text)", kind: "'plans'", by: "by" },
-      before: "(select cast(p.plans as text) from plan_file p where p.epoch = plan_file.epoch - 1)",
-      after: "cast(plans as text)",
-    },
-    from: "plan_file",
-    place: [["epoch", "number"]],
-  },
-  clock: {
-    columns: {
-      ...nothing,
-      ...{ at_ms: "clock_ms", place: "cast(number as text)", kind: "'clock'", by: "by" },
-      note: "cast(ledger_ms as text)",
-    },
-    from: "clock_accept",
-    place: [["number", "number"]],
-  },
   other: {
-    columns: {
-      ...nothing,
-      ...{ at_ms: "at_ms", place: "id", kind: "kind", by: "by", account: "account", subject: "subject" },
-      ...{ before: "before", after: "after" },
-    },
+    columns: { place: "id", op: none, bucket: none, amount: "cast(null as bigint)", outcome: none },
     from: "change_log",
     place: [["id", "text"]],
   },
@@ -130,11 +100,9 @@ function rank(source: Source): number {
   return sources.indexOf(source);
 }
 
-function mayHave(source: Source, { kind, account, subject }: ChangesQuery): boolean {
-  if (subject !== undefined && source !== "other") return false;
-  if (account !== undefined && (source === "plans" || source === "clock")) return false;
+function mayHave(source: Source, { kind, subject }: ChangesQuery): boolean {
+  if (subject !== undefined && source === "journal") return false;
   if (kind === undefined) return true;
-  if (kind === "plans" || kind === "clock") return source === kind;
   return source === (otherKinds.some((each) => each === kind) ? "other" : "journal");
 }
 
@@ -147,24 +115,22 @@ function changesSql(
   const values: Value[] = [pageSize(limit)];
   const bound = (value: Value) => p(values.push(value));
   const conditions = condition === undefined ? [] : [condition];
-  const at = columns.at_ms;
   if (by !== undefined) conditions.push(`by = ${bound(by)}`);
   if (account !== undefined) conditions.push(`account = ${bound(account)}`);
   if (subject !== undefined) conditions.push(`subject = ${bound(subject)}`);
-  if (kind !== undefined && (source === "journal" || source === "other"))
-    conditions.push(`kind = ${bound(kind)}`);
-  if (fromMs !== undefined) conditions.push(`${at} >= ${bound(fromMs)}`);
-  if (toMs !== undefined) conditions.push(`${at} < ${bound(toMs)}`);
-  const order = [at, ...place.map(([column]) => column)];
+  if (kind !== undefined) conditions.push(`kind = ${bound(kind)}`);
+  if (fromMs !== undefined) conditions.push(`at_ms >= ${bound(fromMs)}`);
+  if (toMs !== undefined) conditions.push(`at_ms < ${bound(toMs)}`);
+  const order = ["at_ms", ...place.map(([column]) => column)];
   if (after !== undefined) {
     if (after.source === source) {
       const cells = cellsOf(after, place).map(bound);
       conditions.push(`(${order.join(", ")}) < (${cells.join(", ")})`);
     } else {
-      conditions.push(`${at} ${rank(source) > rank(after.source) ? "<=" : "<"} ${bound(after.atMs)}`);
+      conditions.push(`at_ms ${rank(source) > rank(after.source) ? "<=" : "<"} ${bound(after.atMs)}`);
     }
   }
-  const list = listedTable.columns.map(({ name }) => `${columns[name]} as ${name}`).join(", ");
+  const list = listedTable.columns.map(({ name }) => `${columns[name] ?? name} as ${name}`).join(", ");
   const where = conditions.length === 0 ? "" : ` where ${conditions.join(" and ")}`;
   const newest = order.map((column) => `${column} desc`).join(", ");
   return { text: `select ${list} from ${from}${where} order by ${newest} limit ${p(1)}`, values };

@@ -1,14 +1,23 @@
 /**
  * Who changed what, over all accounts and the service: the rows of the list, and of changes that
- * are recorded nowhere else.
+ * no journal has. Their values can be erased, and no seal has them.
  */
 import { randomBytes } from "node:crypto";
 import type { Columns, RowOf } from "../ledger/columns.ts";
 import { buckets, journalKinds } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 
-/** Changes that have no record of their own. */
-export const otherKinds = ["contact", "operator_key", "person", "invitation", "reload", "sign_in"] as const;
+/** Changes that no journal has. */
+export const otherKinds = [
+  "contact",
+  "operator_key",
+  "person",
+  "invitation",
+  "plans",
+  "clock",
+  "reload",
+  "sign_in",
+] as const;
 
 export const changeLogColumns = {
   id: "text",
@@ -28,7 +37,7 @@ export interface ChangeLogRow extends RowOf<typeof changeLogColumns> {}
 export const consequences = ["window", "change"] as const;
 const entryKinds = journalKinds.filter((kind) => !consequences.some((each) => each === kind));
 
-export const changeKinds = [...entryKinds, "plans", "clock", ...otherKinds] as const;
+export const changeKinds = [...entryKinds, ...otherKinds] as const;
 type ChangeKind = (typeof changeKinds)[number];
 
 export const listedColumns = {
@@ -42,11 +51,12 @@ export const listedColumns = {
   op: "text?",
   bucket: [...buckets, null],
   amountMicro: "micro?",
-  note: "text?",
+  /** JSON objects. */
   before: "text?",
   after: "text?",
+  outcome: "text?",
 } as const satisfies Columns;
-export const sources = ["journal", "plans", "clock", "other"] as const;
+export const sources = ["journal", "other"] as const;
 export type Source = (typeof sources)[number];
 
 /** A row of the list. */
@@ -60,7 +70,7 @@ export interface ChangesQuery {
   by?: string | undefined;
   kind?: ChangeKind | undefined;
   account?: string | undefined;
-  /** Changes that are recorded nowhere else, of this operator key or person. */
+  /** Changes that no journal has, of this operator key or person. */
   subject?: string | undefined;
   /** Changes from this time on, and before that one. */
   fromMs?: EpochMs | undefined;
@@ -74,7 +84,7 @@ export interface ChangesQuery {
 export interface ChangeLog {
   /** Lists changes, newest first. */
   changes(query: ChangesQuery): Promise<LoggedChange[]>;
-  /** Records a change that is recorded nowhere else. */
+  /** Records a change that no journal has. */
   logChange(row: ChangeLogRow): Promise<void>;
 }
 

@@ -17,7 +17,7 @@ type Parameter = SqlDialect["parameter"];
 /** The columns of `journalTable`, of a charge. */
 const chargeAsEntry = `account, seq, at_ms, 'charge' as kind, cast(null as text) as op, coalesce(by, 'service') as by,
   cast(null as text) as bucket, 0 - base - overage - additional as amount, cast(null as bigint) as grant_seq,
-  id as note`;
+  id as subject, cast(null as text) as before, cast(null as text) as after, cast(null as text) as outcome`;
 
 export function journalSql(account: string, query: JournalQuery, p: Parameter): SqlStatement {
   const { kinds, newestFirst = false, afterSeq, limit } = query;

@@ -6,12 +6,19 @@
  */
 
 import { messageOf } from "../errors.ts";
-import type { AppliedPlans, PlanCatalog, Plans, PlanVersion } from "../ledger/plan.ts";
+import {
+  type AppliedPlans,
+  newestVersion,
+  type PlanCatalog,
+  type Plans,
+  type PlanVersion,
+} from "../ledger/plan.ts";
 import { fingerprintOf, type PlanChanges, planChanges } from "../ledger/plan-section.ts";
 import { limitsIn, windowBuckets } from "../ledger/rows.ts";
 import { isCalendarPeriod, isPeriod, isTimezone } from "../ledger/windows.ts";
 import { given } from "../objects.ts";
 import { creditsMax, type EpochMs } from "../units.ts";
+import { type ChangeLogRow, changeLogRow } from "./change-log.ts";
 import { type PlanVersionRow, planFileTable, planVersionTable } from "./tables.ts";
 
 /** The statements that read all plans. Run both in one transaction. */
@@ -149,7 +156,8 @@ export interface PlansOptions {
 interface PlansToApply {
   changes: PlanChanges;
   versions: PlanVersionRow[];
-  file: AppliedPlans | null;
+  /** Null: nothing changes. */
+  applied: { file: AppliedPlans; change: ChangeLogRow } | null;
 }
 
 /** The cells are those of the two statements. */
@@ -161,8 +169,23 @@ export function plansToApply(
   const catalog = catalogOf(versions, files);
   const fingerprints = files.map((cells) => planFileTable.rowOf(cells).fingerprint);
   const changes = planChanges(catalog, section, { fingerprints, force, nowMs });
-  if (changes.kind !== "applied") return { changes, versions: [], file: null };
+  if (changes.kind !== "applied") return { changes, versions: [], applied: null };
   const fingerprint = fingerprintOf(section);
-  const file = { epoch: catalog.epoch + 1, fingerprint, appliedMs: nowMs, by, plans: [...section.keys()] };
-  return { changes, versions: changes.versions.map(planVersionRowOf), file };
+  const epoch = catalog.epoch + 1;
+  const plans = [...section.keys()];
+  const newest = (ids: readonly string[], added: readonly PlanVersion[] = []) => {
+    const versionOfPlan = (id: string) =>
+      added.find((version) => version.id === id) ?? newestVersion(catalog, id) ?? null;
+    return { plans: Object.fromEntries(ids.map((id) => [id, versionOfPlan(id)?.version ?? null])) };
+  };
+  const change = changeLogRow({
+    id: `plans:${epoch}`,
+    kind: "plans",
+    by,
+    atMs: nowMs,
+    before: newest(catalog.offered),
+    after: newest(plans, changes.versions),
+  });
+  const file = { epoch, fingerprint, appliedMs: nowMs, by, plans };
+  return { changes, versions: changes.versions.map(planVersionRowOf), applied: { file, change } };
 }

@@ -57,12 +57,12 @@ for (const backend of backends) {
       });
       const journal = await store.journal("paid", { limit: 9 });
       assert.deepEqual(
-        journal.map(({ kind, op, note }) => [kind, op, note]),
+        journal.map(({ kind, op, subject, outcome }) => [kind, op, subject, outcome]),
         [
-          ["open", null, "starter"],
-          ["window", null, `starter, 60 spent since ${began}`],
-          ["window", null, `starter, 10 spent since ${began}`],
-          ["payment", "payment:pi_1", "pi_1"],
+          ["open", null, null, null],
+          ["window", null, null, `{"from_at":"${began}","spent_micro":60000000}`],
+          ["window", null, null, `{"from_at":"${began}","spent_micro":10000000}`],
+          ["payment", "payment:pi_1", "pi_1", null],
         ],
       );
       assert.deepEqual((await store.payments("given", { limit: 9 })).length, 0);

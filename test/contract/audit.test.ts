@@ -203,7 +203,8 @@ for (const facts of [19_900, 19_960]) {
       writer.exec(`with recursive n(account, seq, at_ms) as (
           select id, seq + 1, at_ms from account where id = 'ada'
           union all select account, seq + 1, at_ms from n where seq < ${to}
-        ) insert into journal (account, seq, at_ms, kind, by) select account, seq, at_ms, 'resume', 'test' from n;
+        ) insert into journal (account, seq, at_ms, kind, by, before, after)
+          select account, seq, at_ms, 'resume', 'test', '{"state":"active"}', '{"state":"active"}' from n;
         update account set seq = ${to} where id = 'ada'`);
     let seq = facts;
     grow(seq);

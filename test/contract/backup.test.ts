@@ -74,9 +74,9 @@ test("a backup under load has one sound state, readable by its owner only", asyn
       const db = new DatabaseSync(to, { readOnly: true });
       const paid = new Set(
         db
-          .prepare("select note from journal where kind = 'payment'")
+          .prepare("select subject from journal where kind = 'payment'")
           .all()
-          .map(({ note }) => note),
+          .map(({ subject }) => subject),
       );
       db.close();
       for (const line of known.filter((each) => each.startsWith("payment "))) {

@@ -1,7 +1,7 @@
 /** The log of changes and the rows of operator keys, on both databases. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { shownChanges } from "../../src/accounts/change-log.ts";
+import { changeObject } from "../../src/accounts/log-objects.ts";
 import { type ChangesQuery, changeLogRow } from "../../src/store/change-log.ts";
 import type { OperatorKeyRow } from "../../src/store/operator-keys.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -55,13 +55,13 @@ for (const backend of backends) {
     }
 
     async function listed(query: Partial<ChangesQuery> = {}) {
-      return await shownChanges(store, { limit: 100, ...query });
+      return (await store.changes({ limit: 100, ...query })).map(changeObject.of);
     }
 
     test("has each change with who made it and its values, newest first", async () => {
       await happen();
-      const rows = (await listed()).map(({ kind, by, account, subject, amountMicro, before, after }) => [
-        ...[kind, by, account, subject, amountMicro],
+      const rows = (await listed()).map(({ kind, by, account, subject, amount_micro, before, after }) => [
+        ...[kind, by, account, subject, amount_micro],
         ...[before, after],
       ]);
       assert.deepEqual(
@@ -72,11 +72,14 @@ for (const backend of backends) {
           ["key", "bert", "ada", "key_1", null, { name: "laptop" }, { name: "desk" }],
           ["suspend", "ann", "ada", null, null, { state: "active" }, { state: "suspended" }],
           ["payment", "ann", "ada", "inv-1", 5, null, null],
-          ["plan", "ann", "ada", null, null, { next_plan: null }, { next_plan: "big" }],
           [
-            ...["open", "ann", "ada", null, null, null],
-            { plan: "starter", next_plan: null, state: "active", ends_at: null },
+            ...["plan", "ann", "ada", null, null],
+            ...[
+              { plan: "starter", next_plan: null },
+              { plan: "big", at: "refresh" },
+            ],
           ],
+          [...["open", "ann", "ada", null, null, null], { plan: "starter" }],
           ["contact", "ann", "ada", null, null, { email: null }, { email: "ada@example.com" }],
           ["plans", "service", null, null, null, { plans: {} }, { plans: { starter: 1, big: 1 } }],
         ],

@@ -23,8 +23,8 @@ for (const backend of backends) {
     afterEach(() => database.remove());
 
     async function paidIds(): Promise<Set<string>> {
-      const rows = await database.sql("select note from journal where kind = 'payment'");
-      return new Set(rows.map(({ note }) => String(note)));
+      const rows = await database.sql("select subject from journal where kind = 'payment'");
+      return new Set(rows.map(({ subject }) => String(subject)));
     }
 
     async function chargedIds(): Promise<Set<string>> {

@@ -1,7 +1,7 @@
 /** Erasing what names a person, on both databases. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { shownChanges } from "../../src/accounts/change-log.ts";
+import { changeObject } from "../../src/accounts/log-objects.ts";
 import type { PersonRow } from "../../src/store/people.ts";
 import { eraseChange, linkChange, moveChange, roleChange } from "../../src/store/person-changes.ts";
 import type { SessionKind } from "../../src/store/sessions.ts";
@@ -138,7 +138,7 @@ for (const backend of backends) {
       assert.deepEqual(await store.usage({ account: "ada", limit: 100 }), receipts);
       assert.deepEqual(await store.sessionsOf(id), []);
       assert.equal((await store.keys("ada")).length, 1);
-      const changes = await shownChanges(store, { subject: id, limit: 10 });
+      const changes = (await store.changes({ subject: id, limit: 10 })).map(changeObject.of);
       assert.deepEqual(
         changes.map(({ by, kind, before, after }) => [by, kind, before, after]),
         [

@@ -147,7 +147,7 @@ for (const backend of backends) {
       assert.deepEqual(
         all
           .filter(({ kind }) => kind === "charge")
-          .map(({ seq, note, amountMicro, by }) => [seq, note, amountMicro, by]),
+          .map(({ seq, subject, amountMicro, by }) => [seq, subject, amountMicro, by]),
         charges.map(({ seq, id, base, overage, additional }) => [
           ...[seq, id, 0 - base - overage - additional, "service"],
         ]),

@@ -204,7 +204,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
         assert.equal(proxy.cutCount - cutBefore, operations.length);
         const journal = await store.journal("ada", { afterSeq: 6, limit: 10 });
         assert.deepEqual(
-          journal.map(({ kind, note }) => [kind, note]),
+          journal.map(({ kind, subject }) => [kind, subject]),
           [
             ["payment", "p2"],
             ["charge", "h1"],

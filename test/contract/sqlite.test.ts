@@ -313,7 +313,7 @@ describe("threads", () => {
       const request = `h${n}`;
       await store.commit([hold(request, credits(0.1)), settle(request, 1)]);
       const [row] = await store.journal("ada", { afterSeq: newest.seq + n, limit: 10 });
-      assert.equal(row?.note, request);
+      assert.equal(row?.subject, request);
     }
   });
 

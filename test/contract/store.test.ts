@@ -1,6 +1,7 @@
 /** The contract of every store, method by method. */
 import assert from "node:assert/strict";
 import { after, afterEach, beforeEach, describe, test } from "node:test";
+import { factFields } from "../../src/ledger/fact-values.ts";
 import type { Operation } from "../../src/ledger/operations.ts";
 import { overdueMax, timesAt } from "../../src/ledger/snapshot.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -155,7 +156,10 @@ for (const backend of backends) {
         bucket: "additional",
         amountMicro: credits(5),
         grantSeq: null,
-        note: "p1",
+        subject: "p1",
+        before: null,
+        after: null,
+        outcome: null,
       });
       assert.deepEqual(journal[5], {
         account: "ada",
@@ -167,7 +171,10 @@ for (const backend of backends) {
         bucket: null,
         amountMicro: -58,
         grantSeq: null,
-        note: "h2",
+        subject: "h2",
+        before: null,
+        after: null,
+        outcome: null,
       });
     });
 
@@ -702,7 +709,8 @@ for (const backend of backends) {
         },
       ]);
       const [entry] = await store.journal("ada", { afterSeq: 4, limit: 10 });
-      assert.deepEqual([entry?.op, entry?.note], [`operation:${odd}`, `0.000005: ${odd}`]);
+      assert.equal(entry?.op, `operation:${odd}`);
+      assert.equal(factFields(entry?.after ?? null).reason, odd);
       assert.deepEqual(
         await store.commit([
           {

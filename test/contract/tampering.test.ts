@@ -30,7 +30,7 @@ const states: Readonly<Record<string, readonly string[]>> = {
 
 /** Facts that nothing repeats, in some rows at least: only a seal knows what they were. */
 const sealed: Readonly<Record<string, readonly string[]>> = {
-  journal: ["op", "by", "note", "at_ms", "kind", "amount", "grant_seq", "bucket"],
+  journal: ["op", "by", "subject", "after", "at_ms", "kind", "amount", "grant_seq", "bucket"],
   charge: [
     ...["id", "model", "ending", "by", "estimated", "note", "reasoning_tokens", "late", "at_ms", "key"],
     ...["cached_tokens", "price_prompt", "price_completion", "price_cached_prompt"],

@@ -241,7 +241,7 @@ test("every change has the same result over HTTP and by the command line, and co
         ...row,
         operation: operation !== null,
         by: String(row.by).startsWith("command_line:") ? "owner" : row.by,
-        note: String(row.note).replace(/secret .*/, ""),
+        outcome: null,
       })),
     ),
   );

@@ -54,7 +54,7 @@ operatorTest("schedules a plan for the refresh, and cancels it", async (operator
   assert.deepEqual((await operator.all("/admin/accounts", 5))[0]?.next_plan, "big");
   assert.match(
     refused(await change("up", "big", "now"), 409, "operation_differs"),
-    /before: big at refresh\./,
+    /before: plan \{"at":"refresh","plan":"big"\}\./,
   );
   assert.equal((await change("stay", "test", "refresh")).body.next_plan, null);
 });

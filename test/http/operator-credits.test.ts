@@ -91,7 +91,8 @@ test("reports why a balance cannot be read", async () => {
 operatorTest(
   "lists the journal in pages, oldest first, and its amounts are the balance",
   async (operator, service) => {
-    const plain = { by: "test", operation: null, bucket: null, amount_micro: null, grant: null, note: null };
+    const nothing = { operation: null, bucket: null, amount_micro: null, grant: null };
+    const plain = { by: "test", ...nothing, subject: null, before: null, after: null, outcome: null };
     const given = { ...plain, by: "owner", bucket: "additional" };
     await operator.post(topups, { payment_id: "p", credits: 500 });
     await operator.post(adjustments, { operation_id: "up", credits: 30, reason: "goodwill" });
@@ -104,16 +105,14 @@ operatorTest(
     for (const limit of [1, 2, 5, 100]) {
       const rows = await operator.all("/admin/accounts/test/journal", limit);
       assert.deepEqual(
-        rows.map(({ at: _at, note, ...row }) => {
-          // Where the amount of an operation is not that of its entry, the note has it too.
-          const shown = String(note).replace(/^-?\d+: /, "");
-          return { ...row, note: row.kind === "key" ? null : shown };
-        }),
+        rows.map(({ at: _at, ...row }) =>
+          row.kind === "key" ? { ...row, after: null, outcome: null } : row,
+        ),
         [
-          { ...plain, seq: 1, kind: "open", note: "test" },
+          { ...plain, seq: 1, kind: "open", after: { plan: "test" } },
           {
             ...plain,
-            note: "test",
+            after: { plan: "test" },
             seq: 2,
             kind: "window",
             by: "service",
@@ -122,21 +121,21 @@ operatorTest(
           },
           {
             ...plain,
-            note: "test",
+            after: { plan: "test" },
             seq: 3,
             kind: "window",
             by: "service",
             bucket: "overage",
             amount_micro: credits(200),
           },
-          { ...plain, seq: 4, kind: "key" },
+          { ...plain, seq: 4, kind: "key", subject: "key1" },
           {
             ...given,
             seq: 5,
             kind: "payment",
             operation: "payment:p",
             amount_micro: credits(500),
-            note: "p",
+            subject: "p",
           },
           {
             ...given,
@@ -144,14 +143,14 @@ operatorTest(
             kind: "promotion",
             operation: "operation:up",
             amount_micro: credits(30),
-            note: "goodwill",
+            after: { amount_micro: credits(30), ends_at: null, reason: "goodwill" },
           },
           {
             ...given,
             ...{ seq: 7, kind: "adjust", operation: "operation:down", amount_micro: credits(-20), grant: 6 },
-            note: "a typing error",
+            after: { amount_micro: credits(20), grant: null, reason: "a typing error" },
           },
-          { ...plain, seq: 8, kind: "charge", by: "service", amount_micro: -charged, note: request },
+          { ...plain, seq: 8, kind: "charge", by: "service", amount_micro: -charged, subject: request },
         ],
       );
       const sumOf = (name: string) =>
@@ -233,7 +232,7 @@ operatorTest("refunds what is free of a payment, once per refund id", async (ope
   assert.deepEqual((await operator.post(refunds, asked)).body, { ...body, again: true });
   assert.match(
     refused(await operator.post(refunds, { ...asked, credits: 46 }), 409, "refund_differs"),
-    /^Refund "r1" was made before, with other values: 45 of p\./,
+    /^Refund "r1" was made before, with other values: refund p \{"amount_micro":45000000\}\./,
   );
   assert.match(
     refused(

@@ -39,13 +39,15 @@ operatorTest("changes settings, each operation once", async (operator) => {
   // The repetition does not undo the second change.
   assert.deepEqual((await operator.patch(path, change)).body, cleared.body);
   const entries = await operator.all("/admin/accounts/test/journal", 10);
+  const set = { name: "ci", requests_per_minute: 5, expires_at: "2100-01-02T00:00:00.000Z" };
+  const none = { name: null, requests_per_minute: null, expires_at: null };
   assert.deepEqual(
     entries
       .filter(({ kind, operation }) => kind === "key" && operation !== null)
-      .map(({ operation, note }) => [operation, note]),
+      .map(({ operation, subject, before, after }) => [operation, subject, before, after]),
     [
-      ["operation:c1", 'key1 {"name":"ci","requestsPerMinute":5,"expires":"2100-01-02T00:00:00.000Z"}'],
-      ["operation:c2", 'key1 {"name":null,"requestsPerMinute":null,"expires":null}'],
+      ["operation:c1", "key1", none, set],
+      ["operation:c2", "key1", set, none],
     ],
   );
 });
@@ -57,7 +59,10 @@ operatorTest("sets what a key may do in the portal", async (operator) => {
   assert.deepEqual([changed.status, changed.body.portal], [200, "account"]);
   assert.equal((await operator.get(path)).body.portal, "account");
   const [entry] = (await operator.all("/admin/accounts/test/journal", 10)).toReversed();
-  assert.equal(entry?.note, 'key1 {"portal":"account"}');
+  assert.deepEqual(
+    [entry?.subject, entry?.before, entry?.after],
+    ["key1", { portal: "own" }, { portal: "account" }],
+  );
 });
 
 const bad: [body: object, code: string, message: RegExp][] = [

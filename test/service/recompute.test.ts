@@ -126,8 +126,8 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
       `set local session_replication_role = replica;
       update credit_grant set from_ms = from_ms - ${earlierMs}, until_ms = until_ms - ${earlierMs},
         anchor_ms = anchor_ms - ${earlierMs} where account in ('minute', 'leaving') and bucket = 'base';
-      update journal j set note = j.note || ', 0 spent since ' ||
-        to_char(to_timestamp(g.from_ms / 1000.0) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+      update journal j set outcome = '{"from_at":"' ||
+        to_char(to_timestamp(g.from_ms / 1000.0) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') || '","spent_micro":0}'
         from credit_grant g where g.account = j.account and g.seq = j.seq
           and g.bucket = 'base' and g.account in ('minute', 'leaving');
       update account set base_from_ms = base_from_ms - ${earlierMs}, base_until_ms = base_until_ms - ${earlierMs},

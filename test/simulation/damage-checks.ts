@@ -227,9 +227,9 @@ const tamperings: Record<string, Tampering> = {
   },
   "a budget without its period": ({ journal }) => {
     // Later changes may leave the period as it is.
-    const first = journal.find(({ kind, note }) => kind === "key" && note?.includes('"every":"') === true);
+    const first = journal.find(({ kind, after }) => kind === "key" && after?.includes('"every":"') === true);
     if (first === undefined) return false;
-    first.note = first.note?.replace(/"every":"[^"]+"/, '"every":null') ?? null;
+    first.after = first.after?.replace(/"every":"[^"]+"/, '"every":null') ?? null;
     return true;
   },
   "nobody did it": ({ journal }, random) => {

@@ -29,9 +29,9 @@ test("the journal has the newest entries first, with signs, their grants and who
   const time = "2027-01-15 12:00Z";
   const by = `command_line:${userInfo().username}`;
   assert.deepEqual(cellsOf(stdout), [
-    ["6", time, "refund", "additional", "-20", "4", by, "refund:r1", "20 of p1"],
-    ["5", time, "payment", "additional", "+30", "-", by, "payment:p2", "p2"],
-    ["4", time, "payment", "additional", "+50", "-", by, "payment:p1", "p1"],
+    ["6", time, "refund", "additional", "-20", "4", by, "refund:r1", "p1", "amount: 20"],
+    ["5", time, "payment", "additional", "+30", "-", by, "payment:p2", "p2", "-"],
+    ["4", time, "payment", "additional", "+50", "-", by, "payment:p1", "p1", "-"],
   ]);
 });
 

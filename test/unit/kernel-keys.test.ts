@@ -45,12 +45,20 @@ example(
     const key = made.store.key("key");
     assert.deepEqual([key.name, key.hash, key.oldHash], ["desk", "3".repeat(64), "2".repeat(64)]);
     const [entry] = await made.store.journal("ada", { limit: 1, afterSeq: openedJournal.length });
-    const [settings, secret] = (entry?.note ?? "").split("} secret ");
-    const budget = { micro: 500, every: "P1M" };
-    const said = { name: "laptop", budget, rotation: { overlap: "P1D" } };
-    assert.equal(settings, `key ${JSON.stringify(said).slice(0, -1)}`);
-    // The beginning of the hash, with which the audit compares the key.
-    assert.match(secret ?? "", /^2{32}, old until 2026-01-16T12:00:00\.000Z$/);
+    const budget = { amount_micro: 500, rule: { every: "P1M" } };
+    assert.deepEqual(
+      [
+        entry?.subject,
+        ...[entry?.before, entry?.after, entry?.outcome].map((text) => JSON.parse(text ?? "")),
+      ],
+      [
+        "key",
+        { budget: null, name: null },
+        { budget, name: "laptop", rotation: { overlap: "P1D" } },
+        // The beginning of the hash, with which the audit compares the key.
+        { secret: "2".repeat(32), old_until_at: "2026-01-16T12:00:00.000Z" },
+      ],
+    );
     assert.deepEqual(await journalOf(made), [...openedJournal, "key operation:a", "key operation:b"]);
   },
 );

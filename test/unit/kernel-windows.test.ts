@@ -194,7 +194,11 @@ example(
     await made.apply(planTo("large", "c1"));
     await made.apply(planTo("small", "c2"));
     assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", replayed: true });
-    assert.deepEqual(await made.apply(planTo("small", "c1")), { kind: "conflict", note: "large" });
+    const conflict = await made.apply(planTo("small", "c1"));
+    assert.partialDeepStrictEqual(conflict, {
+      kind: "conflict",
+      entry: { after: '{"at":"now","plan":"large"}' },
+    });
     assert.equal(made.store.account("ada").plan, "small");
   },
   large,

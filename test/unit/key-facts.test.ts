@@ -1,30 +1,67 @@
 /** What the journal says about keys. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applyKeyFact, settingsNote, withOutcome, withoutOutcome } from "../../src/ledger/key-facts.ts";
-import type { KeyRow } from "../../src/ledger/rows.ts";
+import { factFields, factText } from "../../src/ledger/fact-values.ts";
+import { applyKeyFact, changeFact, replacedFact } from "../../src/ledger/key-facts.ts";
+import { type JournalRow, type KeyRow, keyColumns } from "../../src/ledger/rows.ts";
 import { keyOf } from "../fixtures/ledger-rows.ts";
 
-const rule = { every: "P1M", align: "calendar" } as const;
-const budget = { amountMicro: 5, rule: { ...rule, timezone: "Africa/Cairo" }, byOperator: true };
 const key = keyOf("ada-1", "ada");
+const entry: JournalRow = {
+  account: key.account,
+  seq: 2,
+  atMs: 0,
+  kind: "key",
+  op: null,
+  by: "operator",
+  bucket: null,
+  amountMicro: null,
+  grantSeq: null,
+  subject: key.id,
+  before: null,
+  after: null,
+  outcome: null,
+};
 
-for (const name of ["a zone b", "a} zone b", "} secret 0123456789abcdef0123456789abcdef", '"} zone UTC']) {
-  test(`a name that reads like an outcome stays a name: ${name}`, () => {
-    const note = settingsNote({ key: key.id, set: { name } });
-    assert.equal(withoutOutcome(note), note);
-    const outcome = withOutcome(note, key, { budget, hasNewSecret: true });
-    assert.equal(withoutOutcome(outcome), note);
-  });
-}
+test("the fields of a key are in the terms of the API, and come back as they were", () => {
+  const acts = { name: "chat", header: "x-user", plan: "starter", newAccountsPerDay: 5 };
+  const row = keyOf("ada-2", "ada", { expiresMs: Date.UTC(2100, 0, 1), requestsPerMinute: 5, actsFor: acts });
+  const text = factText(row);
+  const values = JSON.parse(text);
+  assert.deepEqual(
+    [values.expires_at, values.requests_per_minute, values.acts_for.new_accounts_per_day],
+    ["2100-01-01T00:00:00.000Z", 5, 5],
+  );
+  assert.deepEqual(Object.keys(values), Object.keys(values).toSorted());
+  assert.deepEqual(Object.keys(factFields(text)).toSorted(), Object.keys(keyColumns).toSorted());
+  assert.deepEqual(factFields(text), row);
+});
+
+test("the order in which an operation names its fields makes no difference", () => {
+  const one = changeFact({ name: "a", requestsPerMinute: 5 });
+  assert.equal(changeFact({ requestsPerMinute: 5, name: "a" }), one);
+  assert.notEqual(changeFact({ name: "a" }), one);
+});
 
 test("the zone that a budget took from the plan is a fact", () => {
-  const keys = new Map<string, KeyRow>([[key.id, key]]);
-  const note = settingsNote({ key: key.id, set: { budget: { amountMicro: 5, rule } } });
-  const entry = { account: key.account, seq: 2, atMs: 0, kind: "key", op: null, by: "operator" } as const;
-  const rest = { bucket: null, amountMicro: null, grantSeq: null };
-  const apply = (zone: string) => applyKeyFact(keys, { ...entry, ...rest, note: `${note}${zone}` });
-  assert.equal(apply(" zone Africa/Cairo"), null);
+  const keys = new Map<string, KeyRow>([[key.id, { ...key }]]);
+  const set = { budget: { amountMicro: 5, rule: { every: "P1M", align: "calendar" } as const } };
+  const apply = (timezone: string) => {
+    const before = replacedFact(keys.get(key.id) ?? key, set);
+    const outcome = factText({ timezone });
+    return applyKeyFact(keys, { ...entry, before, after: changeFact(set), outcome });
+  };
+  assert.equal(apply("Africa/Cairo"), null);
   assert.equal(keys.get(key.id)?.budgetTimezone, "Africa/Cairo");
-  assert.equal(apply(" zone Asia/Kathmandu"), "has another zone than its budget");
+  assert.equal(apply("Asia/Kathmandu"), "has another zone than its budget");
+});
+
+test("a fact that says something else was there before is named", () => {
+  const keys = new Map<string, KeyRow>([[key.id, { ...key }]]);
+  const fact = { ...entry, after: changeFact({ name: "b" }) };
+  assert.equal(
+    applyKeyFact(keys, { ...fact, before: '{"name":"z"}' }),
+    "says that something else was there before",
+  );
+  assert.equal(applyKeyFact(keys, { ...fact, before: replacedFact(key, { name: "b" }) }), null);
 });

@@ -44,7 +44,9 @@ describe("new rules of a time zone", () => {
       if (key.budgetTimezone === old) Object.assign(key, { budgetTimezone: present });
     }
     for (const entry of journal) {
-      if (entry.note !== null) Object.assign(entry, { note: entry.note.replaceAll(old, present) });
+      const { before, after, outcome } = entry;
+      const moved = [before, after, outcome].map((text) => text?.replaceAll(old, present) ?? null);
+      [entry.before = null, entry.after = null, entry.outcome = null] = moved;
     }
   }
 

@@ -201,7 +201,12 @@ create table journal (
   amount {int},
   -- The grant that it changes.
   grant_seq {int} check (grant_seq < seq),
-  note {text},
+  -- The key, the payment, or the request of a memo.
+  subject {text},
+  -- JSON objects: what it has replaced and set, and what the operation has led to.
+  before {text},
+  after {text},
+  outcome {text},
   primary key (account, seq),
   -- A change of the plan has what comes, or goes, before the open windows would have ended.
   constraint amount_has_a_bucket check ((amount is null) = (bucket is null) or kind = 'plan')
@@ -368,12 +373,14 @@ create table clock_accept (
 
 {append only clock_accept, accepted clocks}
 
--- Changes that are recorded nowhere else: contacts, operator keys, people, invitations, reloads of the configuration,
+-- Changes that no journal has: contacts, operator keys, people, invitations, plans, clocks, reloads of the configuration,
 -- sign-ins.
 create table change_log (
   id {text} not null primary key check (id <> ''),
   at_ms {int} not null,
-  kind {text} not null check (kind in ('contact', 'operator_key', 'person', 'invitation', 'reload', 'sign_in')),
+  kind {text} not null check (
+    kind in ('contact', 'operator_key', 'person', 'invitation', 'plans', 'clock', 'reload', 'sign_in')
+  ),
   by {text} not null check (by <> ''),
   account {text},
   subject {text},

@@ -15,7 +15,7 @@ import {
   readFiles,
   readVersions,
 } from "../plans.ts";
-import { planFileTable, planVersionTable } from "../tables.ts";
+import { changeLogTable, planFileTable, planVersionTable } from "../tables.ts";
 import { ledgerMs, reading, type TimeParameter } from "./clock.ts";
 import { type Connection, type Connections, forAudit, inTransaction } from "./connection-pool.ts";
 import { onlyCell } from "./rows.ts";
@@ -23,6 +23,7 @@ import { insertInto } from "./writing.ts";
 
 const insertVersions = insertInto(planVersionTable);
 const insertFile = insertInto(planFileTable);
+const insertChange = insertInto(changeLogTable);
 
 const readClock = `with reading as materialized (${reading}) select ${ledgerMs} from reading`;
 
@@ -62,12 +63,12 @@ export async function writePlans(
   await connection.query({ text: "lock table plan_file in exclusive mode" });
   const rows = { versions: await find(readVersions), files: await find(readFiles) };
   const clock = await connection.query({ text: readClock, values: [time] });
-  const { changes, versions, file } = plansToApply(rows, section, {
+  const { changes, versions, applied } = plansToApply(rows, section, {
     ...options,
     nowMs: Number(onlyCell(clock.rows)),
   });
-  for (const writing of [insertVersions(versions), insertFile(file === null ? [] : [file])]) {
-    if (writing !== null) await connection.query(writing);
-  }
+  const writings = [insertVersions(versions)];
+  if (applied !== null) writings.push(insertFile([applied.file]), insertChange([applied.change]));
+  for (const writing of writings) if (writing !== null) await connection.query(writing);
   return changes;
 }

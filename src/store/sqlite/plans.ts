@@ -7,7 +7,7 @@ import type { PlanCatalog, Plans } from "../../ledger/plan.ts";
 import type { PlanChanges } from "../../ledger/plan-section.ts";
 import type { EpochMs } from "../../units.ts";
 import { catalogOf, type PlansOptions, plansToApply, readFiles, readVersions } from "../plans.ts";
-import { planFileTable, planVersionTable } from "../tables.ts";
+import { changeLogTable, planFileTable, planVersionTable } from "../tables.ts";
 import { type Cells, insertInto } from "./query.ts";
 import { Statements } from "./statements.ts";
 
@@ -26,9 +26,12 @@ export function applyPlans(
   options: PlansOptions & { nowMs: EpochMs },
 ): PlanChanges {
   const rows = { versions: read(db, readVersions), files: read(db, readFiles) };
-  const { changes, versions, file } = plansToApply(rows, section, options);
+  const { changes, versions, applied } = plansToApply(rows, section, options);
   const insertVersion = insertInto(db, planVersionTable);
   for (const version of versions) insertVersion(version);
-  if (file !== null) insertInto(db, planFileTable)(file);
+  if (applied !== null) {
+    insertInto(db, planFileTable)(applied.file);
+    insertInto(db, changeLogTable)(applied.change);
+  }
   return changes;
 }

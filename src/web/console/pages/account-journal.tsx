@@ -1,4 +1,5 @@
 /** The journal of an account: its facts by kind, with the grant that each one begins or changes. */
+import { valuesText } from "../../../actions/columns.ts";
 import { apiPath, get } from "../../shared/api.ts";
 import { go, Link, withParameters } from "../../shared/router.tsx";
 import { Empty, ShownList } from "../../shared/states.tsx";
@@ -8,6 +9,14 @@ import { useLoaded } from "../../shared/use-loaded.ts";
 import { kindGroups } from "../journal-kinds.ts";
 import type { JournalEntry } from "../types.ts";
 import type { AccountTabProps } from "./account-tab.ts";
+
+const columns = columnsOf(
+  "journalEntry",
+  "seq at kind bucket amount_micro grant by operation subject after",
+  {
+    after: (entry: JournalEntry) => valuesText(entry),
+  },
+);
 
 export function AccountJournal({ account: { id }, changes, place }: AccountTabProps) {
   const after = place.query.get("after");
@@ -58,11 +67,7 @@ export function AccountJournal({ account: { id }, changes, place }: AccountTabPr
       >
         {({ data, next }) => (
           <>
-            <Table
-              caption="Journal of the account"
-              rows={data}
-              columns={columnsOf("journalEntry", "seq at kind bucket amount_micro grant by operation note")}
-            />
+            <Table caption="Journal of the account" rows={data} columns={columns} />
             <Pager next={next} isFirst={after === null} />
           </>
         )}

@@ -91,7 +91,7 @@ function Keys() {
   );
 }
 
-const columns = columnsOf("change", "at kind by account subject amount_micro after note", {
+const columns = columnsOf("change", "at kind by account subject amount_micro after", {
   account: ({ account }: Change) => account && <AccountLink id={account} />,
   after: (change: Change) => valuesText(change),
 });
