@@ -72,7 +72,7 @@ async function check(cli: Cli, isOnline: boolean): Promise<void> {
     ],
     [
       "refused work",
-      `${grouped(limits.refusedBytesPerMinute)} bytes and ${grouped(limits.refusedMsPerMinute)} ms of processor time a minute for each key`,
+      `${grouped(limits.refusedBytesPerMinute)} bytes and ${grouped(limits.refusedMsPerMinute)} ms of processor time a minute for each account`,
     ],
     ["connections", connectionsText(config)],
     [

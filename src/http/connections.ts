@@ -3,18 +3,15 @@
  * can use up the files that the process may open. Limits the requests that one connection sends
  * ahead of its answers. The listeners have separate limits.
  *
- * At a limit, a new connection takes the place of the one that has waited longest for its client:
- * for a request, or for the rest of a body. So a client that only holds connections keeps out
- * neither health checks nor others. Without such a connection, the new one gets `503 overloaded`
- * before a request is read, and a balancer may repeat the request elsewhere. Trusted proxies are
- * exempt from the limit per address, because they carry many clients.
+ * At a limit, a new connection gets `503 overloaded` before a request is read, and a balancer may
+ * repeat the request elsewhere. Trusted proxies are exempt from the limit per address, because
+ * they carry many clients. A flood from outside is for the proxy in front.
  */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { BlockList, isIPv6, type Socket } from "node:net";
 import { invariant, Refusal } from "../errors.ts";
 import { limits } from "../limits/limits.ts";
 import type { ConnectionRefusal } from "../telemetry/metrics.ts";
-import { isUploading } from "./error-response.ts";
 import { errorBody, errorHeaders, rawResponse } from "./openai-format/error-body.ts";
 
 export interface ConnectionLimits {
@@ -26,9 +23,6 @@ export interface ConnectionLimits {
 
 type RefusalListener = (reason: ConnectionRefusal, address: string) => void;
 
-/** A connection that waits for a shorter time keeps its place: its request may be on the way. */
-const waitingMsMin = 1_000;
-
 /** Time that a refused connection stays open, so that its client can read the answer. */
 const lingerMs = 1_000;
 
@@ -38,42 +32,22 @@ const lingeringMax = 64;
 /** Prefix of the IPv6 network that one client controls, in groups of 16 bits. */
 const clientGroups = 4;
 
-interface Waiting {
-  sinceMs: number;
-  /** A request whose body was incomplete then. Null: there was no request. */
-  upload: IncomingMessage | null;
-}
-
-/**
- * Connections that wait for their clients, longest first. Those with an upload may have got it.
- */
-type WaitingConnections = Map<Socket, Waiting>;
-
-/** The connections of one client address. */
-interface Client {
-  count: number;
-  readonly waiting: WaitingConnections;
-}
-
 export class Connections {
-  readonly #nowMs: () => number;
   #limits: ConnectionLimits;
   #trusted: BlockList;
-  readonly #clients = new Map<string, Client>();
-  /** The client of each open connection that counts. */
+  /** Open connections that count, by client address. */
+  readonly #ofClients = new Map<string, number>();
+  /** The client of each of them. */
   readonly #counted = new Map<Socket, string>();
-  readonly #waiting: WaitingConnections = new Map();
   /** Requests of a connection without an answer. */
   readonly #unanswered = new WeakMap<Socket, number>();
   /** Their requests are dropped. */
   readonly #refused = new WeakSet<Socket>();
   #lingering = 0;
 
-  /** `nowMs`: monotonic time, for tests. */
-  constructor(limits: ConnectionLimits, nowMs = () => performance.now()) {
+  constructor(limits: ConnectionLimits) {
     this.#limits = limits;
     this.#trusted = networksOf(limits.trustedProxies);
-    this.#nowMs = nowMs;
   }
 
   /** Changes the limits. Open connections stay open. */
@@ -108,92 +82,45 @@ export class Connections {
     }
     const { connectionsMax, connectionsPerAddressMax } = this.#limits;
     const address = clientOf(remoteAddress);
-    const client = this.#clients.get(address) ?? { count: 0, waiting: new Map() };
+    const count = this.#ofClients.get(address) ?? 0;
     const isFull = this.#counted.size >= connectionsMax;
-    const isFullOfOne = client.count >= connectionsPerAddressMax && !this.isTrusted(remoteAddress);
-    if (isFull || isFullOfOne) {
+    if (isFull || (count >= connectionsPerAddressMax && !this.isTrusted(remoteAddress))) {
       onRefused(isFull ? "total" : "address", remoteAddress);
-      const refused = this.#longestWaiting(isFullOfOne ? client.waiting : this.#waiting) ?? socket;
-      const hasUpload = (this.#unanswered.get(refused) ?? 0) > 0;
-      this.release(refused);
-      // The server is about to answer it in its own way.
-      if (hasUpload) destroyUnparsed(refused);
-      else this.#refuse(refused, isFull ? "as it can" : "from your address as it accepts");
-      if (refused === socket) return false;
+      this.#refuse(socket, isFull ? "as it can" : "from your address as it accepts");
+      return false;
     }
-    client.count += 1;
-    this.#clients.set(address, client);
+    this.#ofClients.set(address, count + 1);
     this.#counted.set(socket, address);
-    this.#setWaiting(socket, null);
     socket.once("close", () => this.release(socket));
     return true;
   }
 
   /**
    * Counts a request until its response ends. Closes a connection that has sent too many ahead:
-   * Node reads 64 KiB of a connection at once, which are 2,000 requests of 30 bytes, and would
-   * block the event loop for 0.1 s.
+   * Node reads 64 KiB of a connection at once, which are 2,000 requests of 30 bytes. The rest of
+   * them is dropped.
    */
-  #begin(request: IncomingMessage, response: ServerResponse): boolean {
-    const { socket } = request;
+  #begin({ socket }: IncomingMessage, response: ServerResponse): boolean {
     if (this.#refused.has(socket)) return false;
     const count = (this.#unanswered.get(socket) ?? 0) + 1;
     if (count > requestsAheadMax) {
-      if (!socket.destroyed) destroyUnparsed(socket);
+      this.#refused.add(socket);
+      socket.destroy();
       return false;
     }
     this.#unanswered.set(socket, count);
-    if (count === 1) {
-      this.#unsetWaiting(socket);
-      if (isUploading(request)) this.#setWaiting(socket, request);
-    }
-    response.once("close", () => {
-      const left = (this.#unanswered.get(socket) ?? 1) - 1;
-      this.#unanswered.set(socket, left);
-      if (left > 0) return;
-      this.#unsetWaiting(socket);
-      this.#setWaiting(socket, null);
-    });
+    response.once("close", () => this.#unanswered.set(socket, (this.#unanswered.get(socket) ?? 1) - 1));
     return true;
-  }
-
-  /**
-   * Returns the connection that has waited longest for its client; null if none waits for long.
-   */
-  #longestWaiting(connections: WaitingConnections): Socket | null {
-    for (const [socket, { sinceMs, upload }] of connections) {
-      if (upload === null || !upload.complete) {
-        return this.#nowMs() - sinceMs >= waitingMsMin ? socket : null;
-      }
-      this.#unsetWaiting(socket);
-    }
-    return null;
-  }
-
-  /** A connection that counts waits for its client from now on. */
-  #setWaiting(socket: Socket, upload: IncomingMessage | null): void {
-    const address = this.#counted.get(socket);
-    if (address === undefined) return;
-    const waiting = { sinceMs: this.#nowMs(), upload };
-    this.#waiting.set(socket, waiting);
-    this.#clients.get(address)?.waiting.set(socket, waiting);
-  }
-
-  #unsetWaiting(socket: Socket): void {
-    this.#waiting.delete(socket);
-    this.#clients.get(this.#counted.get(socket) ?? "")?.waiting.delete(socket);
   }
 
   /** The connection counts no longer. The caller limits such connections itself. */
   release(socket: Socket): void {
     const address = this.#counted.get(socket);
     if (address === undefined) return;
-    this.#unsetWaiting(socket);
     this.#counted.delete(socket);
-    const client = this.#clients.get(address);
-    if (client === undefined) return;
-    client.count -= 1;
-    if (client.count === 0) this.#clients.delete(address);
+    const left = (this.#ofClients.get(address) ?? 1) - 1;
+    if (left > 0) this.#ofClients.set(address, left);
+    else this.#ofClients.delete(address);
   }
 
   /** Whether this is the address of a trusted proxy. */
@@ -279,16 +206,4 @@ function filter<Arguments extends unknown[]>(
     if (!admit(...given)) return;
     for (const listener of listeners) Reflect.apply(listener, server, given);
   });
-}
-
-/**
- * Closes a connection. `destroy` alone does not stop Node from parsing the rest of what it has
- * read, which may be thousands of requests. Each would get an answer, and an error when the
- * connection closes. Without its undocumented listener the parser makes neither, and takes a
- * fraction of the time. Node sets it anew for each connection.
- */
-function destroyUnparsed(socket: Socket): void {
-  const parser: unknown = Reflect.get(socket, "parser");
-  if (typeof parser === "object" && parser !== null) Reflect.set(parser, "onIncoming", () => 0);
-  socket.destroy();
 }

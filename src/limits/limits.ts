@@ -37,7 +37,6 @@ export interface Limit {
 const overloaded = "`503 overloaded`";
 const atOnce = "`429 concurrency_limit_exceeded`";
 const slow = "`408 request_timeout`, closed";
-const idleFirst = `closes the longest idle one, else ${overloaded}`;
 const tooManySignIns = "`429 too_many_sign_ins`";
 const tooManyRefusals = "`429 too_many_refusals`";
 const inRequests = "inkwell_requests_total";
@@ -56,7 +55,7 @@ function group(topic: Topic, beyond: string, metric: string | null = null, unit?
   });
 }
 
-const connections = group("Connections", idleFirst, inConnections);
+const connections = group("Connections", overloaded, inConnections);
 const uploadBytes = group("Bodies", overloaded, "inkwell_upload_bytes");
 const uploads = group("Bodies", atOnce, "inkwell_uploads");
 const bodyTime = group("Bodies", slow, inRequests, "ms");
@@ -65,8 +64,6 @@ const refusedMs = group("Refused work", tooManyRefusals, inRefusedSeconds, "ms")
 const signIns = group("Sign-in and pages", tooManySignIns, "inkwell_sign_ins_total");
 
 const mib = 1024 * 1024;
-/** An account may have so many times the refused work of a key. */
-export const accountFactor = 4;
 
 export const limits = {
   connections: connections(
@@ -109,10 +106,8 @@ export const limits = {
     "all bodies that are being received or checked",
     "upload_bytes",
   ),
-  keyUploadBytes: uploadBytes("key", "a quarter of it", "such bodies"),
   accountUploadBytes: uploadBytes("account", "half of it", "such bodies"),
-  keyUploads: uploads("key", "its `concurrent` plus 4", "number of such bodies"),
-  accountUploads: uploads("account", "its `concurrent` plus 4", "number of such bodies"),
+  accountUploads: uploads("account", "the `concurrent` of its plan plus 4", "number of such bodies"),
   bodyRate: bodyTime("body", "at least 16 KiB per second", "average rate, after 10 s"),
   bodyTime: bodyTime("body", 120_000, "time for a whole body", "upload_seconds"),
   keys: group("Bodies", "`400 invalid_value`", inRequests)(
@@ -127,10 +122,8 @@ export const limits = {
     "chunks without a content-length; and one per 64 bytes",
   ),
 
-  refusedBytes: refusedBytes("key", 60 * mib, "bytes of bodies per minute", "refused_bytes_per_minute"),
-  accountRefusedBytes: refusedBytes("account", accountFactor * 60 * mib, "the same"),
-  refusedMs: refusedMs("key", 1_200, "processor time per minute", "refused_milliseconds_per_minute"),
-  accountRefusedMs: refusedMs("account", accountFactor * 1_200, "the same"),
+  refusedBytes: refusedBytes("account", 120 * mib, "bytes of bodies per minute", "refused_bytes_per_minute"),
+  refusedMs: refusedMs("account", 2_400, "processor time per minute", "refused_milliseconds_per_minute"),
   restTime: group("Refused work", "closed", null, "ms")("request", 5_000, "time for the rest of its body"),
   restBytes: group("Refused work", "closed", null, "bytes")("request", 16 * mib, "rest of its body"),
 

@@ -19,8 +19,7 @@ test("answers on both addresses of localhost, within the limits of one server", 
   const app = fastify({ forceCloseConnections: true });
   app.get("/", async () => "yes");
   const limits = { connectionsMax: 1, connectionsPerAddressMax: 1, trustedProxies: [] };
-  // No connection is ever idle for long.
-  const connections = new Connections(limits, () => 0);
+  const connections = new Connections(limits);
   connections.guard(app.server, () => {});
   const url = await listenOn(app, { host: "localhost", port: 0 }, resolve);
   const port = Number(new URL(url).port);

@@ -14,7 +14,6 @@
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import type { Logger } from "pino";
 import { balanceObject } from "../../accounts/balance-object.ts";
-import { scopesOf } from "../../accounts/caller-scopes.ts";
 import { FrontEnds } from "../../accounts/front-ends.ts";
 import { authenticate, type Caller } from "../../accounts/keys.ts";
 import { type Catalog, longestAnswer } from "../../chat/catalog.ts";
@@ -210,7 +209,7 @@ export class PublicServer {
     }
     context.record.caller = caller;
     if (isChat) this.chat.admit(request, reply);
-    else this.#reads.count(scopesOf(caller)[0]);
+    else this.#reads.count(caller.isShared === true ? caller.accountId : caller.keyId);
     return;
   }
 

@@ -1,6 +1,6 @@
 /**
- * Reads request bodies within limits: bytes in flight of a key, of an account and in total,
- * concurrent uploads of a key and an account, a minimum rate, and a total time.
+ * Reads request bodies within limits: bytes in flight of an account and in total, concurrent
+ * uploads of an account, a minimum rate, and a total time.
  *
  * A body with a content-length reserves its bytes before the first byte is read. A body without a
  * content-length reserves bytes as it grows. The reservation ends when the request is accepted or
@@ -8,7 +8,6 @@
  * collection.
  */
 import type { IncomingMessage } from "node:http";
-import { scopesOf } from "../../accounts/caller-scopes.ts";
 import type { Caller } from "../../accounts/keys.ts";
 import { invariant, Refusal } from "../../errors.ts";
 import { limits } from "../../limits/limits.ts";
@@ -33,11 +32,7 @@ export interface UploadTimes {
 
 const uploadTimes: UploadTimes = { graceMs: 10_000, bytesPerSecondMin: 16 * 1024 };
 
-/**
- * Parts of `uploadBytesMax` that a key and an account may use. A body of the largest size always
- * fits.
- */
-const keyShare = 1 / 4;
+/** Part of `uploadBytesMax` that an account may use. A body of the largest size always fits. */
 const accountShare = 1 / 2;
 
 /**
@@ -58,7 +53,7 @@ const bytesPerChunkMin = 64;
 
 const retryAfterSeconds = 2;
 
-/** Bodies that share a limit: those of one key, of one account, or all. */
+/** Bodies that share a limit: those of one account, or all. */
 interface Scope {
   whose: string;
   key: string;
@@ -71,11 +66,9 @@ const all = "all";
 export class Uploads {
   #limits: UploadLimits;
   readonly #times: UploadTimes;
-  readonly #keyBytes = new Slots(limits.keyUploadBytes);
   readonly #accountBytes = new Slots(limits.accountUploadBytes);
   readonly #allBytes = new Slots(limits.uploadBytes);
-  readonly #keyUploads = new Slots(limits.keyUploads);
-  readonly #accountUploads = new Slots(limits.accountUploads);
+  readonly #uploads = new Slots(limits.accountUploads);
 
   constructor(given: UploadLimits, times: UploadTimes = uploadTimes) {
     this.#limits = given;
@@ -88,12 +81,11 @@ export class Uploads {
     const { uploadBytesMax, bodyBytesMax } = given;
     this.#limits = given;
     this.#allBytes.max = uploadBytesMax;
-    this.#keyBytes.max = Math.max(bodyBytesMax, Math.floor(uploadBytesMax * keyShare));
     this.#accountBytes.max = Math.max(bodyBytesMax, Math.floor(uploadBytesMax * accountShare));
   }
 
   get count(): number {
-    return this.#keyUploads.total;
+    return this.#uploads.total;
   }
 
   get bytes(): number {
@@ -104,40 +96,27 @@ export class Uploads {
    * Admits the body of a request and reserves the bytes of its content-length. Throws
    * `concurrency_limit_exceeded` or `overloaded`.
    */
-  admit(caller: Caller, headers: IncomingMessage["headers"]): Upload {
-    const { keyId, accountId, concurrent, plan } = caller;
+  admit({ accountId, plan }: Caller, headers: IncomingMessage["headers"]): Upload {
     const declaredBytes =
       headers["transfer-encoding"] === undefined ? Number(headers["content-length"] ?? 0) : null;
-    requireRoom("This key", this.#keyUploads, keyId, concurrent);
-    requireRoom("This account", this.#accountUploads, accountId, plan.limits.concurrent ?? null);
-    const [narrow, wide] = scopesOf(caller);
+    requireRoom(this.#uploads, accountId, plan.limits.concurrent ?? null);
     const scopes = [
-      { whose: whoseOf(narrow), key: narrow, bytes: this.#keyBytes },
-      { whose: whoseOf(wide), key: wide, bytes: this.#accountBytes },
+      { whose: "this account", key: accountId, bytes: this.#accountBytes },
       { whose: "all callers", key: all, bytes: this.#allBytes },
     ];
-    const reservation = new Reservation(scopes, () => {
-      this.#keyUploads.release(keyId);
-      this.#accountUploads.release(accountId);
-    });
+    const reservation = new Reservation(scopes, () => this.#uploads.release(accountId));
     // A larger body is refused later, for its size.
     reservation.growTo(Math.min(declaredBytes ?? 0, this.#limits.bodyBytesMax));
-    this.#keyUploads.take(keyId);
-    this.#accountUploads.take(accountId);
+    this.#uploads.take(accountId);
     return new Upload(this.#limits, this.#times, declaredBytes, reservation);
   }
 }
 
-/** "this key" or "this account". */
-function whoseOf(scope: string): string {
-  return `this ${scope.split(" ")[0]}`;
-}
-
-function requireRoom(whose: string, uploads: Slots, key: string, concurrent: number | null): void {
-  if (concurrent === null || uploads.fits(key, 1, concurrent + spareUploads)) return;
+function requireRoom(uploads: Slots, account: string, concurrent: number | null): void {
+  if (concurrent === null || uploads.fits(account, 1, concurrent + spareUploads)) return;
   throw new Refusal(
     "concurrency_limit_exceeded",
-    `${whose} may run ${concurrent} requests at the same time, and already has ${uploads.held(key)} that are being received or checked. Try again when one has ended.`,
+    `This account may run ${concurrent} requests at the same time, and already has ${uploads.held(account)} that are being received or checked. Try again when one has ended.`,
     { retryAfterSeconds: 1 },
   );
 }
