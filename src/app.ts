@@ -43,7 +43,6 @@ import { type PublicDependencies, PublicServer, type PublicSettings } from "./ht
 import { Jobs } from "./jobs.ts";
 import type { Ledger } from "./ledger/ledger.ts";
 import { makeDataFolder } from "./make-folder.ts";
-import { AuditRunner } from "./store/audit-runner.ts";
 import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
@@ -170,7 +169,6 @@ class Service {
     const clock = await this.#watchClock(store);
     const { catalog } = models;
     const events = this.#startEvents(store, catalog);
-    const audits = this.#startAudits(store, events);
     const watch = await this.#watchNodes(nodes);
     const dependencies = { store, ledger, catalog, metrics: this.#metrics, logger: this.#logger };
     const server = this.#createPublicServer(dependencies, tracing, settings);
@@ -183,6 +181,7 @@ class Service {
       connections: server.connections,
       uploads: server.uploads,
       holdTotals: () => store.holdTotals(),
+      lastAudit: () => store.lastAudit(),
       nodes: () => watch.nodes(),
       clock: () => clock.state(),
       lateCharges: () => ledger.late,
@@ -211,7 +210,7 @@ class Service {
     const operator = createOperatorServer({
       ...dependencies,
       ...live,
-      ...{ audits, stops, version, allowedHosts, live: this.#live, requests: server.requests },
+      ...{ stops, version, allowedHosts, live: this.#live, requests: server.requests },
       ...access,
       onSignedIn: (session) => events.signedIn(session),
       invitations: ofPortal.invitations,
@@ -413,20 +412,6 @@ class Service {
     events.configure(this.#config.events);
     this.#started.defer(() => events.close());
     return events;
-  }
-
-  #startAudits(store: Store, events: EventSending): AuditRunner {
-    const audits = new AuditRunner(store, {
-      jobs: this.#jobs,
-      everyMs: this.#times.heartbeatEveryMs,
-      onResult: async (problems, atMs) => {
-        this.#metrics.audited(problems, atMs);
-        await events.audited(problems, atMs);
-      },
-      onError: (err) => this.#logger.error({ err }, "the audit failed"),
-    });
-    this.#started.defer(() => audits.stop());
-    return audits;
   }
 
   #startRequestStops(store: Store, ledger: Ledger, server: PublicServer): RequestStops {

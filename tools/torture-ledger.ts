@@ -39,7 +39,7 @@ export const ledgers: Record<string, (folder: string) => Promise<TorturedLedger>
       env: { INKWELL_DATABASE: server.url(name) },
       query: rows,
       async assertSound({ holds = 0 } = {}) {
-        const { broken } = await auditDatabase(server.url(name), null, new AbortController().signal);
+        const { broken } = await auditDatabase(server.url(name), null);
         assert.deepEqual(broken, []);
         const [open] = await rows("select count(*) as n from hold");
         assert.equal(open?.n, holds, "open holds");

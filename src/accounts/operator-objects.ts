@@ -21,8 +21,7 @@ import {
   type TokenCounts,
 } from "../ledger/rows.ts";
 import { alignments } from "../ledger/windows.ts";
-import type { AuditJob, StoredAudit } from "../store/audit-job.ts";
-import type { AuditReport } from "../store/audit-report.ts";
+import type { AuditRecord, AuditReport } from "../store/audit-report.ts";
 import type { Contact, ListedAccount } from "../store/contacts.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { ListedEntry, ListedPayment, Receipt } from "../store/store.ts";
@@ -408,7 +407,7 @@ const broken = closed({
   rows: Type.Array(Type.Record(Type.String(), Type.Union([Type.String(), Type.Number(), Type.Null()]))),
 });
 
-const auditFields = fieldsFor<AuditReport>()({
+export const auditObject = objectFor<AuditReport>("AuditReport")({
   sound: [Type.Boolean(), (report) => report.broken.length === 0],
   checked_at: [time, (report) => isoTime(report.checkedMs)],
   journal_entries: [count, (report) => report.journalRows],
@@ -418,24 +417,16 @@ const auditFields = fieldsFor<AuditReport>()({
   ],
 });
 
-export const auditObject = objectFor<AuditReport>("AuditReport")(auditFields);
-
-const storedAuditObject = objectFor<StoredAudit>("StoredAudit")({
-  started_at: [time, (audit) => isoTime(audit.startedMs)],
-  ended_at: [time, (audit) => isoTime(audit.endedMs)],
-  ...auditFields,
+const auditRecordObject = objectFor<AuditRecord>("AuditRecord")({
+  sound: [Type.Boolean(), ({ problems }) => problems === 0],
+  checked_at: [time, ({ checkedMs }) => isoTime(checkedMs)],
+  journal_entries: [count, ({ journalRows }) => journalRows],
+  problems: [count, ({ problems }) => problems],
+  first_problem: [orNull(text), ({ firstProblem }) => firstProblem],
 });
 
-export const auditJobObject = objectFor<AuditJob>("AuditJob")({
-  running: [
-    orNull(closed({ started_at: time })),
-    ({ running }) => running && { started_at: isoTime(running.startedMs) },
-  ],
-  last: [orNull(storedAuditObject.schema), ({ last }) => last && storedAuditObject.of(last)],
-  failed: [
-    orNull(closed({ at: time, reason: text })),
-    ({ failed }) => failed && { at: isoTime(failed.atMs), reason: failed.reason },
-  ],
+export const lastAuditObject = objectFor<AuditRecord | null>("LastAudit")({
+  last: [orNull(auditRecordObject.schema), (record) => record && auditRecordObject.of(record)],
 });
 
 export const clockObject = objectFor<ClockState>("Clock")({

@@ -77,14 +77,3 @@ export const acceptClock = action({
   },
   done: ({ clock_at }: AcceptedClockJson) => `The clock is accepted as of ${shortTime(clock_at)}.`,
 });
-
-export const startAudit = action({
-  id: "startAudit",
-  title: "Start an audit of all rows of the ledger",
-  help: "Responds at once. The audit runs in the background and takes minutes on a large ledger. If an audit already runs in any process on this database, no second one starts, so a repetition is safe. Requests do not wait for the audit. On PostgreSQL, requests of a busy account become slower while it runs.",
-  http: "POST /admin/audit",
-  role: "operator",
-  input: {},
-  refuses: [],
-  status: 202,
-});

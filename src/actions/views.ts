@@ -314,8 +314,8 @@ export const showClock = view({
 
 export const showAudit = view({
   id: "showAudit",
-  title: "Show the running audit and the last result",
-  help: "The result is stored in the database: every process shows the same, after a restart too. `failed` is set if a later audit could not read all rows.",
+  title: "Show the last recorded audit",
+  help: "The command `audit --record` writes its result into the database, and every process shows it. `last` is null before the first one. `first_problem` is the first broken rule; the output of the command has all of them with the rows at fault.",
   http: "GET /admin/audit",
   input: nothing,
 });

@@ -115,9 +115,8 @@ export async function readPlans({ database }: Config): Promise<PlansInUse | null
     if (!existsSync(database.path)) return null;
     return plansInUseIn({ path: database.path, busyMs: readBusyMs });
   }
-  const { signal } = new AbortController();
-  await requireSchema(database.url, signal);
-  return await plansInUseAt(database.url, signal);
+  await requireSchema(database.url);
+  return await plansInUseAt(database.url);
 }
 
 /** Copies the present ledger into a new file. The service may be running. */
@@ -133,7 +132,6 @@ export async function audit(config: Config, against: Seal | null = null): Promis
   if (database.kind === "sqlite") {
     return auditFile({ file: { path: database.path, busyMs: readBusyMs }, nowMs: Date.now(), against });
   }
-  const { signal } = new AbortController();
-  await requireSchema(database.url, signal);
-  return await auditDatabase(database.url, null, signal, against);
+  await requireSchema(database.url);
+  return await auditDatabase(database.url, null, against);
 }

@@ -5,6 +5,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { Command } from "commander";
 import { auditObject } from "../accounts/operator-objects.ts";
+import type { Config } from "../config/load.ts";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { inkwell, shipped } from "../invocation.ts";
 import { type AuditReport, type Broken, faultyRowsMax } from "../store/audit-report.ts";
@@ -13,6 +14,12 @@ import { grouped } from "../units.ts";
 import type { Cli } from "./cli.ts";
 import { count, table } from "./format.ts";
 import { examples } from "./help.ts";
+
+interface AuditOptions {
+  seal?: string;
+  against?: string;
+  record?: boolean;
+}
 
 export function auditCommand(cli: Cli): Command {
   return new Command("audit")
@@ -24,19 +31,22 @@ export function auditCommand(cli: Cli): Command {
       "write down all facts of a sound ledger, as digests, into this new file; keep it elsewhere",
     )
     .option("--against <file>", "prove that everything in this seal is still there, unchanged")
+    .option("--record", "record the result in the database: Health, the metrics and an event show it")
     .addHelpText(
       "after",
       examples(
         inkwell("audit"),
+        inkwell("audit --record"),
         inkwell("audit --seal /media/seals/$(date +%F).seal"),
         inkwell("audit --against /media/seals/2027-01-31.seal"),
       ),
     )
-    .action(async ({ seal, against }: { seal?: string; against?: string }) => {
+    .action(async ({ seal, against, record = false }: AuditOptions) => {
       const { cwd, services } = cli.host;
       const config = cli.config();
       const known = against === undefined ? null : readSealFile(path.resolve(cwd, against));
       const report = await services.audit(config, known);
+      const problem = record ? await recordProblem(cli, config, report) : null;
       if (seal !== undefined && report.broken.length === 0) {
         const file = path.resolve(cwd, seal);
         writeSealFile(file, sealText(report.checkedMs, report.lists));
@@ -44,8 +54,18 @@ export function auditCommand(cli: Cli): Command {
           `The facts are sealed in ${file}. Keep it out of reach of everybody who can write to the database.`,
         );
       }
-      cli.print(auditObject.of(report), report.broken.map(brokenText).join("\n\n"));
+      cli.print(
+        { ...auditObject.of(report), recorded: record && problem === null },
+        report.broken.map(brokenText).join("\n\n"),
+      );
       cli.remark(verdict(report));
+      if (problem !== null) cli.exitCode = 1;
+      if (record)
+        cli.remark(
+          problem === null
+            ? "The result is recorded in the database."
+            : `The result could not be recorded: ${problem}`,
+        );
       if (report.broken.length === 0) return;
       cli.exitCode = 1;
       if (seal !== undefined) {
@@ -70,6 +90,17 @@ export function backupCommand(cli: Cli): Command {
         `The ledger is copied to ${file} (${grouped(bytes)} bytes). To restore it: ${shipped("docs/operating/backup.md")}.`,
       );
     });
+}
+
+/** Records a result. Returns why it could not: it is shown all the same. */
+async function recordProblem({ host }: Cli, config: Config, report: AuditReport): Promise<string | null> {
+  try {
+    const { store } = await host.services.openStore(config, { create: false });
+    await store.recordAudit(report).finally(() => store.close());
+    return null;
+  } catch (error) {
+    return messageOf(error);
+  }
 }
 
 function readSealFile(file: string): Seal {

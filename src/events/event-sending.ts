@@ -179,11 +179,6 @@ export class EventSending {
     if (errors.length > 0) throw errors[0];
   }
 
-  /** Called with the result of each audit. */
-  async audited(problems: number, endedMs: number): Promise<void> {
-    if (this.#config !== null) await this.#service.audited(problems, endedMs);
-  }
-
   /** An operator has a new session in the console. */
   async signedIn({ hash, owner: id }: Pick<SessionRow, "hash" | "owner">): Promise<void> {
     const by = isPersonId(id) ? `person:${id}` : owner.by;

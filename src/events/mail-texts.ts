@@ -53,7 +53,7 @@ The API key {key} ({name}) of your account {account} expires on {expires}. Reque
 `,
   "audit.failed": `The audit of the ledger found problems
 
-The audit that ended on {time} found {problems} broken rules. Nothing was changed. The console shows the rows.
+The audit of {time} found {problems} broken rules. Nothing was changed. The output of the audit has the rows.
 `,
   "model.down": `The model {model} is unavailable
 

@@ -1,12 +1,11 @@
 /**
- * Events that no commit causes: models that stop or start to work, keys that expire soon, audits
- * that find problems, operators who sign in. The process that notices one writes it.
+ * Events that no commit causes: models that stop or start to work, keys that expire soon,
+ * operators who sign in. The process that notices one writes it.
  */
 import type { Catalog } from "../chat/catalog.ts";
 import type { EngineServer, EngineState } from "../chat/engine.ts";
 import type { AccessEvent, TellAccess } from "../ledger/events.ts";
 import type { Store } from "../store/store.ts";
-import type { EpochMs } from "../units.ts";
 
 interface ServiceEventsOptions {
   store: Pick<Store, "events" | "times">;
@@ -66,17 +65,12 @@ export class ServiceEvents {
     }
   }
 
-  /** `endedMs`: the end of the audit, which all processes notice. */
-  async audited(problems: number, endedMs: EpochMs): Promise<void> {
-    if (problems > 0) await this.#add("audit.failed", { problems }, `audit.failed:${endedMs}`);
-  }
-
   access: TellAccess = async (type, data, id) => {
     await this.#add(type, data, `${type}:${id}`);
   };
 
   async #add(
-    type: "model.up" | "model.down" | "model.out_of_credit" | "audit.failed" | AccessEvent,
+    type: "model.up" | "model.down" | "model.out_of_credit" | AccessEvent,
     data: Record<string, string | number>,
     cause: string,
   ): Promise<void> {

@@ -1,4 +1,5 @@
-/** What an audit found. */
+/** What an audit found, and what a database keeps of the last one that was recorded. */
+import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { EpochMs } from "../units.ts";
 
 /** A row at fault, by column. Amounts beyond 2^53 are text. */
@@ -26,6 +27,18 @@ export interface AuditReport {
   /** Empty if the ledger is sound. */
   broken: Broken[];
 }
+
+/** The row of the table `audit_record`. */
+export const auditRecordColumns = {
+  /** As in the report. */
+  checkedMs: "ms",
+  journalRows: "integer",
+  /** Number of broken invariants. */
+  problems: "integer",
+  /** The first of them. */
+  firstProblem: "text?",
+} as const satisfies Columns;
+export interface AuditRecord extends RowOf<typeof auditRecordColumns> {}
 
 /** Rows shown for each broken invariant. */
 export const faultyRowsMax = 20;

@@ -6,18 +6,33 @@
  */
 import type { EventType } from "../ledger/events.ts";
 import { pageSize } from "./conditions.ts";
-import { type DueEvent, type EventStore, type ListedDelivery, newEventId } from "./events.ts";
+import {
+  type DueEvent,
+  type EventStore,
+  type ListedDelivery,
+  newEventId,
+  type ServiceEvent,
+} from "./events.ts";
 import type { SqlConnections } from "./queries.ts";
-import type { SqlDialect } from "./sql.ts";
+import type { SqlDialect, SqlStatement } from "./sql.ts";
 import { deliveryTable, endpointTable, eventTable } from "./tables.ts";
 
 const rowsMax = 1000;
 const keptEventsMax = 1_000_000;
 
-export function eventQueriesOn(
-  { find, findPage, write }: SqlConnections,
-  { parameter: p, items }: SqlDialect,
-): EventStore {
+/** Returns the statement that adds an event, unless there is one with its cause. */
+export function eventInsertion(
+  { parameter: p }: SqlDialect,
+  { type, atMs, data, account, cause }: ServiceEvent,
+): SqlStatement {
+  const text = `insert into event (${eventTable.list()})
+    values (${p(1)}, ${p(2)}, (select seq from account where id = ${p(2)}), ${p(3)}, ${p(4)}, ${p(5)}, ${p(6)})
+    on conflict (cause) where cause is not null do nothing returning number`;
+  return { text, values: [newEventId(), account, atMs, type, JSON.stringify(data), cause] };
+}
+
+export function eventQueriesOn({ find, findPage, write }: SqlConnections, dialect: SqlDialect): EventStore {
+  const { parameter: p, items } = dialect;
   /**
    * Compares an endpoint so that no index of all its deliveries is used. Without statistics,
    * SQLite prefers such an index to one of the few that wait: 500 waiting events then took 0.5 s.
@@ -27,9 +42,6 @@ export function eventQueriesOn(
   const text = (index: number) => `e.value ->> ${index}`;
   const whole = (index: number) => `cast(e.value ->> ${index} as bigint)`;
   const numbers = `(select ${whole(0)} from ${items(p(1))})`;
-  const add = `insert into event (${eventTable.list()})
-    values (${p(1)}, ${p(2)}, (select seq from account where id = ${p(2)}), ${p(3)}, ${p(4)}, ${p(5)}, ${p(6)})
-    on conflict (cause) where cause is not null do nothing returning number`;
   const fresh = `select number, account, type from event where not queued order by number limit ${rowsMax}`;
   const deliver = `insert into event_delivery (endpoint, number, account, state, attempts, next_ms)
     select ${text(0)}, ${whole(1)}, ${text(2)}, 'pending', 0, 0 from ${items(p(1))} where true
@@ -94,9 +106,8 @@ export function eventQueriesOn(
     order by k.expires_ms, k.id`;
 
   return {
-    async add({ type, atMs, data, account, cause }) {
-      const values = [newEventId(), account, atMs, type, JSON.stringify(data), cause];
-      return (await write({ text: add, values })).length === 1;
+    async add(event) {
+      return (await write(eventInsertion(dialect, event))).length === 1;
     },
 
     async queue(wanted) {

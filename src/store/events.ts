@@ -52,7 +52,7 @@ export const endpointColumns = {
 export interface EndpointRow extends RowOf<typeof endpointColumns> {}
 
 /** An event that no commit of the ledger causes. */
-interface ServiceEvent {
+export interface ServiceEvent {
   type: EventType;
   atMs: EpochMs;
   data: EventData;

@@ -1,7 +1,7 @@
 /**
  * The port to the database. Credits change only through `commit` and `putAccounts`, and the kernel
  * decides about both. All other methods read, or write rows without credits: plans, sessions, the
- * clock, sums of usage, stopped requests and the state of audits.
+ * clock, sums of usage, stopped requests and the last audit.
  */
 
 import { OperatorError } from "../errors.ts";
@@ -20,8 +20,7 @@ import {
 } from "../ledger/rows.ts";
 import type { Times } from "../ledger/snapshot.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
-import type { AuditJobs } from "./audit-job.ts";
-import type { AuditReport } from "./audit-report.ts";
+import type { AuditRecord, AuditReport } from "./audit-report.ts";
 import type { ChangeLog } from "./change-log.ts";
 import type { AccountDraft, AccountInOrder, Contact, DraftOptions, DraftOutcome } from "./contacts.ts";
 import type { EventStore } from "./events.ts";
@@ -278,13 +277,10 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
    */
   dueAccounts(atMs: EpochMs, page: { after?: string | undefined; limit: number }): Promise<string[]>;
 
-  /**
-   * Checks the invariants of the ledger over all rows, each in one state. Commits do not wait for
-   * the audit.
-   */
-  audit(): Promise<AuditReport>;
-  /** Whether a service runs an audit, and the last result. */
-  readonly auditJobs: AuditJobs;
+  /** The audit that was recorded last, or null. */
+  lastAudit(): Promise<AuditRecord | null>;
+  /** Replaces it. An audit that found problems is an event, if the configuration has events. */
+  recordAudit(report: AuditReport): Promise<void>;
   readonly stopRequests: StopRequests;
   readonly operatorKeys: OperatorKeyStore;
   readonly dailyCounts: DailyCounts;

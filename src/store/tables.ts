@@ -21,7 +21,7 @@ import {
   limitColumns,
 } from "../ledger/rows.ts";
 import { alignments } from "../ledger/windows.ts";
-import { auditJobColumns } from "./audit-job.ts";
+import { auditRecordColumns } from "./audit-report.ts";
 import { changeLogColumns } from "./change-log.ts";
 import { clockColumns } from "./clock.ts";
 import { contactColumns } from "./contacts.ts";
@@ -92,8 +92,8 @@ export const clockTable = tableOf("clock", clockColumns);
 
 export const clockAcceptTable = tableOf("clock_accept", acceptedColumns);
 
-/** The table has one row. */
-export const auditJobTable = tableOf("audit_job", auditJobColumns);
+/** The table has one row at most. */
+export const auditRecordTable = tableOf("audit_record", auditRecordColumns);
 
 export const changeLogTable = tableOf("change_log", changeLogColumns);
 

@@ -13,6 +13,7 @@ import type { Charge } from "../chat/generate.ts";
 import type { ClockState } from "../ledger/clock.ts";
 import type { Committed } from "../ledger/ledger.ts";
 import type { Ending } from "../ledger/rows.ts";
+import type { AuditRecord } from "../store/audit-report.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { HoldTotals } from "../store/store.ts";
 import { microPerCredit } from "../units.ts";
@@ -31,6 +32,8 @@ interface MetricsSources {
   catalog: Catalog;
   /** Rejects if the store does not respond. */
   holdTotals(): Promise<HoldTotals>;
+  /** The recorded audit. Rejects if the store does not respond. */
+  lastAudit(): Promise<AuditRecord | null>;
   /** Processes on the same database, this one included. */
   nodes(): readonly NodeView[];
   /** The clock of the ledger at the last look. */
@@ -182,11 +185,11 @@ export class Metrics implements RequestObserver {
   );
   readonly #auditProblems = this.#make.gauge(
     "inkwell_audit_problems",
-    "Problems that the last audit of a service found; NaN before the first audit.",
+    "Problems that the last recorded audit found; NaN before the first one.",
   );
   readonly #auditSeconds = this.#make.gauge(
     "inkwell_audit_timestamp_seconds",
-    "Time of the last audit of a service; NaN before the first audit.",
+    "Time of the last recorded audit; NaN before the first one.",
   );
   readonly #jobRuns = this.#make.counter(
     "inkwell_job_runs_total",
@@ -402,11 +405,6 @@ export class Metrics implements RequestObserver {
     this.#lostSpans.inc(count);
   }
 
-  audited(problems: number, atMs: number): void {
-    this.#auditProblems.set(problems);
-    this.#auditSeconds.set(atMs / 1000);
-  }
-
   jobStarted(name: string): void {
     for (const outcome of ["ok", "failed"]) this.#jobRuns.inc({ name, outcome }, 0);
     this.#jobSuccessSeconds.set({ name }, Date.now() / 1000);
@@ -447,9 +445,17 @@ export class Metrics implements RequestObserver {
     this.#clockOffset.set((clockMs - ledgerMs) / 1000);
     this.#lateCharges.set(sources.lateCharges());
     // The other metrics are useful even if the store does not respond. /readyz reports that.
-    const totals = await sources.holdTotals().catch(() => ({ holds: Number.NaN, heldMicro: Number.NaN }));
+    const [totals, audit] = await Promise.all([
+      sources.holdTotals().catch(() => ({ holds: Number.NaN, heldMicro: Number.NaN })),
+      sources.lastAudit().catch(() => null),
+    ]);
     this.#holds.set(totals.holds);
     this.#held.set(totals.heldMicro / microPerCredit);
+    // Without the store, that of the last scrape stays.
+    if (audit !== null) {
+      this.#auditProblems.set(audit.problems);
+      this.#auditSeconds.set(audit.checkedMs / 1000);
+    }
     // A model that was removed has no gauges any more.
     for (const gauge of this.#modelGauges) gauge.reset();
     for (const { id: model, engine } of sources.catalog.all()) {

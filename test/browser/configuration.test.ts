@@ -1,10 +1,10 @@
-/** Reloading the configuration and applying its plans from the console, and running the audit. */
+/** Reloading the configuration and applying its plans from the console, and the recorded audit. */
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { browserTests, type ConsoleService, type Visit } from "../fixtures/browser.ts";
-import { assertAccessible, dialogClosed, loaded, open, submit, twoPlans } from "../fixtures/console.ts";
-import { until } from "../fixtures/until.ts";
+import { assertAccessible, dialogClosed, open, submit, twoPlans } from "../fixtures/console.ts";
+import { change } from "../fixtures/ledger-file.ts";
 
 const { configuration } = twoPlans;
 const fileOf = ({ folder }: ConsoleService) => path.join(folder, "inkwell.yaml");
@@ -91,44 +91,26 @@ test("plans that newer ones replaced are applied only on purpose", async (visit)
   assert.equal(await creditsOf(service, "student"), 700);
 });
 
-test(
-  "the audit shows that it runs, then its result, which a reload of the page keeps",
-  async (visit) => {
-    const { page, service } = visit;
-    await service.call("POST", "/admin/accounts", { id: "audited", plan: "student" });
-    await service.call("POST", "/admin/accounts/audited/topups", { payment_id: "p-1", credits: 10 });
-    await page.clock.install();
-    await open(visit, "/health");
-    // The first answers about the audit are those of one that has not ended.
-    const { promise: mayEnd, resolve: end } = Promise.withResolvers<void>();
-    let hasEnded = false;
-    void mayEnd.then(() => {
-      hasEnded = true;
-    });
-    await page.route("**/admin/audit", async (route) => {
-      if (route.request().method() !== "GET" || hasEnded) return await route.continue();
-      await route.fulfill({
-        json: { running: { started_at: new Date().toISOString() }, last: null, failed: null },
-      });
-    });
-    await page.getByRole("button", { name: "Run the audit" }).click();
-    await page.getByRole("progressbar", { name: "The audit runs" }).waitFor();
-    assert.ok(await page.getByRole("button", { name: "The audit runs …" }).isDisabled());
-    await until("the audit has ended", async () => (await service.call("GET", "/admin/audit")).last !== null);
-    end();
-    await page.clock.fastForward(10_000);
-    await page
-      .getByText(/\bsound\b/)
-      .first()
-      .waitFor();
-    await page.reload();
-    await loaded(page);
-    await page
-      .getByText(/\bsound\b/)
-      .first()
-      .waitFor();
-    const { last } = await service.call("GET", "/admin/audit");
-    assert.equal(Object(last).sound, true);
-  },
-  { isAlone: true },
-);
+test("Health shows the recorded audit, and the overview warns of an unsound ledger", async (visit) => {
+  const { page, service } = visit;
+  const record = (problems: number, firstProblem = "") =>
+    change(
+      service.folder,
+      "insert or replace into audit_record (id, checked_ms, journal_rows, problems, first_problem) values (1, ?, 1234, ?, nullif(?, ''))",
+      ...[Date.now(), problems, firstProblem],
+    );
+  await open(visit, "/health");
+  await page.getByText("No audit is recorded.").waitFor();
+  const refresh = page.getByRole("button", { name: "Refresh" });
+  record(0);
+  await refresh.click();
+  await page.getByText(/^sound 1,234 journal entries checked /).waitFor();
+  record(2, "every grant has its entry");
+  await refresh.click();
+  await page.getByText("2 rules are broken. The first one: every grant has its entry.").waitFor();
+  await assertAccessible(page);
+  await page.getByRole("link", { name: "Overview" }).first().click();
+  await page.getByText("The last recorded audit found broken rules.").waitFor();
+  change(service.folder, "delete from audit_record");
+  await page.getByText("The service takes requests").waitFor();
+});

@@ -58,16 +58,14 @@ ofRelease(test)(
     const { page, service, expects } = visit;
     await open(visit, "");
     await page.getByText("The service takes requests").waitFor();
-    expects(/^log: .*the state of the audit could not be read or stored/);
-    change(service.folder, "alter table audit_job rename to moved");
-    await page.getByText('The job "follow audit" is failing.').waitFor();
-    // Health shows the last audit too.
-    expects("500 GET /admin/audit", /^log: .*operator request failed/);
+    expects(/^log: .*the plans could not be read/);
+    change(service.folder, "alter table plan_file rename to moved");
+    await page.getByText('The job "watch plans" is failing.').waitFor();
     await page.getByRole("link", { name: "Health" }).first().click();
-    await becomes(visit, "follow audit", "failing", /failing since .*no such table: main.audit_job/s);
+    await becomes(visit, "watch plans", "failing", /failing since .*no such table: main.plan_file/s);
     await assertAccessible(page);
-    change(service.folder, "alter table moved rename to audit_job");
-    await becomes(visit, "follow audit", "ok", /\sok\s.*no such table: main.audit_job/s);
+    change(service.folder, "alter table moved rename to plan_file");
+    await becomes(visit, "watch plans", "ok", /\sok\s.*no such table: main.plan_file/s);
     await page.getByRole("link", { name: "Overview" }).first().click();
     await page.getByText("The service takes requests").waitFor();
   },

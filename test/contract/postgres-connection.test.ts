@@ -123,7 +123,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
   });
   afterEach(async () => {
     for (const store of opened.splice(0)) await store.close();
-    assert.deepEqual((await auditDatabase(url, null, new AbortController().signal)).broken, []);
+    assert.deepEqual((await auditDatabase(url, null)).broken, []);
     await server.drop(database);
   });
 

@@ -52,7 +52,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
   afterEach(async () => {
     await Promise.all(sessions.splice(0).map((session) => session[Symbol.asyncDispose]()));
     await store.close();
-    assert.deepEqual((await auditDatabase(url, null, new AbortController().signal)).broken, []);
+    assert.deepEqual((await auditDatabase(url, null)).broken, []);
     await server.drop(database);
   });
 

@@ -43,7 +43,7 @@ async function make(at: string): Promise<void> {
 }
 
 async function assertSoundAt(url: string): Promise<void> {
-  assert.deepEqual((await auditDatabase(url, null, new AbortController().signal)).broken, []);
+  assert.deepEqual((await auditDatabase(url, null)).broken, []);
 }
 
 async function refused(url: string, message: RegExp): Promise<void> {

@@ -124,7 +124,7 @@ for (const backend of backends) {
       await assertLists();
       await sumAll();
       await assertLists();
-      assert.deepEqual((await store.audit()).broken, []);
+      assert.deepEqual((await database.audit()).broken, []);
     });
 
     test("are not searched beside their spans", async () => {
@@ -145,7 +145,7 @@ for (const backend of backends) {
       const found = await store.usage(query);
       assert.ok(found.length > 0 && found.length < before.length, `${found.length} of ${before.length}`);
       // The audit names spans that are wrong.
-      assert.notDeepEqual((await store.audit()).broken, []);
+      assert.notDeepEqual((await database.audit()).broken, []);
       await move("+ 100000");
     });
   });

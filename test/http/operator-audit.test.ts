@@ -1,78 +1,76 @@
-/** The audit as a job of the operator API: it runs in the background, and its result is kept. */
+/** The recorded audit in the operator API, the metrics and the overview. */
 import assert from "node:assert/strict";
-import { fieldsOf, operatorTests, startOperator, type TestOperator } from "../fixtures/operator.ts";
+import { type Fields, fieldsOf, operatorTests, type TestOperator } from "../fixtures/operator.ts";
 import { until } from "../fixtures/until.ts";
 
 const operatorTest = operatorTests();
-const audit = "/admin/audit";
+const checkedMs = Date.UTC(2027, 0, 1);
+const sound = { checkedMs, journalRows: 5, broken: [] };
+const unsound = {
+  checkedMs: checkedMs + 86_400_000,
+  journalRows: 7,
+  broken: [
+    { invariant: "the journal is the balance", rows: [{ account: "test", base: 5, note: null }] },
+    { invariant: "every grant has its entry", rows: [] },
+  ],
+};
 
-async function ended(operator: TestOperator): Promise<void> {
-  await until("the audit ends", async () => (await operator.get(audit)).body.running === null);
+/** The warnings of an overview that has read the database. */
+async function warningsIn(operator: TestOperator): Promise<unknown> {
+  let overview: Fields = {};
+  await until("the database is read", async () => {
+    overview = (await operator.get("/admin/overview")).body;
+    return overview.usage !== null;
+  });
+  return fieldsOf(overview.health).warnings;
 }
 
-operatorTest("reports no audit before the first one", async (operator) => {
-  assert.deepEqual((await operator.get(audit)).body, { running: null, last: null, failed: null });
+operatorTest("shows no audit before the first one was recorded", async (operator, service) => {
+  assert.deepEqual((await operator.get("/admin/audit")).body, { last: null });
+  const text = await service.metrics.text();
+  assert.match(text, /^inkwell_audit_problems nan$/im);
+  assert.match(text, /^inkwell_audit_timestamp_seconds nan$/im);
 });
 
-operatorTest("runs an audit in the background and keeps its result", async (operator, service) => {
-  await (await service.chat()).text();
-  const begun = await operator.post(audit, undefined);
-  assert.equal(begun.status, 202);
-  assert.equal(typeof fieldsOf(begun.body.running).started_at, "string");
-  await ended(operator);
-  const { last, failed } = (await operator.get(audit)).body;
-  const { sound, broken, journal_entries } = fieldsOf(last);
-  assert.deepEqual([sound, broken, journal_entries, failed], [true, [], 5, null]);
-  assert.match(await service.metrics.text(), /^inkwell_audit_problems 0$/m);
-});
-
-operatorTest("keeps the rows of a broken ledger, for a later start too", async (operator, service) => {
-  const row = { account: "test", base: 5, note: null };
-  const broken = [{ invariant: "the journal is the balance", rows: [row] }];
-  service.store.audit = async () => ({ checkedMs: Date.UTC(2027, 0, 1), journalRows: 3, broken });
-  await operator.post(audit, undefined);
-  await ended(operator);
-  await using next = await startOperator(service);
-  const { last } = (await next.get(audit)).body;
-  const { started_at: _started, ended_at: _ended, ...report } = fieldsOf(last);
-  assert.deepEqual(report, {
-    sound: false,
+operatorTest("shows the last audit", async (operator, service) => {
+  await service.store.recordAudit(sound);
+  assert.deepEqual((await operator.get("/admin/audit")).body.last, {
+    sound: true,
     checked_at: "2027-01-01T00:00:00.000Z",
-    journal_entries: 3,
-    broken,
+    journal_entries: 5,
+    problems: 0,
+    first_problem: null,
   });
-  assert.match(await service.metrics.text(), /^inkwell_audit_problems 1$/m);
+  assert.match(await service.metrics.text(), /^inkwell_audit_problems 0$/m);
+  assert.deepEqual(await warningsIn(operator), []);
 });
 
-operatorTest("a second request while an audit runs starts no other one", async (operator, service) => {
-  const gate = Promise.withResolvers<void>();
-  const { audit: read } = service.store;
-  let audits = 0;
-  service.store.audit = async () => {
-    audits += 1;
-    await gate.promise;
-    return await read();
-  };
-  const first = await operator.post(audit, undefined);
-  const second = await operator.post(audit, undefined);
-  assert.deepEqual(second.body, first.body);
-  gate.resolve();
-  await ended(operator);
-  assert.equal(audits, 1);
+operatorTest(
+  "shows the first problem of an unsound ledger, and the overview warns",
+  async (operator, service) => {
+    await service.store.recordAudit(sound);
+    await service.store.recordAudit(unsound);
+    assert.deepEqual((await operator.get("/admin/audit")).body.last, {
+      sound: false,
+      checked_at: "2027-01-02T00:00:00.000Z",
+      journal_entries: 7,
+      problems: 2,
+      first_problem: "the journal is the balance",
+    });
+    assert.deepEqual(await warningsIn(operator), ["The last recorded audit found broken rules."]);
+  },
+);
+
+operatorTest("the metrics keep the last audit while the store does not respond", async (_, service) => {
+  await service.store.recordAudit(unsound);
+  const told = async () => (await service.metrics.text()).match(/^inkwell_audit_.+$/gm);
+  const expected = ["inkwell_audit_problems 2", "inkwell_audit_timestamp_seconds 1798848000"];
+  assert.deepEqual(await told(), expected);
+  service.store.lastAudit = () => Promise.reject(new Error("no such disk"));
+  assert.deepEqual(await told(), expected);
 });
 
-operatorTest("reports an audit that could not read all rows", async (operator, service) => {
-  const { audit: read } = service.store;
-  await operator.post(audit, undefined);
-  await ended(operator);
-  service.store.audit = () => Promise.reject(new Error("the disk is gone"));
-  await operator.post(audit, undefined);
-  await ended(operator);
-  const { last, failed } = (await operator.get(audit)).body;
-  assert.equal(fieldsOf(last).sound, true);
-  assert.equal(fieldsOf(failed).reason, "the disk is gone");
-  service.store.audit = read;
-  await operator.post(audit, undefined);
-  await ended(operator);
-  assert.equal((await operator.get(audit)).body.failed, null);
+operatorTest("starts no audit", async (operator) => {
+  const { status, body } = await operator.post("/admin/audit", undefined);
+  assert.deepEqual([status, fieldsOf(body.error).code], [405, "method_not_allowed"]);
 });

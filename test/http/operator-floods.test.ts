@@ -40,6 +40,7 @@ operatorTest("reads metrics once for simultaneous requests", async (operator, se
     connections: service.server.connections,
     uploads: service.server.uploads,
     holdTotals: () => service.store.holdTotals(),
+    lastAudit: async () => null,
     nodes: () => [],
     clock: () => rightClock,
     lateCharges: () => 0,

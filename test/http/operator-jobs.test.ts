@@ -53,7 +53,6 @@ operatorTest("lists all jobs by name, with interval and last success", async (op
   assert.deepEqual(
     jobs.map(({ name, every_ms, state, last_error }) => [name, every_ms, state, last_error]),
     [
-      ["follow_audit", 5_000, "ok", null],
       ["stop_requests", 20, "ok", null],
       ["show_accounts", 1_000, "ok", null],
       ["check_operator_sessions", 400, "ok", null],

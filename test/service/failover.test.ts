@@ -79,7 +79,7 @@ test("loses no request during a restart of PostgreSQL, neither running nor new",
 
   assert.equal(await service.stop(), 0);
   assert.doesNotMatch(service.stderr, /"status":5/);
-  const { broken } = await auditDatabase(database, null, new AbortController().signal);
+  const { broken } = await auditDatabase(database, null);
   assert.deepEqual(broken, []);
 });
 

@@ -265,7 +265,7 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
   test("stop cleanly with a sound ledger", async () => {
     assert.deepEqual(await node(0).program.stop(), { code: 0, signal: null });
     assert.equal(await node(1).program.stop(), 0);
-    const { broken } = await auditDatabase(server.url(database), null, new AbortController().signal);
+    const { broken } = await auditDatabase(server.url(database), null);
     assert.deepEqual(broken, []);
     assert.deepEqual(await sql("select id from hold"), []);
   });

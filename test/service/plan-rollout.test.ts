@@ -218,6 +218,6 @@ test("a rollout of plans on three nodes under load", {
   );
   for (const { program } of nodes) assert.equal(await program.stop(), 0);
   assert.deepEqual(await sql("select id from hold"), []);
-  const { broken: faults } = await auditDatabase(server.url(database), null, new AbortController().signal);
+  const { broken: faults } = await auditDatabase(server.url(database), null);
   assert.deepEqual(faults, []);
 });

@@ -152,7 +152,6 @@ export class SimulatedDatabase {
     }
     const objects: Record<string, object> = {
       store: this.store,
-      auditJobs: this.store.auditJobs,
       stopRequests: this.store.stopRequests,
       operatorKeys: this.store.operatorKeys,
       dailyCounts: this.store.dailyCounts,

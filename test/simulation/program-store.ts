@@ -131,7 +131,6 @@ export async function openUpgradedStore(
     acceptClock: (by, timeMs) => clock.accept(by, timeMs),
     commitQueues: commitQueuesMax,
     close: async () => {},
-    auditJobs: remote("auditJobs", timesOf, {}),
     stopRequests: remote("stopRequests", timesOf, {}),
     operatorKeys: remote("operatorKeys", timesOf, {}),
     dailyCounts: remote("dailyCounts", timesOf, {}),

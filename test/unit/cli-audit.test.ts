@@ -8,7 +8,7 @@ import { beforeEach, describe, test } from "node:test";
 import { backup } from "../../src/app/database.ts";
 import { services } from "../../src/cli/services.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
-import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
+import { cliLedger, refused, twoPlans } from "../fixtures/cli-ledger.ts";
 
 const ledger = cliLedger();
 const { cwd, plans } = ledger;
@@ -30,6 +30,7 @@ test("exits 0 with one line for a sound ledger", async () => {
     journal_entries: 3,
     sound: true,
     broken: [],
+    recorded: false,
   });
 });
 
@@ -79,7 +80,7 @@ describe("the audit of a file", () => {
   const audit = (...argv: string[]) =>
     ledger.run(["audit", ...argv], {
       env: { INKWELL_DATABASE: `sqlite:${file}` },
-      services: { audit: services.audit },
+      services: { audit: services.audit, openStore: services.openStore },
     });
   const left = () => ({ names: readdirSync(path.dirname(file)), bytes: readFileSync(file) });
 
@@ -177,6 +178,65 @@ describe("the audit of a file", () => {
     await store.close();
     assert.deepEqual(left().names, ["inkwell.db"]);
     assert.match((await audit()).stderr, /^The ledger is sound: 4 journal entries checked/);
+  });
+
+  test("records a result beside a service, which shows the last one", async () => {
+    const store = await openSqliteStore({ path: file, plans });
+    try {
+      assert.deepEqual(await audit("--record"), {
+        code: 0,
+        stdout: "",
+        stderr: "The ledger is sound: 3 journal entries checked.\nThe result is recorded in the database.\n",
+      });
+      assert.partialDeepStrictEqual(await store.lastAudit(), { journalRows: 3, problems: 0 });
+      write("update account set seq = seq + 1");
+      const { code, stdout } = await audit("--record", "--json");
+      assert.equal(code, 1);
+      assert.partialDeepStrictEqual(JSON.parse(stdout), { sound: false, recorded: true });
+      const last = await store.lastAudit();
+      assert.equal(last?.problems, JSON.parse(stdout).broken.length);
+      assert.equal(last?.firstProblem, JSON.parse(stdout).broken[0].invariant);
+      assert.equal(last?.checkedMs, Date.parse(JSON.parse(stdout).checked_at));
+    } finally {
+      await store.close();
+    }
+  });
+
+  test("an unsound ledger is one event, if the configuration has events", async () => {
+    write("update account set seq = seq + 1");
+    const types = () => {
+      using db = new DatabaseSync(file, { readOnly: true });
+      return db
+        .prepare("select type from event")
+        .all()
+        .map(({ type }) => type);
+    };
+    const recorded = /\nThe result is recorded in the database\.\n/;
+    assert.match((await audit("--record")).stderr, recorded);
+    assert.deepEqual(types(), []);
+    const configuration = path.join(cwd, "with-events.yaml");
+    const mail = "{ host: mail.example, from: a@b.example, operators: [ops@b.example] }";
+    writeFileSync(configuration, `${twoPlans}events: { mail: ${mail} }\n`);
+    assert.match((await audit("--record", "--config", configuration)).stderr, recorded);
+    assert.deepEqual(types(), ["audit.failed"]);
+    assert.match((await audit("--config", configuration)).stderr, /^The ledger is not sound/);
+    assert.deepEqual(types(), ["audit.failed"], "of an audit that is recorded only");
+  });
+
+  test("shows a result that it cannot record, and fails", async () => {
+    const db = new DatabaseSync(file);
+    db.exec("begin immediate");
+    try {
+      const { code, stdout, stderr } = await audit("--record", "--json");
+      assert.equal(code, 1);
+      assert.partialDeepStrictEqual(JSON.parse(stdout), { sound: true, recorded: false });
+      assert.match(stderr, /^The ledger is sound.*\nThe result could not be recorded: .*locked by another/);
+    } finally {
+      db.close();
+    }
+    rmSync(file);
+    refused(await audit("--record"), /^There is no ledger at/);
+    assert.ok(!existsSync(file), "and none is made");
   });
 
   test("checks a file on a read-only mount", async (t) => {

@@ -14,7 +14,7 @@ import { parse, parseAllDocuments } from "yaml";
 import { operatorNames } from "../../src/config/operator.ts";
 import { instruction, missing, newFolder, textOf } from "../fixtures/deploy.ts";
 import { assertKnown, configOfNode, configWith, imageEnvironment } from "../fixtures/deploy-settings.ts";
-import { fieldsOf, startOperator } from "../fixtures/operator.ts";
+import { type Fields, fieldsOf, startOperator } from "../fixtures/operator.ts";
 import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import { startService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
@@ -24,13 +24,13 @@ import { listOf, valuesUnder } from "../fixtures/yaml-values.ts";
 function readKubernetes() {
   const documents = parseAllDocuments(textOf("deploy/kubernetes.yaml"));
   for (const { errors } of documents) assert.deepEqual(errors, []);
-  const [deployment = {}, service = {}, policy = {}] = documents.map((each) => fieldsOf(each.toJS()));
+  const [deployment = {}, service = {}, policy = {}, cronJob = {}] = documents.map((each) =>
+    fieldsOf(each.toJS()),
+  );
   const template = fieldsOf(fieldsOf(deployment.spec).template);
   const pod = fieldsOf(template.spec);
   const [container = {}] = listOf(pod.containers).map(fieldsOf);
-  const env = listOf(container.env)
-    .map(fieldsOf)
-    .map(({ name, value }): [string, string] => [String(name), String(value ?? secretsOfPod[`${name}`])]);
+  const env = environmentOf(container);
   const probes = ["startupProbe", "livenessProbe", "readinessProbe"].map((name) => {
     const { path: target, port } = fieldsOf(fieldsOf(container[name]).httpGet);
     return [name, { path: String(target), port }] as const;
@@ -39,6 +39,7 @@ function readKubernetes() {
     deployment,
     service,
     policy,
+    cronJob,
     template,
     pod,
     container,
@@ -46,6 +47,12 @@ function readKubernetes() {
     variables: env.map(([name]) => name),
     config: configWith({ ...imageEnvironment(), ...Object.fromEntries(env) }),
   };
+}
+
+function environmentOf({ env }: Fields): [string, string][] {
+  return listOf(env)
+    .map(fieldsOf)
+    .map(({ name, value }) => [String(name), String(value ?? secretsOfPod[`${name}`])]);
 }
 
 const secretsOfPod: Record<string, string> = {
@@ -100,7 +107,11 @@ describe("in Kubernetes", () => {
     const { kind, spec } = kubernetes.policy;
     assert.equal(kind, "NetworkPolicy");
     const { podSelector, policyTypes, ingress } = fieldsOf(spec);
-    assert.deepEqual(podSelector, fieldsOf(kubernetes.deployment.spec).selector);
+    const [audited] = listOf(valuesUnder("labels", fieldsOf(kubernetes.cronJob.spec))).map(fieldsOf);
+    const labels = [fieldsOf(fieldsOf(template.metadata).labels), audited];
+    const key = "app.kubernetes.io/name";
+    const values = labels.map((each) => each?.[key]);
+    assert.deepEqual(podSelector, { matchExpressions: [{ key, operator: "In", values }] });
     assert.deepEqual(policyTypes, ["Ingress", "Egress"]);
     const namespace = { "kubernetes.io/metadata.name": "monitoring" };
     assert.deepEqual(ingress, [
@@ -109,6 +120,27 @@ describe("in Kubernetes", () => {
     ]);
     const names = listOf(container.ports).map((port) => fieldsOf(port).name);
     for (const port of valuesUnder("port", ingress)) assert.ok(names.includes(port), `${port}`);
+  });
+
+  test("audits the same ledger each night, with the rights of the service", () => {
+    const { kind, spec } = kubernetes.cronJob;
+    assert.equal(kind, "CronJob");
+    const job = fieldsOf(fieldsOf(fieldsOf(spec).jobTemplate).spec);
+    const audit = fieldsOf(fieldsOf(job.template).spec);
+    const [auditor = {}] = listOf(audit.containers).map(fieldsOf);
+    assert.deepEqual(auditor.args, ["audit", "--record"]);
+    assert.deepEqual([audit.restartPolicy, job.backoffLimit], ["Never", 0]);
+    for (const name of ["securityContext", "enableServiceLinks", "automountServiceAccountToken"])
+      assert.deepEqual(audit[name], pod[name], name);
+    for (const name of ["image", "securityContext"]) assert.deepEqual(auditor[name], container[name], name);
+    const { database } = configWith({ ...imageEnvironment(), ...Object.fromEntries(environmentOf(auditor)) });
+    assert.deepEqual(database, config.database);
+    const configuration = (mounts: unknown) =>
+      listOf(mounts).find((mount) => fieldsOf(mount).name === "configuration");
+    assert.deepEqual(auditor.volumeMounts, [configuration(container.volumeMounts)]);
+    assert.deepEqual(audit.volumes, [configuration(pod.volumes)]);
+    const { selector } = fieldsOf(service.spec);
+    assert.notDeepEqual(fieldsOf(fieldsOf(job.template).metadata).labels, selector, "gets no requests");
   });
 
   test("reaches names, its database, and public addresses with TLS, and no private address", () => {

@@ -7,7 +7,7 @@
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync, globSync, writeFileSync } from "node:fs";
+import { existsSync, globSync, readdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { before, describe, test } from "node:test";
 import { parse, stringify } from "yaml";
@@ -422,6 +422,29 @@ describe("the unit", () => {
     const said = execFileSync("sh", ["-ec", here("echo")], { encoding: "utf8" });
     assert.match(said, /^backup \/var\/lib\/inkwell-backup\/inkwell-\d{4}-\d\d-\d\d-\d+\.db\naudit\n$/);
     assert.throws(() => execFileSync("sh", ["-ec", here("false")], { stdio: "pipe" }));
+  });
+
+  test("has an audit job that records each result, and compares a sound ledger with its last seal", () => {
+    const unit = textOf("deploy/systemd/inkwell-audit.service");
+    const [, script = ""] = /^ExecStart=\/bin\/sh -ec '(.*)'$/m.exec(unit) ?? [];
+    const seals = newFolder();
+    const here = (replaced: string) =>
+      script
+        .replaceAll("$$", () => "$")
+        .replaceAll("%%", "%")
+        .replace("/var/lib/inkwell-seals", seals)
+        .replaceAll(program, replaced);
+    // Makes the file of --seal.
+    const fake = path.join(newFolder(), "fake.sh");
+    writeFileSync(fake, 'echo "$@"; while [ "$1" != --seal ]; do shift; done; echo seal > "$2"');
+    const said = () => execFileSync("sh", ["-ec", here(`sh ${fake}`)], { encoding: "utf8" });
+    assert.equal(said(), `audit --record --seal ${seals}/new\n`);
+    const [seal = ""] = readdirSync(seals);
+    assert.match(seal, /^\d{4}-\d\d-\d\d-\d+\.seal$/);
+    assert.equal(said(), `audit --record --seal ${seals}/new --against ${seals}/${seal}\n`);
+    const kept = readdirSync(seals);
+    assert.throws(() => execFileSync("sh", ["-ec", here("false")], { stdio: "pipe" }));
+    assert.deepEqual(readdirSync(seals), kept, "an unsound ledger gets no seal");
   });
 
   test("passes systemd-analyze", { skip: missing("systemd-analyze", "--version") }, () => {

@@ -51,7 +51,6 @@ test("each route has one row", async () => {
   const app = createApiApp();
   const reload = () => Promise.reject(new Error("not reloaded"));
   const configuration = { reload, applyPlans: reload, configuredPlans: () => new Map() };
-  const audits = { start: reload, job: reload };
   const sessions = new OperatorSessions(store, "a-token-of-operators", reload);
   const jobs = testJobs();
   const signIn = new SignIn({
@@ -78,7 +77,6 @@ test("each route has one row", async () => {
   const admin = {
     ...parts,
     ...live,
-    audits,
     signIn,
     nodes: () => [],
     ...configuration,

@@ -8,7 +8,7 @@ import { accountOf } from "../../src/store/account-rows.ts";
 import { readMigrations } from "../../src/store/migrations.ts";
 import {
   accountTable,
-  auditJobTable,
+  auditRecordTable,
   chargeTable,
   grantTable,
   holdKeyTable,
@@ -73,8 +73,8 @@ test("has the columns of the schema", () => {
   ]) {
     assert.deepEqual(columns.map((column) => column.name).sort(), inSchema(name).sort(), name);
   }
-  const job = auditJobTable.columns.map((column) => column.name);
-  assert.deepEqual(["id", ...job].sort(), inSchema("audit_job").sort());
+  const audit = auditRecordTable.columns.map((column) => column.name);
+  assert.deepEqual(["id", ...audit].sort(), inSchema("audit_record").sort());
   for (const { name, columns } of [holdKeyTable, keyStateTable, laterGrantKeyTable]) {
     const known = new Set(inSchema(name));
     assert.deepEqual(

@@ -9,7 +9,6 @@ import type { Jobs } from "../../jobs.ts";
 import type { TellAccess } from "../../ledger/events.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
 import type { Plans } from "../../ledger/plan.ts";
-import type { AuditRunner } from "../../store/audit-runner.ts";
 import type { WantedEvents } from "../../store/events.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
@@ -24,7 +23,6 @@ export interface AdminDependencies {
   store: Store;
   ledger: Ledger;
   catalog: Catalog;
-  audits: Pick<AuditRunner, "start" | "job">;
   live: Pick<LiveTelemetry, "activity" | "errors" | "refusals">;
   health(): { clock: "ok" | "wrong"; draining: boolean; warnings: string[] };
   /** The chat requests that this process answers. */

@@ -1,12 +1,13 @@
 /**
  * The part of the overview that the database has, for all processes: usage of the last hours, the
- * requests that other processes answer, and accounts with almost no credits.
+ * requests that other processes answer, accounts with almost no credits, and the last audit.
  *
  * A look waits a short time for the database. After that, it goes on with what the look before has
  * found, so a slow database delays no snapshot.
  */
 import type { AccountOfList, OperatorActions } from "../../accounts/operator-actions.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
+import type { AuditRecord } from "../../store/audit-report.ts";
 import { pageRowsMax, type Store } from "../../store/store.ts";
 import { hourMs, type UsageHour } from "../../store/usage-hours.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
@@ -29,6 +30,7 @@ export interface DatabaseView {
   timezone: string;
   hours: readonly UsageHour[];
   holds: readonly HoldRow[];
+  audit: AuditRecord | null;
 }
 
 export interface LowBalance {
@@ -37,7 +39,7 @@ export interface LowBalance {
 }
 
 interface OverviewDatabaseDependencies {
-  store: Pick<Store, "usageHours" | "holds" | "times">;
+  store: Pick<Store, "usageHours" | "holds" | "lastAudit" | "times">;
   actions: Pick<OperatorActions, "accounts" | "timezone">;
   requests: { list(): readonly RequestRecord[] };
   /** Called once for each time in which the database cannot be read. */
@@ -93,12 +95,13 @@ export class OverviewDatabase {
       const { atMs } = store.times();
       const to = Math.floor(atMs / hourMs) + 1;
       const own = requests.list().map(({ requestId }) => requestId);
-      const [hours, holds] = await Promise.all([
+      const [hours, holds, audit] = await Promise.all([
         store.usageHours({ from: to - hoursRead, to, byModel: false }),
         store.holds({ limit: pageRowsMax }),
+        store.lastAudit(),
       ]);
       this.#ownIds = new Set([...own, ...requests.list().map(({ requestId }) => requestId)]);
-      this.view = { atMs, timezone: actions.timezone, hours, holds };
+      this.view = { atMs, timezone: actions.timezone, hours, holds, audit };
       this.state = "ok";
     } catch (error) {
       if (this.state === "ok") onError(error);

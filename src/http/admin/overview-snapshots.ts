@@ -49,8 +49,11 @@ export class OverviewSnapshots {
   #snapshot(): Snapshot {
     const { catalog, requests, live, nodes, health, jobs } = this.#deps;
     const { activity, errors } = live;
+    const { warnings, ...state } = health();
+    const problems = this.#database.view?.audit?.problems ?? 0;
     return {
-      ...health(),
+      ...state,
+      warnings: problems === 0 ? warnings : ["The last recorded audit found broken rules.", ...warnings],
       store: this.#database.state,
       nodes: nodes(),
       jobs: jobs.states().filter(({ state }) => state !== "ok"),

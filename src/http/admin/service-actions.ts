@@ -4,22 +4,16 @@ import { closed, isoTime, objectFor, text, time } from "../../accounts/json-obje
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import {
   acceptedClockObject,
-  auditJobObject,
   clockObject,
   holdObject,
+  lastAuditObject,
   nodeObject,
 } from "../../accounts/operator-objects.ts";
 import { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
 import type { RequestStop } from "../../accounts/request-stops.ts";
 import { bindFor } from "../../actions/bind.ts";
 import { pageIn, pageOf, pageSchema, placeCursor, placeIn } from "../../actions/pages.ts";
-import {
-  acceptClock,
-  applyPlans,
-  reloadConfiguration,
-  startAudit,
-  stopRequest,
-} from "../../actions/service.ts";
+import { acceptClock, applyPlans, reloadConfiguration, stopRequest } from "../../actions/service.ts";
 import * as views from "../../actions/views.ts";
 import type { Role } from "../../actors.ts";
 import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
@@ -171,14 +165,11 @@ export const serviceActions = {
   acceptClock: bind(acceptClock, acceptedClockObject.schema, async ({ actions }, { time }) =>
     acceptedClockObject.of(await actions.acceptClock(time)),
   ),
-  startAudit: bind(startAudit, auditJobObject.schema, async ({ here }) =>
-    auditJobObject.of(await here.audits.start()),
-  ),
   listJobs: bind(views.listJobs, pageSchema(jobObject.schema), async ({ here: { jobs } }, input) => {
     const rows = jobs.states().map((job) => ({ ...job, id: job.name }));
     return await pageIn(rows, input, jobObject.of);
   }),
-  showAudit: bind(views.showAudit, auditJobObject.schema, async ({ here }) =>
-    auditJobObject.of(await here.audits.job()),
+  showAudit: bind(views.showAudit, lastAuditObject.schema, async ({ here }) =>
+    lastAuditObject.of(await here.store.lastAudit()),
   ),
 };

@@ -597,24 +597,16 @@ create table stop_request (
   at_ms {int} not null
 ) {table};
 
--- One row: the audit that runs in a service now, and the last result. Nothing decides by this row.
-create table audit_job (
+-- The last audit that was recorded: at most one row. Nothing decides by it.
+create table audit_record (
   id {int} not null primary key check (id = 1),
-  -- The id of the running audit, and the time of its last sign of life.
-  run {text} check (run <> ''),
-  started_ms {int},
-  alive_ms {int},
-  -- The last audit that read all rows: its times, the number of broken rules, and its report in JSON.
-  last_started_ms {int},
-  last_ended_ms {int},
-  problems {int} check (problems >= 0),
-  report {text},
-  -- An audit after that one which could not read all rows.
-  failed_ms {int},
-  failure {text}
+  checked_ms {int} not null,
+  journal_rows {int} not null check (journal_rows >= 0),
+  -- The number of broken rules, and the first of them.
+  problems {int} not null check (problems >= 0),
+  first_problem {text},
+  constraint problems_have_a_first check ((problems = 0) = (first_problem is null))
 ) {table};
-
-insert into audit_job (id) values (1);
 
 -- Events for receivers outside (docs/operating/events.md). Commits write them with the rows that they are about. They are
 -- deleted after 30 days.

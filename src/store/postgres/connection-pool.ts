@@ -339,44 +339,27 @@ export function commitPool(url: string, connectionsMax: number, changes: Setting
   );
 }
 
-/** Runs `use` with its own connection, which is closed afterwards or when the signal aborts. */
+/** Runs `use` with its own connection, which is closed afterwards. */
 async function alone<T>(
   url: string,
   settings: Settings,
   use: (client: Connection) => Promise<T>,
-  signal?: AbortSignal,
 ): Promise<T> {
   const pool = new ConnectionPool(url, settings, { max: 1 });
   try {
     const connection = await pool.connect();
-    const release = once(() => connection.release(true));
-    signal?.addEventListener("abort", release);
     try {
-      signal?.throwIfAborted();
       return await use(connection);
     } finally {
-      signal?.removeEventListener("abort", release);
-      release();
+      connection.release(true);
     }
   } finally {
     await pool.end();
   }
 }
 
-function once(work: () => void): () => void {
-  let isDone = false;
-  return () => {
-    if (!isDone) work();
-    isDone = true;
-  };
-}
-
-export function forAudit<T>(
-  url: string,
-  signal: AbortSignal,
-  use: (connection: Connection) => Promise<T>,
-): Promise<T> {
-  return alone(url, auditSettings, use, signal);
+export function forAudit<T>(url: string, use: (connection: Connection) => Promise<T>): Promise<T> {
+  return alone(url, auditSettings, use);
 }
 
 export function forMigration<T>(url: string, use: (connection: Connection) => Promise<T>): Promise<T> {

@@ -32,8 +32,8 @@ interface Applying extends PlansOptions {
 }
 
 /** Reads the plans of a ledger of this version and counts their accounts, in one state. */
-export async function plansInUseAt(url: string, signal: AbortSignal): Promise<PlansInUse> {
-  return await forAudit(url, signal, async (connection) => {
+export async function plansInUseAt(url: string): Promise<PlansInUse> {
+  return await forAudit(url, async (connection) => {
     const find = async (text: string) => (await connection.query({ text })).rows;
     await find("begin isolation level repeatable read read only");
     const [versions, files] = [await find(readVersions), await find(readFiles)];

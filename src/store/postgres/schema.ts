@@ -55,11 +55,11 @@ export async function prepareSchema(url: string, options: Migrating): Promise<vo
 }
 
 /** Throws an OperatorError if the database has no ledger of this version. Changes nothing. */
-export async function requireSchema(url: string, signal: AbortSignal): Promise<void> {
+export async function requireSchema(url: string): Promise<void> {
   const place = placeOf(url);
   const { where } = place;
   try {
-    await forAudit(url, signal, async (connection) => {
+    await forAudit(url, async (connection) => {
       await recogniseServer(connection, place);
       const applied = await appliedTo(connection);
       if (applied === null) {

@@ -14,7 +14,7 @@
 import type { EventSettings } from "../../ledger/events.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import { retry } from "../../retry.ts";
-import { auditJobsOn } from "../audit-job-queries.ts";
+import { auditRecordOn } from "../audit-record.ts";
 import { changeLogOn } from "../change-log-queries.ts";
 import { dailyCountsOn } from "../daily-counts.ts";
 import { eventQueriesOn } from "../event-queries.ts";
@@ -27,7 +27,6 @@ import { foundKeyOf, queriesOn, type SqlConnections } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
-import { auditDatabase } from "./audit.ts";
 import { PostgresClock, serverTime, type TestClock } from "./clock.ts";
 import { PostgresCommits } from "./commits.ts";
 import { type ConnectionPool, commitPool, readPool, type Settings } from "./connection-pool.ts";
@@ -183,7 +182,7 @@ function postgresStoreOn({
       const cells = await lookUp(() => keys.find(hash));
       return cells === undefined ? null : await foundKeyOf(cells, { plans, atMs: dialect.ledgerMs() });
     },
-    auditJobs: auditJobsOn(reads, dialect),
+    ...auditRecordOn(reads, dialect, events),
     stopRequests: stopRequestsOn(reads, dialect),
     operatorKeys: operatorKeysOn(reads, dialect),
     dailyCounts: dailyCountsOn(reads, dialect),
@@ -215,7 +214,6 @@ function postgresStoreOn({
       const { epoch, ...snapshot } = found;
       return { ...snapshot, plans: await plans.at(epoch) };
     },
-    audit: () => during(() => auditDatabase(url, clock.times().atMs, closing.signal)),
     close() {
       closing.abort();
       closed ??= Promise.allSettled(underWay).then(async () => {

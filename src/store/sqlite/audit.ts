@@ -1,6 +1,5 @@
 /**
- * The audit of an SQLite file. A service runs it in its own thread (worker.ts), because it takes
- * seconds on a large file.
+ * The audit of an SQLite file, which takes seconds if the file is large. Services may write to it.
  *
  * Guarantees that a report describes one state of the file. The connection is read-only, so a
  * backup stays unchanged to the byte. In WAL mode a reader does not delay the writer, but the log

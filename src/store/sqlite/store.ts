@@ -4,9 +4,9 @@
  * Guarantees that an answered write is on disk (WAL, synchronous = full), and that every read sees
  * every write answered before it. One thread writes. Three threads read (worker.ts): one for the
  * service itself, one for lists, and one for receipts and journals. Lists may take seconds if a
- * filter matches few rows, and end at their time limit. An audit has its own thread. Only the
- * lookups that requests wait for run here, on a read-only connection: keys, sessions, and a
- * balance with its plans. They take 7 us, and a message to a thread and back takes 40 us.
+ * filter matches few rows, and end at their time limit. Only the lookups that requests wait for
+ * run here, on a read-only connection: keys, sessions, and a balance with its plans. They take
+ * 7 us, and a message to a thread and back takes 40 us.
  *
  * Several processes may use one file: the lock of each commit covers the whole file, so the ledger
  * stays exact. Two servers on one file are safe for the same reason, but each counts its own
@@ -22,8 +22,7 @@ import type { Times } from "../../ledger/snapshot.ts";
 import { startThread } from "../../threads/start.ts";
 import type { EpochMs } from "../../units.ts";
 import { requirePossibleClock } from "../../version.ts";
-import { auditJobsOn } from "../audit-job-queries.ts";
-import type { AuditReport } from "../audit-report.ts";
+import { auditRecordOn } from "../audit-record.ts";
 import { changeLogOn } from "../change-log-queries.ts";
 import { type SharedClock, sharedClock, timesOf } from "../clock.ts";
 import { dailyCountsOn } from "../daily-counts.ts";
@@ -92,7 +91,6 @@ function sqliteStoreOn(
   const reader = () => threadOf("reader");
   // They start with their first call.
   const threads = { service: reader(), lists: reader(), history: reader() };
-  const audits = new Set<Remote>();
 
   function lookUp<T>(read: () => T): T {
     if (!db.isOpen) throw storeClosed();
@@ -117,7 +115,7 @@ function sqliteStoreOn(
 
   return {
     ...queriesOn(reads, dialect, plans),
-    auditJobs: auditJobsOn(reads, dialect),
+    ...auditRecordOn(reads, dialect, events),
     stopRequests: stopRequestsOn(reads, dialect),
     operatorKeys: operatorKeysOn(reads, dialect),
     dailyCounts: dailyCountsOn(reads, dialect),
@@ -144,26 +142,7 @@ function sqliteStoreOn(
     acceptClock: (by, timeMs) => writer.call("acceptClock", by, timeMs),
     sumUsage: (timezone) => writer.call("sumUsage", timezone),
 
-    async audit(): Promise<AuditReport> {
-      if (!db.isOpen) throw storeClosed();
-      const auditor = threadOf("auditor");
-      audits.add(auditor);
-      try {
-        return await auditor.call("audit", times().atMs);
-      } catch (error) {
-        throw audits.has(auditor)
-          ? error
-          : new Error("the audit was ended before it was through", { cause: error });
-      } finally {
-        audits.delete(auditor);
-        await auditor.terminate();
-      }
-    },
-
     async close() {
-      const ending = [...audits];
-      audits.clear();
-      await Promise.all(ending.map((auditor) => auditor.terminate()));
       await Promise.all(Object.values(threads).map((thread) => thread.close()));
       // The connection that writes is closed last, so that it moves the log into the file.
       if (db.isOpen) db.close();
@@ -212,12 +191,6 @@ class Remote {
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#thread?.close();
-  }
-
-  /** Ends the thread at once. Unanswered calls are rejected. */
-  async terminate(): Promise<void> {
-    this.#isClosed = true;
-    await this.#thread?.terminate();
   }
 
   #running(): Thread {
@@ -276,11 +249,6 @@ class Thread {
     };
     if (!this.#isEnded) this.#closed ??= this.call("close", []).catch(unlessEnded);
     await this.#closed;
-    await this.#exited;
-  }
-
-  async terminate(): Promise<void> {
-    await this.#worker.terminate();
     await this.#exited;
   }
 

@@ -9,7 +9,6 @@ import type { Decision } from "../../ledger/outcomes.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { PlanChanges } from "../../ledger/plan-section.ts";
 import type { EpochMs } from "../../units.ts";
-import type { AuditReport } from "../audit-report.ts";
 import type { SharedClock } from "../clock.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
 import type { PlansOptions } from "../plans.ts";
@@ -19,8 +18,8 @@ import type { SqliteFile } from "./file.ts";
 import type { Cells } from "./query.ts";
 
 export interface SqliteThreadData {
-  /** A writer takes commits and statements, a reader statements, and an auditor one audit. */
-  role: "writer" | "reader" | "auditor";
+  /** A writer takes commits and statements, a reader statements. */
+  role: "writer" | "reader";
   file: SqliteFile;
   /** The plans section of the configuration. */
   plans: Plans;
@@ -46,7 +45,6 @@ export interface Calls {
   write(statements: readonly SqlStatement[]): Cells[];
   /** Sums charges. Returns whether there is more to do. */
   sumUsage(timezone: string): boolean;
-  audit(nowMs: EpochMs): AuditReport;
   /** Closes the file and ends the thread. */
   close(): void;
 }

@@ -30,10 +30,6 @@ const open: Record<SqliteThreadData["role"], (data: SqliteThreadData) => Promise
     const db = openToRead(file);
     return { rows: rowsWithin(db, listMs), close: () => db.close() };
   },
-  async auditor({ file }) {
-    const { auditFile } = await import("./audit.ts");
-    return { audit: (nowMs) => auditFile({ file, nowMs }), close() {} };
-  },
 };
 
 function faultOf(id: number, thrown: unknown): ThreadReply {

@@ -5,14 +5,14 @@ import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { get } from "../../shared/api.ts";
 import { useAction } from "../../shared/form-dialog.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
+import { counted } from "../../shared/numbers.ts";
 import { Shown } from "../../shared/states.tsx";
 import { ShownTable } from "../../shared/table.tsx";
 import { exactTime } from "../../shared/times.ts";
 import type { Page } from "../../shared/types.ts";
-import { useLoaded } from "../../shared/use-loaded.ts";
+import { type Loaded, useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Facts, Time } from "../../shared/values.tsx";
-import type { Clock, Job, Model, Node, Readiness } from "../types.ts";
-import { AuditCard } from "./audit.tsx";
+import type { Clock, Job, LastAudit, Model, Node, Readiness } from "../types.ts";
 import { RecentErrors } from "./errors.tsx";
 import { JobsCard } from "./jobs.tsx";
 import { ModelTable, PriceTable } from "./models.tsx";
@@ -22,6 +22,7 @@ export function HealthPage() {
   const models = useLoaded("models", (signal) => get<Page<Model>>("/admin/models", { limit: 500 }, signal));
   const nodes = useLoaded("nodes", (signal) => get<Page<Node>>("/admin/nodes", { limit: 500 }, signal));
   const jobs = useLoaded("jobs", (signal) => get<Page<Job>>("/admin/jobs", { limit: 500 }, signal));
+  const audit = useLoaded("audit", (signal) => get<LastAudit>("/admin/audit", {}, signal));
   return (
     <>
       <PageHead title="Health">
@@ -32,6 +33,7 @@ export function HealthPage() {
             models.reload();
             nodes.reload();
             jobs.reload();
+            audit.reload();
           }}
         >
           Refresh
@@ -69,7 +71,7 @@ export function HealthPage() {
       </Card>
       <JobsCard of={jobs} />
       <ClockCard />
-      <AuditCard />
+      <AuditCard of={audit} />
       <RecentErrors />
     </>
   );
@@ -140,5 +142,37 @@ function ClockCard() {
       </Shown>
       {open === "accept" && <ActionDialog action={acceptClock} close={close} />}
     </Card>
+  );
+}
+
+function AuditCard({ of }: { of: Loaded<LastAudit> }) {
+  return (
+    <Card title="Audit">
+      <Shown of={of}>
+        {({ last }) => (last === null ? "No audit is recorded." : <AuditResult last={last} />)}
+      </Shown>
+      <p class="quiet">
+        The command <code>audit --record</code> of Inkwell checks all rows and records its result, also while
+        the service runs. Let a timer run it each night.
+      </p>
+    </Card>
+  );
+}
+
+function AuditResult({ last }: { last: NonNullable<LastAudit["last"]> }) {
+  return (
+    <>
+      <p>
+        <Badge text={last.sound ? "sound" : "not sound"} tone={last.sound ? "good" : "bad"} />{" "}
+        {counted(last.journal_entries, "journal entry", "journal entries")} checked{" "}
+        <Time at={last.checked_at} />.
+      </p>
+      {!last.sound && (
+        <p class="notice bad">
+          {counted(last.problems, "rule is", "rules are")} broken. The first one: {last.first_problem}. The
+          output of the audit has the rows at fault.
+        </p>
+      )}
+    </>
   );
 }
