@@ -402,8 +402,7 @@ class Service {
   }
 
   #startEvents(store: Store, catalog: Catalog): EventSending {
-    const endpoints = async () => (this.#config.events === null ? [] : await store.events.endpoints());
-    this.#metrics.events.observe(endpoints);
+    this.#metrics.events.observe(() => store.events.endpoints(wantedEventsOf(this.#config.events)));
     const events = new EventSending({
       ...{ store, catalog, jobs: this.#jobs, node: this.#node, logger: this.#logger },
       ...{ times: this.#times.events, portalUrl: this.#config.portal?.url ?? null },

@@ -63,21 +63,24 @@ export class EventReceiver {
     this.#process = null;
   }
 
-  /** Ends the present pause of the endpoint, which takes up to hours. False: nobody answers. */
-  async resume(operatorUrl: string): Promise<boolean> {
-    const headers = { authorization: `Bearer ${operatorToken}` };
-    const url = `${operatorUrl}/admin/events/endpoints/receiver/resume`;
+  /** Ends the present pauses, which take up to an hour. False: nobody answers. */
+  async #sendFailed(operatorUrl: string): Promise<boolean> {
+    const headers = { authorization: `Bearer ${operatorToken}`, "content-type": "application/json" };
+    const url = `${operatorUrl}/admin/events/endpoints/receiver/send`;
+    let response: Response;
     try {
-      return (await fetch(url, { method: "POST", headers })).ok;
+      response = await fetch(url, { method: "POST", headers, body: "{}" });
     } catch {
       return false;
     }
+    assert.equal(response.status, 200, await response.text());
+    return true;
   }
 
   /** Sends without pauses until the service or the receiver is killed. */
   async hurry(operatorUrl: string, killed: AbortSignal): Promise<void> {
     while (!killed.aborted) {
-      await this.resume(operatorUrl);
+      await this.#sendFailed(operatorUrl);
       await sleep(200);
     }
   }
@@ -94,7 +97,7 @@ export class EventReceiver {
     for (let left = await this.#unsent(); left > 0; ) {
       await until("another event is delivered", async () => {
         const before = left;
-        await this.resume(operatorUrl);
+        await this.#sendFailed(operatorUrl);
         await sleep(200);
         left = await this.#unsent();
         return left < before;

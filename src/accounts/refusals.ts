@@ -34,6 +34,7 @@ export const operatorCatalogue = {
   account_not_found: notFound,
   key_not_found: notFound,
   endpoint_not_found: notFound,
+  event_not_found: notFound,
   request_not_found: notFound,
   account_exists: conflict,
   operation_differs: conflict,

@@ -29,6 +29,12 @@ export const name: TextField = {
   rule: "1 to 64 characters: lower-case letters, digits, dots, dashes and underscores, the first a letter or a digit",
 };
 
+/** For ids of events, as receivers get them. */
+export const event: TextField = {
+  pattern: /^evt_[0-9a-f]{32}$/,
+  rule: "the id of an event: evt_ and 32 digits and letters a to f",
+};
+
 /** For reasons, which the journal keeps. */
 export const note = plainText(200);
 

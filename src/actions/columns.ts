@@ -164,12 +164,11 @@ export const shown = {
   eventEndpoint: {
     name: ["Endpoint"],
     state: ["State", "state"],
-    since: ["Since", "time"],
     pending: ["Waiting", "count"],
-    set_aside: ["Set aside", "count"],
+    dead: ["Dead", "count"],
+    failing_accounts: ["Failing accounts", "count"],
     next_attempt_at: ["Next attempt", "time"],
     problem: ["Last failure", "text", "Failure"],
-    node: ["Sent by"],
   },
   eventDelivery: {
     at: ["Time", "time"],

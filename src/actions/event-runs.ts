@@ -3,44 +3,28 @@ import Type from "typebox";
 import { count, isoTime, isoTimeOrNull, objectFor, orNull, text, time } from "../accounts/json-objects.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { OperatorRefusal } from "../accounts/refusals.ts";
-import {
-  deliveryStates,
-  type ListedDelivery,
-  type ListedEndpoint,
-  type WantedEvents,
-} from "../store/events.ts";
+import { deliveryStates, type ListedDelivery, type ListedEndpoint } from "../store/events.ts";
 import { bindFor } from "./bind.ts";
-import { replayEvents, resumeEndpoint } from "./events.ts";
+import { sendEvents } from "./events.ts";
 import { afterSeqIn, pageIn, pageOf, pageSchema } from "./pages.ts";
 import { listDeliveries, listEndpoints } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
 
-/** An endpoint of the configuration, of the database, or of both. */
-interface KnownEndpoint {
-  id: string;
-  isConfigured: boolean;
-  row: ListedEndpoint | null;
-}
-
-export const endpointObject = objectFor<KnownEndpoint>("EventEndpoint")({
-  name: [text, ({ id }) => id],
-  configured: [
-    Type.Boolean({ description: "false: it left the configuration, and gets nothing" }),
-    (each) => each.isConfigured,
-  ],
+export const endpointObject = objectFor<ListedEndpoint>("EventEndpoint")({
+  name: [text, (row) => row.name],
   state: [
-    Type.Enum(["ok", "failing", "parked"], {
-      description: "failing: the last attempt failed. parked: it failed for days, or wants no events",
-    }),
-    ({ row }) => (row?.parkedMs ? "parked" : row?.failingMs ? "failing" : "ok"),
+    Type.Enum(["ok", "failing"], { description: "failing: an event waits because its last attempt failed" }),
+    (row) => (row.failing > 0 ? "failing" : "ok"),
   ],
-  since: [orNull(time), ({ row }) => isoTimeOrNull(row?.parkedMs ?? row?.failingMs ?? null)],
-  next_attempt_at: [orNull(time), ({ row }) => isoTimeOrNull(row?.nextMs || null)],
-  pending: [count, ({ row }) => row?.pending ?? 0],
-  set_aside: [count, ({ row }) => row?.setAside ?? 0],
-  problem: [orNull(text), ({ row }) => row?.problem ?? null],
-  node: [orNull(text), ({ row }) => row?.node ?? null],
+  pending: [count, (row) => row.pending],
+  dead: [count, (row) => row.dead],
+  failing_accounts: [
+    Type.Integer({ minimum: 0, description: "accounts whose later events wait for one that failed" }),
+    (row) => row.failing,
+  ],
+  next_attempt_at: [orNull(time), (row) => isoTimeOrNull(row.nextMs)],
+  problem: [orNull(text), (row) => row.problem],
 });
 
 export const deliveryObject = objectFor<ListedDelivery>("EventDelivery")({
@@ -62,42 +46,30 @@ export const deliveryObject = objectFor<ListedDelivery>("EventDelivery")({
   data: [Type.String({ description: "the data of the event, as JSON" }), (row) => row.data],
 });
 
-const replayObject = objectFor<{ endpoint: string; events: number }>("EventReplay")({
-  endpoint: [text, (replay) => replay.endpoint],
-  events: [count, (replay) => replay.events],
+const sendObject = objectFor<{ endpoint: string; events: number }>("EventSend")({
+  endpoint: [text, (sent) => sent.endpoint],
+  events: [count, (sent) => sent.events],
 });
 
-const resumeObject = objectFor<{ endpoint: string }>("EventResume")({
-  endpoint: [text, (resumed) => resumed.endpoint],
-});
-
-async function known(actions: OperatorActions): Promise<KnownEndpoint[]> {
-  const rows = new Map((await actions.store.events.endpoints()).map((row) => [row.name, row]));
-  const configured = new Set(actions.endpoints().map(({ name }) => name));
-  return [...new Set([...configured, ...rows.keys()])].sort().map((id) => ({
-    ...{ id, isConfigured: configured.has(id), row: rows.get(id) ?? null },
-  }));
-}
-
-function configured(actions: OperatorActions, name: string): WantedEvents {
-  const found = actions.endpoints().find((each) => each.name === name);
-  if (found === undefined) throw notFound(name);
-  return found;
-}
-
-function notFound(name: string): OperatorRefusal {
-  return new OperatorRefusal("endpoint_not_found", `There is no endpoint "${name}" in the configuration.`);
+function requireEndpoint(actions: OperatorActions, endpoint: string): void {
+  if (actions.endpoints().some(({ name }) => name === endpoint)) return;
+  throw new OperatorRefusal("endpoint_not_found", `There is no endpoint "${endpoint}" in the configuration.`);
 }
 
 export const eventActions = {
-  listEndpoints: bind(listEndpoints, pageSchema(endpointObject.schema), async (actions, page) =>
-    pageIn(await known(actions), page, endpointObject.of),
-  ),
+  listEndpoints: bind(listEndpoints, pageSchema(endpointObject.schema), async (actions, page) => {
+    const rows = await actions.store.events.endpoints(actions.endpoints());
+    return pageIn(
+      rows.map((row) => ({ ...row, id: row.name })),
+      page,
+      endpointObject.of,
+    );
+  }),
   listDeliveries: bind(
     listDeliveries,
     pageSchema(deliveryObject.schema),
     async (actions, { endpoint, limit, after, account, state }) => {
-      if (!(await known(actions)).some(({ id }) => id === endpoint)) throw notFound(endpoint);
+      requireEndpoint(actions, endpoint);
       const before = afterSeqIn(after);
       return await pageOf(
         limit,
@@ -107,14 +79,11 @@ export const eventActions = {
       );
     },
   ),
-  replayEvents: bind(replayEvents, replayObject.schema, async (actions, { endpoint, from, to }) => {
-    const { name, types } = configured(actions, endpoint);
-    const events = await actions.store.events.replay({ name, types, fromMs: from, toMs: to });
-    return replayObject.of({ endpoint, events });
-  }),
-  resumeEndpoint: bind(resumeEndpoint, resumeObject.schema, async (actions, { endpoint }) => {
-    const { name } = configured(actions, endpoint);
-    await actions.store.events.resume(name);
-    return resumeObject.of({ endpoint });
+  sendEvents: bind(sendEvents, sendObject.schema, async (actions, { endpoint, event }) => {
+    requireEndpoint(actions, endpoint);
+    const { events } = actions.store;
+    if (event === undefined) return sendObject.of({ endpoint, events: await events.sendFailed(endpoint) });
+    if (await events.sendAgain(endpoint, event)) return sendObject.of({ endpoint, events: 1 });
+    throw new OperatorRefusal("event_not_found", `The endpoint "${endpoint}" has no event "${event}".`);
   }),
 };

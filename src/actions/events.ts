@@ -1,7 +1,7 @@
 /** Changes of events and their receivers by operators. Pages bundle this file. */
 import * as rules from "../accounts/value-rules.ts";
 import { action } from "./action.ts";
-import { moment, text } from "./field.ts";
+import { optional, text } from "./field.ts";
 
 export const eventEndpoint = text(rules.name, {
   label: "Endpoint",
@@ -9,51 +9,30 @@ export const eventEndpoint = text(rules.name, {
   rule: "the name of an endpoint in the configuration, or mail",
 });
 
-export const replayEvents = action({
-  id: "replayEvents",
-  title: "Send the events of a time to an endpoint again",
-  help: "Also those that it has never got, and those that were set aside. They keep their ids, so a receiver that remembers ids ignores what it has. `from` is inclusive, `to` exclusive.",
-  http: "POST /admin/events/endpoints/{endpoint}/replay",
-  cli: "events replay <endpoint>",
-  examples: ["events replay billing --from 2026-11-26T08:00:00Z --to 2026-11-26T12:00:00Z"],
+export const sendEvents = action({
+  id: "sendEvents",
+  title: "Send events to an endpoint again",
+  help: "Without `event`: those that are dead, and those that wait for their next attempt. With it: one event, also if it was delivered. They keep their ids, so a receiver that remembers ids ignores what it has.",
+  http: "POST /admin/events/endpoints/{endpoint}/send",
+  cli: "events send <endpoint>",
+  examples: ["events send billing", "events send billing --event evt_3f0c7a1d5e9b4c2a8d6f1e0b7c9a2d4f"],
   role: "operator",
   input: {
     endpoint: eventEndpoint,
-    from: moment({
-      day: "start",
-      label: "From (UTC)",
-      option: "--from <time>",
-      about: "events from this time on",
-    }),
-    to: moment({
-      day: "start",
-      label: "Until (UTC)",
-      option: "--to <time>",
-      about: "events before this time",
-    }),
+    event: optional(
+      text(rules.event, {
+        label: "Id of one event",
+        option: "--event <id>",
+        about: "one event, as events deliveries shows it",
+        hint: "Without it: all dead events, and all that wait for their next attempt.",
+      }),
+    ),
   },
-  refuses: ["endpoint_not_found", "list_too_slow"],
+  refuses: ["endpoint_not_found", "event_not_found", "list_too_slow"],
   form: {
     title: "Send events to {name} again",
     intro: "They keep their ids. A receiver that remembers ids ignores the events that it has.",
     submit: "Send again",
   },
-  check({ from, to }) {
-    return from < to ? null : { param: "to", message: "to must be later than from." };
-  },
   done: ({ events }: { events: number }) => `${events} events are sent again.`,
-});
-
-export const resumeEndpoint = action({
-  id: "resumeEndpoint",
-  title: "Send to an endpoint that is parked or that waits",
-  help: "Tries the waiting events at once, in place of after the present pause.",
-  http: "POST /admin/events/endpoints/{endpoint}/resume",
-  cli: "events resume <endpoint>",
-  examples: ["events resume billing"],
-  role: "operator",
-  input: { endpoint: eventEndpoint },
-  refuses: ["endpoint_not_found"],
-  form: { title: "Send to {name} now", submit: "Send now" },
-  done: () => "The waiting events are sent.",
 });

@@ -393,7 +393,7 @@ export const listDeliveries = view({
     endpoint: eventEndpoint,
     ...pageFields,
     account: optional(accountId),
-    state: optional(choice(deliveryStates, { rule: '"pending", "delivered", "skipped" or "set_aside"' })),
+    state: optional(choice(deliveryStates, { rule: '"pending", "delivered", "skipped" or "dead"' })),
   },
   refuses: ["endpoint_not_found", "list_too_slow"],
 });

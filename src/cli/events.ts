@@ -1,4 +1,4 @@
-/** `inkwell events`: lists the receivers of events and their deliveries, sends again, resumes. */
+/** `inkwell events`: lists the receivers of events and their deliveries, sends again. */
 import { Command } from "commander";
 import { eventActions } from "../actions/event-runs.ts";
 import { listDeliveries } from "../actions/views.ts";
@@ -10,7 +10,7 @@ import { examples } from "./help.ts";
 
 const endpointColumns = columnsOf(
   "eventEndpoint",
-  "name state since pending set_aside next_attempt_at? problem?",
+  "name state pending dead failing_accounts next_attempt_at? problem?",
 );
 const deliveryColumns = columnsOf(
   "eventDelivery",
@@ -18,7 +18,7 @@ const deliveryColumns = columnsOf(
 );
 
 export function eventsCommand(cli: Cli): Command {
-  const events = new Command("events").description("list receivers of events, send again, resume a receiver");
+  const events = new Command("events").description("list receivers of events, and send again");
 
   events
     .command("endpoints")
@@ -39,7 +39,7 @@ export function eventsCommand(cli: Cli): Command {
   deliveries
     .addHelpText(
       "after",
-      examples(inkwell("events deliveries billing"), inkwell("events deliveries billing --state set_aside")),
+      examples(inkwell("events deliveries billing"), inkwell("events deliveries billing --state dead")),
     )
     .action(async () => {
       const input = read();
@@ -51,7 +51,6 @@ export function eventsCommand(cli: Cli): Command {
     });
   events.addCommand(deliveries);
 
-  addAction(cli, events, eventActions.replayEvents);
-  addAction(cli, events, eventActions.resumeEndpoint);
+  addAction(cli, events, eventActions.sendEvents);
   return events;
 }

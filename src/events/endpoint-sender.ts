@@ -1,70 +1,54 @@
 /**
- * Sends the events of one endpoint, while this process has its lease.
+ * Sends events to one endpoint. Any number of processes may do so at the same time.
  *
- * Guarantees: events of an account are sent in their order, the next one after an answer to the
- * one before. Every event is sent until it is delivered or set aside. A process that dies, or
- * loses its lease, sends an event at most once more, with the same id.
- *
- * If the receiver does not work, it gets one event after each pause of the schedule. If it refuses
- * one event and takes others, only the account of that event waits.
+ * Guarantees: of each account, only the oldest pending event is sent, by a process that has a
+ * claim on it. So events of an account are sent in their order. A failed event is tried again
+ * after each pause, while later ones of its account wait, and after the last pause it is dead. If
+ * a process dies, or its claim runs out, the event is sent once more, with the same id.
  */
-import type { Attempt, DueEvent, EndpointRow, EventStore } from "../store/events.ts";
+import type { Attempt, ClaimedEvent, EventStore } from "../store/events.ts";
 import type { EpochMs } from "../units.ts";
 import type { Answer, Receiver } from "./receiver.ts";
 
 const seconds = 1000;
 const minutes = 60 * seconds;
-const hours = 60 * minutes;
 
-/** Pauses after each failure in a row, as the specification recommends. */
-const pausesMs = [
-  ...[5 * seconds, 5 * minutes, 30 * minutes],
-  ...[2 * hours, 5 * hours, 10 * hours, 14 * hours, 20 * hours, 24 * hours],
-] as const;
-const attemptsMax = pausesMs.length + 1;
-/** An endpoint that has failed for this time is parked: the sum of the pauses. */
-const parkedAfterMs = pausesMs.reduce((sum, ms) => sum + ms, 0);
-/** A refused event is set aside after this many attempts if others were taken meanwhile. */
-const refusalsMax = 4;
-/** Pauses are longer by up to this share, so that endpoints do not come in step. */
+/** Pauses after the first failures. Later ones take an hour, until they are three days. */
+const firstPausesMs = [5 * seconds, minutes, 10 * minutes];
+const laterPauseMs = 60 * minutes;
+const attemptsMax = firstPausesMs.length + 72 + 1;
+/** Pauses are longer by up to this share, so that accounts do not come in step. */
 const jitter = 0.1;
 
-const pageEvents = 500;
-/** No further event begins after this time, so that results are stored soon. */
-const roundMs = 1000;
+/** Accounts that one look reads. Each costs a step in an index. */
+const accountsMax = 200;
 
 interface SenderOptions {
   name: string;
   receiver: Receiver;
   events: EventStore;
-  /** This process. */
-  node: string;
   /** Elapsed time. */
   nowMs(): EpochMs;
-  leaseMs: number;
-  /** Events of different accounts at the same time. */
+  /** Longer than the receiver takes. */
+  claimMs: number;
+  /** Events at the same time. */
   slots: number;
   onAttempt(name: string, kind: Answer["kind"]): void;
-  onParked(row: EndpointRow): void;
-}
-
-interface Sent {
-  event: DueEvent;
-  answer: Answer;
+  onDead(attempt: Attempt): void;
 }
 
 export class EndpointSender {
   readonly #options: SenderOptions;
+  /** The next look begins with this account, so that each one has its turn. */
+  #account = "";
+  /** The last attempt failed: one event is sent at a look, until the receiver takes one. */
+  #isFailing = false;
   #isStopped = false;
   #run: Promise<void> | null = null;
   #error: unknown = null;
 
   constructor(options: SenderOptions) {
     this.#options = options;
-  }
-
-  get name(): string {
-    return this.#options.name;
   }
 
   /** Starts a run unless one is under way. Throws the error of the last one. */
@@ -81,139 +65,59 @@ export class EndpointSender {
     if (error !== null) throw error;
   }
 
-  /** Resolves when the requests under way have ended and the lease is free. */
+  /** Resolves when the requests under way have ended and are recorded. */
   async stop(): Promise<void> {
-    const { events, name, node, receiver } = this.#options;
     this.#isStopped = true;
     await this.#run;
-    await receiver.close();
-    await events.release(name, node);
+    await this.#options.receiver.close();
   }
 
+  /** Sends until nothing is due, or an attempt fails. */
   async #send(): Promise<void> {
-    const { events, name, nowMs } = this.#options;
+    const { events, name, nowMs, claimMs, onDead } = this.#options;
     while (!this.#isStopped) {
-      const row = await this.#lead();
-      if (row === null || row.parkedMs !== null || row.nextMs > nowMs()) return;
-      const due = await events.due(name, nowMs(), pageEvents);
-      if (due.length === 0) return;
-      const sent = await this.#round(row.failures > 0 ? probeOf(due) : due);
-      const next = this.#record(row, sent);
-      await events.record(name, next.attempts);
-      if (next.hasRecovered) await events.retryUnanswered(name, row.failures);
-      const isSet = isChanged(row, next.row) && (await events.setEndpoint(next.row, row));
-      if (!isSet || next.row.parkedMs === null) continue;
-      // None of them was taken, so that it was not the fault of these events.
-      await events.retrySetAside(name, next.row.failingMs ?? next.row.parkedMs);
-      this.#options.onParked(next.row);
+      const numbers = await this.#due();
+      if (numbers.length === 0) return;
+      const claimed = await events.claim(name, numbers, nowMs(), nowMs() + claimMs);
+      if (claimed.length === 0) return;
+      const attempts = await Promise.all(claimed.map((event) => this.#attempt(event)));
+      await events.record(name, attempts);
+      for (const attempt of attempts) if (attempt.state === "dead") onDead(attempt);
+      if (attempts.some(({ state }) => state === "delivered")) this.#isFailing = false;
+      else if (attempts.some(({ state }) => state !== "skipped")) this.#isFailing = true;
+      if (this.#isFailing) return;
     }
   }
 
-  /** Returns the endpoint if this process has its lease for longer than a round. */
-  async #lead(): Promise<EndpointRow | null> {
-    const { events, name, node, nowMs, leaseMs } = this.#options;
-    const row = await events.endpoint(name);
-    const isFree = row === null || row.node === node || row.leaseMs <= nowMs();
-    if (!isFree) return null;
-    if (row !== null && row.node === node && row.leaseMs > nowMs() + leaseMs / 2) return row;
-    return await events.lead({ name, node, leaseMs: nowMs() + leaseMs }, nowMs());
+  /** Returns the events of the next accounts whose first event is due. */
+  async #due(): Promise<number[]> {
+    const { events, name, nowMs, slots } = this.#options;
+    const begin = this.#account;
+    const firsts = await events.firsts(name, begin, accountsMax);
+    const max = this.#isFailing ? 1 : slots;
+    const due = firsts.filter(({ dueMs }) => dueMs <= nowMs()).slice(0, max);
+    const last = due.length === max ? due.at(-1) : firsts[accountsMax - 1];
+    this.#account = last?.account ?? "";
+    // Accounts before this one may have events too.
+    if (due.length === 0 && begin !== "" && last === undefined) return await this.#due();
+    return due.map(({ number }) => number);
   }
 
-  /** Sends events of different accounts at the same time, and those of an account in order. */
-  async #round(due: readonly DueEvent[]): Promise<Sent[]> {
-    const { receiver, slots, name, onAttempt } = this.#options;
-    const accounts = [...Map.groupBy(due, ({ account }) => account).values()];
-    const endsAt = performance.now() + roundMs;
-    const sent: Sent[] = [];
-    let isWorking = true;
-    const work = async () => {
-      for (let events = accounts.shift(); events !== undefined; events = accounts.shift()) {
-        for (const event of events) {
-          if (this.#isStopped || !isWorking || performance.now() > endsAt) return;
-          const answer = await receiver.send(event);
-          onAttempt(name, answer.kind);
-          sent.push({ event, answer });
-          if (answer.kind === "failed" || answer.kind === "gone") isWorking = false;
-          if (!isDone(answer)) break;
-        }
-      }
-    };
-    await Promise.all(Array.from({ length: slots }, work));
-    return sent;
-  }
-
-  /** Decides what became of the events and of the endpoint. */
-  #record(
-    row: EndpointRow,
-    sent: readonly Sent[],
-  ): { attempts: Attempt[]; row: EndpointRow; hasRecovered: boolean } {
-    const triedMs = this.#options.nowMs();
-    // An event that is not to be sent says nothing about the receiver.
-    const hasTaken = sent.some(({ answer }) => answer.kind === "delivered");
-    const attempts = sent.map(({ event, answer }): Attempt => {
-      const { number } = event;
-      const account = event.account ?? "";
-      const attempts = event.attempts + 1;
-      const outcome = { number, account, attempts, triedMs, status: answer.status, answer: answer.text };
-      if (answer.kind === "delivered" || answer.kind === "skipped")
-        return { ...outcome, state: answer.kind, nextMs: 0 };
-      const before = event.triedMs ?? triedMs;
-      const wasTakenSince = row.failingMs === null || row.failingMs > before;
-      // Without an answer, only what is taken at the same time shows that the receiver works.
-      const othersPass = hasTaken || (answer.status !== null && wasTakenSince);
-      const isRefused = answer.kind === "refused";
-      const max = isRefused && othersPass ? refusalsMax : attemptsMax;
-      if (attempts >= max && (othersPass || isRefused)) return { ...outcome, state: "set_aside", nextMs: 0 };
-      return { ...outcome, state: "pending", nextMs: triedMs + this.#pauseMs(attempts) };
-    });
-    const failed = sent.filter(({ answer }) => !isDone(answer)).map(({ answer }) => answer);
-    const [failure] = failed;
-    if (hasTaken) {
-      const healthy = { failures: 0, failingMs: null, nextMs: 0, problem: null };
-      return { attempts, row: { ...row, ...healthy }, hasRecovered: row.failures > 0 };
-    }
-    if (failure === undefined) return { attempts, row, hasRecovered: false };
-    const failingMs = row.failingMs ?? triedMs;
-    const isGone = failed.some(({ kind }) => kind === "gone");
-    const isParked = isGone || triedMs - failingMs >= parkedAfterMs;
-    // A refusal is an answer: the events of other accounts need not wait.
-    const isWorking = failed.every(({ kind }) => kind === "refused");
-    const failures = isWorking ? row.failures : row.failures + 1;
-    const askedMs = Math.max(0, ...failed.map(({ retryAfterMs }) => retryAfterMs ?? 0));
-    const nextMs = isWorking ? 0 : triedMs + Math.max(this.#pauseMs(failures), askedMs);
-    const problem = failure.status === null ? failure.text : `${failure.status} ${failure.text}`;
-    return {
-      attempts,
-      row: { ...row, failures, failingMs, nextMs, parkedMs: isParked ? triedMs : null, problem },
-      hasRecovered: false,
-    };
-  }
-
-  #pauseMs(failures: number): number {
-    const ms = pausesMs[Math.min(failures, pausesMs.length) - 1] ?? pausesMs[0];
-    return Math.round(ms * (1 + jitter * Math.random()));
+  async #attempt(event: ClaimedEvent): Promise<Attempt> {
+    const { receiver, name, nowMs, onAttempt } = this.#options;
+    const { kind, status, text: answer, retryAfterMs } = await receiver.send(event);
+    onAttempt(name, kind);
+    const { number } = event;
+    const attempts = event.attempts + 1;
+    const attempt = { number, attempts, nextMs: 0, triedMs: nowMs(), status, answer };
+    if (kind !== "failed") return { ...attempt, state: kind };
+    if (attempts >= attemptsMax) return { ...attempt, state: "dead" };
+    const pauseMs = Math.max(pauseAfter(attempts), retryAfterMs);
+    return { ...attempt, state: "pending", nextMs: attempt.triedMs + pauseMs };
   }
 }
 
-function isDone({ kind }: Answer): boolean {
-  return kind === "delivered" || kind === "skipped";
-}
-
-/**
- * Returns, of the first events of all accounts, the one with the fewest attempts: an event that
- * always fails is not tried again and again.
- */
-function probeOf(due: readonly DueEvent[]): DueEvent[] {
-  const firsts = [...Map.groupBy(due, ({ account }) => account).values()].flatMap(([first]) => first ?? []);
-  return firsts.toSorted((one, other) => one.attempts - other.attempts).slice(0, 1);
-}
-
-function isChanged(before: EndpointRow, after: EndpointRow): boolean {
-  return (
-    before.failures !== after.failures ||
-    before.failingMs !== after.failingMs ||
-    before.nextMs !== after.nextMs ||
-    before.parkedMs !== after.parkedMs ||
-    before.problem !== after.problem
-  );
+function pauseAfter(attempts: number): number {
+  const ms = firstPausesMs[attempts - 1] ?? laterPauseMs;
+  return Math.round(ms * (1 + jitter * Math.random()));
 }

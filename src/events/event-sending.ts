@@ -4,14 +4,13 @@
  *
  * Without an `events` section nothing runs.
  */
-import { isDeepStrictEqual } from "node:util";
 import type { Logger } from "pino";
 import { owner } from "../actors.ts";
 import type { Catalog } from "../chat/catalog.ts";
-import { type EventsConfig, mailEndpoint } from "../config/events.ts";
+import { type EventsConfig, mailEndpoint, wantedEventsOf } from "../config/events.ts";
 import type { Jobs } from "../jobs.ts";
-import type { EventType, TellAccess } from "../ledger/events.ts";
-import type { EventStore } from "../store/events.ts";
+import type { TellAccess } from "../ledger/events.ts";
+import type { EventStore, WantedEvents } from "../store/events.ts";
 import { isPersonId } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { Store } from "../store/store.ts";
@@ -29,8 +28,8 @@ export interface EventTimes {
   modelsEveryMs: number;
   /** Interval between looks for expiring keys and old events. */
   slowEveryMs: number;
-  /** Another process sends to an endpoint this long after the death of its sender. */
-  leaseMs: number;
+  /** An event is sent again this long after the death of the process that sent it. */
+  claimMs: number;
   /** Time for a request to a receiver. */
   requestMs: number;
 }
@@ -39,7 +38,7 @@ export const eventTimes: EventTimes = {
   everyMs: 500,
   modelsEveryMs: 5000,
   slowEveryMs: 240_000,
-  leaseMs: 60_000,
+  claimMs: 60_000,
   requestMs: 20_000,
 };
 
@@ -57,10 +56,10 @@ interface EventSendingOptions {
 }
 
 const keptMs = 30 * 86_400_000;
-/** Requests to one endpoint at the same time. */
+/** Requests of this process to one endpoint at the same time. */
 const slots = 8;
 
-interface Running extends EndpointSettings {
+interface Running extends WantedEvents {
   sender: EndpointSender;
 }
 
@@ -69,8 +68,8 @@ export class EventSending {
   readonly #service: ServiceEvents;
   #config: EventsConfig | null = null;
   #running: Running[] = [];
-  /** Senders that left the configuration, until their requests have ended. */
-  readonly #leaving = new Map<string, Promise<void>>();
+  /** Senders of configurations before, until their requests have ended. */
+  readonly #leaving = new Set<Promise<void>>();
   #hasJobs = false;
   #isClosed = false;
 
@@ -79,42 +78,40 @@ export class EventSending {
     this.#service = new ServiceEvents(options);
   }
 
-  /** Follows a configuration. Endpoints that stay as they are keep their requests. */
+  /** Follows a configuration. Requests under way have a claim, so the next ones need not wait. */
   configure(config: EventsConfig | null): void {
     this.#config = config;
-    const before = this.#running;
-    this.#running = (config === null ? [] : endpointsOf(config)).map((endpoint) => {
-      const known = before.find(
-        ({ name, settings }) => name === endpoint.name && isDeepStrictEqual(settings, endpoint.settings),
-      );
-      return known ?? { ...endpoint, sender: this.#senderOf(endpoint.name) };
+    for (const { sender } of this.#running) this.#leave(sender);
+    this.#running = wantedEventsOf(config).map((wanted) => {
+      return { ...wanted, sender: this.#senderOf(wanted.name) };
     });
-    for (const { sender } of before)
-      if (!this.#running.some((each) => each.sender === sender)) this.#leave(sender);
     if (config !== null && !this.#hasJobs) this.#startJobs();
   }
 
   #leave(sender: EndpointSender): void {
     const { logger } = this.#options;
-    // Of an endpoint that changes twice, the request of the first sender may still be under way.
-    const before = this.#leaving.get(sender.name);
-    const left = Promise.all([before, sender.stop()])
-      .then(() => {})
+    const left = sender
+      .stop()
       .catch((err: unknown) => logger.error({ err }, "an endpoint of events could not be left"))
-      .finally(() => {
-        if (this.#leaving.get(sender.name) === left) this.#leaving.delete(sender.name);
-      });
-    this.#leaving.set(sender.name, left);
+      .finally(() => this.#leaving.delete(left));
+    this.#leaving.add(left);
   }
 
   #senderOf(name: string): EndpointSender {
-    const { store, node, times, logger, onAttempt } = this.#options;
+    const { store, times, logger, onAttempt } = this.#options;
     return new EndpointSender({
-      ...{ name, node, onAttempt, slots: name === mailEndpoint ? 1 : slots },
-      ...{ leaseMs: times.leaseMs, events: store.events, nowMs: () => store.times().nowMs },
+      name,
       receiver: this.#receiverOf(name),
-      onParked: ({ problem }) =>
-        logger.error({ endpoint: name, problem }, "an endpoint of events has failed for days and is parked"),
+      events: store.events,
+      nowMs: () => store.times().nowMs,
+      claimMs: times.claimMs,
+      slots: name === mailEndpoint ? 1 : slots,
+      onAttempt,
+      onDead: ({ number, status, answer }) =>
+        logger.error(
+          { endpoint: name, number, status, answer },
+          "an event was tried for three days and is dead",
+        ),
     });
   }
 
@@ -168,7 +165,6 @@ export class EventSending {
     while (running.length > 0 && (await events.queue(running)));
     const errors: unknown[] = [];
     for (const { sender } of this.#running) {
-      if (this.#leaving.has(sender.name)) continue;
       try {
         sender.start();
       } catch (error) {
@@ -195,21 +191,6 @@ export class EventSending {
     this.#isClosed = true;
     for (const { sender } of this.#running) this.#leave(sender);
     this.#running = [];
-    await Promise.all(this.#leaving.values());
+    await Promise.all(this.#leaving);
   }
-}
-
-interface EndpointSettings {
-  name: string;
-  types: ReadonlySet<EventType>;
-  /** Everything that its sender depends on: a change of it starts another one. */
-  settings: unknown;
-}
-
-function endpointsOf({ endpoints, networks, mail }: EventsConfig): EndpointSettings[] {
-  const all = endpoints.map((endpoint): EndpointSettings => {
-    return { name: endpoint.name, types: new Set(endpoint.types), settings: { endpoint, networks } };
-  });
-  if (mail !== null) all.push({ name: mailEndpoint, types: new Set(mail.types), settings: mail });
-  return all;
 }

@@ -8,7 +8,7 @@
 import { type MailConfig, type MailType, mailEndpoint, mailTypes } from "../config/events.ts";
 import { messageOf } from "../errors.ts";
 import type { Contact } from "../store/contacts.ts";
-import type { DueEvent } from "../store/events.ts";
+import type { ClaimedEvent } from "../store/events.ts";
 import type { Store } from "../store/store.ts";
 import { type EpochMs, exactCredits, shortTime } from "../units.ts";
 import { sendMail } from "./mail-server.ts";
@@ -29,14 +29,12 @@ interface MailOptions {
 
 export class Mail implements Receiver {
   readonly #options: MailOptions;
-  /** By account, or subject, and kind: when the last mail of this process was sent. */
-  readonly #sentMs = new Map<string, EpochMs>();
 
   constructor(options: MailOptions) {
     this.#options = options;
   }
 
-  async send(event: DueEvent): Promise<Answer> {
+  async send(event: ClaimedEvent): Promise<Answer> {
     const type = mailTypes.find((each) => each === event.type);
     if (type === undefined) return skipped("is no kind of mail");
     try {
@@ -44,12 +42,11 @@ export class Mail implements Receiver {
     } catch (error) {
       const status = error instanceof Error && "responseCode" in error ? Number(error.responseCode) : null;
       const text = answerText(messageOf(error));
-      const isRefused = status !== null && status >= 500 && status !== 535;
-      return { kind: isRefused ? "refused" : "failed", status, text, retryAfterMs: null };
+      return { kind: "failed", status, text, retryAfterMs: 0 };
     }
   }
 
-  async #send(type: MailType, event: DueEvent): Promise<Answer> {
+  async #send(type: MailType, event: ClaimedEvent): Promise<Answer> {
     const { config, store, nowMs, requestMs, portalUrl } = this.#options;
     const data: Readonly<Record<string, unknown>> = JSON.parse(event.data);
     const contact = event.account === null ? null : await store.contact(event.account);
@@ -60,12 +57,8 @@ export class Mail implements Receiver {
       return skipped("an operator made the key");
     if (contact !== null && isSwitchedOff(type, contact)) return skipped("the account does not want it");
     const field = ownMailOf[type] ?? "";
-    const mark = `${type}\n${event.account ?? ""}\n${data[field] ?? ""}`;
-    const sinceMs = nowMs() - dayMs;
-    if ((this.#sentMs.get(mark) ?? Number.NEGATIVE_INFINITY) > sinceMs) return skipped("one was sent today");
     const of = { endpoint: mailEndpoint, account: event.account ?? "", type };
-    // Another process, or this one before its restart, may have sent one.
-    const sent = (await store.events.deliveredSince(of, sinceMs)).map((each): typeof data =>
+    const sent = (await store.events.deliveredSince(of, nowMs() - dayMs)).map((each): typeof data =>
       JSON.parse(each),
     );
     if (sent.some((each) => each[field] === data[field])) return skipped("one was sent today");
@@ -74,9 +67,8 @@ export class Mail implements Receiver {
     const mail = filled(await mailTextOf(type, config.templates), values);
     // A mail that is sent again after a lost answer has the same id.
     const response = await sendMail(config, { ...mail, to, id: event.id }, requestMs);
-    this.#remember(mark, sinceMs);
     const text = answerText(response);
-    return { kind: "delivered", status: 250, text, retryAfterMs: null };
+    return { kind: "delivered", status: 250, text, retryAfterMs: 0 };
   }
 
   /** Those of the configuration, and the person whose role or key it is. */
@@ -85,11 +77,6 @@ export class Mail implements Receiver {
     const [, id] = /^person:(.+)$/.exec(String(person)) ?? [];
     const email = id === undefined ? null : ((await store.person(id))?.email ?? null);
     return [...new Set([...config.operators, ...(email === null ? [] : [email])])];
-  }
-
-  #remember(mark: string, sinceMs: EpochMs): void {
-    for (const [each, ms] of this.#sentMs) if (ms <= sinceMs) this.#sentMs.delete(each);
-    this.#sentMs.set(mark, this.#options.nowMs());
   }
 
   /** Each mail has a connection of its own. */
@@ -114,12 +101,12 @@ function isSwitchedOff(type: MailType, contact: Contact): boolean {
 }
 
 function skipped(text: string): Answer {
-  return { kind: "skipped", status: null, text, retryAfterMs: null };
+  return { kind: "skipped", status: null, text, retryAfterMs: 0 };
 }
 
 /** The values that texts can name. */
 function valuesOf(
-  { atMs, account }: DueEvent,
+  { atMs, account }: ClaimedEvent,
   data: Readonly<Record<string, unknown>>,
   owner: string,
 ): Record<string, string> {

@@ -1,19 +1,16 @@
 /** Receivers of events: a webhook, or a mail server. */
-import type { DueEvent } from "../store/events.ts";
+import type { ClaimedEvent } from "../store/events.ts";
 import { visibleLine } from "../visible-text.ts";
 
 export interface Answer {
-  /**
-   * `skipped`: this event is not to be sent. `refused`: the receiver works, and does not take this
-   * event. `failed`: the receiver does not work now. `gone`: it wants no further events.
-   */
-  kind: "delivered" | "skipped" | "refused" | "failed" | "gone";
+  /** `skipped`: this event is not to be sent. `failed`: the receiver did not take it. */
+  kind: "delivered" | "skipped" | "failed";
   /** Of HTTP or SMTP. Null: there was no answer. */
   status: number | null;
   /** The beginning of its body, or why there was none. */
   text: string;
-  /** The receiver asks for a pause. */
-  retryAfterMs: number | null;
+  /** The pause that the receiver asks for. 0: none. */
+  retryAfterMs: number;
 }
 
 const textCharactersMax = 500;
@@ -27,6 +24,6 @@ export function answerText(text: string): string {
 
 export interface Receiver {
   /** Sends an event, in bounded time. Never rejects. */
-  send(event: DueEvent): Promise<Answer>;
+  send(event: ClaimedEvent): Promise<Answer>;
   close(): Promise<void>;
 }

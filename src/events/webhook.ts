@@ -8,7 +8,7 @@
 import type { BlockList } from "node:net";
 import { Pool } from "undici";
 import { messageOf } from "../errors.ts";
-import type { DueEvent } from "../store/events.ts";
+import type { ClaimedEvent } from "../store/events.ts";
 import { allowedLookup, requireAllowedHost } from "./private-addresses.ts";
 import { type Answer, answerText, type Receiver } from "./receiver.ts";
 import { signedHeaders } from "./signature.ts";
@@ -27,11 +27,7 @@ interface WebhookOptions {
 
 const headerBytesMax = 16 * 1024;
 const bodyBytesMax = 4096;
-/** The part of a body that is stored. */
 const retryAfterMsMax = 3_600_000;
-
-/** They say nothing about the event: the receiver is slow, busy or away. */
-const passing: ReadonlySet<number> = new Set([408, 425, 429]);
 
 export class Webhook implements Receiver {
   readonly #options: WebhookOptions;
@@ -52,7 +48,7 @@ export class Webhook implements Receiver {
     });
   }
 
-  async send(event: DueEvent): Promise<Answer> {
+  async send(event: ClaimedEvent): Promise<Answer> {
     const { networks, requestMs, secrets } = this.#options;
     const body = bodyOf(event);
     try {
@@ -71,10 +67,11 @@ export class Webhook implements Receiver {
       const { statusCode: status, headers } = response;
       // The status decides. A body that cannot be read changes nothing.
       const text = await beginningOf(response.body);
-      return { kind: kindOf(status), status, text, retryAfterMs: retryAfterIn(headers["retry-after"]) };
+      const kind = status >= 200 && status < 300 ? "delivered" : "failed";
+      return { kind, status, text, retryAfterMs: retryAfterIn(headers["retry-after"]) };
     } catch (error) {
       const cause = error instanceof Error && error.message === "" ? error.cause : error;
-      return { kind: "failed", status: null, text: answerText(messageOf(cause)), retryAfterMs: null };
+      return { kind: "failed", status: null, text: answerText(messageOf(cause)), retryAfterMs: 0 };
     }
   }
 
@@ -84,16 +81,10 @@ export class Webhook implements Receiver {
 }
 
 /** The journal number tells receivers the order of the events of an account. */
-function bodyOf({ type, atMs, account, seq, data }: DueEvent): string {
+function bodyOf({ type, atMs, account, seq, data }: ClaimedEvent): string {
   const about = account === null ? {} : { account, number: seq };
   const fields: object = JSON.parse(data);
   return JSON.stringify({ type, timestamp: new Date(atMs).toISOString(), data: { ...about, ...fields } });
-}
-
-function kindOf(status: number): Answer["kind"] {
-  if (status >= 200 && status < 300) return "delivered";
-  if (status === 410) return "gone";
-  return status >= 400 && status < 500 && !passing.has(status) ? "refused" : "failed";
 }
 
 /** Returns text of the body, at most so much of it as is stored. The rest is not read. */
@@ -114,7 +105,7 @@ async function beginningOf(body: AsyncIterable<unknown>): Promise<string> {
 }
 
 /** Reads seconds. A date says nothing without the clock of the receiver, and is ignored. */
-function retryAfterIn(header: string | string[] | undefined): number | null {
-  if (typeof header !== "string" || !/^\d{1,9}$/.test(header)) return null;
+function retryAfterIn(header: string | string[] | undefined): number {
+  if (typeof header !== "string" || !/^\d{1,9}$/.test(header)) return 0;
   return Math.min(Number(header) * 1000, retryAfterMsMax);
 }

@@ -7,7 +7,7 @@
 import type { EventType } from "../ledger/events.ts";
 import { pageSize } from "./conditions.ts";
 import {
-  type DueEvent,
+  type ClaimedEvent,
   type EventStore,
   type ListedDelivery,
   newEventId,
@@ -15,7 +15,7 @@ import {
 } from "./events.ts";
 import type { SqlConnections } from "./queries.ts";
 import type { SqlDialect, SqlStatement } from "./sql.ts";
-import { deliveryTable, endpointTable, eventTable } from "./tables.ts";
+import { deliveryTable, eventTable } from "./tables.ts";
 
 const rowsMax = 1000;
 const keptEventsMax = 1_000_000;
@@ -33,70 +33,63 @@ export function eventInsertion(
 
 export function eventQueriesOn({ find, findPage, write }: SqlConnections, dialect: SqlDialect): EventStore {
   const { parameter: p, items } = dialect;
-  /**
-   * Compares an endpoint so that no index of all its deliveries is used. Without statistics,
-   * SQLite prefers such an index to one of the few that wait: 500 waiting events then took 0.5 s.
-   */
-  const isOf = (endpoint: string, parameter: string) => `coalesce(${endpoint}, '') = ${parameter}`;
   /** A cell of the rows that are passed as JSON. */
   const text = (index: number) => `e.value ->> ${index}`;
   const whole = (index: number) => `cast(e.value ->> ${index} as bigint)`;
   const numbers = `(select ${whole(0)} from ${items(p(1))})`;
   const fresh = `select number, account, type from event where not queued order by number limit ${rowsMax}`;
-  const deliver = `insert into event_delivery (endpoint, number, account, state, attempts, next_ms)
-    select ${text(0)}, ${whole(1)}, ${text(2)}, 'pending', 0, 0 from ${items(p(1))} where true
+  const deliver = `insert into event_delivery (endpoint, number, account, state, attempts, next_ms, claimed_ms)
+    select ${text(0)}, ${whole(1)}, ${text(2)}, 'pending', 0, 0, 0 from ${items(p(1))} where true
     on conflict (endpoint, number) do nothing`;
   const queued = `update event set queued = true where number in ${numbers}`;
-  const lead = `insert into event_endpoint (name, node, lease_ms, failures, next_ms)
-    values (${p(1)}, ${p(2)}, ${p(3)}, 0, 0)
-    on conflict (name) do update set node = excluded.node, lease_ms = excluded.lease_ms
-    where event_endpoint.lease_ms <= ${p(4)} or event_endpoint.node = excluded.node
-    returning ${endpointTable.list()}`;
-  const endpoint = `select ${endpointTable.list()} from event_endpoint where name = ${p(1)}`;
-  const release = `update event_endpoint set lease_ms = 0 where name = ${p(1)} and node = ${p(2)}`;
-  const due = `select e.number, d.attempts, d.tried_ms, ${eventTable.list("e")}
+  /** Steps from one account to the next in an index, past all the events between them. */
+  const nextAccount = (condition: string) =>
+    `(select min(account) from event_delivery where endpoint = ${p(1)} and state = 'pending' and ${condition})`;
+  const firsts = `with recursive line (n, account) as (
+      select 1, ${nextAccount(`account >= ${p(2)}`)}
+      union all select n + 1, ${nextAccount("account > line.account")} from line
+      where account is not null and n < ${p(3)}
+    ) select l.account, d.number, d.next_ms, d.claimed_ms from line l join event_delivery d
+    on d.endpoint = ${p(1)} and d.number = (select min(number) from event_delivery
+      where endpoint = ${p(1)} and account = l.account and state = 'pending')
+    where l.account is not null order by l.account`;
+  // One process of several gets a row: the others wait for its write, and compare again.
+  const claim = `update event_delivery set claimed_ms = ${p(4)} where endpoint = ${p(2)} and number in ${numbers}
+    and state = 'pending' and next_ms <= ${p(3)} and claimed_ms <= ${p(3)} returning number`;
+  const claimed = `select d.number, d.attempts, ${eventTable.list("e")}
     from event_delivery d join event e on e.number = d.number
-    where ${isOf("d.endpoint", p(1))} and d.state = 'pending' and d.account not in (
-      select b.account from event_delivery b
-      where ${isOf("b.endpoint", p(1))} and b.state = 'pending' and b.next_ms > 0 and b.next_ms > ${p(2)}
-    ) order by d.number limit ${p(3)}`;
-  // As an insertion it begins with the rows of the parameter, and finds each delivery by its key.
-  const record = `insert into event_delivery (${deliveryTable.list()})
-    select ${p(2)}, ${whole(0)}, ${text(1)}, ${text(2)}, ${whole(3)}, ${whole(4)}, ${whole(5)}, ${whole(6)}, ${text(7)}
-    from ${items(p(1))} where exists (select 1 from event where number = ${whole(0)})
-    on conflict (endpoint, number) do update set state = excluded.state, attempts = excluded.attempts,
-      next_ms = excluded.next_ms, tried_ms = excluded.tried_ms, status = excluded.status, answer = excluded.answer
-    where event_delivery.state = 'pending'
-      and (excluded.state in ('delivered', 'skipped') or event_delivery.attempts = excluded.attempts - 1)`;
-  const setEndpoint = `update event_endpoint set failures = ${p(1)}, failing_ms = ${p(2)}, next_ms = ${p(3)},
-    parked_ms = ${p(4)}, problem = ${p(5)} where name = ${p(6)} and node = ${p(7)}
-      and failures = ${p(8)} and failing_ms is not distinct from ${p(9)} returning name`;
-  const retrySetAside = `update event_delivery set state = 'pending', attempts = 0, next_ms = 0
-    where endpoint = ${p(1)} and state = 'set_aside' and tried_ms >= ${p(2)}`;
-  const resume = `update event_endpoint set failures = 0, failing_ms = null, next_ms = 0, parked_ms = null
-    where name = ${p(1)} returning name`;
-  const retryUnanswered = `update event_delivery set next_ms = 0 where ${isOf("endpoint", p(1))} and state = 'pending'
-    and next_ms > 0 and attempts <= ${p(2)} and (status is null or status = 429 or status >= 500)`;
-  const retryNow = `update event_delivery set next_ms = 0, attempts = 0
-    where ${isOf("endpoint", p(1))} and state = 'pending' and next_ms > 0`;
-  const replay = `insert into event_delivery (endpoint, number, account, state, attempts, next_ms)
-    select ${text(0)}, ${whole(1)}, ${text(2)}, 'pending', 0, 0 from ${items(p(1))} where true
-    on conflict (endpoint, number) do update set state = 'pending', attempts = 0, next_ms = 0
-    where event_delivery.state <> 'pending'`;
-  const between = `select number, account, type from event
-    where number > ${p(1)} and at_ms >= ${p(2)} and at_ms < ${p(3)} order by number limit ${rowsMax}`;
+    where d.endpoint = ${p(2)} and d.number in ${numbers} order by d.account`;
+  const record = `update event_delivery set state = ${p(3)}, attempts = ${p(4)}, next_ms = ${p(5)}, claimed_ms = 0,
+      tried_ms = ${p(6)}, status = ${p(7)}, answer = ${p(8)}
+    where endpoint = ${p(1)} and number = ${p(2)} and state = 'pending'
+      and (${p(3)} in ('delivered', 'skipped') or attempts = ${p(4)} - 1)`;
+  // Events have no index of their ids, which are random and would cost each commit a page.
+  const byId = `select number from event where id = ${p(1)}`;
+  const sendAgain = `update event_delivery set state = 'pending', attempts = 0, next_ms = 0
+    where endpoint = ${p(1)} and number = ${p(2)} returning number`;
+  const failing = "state = 'pending' and next_ms > 0";
+  const some = (condition: string) => `select * from (select number from event_delivery
+    where endpoint = ${p(1)} and ${condition} limit ${rowsMax}) s`;
+  const sendFailed = `update event_delivery set state = 'pending', attempts = 0, next_ms = 0
+    where endpoint = ${p(1)} and number in (${some("state = 'dead'")} union all ${some(failing)}) returning number`;
   // The newest event stays, because the next one gets the number after it.
   const old = `select number from (select number, at_ms from event order by number limit ${rowsMax}) o
     where (at_ms < ${p(1)} or number <= (select max(number) from event) - ${p(2)})
       and number < (select max(number) from event)`;
   // Also those that another process has added since their events were deleted.
-  const forget = `delete from event_delivery where number < (select min(number) from event)
-    and endpoint in (select name from event_endpoint)`;
+  const forget = `with recursive endpoints (name) as (
+      select min(endpoint) from event_delivery union all
+      select (select min(endpoint) from event_delivery where endpoint > endpoints.name) from endpoints
+      where name is not null
+    ) delete from event_delivery where endpoint in (select name from endpoints) and number < (select min(number) from event)`;
   const remove = `delete from event where number in ${numbers}`;
-  const endpoints = `select ${endpointTable.list("o")},
-      (select count(*) from event_delivery d where ${isOf("d.endpoint", "o.name")} and d.state = 'pending'),
-      (select count(*) from event_delivery d where d.endpoint = o.name and d.state = 'set_aside')
-    from event_endpoint o order by o.name`;
+  const counted = (condition: string) =>
+    `(select count(*) from event_delivery where endpoint = e.name and ${condition})`;
+  const endpoints = `select name, ${counted("state = 'pending'")}, ${counted("state = 'dead'")},
+      ${counted(failing)}, (select min(next_ms) from event_delivery where endpoint = e.name and ${failing}),
+      (select coalesce(status || ' ', '') || answer from event_delivery
+        where endpoint = e.name and ${failing} order by tried_ms desc limit 1)
+    from (select ${text(0)} as name from ${items(p(1))}) e order by name`;
   const deliveredSince = `select e.data from event_delivery d join event e on e.number = d.number
     where d.endpoint = ${p(1)} and d.account = ${p(2)} and d.state = 'delivered' and d.tried_ms > ${p(3)}
       and e.type = ${p(4)} order by d.number desc limit ${rowsMax}`;
@@ -123,68 +116,44 @@ export function eventQueriesOn({ find, findPage, write }: SqlConnections, dialec
       return rows.length === rowsMax;
     },
 
-    async lead({ name, node, leaseMs }, nowMs) {
-      const [cells] = await write({ text: lead, values: [name, node, leaseMs, nowMs] });
-      return cells === undefined ? null : endpointTable.rowOf(cells);
+    async firsts(endpoint, account, limit) {
+      const rows = await find("service", { text: firsts, values: [endpoint, account, limit] });
+      return rows.map(([account, number, nextMs, claimedMs]) => ({
+        account: String(account),
+        number: Number(number),
+        dueMs: Math.max(Number(nextMs), Number(claimedMs)),
+      }));
     },
 
-    async endpoint(name) {
-      const [cells] = await find("service", { text: endpoint, values: [name] });
-      return cells === undefined ? null : endpointTable.rowOf(cells);
-    },
-
-    async release(name, node) {
-      await write({ text: release, values: [name, node] });
-    },
-
-    async due(endpoint, nowMs, limit) {
-      const rows = await find("service", { text: due, values: [endpoint, nowMs, pageSize(limit)] });
-      return rows.map(([number, attempts, triedMs, ...cells]): DueEvent => {
+    async claim(endpoint, numbers, nowMs, untilMs) {
+      const wanted = JSON.stringify(numbers.map((number) => [number]));
+      const own = await write({ text: claim, values: [wanted, endpoint, nowMs, untilMs] });
+      if (own.length === 0) return [];
+      const rows = await find("service", { text: claimed, values: [JSON.stringify(own), endpoint] });
+      return rows.map(([number, attempts, ...cells]): ClaimedEvent => {
         const { cause: _, ...event } = eventTable.rowOf(cells);
-        const tried = triedMs === null ? null : Number(triedMs);
-        return { ...event, number: Number(number), attempts: Number(attempts), triedMs: tried };
+        return { ...event, number: Number(number), attempts: Number(attempts) };
       });
     },
 
     async record(endpoint, attempts) {
-      if (attempts.length === 0) return;
-      const rows = attempts.map((row) => [
-        ...[row.number, row.account, row.state, row.attempts],
-        ...[row.nextMs, row.triedMs, row.status, row.answer],
-      ]);
-      await write({ text: record, values: [JSON.stringify(rows), endpoint] });
+      const statements = attempts.map(({ number, state, attempts, nextMs, triedMs, status, answer }) => {
+        return { text: record, values: [endpoint, number, state, attempts, nextMs, triedMs, status, answer] };
+      });
+      await write(...statements);
     },
 
-    async setEndpoint({ name, node, failures, failingMs, nextMs, parkedMs, problem }, read) {
-      const values = [failures, failingMs, nextMs, parkedMs, problem, name, node];
-      const asRead = [read.failures, read.failingMs];
-      return (await write({ text: setEndpoint, values: [...values, ...asRead] })).length === 1;
+    async sendAgain(endpoint, id) {
+      const [found] = await findPage("history", { text: byId, values: [id] });
+      if (found === undefined) return false;
+      return (await write({ text: sendAgain, values: [endpoint, Number(found[0])] })).length === 1;
     },
 
-    async retrySetAside(endpoint, sinceMs) {
-      await write({ text: retrySetAside, values: [endpoint, sinceMs] });
-    },
-
-    async retryUnanswered(endpoint, attemptsMax) {
-      await write({ text: retryUnanswered, values: [endpoint, attemptsMax] });
-    },
-
-    async resume(name) {
-      if ((await write({ text: resume, values: [name] })).length === 0) return false;
-      await write({ text: retryNow, values: [name] });
-      return true;
-    },
-
-    async replay({ name, types, fromMs, toMs }) {
-      let count = 0;
-      for (let after = 0; ; ) {
-        const rows = await findPage("history", { text: between, values: [after, fromMs, toMs] });
-        const chosen = rows.filter(([, , type]) => types.has(type as EventType));
-        const again = chosen.map(([number, account]) => [name, number, account ?? ""]);
-        if (again.length > 0) await write({ text: replay, values: [JSON.stringify(again)] });
-        count += again.length;
-        if (rows.length < rowsMax) return count;
-        after = Number(rows.at(-1)?.[0]);
+    async sendFailed(endpoint) {
+      for (let count = 0; ; ) {
+        const { length } = await write({ text: sendFailed, values: [endpoint] });
+        count += length;
+        if (length < rowsMax) return count;
       }
     },
 
@@ -203,11 +172,17 @@ export function eventQueriesOn({ find, findPage, write }: SqlConnections, dialec
       });
     },
 
-    async endpoints() {
-      return (await find("service", { text: endpoints, values: [] })).map((cells) => {
-        const [pending, setAside] = cells.slice(endpointTable.columns.length).map(Number);
-        return { ...endpointTable.rowOf(cells), pending: pending ?? 0, setAside: setAside ?? 0 };
-      });
+    async endpoints(of) {
+      const list = JSON.stringify(of.map(({ name }) => [name]));
+      const rows = await find("service", { text: endpoints, values: [list] });
+      return rows.map(([name, pending, dead, failing, nextMs, problem]) => ({
+        name: String(name),
+        pending: Number(pending),
+        dead: Number(dead),
+        failing: Number(failing),
+        nextMs: nextMs === null ? null : Number(nextMs),
+        problem: problem === null ? null : String(problem),
+      }));
     },
 
     async deliveredSince({ endpoint, account, type }, sinceMs) {

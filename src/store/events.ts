@@ -3,7 +3,7 @@
  *
  * Commits write events (ledger/events.ts). A step queues them: each endpoint that wants the type
  * of an event gets a row. Rows of endpoints that left the configuration stay until their events
- * are deleted. Only one process sends to an endpoint, which has its lease.
+ * are deleted. A process sends an event while it has a claim on its row.
  */
 import { randomUUID } from "node:crypto";
 import type { Columns, RowOf } from "../ledger/columns.ts";
@@ -11,10 +11,10 @@ import type { EventData, EventFact, EventRow, EventType } from "../ledger/events
 import type { EpochMs } from "../units.ts";
 
 /**
- * `skipped`: not to be sent, such as a second mail of a day. `set_aside`: the receiver refuses
- * this event, and takes others.
+ * `skipped`: not to be sent, such as a second mail of a day. `dead`: no attempt of three days
+ * succeeded, and there is none any more.
  */
-export const deliveryStates = ["pending", "delivered", "skipped", "set_aside"] as const;
+export const deliveryStates = ["pending", "delivered", "skipped", "dead"] as const;
 type DeliveryState = (typeof deliveryStates)[number];
 
 export const deliveryColumns = {
@@ -25,8 +25,10 @@ export const deliveryColumns = {
   account: "text",
   state: deliveryStates,
   attempts: "integer",
-  /** Elapsed time. */
+  /** Elapsed time of the next attempt. 0: none has failed since it is pending. */
   nextMs: "ms",
+  /** A process has it until this elapsed time. */
+  claimedMs: "ms",
   triedMs: "ms?",
   /** Status of the last answer. Null: there was no answer. */
   status: "integer?",
@@ -34,22 +36,6 @@ export const deliveryColumns = {
   answer: "text?",
 } as const satisfies Columns;
 interface DeliveryRow extends RowOf<typeof deliveryColumns> {}
-
-export const endpointColumns = {
-  name: "text",
-  /** The process that sends to it, and the end of its lease in elapsed time. */
-  node: "text",
-  leaseMs: "ms",
-  /** Failed attempts since the last success, and the time of the first of them. */
-  failures: "integer",
-  failingMs: "ms?",
-  /** Elapsed time. Nothing is sent before. */
-  nextMs: "ms",
-  parkedMs: "ms?",
-  /** The last failure. */
-  problem: "text?",
-} as const satisfies Columns;
-export interface EndpointRow extends RowOf<typeof endpointColumns> {}
 
 /** An event that no commit of the ledger causes. */
 export interface ServiceEvent {
@@ -66,12 +52,20 @@ export interface WantedEvents {
   types: ReadonlySet<EventType>;
 }
 
-/** An event that is due at an endpoint. */
-export interface DueEvent extends Omit<EventRow, "cause">, Pick<DeliveryRow, "attempts" | "triedMs"> {
+/** The oldest pending event of an account. The later ones wait for it. */
+interface FirstEvent {
+  account: string;
   number: number;
+  /** Elapsed time, after its claim and its pause. */
+  dueMs: EpochMs;
 }
 
-export interface Attempt extends Omit<DeliveryRow, "endpoint"> {}
+/** An event that this process is to send. */
+export interface ClaimedEvent extends Omit<EventRow, "cause">, Pick<DeliveryRow, "number" | "attempts"> {}
+
+export interface Attempt extends Omit<DeliveryRow, "endpoint" | "account" | "claimedMs" | "triedMs"> {
+  triedMs: EpochMs;
+}
 
 interface DeliveriesQuery {
   endpoint: string;
@@ -87,15 +81,17 @@ export interface ListedDelivery
   extends DeliveryRow,
     Pick<EventRow, "id" | "seq" | "atMs" | "type" | "data"> {}
 
-export interface ListedEndpoint extends EndpointRow {
+/** An endpoint, and what its rows say. */
+export interface ListedEndpoint {
+  name: string;
   pending: number;
-  setAside: number;
-}
-
-interface ReplayQuery extends WantedEvents {
-  /** Events from this time on, and before the other. */
-  fromMs: EpochMs;
-  toMs: EpochMs;
+  dead: number;
+  /** Accounts whose oldest pending event has failed. */
+  failing: number;
+  /** The next attempt of one of these, in elapsed time. */
+  nextMs: EpochMs | null;
+  /** The last answer to one of these. */
+  problem: string | null;
 }
 
 interface ExpiringKey {
@@ -113,42 +109,26 @@ export interface EventStore {
    * processes may do it at the same time.
    */
   queue(endpoints: readonly WantedEvents[]): Promise<boolean>;
+  /** Lists the first events of accounts from this one on, in the order of the accounts. */
+  firsts(endpoint: string, account: string, limit: number): Promise<FirstEvent[]>;
+  /** Returns those of the events that no other process has, and that are due. */
+  claim(
+    endpoint: string,
+    numbers: readonly number[],
+    nowMs: EpochMs,
+    untilMs: EpochMs,
+  ): Promise<ClaimedEvent[]>;
   /**
-   * Takes or renews the lease of an endpoint. Null: another process has it.
-   */
-  lead(lease: Pick<EndpointRow, "name" | "node" | "leaseMs">, nowMs: EpochMs): Promise<EndpointRow | null>;
-  /** Null: nothing was ever sent to it. */
-  endpoint(name: string): Promise<EndpointRow | null>;
-  /** Ends the lease of this process. */
-  release(name: string, node: string): Promise<void>;
-  /**
-   * Lists pending events in the order of their numbers. If one of an account waits for its next
-   * attempt, no event of that account is listed.
-   */
-  due(endpoint: string, nowMs: EpochMs, limit: number): Promise<DueEvent[]>;
-  /**
-   * Records attempts, unless another process has recorded what became of their events. A failed
-   * one does not count if an operator has resumed the endpoint since it began.
+   * Records attempts and ends their claims, unless another process has recorded what became of
+   * their events. A failed one does not count if an operator has sent the event since it began.
    */
   record(endpoint: string, attempts: readonly Attempt[]): Promise<void>;
-  /**
-   * Writes the state of an endpoint. Returns false if another process leads it, or an operator has
-   * resumed it since `read` was.
-   */
-  setEndpoint(row: EndpointRow, read: EndpointRow): Promise<boolean>;
-  /** Makes events pending that were set aside since this elapsed time. */
-  retrySetAside(endpoint: string, sinceMs: EpochMs): Promise<void>;
-  /**
-   * Makes events due whose last attempt had no answer, or one that says nothing about the event,
-   * unless they had more attempts.
-   */
-  retryUnanswered(endpoint: string, attemptsMax: number): Promise<void>;
-  /** Lets a process send again. Returns false if nothing was ever sent to the endpoint. */
-  resume(name: string): Promise<boolean>;
-  /** Makes events pending again, and returns how many. */
-  replay(query: ReplayQuery): Promise<number>;
+  /** Makes one event pending, whatever became of it. Returns false if the endpoint has no row. */
+  sendAgain(endpoint: string, id: string): Promise<boolean>;
+  /** Makes dead events pending, and ends the pauses of failed ones. Returns how many these are. */
+  sendFailed(endpoint: string): Promise<number>;
   deliveries(query: DeliveriesQuery): Promise<ListedDelivery[]>;
-  endpoints(): Promise<ListedEndpoint[]>;
+  endpoints(of: readonly Pick<WantedEvents, "name">[]): Promise<ListedEndpoint[]>;
   /** Returns the data of the last events of this type that the account was sent since then. */
   deliveredSince(
     of: Pick<ListedDelivery, "endpoint" | "account" | "type">,

@@ -57,11 +57,8 @@ export function peopleQueriesOn(
   const noValues = "update change_log set before = null, after = null";
   const eraseOwnValues = `${noValues} where subject = ${p(1)} and id <> ${p(2)}`;
   const eraseAccountValues = `${noValues} where account in (${ownAccounts})`;
-  // The inner selection reads columns of one index only, so that SQLite uses it.
-  const eraseAnswers = `update event_delivery set answer = null where (endpoint, number) in (
-      select d.endpoint, d.number from (${ownAccounts}) as own cross join event_endpoint as e
-      cross join event_delivery as d where d.endpoint = e.name and d.account = own.id
-    ) and answer is not null`;
+  const eraseAnswers = `update event_delivery set answer = null
+    where account in (${ownAccounts}) and answer is not null`;
   // Before the address is erased.
   const endLinks = `delete from invitation where (account, email) in (
       select account, lower(email) from person where id = ${p(1)} and account is not null and email is not null)`;

@@ -25,7 +25,7 @@ import { auditRecordColumns } from "./audit-report.ts";
 import { changeLogColumns } from "./change-log.ts";
 import { clockColumns } from "./clock.ts";
 import { contactColumns } from "./contacts.ts";
-import { deliveryColumns, endpointColumns } from "./events.ts";
+import { deliveryColumns } from "./events.ts";
 import { invitationColumns } from "./invitations.ts";
 import { operatorKeyColumns } from "./operator-keys.ts";
 import { factNames, personColumns } from "./people.ts";
@@ -105,8 +105,6 @@ export const sessionTable = tableOf("session", sessionColumns);
 export const eventTable = tableOf("event", eventColumns);
 
 export const deliveryTable = tableOf("event_delivery", deliveryColumns);
-
-export const endpointTable = tableOf("event_endpoint", endpointColumns);
 
 export const personTable = tableOf("person", personColumns);
 

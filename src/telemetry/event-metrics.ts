@@ -1,6 +1,6 @@
 /** The metrics of events: attempts of this process, and the state of all endpoints. */
 import { Counter, Gauge, type Registry } from "prom-client";
-import type { EventStore } from "../store/events.ts";
+import type { ListedEndpoint } from "../store/events.ts";
 
 /** The endpoints of a configuration are few, so they may be a label. */
 const labelNames = ["endpoint"] as const;
@@ -8,7 +8,7 @@ const labelNames = ["endpoint"] as const;
 export class EventMetrics {
   readonly #attempts: Counter<"endpoint" | "result">;
   readonly #gauges;
-  #endpoints: EventStore["endpoints"] = async () => [];
+  #endpoints: () => Promise<ListedEndpoint[]> = async () => [];
 
   constructor(registry: Registry) {
     const registers = [registry];
@@ -24,25 +24,24 @@ export class EventMetrics {
         "inkwell_events_pending",
         "Events that wait to be sent, by endpoint. NaN if the database does not respond.",
       ),
-      setAside: gauge("inkwell_events_set_aside", "Events that their receiver refuses, by endpoint."),
-      failing: gauge(
-        "inkwell_event_endpoint_failing",
-        "1 if the last attempt at an endpoint failed, and none succeeded since.",
+      dead: gauge(
+        "inkwell_events_dead",
+        "Events that were tried for three days and are sent no more, by endpoint.",
       ),
-      parked: gauge(
-        "inkwell_event_endpoint_parked",
-        "1 if an endpoint failed for days, or wants no events, and gets none until an operator resumes it.",
+      failing: gauge(
+        "inkwell_event_failing_accounts",
+        "Accounts whose later events wait for one that failed, by endpoint.",
       ),
     };
   }
 
-  observe(endpoints: EventStore["endpoints"]): void {
+  observe(endpoints: () => Promise<ListedEndpoint[]>): void {
     this.#endpoints = endpoints;
   }
 
   /** Reads the gauges from the database, before each scrape. */
   async update(): Promise<void> {
-    const { pending, setAside, failing, parked } = this.#gauges;
+    const { pending, dead, failing } = this.#gauges;
     // The other metrics are useful even if the store does not respond.
     const rows = await this.#endpoints().catch(() => null);
     for (const gauge of Object.values(this.#gauges)) gauge.reset();
@@ -50,9 +49,8 @@ export class EventMetrics {
     for (const row of rows ?? []) {
       const endpoint = row.name;
       pending.set({ endpoint }, row.pending);
-      setAside.set({ endpoint }, row.setAside);
-      failing.set({ endpoint }, row.failingMs === null ? 0 : 1);
-      parked.set({ endpoint }, row.parkedMs === null ? 0 : 1);
+      dead.set({ endpoint }, row.dead);
+      failing.set({ endpoint }, row.failing);
     }
   }
 

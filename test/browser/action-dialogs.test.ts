@@ -378,8 +378,7 @@ const elsewhere: Readonly<Record<string, string>> = {
   applyPlans: "configuration.test.ts",
   reloadConfiguration: "configuration.test.ts",
   stopRequest: "running-requests.test.ts",
-  replayEvents: "../release/events.test.ts",
-  resumeEndpoint: "../release/events.test.ts",
+  sendEvents: "../release/events.test.ts",
 };
 
 test("every action with a form has its dialog here", async () => {

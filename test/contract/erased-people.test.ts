@@ -93,11 +93,10 @@ for (const backend of backends) {
       await store.commit([hold("r1", 5, { account, key: "key_1" })]);
       await store.commit([settle("r1", 3, { account })]);
       await store.events.queue([{ name: "mail", types: new Set(["payment.added"]) }]);
-      await store.events.lead({ name: "mail", node: "a", leaseMs: start + minute }, start);
       const answer = `550 <${names.email}> is unknown`;
-      const attempt = { state: "set_aside", attempts: 1, nextMs: 0, triedMs: start, status: 550 } as const;
-      for (const { number } of await store.events.due("mail", start, 10))
-        await store.events.record("mail", [{ number, account, ...attempt, answer }]);
+      const attempt = { state: "dead", attempts: 1, nextMs: 0, triedMs: start, status: 550 } as const;
+      for (const { number } of await store.events.firsts("mail", account, 1))
+        await store.events.record("mail", [{ number, ...attempt, answer }]);
       return row;
     }
     const erase = (node: Store, id: string) =>

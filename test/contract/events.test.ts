@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { type EventType, eventTypes } from "../../src/ledger/events.ts";
-import type { Attempt, DueEvent } from "../../src/store/events.ts";
+import type { Attempt, ClaimedEvent } from "../../src/store/events.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
@@ -13,7 +13,6 @@ import { day, hour, minute, start } from "../fixtures/times.ts";
 const plan = planOf("one", 10, 0);
 const settings = { thresholdPercents: [80, 100] };
 const all = new Set<EventType>(eventTypes);
-const lease = { name: "hook", node: "a", leaseMs: start + minute };
 
 function open(account: string) {
   return { kind: "open", account, plan: plan.id, by: "test" } as const;
@@ -23,10 +22,12 @@ function payment(account: string, id: string) {
   return { kind: "topup", account, payment: id, amountMicro: credits(1), by: "test" } as const;
 }
 
-function delivered({ number, account, attempts }: DueEvent, change: Partial<Attempt> = {}): Attempt {
+function delivered({ number, attempts }: ClaimedEvent, change: Partial<Attempt> = {}): Attempt {
   const outcome = { state: "delivered", nextMs: 0, triedMs: start, status: 204, answer: "" } as const;
-  return { number, account: account ?? "", attempts: attempts + 1, ...outcome, ...change };
+  return { number, attempts: attempts + 1, ...outcome, ...change };
 }
+
+const failed = { state: "pending", nextMs: start + 5, status: null, answer: "no answer" } as const;
 
 for (const backend of backends) {
   describe(`events on ${backend.name}`, { skip: backend.skip ?? false }, () => {
@@ -51,12 +52,31 @@ for (const backend of backends) {
       return found.map(({ account, seq, type }) => `${account} ${seq} ${type}`);
     }
 
-    /** Lists what is due as `account type`, or `account payment`. */
-    async function due(nowMs = start): Promise<string[]> {
-      return (await store.events.due("hook", nowMs, 100)).map(({ account, type, data }) => {
+    /** Claims the first events for a minute. */
+    async function claim(nowMs = start, endpoint = "hook"): Promise<ClaimedEvent[]> {
+      const firsts = await store.events.firsts(endpoint, "", 100);
+      const numbers = firsts.map(({ number }) => number);
+      return await store.events.claim(endpoint, numbers, nowMs, nowMs + minute);
+    }
+
+    /** As `account type`, or `account payment`. */
+    function named(events: readonly Pick<ClaimedEvent, "account" | "type" | "data">[]): string[] {
+      return events.map(({ account, type, data }) => {
         const { payment = type }: { payment?: string } = JSON.parse(data);
         return `${account} ${payment}`;
       });
+    }
+
+    async function record(events: readonly ClaimedEvent[], change: Partial<Attempt> = {}): Promise<void> {
+      await store.events.record(
+        "hook",
+        events.map((event) => delivered(event, change)),
+      );
+    }
+
+    /** Lists the pending events in the order of their numbers. */
+    async function pending(endpoint = "hook"): Promise<string[]> {
+      return named((await store.events.deliveries({ endpoint, state: "pending", limit: 100 })).reverse());
     }
 
     async function queueAll(types: ReadonlySet<EventType> = all): Promise<void> {
@@ -134,131 +154,152 @@ for (const backend of backends) {
       ];
       assert.equal(await store.events.queue(wanted), false);
       assert.equal(await store.events.queue(wanted), false);
-      assert.deepEqual(await due(), ["ada account.opened", "bob account.opened"]);
-      assert.equal((await store.events.due("other", start, 100)).length, 3);
+      assert.deepEqual(await pending(), ["ada account.opened", "bob account.opened"]);
+      assert.equal((await pending("other")).length, 3);
     });
 
-    test("are due in their order, and those of an account wait for each other", async () => {
+    test("are claimed one of an account at a time, in their order", async () => {
       await store.commit([payment("ada", "p1"), payment("bob", "p2"), payment("ada", "p3")]);
       await queueAll(new Set(["payment.added"]));
-      assert.deepEqual(await due(), ["ada p1", "bob p2", "ada p3"]);
-      const [first, second, third] = await store.events.due("hook", start, 100);
-      assert.ok(first !== undefined && second !== undefined && third !== undefined);
-      const failed = { state: "pending", nextMs: start + 5, status: null, answer: "no answer" } as const;
-      await store.events.record("hook", [delivered(first, failed), delivered(second)]);
-      assert.deepEqual([await due(), await due(start + 5)], [[], ["ada p1", "ada p3"]]);
-      await store.commit([payment("ada", "p4"), payment("bob", "p5")]);
+      const [first, second] = await claim();
+      assert.ok(first !== undefined && second !== undefined);
+      assert.deepEqual(named([first, second]), ["ada p1", "bob p2"]);
+      await record([first], failed);
+      await record([second]);
+      // The first one of ada waits for its next attempt.
+      assert.deepEqual(named(await claim()), []);
+      await store.commit([payment("ada", "p4"), payment("bob", "p5"), payment("bob", "p6")]);
       await queueAll();
-      assert.deepEqual(await due(), ["bob p5"]);
-      const [again] = await store.events.due("hook", start + 5, 1);
-      assert.equal(again?.attempts, 1);
-      await store.events.record("hook", [delivered(again, { state: "set_aside", status: 400 })]);
-      assert.deepEqual(await due(), ["ada p3", "ada p4", "bob p5"]);
-      const limit = 10;
-      const listed = await store.events.deliveries({ endpoint: "hook", account: "ada", limit });
+      const later = await claim();
+      assert.deepEqual(named(later), ["bob p5"]);
+      await record(later);
+      const [again, next] = await claim(start + 5);
+      assert.ok(again !== undefined && next !== undefined);
+      assert.deepEqual(named([again, next]), ["ada p1", "bob p6"]);
+      assert.equal(again.attempts, 1);
+      await record([again], { state: "dead", status: 400 });
+      await record([next]);
+      assert.deepEqual(named(await claim(start + 5)), ["ada p3"]);
+      const of = { endpoint: "hook", account: "ada", limit: 10 } as const;
+      const listed = await store.events.deliveries(of);
       assert.deepEqual(
         listed.map(({ state, status, answer, id }) => [state, status, answer, id === first.id]),
         [
           ["pending", null, null, false],
           ["pending", null, null, false],
-          ["set_aside", 400, "", true],
+          ["dead", 400, "", true],
         ],
       );
       const after = listed[1]?.number;
-      assert.equal((await store.events.deliveries({ endpoint: "hook", after, limit })).length, 2);
-      const aside = await store.events.deliveries({ endpoint: "hook", state: "set_aside", limit });
-      assert.equal(aside.length, 1);
-      await store.events.retrySetAside("hook", start);
-      assert.deepEqual(await due(), ["ada p1", "ada p3", "ada p4", "bob p5"]);
+      assert.equal((await store.events.deliveries({ ...of, after })).length, 1);
+      assert.equal((await store.events.deliveries({ ...of, state: "dead" })).length, 1);
     });
 
-    test("are sent by one process at a time", async () => {
-      const lead = (node: string, nowMs: number) =>
-        store.events.lead({ ...lease, node, leaseMs: nowMs + minute }, nowMs);
-      assert.equal((await lead("a", start))?.node, "a");
-      assert.equal(await lead("b", start + minute - 1), null);
-      assert.equal((await lead("a", start + minute - 1))?.leaseMs, start + 2 * minute - 1);
-      assert.equal(await lead("b", start + minute), null);
-      const taken = await lead("b", start + 2 * minute);
-      assert.ok(taken !== null);
-      const late = { ...taken, node: "a", failures: 7, problem: "late" };
-      assert.equal(await store.events.setEndpoint(late, taken), false);
-      assert.equal((await lead("b", start + 2 * minute))?.failures, 0);
-      await store.events.release("hook", "b");
-      assert.equal((await lead("a", start + 2 * minute))?.node, "a");
-    });
-
-    test("stay delivered if a process that lost its lease records an earlier attempt", async () => {
-      await store.commit([payment("ada", "p1")]);
+    test("are claimed by one of several processes, and again when the claim has run out", async () => {
+      await store.commit([payment("ada", "p1"), payment("ada", "p2")]);
       await queueAll(new Set(["payment.added"]));
-      const [event] = await store.events.due("hook", start, 1);
-      assert.ok(event !== undefined);
-      await store.events.record("hook", [delivered(event)]);
-      const failed = { state: "pending", nextMs: start + 5, status: null, answer: "no answer" } as const;
-      await store.events.record("hook", [delivered(event, failed)]);
-      const [row] = await store.events.deliveries({ endpoint: "hook", limit: 1 });
-      assert.deepEqual([row?.state, row?.status, row?.answer], ["delivered", 204, ""]);
-      assert.deepEqual(await due(start + 5), []);
+      const other = await database.open(settings);
+      const [{ number, dueMs } = { number: 0, dueMs: -1 }] = await store.events.firsts("hook", "", 9);
+      assert.equal(dueMs, 0);
+      const claims = [store, other, store, other].map(({ events }) =>
+        events.claim("hook", [number], start, start + minute),
+      );
+      const claimed = (await Promise.all(claims)).flat();
+      assert.deepEqual(named(claimed), ["ada p1"]);
+      assert.deepEqual(
+        (await other.events.firsts("hook", "", 9)).map((first) => first.dueMs),
+        [start + minute],
+      );
+      assert.deepEqual(await claim(start + minute - 1), []);
+      const taken = await other.events.claim("hook", [number], start + minute, start + 2 * minute);
+      assert.deepEqual(named(taken), ["ada p1"]);
     });
 
-    test("go on after an operator resumes the endpoint", async () => {
-      assert.equal(await store.events.resume("hook"), false);
-      await queueAll();
-      const row = await store.events.lead(lease, start);
-      assert.ok(row !== null);
-      const state = { failures: 3, failingMs: start, nextMs: start + hour, parkedMs: start, problem: "down" };
-      assert.equal(await store.events.setEndpoint({ ...row, ...state }, row), true);
-      const [first] = await store.events.due("hook", start, 1);
+    test("of more accounts than one look reads are found from the next account on", async () => {
+      const accounts = ["carl", "dora", "eve", "fay"];
+      await store.commit(accounts.map(open));
+      const down = { type: "model.down", atMs: start, data: {}, account: null, cause: null } as const;
+      await store.events.add(down);
+      await queueAll(new Set(["account.opened", "model.down"]));
+      const found = async (from: string, limit: number) =>
+        (await store.events.firsts("hook", from, limit)).map(({ account }) => account);
+      assert.deepEqual(await found("", 3), ["", "ada", "bob"]);
+      assert.deepEqual(await found("bob", 3), ["bob", "carl", "dora"]);
+      assert.deepEqual(await found("eve", 3), ["eve", "fay"]);
+      assert.deepEqual(await found("g", 3), []);
+      assert.deepEqual(await store.events.firsts("other", "", 3), []);
+    });
+
+    test("stay delivered if a process whose claim ran out records a failure, and the other way round", async () => {
+      await store.commit([payment("ada", "p1"), payment("bob", "p2")]);
+      await queueAll(new Set(["payment.added"]));
+      const [late, lucky] = await claim();
+      const [again, too] = await claim(start + minute);
+      assert.ok(late !== undefined && lucky !== undefined && again !== undefined && too !== undefined);
+      await record([again]);
+      await record([late], failed);
+      await record([too], failed);
+      await record([lucky]);
+      const listed = await store.events.deliveries({ endpoint: "hook", limit: 9 });
+      assert.deepEqual(
+        listed.map(({ state, status, answer }) => [state, status, answer]),
+        [
+          ["delivered", 204, ""],
+          ["delivered", 204, ""],
+        ],
+      );
+    });
+
+    test("that failed or are dead are sent again by an operator", async () => {
+      await store.commit([payment("ada", "p1"), payment("ada", "p2"), payment("bob", "p3")]);
+      await queueAll(new Set(["payment.added"]));
+      const [dead, held] = await claim();
+      assert.ok(dead !== undefined && held !== undefined);
+      await record([dead], { state: "dead", attempts: 1 });
+      await record([held], { ...failed, nextMs: start + day, status: 503, answer: "later" });
+      const endpoint = { name: "hook", pending: 2, dead: 1, failing: 1, nextMs: start + day };
+      assert.deepEqual(await store.events.endpoints([{ name: "hook" }]), [
+        { ...endpoint, problem: "503 later" },
+      ]);
+      // An attempt is under way.
+      const [tried] = await store.events.claim("hook", [held.number], start + day, start + day + minute);
+      assert.ok(tried !== undefined);
+      assert.equal(await store.events.sendFailed("hook"), 2);
+      assert.equal(await store.events.sendFailed("other"), 0);
+      // The attempt began before, and does not begin the next pause.
+      await record([tried], { ...failed, nextMs: start + 2 * day });
+      const now = { name: "hook", pending: 3, dead: 0, failing: 0, nextMs: null, problem: null };
+      assert.deepEqual(await store.events.endpoints([{ name: "hook" }]), [now]);
+      assert.deepEqual(named(await claim(start + day)), ["ada p1"], "nobody sends what is under way");
+      const all = await claim(start + day + minute);
+      assert.deepEqual(named(all), ["ada p1", "bob p3"]);
+      assert.deepEqual(
+        all.map(({ attempts }) => attempts),
+        [0, 0],
+      );
+    });
+
+    test("are sent again one by one, also if they were delivered", async () => {
+      await store.commit([payment("ada", "p1"), payment("ada", "p2")]);
+      await queueAll(new Set(["payment.added"]));
+      const [first] = await claim();
       assert.ok(first !== undefined);
-      await store.events.record("hook", [delivered(first, { state: "pending", nextMs: start + day })]);
-      const [parked] = await store.events.endpoints();
-      assert.deepEqual(parked, { ...row, ...state, pending: 3, setAside: 0 });
-      const tried = await store.events.due("hook", start + day, 2);
-      assert.equal(await store.events.resume("hook"), true);
-      // An attempt that began before fails.
-      assert.equal(await store.events.setEndpoint({ ...parked, failures: 4 }, parked), false);
-      await store.events.record(
-        "hook",
-        tried.slice(0, 1).map((event) => delivered(event, { state: "set_aside" })),
-      );
-      const [resumed] = await store.events.endpoints();
-      assert.deepEqual([resumed?.failures, resumed?.parkedMs, resumed?.nextMs], [0, null, 0]);
-      assert.equal((await due()).length, 3);
-      await store.events.record(
-        "hook",
-        tried.map((event) => delivered(event)),
-      );
-      assert.equal((await due()).length, 1, "what was delivered counts");
-    });
-
-    test("of a time are sent again", async () => {
-      await queueAll();
-      const found = await store.events.due("hook", start, 100);
-      await store.events.record(
-        "hook",
-        found.map((event) => delivered(event)),
-      );
-      database.clock.advance(hour);
-      await store.commit([payment("ada", "p1")]);
-      const query = { name: "hook", types: all };
-      assert.equal(await store.events.replay({ ...query, fromMs: start, toMs: start + hour }), 3);
-      assert.equal((await due()).length, 3);
-      const types = new Set<EventType>(["payment.added"]);
-      assert.equal(await store.events.replay({ name: "new", types, fromMs: start, toMs: start + day }), 1);
-      assert.equal((await store.events.due("new", start, 100)).length, 1);
-      await queueAll();
-      assert.equal((await due()).length, 4);
+      await record([first]);
+      assert.equal(await store.events.sendAgain("hook", first.id), true);
+      assert.deepEqual(await pending(), ["ada p1", "ada p2"]);
+      assert.deepEqual(named(await claim()), ["ada p1"]);
+      assert.equal(await store.events.sendAgain("other", first.id), false);
+      assert.equal(await store.events.sendAgain("hook", `evt_${"0".repeat(32)}`), false);
     });
 
     test("that are old are deleted with their deliveries", async () => {
-      await store.events.lead(lease, start);
       await queueAll();
       database.clock.advance(hour);
       await store.commit([payment("ada", "p1")]);
       await queueAll();
       assert.equal(await store.events.prune(start + hour), false);
       assert.deepEqual(await rows(), ["ada 5 payment.added"]);
-      assert.deepEqual(await due(), ["ada p1"]);
+      assert.deepEqual(await pending(), ["ada p1"]);
       const [counts] = await database.sql("select count(*) as n from event_delivery");
       assert.equal(Number(counts?.n), 1);
       assert.equal(await store.events.prune(start + hour), false);
@@ -266,7 +307,7 @@ for (const backend of backends) {
       assert.equal((await rows()).length, 2);
       // Another process has read the event before it was deleted.
       await database.sql(
-        "insert into event_delivery (endpoint, number, account, state, attempts, next_ms) values ('hook', 1, 'ada', 'pending', 0, 0)",
+        "insert into event_delivery (endpoint, number, account, state, attempts, next_ms, claimed_ms) values ('hook', 1, 'ada', 'pending', 0, 0, 0)",
       );
       database.clock.advance(hour);
       await store.events.prune(start + 3 * hour);
@@ -281,14 +322,10 @@ for (const backend of backends) {
       const expiring = { account: "bob", id: "soon", name: null, expiresMs: start + day };
       assert.deepEqual(await store.events.keysExpiring(start, start + day), [expiring]);
       await store.commit([payment("ada", "p1")]);
-      await queueAll();
-      const found = await store.events.due("hook", start, 100);
-      await store.events.record(
-        "hook",
-        found.map((event) => delivered(event)),
-      );
       const of = { endpoint: "hook", account: "ada", type: "payment.added" } as const;
-      const paid = found.filter(({ type }) => type === of.type);
+      await queueAll(new Set([of.type]));
+      const paid = await claim();
+      await record(paid);
       assert.deepEqual(
         await store.events.deliveredSince(of, start - 1),
         paid.map(({ data }) => data),
@@ -321,7 +358,12 @@ test("the store in memory has the same statements", async () => {
   await memory.commit([open("ada"), payment("ada", "p1")]);
   const { events } = memory;
   await events.queue([{ name: "hook", types: all }]);
-  assert.equal((await events.due("hook", start, 100)).length, 2);
+  const [first] = await events.firsts("hook", "", 100);
+  const claimed = await events.claim("hook", [first?.number ?? 0], start, start + minute);
+  assert.deepEqual(
+    claimed.map(({ type }) => type),
+    ["account.opened"],
+  );
   const down = { type: "model.down", atMs: start, data: {}, account: null, cause: null } as const;
   assert.equal(await events.add(down), true);
 });

@@ -32,7 +32,7 @@ const changes: Readonly<Record<string, readonly string[]>> = {
   operator: [
     ...["openAccount", "importAccounts", "changePlan", "setContact", "setEnd", "addCredits", "refundCredits"],
     ...["applyPlans", "reloadConfiguration", "acceptClock"],
-    ...["replayEvents", "resumeEndpoint", "addPerson", "linkPerson", "exportPerson"],
+    ...["sendEvents", "addPerson", "linkPerson", "exportPerson"],
   ],
   owner: ["makeSignInCode", "changePersonState", "erasePerson"],
 };

@@ -106,8 +106,8 @@ export const defects: readonly Defect[] = [
     name: "an event is sent although the one before was refused",
     edit: {
       file: "src/events/endpoint-sender.ts",
-      from: "          if (!isDone(answer)) break;\n",
-      to: "",
+      from: 'return { ...attempt, state: "pending", nextMs',
+      to: 'return { ...attempt, state: "dead", nextMs',
     },
   },
 ];

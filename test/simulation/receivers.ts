@@ -3,8 +3,7 @@
  * events, fail, hang, refuse, lie, and lose answers.
  *
  * Checks that each event is in the ledger and keeps its id and its text. Events of an account come
- * in their order: the next one after the one before was taken, or set aside after some attempts.
- * Only one process sends to an endpoint.
+ * in their order, the next one after the one before was taken, and from one process at a time.
  */
 import assert from "node:assert/strict";
 import type { EventsConfig } from "../../src/config/events.ts";
@@ -21,7 +20,7 @@ const habits = {
   /** All is taken, and answered with 2xx. */
   good: { takes: 1 },
   failing: { takes: 20, fails: 3, losesAnswer: 2, hangs: 1, refusesConnection: 1 },
-  odd: { takes: 20, lies: 10, refuses: 3, redirects: 1, losesAnswer: 2, isGone: 0.2 },
+  odd: { takes: 20, lies: 10, refuses: 3, redirects: 1, losesAnswer: 2 },
 };
 type Habit = keyof (typeof habits)["failing"] | keyof (typeof habits)["odd"];
 
@@ -46,12 +45,8 @@ interface Endpoint {
   ids: Map<string, string>;
   /** Texts that were answered with 2xx. */
   taken: Set<string>;
-  /** Texts that the service has set aside at some time. */
-  setAside: Set<string>;
-  /** By id: requests so far. */
-  attempts: Map<string, number>;
-  /** The processes of requests that have no answer yet. */
-  senders: Owner[];
+  /** By account: the processes of requests that have no answer yet. */
+  senders: Map<string, Set<Owner>>;
   /** Events of this type are always refused. */
   refusedType: string;
 }
@@ -84,7 +79,7 @@ export class SimulatedReceivers {
         name,
         {
           ...{ types: new Set<string>(types), texts: new Map(), ids: new Map() },
-          ...{ taken: new Set(), setAside: new Set(), attempts: new Map(), senders: [] },
+          ...{ taken: new Set(), senders: new Map() },
           ...{ refusedType: hasTrouble ? refusedType : "none" },
         },
       ]),
@@ -107,18 +102,20 @@ export class SimulatedReceivers {
     const id = headers["webhook-id"] ?? "";
     const endpoint = this.#endpoints.get(name);
     if (endpoint === undefined) throw new Error(`there is no receiver ${path}`);
-    const { attempts, senders } = endpoint;
-    const others = senders.filter((other) => other !== owner && !other.isGone);
-    if (others.length > 0) fail(new Error(`two processes send to ${name} at the same time`));
-    attempts.set(id, (attempts.get(id) ?? 0) + 1);
-    senders.push(owner);
+    const account = String(JSON.parse(body).data.account ?? "");
+    const senders = endpoint.senders.get(account) ?? new Set();
+    endpoint.senders.set(account, senders);
+    // Of one process, the one before has had its answer.
+    if ([...senders].some((other) => !other.isGone))
+      fail(new Error(`two events of "${account}" are sent to ${name} at the same time`));
+    senders.add(owner);
     try {
       return await new Promise<Response>((resolve, reject) => {
         signal.addEventListener("abort", () => reject(signal.reason), { once: true });
         const lose = () => reject(Object.assign(new Error("other side closed"), { code: "UND_ERR_SOCKET" }));
         const habit = this.#habit();
         const arrive = async () => {
-          await this.#arrived(name, endpoint, { id, body });
+          this.#arrived(endpoint, { id, body });
           const answer = this.#answerOf(habit, body, endpoint);
           if (answer === null) return;
           const end = () => {
@@ -131,7 +128,7 @@ export class SimulatedReceivers {
         else timeline.after(random.delay(10), () => void arrive().catch(fail));
       });
     } finally {
-      senders.splice(senders.indexOf(owner), 1);
+      senders.delete(owner);
     }
   }
 
@@ -160,8 +157,6 @@ export class SimulatedReceivers {
         return 400;
       case "redirects":
         return 302;
-      case "isGone":
-        return 410;
       case "hangs":
         return null;
       default:
@@ -169,11 +164,7 @@ export class SimulatedReceivers {
     }
   }
 
-  async #arrived(
-    name: string,
-    endpoint: Endpoint,
-    { id, body }: { id: string; body: string },
-  ): Promise<void> {
+  #arrived(endpoint: Endpoint, { id, body }: { id: string; body: string }): void {
     const { texts, ids } = endpoint;
     assert.match(id, /^evt_\w+$/, "an event has an id");
     assert.equal(texts.get(id) ?? body, body, `the event ${id} has one text`);
@@ -187,9 +178,7 @@ export class SimulatedReceivers {
     const all = this.#wanted(endpoint, data.account);
     assert.ok(all.includes(body), `${body} is an event of the ledger that this endpoint wants`);
     const earlier = all.slice(0, all.indexOf(body)).filter((text) => !endpoint.taken.has(text));
-    if (earlier.length > 0) await this.#findSetAside(name, endpoint);
-    const left = earlier.filter((text) => !endpoint.setAside.has(text));
-    assert.deepEqual(left, [], `${body} comes before earlier events of its account`);
+    assert.deepEqual(earlier, [], `${body} comes before earlier events of its account`);
   }
 
   /** The texts of the events of an account, in the order of the ledger. */
@@ -198,25 +187,8 @@ export class SimulatedReceivers {
     return events.filter((event) => event.account === account && types.has(event.type)).map(textOfEvent);
   }
 
-  /** Remembers what is set aside now. Returns how many events that are. */
-  async #findSetAside(name: string, { setAside, attempts }: Endpoint): Promise<number> {
-    const { store } = this.#world.database;
-    const found = await store.events.deliveries({ endpoint: name, state: "set_aside", limit: 1000 });
-    for (const { id, account, seq, atMs, type, data } of found) {
-      setAside.add(textOfEvent({ account, seq: seq ?? 0, atMs, type, data: JSON.parse(data) }));
-      assert.ok((attempts.get(id) ?? 0) >= 4, `${id} is set aside after ${attempts.get(id)} attempts`);
-    }
-    return found.length;
-  }
-
-  /** Whether an operator has to send events again. Called before operators do. */
-  async hasSetAside(name: string): Promise<boolean> {
-    const endpoint = this.#endpoints.get(name);
-    return endpoint !== undefined && (await this.#findSetAside(name, endpoint)) > 0;
-  }
-
   async isDone(): Promise<boolean> {
-    const rows = await this.#world.database.store.events.endpoints();
+    const rows = await this.#world.database.store.events.endpoints(this.names.map((name) => ({ name })));
     return rows.every(({ pending }) => pending === 0) && this.#missing().length === 0;
   }
 

@@ -12,7 +12,7 @@ import { loadConfig } from "../../src/config/load.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
 import { overdueMax } from "../../src/ledger/snapshot.ts";
 import { clockEveryMs } from "../../src/store/clock-watch.ts";
-import { day, hour, minute, second } from "../fixtures/times.ts";
+import { hour, minute, second } from "../fixtures/times.ts";
 import { Checks } from "./checks.ts";
 import { Clients } from "./clients.ts";
 import { ClockFate } from "./clock-fate.ts";
@@ -291,16 +291,12 @@ class World {
     }
   }
 
-  /** The receivers recover, operators send what was set aside, and then every event arrives. */
+  /** The receivers recover, operators end the pauses, and then every event arrives. */
   async #receiveAll(): Promise<void> {
     const { receivers } = this;
     receivers.recover();
-    for (const name of receivers.names) {
-      const path = `/admin/events/endpoints/${name}`;
-      const [from, to] = [this.startMs - day, this.timeline.nowMs + 1000 * day].map((ms) => new Date(ms));
-      if (await receivers.hasSetAside(name)) await this.#insist(null, "POST", `${path}/replay`, { from, to });
-      await this.#insist(null, "POST", `${path}/resume`, {});
-    }
+    for (const name of receivers.names)
+      await this.#insist(null, "POST", `/admin/events/endpoints/${name}/send`, {});
     for (let n = 0; n < 60 && !(await receivers.isDone()); n += 1) await this.timeline.pause(10 * second);
     this.#check(() => receivers.checkArrived());
   }

@@ -35,10 +35,7 @@ async function metricsOfService(): Promise<Map<string, Set<string>>> {
   service.metrics.noticed("small", "prompt_cut");
   service.metrics.events.attempted("hook", "delivered");
   service.metrics.events.observe(async () => [
-    {
-      ...{ name: "hook", node: "a", leaseMs: 0, failures: 0, failingMs: null, nextMs: 0 },
-      ...{ parkedMs: null, problem: null, pending: 0, setAside: 0 },
-    },
+    { name: "hook", pending: 0, dead: 0, failing: 0, nextMs: null, problem: null },
   ]);
   const { text } = await operator.get("/metrics");
   const known = new Map<string, Set<string>>();

@@ -632,17 +632,19 @@ create table event (
 create index event_to_queue on event (number) where not queued;
 create unique index event_by_cause on event (cause) where cause is not null;
 
--- What became of an event at each endpoint of the configuration.
+-- What became of an event at each endpoint of the configuration. The oldest pending one of an account and endpoint is sent.
 create table event_delivery (
   endpoint {text} not null check (endpoint <> ''),
   -- The event.
   number {int} not null,
   -- Empty: the event is about the service.
   account {text} not null,
-  state {text} not null check (state in ('pending', 'delivered', 'skipped', 'set_aside')),
+  state {text} not null check (state in ('pending', 'delivered', 'skipped', 'dead')),
   attempts {int} not null check (attempts >= 0),
-  -- Elapsed time of the next attempt.
+  -- Elapsed time of the next attempt. 0: none has failed since it is pending.
   next_ms {int} not null,
+  -- Until this elapsed time, a process has it and sends it.
+  claimed_ms {int} not null,
   -- The last attempt: its time, the status of the answer, and the beginning of its body or the error.
   tried_ms {int},
   status {int},
@@ -650,24 +652,10 @@ create table event_delivery (
   primary key (endpoint, number)
 ) {table};
 
-create index event_delivery_by_account on event_delivery (endpoint, account, number);
-create index event_delivery_pending on event_delivery (number, endpoint) where state = 'pending';
-create index event_delivery_failing on event_delivery (next_ms, endpoint, account) where state = 'pending' and next_ms > 0;
-create index event_delivery_set_aside on event_delivery (endpoint, number) where state = 'set_aside';
-
--- The process that sends to an endpoint, until it stops to renew its lease, and whether the endpoint works.
-create table event_endpoint (
-  name {text} not null primary key check (name <> ''),
-  node {text} not null,
-  lease_ms {int} not null,
-  -- Failed attempts since the last success, and when the first of them was.
-  failures {int} not null check (failures >= 0),
-  failing_ms {int},
-  next_ms {int} not null,
-  -- Nothing is sent until an operator resumes the endpoint.
-  parked_ms {int},
-  problem {text}
-) {table};
+create index event_delivery_by_account on event_delivery (account, endpoint, number);
+create index event_delivery_pending on event_delivery (endpoint, account, number) where state = 'pending';
+create index event_delivery_failing on event_delivery (endpoint, next_ms) where state = 'pending' and next_ms > 0;
+create index event_delivery_dead on event_delivery (endpoint, number) where state = 'dead';
 
 {postgres}
 -- The processes that run on this database, and what each of them takes for agreed. No row here is needed by any

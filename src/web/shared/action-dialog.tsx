@@ -77,7 +77,8 @@ export function ActionDialog<Result>(props: ActionProps<Result>) {
         const id = once === undefined ? {} : { [once]: operationId };
         const body = { ...id, ...Object.fromEntries(others), ...typed };
         const url = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(target[name] ?? ""));
-        const made = await send<Result>(method, url, Object.keys(body).length === 0 ? undefined : body);
+        const hasBody = Object.keys(action.input).some((name) => !inPath.has(name));
+        const made = await send<Result>(method, url, hasBody ? body : undefined);
         const shown = result?.(made);
         return {
           done: action.done?.(made) ?? `${action.title}: done.`,

@@ -1,5 +1,5 @@
 /** Receivers of events: whether they work, and what became of each event. */
-import { replayEvents, resumeEndpoint } from "../../../actions/events.ts";
+import { sendEvents } from "../../../actions/events.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, get } from "../../shared/api.ts";
 import { useAction } from "../../shared/form-dialog.tsx";
@@ -17,12 +17,15 @@ const states = {
   "": "all events",
   pending: "waiting",
   delivered: "delivered",
-  set_aside: "set aside",
+  dead: "dead",
   skipped: "skipped",
 } as const;
 
 const tones: Readonly<Record<string, string>> = {
-  ...{ ok: "good", delivered: "good", failing: "bad", parked: "bad", set_aside: "bad" },
+  ok: "good",
+  delivered: "good",
+  failing: "bad",
+  dead: "bad",
 };
 
 export function EventsPage({ place }: { place: Place }) {
@@ -46,13 +49,13 @@ export function EventsPage({ place }: { place: Place }) {
               keyOf={({ name }) => name}
               columns={columnsOf(
                 "eventEndpoint",
-                "name state since? pending set_aside next_attempt_at? problem? node?",
+                "name state pending dead failing_accounts next_attempt_at? problem?",
                 {
                   name: ({ name }: EventEndpoint) => (
                     <Link to={withParameters({ endpoint: name, after: null })}>{name}</Link>
                   ),
-                  state: ({ state, configured }: EventEndpoint) => (
-                    <Badge text={configured ? state : "not configured"} tone={tones[state] ?? "neutral"} />
+                  state: ({ state }: EventEndpoint) => (
+                    <Badge text={state} tone={tones[state] ?? "neutral"} />
                   ),
                 },
               )}
@@ -77,23 +80,17 @@ function Deliveries({ endpoint, place, changed }: { endpoint: string; place: Pla
       signal,
     ),
   );
-  const { open, show, close } = useAction<"replay" | "resume">(() => {
+  const { open, show, close } = useAction<"send">(() => {
     list.reload();
     changed();
   });
-  const shared = { target: { endpoint }, subject: endpoint, close };
   return (
     <Card
       title={`Events for ${endpoint}`}
       actions={
-        <>
-          <button type="button" onClick={() => show("resume")}>
-            Send now
-          </button>
-          <button type="button" onClick={() => show("replay")}>
-            Send again
-          </button>
-        </>
+        <button type="button" onClick={() => show("send")}>
+          Send again
+        </button>
       }
     >
       <div class="filters">
@@ -127,7 +124,7 @@ function Deliveries({ endpoint, place, changed }: { endpoint: string; place: Pla
                 {
                   account: ({ account }: EventDelivery) => account !== null && <AccountLink id={account} />,
                   state: (row: EventDelivery) => (
-                    <Badge text={row.state.replace("_", " ")} tone={tones[row.state] ?? "neutral"} />
+                    <Badge text={row.state} tone={tones[row.state] ?? "neutral"} />
                   ),
                 },
               )}
@@ -136,8 +133,9 @@ function Deliveries({ endpoint, place, changed }: { endpoint: string; place: Pla
           </>
         )}
       </ShownList>
-      {open === "replay" && <ActionDialog action={replayEvents} {...shared} />}
-      {open === "resume" && <ActionDialog action={resumeEndpoint} {...shared} />}
+      {open === "send" && (
+        <ActionDialog action={sendEvents} target={{ endpoint }} subject={endpoint} close={close} />
+      )}
     </Card>
   );
 }
