@@ -14,6 +14,7 @@ import type { Logger } from "pino";
 import { firstKeyFileName, openFirstAccount } from "./accounts/first-account.ts";
 import type { OperatorSessions } from "./accounts/operator-sessions.ts";
 import { RequestStops } from "./accounts/request-stops.ts";
+import { startClockJob } from "./app/clock-job.ts";
 import { fingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openUpgradedStore } from "./app/database.ts";
 import { startStoreJobs } from "./app/jobs.ts";
@@ -22,7 +23,7 @@ import { operatorAccess } from "./app/operator-access.ts";
 import { Portal } from "./app/portal.ts";
 import { type ReloadedDependencies, Reloader } from "./app/reloader.ts";
 import { RunningModels } from "./app/running-models.ts";
-import { logAbandoned, logClock, logDiffering, logIgnoredVariables, logKeyFile } from "./app/service-log.ts";
+import { logAbandoned, logDiffering, logIgnoredVariables, logKeyFile } from "./app/service-log.ts";
 import { ServicePlans } from "./app/service-plans.ts";
 import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
 import { signInWarnings, startSignIn } from "./app/sign-in.ts";
@@ -43,7 +44,6 @@ import { type PublicDependencies, PublicServer, type PublicSettings } from "./ht
 import { Jobs } from "./jobs.ts";
 import type { Ledger } from "./ledger/ledger.ts";
 import { makeDataFolder } from "./make-folder.ts";
-import { type ClockWatch, startClockWatch } from "./store/clock-watch.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
 import { watchEventLoop } from "./telemetry/event-loop.ts";
@@ -166,7 +166,11 @@ class Service {
     const tracing = await this.#startTracing();
     const { store, ledger, nodes } = await this.#openDatabase();
     const plans = await this.#applyPlans(store);
-    const clock = await this.#watchClock(store);
+    const clock = await startClockJob(store, {
+      jobs: this.#jobs,
+      everyMs: this.#times.clockEveryMs,
+      logger: this.#logger,
+    });
     const { catalog } = models;
     const events = this.#startEvents(store, catalog);
     const watch = await this.#watchNodes(nodes);
@@ -432,14 +436,6 @@ class Service {
     });
     this.#started.defer(() => watch.stop());
     return watch;
-  }
-
-  #watchClock(store: Store): Promise<ClockWatch> {
-    return startClockWatch(store, {
-      jobs: this.#jobs,
-      everyMs: this.#times.clockEveryMs,
-      onChange: (state, readings) => logClock(this.#logger, state, readings),
-    });
   }
 
   #settingsOf({ limits, cors, portal }: Config): PublicSettings {

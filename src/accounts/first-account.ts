@@ -76,7 +76,7 @@ export async function keyFileLeft(store: Store, file: string): Promise<{ works: 
   const key = await readSecretFile(file);
   if (key === null) return null;
   try {
-    await findUsableKey(store, key, store.times().latestMs);
+    await findUsableKey(store, key, store.times().atMs);
     return { works: true };
   } catch (error) {
     if (error instanceof Refusal && error.code === "invalid_api_key") return { works: false };

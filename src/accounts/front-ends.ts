@@ -54,7 +54,7 @@ export class FrontEnds {
       throw missingPerson(`This key needs the header ${actsFor.header}, with the person who asks.`);
     }
     // The account of the person decides about itself when it pays.
-    const hasEnded = account.endsMs !== null && account.endsMs <= this.#store.times().latestMs;
+    const hasEnded = account.endsMs !== null && account.endsMs <= this.#store.times().atMs;
     if (account.state !== "active" || hasEnded) {
       throw new Refusal("account_suspended", "The account of this front end is suspended or closed.");
     }

@@ -190,7 +190,7 @@ export class Invitations {
     const snapshot = await store.accountSnapshot(account);
     if (snapshot === null) throw accountNotFound(account);
     const { state, endsMs } = snapshot.account;
-    if (state === "closed" || (endsMs !== null && endsMs <= snapshot.times.latestMs)) {
+    if (state === "closed" || (endsMs !== null && endsMs <= snapshot.times.atMs)) {
       throw accountClosed(account);
     }
     const { email = null, owner = null } = (await store.contact(account)) ?? {};

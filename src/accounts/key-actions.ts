@@ -121,7 +121,7 @@ export class KeyActions {
     { creator = null, keysMax = null, workingMax, isByHolder = creator !== null, op }: IssueConditions = {},
   ): Promise<IssuedKey> {
     const { store, ledger, modelIds, by } = this.#deps;
-    requireUsableKey(options, modelIds(), store.times().latestMs);
+    requireUsableKey(options, modelIds(), store.times().atMs);
     const { key, row } = newKey(account, options);
     const budget = options.budget === undefined ? null : budgetSettings(options.budget, !isByHolder);
     const id = { account, key: row.id, op };
@@ -195,9 +195,9 @@ export class KeyActions {
     const which = found && secretWith(hash, found.key);
     if (found === null || which === null) throw secretNotFound();
     const row = this.#present(found.key);
-    const { latestMs } = this.#deps.store.times();
-    const isCurrent = which === "present" || (row.oldUntilMs !== null && row.oldUntilMs > latestMs);
-    const isUsable = works(row, latestMs) && isCurrent;
+    const { atMs } = this.#deps.store.times();
+    const isCurrent = which === "present" || (row.oldUntilMs !== null && row.oldUntilMs > atMs);
+    const isUsable = works(row, atMs) && isCurrent;
     return { row, secret: which, isUsable };
   }
 
@@ -226,7 +226,7 @@ export class KeyActions {
     });
     const isEmpty = Object.keys(settings).length === 0;
     if (isEmpty || (budget && Object.keys(given(budget)).length === 0)) throw nothingToChange();
-    requireUsableKey(change, this.#deps.modelIds(), this.#deps.store.times().latestMs);
+    requireUsableKey(change, this.#deps.modelIds(), this.#deps.store.times().atMs);
     return await this.#apply(id, operation, settings, conditions);
   }
 

@@ -49,13 +49,13 @@ export class KeySessions {
    * again. An account that cannot be read is refused as in requests.
    */
   async startByKey(given: string, page: string): Promise<NewSession> {
-    const { latestMs } = this.#store.times();
-    const found = await findUsableKey(this.#store, given, latestMs);
+    const { atMs } = this.#store.times();
+    const found = await findUsableKey(this.#store, given, atMs);
     if (secretWith(hashKey(given), found.key) !== "present") {
       throw invalidKey("This API key was replaced by a new one. Sign in with the new one.");
     }
     callerOf(found);
-    if (isClosed(found, latestMs)) {
+    if (isClosed(found, atMs)) {
       throw new Refusal(
         "account_suspended",
         "The account of this API key is closed. Ask the operator of this service.",
@@ -92,7 +92,7 @@ export class KeySessions {
       return holder === undefined ? null : { ...row, ...holder };
     }
     const found = row && (await this.#store.findKey(row.owner));
-    return found && isUsable(found, row.owner, this.#store.times().latestMs) ? { ...row, ...found } : null;
+    return found && isUsable(found, row.owner, this.#store.times().atMs) ? { ...row, ...found } : null;
   }
 
   /** Returns the session after a use. */
@@ -107,8 +107,8 @@ export class KeySessions {
     const found = await this.#store.findKeys(owners.filter((owner) => !isPersonId(owner)));
     const people = owners.filter(isPersonId);
     const holders = people.length === 0 ? [] : await this.#people.holdersAmong(people);
-    const { latestMs } = this.#store.times();
-    const keys = found.filter((each) => isUsable(each, each.key.hash, latestMs)).map(({ key }) => key.hash);
+    const { atMs } = this.#store.times();
+    const keys = found.filter((each) => isUsable(each, each.key.hash, atMs)).map(({ key }) => key.hash);
     const usable = new Set([...keys, ...holders.map(({ person }) => person.id)]);
     return new Set(rows.filter(({ owner }) => usable.has(owner)).map(({ hash }) => hash));
   }
@@ -119,12 +119,12 @@ export class KeySessions {
   }
 }
 
-function isUsable(found: FoundKey, secretHash: string, latestMs: EpochMs): boolean {
+function isUsable(found: FoundKey, secretHash: string, atMs: EpochMs): boolean {
   const { key } = found;
   const isPresent = secretWith(secretHash, key) === "present";
-  return isPresent && works(key, latestMs) && !isClosed(found, latestMs);
+  return isPresent && works(key, atMs) && !isClosed(found, atMs);
 }
 
-function isClosed({ account: { state, endsMs } }: FoundKey, latestMs: EpochMs): boolean {
-  return state === "closed" || (endsMs !== null && endsMs <= latestMs);
+function isClosed({ account: { state, endsMs } }: FoundKey, atMs: EpochMs): boolean {
+  return state === "closed" || (endsMs !== null && endsMs <= atMs);
 }

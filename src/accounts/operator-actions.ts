@@ -1,6 +1,6 @@
 /**
  * The common part of the actions of operators: the store, the ledger, who acts, keys
- * (key-actions.ts), and reads of accounts, receipts, plans and the clock. Changes of accounts
+ * (key-actions.ts), and reads of accounts, receipts, plans and times. Changes of accounts
  * and credits are in src/actions, beside its descriptions.
  *
  * Throws the errors of accounts/refusals.ts.
@@ -9,7 +9,6 @@
 import { type Actor, hasRole, type OperatorRole, type Role } from "../actors.ts";
 import { Refusal } from "../errors.ts";
 import { type AccountSnapshot, type BalanceView, balanceOf, readBalance } from "../ledger/balance.ts";
-import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import type { TellAccess } from "../ledger/events.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Plans } from "../ledger/plan.ts";
@@ -35,7 +34,6 @@ import type { UsageSumsQuery } from "../store/usage-sums.ts";
 import { type Credits, type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import { type ImportedAccount, type ImportOptions, importAccounts } from "./account-import.ts";
 import { type InvitationSettings, Invitations, noInvitations } from "./invitations.ts";
-import { isoTime } from "./json-objects.ts";
 import { KeyActions } from "./key-actions.ts";
 import { OperatorKeyActions } from "./operator-key-actions.ts";
 import { type PaymentReport, paymentReport } from "./payment-report.ts";
@@ -303,29 +301,9 @@ export class OperatorActions {
     return this.store.times().nowMs;
   }
 
-  /** Reads the clock of the ledger. */
-  async clock(): Promise<ClockState> {
-    return await this.store.clock();
-  }
-
-  /**
-   * Believes the present reading of the clock, if the operator knows the same time to within a
-   * minute.
-   */
-  async acceptClock(timeMs: EpochMs): Promise<AcceptedClock> {
-    const acceptance = await this.store.acceptClock(this.by, timeMs);
-    switch (acceptance.kind) {
-      case "accepted":
-        return acceptance.accepted;
-      case "trusted":
-        throw new OperatorRefusal("clock_trusted", "The clock is trusted already. Nothing has changed.");
-      case "differs":
-        throw new OperatorRefusal(
-          "clock_differs",
-          `The clock shows ${isoTime(acceptance.clockMs)}, which is more than a minute from ${isoTime(timeMs)}. Correct the clock, or give the true time. Nothing has changed.`,
-          "time",
-        );
-    }
+  /** The time of windows, ends and dates. */
+  ledgerMs(): EpochMs {
+    return this.store.times().atMs;
   }
 
   async #requireAccount(id: string | undefined): Promise<void> {

@@ -58,9 +58,9 @@ export class OperatorKeyActions {
       throw invalidValue("role", `role must be at most ${actor.role}, your own role.`);
     // Such a key may refund, which needs a fresh sign-in.
     if (hasRole(role, "operator")) requireFresh(actor);
-    const { nowMs, atMs, latestMs } = store.times();
+    const { nowMs, atMs } = store.times();
     const endMs = expiresMs ?? atMs + defaultLifeMs;
-    if (endMs <= latestMs || endMs - latestMs > lifeMsMax) {
+    if (endMs <= atMs || endMs - atMs > lifeMsMax) {
       throw invalidValue("expires_at", "expires_at must be in the future, and at most 366 days away.");
     }
     const key = mintKey(operatorKeyPrefix);
@@ -119,10 +119,10 @@ export class OperatorKeyActions {
   /** Refuses a key beyond the most that work. */
   async #requireRoom(id: string): Promise<void> {
     const { store, actor } = this.#deps;
-    const { latestMs } = store.times();
+    const { atMs } = store.times();
     const others = (await this.#all()).filter((row) => row.by === actor.by && row.id !== id);
     const { most } = limits.operatorKeys;
-    if (others.filter((row) => isWorking(row, latestMs)).length < most) return;
+    if (others.filter((row) => isWorking(row, atMs)).length < most) return;
     throw new OperatorRefusal(
       "too_many_keys",
       `You have ${most} operator keys that work, which is the most. End one of them first.`,

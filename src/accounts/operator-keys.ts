@@ -49,8 +49,8 @@ export class OperatorKeys {
       parseKey(secret, operatorKeyPrefix) === "ok"
         ? await this.#store.operatorKeys.find(hashOf(secret, this.#token))
         : null;
-    const { latestMs, nowMs } = this.#store.times();
-    const role = row !== null && isWorking(row, latestMs) ? await this.#roleOf(row) : null;
+    const { atMs, nowMs } = this.#store.times();
+    const role = row !== null && isWorking(row, atMs) ? await this.#roleOf(row) : null;
     if (row === null || role === null) {
       throw new OperatorRefusal(
         "invalid_operator_token",

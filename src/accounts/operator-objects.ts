@@ -7,7 +7,6 @@
  */
 import Type, { type Static } from "typebox";
 import { type BalanceView, hasLowBalance, lowBalancePercent } from "../ledger/balance.ts";
-import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
 import { amountOf } from "../ledger/grants.ts";
 import { budgetOf } from "../ledger/key-budget.ts";
 import type { PlanPreview } from "../ledger/preview.ts";
@@ -428,20 +427,6 @@ const auditRecordObject = objectFor<AuditRecord>("AuditRecord")({
 export const lastAuditObject = objectFor<AuditRecord | null>("LastAudit")({
   last: [orNull(auditRecordObject.schema), (record) => record && auditRecordObject.of(record)],
 });
-
-export const clockObject = objectFor<ClockState>("Clock")({
-  trusted: [Type.Boolean(), (state) => state.isTrusted],
-  clock_at: [time, (state) => isoTime(state.clockMs)],
-  ledger_at: [time, (state) => isoTime(state.ledgerMs)],
-});
-
-export const acceptedClockObject = objectFor<AcceptedClock>("AcceptedClock")({
-  number: [count, (accepted) => accepted.number],
-  by: [text, (accepted) => accepted.by],
-  ledger_at: [time, (accepted) => isoTime(accepted.ledgerMs)],
-  clock_at: [time, (accepted) => isoTime(accepted.clockMs)],
-});
-export type AcceptedClockJson = Static<typeof acceptedClockObject.schema>;
 
 export const nodeObject = objectFor<NodeView>("Node")({
   id: [text, (node) => node.id],

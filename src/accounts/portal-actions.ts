@@ -222,9 +222,9 @@ export class PortalActions {
 
   /** Returns the newest key of a person that works. */
   async keyForChat({ account }: FoundHolder): Promise<KeyRow> {
-    const { latestMs } = this.#deps.store.times();
+    const { atMs } = this.#deps.store.times();
     const keys = await this.#deps.store.keys(account.id);
-    const key = keys.findLast((each) => each.actsFor === null && works(each, latestMs));
+    const key = keys.findLast((each) => each.actsFor === null && works(each, atMs));
     if (key !== undefined) return key;
     throw new OperatorRefusal("not_permitted", "A chat needs a key that works. Create one on the page Keys.");
   }
@@ -276,7 +276,7 @@ export class PortalActions {
     }
     const { id, hash } = viewer.key;
     const now = await this.#deps.store.keyById(id);
-    return now?.hash === hash && works(now, this.#deps.store.times().latestMs) ? now : null;
+    return now?.hash === hash && works(now, this.#deps.store.times().atMs) ? now : null;
   }
 
   /** `scope`: an account, or what else has changes of its own. */

@@ -59,8 +59,6 @@ export const operatorCatalogue = {
   allowance_exceeded: forbidden,
   too_many_keys: conflict,
   too_many_changes: tooMany,
-  clock_differs: conflict,
-  clock_trusted: conflict,
   cannot_reload_now: conflict,
   configuration_invalid: { status: 422, type: "invalid_request_error" },
   no_portal_url: conflict,

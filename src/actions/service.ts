@@ -1,9 +1,8 @@
 /** How operators change the service. Pages bundle this file. */
-import type { AcceptedClockJson } from "../accounts/operator-objects.ts";
+
 import * as rules from "../accounts/value-rules.ts";
-import { shortTime } from "../units.ts";
 import { action } from "./action.ts";
-import { moment, text } from "./field.ts";
+import { text } from "./field.ts";
 
 export const applyPlans = action({
   id: "applyPlans",
@@ -52,28 +51,4 @@ export const reloadConfiguration = action({
     submit: "Reload",
   },
   done: () => "The configuration is reloaded.",
-});
-
-export const acceptClock = action({
-  id: "acceptClock",
-  title: "Accept the present reading of the clock",
-  help: "Ends the time in which the ledger does not believe its clock. `time` is the true time, which has to be within a minute of the clock. Other processes follow within 5 s.",
-  http: "POST /admin/clock/accept",
-  role: "operator",
-  input: {
-    time: moment({
-      day: "start",
-      label: "The true time (UTC)",
-      hint: "From another clock. It has to be within a minute of the clock.",
-    }),
-  },
-  refuses: ["clock_trusted", "clock_differs"],
-  form: {
-    title: "Accept the present clock",
-    intro:
-      "Look at another clock first. If the clock is ahead of the ledger, windows end and begin up to it, and nothing takes that back. If it is behind, the ledger runs at half pace until it has caught up.",
-    submit: "Accept the clock",
-    isDangerous: true,
-  },
-  done: ({ clock_at }: AcceptedClockJson) => `The clock is accepted as of ${shortTime(clock_at)}.`,
 });

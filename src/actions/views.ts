@@ -304,14 +304,6 @@ export const listJobs = view({
 
 const nothing: Fields = {};
 
-export const showClock = view({
-  id: "showClock",
-  title: "Show whether the clock of the ledger is trusted",
-  help: "`clock_at` is the clock, `ledger_at` the time that the ledger uses. They differ if the clock is not trusted. Ledger time is ahead of a trusted clock that was set back, and runs at half pace until the clock has caught up.",
-  http: "GET /admin/clock",
-  input: nothing,
-});
-
 export const showAudit = view({
   id: "showAudit",
   title: "Show the last recorded audit",

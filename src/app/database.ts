@@ -77,6 +77,8 @@ function copyBeforeUpgrade({ database }: Config): string | null {
 
 interface StoreOptions extends LedgerOptions {
   upgrade?: boolean;
+  /** Who accepts that ledger time is far ahead of the clock. Default: nobody. */
+  clockAcceptedBy?: string;
   /** The present configuration of events. Default: that of the configuration. */
   events?: () => EventSettings | null;
 }
@@ -85,16 +87,16 @@ interface StoreOptions extends LedgerOptions {
  * Opens the ledger. Creates it with its folder if it is missing. Throws an OperatorError if an
  * older version made it, unless `upgrade`.
  */
-export async function openStore(
-  config: Config,
-  { upgrade = false, events = () => eventSettingsOf(config.events), ...options }: StoreOptions = {},
-): Promise<OpenDatabase> {
+export async function openStore(config: Config, given: StoreOptions = {}): Promise<OpenDatabase> {
   const { database, plans } = config;
+  const { upgrade = false, events = () => eventSettingsOf(config.events) } = given;
+  const { clockAcceptedBy = null, ...options } = given;
+  const opening = { plans, upgrade, events, clockAcceptedBy };
   if (database.kind === "sqlite") {
-    const store = await openSqliteStore({ path: database.path, plans, upgrade, events });
+    const store = await openSqliteStore({ path: database.path, ...opening });
     return { store, ledger: new Ledger(store, options), nodes: soleNode() };
   }
-  const store = await openPostgresStore({ url: database.url, plans, upgrade, events });
+  const store = await openPostgresStore({ url: database.url, ...opening });
   return {
     store,
     ledger: new Ledger(store, {

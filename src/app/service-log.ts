@@ -1,12 +1,9 @@
-/** Log lines of the service about its environment, its clock, the other nodes and its end. */
+/** Log lines of the service about its environment, the other nodes and its end. */
 import type { Logger } from "pino";
 import { keyFileLeft } from "../accounts/first-account.ts";
-import { isoTime } from "../accounts/json-objects.ts";
 import type { Config } from "../config/load.ts";
 import { messageOf } from "../errors.ts";
 import type { Abandoned } from "../http/public/running-requests.ts";
-import { inkwell } from "../invocation.ts";
-import type { ClockState } from "../ledger/clock.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { Store } from "../store/store.ts";
 
@@ -29,22 +26,6 @@ export async function logKeyFile(logger: Logger, store: Store, file: string): Pr
   } catch (error) {
     logger.warn({ file, reason: messageOf(error) }, "the file of the first key cannot be checked");
   }
-}
-
-export function logClock(
-  logger: Logger,
-  { isTrusted, ledgerMs, clockMs }: ClockState,
-  readings: number,
-): void {
-  const clock = isoTime(clockMs);
-  if (!isTrusted) {
-    logger.error(
-      { clock, ledger: isoTime(ledgerMs) },
-      `the clock is wrong or has stepped; the ledger continues at its own time. Correct the clock, or run: ${inkwell("clock accept TIME")}`,
-    );
-  } else if (readings > 0) {
-    logger.warn({ clock, readings }, "readings of the clock were not believed; it is right again");
-  } else logger.info({ clock }, "the clock is trusted again");
 }
 
 export function logDiffering(logger: Logger, differing: readonly NodeView[]): void {

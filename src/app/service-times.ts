@@ -1,6 +1,6 @@
 /** Times that operators cannot configure. Tests set shorter ones. */
 import { type EventTimes, eventTimes } from "../events/event-sending.ts";
-import { clockEveryMs } from "../store/clock-watch.ts";
+import { recordEveryMs } from "../store/clock.ts";
 import { heartbeatEveryMs } from "../store/nodes.ts";
 
 export interface ServiceTimes {
@@ -43,7 +43,7 @@ export const serviceTimes: ServiceTimes = {
   lapseEveryMs: 240_000,
   heartbeatEveryMs,
   stopsEveryMs: 2_000,
-  clockEveryMs,
+  clockEveryMs: recordEveryMs,
   probeEveryMs: 15_000,
   settleMs: 10_000,
   events: eventTimes,

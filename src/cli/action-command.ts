@@ -70,7 +70,7 @@ export function actionCommand<Result>(
     if (confirm !== undefined && command.getOptionValue("yes") !== true) await requireConfirmed(cli, confirm);
     await cli.withActions(config, async (actions) => {
       const { result, done } = await bound.run(actions, json);
-      const shown = text === undefined ? "" : text(result, (await actions.clock()).ledgerMs);
+      const shown = text === undefined ? "" : text(result, actions.ledgerMs());
       cli.print(result, shown);
       const said = remark?.(result, done ?? "") ?? done;
       if (said !== null && said !== "") cli.remark(said);

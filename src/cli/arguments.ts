@@ -7,7 +7,7 @@ import * as rules from "../accounts/value-rules.ts";
 import { journalKinds as kindsRule } from "../actions/views.ts";
 import { httpUrl } from "../config/kinds.ts";
 import { graphHoursMax } from "../store/usage-hours.ts";
-import { type EpochMs, momentOf, momentRule } from "../units.ts";
+import { momentOf, momentRule } from "../units.ts";
 
 export const accountName = textOf(rules.name);
 /** For reasons, and for ids to look for. */
@@ -25,16 +25,10 @@ export function serviceUrl(value: string): string {
   throw new InvalidArgumentError("It is a URL such as http://127.0.0.1:8080.");
 }
 
-export function moment(value: string): EpochMs {
-  const ms = momentOf(value);
-  if (ms !== null) return ms;
-  throw new InvalidArgumentError(`A time is ${momentRule}.`);
-}
-
 /** Checks a day or a moment, and leaves it as it is: what a day means depends on its use. */
 export function dayOrMoment(value: string): string {
-  moment(value);
-  return value;
+  if (momentOf(value) !== null) return value;
+  throw new InvalidArgumentError(`A time is ${momentRule}.`);
 }
 
 function textOf({ pattern, rule }: rules.TextField): (value: string) => string {

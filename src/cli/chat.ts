@@ -56,8 +56,8 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
   if (options.url !== undefined)
     throw new OperatorError("A service at another URL needs a key of its own: --key, or INKWELL_API_KEY.");
   await cli.withActions(config, async (actions) => {
-    const { ledgerMs } = await actions.clock();
-    const made = await actions.keys.issue(options.account, { name: "chat", expiresMs: ledgerMs + keyTtlMs });
+    const expiresMs = actions.ledgerMs() + keyTtlMs;
+    const made = await actions.keys.issue(options.account, { name: "chat", expiresMs });
     try {
       await talk(made.key);
     } finally {

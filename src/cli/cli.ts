@@ -9,7 +9,6 @@
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { userInfo } from "node:os";
-import { isoTime } from "../accounts/json-objects.ts";
 import { OperatorActions } from "../accounts/operator-actions.ts";
 import type { Actor } from "../actors.ts";
 import type { Streams } from "../app.ts";
@@ -75,12 +74,11 @@ export class Cli {
   async withActions<T>(
     config: Config,
     use: (actions: OperatorActions) => Promise<T>,
-    { create = false, warnsOfClock = true } = {},
+    { create = false } = {},
   ): Promise<T> {
     const { store, ledger } = await this.host.services.openStore(config, { create });
     const modelIds = () => config.models.map(({ id }) => id);
     try {
-      if (warnsOfClock) await this.#warnOfClock(store);
       return await use(
         new OperatorActions({
           ...{ store, ledger, modelIds, actor: user() },
@@ -97,14 +95,6 @@ export class Cli {
       // The actions have awaited their operations, so the ledger has nothing left to record.
       await store.close();
     }
-  }
-
-  async #warnOfClock(store: Store): Promise<void> {
-    const { isTrusted, clockMs, ledgerMs } = await store.clock();
-    if (isTrusted) return;
-    this.remark(
-      `The clock shows ${isoTime(clockMs)} and is not trusted. The ledger continues at ${isoTime(ledgerMs)}. See: ${inkwell("clock --help")}`,
-    );
   }
 
   /** Prints the result: the document with `--json`, otherwise the text unless it is empty. */
@@ -126,7 +116,7 @@ export class Cli {
 }
 
 /** The user of the command. It opens the database, and so it may do everything. */
-function user(): Actor {
+export function user(): Actor {
   return { by: `command_line:${userName()}`, role: "owner" };
 }
 

@@ -57,7 +57,7 @@ export function keyCommand(cli: Cli): Command {
 
 async function list(cli: Cli, account: string | undefined, all: boolean): Promise<void> {
   await cli.withActions(cli.config(), async (actions) => {
-    const { ledgerMs: nowMs } = await actions.clock();
+    const nowMs = actions.ledgerMs();
     const keys = (await actions.keys.list(account)).map(keyObject.of);
     const shown = all ? keys : keys.filter((each) => keyState(each, nowMs) === "active");
     cli.print(shown, keyTable(shown, nowMs));
@@ -73,7 +73,7 @@ async function lookUp(cli: Cli): Promise<void> {
   if (cli.host.stdin.isTTY === true) cli.remark("Enter the key, and press Enter:");
   const secret = await firstLine(cli.host.stdin);
   await cli.withActions(cli.config(), async (actions) => {
-    const { ledgerMs: nowMs } = await actions.clock();
+    const nowMs = actions.ledgerMs();
     const found = keyOfSecretObject.of(await actions.keys.lookUp(secret));
     cli.print(found, keyDetails(found.key, nowMs));
     const old = found.secret === "old" ? "It is the secret before the last rotation. " : "";

@@ -25,7 +25,7 @@ export function operatorKeyCommand(cli: Cli): Command {
     .option("--all", "include ended and expired keys")
     .action(({ all = false }: { all?: boolean }) =>
       cli.withActions(cli.config(), async (actions) => {
-        const { ledgerMs: nowMs } = await actions.clock();
+        const nowMs = actions.ledgerMs();
         const rows = (await actions.operatorKeys.list()).map(operatorKeyObject.of);
         const shown = rows.filter((key) => all || operatorKeyState(key, nowMs) === "active");
         const columns = columnsOf(

@@ -16,6 +16,13 @@ import type { PlansInUse } from "../store/plans.ts";
 import type { Seal } from "../store/seal.ts";
 import { version } from "../version.ts";
 
+interface OpeningOptions {
+  /** Makes a ledger if there is none. */
+  create: boolean;
+  /** Who accepts that ledger time is far ahead of the clock. Default: nobody. */
+  clockAcceptedBy?: string;
+}
+
 export type Services = typeof services;
 
 export const services = {
@@ -25,10 +32,10 @@ export const services = {
     return database.kind === "sqlite" && !existsSync(database.path);
   },
   /** Throws if no ledger exists, unless `create`. */
-  async openStore(config: Config, { create }: { create: boolean }): Promise<OpenStore> {
+  async openStore(config: Config, { create, ...options }: OpeningOptions): Promise<OpenStore> {
     if (!create) requireLedger(config);
     const { openStore } = await import("../app/database.ts");
-    return await openStore(config);
+    return await openStore(config, options);
   },
   async startService(...given: Parameters<typeof startService>): ReturnType<typeof startService> {
     const { startService } = await import("../app.ts");

@@ -54,11 +54,8 @@ export class ServiceEvents {
   /** Adds one event for each time at which a key expires. */
   async findExpiringKeys(withinMs: number): Promise<void> {
     const { store } = this.#options;
-    const { latestMs, atMs } = store.times();
-    for (const { account, id, name, expiresMs } of await store.events.keysExpiring(
-      latestMs,
-      latestMs + withinMs,
-    )) {
+    const { atMs } = store.times();
+    for (const { account, id, name, expiresMs } of await store.events.keysExpiring(atMs, atMs + withinMs)) {
       const data = { key: id, name, expires_at: new Date(expiresMs).toISOString() };
       const cause = `key.expiring:${id}:${expiresMs}`;
       await store.events.add({ type: "key.expiring", atMs, data, account, cause });

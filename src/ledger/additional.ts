@@ -67,7 +67,7 @@ export function promote(work: UnitOfWork, found: FoundAccount, operation: Promot
   }
   if (before !== null) return before;
   if (account.state === "closed") return { kind: "closed" };
-  if (untilMs !== null && untilMs <= times.latestMs) return { kind: "ended" };
+  if (untilMs !== null && untilMs <= times.atMs) return { kind: "ended" };
   if (!fits(account, amountMicro)) return { kind: "too_much", leftMicro: null };
   const posting = { op: opOf(operation), by, amountMicro, ...fact };
   if (requestId !== null) {

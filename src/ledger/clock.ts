@@ -1,148 +1,168 @@
 /**
- * Decides which clock is believed, and which times the ledger uses.
+ * The two times of the ledger, and what they follow. Pure: readings in, times out.
  *
- * Pure: readings in, times out. A running process compares each reading of the clock with
- * monotonic time. A clock that steps by more than `toleranceMs`, forward or back, for one reading
- * or for months, never changes trusted time, which then continues as monotonic time. A slewed
- * clock is followed: readings are compared over an hour at most, so drift does not add up. Sleep
- * of the machine counts as monotonic time.
+ * Elapsed time is the clock plus a shift. A clock that is behind elapsed time raises the shift, so
+ * elapsed time goes on at the pace of the clock and never goes back. Ledger time is the greater of
+ * the clock and ledger time before: after a clock was set back, it stands. Both are recorded, and
+ * a process goes on from the record.
  *
- * Trusted time can be set back, at a start or by an operator. The times of the ledger never are:
- * elapsed time goes on at its pace, and ledger time at half of it until the clock has caught up.
+ * A process follows a clock at most a day further than the uptime of its machine has gone on since
+ * the process began. Beyond that its own clock goes on by uptime, until the clock is back or the
+ * process starts again. A start believes any clock that is ahead.
  *
  * All times are whole milliseconds.
  */
 import type { EpochMs } from "../units.ts";
-import type { Columns, RowOf } from "./columns.ts";
 import type { Times } from "./snapshot.ts";
 
-/** A clock may differ from monotonic time by this much. */
-export const toleranceMs = 5000;
+/** So far a process follows a clock beyond uptime, and ledger time may be ahead at a start. */
+export const wrongMsMax = 24 * 3_600_000;
 
-/**
- * NTP slews a clock by at most 500 ppm. If no reading was made for hours, that adds up to more
- * than `toleranceMs`.
- */
-const slewPartsMax = 500 / 1_000_000;
-
-/** Within this time, the believed changes add up to at most `toleranceMs`. */
-export const comparedMsMax = 3_600_000;
-
-/** Shorter sleep is within the tolerance, and some systems count sleep in whole seconds. */
-export const sleepMsMin = 2000;
-
-export interface Reading {
-  clockMs: EpochMs;
-  /** Monotonic time before the clock was read. A clock on the network is read a while later. */
-  askedMs: number;
-  /** Monotonic time after the clock was read. */
-  answeredMs: number;
-}
-
-/** Times of one moment. Those after it follow from the clock, until it is set. */
-export interface ClockPoint {
-  /** Trusted time. */
-  clockMs: EpochMs;
-  /** Elapsed time. */
-  nowMs: EpochMs;
-  /** Ledger time. */
-  atMs: EpochMs;
+/** What the ledger has recorded last, by this or another process. 0: nothing. */
+export interface RecordedTimes {
+  elapsedMs: EpochMs;
+  ledgerMs: EpochMs;
 }
 
 /**
- * - `trusted`: the clock agrees with monotonic time.
- * - `stepped`: it does not.
- * - `ahead`: it was more than `aheadMsMax` ahead of ledger time when the process started.
+ * - `ahead`: the clock is more than a day beyond uptime, and the process goes on by uptime.
+ * - `behind`: ledger time stands until the clock has caught up.
  */
-export const trusts = ["trusted", "stepped", "ahead"] as const;
-export type Trust = (typeof trusts)[number];
+export const clockPlaces = ["ok", "ahead", "behind"] as const;
+export type ClockPlace = (typeof clockPlaces)[number];
 
-export interface Start {
-  trust: Trust;
-  point: ClockPoint;
-}
-
-/** What the ledger has recorded last, by this or another process. Null: a new ledger. */
-export type RecordedClock = Start | null;
+/** A clock that is behind by less is not reported. */
+const behindMsMin = 60_000;
 
 export interface ClockState {
-  isTrusted: boolean;
   clockMs: EpochMs;
   ledgerMs: EpochMs;
-  /** Readings of this process that were not believed. */
-  distrusted: number;
+  place: ClockPlace;
+  /** The recorded ledger time at the start of the process. 0: a new ledger. */
+  recordedMs: EpochMs;
 }
 
-/** The acceptance of a clock by an operator. */
-export const acceptedColumns = {
-  /** 1, 2, 3 ... */
-  number: "integer",
-  /** The operator. */
-  by: "text",
-  /** Ledger time before. */
-  ledgerMs: "ms",
-  /** The accepted time. */
-  clockMs: "ms",
-} as const satisfies Columns;
-export interface AcceptedClock extends RowOf<typeof acceptedColumns> {}
-
-/** A process that starts does not believe a clock that is further ahead of ledger time. */
-const aheadMsMax = 40 * 24 * 3_600_000;
-
-/** An operator who accepts a clock has to know the time to within a minute. */
-export const acceptedMsMax = 60_000;
-
-/** Returns the point at another reading of a clock that goes on. Only trusted time may go back. */
-export function pointAt(point: ClockPoint, clockMs: EpochMs): ClockPoint {
-  const passedMs = Math.max(0, clockMs - point.clockMs);
-  return {
-    clockMs,
-    nowMs: point.nowMs + passedMs,
-    atMs: Math.max(clockMs, point.atMs + Math.floor(passedMs / 2)),
-  };
+/** What was known before a clock is read. */
+export interface Asked extends RecordedTimes {
+  uptimeMs: number;
+  /** A later clock is not followed. */
+  limitMs: EpochMs;
+  /** The clock of the process by uptime: followed in place of a later clock. */
+  ownMs: EpochMs;
+  shiftMs: number;
 }
 
-/** Returns the point after the clock was set, forward or back. Ledger time never goes back. */
-export function pointAfterSet(point: ClockPoint, clockMs: EpochMs): ClockPoint {
-  const passedMs = Math.max(0, clockMs - point.clockMs);
-  return { clockMs, nowMs: point.nowMs + passedMs, atMs: Math.max(clockMs, point.atMs) };
+/** Cells that the threads of a process share. */
+export type ClockCells = BigInt64Array<SharedArrayBuffer>;
+
+const cellsOf = {
+  /** The clock minus uptime when the process began. */
+  base: 0,
+  /** The process's own clock minus uptime. */
+  own: 1,
+  shift: 2,
+  elapsed: 3,
+  ledger: 4,
+  recorded: 5,
+} as const;
+
+export function clockCells(): ClockCells {
+  return new BigInt64Array(new SharedArrayBuffer(8 * Object.keys(cellsOf).length));
 }
 
-/**
- * Returns where a process begins. `elapsedMs`: time since the record, if the process can know that
- * without the clock.
- */
-export function clockAtStart(recorded: RecordedClock, clockMs: EpochMs, elapsedMs: number | null): Start {
-  if (recorded === null) return { trust: "trusted", point: { clockMs, nowMs: clockMs, atMs: clockMs } };
-  const { trust, point } = recorded;
-  if (elapsedMs !== null) {
-    const expectedMs = point.clockMs + elapsedMs;
-    if (Math.abs(clockMs - expectedMs) <= toleranceAfter(elapsedMs)) {
-      return { trust: "trusted", point: pointAt(point, clockMs) };
-    }
-    return { trust: trust === "trusted" ? "stepped" : trust, point: pointAt(point, expectedMs) };
+/** Several threads may use the same cells: no cell has to fit another one. */
+export class LedgerClock {
+  readonly #cells: ClockCells;
+
+  constructor(cells: ClockCells) {
+    this.#cells = cells;
   }
-  if (clockMs > point.atMs + aheadMsMax) return { trust: "ahead", point };
-  return { trust: "trusted", point: pointAfterSet(point, clockMs) };
+
+  /** The process begins: its clock is believed. */
+  begin(clockMs: EpochMs, uptimeMs: number, recorded: RecordedTimes): void {
+    this.#set("base", clockMs - uptimeMs);
+    this.#set("own", clockMs - uptimeMs);
+    this.#set("recorded", recorded.ledgerMs);
+    this.learn(recorded);
+  }
+
+  /** True after the first reading. */
+  get hasBegun(): boolean {
+    return this.#get("elapsed") !== 0;
+  }
+
+  /** Times go on from what another process has recorded, if that is later. */
+  learn({ elapsedMs, ledgerMs }: RecordedTimes): void {
+    this.#raise("elapsed", elapsedMs);
+    this.#raise("ledger", ledgerMs);
+  }
+
+  /** Call it before the clock is read: then only a clock that was set is behind elapsed time. */
+  ask(uptimeMs: number): Asked {
+    return {
+      elapsedMs: this.#get("elapsed"),
+      ledgerMs: this.#get("ledger"),
+      shiftMs: this.#get("shift"),
+      limitMs: this.#get("base") + uptimeMs + wrongMsMax,
+      ownMs: this.#get("own") + uptimeMs,
+      uptimeMs,
+    };
+  }
+
+  /**
+   * Returns the times at a reading of the clock. `answeredMs`: uptime after the clock was read, if
+   * that took a while.
+   */
+  answer(asked: Asked, clockMs: EpochMs, answeredMs = asked.uptimeMs): Times {
+    if (clockMs <= asked.limitMs) {
+      this.#follow(clockMs, asked.uptimeMs, answeredMs);
+      this.#raise("shift", asked.elapsedMs - clockMs);
+    }
+    const followedMs = followed(asked, clockMs);
+    const nowMs = Math.max(followedMs + asked.shiftMs, asked.elapsedMs);
+    this.#raise("elapsed", nowMs);
+    return { nowMs, atMs: this.#raise("ledger", followedMs) };
+  }
+
+  /** Returns the times by uptime, without a reading of the clock. */
+  timesAt(uptimeMs: number): Times {
+    const { ownMs, shiftMs, elapsedMs, ledgerMs } = this.ask(uptimeMs);
+    return { nowMs: Math.max(ownMs + shiftMs, elapsedMs), atMs: Math.max(ownMs, ledgerMs) };
+  }
+
+  state(asked: Asked, clockMs: EpochMs): ClockState {
+    const ledgerMs = this.#get("ledger");
+    const isBehind = ledgerMs - clockMs >= behindMsMin;
+    const place = clockMs > asked.limitMs ? "ahead" : isBehind ? "behind" : "ok";
+    return { clockMs, ledgerMs, place, recordedMs: this.#get("recorded") };
+  }
+
+  /** Changes nothing if the clock may have been read when it and the own clock were equal. */
+  #follow(clockMs: EpochMs, askedMs: number, answeredMs: number): void {
+    const own = this.#get("own");
+    if (clockMs < own + askedMs) this.#set("own", clockMs - askedMs);
+    else if (clockMs > own + answeredMs) this.#set("own", clockMs - answeredMs);
+  }
+
+  #get(cell: keyof typeof cellsOf): number {
+    return Number(Atomics.load(this.#cells, cellsOf[cell]));
+  }
+
+  #set(cell: keyof typeof cellsOf, ms: number): void {
+    Atomics.store(this.#cells, cellsOf[cell], BigInt(ms));
+  }
+
+  /** Returns the greater of both. */
+  #raise(cell: keyof typeof cellsOf, ms: number): number {
+    for (;;) {
+      const before = Atomics.load(this.#cells, cellsOf[cell]);
+      if (BigInt(ms) <= before) return Number(before);
+      const found = Atomics.compareExchange(this.#cells, cellsOf[cell], before, BigInt(ms));
+      if (found === before) return ms;
+    }
+  }
 }
 
-export function toleranceAfter(elapsedMs: number): number {
-  return Math.max(toleranceMs, elapsedMs * slewPartsMax);
-}
-
-/** The times of the ledger at a trusted time. `refusedMs`: see `TrustedClock`. */
-export function timesFrom(point: ClockPoint, refusedMs: number, clockMs: EpochMs): Times {
-  const { nowMs, atMs } = pointAt(point, clockMs);
-  return { nowMs, atMs, latestMs: refusedMs === 0 ? atMs : Math.max(atMs, clockMs + refusedMs) };
-}
-
-/**
- * Returns how far the clock is from monotonic time plus `offsetMs`: 0 if it may have been read at
- * a moment when they were equal.
- */
-export function differenceMs(offsetMs: number, { clockMs, askedMs, answeredMs }: Reading): number {
-  const earliestMs = offsetMs + askedMs;
-  const latestMs = offsetMs + answeredMs;
-  if (clockMs < earliestMs) return clockMs - earliestMs;
-  return Math.max(0, clockMs - latestMs);
+function followed({ limitMs, ownMs }: Asked, clockMs: EpochMs): EpochMs {
+  return clockMs <= limitMs ? clockMs : ownMs;
 }

@@ -37,7 +37,7 @@ import type {
 import { planProblem } from "./plan.ts";
 import { assertTokens, costOf, priceOf } from "./pricing.ts";
 import type { Rates } from "./rate-limits.ts";
-import { countRates, followClock, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
+import { countRates, followLimits, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
 import { type AccountRow, countsOf, type HoldRow, type KeyRow, noTokens, type TokenCounts } from "./rows.ts";
 import type { Changes, Snapshot, Times } from "./snapshot.ts";
 import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
@@ -146,7 +146,7 @@ function hold(
   if (expireOverdue(work, found) === "some") return { kind: "more_overdue" };
 
   const scopes = scopesOf(account, plan, key);
-  followClock(scopes, nowMs);
+  followLimits(scopes, nowMs);
   const amounts = { requests: 1, tokens: operation.promptTokens };
   const limited = rateRefusalOf(scopes, amounts, nowMs);
   if (limited !== null) return limited;
@@ -200,17 +200,17 @@ function hold(
 type KeyRefusal = Halted | "key_revoked" | "key_expired" | "key_unknown";
 
 function keyRefusal(account: AccountRow, key: KeyRow | null, times: Times): KeyRefusal | null {
-  const { latestMs } = times;
+  const { atMs } = times;
   // The key of a front end acts for other accounts.
   if (key === null || (key.account !== account.id && key.actsFor === null)) return "key_unknown";
   if (key.revokedMs !== null) return "key_revoked";
-  if (key.expiresMs !== null && key.expiresMs <= latestMs) return "key_expired";
+  if (key.expiresMs !== null && key.expiresMs <= atMs) return "key_expired";
   return haltOf(account, times);
 }
 
 /** Why the account gives no credits to requests. Null: it does. */
-function haltOf({ state, endsMs }: AccountRow, { latestMs }: Times): Halted | null {
-  if (state === "closed" || (endsMs !== null && endsMs <= latestMs)) return "account_closed";
+function haltOf({ state, endsMs }: AccountRow, { atMs }: Times): Halted | null {
+  if (state === "closed" || (endsMs !== null && endsMs <= atMs)) return "account_closed";
   return state === "suspended" ? "account_suspended" : null;
 }
 
@@ -235,10 +235,7 @@ function refreshesOf(
     .flatMap((atMs) => {
       const then = accountAt(account, work.plans, atMs);
       const open = new OpenGrants(then, grants.later);
-      const amountMicro =
-        then.state === "closed"
-          ? 0
-          : open.ifAllReturns({ ...times, atMs, latestMs: Math.max(atMs, times.latestMs) });
+      const amountMicro = then.state === "closed" ? 0 : open.ifAllReturns({ ...times, atMs });
       if (amountMicro <= mostMicro) return [];
       mostMicro = amountMicro;
       return [{ atMs, amountMicro }];

@@ -68,10 +68,10 @@ export function budgetOf(key: KeyRow): BudgetState | null {
 /**
  * Returns the key as it is then: in the window of that time, without an ended old secret.
  */
-export function keyAt(read: KeyRow, { atMs, latestMs }: Times): KeyRow {
+export function keyAt(read: KeyRow, { atMs }: Times): KeyRow {
   const key = { ...read };
   rollBudget(key, atMs);
-  const hasEnded = key.revokedMs !== null || (key.oldUntilMs !== null && key.oldUntilMs <= latestMs);
+  const hasEnded = key.revokedMs !== null || (key.oldUntilMs !== null && key.oldUntilMs <= atMs);
   if (hasEnded) {
     key.oldHash = null;
     key.oldUntilMs = null;

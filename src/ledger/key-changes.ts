@@ -12,7 +12,7 @@ import { setBudget, unusedKey } from "./key-budget.ts";
 import { budgetAfter, changeFact, outcomeFact, replacedFact } from "./key-facts.ts";
 import type { IssueOperation, KeyOperation, KeySettings, RevokeOperation } from "./operations.ts";
 import type { IssueOutcome, KeyOutcome, RevokeOutcome } from "./outcomes.ts";
-import { followClock, scopesOf } from "./rates.ts";
+import { followLimits, scopesOf } from "./rates.ts";
 import { hasSameAuthority, type KeyRow, works } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import { earlier, type FoundAccount, type UnitOfWork } from "./unit-of-work.ts";
@@ -20,7 +20,7 @@ import { endOf } from "./windows.ts";
 
 export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyOperation): KeyOutcome {
   const { account, times } = found;
-  const { nowMs, atMs, latestMs } = times;
+  const { nowMs, atMs } = times;
   const read = work.key(operation.key);
   if (read === null || read.account !== account.id) return { kind: "key_unknown" };
   const fact = { subject: read.id, after: changeFact(operation.set) };
@@ -30,11 +30,11 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   if (read.revokedMs !== null) return { kind: "key_revoked" };
   if (operation.seen !== undefined && !hasSameAuthority(read, operation.seen)) return { kind: "key_changed" };
   const { budget, rotation, ...set } = operation.set;
-  if (set.expiresMs !== undefined && !works(read, latestMs) && areTooMany(work, found, operation)) {
+  if (set.expiresMs !== undefined && !works(read, atMs) && areTooMany(work, found, operation)) {
     return { kind: "too_many_work" };
   }
   // Its new secret would not be valid either.
-  if (rotation !== undefined && read.expiresMs !== null && read.expiresMs <= latestMs) {
+  if (rotation !== undefined && read.expiresMs !== null && read.expiresMs <= atMs) {
     return { kind: "key_expired", expiresMs: read.expiresMs };
   }
   const next = budgetAfter(found.plan?.timezone, read, budget);
@@ -43,9 +43,9 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   invariant(key !== null, "the key was read");
   const replaced = replacedFact(key, operation.set);
   // A debt of tokens follows the limit from this moment on.
-  followClock(scopesOf(account, null, key), nowMs);
+  followLimits(scopesOf(account, null, key), nowMs);
   Object.assign(key, set);
-  followClock(scopesOf(account, null, key), nowMs);
+  followLimits(scopesOf(account, null, key), nowMs);
   setBudget(key, next, atMs);
   if (rotation !== undefined) rotate(key, rotation, atMs);
   work.post(found, {
@@ -66,7 +66,7 @@ function areTooMany(
   { account, times }: FoundAccount,
   { workingMax = Number.POSITIVE_INFINITY }: Pick<KeyOperation, "workingMax">,
 ): boolean {
-  const working = work.keysOf(account.id).filter((key) => works(key, times.latestMs));
+  const working = work.keysOf(account.id).filter((key) => works(key, times.atMs));
   return working.length >= workingMax;
 }
 

@@ -78,13 +78,9 @@ export class OpenGrants {
   }
 
   /** `ofLater`: the sum of the later grants. */
-  #amounts(
-    { atMs, latestMs }: Times,
-    of: (grant: Amounts) => MicroCredits,
-    ofLater: MicroCredits,
-  ): BucketAmounts {
+  #amounts({ atMs }: Times, of: (grant: Amounts) => MicroCredits, ofLater: MicroCredits): BucketAmounts {
     const { base, overage, additional, later } = this.#account;
-    const isOpen = ({ untilMs }: { untilMs: EpochMs | null }) => untilMs === null || untilMs > latestMs;
+    const isOpen = ({ untilMs }: { untilMs: EpochMs | null }) => untilMs === null || untilMs > atMs;
     const ofWindow = (grant: AccountRow["base"]) => (grant !== null && grant.untilMs > atMs ? of(grant) : 0);
     let sum = 0;
     if (isOpen(later)) {
@@ -95,7 +91,7 @@ export class OpenGrants {
   }
 
   /** Holds up to an amount, or spends one that was not held, in spending order. */
-  take(amount: MicroCredits, { atMs, latestMs }: Times, as: "heldMicro" | "spentMicro"): Taking[] {
+  take(amount: MicroCredits, { atMs }: Times, as: "heldMicro" | "spentMicro"): Taking[] {
     const account = this.#account;
     const takings: Taking[] = [];
     let rest = amount;
@@ -106,8 +102,7 @@ export class OpenGrants {
       takings.push({ grant: grant.seq, bucket, amountMicro: part });
       return { ...grant, [as]: grant[as] + part };
     };
-    const takeFromAdditional = (grant: AdditionalGrant) =>
-      grant.untilMs === null || grant.untilMs > latestMs ? takeFrom(grant, "additional") : grant;
+    const takeFromAdditional = (grant: AdditionalGrant) => takeFrom(grant, "additional");
     for (const bucket of windowBuckets) {
       const grant = account[bucket];
       if (grant !== null && grant.untilMs > atMs) account[bucket] = takeFrom(grant, bucket);

@@ -40,7 +40,7 @@ export function previewPlan(
   if (outcome.kind === "conflict" || outcome.kind === "id_used" || outcome.kind === "changed") {
     const boundaryMs = account.nextPlan === null ? null : (account.base?.untilMs ?? null);
     const effectiveMs = boundaryMs ?? times.atMs;
-    const then = boundaryMs === null ? times : { nowMs: boundaryMs, atMs: boundaryMs, latestMs: boundaryMs };
+    const then = boundaryMs === null ? times : { nowMs: boundaryMs, atMs: boundaryMs };
     const later = found.grants.later ?? [];
     const after = readBalance({ ...snapshot, account, overdue: [], later, times: then });
     if ("problem" in after) return { kind: "balance_invalid", problem: after.problem };

@@ -5,11 +5,7 @@
  * Rates use GCRA: a timestamp each (the theoretical arrival time, TAT) and a burst of one period.
  * It is exact at any moment without counters or windows. The prompt is counted when a request is
  * admitted, and the completion when the request has ended. If an answer exceeds the limit, the
- * next request waits. Pure: only the given rows change.
- *
- * A timestamp far ahead of the clock has one of two causes: a debt of tokens, which has no bound,
- * or a clock that was set back. The timestamp of requests distinguishes them. It is never before
- * the last count, and at most a period after it, because further requests are refused.
+ * next request waits. Elapsed time never goes back. Pure: only the given rows change.
  */
 import type { RateState } from "../errors.ts";
 import { given } from "../objects.ts";
@@ -36,40 +32,20 @@ export function scopesOf(account: AccountRow, plan: { limits: Limits } | null, k
 }
 
 /**
- * Converts a debt if its limit has changed: the debt in tokens stays, so a higher limit makes the
+ * Converts debts if their limits have changed: a debt in tokens stays, so a higher limit makes the
  * wait shorter. Without a limit there is no debt.
  */
-function followLimits({ limits, row }: Scope, nowMs: EpochMs): void {
-  for (const name of rateNames) {
-    const { limit: field, tat, lastLimit } = rateLimits[name];
-    if (lastLimit === null) continue;
-    const limit = limits[field] ?? null;
-    const before = row[lastLimit];
-    if (limit === before) continue;
-    row[lastLimit] = limit;
-    if (limit === null) row[tat] = 0;
-    else if (before !== null && row[tat] > nowMs) row[tat] = nowMs + ((row[tat] - nowMs) * before) / limit;
-  }
-}
-
-/**
- * Sets the timestamps back if the clock was set back by a period or more since the last count. No
- * request is admitted early and no debt is forgiven. A wait grows by a period at most. Limits wait
- * for a clock that was set back by less.
- *
- * The new timestamps must be written even if the request is refused. Otherwise they would follow
- * the clock each time, and the clock would never reach them.
- */
-export function followClock(scopes: readonly Scope[], nowMs: EpochMs): void {
-  const { periodMs } = rateLimits.requests;
-  for (const scope of scopes) {
-    followLimits(scope, nowMs);
-    const { row } = scope;
-    if (row.requestsTatMs <= nowMs + 2 * periodMs) continue;
-    const aheadMs = row.requestsTatMs - nowMs - periodMs;
+export function followLimits(scopes: readonly Scope[], nowMs: EpochMs): void {
+  for (const { limits, row } of scopes) {
     for (const name of rateNames) {
-      const { tat } = rateLimits[name];
-      row[tat] = Math.max(0, row[tat] - aheadMs);
+      const { limit: field, tat, lastLimit } = rateLimits[name];
+      if (lastLimit === null) continue;
+      const limit = limits[field] ?? null;
+      const before = row[lastLimit];
+      if (limit === before) continue;
+      row[lastLimit] = limit;
+      if (limit === null) row[tat] = 0;
+      else if (before !== null && row[tat] > nowMs) row[tat] = nowMs + ((row[tat] - nowMs) * before) / limit;
     }
   }
 }
@@ -148,8 +124,6 @@ export function countRates(scopes: readonly Scope[], amounts: RateAmounts, nowMs
       const rate = rateOf(scope, name);
       if (rate === null || amounts[name] === 0) continue;
       scope.row[rateLimits[name].tat] = advanced(rate, amounts[name], nowMs);
-      // Records the time of this count. It uses up no request.
-      scope.row.requestsTatMs = Math.max(scope.row.requestsTatMs, nowMs);
     }
   }
 }
@@ -157,7 +131,7 @@ export function countRates(scopes: readonly Scope[], amounts: RateAmounts, nowMs
 /** Counts generated tokens. */
 export function countTokens(scopes: readonly Scope[], tokens: number, nowMs: EpochMs): void {
   if (tokens === 0) return;
-  followClock(scopes, nowMs);
+  followLimits(scopes, nowMs);
   countRates(scopes, { requests: 0, tokens }, nowMs);
 }
 

@@ -417,9 +417,9 @@ const noAuthority = [
 /** Whether a key is neither revoked nor expired. */
 export function works(
   { revokedMs, expiresMs }: Pick<KeyRow, "revokedMs" | "expiresMs">,
-  latestMs: EpochMs,
+  atMs: EpochMs,
 ): boolean {
-  return revokedMs === null && (expiresMs === null || expiresMs > latestMs);
+  return revokedMs === null && (expiresMs === null || expiresMs > atMs);
 }
 
 export type KeyAuthority = Omit<KeyRow, (typeof noAuthority)[number]>;

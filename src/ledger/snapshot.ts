@@ -26,22 +26,19 @@ export const overdueMax = 100;
 /** The times of a commit. */
 export interface Times {
   /**
-   * Elapsed time, for holds, limits and sessions. It goes on at the pace of real time, and is
-   * never set back, so it may be ahead of every clock.
+   * Elapsed time, for holds, limits and sessions. After a clock was set back it goes on, so it may
+   * be ahead of every clock.
    */
   nowMs: EpochMs;
-  /** Ledger time, for windows, ends and the dates of facts. It never goes back. */
-  atMs: EpochMs;
   /**
-   * The latest of ledger time and a clock that is not believed yet. What has ended by then is
-   * refused, and nothing else follows from it.
+   * Ledger time, for windows, ends and the dates of facts. After a clock was set back it stands.
    */
-  latestMs: EpochMs;
+  atMs: EpochMs;
 }
 
-/** The times of a clock that is believed, and that nobody has set back. */
+/** The times of a clock that was never set back. */
 export function timesAt(ms: EpochMs): Times {
-  return { nowMs: ms, atMs: ms, latestMs: ms };
+  return { nowMs: ms, atMs: ms };
 }
 
 /** A grant with a payment id, of any account. */

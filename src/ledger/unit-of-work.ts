@@ -160,14 +160,14 @@ export class UnitOfWork {
 
   #add(account: AccountRow): FoundAccount {
     const later = this.#snapshot.later.get(account.id) ?? null;
-    const { nowMs, atMs, latestMs } = this.#snapshot.times;
+    const { nowMs, atMs } = this.#snapshot.times;
     const found: FoundAccount = {
       kind: "found",
       account,
       grants: new OpenGrants(account, later),
       plan: newestVersion(this.plans, account.plan) ?? null,
       // Nodes may differ, and a believed clock may go back by seconds.
-      times: { nowMs, atMs: Math.max(atMs, account.atMs), latestMs: Math.max(latestMs, account.atMs) },
+      times: { nowMs, atMs: Math.max(atMs, account.atMs) },
     };
     this.#found.set(account.id, found);
     return found;

@@ -172,14 +172,14 @@ export class PersonSignIn implements SignedInPeople {
   }
 
   async holdersAmong(ids: readonly string[]): Promise<readonly FoundHolder[]> {
-    const { latestMs } = this.#deps.store.times();
+    const { atMs } = this.#deps.store.times();
     const found = await this.#deps.store.findHolders(ids);
     return found.filter(
       ({ person, account: { state, endsMs } }) =>
         person.suspendedMs === null &&
         this.#isAdmitted(person) &&
         state !== "closed" &&
-        (endsMs === null || endsMs > latestMs),
+        (endsMs === null || endsMs > atMs),
     );
   }
 

@@ -2,8 +2,8 @@
  * The statements of the list of changes, for both stores.
  *
  * The list has the entries of all journals without windows, and the rows of `change_log`. Newest
- * first. Guarantees that a page reads rows
- * in proportion to its length, unless a filter leaves most of them out.
+ * first. Guarantees that a page reads rows in proportion to its length, unless a filter leaves
+ * most of them out.
  */
 import {
   type ChangeLog,

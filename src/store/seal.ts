@@ -3,9 +3,9 @@
  * there, unchanged. A seal is kept where whoever can write to the database cannot change it.
  *
  * A seal is text with a line for each list of facts that only grows: the sections of plans, the
- * versions of each plan, the accepted clocks, the times at which days became final, the facts of
- * each account (journal entries, grants, charges). The line has the number of the last fact and
- * the SHA-256 of all up to it. The last line has that of the lines.
+ * versions of each plan, the times at which days became final, the facts of each account (journal
+ * entries, grants, charges). The line has the number of the last fact and the SHA-256 of all up to
+ * it. The last line has that of the lines.
  */
 import { hash } from "node:crypto";
 import { OperatorError } from "../errors.ts";
@@ -13,7 +13,7 @@ import type { EpochMs } from "../units.ts";
 
 const heading = "inkwell-seal 1";
 
-/** A list of facts: `sections`, `clocks`, `days`, `plan pro` or `account ada`. */
+/** A list of facts: `sections`, `days`, `plan pro` or `account ada`. */
 export interface SealedList {
   name: string;
   /** The number of its last fact. */
@@ -54,7 +54,7 @@ export function readSeal(text: string, file: string): Seal {
   const lists = new Map<string, SealedList>();
   for (const [index, line] of lines.slice(1, -2).entries()) {
     const [, name, last, digest] =
-      /^(sections|clocks|days|(?:plan|account) \S+) (\d+) ([0-9a-f]{64})$/.exec(line) ?? [];
+      /^(sections|days|(?:plan|account) \S+) (\d+) ([0-9a-f]{64})$/.exec(line) ?? [];
     if (name === undefined || last === undefined || digest === undefined) {
       throw new OperatorError(`${file}, line ${index + 2}, is not "NAME NUMBER SHA256".`);
     }

@@ -6,7 +6,7 @@
 
 import { OperatorError } from "../errors.ts";
 import type { AccountSnapshot } from "../ledger/balance.ts";
-import type { AcceptedClock, ClockState } from "../ledger/clock.ts";
+import type { ClockState } from "../ledger/clock.ts";
 import type { LedgerStore } from "../ledger/ledger.ts";
 import type { PlanCatalog, Plans, PlanVersion } from "../ledger/plan.ts";
 import type { PlanChanges } from "../ledger/plan-section.ts";
@@ -201,11 +201,6 @@ export interface DailyCounts {
   isDone(op: string): Promise<boolean>;
 }
 
-export type ClockAcceptance =
-  | { kind: "accepted"; accepted: AcceptedClock }
-  | { kind: "trusted" }
-  | { kind: "differs"; clockMs: EpochMs };
-
 export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog {
   /** Reads all plans of the database. */
   plans(): Promise<PlanCatalog>;
@@ -216,15 +211,10 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
   applyPlans(section: Plans, options: PlansOptions): Promise<PlanChanges>;
   accountsOnPlans(): Promise<AccountsOnPlans>;
 
-  /** The times of a commit, without a reading of the clock. */
+  /** The present times, without a wait. */
   times(): Times;
-  /** Reads the clock, and follows an acceptance by an operator in another process. */
+  /** Reads the clock, and records the times from time to time. */
   clock(): Promise<ClockState>;
-  /**
-   * Believes the present reading of the clock and records that, if it differs by less than
-   * `acceptedMsMax` from the time that the operator knows.
-   */
-  acceptClock(by: string, timeMs: EpochMs): Promise<ClockAcceptance>;
 
   /** Finds a key by the SHA-256 of its present or its old secret, in lower-case hex. */
   findKey(hash: string): Promise<FoundKey | null>;

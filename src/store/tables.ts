@@ -6,7 +6,6 @@
  * Guarantees that a row has exactly the fields of its type. A cell of another type is a defect and
  * throws. Rows of accounts may be damaged, and are read by account-rows.ts.
  */
-import { acceptedColumns } from "../ledger/clock.ts";
 import { eventColumns } from "../ledger/events.ts";
 import { appliedColumns } from "../ledger/plan.ts";
 import {
@@ -89,8 +88,6 @@ export type PlanVersionRow = ReturnType<typeof planVersionTable.rowOf>;
 export const planFileTable = tableOf("plan_file", appliedColumns);
 
 export const clockTable = tableOf("clock", clockColumns);
-
-export const clockAcceptTable = tableOf("clock_accept", acceptedColumns);
 
 /** The table has one row at most. */
 export const auditRecordTable = tableOf("audit_record", auditRecordColumns);

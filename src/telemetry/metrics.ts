@@ -226,13 +226,13 @@ export class Metrics implements RequestObserver {
     "inkwell_config_differs",
     "Plans, models and prices that differ on another live node on the same database; 0 if all nodes agree.",
   );
-  readonly #clockTrusted = this.#make.gauge(
-    "inkwell_clock_trusted",
-    "1 if the ledger believes the clock; 0 if it continues at its own time.",
+  readonly #clockFollowed = this.#make.gauge(
+    "inkwell_clock_followed",
+    "1 if the ledger follows the clock; 0 if the clock is more than a day beyond uptime.",
   );
   readonly #clockOffset = this.#make.gauge(
     "inkwell_clock_offset_seconds",
-    "The clock minus ledger time. Below 0, ledger time runs at half pace.",
+    "The clock minus ledger time. Below 0, ledger time stands.",
   );
   readonly #holds = this.#make.gauge("inkwell_open_holds", "Open holds.");
   readonly #held = this.#make.gauge("inkwell_held_credits", "Credits in open holds.");
@@ -440,8 +440,8 @@ export class Metrics implements RequestObserver {
     const nodes = sources.nodes();
     this.#nodes.set(nodes.length);
     this.#configDiffers.set(new Set(nodes.flatMap((node) => node.differs)).size);
-    const { isTrusted, ledgerMs, clockMs } = sources.clock();
-    this.#clockTrusted.set(isTrusted ? 1 : 0);
+    const { place, ledgerMs, clockMs } = sources.clock();
+    this.#clockFollowed.set(place === "ahead" ? 0 : 1);
     this.#clockOffset.set((clockMs - ledgerMs) / 1000);
     this.#lateCharges.set(sources.lateCharges());
     // The other metrics are useful even if the store does not respond. /readyz reports that.

@@ -371,9 +371,8 @@ async function journal({ call }: Visit["service"]): Promise<Answer> {
   return await call("GET", `/admin/accounts/${account}/journal?limit=500`);
 }
 
-/** They need a wrong clock, a changed file or a running request, which these tests have. */
+/** They need a changed file or a running request, which these tests have. */
 const elsewhere: Readonly<Record<string, string>> = {
-  acceptClock: "clock.test.ts",
   changeMail: "../release/new-link.test.ts",
   applyPlans: "configuration.test.ts",
   reloadConfiguration: "configuration.test.ts",

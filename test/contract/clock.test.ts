@@ -1,75 +1,83 @@
-/** The trusted clock on both stores, with clocks that a test sets. */
+/** The clock on both stores, with clocks that a test sets. Scenarios: test/scenarios/clock.txt. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, test } from "node:test";
+import { startClockJob } from "../../src/app/clock-job.ts";
 import { balanceOf } from "../../src/ledger/balance.ts";
-import { startClockWatch } from "../../src/store/clock-watch.ts";
+import type { AuditReport } from "../../src/store/audit-report.ts";
+import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { openPostgresStore } from "../../src/store/postgres/store.ts";
+import { auditFile } from "../../src/store/sqlite/audit.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { testJobs } from "../fixtures/jobs.ts";
-import { hold, settle } from "../fixtures/ledger-operations.ts";
+import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { startOwnTime } from "../fixtures/own-time.ts";
 import { patientSettings } from "../fixtures/patience.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
+import { loggerTo } from "../fixtures/service.ts";
 import { day, hour, minute, second, start } from "../fixtures/times.ts";
-import { unlessStalled } from "../fixtures/unless-stalled.ts";
 import { until } from "../fixtures/until.ts";
 
 const plans = plansOf(planOf("small", 10, 5));
-const halfYear = 182 * day;
 
-/** The clocks of one machine, and a database. */
-class Machine implements AsyncDisposable {
-  readonly #cells = new BigInt64Array(new SharedArrayBuffer(24));
+/** The clock and the uptime of a machine with a process. */
+class Machine {
+  readonly cells = new BigInt64Array(new SharedArrayBuffer(16));
+
+  constructor() {
+    this.step(start);
+    Atomics.add(this.cells, 1, BigInt(hour));
+  }
+
+  clockMs = () => Number(this.cells[0]);
+  uptimeMs = () => Number(this.cells[1]);
+
+  /** Sets the clock forward or back. */
+  step(ms: number): void {
+    Atomics.add(this.cells, 0, BigInt(ms));
+  }
+}
+
+/** A database, and machines on which time passes together. */
+class World implements AsyncDisposable {
+  readonly #machines: Machine[] = [];
   readonly #opened: Store[] = [];
-  readonly #connect: (machine: Machine) => Promise<Store>;
+  readonly #connect: (machine: Machine, clockAcceptedBy: string | null) => Promise<Store>;
   readonly sql: (text: string) => Promise<unknown[]>;
+  readonly audit: () => Promise<AuditReport>;
   readonly #remove: () => Promise<void>;
 
   constructor(
-    connect: (machine: Machine) => Promise<Store>,
+    connect: (machine: Machine, clockAcceptedBy: string | null) => Promise<Store>,
     sql: (text: string) => Promise<unknown[]>,
+    audit: () => Promise<AuditReport>,
     remove: () => Promise<void>,
   ) {
     this.#connect = connect;
     this.sql = sql;
+    this.audit = audit;
     this.#remove = remove;
-    this.step(start);
-    this.pass(hour);
-    this.step(-hour);
   }
 
-  get cells() {
-    return this.#cells;
+  machine(): Machine {
+    const machine = new Machine();
+    this.#machines.push(machine);
+    return machine;
   }
 
-  clockMs = () => Number(this.#cells[0]);
-  monotonicMs = () => Number(this.#cells[1]);
-  sleptMs = () => Number(this.#cells[2]);
-
-  /** Sets the clock forward or back. */
-  step(ms: number): void {
-    Atomics.add(this.#cells, 0, BigInt(ms));
-  }
-
-  /** Lets time pass. */
   pass(ms: number): void {
-    this.step(ms);
-    Atomics.add(this.#cells, 1, BigInt(ms));
+    for (const { cells } of this.#machines) {
+      Atomics.add(cells, 0, BigInt(ms));
+      Atomics.add(cells, 1, BigInt(ms));
+    }
   }
 
-  sleep(ms: number): void {
-    this.step(ms);
-    Atomics.add(this.#cells, 2, BigInt(ms));
-  }
-
-  async open(): Promise<Store> {
-    const store = await this.#connect(this);
+  async open(machine: Machine, clockAcceptedBy: string | null = null): Promise<Store> {
+    const store = await this.#connect(machine, clockAcceptedBy);
     this.#opened.push(store);
     return store;
   }
@@ -80,11 +88,11 @@ class Machine implements AsyncDisposable {
   }
 }
 
-async function sqliteMachine(): Promise<Machine> {
+async function onSqlite(): Promise<World> {
   const folder = mkdtempSync(join(tmpdir(), "inkwell-clock-"));
   const path = join(folder, "inkwell.db");
-  return new Machine(
-    ({ cells }) => openSqliteStore({ path, plans, clock: cells }),
+  return new World(
+    ({ cells }, clockAcceptedBy) => openSqliteStore({ path, plans, clock: cells, clockAcceptedBy }),
     async (text) => {
       const db = new DatabaseSync(path);
       try {
@@ -93,68 +101,51 @@ async function sqliteMachine(): Promise<Machine> {
         db.close();
       }
     },
+    async () => auditFile({ file: { path, busyMs: 5000 }, nowMs: Date.now() }),
     async () => rmSync(folder, { recursive: true }),
   );
 }
 
-async function postgresMachine(): Promise<Machine> {
+async function onPostgres(): Promise<World> {
   const server = await postgres();
   const name = await server.create();
-  return new Machine(
-    (machine) =>
-      openPostgresStore({ url: server.url(name), plans, clock: machine, settings: patientSettings }),
+  const opening = { url: server.url(name), plans, settings: patientSettings };
+  return new World(
+    (clock, clockAcceptedBy) => openPostgresStore({ ...opening, clock, clockAcceptedBy }),
     (text) => server.sql(text, name),
+    () => auditDatabase(server.url(name), Date.now()),
     () => server.drop(name),
   );
 }
 
-async function withAda(machine: Machine): Promise<Store> {
-  const store = await machine.open();
+async function withAda(world: World, machine: Machine): Promise<Store> {
+  const store = await world.open(machine);
   await store.commit([{ kind: "open", account: "ada", plan: "small", by: "test" }]);
   await addKey(store, keyOf("key", "ada", { hash: "1".repeat(64) }));
   return store;
 }
 
-/** The time of the last journal entry, since `start`. */
-async function lastEntryAt(store: Store): Promise<number> {
-  const last = (await store.journal("ada", { limit: 1000 })).at(-1);
-  assert.ok(last !== undefined);
-  return last.atMs - start;
+async function outcomesOf(store: Store, ...operations: Parameters<Store["commit"]>[0]): Promise<string[]> {
+  return (await store.commit(operations)).map(({ kind }) => kind);
 }
 
 /** A request that spends a credit. */
 async function spend(store: Store, id: string): Promise<void> {
-  const outcomes = await store.commit([hold(id, credits(1)), settle(id, credits(1))]);
-  const kinds = outcomes.map(({ kind }) => kind);
-  assert.deepEqual(kinds, ["held", "settled"], JSON.stringify(outcomes));
+  assert.deepEqual(await outcomesOf(store, hold(id, credits(1)), settle(id, credits(1))), [
+    "held",
+    "settled",
+  ]);
 }
 
-const node = "insert into node values ('a', '0', 0, 0, '{}')";
-
-/** As if the machine had started again since the last record. */
-const otherBoot = "update clock set boot_id = 'before'";
-
-/**
- * The living node records its clock once the starting node has looked at it for the first time.
- */
-async function recordUntilSeen(machine: Machine, living: Store): Promise<void> {
-  const text = `select count(*) as n from pg_stat_activity where datname = current_database()
-    and query like '%exists (select from node)%' and pid <> pg_backend_pid()`;
-  await until("the starting node has looked for the first time", async () => {
-    const [row] = await machine.sql(text);
-    return Number(Object.values(row ?? {})[0]) === 1;
-  });
-  machine.pass(1);
-  await living.clock();
+/** Ledger time and elapsed time, since `start`. */
+function times(store: Store): { at: number; now: number } {
+  const { atMs, nowMs } = store.times();
+  return { at: atMs - start, now: nowMs - start };
 }
 
-async function trustIn(machine: Machine): Promise<unknown> {
-  const [row] = await machine.sql("select trust from clock");
-  return Object.values(row ?? {})[0];
-}
-
-async function overdue(store: Store): Promise<number> {
-  return (await store.overdueHolds(store.times().nowMs, { limit: 10 })).length;
+async function windows(store: Store): Promise<number> {
+  const entries = await store.journal("ada", { kinds: ["window"], limit: 1000 });
+  return entries.filter(({ bucket }) => bucket === "base").length;
 }
 
 async function baseCredits(store: Store): Promise<number> {
@@ -163,254 +154,243 @@ async function baseCredits(store: Store): Promise<number> {
   return balanceOf(snapshot).base.remainingMicro / credits(1);
 }
 
-const machines: [string, () => Promise<Machine>, string | false][] = [
-  ["SQLite", sqliteMachine, false],
-  ["PostgreSQL", postgresMachine, noPostgres ?? false],
+async function overdue(store: Store): Promise<number> {
+  return (await store.overdueHolds(store.times().nowMs, { limit: 10 })).length;
+}
+
+const worlds: [string, () => Promise<World>, string | false][] = [
+  ["SQLite", onSqlite, false],
+  ["PostgreSQL", onPostgres, noPostgres ?? false],
 ];
 
-for (const [name, make, skip] of machines) {
+for (const [name, make, skip] of worlds) {
   describe(name, { skip }, () => {
-    for (const jump of [halfYear, -halfYear]) {
-      const where = jump > 0 ? "ahead" : "back";
-
-      test(`a clock that is half a year ${where} for one commit changes no window`, async () => {
-        await using machine = await make();
-        const store = await withAda(machine);
-        await spend(store, "a");
-        machine.pass(second);
-        machine.step(jump);
-        await spend(store, "b");
-        assert.equal(await lastEntryAt(store), second);
-        machine.step(-jump);
-        machine.pass(second);
-        await spend(store, "c");
-        assert.equal(await lastEntryAt(store), 2 * second);
-        assert.equal(await baseCredits(store), 7);
-        const { isTrusted, distrusted } = await store.clock();
-        assert.deepEqual([isTrusted, distrusted > 0], [true, true]);
-      });
-
-      test(`a clock that is half a year ${where} for minutes changes no window and ends no hold`, async () => {
-        await using machine = await make();
-        const store = await withAda(machine);
-        const [held] = await store.commit([hold("running", credits(1), { ttlMs: hour })]);
-        assert.equal(held?.kind, "held");
-        machine.step(jump);
-        for (let n = 0; n < 5; n += 1) {
-          machine.pass(minute);
-          await spend(store, `a${n}`);
-        }
-        assert.equal(await lastEntryAt(store), 5 * minute);
-        assert.equal(await overdue(store), 0);
-        assert.equal(store.times().atMs, start + 5 * minute);
-        assert.equal(await baseCredits(store), 5);
-        const { isTrusted, ledgerMs, clockMs } = await store.clock();
-        assert.deepEqual([isTrusted, ledgerMs, clockMs - ledgerMs], [false, start + 5 * minute, jump]);
-        assert.equal(await trustIn(machine), "stepped");
-
-        machine.step(-jump);
-        machine.pass(minute);
-        assert.deepEqual((await store.clock()).isTrusted, true);
-        await spend(store, "b");
-        assert.equal(await lastEntryAt(store), 6 * minute);
-      });
-
-      test(`an operator accepts a clock that is half a year ${where}, and a record is kept`, async () => {
-        await using machine = await make();
-        const store = await withAda(machine);
-        assert.deepEqual(await store.acceptClock("ada", machine.clockMs()), { kind: "trusted" });
-        machine.step(jump);
-        machine.pass(minute);
-        await spend(store, "a");
-        const [hold0] = await store.commit([hold("running", credits(1), { ttlMs: hour })]);
-        assert.equal(hold0?.kind, "held");
-        const clockMs = start + jump + minute;
-        for (const wrong of [minute + 1, -minute - 1])
-          assert.deepEqual(await store.acceptClock("ada", clockMs + wrong), { kind: "differs", clockMs });
-        assert.equal((await store.clock()).isTrusted, false);
-        const accepted = { number: 1, by: "ada", ledgerMs: start + minute, clockMs };
-        assert.deepEqual(await store.acceptClock("ada", clockMs + minute), { kind: "accepted", accepted });
-        const ledgerMs = Math.max(clockMs, start + minute);
-        const { atMs, nowMs } = store.times();
-        assert.deepEqual([atMs, nowMs], [ledgerMs, ledgerMs]);
-        assert.equal((await store.clock()).isTrusted, true);
-        assert.deepEqual(await store.acceptClock("ada", clockMs), { kind: "trusted" });
-        assert.equal(await overdue(store), jump > 0 ? 1 : 0);
-        machine.pass(10 * minute);
-        await spend(store, "b");
-        const paceMs = jump > 0 ? 10 * minute : 5 * minute;
-        assert.equal(await lastEntryAt(store), ledgerMs + paceMs - start);
-        assert.equal(store.times().nowMs, ledgerMs + 10 * minute);
-        machine.pass(50 * minute);
-        assert.equal(await overdue(store), jump > 0 ? 0 : 1);
-        const [row] = await machine.sql("select * from clock_accept");
-        assert.deepEqual(Object.values(row ?? {}).map(String), Object.values(accepted).map(String));
-        for (const change of ["delete from clock_accept", "update clock_accept set by = 'bob'"])
-          await assert.rejects(async () => await machine.sql(change), /never/);
-      });
-
-      test(`a store that starts while the clock is half a year ${where} beside another continues at the trusted time`, async () => {
-        await using machine = await make();
-        const first = await withAda(machine);
-        machine.pass(minute);
-        await spend(first, "a");
-        machine.step(jump);
-        await first.clock();
-        assert.equal(await trustIn(machine), "stepped");
-        if (name === "PostgreSQL") await machine.sql(node);
-        const starting = machine.open();
-        if (name === "PostgreSQL") await recordUntilSeen(machine, first);
-        const second = await starting;
-        assert.ok(Math.abs(second.times().atMs - start - minute) <= 1000, `${second.times().atMs - start}`);
-        assert.equal((await second.clock()).isTrusted, false);
-        await spend(second, "b");
-        assert.equal(await baseCredits(second), 8);
-        machine.step(-jump);
-        assert.deepEqual([(await first.clock()).isTrusted, (await second.clock()).isTrusted], [true, true]);
-      });
-    }
-
-    for (const follows of ["look", "commit"] as const) {
-      test(`another store follows an acceptance at its next ${follows}`, async () => {
-        await using machine = await make();
-        const first = await withAda(machine);
-        const other = await machine.open();
-        machine.step(halfYear);
-        machine.pass(second);
-        assert.deepEqual([(await first.clock()).isTrusted, (await other.clock()).isTrusted], [false, false]);
-        await first.acceptClock("ada", machine.clockMs());
-        machine.pass(second);
-        await spend(first, "a");
-        if (follows === "look") assert.equal((await other.clock()).isTrusted, true);
-        await spend(other, "b");
-        assert.equal(other.times().atMs, start + halfYear + 2 * second);
-        assert.equal(await lastEntryAt(other), halfYear + 2 * second);
-        // Its records are taken again.
-        machine.pass(minute);
-        await other.clock();
-        await spend(other, "c");
-        const [row] = await machine.sql("select clock_ms from clock");
-        assert.deepEqual(Object.values(row ?? {}).map(Number), [start + halfYear + minute + 2 * second]);
-      });
-    }
-
-    test("a night of sleep needs no operator", async () => {
-      await using machine = await make();
-      const store = await withAda(machine);
-      machine.pass(minute);
-      await store.clock();
-      machine.sleep(8 * hour);
-      assert.equal((await store.clock()).isTrusted, true);
+    test("a clock that is set back by an hour while requests run", async () => {
+      await using world = await make();
+      const machine = world.machine();
+      const store = await withAda(world, machine);
+      world.pass(day - 10 * minute);
       await spend(store, "a");
-      assert.equal(await lastEntryAt(store), 8 * hour + minute);
-    });
-
-    test("a start that finds the ledger ahead of the clock continues at half pace", async () => {
-      await using machine = await make();
-      const before = await withAda(machine);
-      machine.pass(minute);
-      await spend(before, "a");
-      await before.close();
-      await machine.sql(otherBoot);
-      machine.step(-day);
-      const store = await machine.open();
-      const beganMs = store.times().atMs;
-      assert.ok(beganMs >= start + minute && beganMs <= start + 2 * minute, `${beganMs - start}`);
-      assert.equal((await store.clock()).isTrusted, true);
-      machine.pass(hour);
+      assert.equal(await windows(store), 1);
+      await outcomesOf(store, hold("running", credits(1), { ttlMs: 10 * minute }));
+      const before = times(store);
+      machine.step(-hour);
+      await store.clock();
+      assert.deepEqual(times(store), before, "neither time goes back");
+      world.pass(9 * minute);
+      assert.equal(await overdue(store), 0);
+      assert.deepEqual(await outcomesOf(store, extend("running", 1, 0, { ttlMs: 10 * minute })), [
+        "extended",
+      ]);
+      world.pass(9 * minute);
+      assert.equal(await overdue(store), 0);
+      world.pass(minute);
+      assert.equal(await overdue(store), 1);
+      assert.deepEqual(times(store), { at: before.at, now: before.now + 19 * minute });
+      assert.equal((await store.clock()).place, "behind");
+      // The boundary comes an hour late, and once.
+      world.pass(50 * minute);
       await spend(store, "b");
-      assert.equal(await lastEntryAt(store), beganMs - start + hour / 2);
-      machine.pass(3 * day);
+      assert.equal(await windows(store), 1);
+      world.pass(2 * minute);
       await spend(store, "c");
-      assert.equal(await lastEntryAt(store), machine.clockMs() - start);
+      assert.equal(await windows(store), 2);
+      machine.step(hour);
+      await spend(store, "d");
+      assert.deepEqual([await windows(store), await baseCredits(store)], [2, 8]);
+      assert.equal((await store.clock()).place, "ok");
     });
 
-    test("a start with a clock 41 days ahead closes nothing, and refuses what has ended by it", async () => {
-      await using machine = await make();
-      const before = await withAda(machine);
-      await addKey(before, keyOf("short", "ada", { hash: "2".repeat(64), expiresMs: start + 30 * day }));
-      machine.pass(minute);
+    test("the first statement after the clock was set back finds what was overdue before", async () => {
+      await using world = await make();
+      const machine = world.machine();
+      const store = await withAda(world, machine);
+      await outcomesOf(store, hold("old", credits(1), { ttlMs: minute }));
+      world.pass(2 * minute);
+      await store.clock();
+      machine.step(-hour);
+      assert.equal((await store.accountSnapshot("ada"))?.overdue.length, 1);
+      await store.clock();
+      machine.step(-hour);
+      assert.deepEqual(await outcomesOf(store, hold("new", credits(15))), ["held"]);
+    });
+
+    test("a clock that leaps beyond a day changes no window and ends no hold", async () => {
+      await using world = await make();
+      const machine = world.machine();
+      const store = await withAda(world, machine);
+      await outcomesOf(store, hold("running", credits(1), { ttlMs: hour }));
+      for (const leap of [day + minute, 182 * day]) {
+        machine.step(leap);
+        world.pass(minute);
+        await spend(store, `a${leap}`);
+        const { place, clockMs, ledgerMs } = await store.clock();
+        assert.deepEqual([place, clockMs - ledgerMs], ["ahead", leap]);
+        machine.step(-leap);
+      }
+      world.pass(minute);
+      await spend(store, "b");
+      assert.deepEqual(times(store), { at: 3 * minute, now: 3 * minute });
+      assert.deepEqual([await windows(store), await overdue(store)], [1, 0]);
+      assert.equal((await store.clock()).place, "ok");
+    });
+
+    test("a day beyond uptime is followed, and a minute more is not until the next start", async () => {
+      await using world = await make();
+      const machine = world.machine();
+      const store = await withAda(world, machine);
+      machine.step(day);
+      await spend(store, "a");
+      assert.deepEqual([times(store), await windows(store)], [{ at: day, now: day }, 2]);
+      machine.step(minute);
+      world.pass(hour);
+      await spend(store, "b");
+      assert.deepEqual(times(store), { at: day + hour, now: day + hour });
+      assert.equal((await store.clock()).place, "ahead");
+      await store.close();
+      const next = await world.open(machine);
+      assert.deepEqual(times(next), { at: day + hour + minute, now: day + hour + minute });
+      assert.equal((await next.clock()).place, "ok");
+    });
+
+    test("two nodes of which one is an hour behind: no time goes back or runs away", async () => {
+      await using world = await make();
+      const [right, late] = [world.machine(), world.machine()];
+      late.step(-hour);
+      const first = await withAda(world, right);
+      world.pass(day - 30 * minute);
+      await spend(first, "a");
+      await first.clock();
+      const second = await world.open(late);
+      let [before, told] = [times(second), times(second)];
+      for (let n = 0; n < 8; n += 1) {
+        world.pass(n === 5 ? 30 * minute : 5000);
+        for (const store of n % 2 === 0 ? [first, second] : [second, first]) {
+          await spend(store, `${n}${store === first}`);
+          await store.clock();
+        }
+        told = times(second);
+        assert.ok(told.at >= before.at && told.now >= before.now, "no time goes back");
+        before = told;
+        const { at, now } = times(first);
+        assert.equal(at, right.clockMs() - start);
+        assert.ok(now - at <= 5000, `elapsed time runs ${now - at} ms ahead`);
+        assert.ok(Math.abs(now - told.now) <= 5000, "holds last as long on both");
+      }
+      assert.equal(await windows(first), 2);
+    });
+
+    test("a process goes on from what another one has recorded", async () => {
+      await using world = await make();
+      const [paused, other] = [world.machine(), world.machine()];
+      const store = await withAda(world, paused);
+      world.pass(2 * day);
+      // Its uptime has not counted these days.
+      Atomics.sub(paused.cells, 1, BigInt(2 * day));
+      await spend(store, "a");
+      assert.deepEqual([times(store).at, (await store.clock()).place], [0, "ahead"]);
+      await (await world.open(other)).clock();
+      world.pass(minute);
+      await store.clock();
+      await spend(store, "b");
+      assert.ok(times(store).at >= 2 * day, `${times(store).at}`);
+      assert.equal(await windows(store), 2);
+    });
+
+    test("a start more than a day behind is refused until an operator accepts it", async () => {
+      await using world = await make();
+      const machine = world.machine();
+      const before = await withAda(world, machine);
+      world.pass(5 * minute);
+      await spend(before, "a");
       await before.clock();
       await before.close();
-      await machine.sql(otherBoot);
-      machine.step(41 * day);
-      const store = await machine.open();
-      assert.equal((await store.clock()).isTrusted, false);
-      await spend(store, "a");
-      assert.equal(await lastEntryAt(store), minute);
-      assert.equal(store.times().latestMs, machine.clockMs());
-      const [refused] = await store.commit([hold("b", credits(1), { key: "short" })]);
-      assert.ok(refused?.kind === "refused" && refused.reason === "key_expired", JSON.stringify(refused));
-      assert.equal(await trustIn(machine), "ahead");
-      machine.step(-41 * day);
-      machine.pass(second);
-      const [held] = await store.commit([hold("c", credits(1), { key: "short" })]);
-      assert.equal(held?.kind, "held");
+      const recorded = times(before).at;
+      machine.step(-day);
+      await assert.rejects(world.open(machine, "command_line:ada"), /Nothing has changed/);
+      await (await world.open(machine)).close();
+      machine.step(-day - 1);
+      await assert.rejects(
+        world.open(machine),
+        /The clock shows 2026-01-13.*more than a day before the time of the ledger, 2026-01-15.*clock accept/,
+      );
+      await (await world.open(machine, "command_line:ada")).close();
+      const store = await world.open(machine);
+      assert.equal(times(store).at, recorded);
+      await spend(store, "b");
+      assert.equal((await store.clock()).place, "behind");
+      const [logged] = await store.changes({ kind: "clock", limit: 10 });
+      assert.deepEqual([logged?.by, logged?.atMs], ["command_line:ada", start + recorded]);
+      assert.deepEqual(JSON.parse(logged?.after ?? ""), {
+        ledger_at: new Date(start + recorded).toISOString(),
+        clock_at: new Date(machine.clockMs()).toISOString(),
+      });
+      assert.deepEqual((await world.audit()).broken, []);
     });
 
-    if (name === "SQLite") {
-      test("a store that is idle records the clock once a minute", async () => {
-        await using machine = await make();
-        const store = await withAda(machine);
-        await store.clock();
-        const record = async () => await machine.sql("select * from clock");
-        const before = await record();
-        machine.pass(59 * second);
-        assert.equal((await store.clock()).isTrusted, true);
-        assert.deepEqual(await record(), before);
-        machine.pass(second);
-        await store.clock();
-        assert.notDeepEqual(await record(), before);
+    test("the service logs a start far ahead of the record, and each change of the clock once", async () => {
+      await using world = await make();
+      const machine = world.machine();
+      await (await withAda(world, machine)).close();
+      world.pass(77 * day);
+      const store = await world.open(machine);
+      const lines: Record<string, unknown>[] = [];
+      const logger = loggerTo(lines);
+      const jobs = testJobs();
+      const job = await startClockJob(store, { jobs, everyMs: 5, logger });
+      const logged = async (...expected: RegExp[]) => {
+        await until("the lines are logged", () => lines.length === expected.length);
+        for (const [n, line] of lines.splice(0).entries())
+          assert.match(String(line.msg), expected[n] ?? /^$/);
+      };
+      await logged(/more than a day after the last record/);
+      assert.equal(job.state().place, "ok");
+      machine.step(2 * day);
+      await logged(/more than a day beyond the uptime/);
+      machine.step(-3 * day);
+      await logged(/stands until the clock has caught up/);
+      machine.step(day);
+      await logged(/follows the clock again/);
+      await jobs.stop();
+    });
+
+    if (name === "PostgreSQL") return;
+
+    test("a store that is idle records the clock once a minute", async () => {
+      await using world = await make();
+      const store = await withAda(world, world.machine());
+      world.pass(minute);
+      await store.clock();
+      const record = async () => await world.sql("select * from clock");
+      const before = await record();
+      world.pass(59 * second);
+      await store.clock();
+      assert.deepEqual(await record(), before);
+      world.pass(second);
+      await store.clock();
+      assert.notDeepEqual(await record(), before);
+    });
+
+    test("after a write that failed, each look writes, until one succeeds", async () => {
+      await using world = await make();
+      const store = await withAda(world, world.machine());
+      await world.sql(
+        "create trigger full before update on clock begin select raise(abort, 'the disk is full'); end",
+      );
+      let failures = 0;
+      const jobs = testJobs(() => {
+        failures += 1;
       });
-
-      test("after a write that failed, each look writes, until one succeeds", async () => {
-        await using machine = await make();
-        const store = await withAda(machine);
-        await machine.sql(
-          "create trigger full before update on clock begin select raise(abort, 'the disk is full'); end",
-        );
-        machine.pass(10 * second);
-        let failures = 0;
-        const jobs = testJobs(() => {
-          failures += 1;
-        });
-        const onChange = () => assert.fail("the clock is right");
-        const watch = await startClockWatch(store, { jobs, everyMs: 10, onChange });
-        assert.ok(watch.isWritable(), "nothing was written since");
-        await assert.rejects(spend(store, "a"), /the disk is full/);
-        await until("a look fails", () => failures > 0 && !watch.isWritable());
-        await machine.sql("drop trigger full");
-        await until("a look succeeds", () => watch.isWritable());
-        await spend(store, "a");
-        await jobs.stop();
-      });
-      return;
-    }
-
-    test("a node that starts just after a step waits for the record of a living node", () =>
-      unlessStalled(async () => {
-        await using machine = await make();
-        const living = await withAda(machine);
-        await machine.sql(node);
-        machine.step(halfYear);
-        machine.pass(second);
-        const starting = machine.open();
-        await recordUntilSeen(machine, living);
-        const passedMs = startOwnTime();
-        const started = await starting;
-        assert.ok(passedMs() < 3000, "it continues as soon as there is a record");
-        assert.equal((await started.clock()).isTrusted, false);
-        assert.equal(started.times().atMs, start + second + 1);
-      }));
-
-    test("a node that starts after all others have died believes the clock", async () => {
-      await using machine = await make();
-      await (await withAda(machine)).close();
-      await machine.sql(node);
-      machine.pass(day);
-      const started = await machine.open();
-      assert.equal((await started.clock()).isTrusted, true);
-      assert.equal(started.times().atMs, start + day);
+      const logger = loggerTo([]);
+      const job = await startClockJob(store, { jobs, everyMs: 10, logger });
+      assert.ok(job.isWritable(), "nothing was written since");
+      world.pass(minute);
+      await assert.rejects(spend(store, "a"), /the disk is full/);
+      await until("a look fails", () => failures > 0 && !job.isWritable());
+      await world.sql("drop trigger full");
+      await until("a look succeeds", () => job.isWritable());
+      await spend(store, "a");
+      await jobs.stop();
     });
   });
 }

@@ -25,7 +25,6 @@ const commands = [
   ["usage"],
   ["plans", "list"],
   ["plans", "apply"],
-  ["clock", "show"],
   ["audit"],
 ];
 

@@ -31,7 +31,7 @@ const changes: Readonly<Record<string, readonly string[]>> = {
   ],
   operator: [
     ...["openAccount", "importAccounts", "changePlan", "setContact", "setEnd", "addCredits", "refundCredits"],
-    ...["applyPlans", "reloadConfiguration", "acceptClock"],
+    ...["applyPlans", "reloadConfiguration"],
     ...["sendEvents", "addPerson", "linkPerson", "exportPerson"],
   ],
   owner: ["makeSignInCode", "changePersonState", "erasePerson"],
@@ -228,7 +228,7 @@ operatorTest("no key outlives its expiry, makes keys, or makes sign-in links", a
   assert.match(refused(made, 403, "not_permitted"), /makes no operator keys/);
   refused(await operator.ask("POST", "/admin/session/codes", { headers }), 403, "token_required");
   const times = service.store.times();
-  service.store.times = () => ({ ...times, latestMs: times.latestMs + 91 * day });
+  service.store.times = () => ({ ...times, atMs: times.atMs + 91 * day });
   refused(await operator.ask("GET", "/admin/accounts", { headers }), 401, "invalid_operator_token");
   const wrong = { ...headers, authorization: `${headers.authorization}x` };
   refused(await operator.ask("GET", "/admin/accounts", { headers: wrong }), 401, "invalid_operator_token");

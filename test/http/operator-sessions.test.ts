@@ -345,7 +345,7 @@ sessionTest(
   async (operator, service) => {
     const { times } = service.store;
     const wrongMs = times().atMs + 365 * 24 * hourMs;
-    service.store.times = () => ({ ...times(), atMs: wrongMs, latestMs: wrongMs });
+    service.store.times = () => ({ ...times(), atMs: wrongMs });
     const { cookie } = await signIn(operator);
     assert.equal((await as(operator, cookie)).status, 200);
     service.store.times = () => timesAt(times().nowMs + 24 * hourMs);

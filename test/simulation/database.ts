@@ -146,7 +146,7 @@ export class SimulatedDatabase {
   }
 
   async #answer(target: string, method: string, given: readonly unknown[], timesOf: TimesOf): Promise<Reply> {
-    if (target === "clock") return { value: this.clock.run(method, given, this.#nodes.size > 0) };
+    if (target === "clock") return { value: this.clock.run(method, given) };
     if (target === "store" && method === "commit") {
       return { value: await this.#commit(given[0] as readonly Operation[], timesOf) };
     }

@@ -79,36 +79,22 @@ function remote<T extends object>(
 
 /** Answers the statements of src/store/postgres/clock.ts, which have no times of their own. */
 const clockPool: Pick<ConnectionPool, "query"> = {
-  query: async ({ name = "accept", values = [] }) => {
+  query: async ({ name = "", values = [] }) => {
     const answer = await send("clock", name, values, () => {
       throw new Error("this statement has no times");
     });
-    return { rows: answer === null ? [] : [answer as Cell[]], columns: [] };
+    return { rows: [answer as Cell[]], columns: [] };
   },
 };
 
 /** The times of calls, as src/store/postgres has them. */
 function timesBy(clock: PostgresClock): (method: string) => TimesOf {
-  /** The database uses its own clock if the node believes it. */
-  const ask = () => {
-    const asked = clock.ask();
-    const [trustedMs = 0, fromMs = 0, toMs = 0] = asked.parameter.slice(1, -1).split(",").map(Number);
-    const trusted = (serverMs: EpochMs) => (serverMs >= fromMs && serverMs <= toMs ? serverMs : trustedMs);
-    return { asked, trusted };
+  const dated = ["commit", "putAccounts", "accountSnapshot", "applyPlans"];
+  return (method) => {
+    if (!dated.includes(method)) return () => clock.times();
+    const { asked } = clock.ask();
+    return (clockMs) => clock.answered(asked, clockMs);
   };
-  const ofWriting = (): TimesOf => {
-    const { asked, trusted } = ask();
-    return (clockMs) => clock.answered(asked, { clockMs, trustedMs: trusted(clockMs) });
-  };
-  const ofReading = (): TimesOf => {
-    const { trusted } = ask();
-    return (clockMs) => clock.times(trusted(clockMs));
-  };
-  const dated: Readonly<Record<string, () => TimesOf>> = {
-    ...{ commit: ofWriting, putAccounts: ofWriting },
-    ...{ accountSnapshot: ofReading, applyPlans: ofReading },
-  };
-  return (method) => dated[method]?.() ?? (() => clock.times());
 }
 
 export async function openUpgradedStore(
@@ -116,7 +102,7 @@ export async function openUpgradedStore(
   options: LedgerOptions & { onCopy: (file: string) => void },
 ): Promise<OpenDatabase> {
   const pool = clockPool as ConnectionPool;
-  const clock = await PostgresClock.open(pool, null);
+  const clock = await PostgresClock.open(pool, null, null);
   const timesOf = timesBy(clock);
   const commit = async (method: string, ...given: unknown[]): Promise<unknown> => {
     await clock.prepareCommit(pool);
@@ -128,7 +114,6 @@ export async function openUpgradedStore(
       commit("putAccounts", drafts, options) as ReturnType<Store["putAccounts"]>,
     times: () => clock.times(),
     clock: () => clock.look(),
-    acceptClock: (by, timeMs) => clock.accept(by, timeMs),
     commitQueues: commitQueuesMax,
     close: async () => {},
     stopRequests: remote("stopRequests", timesOf, {}),

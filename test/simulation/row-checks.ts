@@ -113,7 +113,7 @@ export function applyPreviewed(
   const balance = balanceIn(naive, present);
   const isScheduled = at === "refresh" && plan !== present.plan;
   const effectiveMs = isScheduled ? (present.base?.until ?? atMs) : atMs;
-  const times = { nowMs, atMs: effectiveMs, latestMs: effectiveMs };
+  const times = { nowMs, atMs: effectiveMs };
   const unchanged = naive.accountAt(id, times);
   const outcome = naive.apply(operation);
   if (outcome.replayed === true || ["conflict", "id_used"].includes(outcome.kind)) return outcome;

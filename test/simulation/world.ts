@@ -11,7 +11,7 @@ import { eventSettingsOf } from "../../src/config/events.ts";
 import { loadConfig } from "../../src/config/load.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
 import { overdueMax } from "../../src/ledger/snapshot.ts";
-import { clockEveryMs } from "../../src/store/clock-watch.ts";
+import { recordEveryMs } from "../../src/store/clock.ts";
 import { hour, minute, second } from "../fixtures/times.ts";
 import { Checks } from "./checks.ts";
 import { Clients } from "./clients.ts";
@@ -116,7 +116,7 @@ class World {
     this.timeline = new Timeline(this.startMs);
     const { random, timeline } = this;
     this.#hasClockFaults = random.chance(0.4) && this.#has("clock");
-    this.clockEveryMs = this.#hasClockFaults ? clockEveryMs : minute;
+    this.clockEveryMs = this.#hasClockFaults ? recordEveryMs : minute;
     this.#configuration = configurationOf(random) + eventsOf(random);
     const configuration = this.#configuration + plansOf(random, { hasLarge: true });
     const nodes = random.pick([1, 2, 3]);

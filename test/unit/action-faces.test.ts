@@ -40,18 +40,18 @@ const otherRoutes = {
 /** Commands that wrap actions: see docs/decisions/0077-one-table-of-actions.md. */
 const wrappers = [
   ...["account create", "account set", "account close", "account suspend", "account resume"],
-  ...["account import", "credits add", "key lookup", "usage", "requests stop", "clock accept", "plans apply"],
+  ...["account import", "credits add", "key lookup", "usage", "requests stop", "plans apply"],
 ];
 /** Commands that list all pages of the store's rows, or show several objects. */
 const lists = [
   ...["account list", "account show", "account journal", "key list", "balance", "requests list"],
-  ...["credits payments", "credits report", "plans list", "clock show", "operator list"],
+  ...["credits payments", "credits report", "plans list", "operator list"],
   ...["events endpoints", "events deliveries", "person list"],
 ];
 /** Commands that are about the program and its files. */
 const ofProgram = [
   ...["serve", "reload", "console", "chat", "models", "models list", "models pull"],
-  ...["config check", "audit", "backup"],
+  ...["config check", "audit", "backup", "clock accept"],
 ];
 
 /** Changes without a dialog: those of a state have three, the others a page of their own. */

@@ -6,7 +6,7 @@ import type { Limits } from "../../src/ledger/plan.ts";
 import {
   countRates,
   countTokens,
-  followClock,
+  followLimits,
   rateRefusalOf,
   ratesOf,
   type Scope,
@@ -26,7 +26,7 @@ function uses(promptTokens: number) {
 
 /** Lets a request in if the limits do. */
 function admit(scopes: readonly Scope[], promptTokens: number, nowMs: number): boolean {
-  followClock(scopes, nowMs);
+  followLimits(scopes, nowMs);
   if (rateRefusalOf(scopes, uses(promptTokens), nowMs) !== null) return false;
   countRates(scopes, uses(promptTokens), nowMs);
   return true;
@@ -174,37 +174,6 @@ test("admits no request early if the clock goes back by seconds", () => {
   assert.ok(admit(scopes, 1, now + 10_000));
 });
 
-test("admits no request early, and blocks none for long, if the clock goes back by minutes or years", () => {
-  for (const backMs of [minute + 1, 90_000, 3 * minute, 60 * minute, 500 * 24 * 60 * minute]) {
-    const scopes = [scope({ requestsPerMinute: 6 })];
-    for (let n = 0; n < 6; n += 1) assert.ok(admit(scopes, 1, now));
-    let nowMs = now - backMs;
-    assert.ok(!admit(scopes, 1, nowMs));
-    nowMs += 9_999;
-    assert.ok(!admit(scopes, 1, nowMs));
-    nowMs += minute + 1;
-    assert.ok(admit(scopes, 1, nowMs));
-  }
-});
-
-test("the token limit follows a clock that goes back if requests are not limited", () => {
-  const scopes = [scope({ tokensPerMinute: 100 })];
-  assert.ok(admit(scopes, 100, now));
-  const nowMs = now - 60 * minute;
-  assert.ok(!admit(scopes, 1, nowMs));
-  assert.ok(!admit(scopes, 50, nowMs + 30_000 - 1));
-  assert.ok(admit(scopes, 50, nowMs + minute + 30_000));
-});
-
-test("limits that are not ahead of the clock do not move with it", () => {
-  const scopes = [scope({ requestsPerMinute: 6, tokensPerMinute: 100 })];
-  for (let n = 0; n < 6; n += 1) admit(scopes, 1, now);
-  countTokens(scopes, 100_000, now);
-  const before = structuredClone(scopes);
-  for (const nowMs of [now, now - minute, now + minute, now + 60 * minute]) followClock(scopes, nowMs);
-  assert.deepEqual(scopes, before);
-});
-
 test("returns the remaining requests and tokens and their reset after each request", () => {
   const scopes = [scope({ requestsPerMinute: 3, tokensPerMinute: 1000 })];
   admit(scopes, 250, now);
@@ -219,7 +188,7 @@ test("returns the remaining requests and tokens and their reset after each reque
 });
 
 const limitArb = fc.oneof(fc.integer({ min: 1, max: 100 }), fc.constantFrom(7, 11, 13, 997, 100_000));
-/** Also backwards by seconds, as clocks go. */
+/** Also backwards by seconds: nodes may differ. */
 const waitsArb = fc.array(
   fc.oneof(fc.nat({ max: 100 }), fc.nat({ max: 20_000 }), fc.integer({ min: -3000, max: 0 })),
   {
@@ -227,12 +196,6 @@ const waitsArb = fc.array(
     size: "max",
   },
 );
-const stepsBackArb = fc.oneof(
-  { weight: 9, arbitrary: fc.oneof(fc.nat({ max: 100 }), fc.nat({ max: 20_000 })) },
-  { weight: 1, arbitrary: fc.integer({ min: -5 * minute, max: 0 }) },
-  { weight: 1, arbitrary: fc.integer({ min: -10_000 * minute, max: 0 }) },
-);
-
 /**
  * No interval of any length has more than its minutes' worth and one burst. Rounding is allowed
  * for with less than half a request.
@@ -260,56 +223,6 @@ test("property: no interval admits more requests than its share and one burst", 
       }
       assertWithin(admitted, limit);
     }),
-  );
-});
-
-test("property: a clock that is set back admits no additional requests, and none waits for long", () => {
-  fc.assert(
-    fc.property(limitArb, fc.array(stepsBackArb, { maxLength: 150, size: "max" }), (limit, steps) => {
-      const scopes = [scope({ requestsPerMinute: limit })];
-      const admitted: number[] = [];
-      let nowMs = now;
-      let passedMs = 0;
-      for (const stepMs of steps) {
-        nowMs += stepMs;
-        passedMs += Math.max(0, stepMs);
-        if (admit(scopes, 1, nowMs)) admitted.push(passedMs);
-        const refusal = rateRefusalOf(scopes, uses(1), nowMs);
-        if (refusal === null) continue;
-        assert.ok(refusal.reason === "rate_limit_exceeded" && refusal.retryAfterMs !== null);
-        assert.ok(refusal.retryAfterMs <= minute + Math.ceil(minute / limit), `${refusal.retryAfterMs} ms`);
-      }
-      assertWithin(admitted, limit);
-    }),
-  );
-});
-
-test("property: setting the clock back changes a debt of tokens by a minute at most", () => {
-  const amountArb = fc.integer({ min: 1, max: 5000 });
-  const backArb = fc.integer({ min: 2 * minute + 1, max: 10_000 * minute });
-  fc.assert(
-    fc.property(
-      limitArb,
-      fc.array(amountArb),
-      fc.nat({ max: 50 * minute }),
-      backArb,
-      (limit, made, idleMs, backMs) => {
-        const scopes = [scope({ tokensPerMinute: limit })];
-        admit(scopes, 1, now);
-        for (const tokens of made) countTokens(scopes, tokens, now);
-        const waitOf = (nowMs: number) => {
-          const refusal = rateRefusalOf(scopes, uses(1), nowMs);
-          return refusal?.reason === "rate_limit_exceeded" ? (refusal.retryAfterMs ?? 0) : 0;
-        };
-        const countedMs = waitOf(now);
-        const leftMs = waitOf(now + idleMs);
-        const nowMs = now + idleMs - backMs;
-        followClock(scopes, nowMs);
-        const waitMs = waitOf(nowMs);
-        assert.ok(waitMs >= leftMs, `${waitMs} ms instead of ${leftMs} ms`);
-        assert.ok(waitMs <= countedMs + 2 * minute, `${waitMs} ms after ${countedMs} ms`);
-      },
-    ),
   );
 });
 

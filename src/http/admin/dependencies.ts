@@ -6,6 +6,7 @@ import type { PersonRoles } from "../../accounts/signed-in-people.ts";
 import type { Catalog } from "../../chat/catalog.ts";
 import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
 import type { Jobs } from "../../jobs.ts";
+import type { ClockPlace } from "../../ledger/clock.ts";
 import type { TellAccess } from "../../ledger/events.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
 import type { Plans } from "../../ledger/plan.ts";
@@ -24,7 +25,7 @@ export interface AdminDependencies {
   ledger: Ledger;
   catalog: Catalog;
   live: Pick<LiveTelemetry, "activity" | "errors" | "refusals">;
-  health(): { clock: "ok" | "wrong"; draining: boolean; warnings: string[] };
+  health(): { clock: ClockPlace; draining: boolean; warnings: string[] };
   /** The chat requests that this process answers. */
   requests: Pick<RunningRequests, "list">;
   stops: Pick<RequestStops, "stopRequest">;

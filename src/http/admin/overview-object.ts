@@ -14,6 +14,7 @@ import {
 import type { AccountOfList } from "../../accounts/operator-actions.ts";
 import { isoHour } from "../../accounts/usage-hours.ts";
 import type { JobState } from "../../job.ts";
+import { type ClockPlace, clockPlaces } from "../../ledger/clock.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import { dayOf } from "../../store/usage-days.ts";
@@ -34,7 +35,7 @@ export const errorsMax = 5;
 
 export interface Snapshot {
   store: "ok" | "unreachable";
-  clock: "ok" | "wrong";
+  clock: ClockPlace;
   draining: boolean;
   warnings: string[];
   nodes: readonly NodeView[];
@@ -108,7 +109,7 @@ export const overviewObject = objectFor<Snapshot>("Overview")({
     closed({
       ready: Type.Boolean({ description: "as in /readyz" }),
       store: Type.Enum(["ok", "unreachable"]),
-      clock: Type.Enum(["ok", "wrong"]),
+      clock: Type.Enum([...clockPlaces], { description: "as in /readyz" }),
       draining: Type.Boolean({ description: "true while the service stops" }),
       warnings: Type.Array(text),
       jobs: Type.Array(jobObject.schema, { description: "jobs of this process that fail or hang" }),

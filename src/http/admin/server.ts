@@ -15,7 +15,7 @@ import { requireRole } from "../../accounts/refusals.ts";
 import type { Role } from "../../actors.ts";
 import type { EngineState } from "../../chat/engine.ts";
 import type { LastReload } from "../../config/changes.ts";
-import type { ClockState } from "../../ledger/clock.ts";
+import type { ClockPlace, ClockState } from "../../ledger/clock.ts";
 import { limits } from "../../limits/limits.ts";
 import { isRecord } from "../../objects.ts";
 import type { Store } from "../../store/store.ts";
@@ -60,7 +60,7 @@ export interface Readiness {
   /** `read_only`: the disk is full, for example. */
   store: "ok" | "unreachable" | "read_only";
   /** `wrong`: the ledger continues at the trusted time. Requests are answered. */
-  clock: "ok" | "wrong";
+  clock: ClockPlace;
   /** True while the service stops. */
   draining: boolean;
   models: Record<string, EngineState>;
@@ -168,7 +168,7 @@ function readinessOf(dependencies: OperatorDependencies, answers: boolean): Read
   return {
     ready,
     store,
-    clock: clock().isTrusted ? "ok" : "wrong",
+    clock: clock().place,
     draining: draining(),
     models,
     last_reload: last && { at: isoTime(last.atMs), successful: last.successful },
@@ -178,8 +178,7 @@ function readinessOf(dependencies: OperatorDependencies, answers: boolean): Read
 
 function healthOf(dependencies: OperatorDependencies) {
   const { clock, draining } = dependencies;
-  const state = clock().isTrusted ? ("ok" as const) : ("wrong" as const);
-  return { clock: state, draining: draining(), warnings: warningsOf(dependencies) };
+  return { clock: clock().place, draining: draining(), warnings: warningsOf(dependencies) };
 }
 
 function warningsOf({ warnings, catalog }: OperatorDependencies): string[] {

@@ -2,18 +2,12 @@
 import Type from "typebox";
 import { closed, isoTime, objectFor, text, time } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
-import {
-  acceptedClockObject,
-  clockObject,
-  holdObject,
-  lastAuditObject,
-  nodeObject,
-} from "../../accounts/operator-objects.ts";
+import { holdObject, lastAuditObject, nodeObject } from "../../accounts/operator-objects.ts";
 import { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
 import type { RequestStop } from "../../accounts/request-stops.ts";
 import { bindFor } from "../../actions/bind.ts";
 import { pageIn, pageOf, pageSchema, placeCursor, placeIn } from "../../actions/pages.ts";
-import { acceptClock, applyPlans, reloadConfiguration, stopRequest } from "../../actions/service.ts";
+import { applyPlans, reloadConfiguration, stopRequest } from "../../actions/service.ts";
 import * as views from "../../actions/views.ts";
 import type { Role } from "../../actors.ts";
 import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
@@ -158,12 +152,6 @@ export const serviceActions = {
         (row) => placeCursor(row.account, row.id),
       );
     },
-  ),
-  showClock: bind(views.showClock, clockObject.schema, async ({ actions }) =>
-    clockObject.of(await actions.clock()),
-  ),
-  acceptClock: bind(acceptClock, acceptedClockObject.schema, async ({ actions }, { time }) =>
-    acceptedClockObject.of(await actions.acceptClock(time)),
   ),
   listJobs: bind(views.listJobs, pageSchema(jobObject.schema), async ({ here: { jobs } }, input) => {
     const rows = jobs.states().map((job) => ({ ...job, id: job.name }));

@@ -215,7 +215,7 @@ export class PublicServer {
 
   async #callerOf({ raw, headers }: FastifyRequest, isChat: boolean): Promise<Caller> {
     const { store } = this.#dependencies;
-    const found = await authenticate(store, headers.authorization, store.times().latestMs);
+    const found = await authenticate(store, headers.authorization, store.times().atMs);
     return await this.#frontEnds.callerOf(found, { rawHeaders: raw.rawHeaders, needsPerson: isChat });
   }
 

@@ -348,30 +348,16 @@ create table plan_file (
 
 {append only plan_file, applied plans sections}
 
--- The clock of the ledger (docs/operating/clock.md). One row: trusted, elapsed and ledger time as they were recorded last,
--- and the time since the machine started. A new process compares its clock with it.
+-- The clock of the ledger (docs/operating/clock.md). One row: elapsed and ledger time as they were recorded last, from which
+-- a new process goes on, and the last ledger time that an operator has accepted although it was ahead of the clock.
 create table clock (
   id {int} primary key check (id = 1),
-  trust {text} not null check (trust in ('trusted', 'stepped', 'ahead')),
-  clock_ms {int} not null,
   elapsed_ms {int} not null,
   ledger_ms {int} not null,
-  boot_id {text},
-  boot_ms {int},
-  accepts {int} not null
+  accepted_ms {int} not null
 ) {table};
 
-insert into clock values (1, 'trusted', 0, 0, 0, null, null, 0);
-
--- Clocks that an operator has accepted: who, ledger time before, and the accepted time.
-create table clock_accept (
-  number {int} primary key check (number >= 1),
-  by {text} not null check (by <> ''),
-  ledger_ms {int} not null,
-  clock_ms {int} not null
-) {table};
-
-{append only clock_accept, accepted clocks}
+insert into clock values (1, 0, 0, 0);
 
 -- Changes that no journal has: contacts, operator keys, people, invitations, plans, clocks, reloads of the configuration,
 -- sign-ins.

@@ -15,7 +15,7 @@ import { accountOf } from "../account-rows.ts";
 import { paymentOf, selectPayments } from "../journal.ts";
 import { readEpoch } from "../plans.ts";
 import { accountTable, chargeTable, holdTable, journalTable, keyTable, laterGrantTable } from "../tables.ts";
-import { type CommitClock, elapsedMs, reading, trustedMs } from "./clock.ts";
+import { type CommitClock, elapsedMs, reading } from "./clock.ts";
 import type { Connection } from "./connection-pool.ts";
 import type { Statement } from "./exchange.ts";
 import { arrayLiteral, type Cell } from "./rows.ts";
@@ -56,10 +56,7 @@ function holdOf(rows: string): string {
 const readHolds = `
   with reading as materialized (${reading}),
   clock as materialized (
-    select reading.ms as clock_ms, ${trustedMs} as trusted_ms,
-      (${elapsedMs}) as now_ms,
-      (${readEpoch}) as epoch
-    from reading
+    select reading.ms as clock_ms, ${elapsedMs} as now_ms, (${readEpoch}) as epoch from reading
   ),
   overdue as (
     select o.account, o.id, row_number() over (order by o.expires_ms, o.account, o.id) as place
@@ -73,7 +70,7 @@ const readHolds = `
     ) named
     group by account, id
   )
-  select clock.trusted_ms, clock.clock_ms, clock.epoch,
+  select clock.clock_ms, clock.epoch,
     (select array_agg(distinct account) from overdue where place > $5::bigint), h.place,
     ${holdTable.list("h")}
   from clock left join (select h.*, f.place from found f ${holdOf("f")}) h on true
@@ -127,11 +124,11 @@ const readKeys = `
   ${keysOfNamed()}`;
 
 /** Cells in the result of `readHolds`. */
-const clockAt = 1;
-const epochAt = 2;
-const moreOverdueAt = 3;
-const placeAt = 4;
-const holdFrom = 5;
+const clockAt = 0;
+const epochAt = 1;
+const moreOverdueAt = 2;
+const placeAt = 3;
+const holdFrom = 4;
 
 type Rows = Cell[][];
 
@@ -157,7 +154,7 @@ export async function readUnderLock(
   operations: readonly Operation[],
   { clock, skipsLocked, overdueMax, plansAt }: ReadOptions,
 ): Promise<ReadUnderLock> {
-  const asked = clock.ask();
+  const { parameter, asked } = clock.ask();
   const reads = readsOf(operations);
   const ids = [...reads.accounts];
   const named = new Pairs(reads.holds.values());
@@ -173,7 +170,7 @@ export async function readUnderLock(
       ? { name: "free accounts", text: readFreeAccounts, values: [accountIds] }
       : { name: "accounts", text: readAccounts, values: [accountIds] },
     found: !skipsLocked ? null : { name: "find accounts", text: findAccounts, values: [accountIds] },
-    holds: { name: "holds", text: readHolds, values: [asked.parameter, ...named.arrays(), ...ending] },
+    holds: { name: "holds", text: readHolds, values: [parameter, ...named.arrays(), ...ending] },
     journal:
       reads.ops.size === 0
         ? null
@@ -193,11 +190,10 @@ export async function readUnderLock(
     ...keysNamedBy(new Pairs(reads.keys.values()), named),
   });
   const [first] = rows.holds ?? [];
-  const believedMs = first?.[0];
   const clockMs = first?.[clockAt];
   const epoch = first?.[epochAt];
   invariant(
-    typeof believedMs === "number" && typeof clockMs === "number" && typeof epoch === "number",
+    typeof clockMs === "number" && typeof epoch === "number",
     "the clock and the epoch of the plans are read with the holds",
   );
   const accounts = (rows.accounts ?? []).map(accountOf);
@@ -226,7 +222,7 @@ export async function readUnderLock(
   const keysRead = [...(rows.keysOf ?? []), ...read.flatMap(({ keys = [] }) => keys)];
   const keys = keysRead.map((cells) => keyTable.rowOf(cells));
   const snapshot: Omit<Snapshot, "later"> = {
-    times: clock.answered(asked, { clockMs, trustedMs: believedMs }),
+    times: clock.answered(asked, clockMs),
     plans: await plansAt(epoch),
     accounts: new Map(accounts.map(({ row }) => [row.id, row])),
     problems: new Map(

@@ -14,7 +14,7 @@ import type { Purpose, SqlConnections } from "../queries.ts";
 import { answerOf, type SqlDialect } from "../sql.ts";
 import { ListTooSlowError } from "../store.ts";
 import { accountTable, holdTable, laterGrantTable } from "../tables.ts";
-import { elapsedMs, type PostgresClock, reading, trustedMs } from "./clock.ts";
+import { type CommitClock, elapsedMs, reading } from "./clock.ts";
 import { type ConnectionPool, inTransaction } from "./connection-pool.ts";
 import { isDeadlock, isStatementTimeout } from "./errors.ts";
 import { limits } from "./limits.ts";
@@ -84,9 +84,9 @@ function laterGrantsOf(cell: unknown): AdditionalGrant[] {
 const readSnapshot = `
   with reading as materialized (${reading}),
   clock as materialized (
-    select ${trustedMs} as trusted_ms, ${elapsedMs} as now_ms, (${readEpoch}) as epoch from reading
+    select reading.ms as clock_ms, ${elapsedMs} as now_ms, (${readEpoch}) as epoch from reading
   )
-  select clock.trusted_ms, clock.epoch, ${accountTable.list("a")},
+  select clock.clock_ms, clock.epoch, ${accountTable.list("a")},
     (${laterOf}), ${holdTable.list("h")}
   from clock join account a on a.id = $2
   left join lateral (
@@ -101,17 +101,18 @@ type FoundSnapshot = Omit<AccountSnapshot, "plans"> & { epoch: number };
 export async function findSnapshot(
   pool: ConnectionPool,
   account: string,
-  clock: Pick<PostgresClock, "ask" | "times">,
+  clock: CommitClock,
 ): Promise<FoundSnapshot | null> {
+  const { parameter, asked } = clock.ask();
   const rows = await pool.find({
     name: "snapshot",
     text: readSnapshot,
-    values: [clock.ask().parameter, account],
+    values: [parameter, account],
   });
   const [first] = rows;
   if (first === undefined) return null;
-  const [trustedMs, epoch] = first;
-  invariant(typeof trustedMs === "number" && typeof epoch === "number", "clock and epoch are read");
+  const [clockMs, epoch] = first;
+  invariant(typeof clockMs === "number" && typeof epoch === "number", "clock and epoch are read");
   const accountFrom = 2;
   const laterAt = accountFrom + accountTable.columns.length;
   const holdsFrom = laterAt + 1;
@@ -122,7 +123,7 @@ export async function findSnapshot(
     problem,
     overdue: overdue.map((cells) => holdTable.rowOf(cells, holdsFrom)),
     later: laterGrantsOf(first[laterAt]),
-    times: clock.times(trustedMs),
+    times: clock.answered(asked, clockMs),
     epoch,
   };
 }

@@ -16,6 +16,7 @@ import type { Plans } from "../../ledger/plan.ts";
 import { retry } from "../../retry.ts";
 import { auditRecordOn } from "../audit-record.ts";
 import { changeLogOn } from "../change-log-queries.ts";
+import type { MachineClock } from "../clock.ts";
 import { dailyCountsOn } from "../daily-counts.ts";
 import { eventQueriesOn } from "../event-queries.ts";
 import { invitationQueriesOn } from "../invitation-queries.ts";
@@ -27,7 +28,7 @@ import { foundKeyOf, queriesOn, type SqlConnections } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import type { Store } from "../store.ts";
-import { PostgresClock, serverTime, type TestClock } from "./clock.ts";
+import { PostgresClock, serverTime } from "./clock.ts";
 import { PostgresCommits } from "./commits.ts";
 import { type ConnectionPool, commitPool, readPool, type Settings } from "./connection-pool.ts";
 import { KeyLookups } from "./key-lookups.ts";
@@ -65,8 +66,10 @@ interface PostgresStoreOptions {
   upgrade?: boolean;
   /** Read at each commit: null if it writes no events. Default: null. */
   events?: (() => EventSettings | null) | undefined;
-  /** For tests: replaces the clock of the database and the monotonic time of this node. */
-  clock?: TestClock;
+  /** Opens the store although ledger time is far ahead of the clock: who accepts that. */
+  clockAcceptedBy?: string | null;
+  /** For tests: replaces the clock of the database and the uptime of this node. */
+  clock?: MachineClock;
   /** For tests: replaces settings of the connections. */
   settings?: Settings;
 }
@@ -80,10 +83,11 @@ interface PostgresStore extends Store {
 /** Creates missing tables. Throws an OperatorError if the database cannot be used. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
   const { url, plans, upgrade = true, clock = null, settings = {}, events = () => null } = options;
-  await prepareSchema(url, { plans, upgrade, time: serverTime(clock) });
+  const { clockAcceptedBy = null } = options;
+  await prepareSchema(url, { plans, upgrade, time: serverTime(clock?.clockMs() ?? null) });
   const service = readPool(url, "service", settings);
   try {
-    const opened = await PostgresClock.open(service, clock);
+    const opened = await PostgresClock.open(service, clock, clockAcceptedBy);
     const commitQueues = commitQueuesFor(await roundTripMs(service));
     return { ...postgresStoreOn({ url, service, clock: opened, settings, events }), commitQueues };
   } catch (error) {
@@ -194,7 +198,6 @@ function postgresStoreOn({
     nodes: postgresNodes(pools.service),
     times: () => clock.times(),
     clock: () => during(() => clock.look()),
-    acceptClock: (by, timeMs) => during(() => clock.accept(by, timeMs)),
     sumUsage: (timezone) => during(() => sums.step(timezone)),
     commit: (operations) =>
       during(async () => {

@@ -24,7 +24,6 @@ import type { EpochMs } from "../../units.ts";
 import { requirePossibleClock } from "../../version.ts";
 import { auditRecordOn } from "../audit-record.ts";
 import { changeLogOn } from "../change-log-queries.ts";
-import { type SharedClock, sharedClock, timesOf } from "../clock.ts";
 import { dailyCountsOn } from "../daily-counts.ts";
 import { eventQueriesOn } from "../event-queries.ts";
 import { invitationQueriesOn } from "../invitation-queries.ts";
@@ -36,6 +35,7 @@ import { sessionQueriesOn } from "../session-queries.ts";
 import type { SqlDialect, SqlStatement } from "../sql.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import { ListTooSlowError, listLimitMs, type Store } from "../store.ts";
+import { type SharedClock, sharedClock, timesOf } from "./clock.ts";
 import { openToRead, type SqliteFile, sqliteError } from "./file.ts";
 import type { Cells } from "./query.ts";
 import { SqliteSnapshots } from "./snapshots.ts";
@@ -53,22 +53,24 @@ interface SqliteStoreOptions {
   upgrade?: boolean;
   /** Read at each commit: null if it writes no events. Default: null. */
   events?: (() => EventSettings | null) | undefined;
+  /** Opens the store although ledger time is far ahead of the clock: who accepts that. */
+  clockAcceptedBy?: string | null;
   /** How long to wait while another process writes. */
   busyMs?: number;
   /** For tests: the time limit of a list. */
   listMs?: number;
-  /** For tests: shared memory that is read in place of the machine's clocks. */
+  /** For tests: shared memory that is read in place of the machine's clock and uptime. */
   clock?: NonNullable<SharedClock["readings"]>;
 }
 
 /** Throws an OperatorError if the file, its folder or the clock cannot be used. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
   const { path, plans, upgrade = true, busyMs = defaultBusyMs, listMs = listLimitMs } = options;
-  const { events = () => null } = options;
+  const { events = () => null, clockAcceptedBy = null } = options;
   if (options.clock === undefined) requirePossibleClock(Date.now());
   const clock = sharedClock(options.clock ?? null);
   const threadOf = (role: SqliteThreadData["role"]) =>
-    new Remote({ role, file: { path, busyMs }, plans, upgrade, clock, listMs });
+    new Remote({ role, file: { path, busyMs }, plans, upgrade, clock, clockAcceptedBy, listMs });
   const writer = threadOf("writer");
   await writer.open();
   try {
@@ -139,7 +141,6 @@ function sqliteStoreOn(
     },
     times,
     clock: () => writer.call("clock"),
-    acceptClock: (by, timeMs) => writer.call("acceptClock", by, timeMs),
     sumUsage: (timezone) => writer.call("sumUsage", timezone),
 
     async close() {

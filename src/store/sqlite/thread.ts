@@ -8,12 +8,10 @@ import type { Operation } from "../../ledger/operations.ts";
 import type { Decision } from "../../ledger/outcomes.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { PlanChanges } from "../../ledger/plan-section.ts";
-import type { EpochMs } from "../../units.ts";
-import type { SharedClock } from "../clock.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
 import type { PlansOptions } from "../plans.ts";
 import type { SqlStatement } from "../sql.ts";
-import type { ClockAcceptance } from "../store.ts";
+import type { SharedClock } from "./clock.ts";
 import type { SqliteFile } from "./file.ts";
 import type { Cells } from "./query.ts";
 
@@ -26,6 +24,8 @@ export interface SqliteThreadData {
   /** Whether the writer may migrate a file with an older schema. */
   upgrade: boolean;
   clock: SharedClock;
+  /** Who accepts that ledger time is ahead of the clock; null: nobody. */
+  clockAcceptedBy: string | null;
   /** The time limit of a reader's statement. */
   listMs: number;
 }
@@ -39,7 +39,6 @@ export interface Calls {
   ): DraftOutcome[];
   applyPlans(section: Plans, options: PlansOptions): PlanChanges;
   clock(): ClockState;
-  acceptClock(by: string, timeMs: EpochMs): ClockAcceptance;
   rows(statement: SqlStatement): Cells[];
   /** Writes in one transaction. Returns the rows of the first statement. */
   write(statements: readonly SqlStatement[]): Cells[];

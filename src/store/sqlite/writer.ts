@@ -2,9 +2,9 @@
  * The calls of the thread that writes (worker.ts). It waits for the disk, so that the main thread
  * never does.
  */
-import { machineOf } from "../clock.ts";
+import type { DatabaseSync } from "node:sqlite";
 import { answerOf } from "../sql.ts";
-import { SqliteClock } from "./clock.ts";
+import { machineOf, SqliteClock } from "./clock.ts";
 import { SqliteCommits } from "./commits.ts";
 import { inTransaction } from "./file.ts";
 import { openToWrite } from "./open-to-write.ts";
@@ -12,9 +12,9 @@ import { Statements } from "./statements.ts";
 import type { Handlers, SqliteThreadData } from "./thread.ts";
 import { sumOnSqlite } from "./usage-sums.ts";
 
-export function openWriter({ file, plans, upgrade, clock }: SqliteThreadData): Handlers {
+export function openWriter({ file, plans, upgrade, clock, clockAcceptedBy }: SqliteThreadData): Handlers {
   const db = openToWrite(file, { nowMs: machineOf(clock).clockMs(), plans, upgrade });
-  const time = new SqliteClock(db, clock);
+  const time = clockOn(db, { clock, clockAcceptedBy });
   const ledger = new SqliteCommits(db, () => time.read());
   const statements = new Statements(db);
   return {
@@ -28,7 +28,6 @@ export function openWriter({ file, plans, upgrade, clock }: SqliteThreadData): H
     },
     applyPlans: (section, options) => ledger.applyPlans(section, options),
     clock: () => time.look(),
-    acceptClock: (by, timeMs) => time.accept(by, timeMs),
     write(written) {
       const rows = inTransaction(db, () => written.map((each) => statements.rows(each)));
       return answerOf(written, rows) ?? [];
@@ -36,4 +35,17 @@ export function openWriter({ file, plans, upgrade, clock }: SqliteThreadData): H
     sumUsage: (timezone) => sumOnSqlite(db, statements, { nowMs: time.read().atMs, timezone }),
     close: () => db.close(),
   };
+}
+
+/** Closes the file if the start is refused. */
+function clockOn(
+  db: DatabaseSync,
+  { clock, clockAcceptedBy }: Pick<SqliteThreadData, "clock" | "clockAcceptedBy">,
+): SqliteClock {
+  try {
+    return new SqliteClock(db, clock, clockAcceptedBy);
+  } catch (error) {
+    db.close();
+    throw error;
+  }
 }

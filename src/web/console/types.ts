@@ -29,7 +29,6 @@ export type RunningRequest = Static<typeof requestObject.schema>;
 export type AccountLive = Static<typeof accountLiveObject.schema>;
 export type Overview = Static<typeof overviewObject.schema>;
 export type LastAudit = Static<typeof objects.lastAuditObject.schema>;
-export type Clock = Static<typeof objects.clockObject.schema>;
 export type Job = Static<typeof jobObject.schema>;
 export type Node = Static<typeof objects.nodeObject.schema>;
 export type Plan = Static<typeof planObject.schema>;

@@ -1,18 +1,14 @@
-/** Health: readiness, models, nodes, jobs, clock, and the audit. */
+/** Health: readiness, models, nodes, jobs, and the audit. */
 
-import { acceptClock } from "../../../actions/service.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { get } from "../../shared/api.ts";
-import { useAction } from "../../shared/form-dialog.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { counted } from "../../shared/numbers.ts";
 import { Shown } from "../../shared/states.tsx";
 import { ShownTable } from "../../shared/table.tsx";
-import { exactTime } from "../../shared/times.ts";
 import type { Page } from "../../shared/types.ts";
 import { type Loaded, useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Facts, Time } from "../../shared/values.tsx";
-import type { Clock, Job, LastAudit, Model, Node, Readiness } from "../types.ts";
+import type { Job, LastAudit, Model, Node, Readiness } from "../types.ts";
 import { RecentErrors } from "./errors.tsx";
 import { JobsCard } from "./jobs.tsx";
 import { ModelTable, PriceTable } from "./models.tsx";
@@ -70,7 +66,6 @@ export function HealthPage() {
         />
       </Card>
       <JobsCard of={jobs} />
-      <ClockCard />
       <AuditCard of={audit} />
       <RecentErrors />
     </>
@@ -107,41 +102,6 @@ function NodeFacts({ now }: { now: Readiness }) {
         ]}
       />
     </>
-  );
-}
-
-function ClockCard() {
-  const clock = useLoaded("clock", (signal) => get<Clock>("/admin/clock", {}, signal));
-  const { open, show, close } = useAction<"accept">(clock.reload);
-  return (
-    <Card title="Clock">
-      <Shown of={clock}>
-        {({ trusted, clock_at, ledger_at }) => (
-          <>
-            <Facts
-              rows={[
-                [
-                  "Trusted",
-                  <Badge key="trusted" text={trusted ? "yes" : "no"} tone={trusted ? "good" : "bad"} />,
-                ],
-                ["Clock", exactTime(Date.parse(clock_at))],
-                ["Time of the ledger", exactTime(Date.parse(ledger_at))],
-              ]}
-            />
-            {!trusted && (
-              <p class="notice warn">
-                The ledger does not believe the clock and continues at its own time. Correct the clock of the
-                machine first. If the clock is right, accept it.{" "}
-                <button type="button" onClick={() => show("accept")}>
-                  Accept the clock
-                </button>
-              </p>
-            )}
-          </>
-        )}
-      </Shown>
-      {open === "accept" && <ActionDialog action={acceptClock} close={close} />}
-    </Card>
   );
 }
 

@@ -183,7 +183,7 @@ function HealthLine({ health }: { health: Overview["health"] }) {
     <p class={isHealthy ? "health" : "notice warn"} role="status">
       <Badge text={health.ready ? "ready" : "not ready"} tone={health.ready ? "good" : "bad"} />{" "}
       {isHealthy
-        ? "The service takes requests, the database responds, and the clock is trusted."
+        ? "The service takes requests, the database responds, and the ledger follows the clock."
         : ["Something needs your attention.", ...warnings].join(" ")}{" "}
       <Link to={pathTo("health")}>Health</Link>
     </p>
