@@ -15,7 +15,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { fetch } from "undici";
 import { answerLoad } from "../test/fixtures/load-upstream.ts";
-import { freePort, newFolder, noDefaultModel, startProgram } from "../test/fixtures/program.ts";
+import { freePort, newFolder, startProgram } from "../test/fixtures/program.ts";
 import { startUpstream } from "../test/fixtures/upstream.ts";
 import type { CrowdData, StartedIssuer } from "./crowd.ts";
 import { optionsOf } from "./options.ts";
@@ -34,7 +34,7 @@ export async function run(args: readonly string[]): Promise<void> {
   const issuer: StartedIssuer = await next();
   const settings = { upstream: upstream.url, portal, portalPort, issuer };
   writeFileSync(path.join(folder.path, "inkwell.yaml"), configuration(settings));
-  const env = { ...noDefaultModel, INKWELL_OPERATOR_TOKEN: "the-token-of-the-bench-0123456789" };
+  const env = { INKWELL_OPERATOR_TOKEN: "the-token-of-the-bench-0123456789" };
   await using service = startProgram(folder.path, { env });
   const { url, key } = await service.up();
   assert.ok(key !== null);

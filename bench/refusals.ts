@@ -32,9 +32,10 @@ export async function run(args: readonly string[]): Promise<void> {
     limits: { requests_per_minute: 1 }
 models:
   ${model}: { engine: llama, source: ${miniature}, context_window: 2048, threads: 1, gpu: off, price: { prompt: 1, completion: 1 } }
+log: { level: error }
 `,
   );
-  await using program = startProgram(folder.path, { env: { INKWELL_LOG__LEVEL: "error" } });
+  await using program = startProgram(folder.path);
   const { url, operatorUrl } = await program.up();
   const token = readFileSync(path.join(folder.path, "data", "operator-token"), "utf8").trim();
   const keyOf = async (plan: string): Promise<string> => {

@@ -8,7 +8,7 @@ import { connect, createServer, type Socket } from "node:net";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { messageOf } from "../src/errors.ts";
-import { newFolder, noDefaultModel, startProgram } from "../test/fixtures/program.ts";
+import { newFolder, startProgram } from "../test/fixtures/program.ts";
 import { until } from "../test/fixtures/until.ts";
 import { startUpstream } from "../test/fixtures/upstream.ts";
 import { type Client, clients, prepare } from "./clients/list.ts";
@@ -107,7 +107,7 @@ async function tryClient(client: Client, folder: string): Promise<Map<string, st
   // JSON is YAML.
   await writeFile(path.join(home.path, "inkwell.yaml"), JSON.stringify({ plans, models }));
   await using inkwell = startProgram(home.path, {
-    env: { ...noDefaultModel, INKWELL_OPERATOR_TOKEN: operatorToken },
+    env: { INKWELL_OPERATOR_TOKEN: operatorToken },
   });
   const stop = () => inkwell.process.kill();
   process.once("exit", stop);

@@ -10,7 +10,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { messageOf } from "../src/errors.ts";
-import { entry, freePort, newFolder, noDefaultModel, startProgram } from "../test/fixtures/program.ts";
+import { entry, freePort, newFolder, startProgram } from "../test/fixtures/program.ts";
 import { until } from "../test/fixtures/until.ts";
 import { namesAndFolder } from "./options.ts";
 import { type Answer, chat, operatorOf } from "./servers/client.ts";
@@ -176,7 +176,7 @@ async function tryServer(server: RealServer, folder: string, files: ModelFiles):
   const config = { plans: { starter }, models: { real: model } };
   await writeFile(path.join(home.path, "inkwell.yaml"), JSON.stringify(config));
   await using inkwell = startProgram(home.path, {
-    env: { ...noDefaultModel, INKWELL_OPERATOR_TOKEN: operatorToken },
+    env: { INKWELL_OPERATOR_TOKEN: operatorToken },
   });
   started.add(inkwell.process);
   const { url, operatorUrl } = await inkwell.up();

@@ -17,7 +17,6 @@ import { type ConsoleService, startConsoleService, visit } from "../test/fixture
 import { launchChromium, noChromium } from "../test/fixtures/chromium.ts";
 import { assertAccessible, assertFits, loaded, open } from "../test/fixtures/console.ts";
 import { keyOf, openPortal } from "../test/fixtures/portal-pages.ts";
-import { noDefaultModel } from "../test/fixtures/program.ts";
 import { fillRealistic } from "../test/fixtures/realistic-ledger.ts";
 
 interface Shot {
@@ -167,7 +166,6 @@ const starts = {
   month: () =>
     startConsoleService({
       pages: "portal",
-      env: noDefaultModel,
       fill: (at) => fillRealistic(at, { furtherAccounts: 10_000 }),
     }),
   empty: () => startConsoleService({ pages: "portal" }),

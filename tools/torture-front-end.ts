@@ -15,7 +15,6 @@ import {
   type Folder,
   freePort,
   newFolder,
-  noDefaultModel,
   type Program,
   quickEntry,
   startProgram,
@@ -67,7 +66,7 @@ export async function tortureFrontEnd({ store, seed, people, requests }: FrontEn
     const folder = n === 0 ? ledgerFolder : await newFolder();
     writeFileSync(path.join(folder.path, "inkwell.yaml"), configuration(upstream.url));
     const port = { INKWELL_PORT: String(await freePort()), INKWELL_OPERATOR_TOKEN: token };
-    nodes.push(await start({ folder, env: { ...noDefaultModel, ...ledger.env, ...port } }));
+    nodes.push(await start({ folder, env: { ...ledger.env, ...port } }));
   }
   const key = await makeKey(nodes[0]?.operatorUrl ?? "", budgetCredits);
 

@@ -10,7 +10,7 @@ import assert from "node:assert/strict";
 import { rename, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { ask } from "../test/fixtures/http-stream.ts";
-import type { Program, Up } from "../test/fixtures/program.ts";
+import { modelsYaml, type Program, type Up } from "../test/fixtures/program.ts";
 import type { TorturedLedger } from "./torture-ledger.ts";
 
 export const operatorToken = "operator-token-0123456789";
@@ -398,7 +398,7 @@ export class Operator {
   monthly:
     base: { credits: 4000, every: P1M }
     overage: { credits: ${200 + Math.floor(file / 10)}, every: PT1M }
-${this.#hasTemporaryPlan ? temporary : ""}${this.#events}`;
+${this.#hasTemporaryPlan ? temporary : ""}${this.#events}${modelsYaml()}`;
   }
 
   #pick<T>(values: readonly T[]): T {

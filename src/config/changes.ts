@@ -2,8 +2,8 @@
  * Compares the running configuration with a new one: what a reload changes, and what needs a
  * restart. Pure.
  *
- * Settings have the names of inkwell.yaml. Those that only the environment has are not compared:
- * the environment of a process does not change.
+ * Settings have the names of inkwell.yaml. The environment of a process does not change, so its
+ * variables are not compared.
  */
 import { isDeepStrictEqual } from "node:util";
 import type { PlanChanges } from "../ledger/plan-section.ts";

@@ -1,6 +1,6 @@
 /**
  * Parses the configuration file: YAML with the line of every value, and `${NAME}` replaced from
- * the environment.
+ * the environment. `${NAME:-default}` stands for the default if the variable is not set or empty.
  *
  * It does not know which keys exist. All faults go into one list, so that an operator sees them
  * together. Messages show `${NAME}` and never its value, which is usually a secret.
@@ -22,6 +22,8 @@ export interface Found {
   shown: string;
   /** Its fault has been reported. */
   told?: true;
+  /** It is `${NAME:-}` without a value, which counts as not written. */
+  omitted?: true;
 }
 
 type Scalar = string | number | boolean | null;
@@ -95,7 +97,7 @@ export function parseYaml(text: string, name: string, env: Environment, problems
     }
     if (isSeq(target)) {
       const items = target.items.map((item, index) => found(item, line, `${at}[${index}]`, path));
-      return { where, value: items, text: false, shown: "a list" };
+      return { where, value: items.filter((item) => !item.omitted), text: false, shown: "a list" };
     }
     const value = isScalar(target) ? target.value : null;
     if (typeof value === "string") return substituted(value, where, at);
@@ -116,30 +118,31 @@ export function parseYaml(text: string, name: string, env: Environment, problems
     const before = problems.count;
     const value = written.replace(
       /\$\$\{|\$\{([^}]*)(\}?)/g,
-      (match, variable: string | undefined, end: string) => {
-        if (variable === undefined) return "${";
-        if (end === "" || !/^[A-Za-z_][A-Za-z0-9_]*$/.test(variable)) {
+      (match, inside: string | undefined, end: string) => {
+        if (inside === undefined) return "${";
+        const [, variable, fallback] = /^([A-Za-z_]\w*)(?::-((?:(?!\$\{).)*))?$/s.exec(inside) ?? [];
+        if (end === "" || variable === undefined) {
+          const expected = `\${NAME} or \${NAME:-default}, without \${ in the default`;
           problems.add(
             where,
-            `${prefix}found ${quoted(match)}, expected \${NAME}; write $\${ for a plain \${`,
+            `${prefix}found ${quoted(match)}, expected ${expected}; write $\${ for a plain \${`,
           );
           return match;
         }
         fromEnvironment = true;
         variables.add(variable);
-        const replacement = env[variable];
-        if (replacement === undefined) {
-          problems.add(
-            where,
-            `${prefix}the environment variable ${variable} is not set, and ${quoted(written)} needs it`,
-          );
-          return match;
-        }
-        return replacement;
+        const replacement = fallback === undefined ? env[variable] : env[variable] || fallback;
+        if (replacement !== undefined) return replacement;
+        problems.add(
+          where,
+          `${prefix}the environment variable ${variable} is not set, and \${${variable}} has no default`,
+        );
+        return match;
       },
     );
     const told = problems.count > before ? { told: true as const } : {};
-    return { where, value, text: fromEnvironment, shown: quoted(written), ...told };
+    const omitted = value === "" && /^\$\{\w+:-\}$/.test(written) ? { omitted: true as const } : {};
+    return { where, value, text: fromEnvironment, shown: quoted(written), ...told, ...omitted };
   }
 }
 

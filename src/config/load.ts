@@ -1,16 +1,13 @@
 /**
- * Loads the configuration: environment variables over `inkwell.yaml` over defaults that need no
- * file. It is the only reader of the process's environment.
+ * Loads the configuration: `inkwell.yaml` over defaults that need no file. It is the only reader
+ * of the process's environment.
  *
  * A `Config` is complete and checked: every value is in its range, every path absolute, every
  * model has a price. All faults are reported together in one `OperatorError`. Loading opens no
  * other file and no connection.
  *
- * Every value has an environment variable. Its name is given in inkwell.example.yaml, or else it
- * is `INKWELL_` and the path of the value in capitals. `__` separates the parts of the path, and
- * `_` replaces characters other than letters and digits: `INKWELL_LIMITS__QUEUE`,
- * `INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__PRICE__PROMPT`. A part that matches no plan or model of
- * the file adds one, in lower case with dashes.
+ * A few values have a variable of their own, which comes before the file: those without which a
+ * process does not find its file, its data and its ports. inkwell.example.yaml has their names.
  *
  * Paths in the file and default paths are relative to the folder of the file. Paths in variables
  * are relative to the working directory.
@@ -31,10 +28,11 @@ import { readOperator } from "./operator.ts";
 import { readPlans } from "./plan.ts";
 import { readPortal } from "./portal.ts";
 import { Problems } from "./problems.ts";
-import { type ReadContext, refuseUnknownVariables, Section } from "./section.ts";
+import { type ReadContext, Section } from "./section.ts";
 import { withoutServiceLinks } from "./service-links.ts";
 import { readSignIn } from "./sign-in.ts";
 import { readTracing } from "./tracing.ts";
+import { refuseUnknownVariables, settingVariables, withVariables } from "./variables.ts";
 
 export type Config = ReturnType<typeof readConfig> & {
   /** Path of the configuration file. Null if no file is used. */
@@ -88,7 +86,7 @@ export function loadConfig({
   if (file !== undefined && text.trim() === "") throw new OperatorError(`${found} is empty.`);
   const shownName = found === null ? "the defaults" : shownPath(cwd, found);
   const root = parseYaml(text, shownName, environment, problems);
-  const entries = new Map<string, Found>([
+  const written = new Map<string, Found>([
     ...parseYaml(defaults, "the defaults", {}, problems).value,
     ...root.value,
   ]);
@@ -99,14 +97,12 @@ export function loadConfig({
     env,
     problems,
     folders: { variables: cwd, file: found === null ? cwd : path.dirname(found) },
-    taken: new Set(),
-    known: new Set(),
   };
-  const section = new Section(entries, { path: "", where: shownName, prefix: "INKWELL_" }, context);
+  const section = new Section(withVariables(written, env), { path: "", where: shownName }, context);
   const config = readConfig(section);
   section.refuseUnknown();
-  refuseUnknownVariables(context, new Set(["INKWELL_CONFIG", "INKWELL_API_KEY", ...root.variables]));
-  const signInProblems = problems.take("sign_in", "INKWELL_SIGN_IN");
+  refuseUnknownVariables(env, root.variables, problems);
+  const signInProblems = problems.take("sign_in");
   if (problems.count > 0) throw configurationError([...problems.lines(), ...signInProblems]);
   const signIn = signInProblems.length > 0 ? null : config.signIn;
   return {
@@ -114,17 +110,17 @@ export function loadConfig({
     signIn,
     signInProblems,
     file: found,
-    ignoredVariables: links.filter((name) => context.known.has(name)),
+    ignoredVariables: links.filter((name) => settingVariables.includes(name)),
   };
 }
 
 function readConfig(root: Section) {
   const listen = root.section("listen", (section) => ({
-    host: section.value("host", kind.host, { or: "127.0.0.1", env: "INKWELL_HOST" }),
+    host: section.value("host", kind.host, { or: "127.0.0.1" }),
     /** 0: any free port. */
-    port: section.value("port", kind.port, { or: 8080, env: "INKWELL_PORT" }),
+    port: section.value("port", kind.port, { or: 8080 }),
     /** URL that callers use, if it differs from that of the listener. The portal shows it. */
-    url: section.optional("url", kind.ownUrl, { env: "INKWELL_URL" }),
+    url: section.optional("url", kind.ownUrl),
   }));
   const operator = root.section("operator", (section) => readOperator(section, listen));
   const portal = readPortal(root, { listen, operator });
@@ -132,7 +128,6 @@ function readConfig(root: Section) {
   const dataDir = root.resolve(root.placed("data", kind.filePath, { or: "./data" }));
   const modelsDir = root.placed("models_dir", kind.filePath, {
     or: path.join(dataDir, "models"),
-    env: "INKWELL_MODELS",
   });
   const database = readDatabase(root, dataDir);
 

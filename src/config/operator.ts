@@ -15,9 +15,9 @@ type OperatorListener = ReturnType<typeof readOperator>;
 
 /** `listen` is the public listener, which must have another port. */
 export function readOperator(section: Section, listen: ListenerAddress) {
-  const host = section.placed("host", kind.host, { or: "127.0.0.1", env: "INKWELL_OPERATOR_HOST" });
-  const port = section.placed("port", kind.port, { or: 8081, env: "INKWELL_OPERATOR_PORT" });
-  const token = section.optional("token", kind.operatorToken, { env: "INKWELL_OPERATOR_TOKEN" });
+  const host = section.placed("host", kind.host, { or: "127.0.0.1" });
+  const port = section.placed("port", kind.port, { or: 8081 });
+  const token = section.optional("token", kind.operatorToken);
   if (token === null && !kind.isLoopback(host.value)) {
     section.problem(
       host.where,
@@ -27,10 +27,8 @@ export function readOperator(section: Section, listen: ListenerAddress) {
   }
   const address = { host: host.value, port: port.value, where: port.where };
   requireOwnPort(section, address, { listen });
-  const url = section.optional("url", kind.ownUrl, { env: "INKWELL_OPERATOR_URL" });
-  const hosts = section.list("hosts", kind.hostName, "a list of host names: [ops.example, node-a]", {
-    env: "INKWELL_OPERATOR_HOSTS",
-  });
+  const url = section.optional("url", kind.ownUrl);
+  const hosts = section.list("hosts", kind.hostName, "a list of host names: [ops.example, node-a]");
   const supportCredits = section.value("support_credits", kind.credits, { or: 0 });
   return {
     host: host.value,

@@ -8,17 +8,13 @@ import type { Section } from "./section.ts";
 
 export type PortalConfig = NonNullable<ReturnType<typeof readPortal>>;
 
-const variables = { host: "INKWELL_PORTAL_HOST", port: "INKWELL_PORTAL_PORT", url: "INKWELL_PORTAL_URL" };
-
 /** Null: no portal. `others`: the other listeners, by their sections. */
 export function readPortal(root: Section, others: Readonly<Record<string, ListenerAddress>>) {
-  const isConfigured = root.hasSection("portal") || Object.values(variables).some((name) => root.env[name]);
-  return root.section("portal", (section) => {
-    const host = section.value("host", kind.host, { or: "127.0.0.1", env: variables.host });
-    const port = section.placed("port", kind.port, { or: 8082, env: variables.port });
-    const url = section.optional("url", kind.ownUrl, { env: variables.url });
+  return root.optionalSection("portal", (section) => {
+    const host = section.value("host", kind.host, { or: "127.0.0.1" });
+    const port = section.placed("port", kind.port, { or: 8082 });
+    const url = section.optional("url", kind.ownUrl);
     const keys = section.placed("keys", kind.flag, { or: true });
-    if (!isConfigured) return null;
     if (!keys.value && !root.hasSection("sign_in") && url === null) {
       section.problem(
         keys.where,

@@ -16,12 +16,11 @@ export class Problems {
   }
 
   /** Removes the faults of one section, and returns them as `lines` does. */
-  take(section: string, variables: string): string[] {
+  take(section: string): string[] {
     const taken = new Problems();
     const others: { where: string; what: string }[] = [];
     for (const fault of this.#found) {
-      const isOfSection = new RegExp(`^${section}\\b`).test(fault.what) || fault.where.startsWith(variables);
-      if (isOfSection) taken.add(fault.where, fault.what);
+      if (new RegExp(`^${section}\\b`).test(fault.what)) taken.add(fault.where, fault.what);
       else others.push(fault);
     }
     this.#found = others;

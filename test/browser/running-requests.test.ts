@@ -7,12 +7,13 @@ import { browserTests } from "../fixtures/browser.ts";
 import { confirmed, open } from "../fixtures/console.ts";
 import { openStream } from "../fixtures/http-stream.ts";
 import { assertSoundLedger } from "../fixtures/ledger-file.ts";
+import { configure } from "../fixtures/program.ts";
 import { endless } from "../fixtures/running-requests.ts";
 import { until } from "../fixtures/until.ts";
 
 const { INKWELL_TEST_MODEL: model } = process.env;
 const test = browserTests(
-  model === undefined ? {} : { env: { INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__SOURCE: model } },
+  model === undefined ? {} : { fill: async (folder) => configure(folder, { model: { source: model } }) },
 );
 
 test("stops a runaway request: its client gets an error, and pays for the tokens so far", async (visit) => {

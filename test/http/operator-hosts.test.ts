@@ -218,7 +218,7 @@ hostTest("refuses a request if one of several origins is wrong", async ({ ask })
 hostTest("says which host was refused and which setting adds it", async ({ messageOf }) => {
   assert.equal(
     await messageOf("GET /metrics HTTP/1.1", "Host: inkwell:8081"),
-    'This listener does not respond to requests for the host "inkwell:8081". IP addresses and localhost are always accepted. If the name is yours, add it to operator.hosts in inkwell.yaml (INKWELL_OPERATOR_HOSTS).',
+    'This listener does not respond to requests for the host "inkwell:8081". IP addresses and localhost are always accepted. If the name is yours, add it to operator.hosts in inkwell.yaml.',
   );
   assert.match(
     await messageOf("GET /metrics HTTP/1.1", "Host: localhost", "Origin: https://evil.example"),

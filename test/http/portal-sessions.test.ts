@@ -463,7 +463,7 @@ void test("foreign hosts and origins are refused, and over plain http only loopb
   );
   const { status, body } = parseAnswer(page);
   assert.equal(status, 403);
-  assert.match(body, /set portal\.url in inkwell\.yaml .*INKWELL_PORTAL_URL/);
+  assert.match(body, /set portal\.url in inkwell\.yaml to a URL with this name\./);
 });
 
 void test("with https in portal.url, the cookie is for https and this host alone", async () => {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { newFolder, type Program, startProgram } from "../fixtures/program.ts";
+import { configure, newFolder, type Program, startProgram } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
 
 const mib = 1024 * 1024;
@@ -62,13 +62,11 @@ async function metric(operatorUrl: string, name: string): Promise<number> {
 }
 
 function start(folder: string): Program {
-  return startProgram(folder, {
-    env: {
-      // The allowance for refused requests would end the attack after fifteen bodies.
-      INKWELL_LIMITS__REFUSED_BYTES_PER_MINUTE: String(64 * 1024 * mib),
-      INKWELL_LIMITS__REFUSED_MILLISECONDS_PER_MINUTE: "60000",
-    },
-  });
+  // The allowance for refused requests would end the attack after fifteen bodies.
+  const bytes = 64 * 1024 * mib;
+  const limits = `{ refused_bytes_per_minute: ${bytes}, refused_milliseconds_per_minute: 60000 }`;
+  configure(folder, { more: `limits: ${limits}\n` });
+  return startProgram(folder);
 }
 
 test("frees the memory of hundreds of interrupted uploads", { timeout: 240_000 }, async (t) => {

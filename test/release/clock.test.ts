@@ -12,7 +12,7 @@ import { newFolder, quickEntry, startProgram } from "../fixtures/program.ts";
 import { day, hour } from "../fixtures/times.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
-import { upstreamModel } from "../fixtures/upstream-program.ts";
+import { configureUpstream } from "../fixtures/upstream-program.ts";
 
 const preload = fileURLToPath(new URL("../fixtures/faked-clock.ts", import.meta.url));
 const halfYear = 182 * day;
@@ -33,7 +33,8 @@ async function followedMetric(operatorUrl: string): Promise<string | undefined> 
 test("a wrong clock is not followed, a start believes it, and the next one is refused until it is accepted", async (t) => {
   await using upstream = await startUpstream();
   await using folder = await newFolder();
-  const env = { ...upstreamModel(folder.path, upstream), INKWELL_OPERATOR_TOKEN: token };
+  configureUpstream(folder.path, upstream);
+  const env = { INKWELL_OPERATOR_TOKEN: token };
   const setAhead = (ms: number) => writeFileSync(path.join(folder.path, "clock-ahead"), String(ms));
   const newest = () =>
     query(

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isRecord } from "../../src/objects.ts";
-import { downloadedModel, newFolder, startProgram } from "../fixtures/program.ts";
+import { configure, defaultValues, downloadedModel, newFolder, startProgram } from "../fixtures/program.ts";
 
 const prompts = [
   "Hello!",
@@ -43,13 +43,9 @@ test("the default model ends everyday answers, and does not repeat itself", {
   timeout: 600_000,
 }, async (t) => {
   await using folder = await newFolder();
-  // Empty variables count as absent, so the model has its own defaults.
-  const own = { DEFAULTS__MAX_TOKENS: "", DEFAULTS__FREQUENCY_PENALTY: "", SOURCE: downloadedModel ?? "" };
-  const env = Object.entries(own).map(([name, value]) => [
-    `INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__${name}`,
-    value,
-  ]);
-  await using program = startProgram(folder.path, { env: Object.fromEntries(env) });
+  assert.ok(downloadedModel !== null);
+  configure(folder.path, { model: { source: downloadedModel, defaults: defaultValues } });
+  await using program = startProgram(folder.path);
   const { url, key } = await program.up();
   const odd: string[] = [];
   for (const seed of [1, 2, 3]) {

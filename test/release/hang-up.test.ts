@@ -13,7 +13,7 @@ import { isRunning, processEnded } from "../fixtures/processes.ts";
 import { entry, environment, freePort, newFolder } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
-import { upstreamModel } from "../fixtures/upstream-program.ts";
+import { configureUpstream } from "../fixtures/upstream-program.ts";
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 
@@ -50,11 +50,11 @@ test("keeps running when its terminal closes", {
   const ports = { INKWELL_PORT: `${await freePort()}`, INKWELL_OPERATOR_PORT: `${await freePort()}` };
   const pidFile = path.join(folder.path, "pid");
   await using upstream = await startUpstream();
-  const model = upstreamModel(folder.path, upstream);
+  configureUpstream(folder.path, upstream);
   const command = `echo $$ > '${pidFile}'; exec '${process.execPath}' '${entry}' serve`;
   const terminal = spawn("script", ["-qefc", command, "/dev/null"], {
     cwd: folder.path,
-    env: { ...environment(folder.path), ...model, ...ports, TERM: "xterm" },
+    env: { ...environment(folder.path), ...ports, TERM: "xterm" },
     stdio: ["pipe", "pipe", "inherit"],
   });
   const isReady = async () => {

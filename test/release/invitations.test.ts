@@ -10,7 +10,7 @@ import { pageHeader } from "../fixtures/page-header.ts";
 import { freePort, newFolder } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
-import { upstreamModel } from "../fixtures/upstream-program.ts";
+import { configureUpstream } from "../fixtures/upstream-program.ts";
 
 test("a reload brings the mail server, and people ask for new links without an issuer", async () => {
   await using upstream = await startUpstream();
@@ -18,10 +18,9 @@ test("a reload brings the mail server, and people ask for new links without an i
   await using folder = await newFolder();
   const portal = `http://127.0.0.1:${await freePort()}`;
   const operator = `http://127.0.0.1:${await freePort()}`;
+  configureUpstream(folder.path, upstream, `portal: { url: "${portal}" }\n`);
   const env = {
-    ...upstreamModel(folder.path, upstream),
     INKWELL_PORTAL_PORT: new URL(portal).port,
-    INKWELL_PORTAL_URL: portal,
     INKWELL_OPERATOR_PORT: new URL(operator).port,
   };
   await using program = startInside(folder.path, { env });

@@ -10,16 +10,15 @@ import { newFolder } from "../fixtures/program.ts";
 import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
 import { serviceLinks } from "../fixtures/service-links.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
-import { upstreamModel } from "../fixtures/upstream-program.ts";
+import { configureUpstream } from "../fixtures/upstream-program.ts";
 
 test("starts beside Services named inkwell and inkwell-operator, and logs which variables it ignores", async () => {
   await using folder = await newFolder();
   await using upstream = await startUpstream();
-  const model = upstreamModel(folder.path, upstream);
+  configureUpstream(folder.path, upstream);
   appendFileSync(path.join(folder.path, "inkwell.yaml"), "listen: { port: 0 }\noperator: { port: 0 }\n");
   await using service = startInside(folder.path, {
     env: {
-      ...model,
       ...serviceLinks({ name: "inkwell", ports: [{ name: "http", port: 8080 }] }),
       ...serviceLinks({ name: "inkwell-operator", ports: [{ name: "http", port: 8081 }] }),
     },

@@ -10,7 +10,7 @@ import { pageHeader } from "../fixtures/page-header.ts";
 import { freePort, newFolder } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
-import { upstreamModel } from "../fixtures/upstream-program.ts";
+import { configureUpstream } from "../fixtures/upstream-program.ts";
 
 async function choicesAt(url: string): Promise<unknown> {
   const answer = await fetch(`${url}/api/sign-in`, { headers: pageHeader });
@@ -23,8 +23,8 @@ test("starts without sign-in if the section is wrong, says so, and a reload brin
   const portal = `http://127.0.0.1:${await freePort()}`;
   const operator = `http://127.0.0.1:${await freePort()}`;
   await using issuer = await startIssuer({ redirectUris: [`${portal}/signed-in`] });
+  configureUpstream(folder.path, upstream);
   const env = {
-    ...upstreamModel(folder.path, upstream),
     INKWELL_PORTAL_PORT: new URL(portal).port,
     INKWELL_OPERATOR_PORT: new URL(operator).port,
   };

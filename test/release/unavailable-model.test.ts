@@ -1,14 +1,13 @@
 /** A model whose upstream is away, as the console shows it before any caller asks. */
 import { browserTests } from "../fixtures/browser.ts";
 import { assertAccessible, assertFits, open } from "../fixtures/console.ts";
-import { noDefaultModel } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
 
 /** A server on port 9 would discard everything. Nothing listens there. */
 const configuration = `models:
   big: { engine: upstream, url: "http://127.0.0.1:9/v1", model: vendor/big, price: { prompt: 1, completion: 2 } }
 `;
-const test = browserTests({ configuration, env: noDefaultModel });
+const test = browserTests({ configuration });
 const sentence = 'The model "big" is unavailable: none of its servers works.';
 
 test("says on the overview that a model is unavailable, and on Health why", async (visit) => {

@@ -9,7 +9,7 @@ import { assertSoundLedger } from "../fixtures/ledger-file.ts";
 import { newFolder, startProgram } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
-import { upstreamModel } from "../fixtures/upstream-program.ts";
+import { configureUpstream } from "../fixtures/upstream-program.ts";
 
 const openFiles = 528;
 /** The documented limit for this number of files. */
@@ -21,8 +21,8 @@ test("keeps files for health checks, the operator and the database during a floo
   await using upstream = await startUpstream();
   await using folder = await newFolder();
   // As behind a proxy: one address may use all connections.
-  const env = { ...upstreamModel(folder.path, upstream), INKWELL_LIMITS__TRUSTED_PROXIES: "127.0.0.1" };
-  await using service = startProgram(folder.path, { openFiles, env });
+  configureUpstream(folder.path, upstream, "limits: { trusted_proxies: [127.0.0.1] }\n");
+  await using service = startProgram(folder.path, { openFiles });
   const { url, operatorUrl, key } = await service.up();
   assert.ok(key !== null);
   const port = Number(new URL(url).port);

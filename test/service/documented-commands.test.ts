@@ -16,7 +16,7 @@ import { services } from "../../src/cli/services.ts";
 import { loadConfig } from "../../src/config/load.ts";
 import { runCli } from "../fixtures/cli-host.ts";
 import { noPostgres, start } from "../fixtures/postgres.ts";
-import { environment, newFolder, startProgram } from "../fixtures/program.ts";
+import { configure, environment, newFolder, startProgram } from "../fixtures/program.ts";
 
 const run = promisify(execFile);
 const root = path.join(import.meta.dirname, "../..");
@@ -80,6 +80,8 @@ test("the commands succeed", {
   skip: hasPrograms("bash", "curl") ? false : "needs bash and curl",
 }, async () => {
   await using folder = await newFolder();
+  // Links of invitations need the URL.
+  configure(folder.path, { more: "portal: { port: 0, url: https://ai.example.edu }\n" });
   await using program = startProgram(folder.path);
   const { url, operatorUrl, key } = await program.up();
   assert.ok(key !== null);
@@ -100,8 +102,7 @@ test("the commands succeed", {
       .replaceAll("curl ", "curl --fail-with-body --silent --show-error ");
     const script = `set -euo pipefail\n${inkwell}\n${here}`;
     const { PATH = "", HOME = "" } = environment(folder.path);
-    // Links of invitations need it.
-    const env = { PATH, HOME, INKWELL_PORTAL_URL: "https://ai.example.edu" };
+    const env = { PATH, HOME };
     await assert.doesNotReject(
       run("bash", ["-c", script], { cwd: folder.path, env }),
       `${document}:\n${command}`,

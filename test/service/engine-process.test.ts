@@ -11,7 +11,6 @@ import {
   type Folder,
   miniature,
   newFolder,
-  noDefaultModel,
   type Program,
   startProgram,
 } from "../fixtures/program.ts";
@@ -57,7 +56,6 @@ describe("the engine's process", { skip }, () => {
       ...options,
       CUDA_VISIBLE_DEVICES: "",
       LANG: "C.UTF-8",
-      ...noDefaultModel,
     };
     service = startProgram(folder.path, { env });
     await service.up();

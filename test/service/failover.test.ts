@@ -19,7 +19,7 @@ import { quickTimes } from "../fixtures/quick-times.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream, type Upstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
-import { upstreamModel } from "../fixtures/upstream-program.ts";
+import { configureUpstream } from "../fixtures/upstream-program.ts";
 
 /** Requests wait for the database for 15 s. */
 const waitedMs = 12_000;
@@ -50,7 +50,8 @@ test("loses no request during a restart of PostgreSQL, neither running nor new",
   await using upstream = await startUpstream();
   const long = firstGoesOn(upstream);
   await using folder = await newFolder();
-  const env = { ...upstreamModel(folder.path, upstream), INKWELL_DATABASE: database };
+  configureUpstream(folder.path, upstream);
+  const env = { INKWELL_DATABASE: database };
   await using service = startInside(folder.path, { env });
   const { url, operatorUrl, key } = await service.up();
   assert.ok(key !== null);
@@ -91,9 +92,9 @@ test("stops in time while PostgreSQL is unavailable, and logs the missing charge
   firstGoesOn(upstream);
   await using folder = await newFolder();
   const database = server.url(await server.create());
-  const env = { INKWELL_DATABASE: database, INKWELL_LIMITS__DRAIN_SECONDS: "0" };
-  const model = upstreamModel(folder.path, upstream);
-  await using service = startInside(folder.path, { times: quickTimes, env: { ...model, ...env } });
+  const env = { INKWELL_DATABASE: database };
+  configureUpstream(folder.path, upstream, "limits: { drain_seconds: 0 }\n");
+  await using service = startInside(folder.path, { times: quickTimes, env });
   const { url, key } = await service.up();
   assert.ok(key !== null);
   const stream = await openStream({ url, key });
@@ -167,10 +168,10 @@ test("refuses no request in HAProxy while no node is ready", {
   for (const name of ["node-a", "node-b"]) {
     const folder = stack.use(await newFolder());
     const ports = { port: await freePort(), operatorPort: await freePort() };
+    configureUpstream(folder.path, upstream);
     const program = stack.use(
       startInside(folder.path, {
         env: {
-          ...upstreamModel(folder.path, upstream),
           INKWELL_DATABASE: database,
           INKWELL_PORT: `${ports.port}`,
           INKWELL_OPERATOR_PORT: `${ports.operatorPort}`,

@@ -12,19 +12,17 @@ import { test } from "node:test";
 import { startServer } from "../fixtures/file-server.ts";
 import { type InnerOptions, inkwell, startInside } from "../fixtures/inner-program.ts";
 import {
+  configure,
   entry,
   environment,
   miniature,
   mountSmallDisk,
   newFolder,
-  noDefaultModel,
   startProgram,
 } from "../fixtures/program.ts";
 import { releaseTest, some } from "../fixtures/thorough.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
-import { upstreamModel } from "../fixtures/upstream-program.ts";
-
-const source = "INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__SOURCE";
+import { configureUpstream } from "../fixtures/upstream-program.ts";
 
 /** The whole of stderr of a start that comes to nothing. */
 async function refusedStart(folder: string, options: InnerOptions = {}): Promise<string> {
@@ -91,7 +89,7 @@ for (const [name, variable, key] of some(ports, 3)) {
       key,
       variable,
     );
-    assert.deepEqual(readdirSync(folder.path), []);
+    assert.deepEqual(readdirSync(folder.path), ["inkwell.yaml"]);
   });
 }
 
@@ -178,14 +176,11 @@ test("refuses a truncated model file, and prints the key after its repair", asyn
   await using folder = await newFolder();
   const file = path.join(folder.path, "short.gguf");
   const whole = readFileSync(miniature);
+  configure(folder.path, { model: { source: file } });
   writeFileSync(file, whole.subarray(0, Math.floor(whole.length / 2)));
-  assertOneMessage(
-    await refusedStart(folder.path, { env: { [source]: file } }),
-    file,
-    /cut|short|damaged|ends/,
-  );
+  assertOneMessage(await refusedStart(folder.path), file, /cut|short|damaged|ends/);
   writeFileSync(file, whole);
-  await assertStartsAfterAll(folder.path, { env: { [source]: file } });
+  await assertStartsAfterAll(folder.path);
 });
 
 // test/model/model-file.test.ts has files that llama.cpp cannot load.
@@ -198,8 +193,9 @@ releaseTest("refuses a model file that llama.cpp cannot load, with the reason", 
   assert.ok(at > 0);
   bytes.write("outputXnorm.weight", at, "latin1");
   writeFileSync(file, bytes);
+  configure(folder.path, { model: { source: file } });
   assertOneMessage(
-    await refusedStart(folder.path, { env: { [source]: file } }),
+    await refusedStart(folder.path),
     `models.smollm2-135m-instruct: The model file ${file} `,
     "output_norm.weight",
   );
@@ -245,14 +241,14 @@ test("does not change a file that is no database, that of another program or of 
 test("refuses a database of a newer version, which still works with that version", async () => {
   await using upstream = await startUpstream();
   await using folder = await newFolder();
-  const env = upstreamModel(folder.path, upstream);
-  await assertStartsAfterAll(folder.path, { env });
+  configureUpstream(folder.path, upstream);
+  await assertStartsAfterAll(folder.path);
   const db = new DatabaseSync(path.join(folder.path, "data", "inkwell.db"));
   db.exec("insert into migration values (99, '0099-later.sql', 'x', 0)");
-  assertOneMessage(await refusedStart(folder.path, { env }), "inkwell.db", /newer/);
+  assertOneMessage(await refusedStart(folder.path), "inkwell.db", /newer/);
   db.exec("delete from migration where version = 99");
   db.close();
-  await using service = startInside(folder.path, { env });
+  await using service = startInside(folder.path);
   assert.equal((await service.up()).key, null);
 });
 
@@ -272,8 +268,8 @@ for (const [name, length] of some(downloads, 2)) {
       if (length) response.setHeader("content-length", content.length);
       response.end(content);
     });
-    const env = { [source]: `${server.origin}/ink.gguf`, INKWELL_MODELS: models };
-    const stderr = await refusedStart(folder.path, { env });
+    configure(folder.path, { model: { source: `${server.origin}/ink.gguf` } });
+    const stderr = await refusedStart(folder.path, { env: { INKWELL_MODELS: models } });
     assert.match(stderr, new RegExp(`${models}.*(no space|room|full)|(no space|room|full).*${models}`, "i"));
     assert.deepEqual(
       readdirSync(models).filter((file) => file.endsWith(".gguf")),
@@ -281,7 +277,8 @@ for (const [name, length] of some(downloads, 2)) {
       "no half file has the final name",
     );
     await using upstream = await startUpstream();
-    await assertStartsAfterAll(folder.path, { env: upstreamModel(folder.path, upstream) });
+    configureUpstream(folder.path, upstream);
+    await assertStartsAfterAll(folder.path);
   });
 }
 
@@ -314,7 +311,7 @@ test("ends the processes of all models if one model fails to start", async () =>
   bad: { engine: llama, source: ./bad.gguf, price: { prompt: 1, completion: 1 } }
 `,
   );
-  await using service = startInside(folder.path, { env: noDefaultModel });
+  await using service = startInside(folder.path);
   assert.equal(await service.ended, 1, service.stderr);
   assert.ok(service.enginePid() > 0, "the good one had been started; closing the program waits for its end");
   assert.ok(existsSync(path.join(folder.path, "data", "inkwell.db")));

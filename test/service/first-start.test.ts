@@ -1,7 +1,7 @@
 /** The first start, its output, the second start, and a start without a network. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { existsSync, readFileSync, statSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, statSync } from "node:fs";
 import path from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
@@ -9,6 +9,7 @@ import { hubHandler, sendContent, startServer } from "../fixtures/file-server.ts
 import { ask } from "../fixtures/http-stream.ts";
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
 import {
+  configure,
   defaultBaseCredits,
   entry,
   environment,
@@ -38,9 +39,6 @@ const closed = `http://127.0.0.1:${await freePort()}`;
 const env = {
   INKWELL_PORT: `${await freePort()}`,
   INKWELL_OPERATOR_PORT: `${await freePort()}`,
-  INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__SOURCE: "default",
-  // An empty variable is unset: the default of the configuration stands.
-  INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__DEFAULTS__MAX_TOKENS: "",
   HF_ENDPOINT: closed,
   PIP_INDEX_URL: `${closed}/simple`,
 };
@@ -48,6 +46,7 @@ let firstKey: string;
 let firstModels: string;
 
 test("prints a key and working examples at the first start, and runs on the miniature without a network", async () => {
+  rmSync(path.join(folder.path, "inkwell.yaml"));
   await using service = startProgram(folder.path, { env });
   const { url, operatorUrl, key } = await service.up();
   assert.equal(url, `http://127.0.0.1:${env.INKWELL_PORT}`);
@@ -106,11 +105,8 @@ releaseTest(
       if (request.url?.startsWith("/blob") === true) sendContent(request, response, content);
       else resolve(request, response, count);
     };
-    const online = {
-      ...env,
-      INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__SOURCE: "hf:people/ink/ink.gguf",
-      HF_ENDPOINT: hub.origin,
-    };
+    configure(folder.path, { model: { source: "hf:people/ink/ink.gguf", context_window: 8192 } });
+    const online = { ...env, HF_ENDPOINT: hub.origin };
     await using service = startProgram(folder.path, { env: online });
     const { url, key } = await service.up();
     assert.equal(url, `http://127.0.0.1:${env.INKWELL_PORT}`);

@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { inkwell, startInside } from "../fixtures/inner-program.ts";
-import { miniature, newFolder, noDefaultModel } from "../fixtures/program.ts";
+import { miniature, newFolder } from "../fixtures/program.ts";
 
 test("inkwell models shows the warnings of the start, as long as the service runs", async () => {
   await using folder = await newFolder();
@@ -16,9 +16,9 @@ test("inkwell models shows the warnings of the start, as long as the service run
     "models: { m: { engine: llama, source: broken.gguf, context_window: 256, price: { prompt: 1, completion: 1 } } }",
   );
   const warning = /^m: the model's chat template cannot be used \(.*\); ChatML is used\.$/m;
-  const commandEnv: Record<string, string> = { ...noDefaultModel };
+  const commandEnv: Record<string, string> = {};
   {
-    await using service = startInside(folder.path, { env: noDefaultModel });
+    await using service = startInside(folder.path);
     const { operatorUrl } = await service.up();
     commandEnv.INKWELL_OPERATOR_PORT = new URL(operatorUrl).port;
     const ran = await inkwell(folder.path, ["models"], { env: commandEnv });

@@ -13,7 +13,6 @@ import { noPostgres, type Postgres, postgres } from "../fixtures/postgres.ts";
 import {
   type Folder,
   newFolder,
-  noDefaultModel,
   type Output,
   quickEntry,
   startProgram,
@@ -67,8 +66,7 @@ describe("three nodes on one PostgreSQL", { skip: noPostgres ?? false }, () => {
 
   function startNode(n: number, folder: Folder, config = configuration(upstream, perMinute, 30)) {
     writeFileSync(path.join(folder.path, "inkwell.yaml"), config);
-    const shared = { INKWELL_DATABASE: server.url(database), INKWELL_OPERATOR_TOKEN: token };
-    const env = { ...noDefaultModel, ...shared };
+    const env = { INKWELL_DATABASE: server.url(database), INKWELL_OPERATOR_TOKEN: token };
     return n === 0
       ? startProgram(folder.path, { entry: quickEntry, env })
       : startInside(folder.path, { times: quickTimes, env });

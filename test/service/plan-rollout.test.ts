@@ -10,7 +10,7 @@ import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { ask } from "../fixtures/http-stream.ts";
 import { startInside } from "../fixtures/inner-program.ts";
 import { noPostgres, postgres } from "../fixtures/postgres.ts";
-import { newFolder, noDefaultModel } from "../fixtures/program.ts";
+import { newFolder } from "../fixtures/program.ts";
 import { quickTimes } from "../fixtures/quick-times.ts";
 import { minute } from "../fixtures/times.ts";
 import { until } from "../fixtures/until.ts";
@@ -54,7 +54,7 @@ test("a rollout of plans on three nodes under load", {
   const server = await postgres();
   const database = await server.create();
   const sql = (statement: string) => server.sql(statement, database);
-  const env = { ...noDefaultModel, INKWELL_DATABASE: server.url(database), INKWELL_OPERATOR_TOKEN: token };
+  const env = { INKWELL_DATABASE: server.url(database), INKWELL_OPERATOR_TOKEN: token };
   const folders = await Promise.all([0, 1, 2].map(async () => stack.use(await newFolder())));
   const write = (n: number, config: string) =>
     writeFileSync(path.join(folders[n]?.path ?? "", "inkwell.yaml"), config);

@@ -13,7 +13,7 @@ import { releaseTest } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream, type Upstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
-import { upstreamModel } from "../fixtures/upstream-program.ts";
+import { configureUpstream } from "../fixtures/upstream-program.ts";
 
 async function portalOf(program: InnerProgram): Promise<string> {
   await program.up();
@@ -65,8 +65,8 @@ test("a session outlives a restart, and a stream does not delay the stop, while 
   await using upstream = await startUpstream();
   const goOn = pauseAnswers(upstream);
   await using folder = await newFolder();
-  const models = upstreamModel(folder.path, upstream);
-  const env = { ...models, INKWELL_PORTAL_PORT: `${await freePort()}` };
+  configureUpstream(folder.path, upstream);
+  const env = { INKWELL_PORTAL_PORT: `${await freePort()}` };
   let cookie: string;
   {
     await using program = startInside(folder.path, { env });
@@ -108,8 +108,8 @@ releaseTest(
     await using upstream = await startUpstream();
     const goOn = pauseAnswers(upstream);
     await using folder = await newFolder();
-    const models = upstreamModel(folder.path, upstream);
-    const env = { ...models, INKWELL_PORTAL_PORT: `${await freePort()}` };
+    configureUpstream(folder.path, upstream);
+    const env = { INKWELL_PORTAL_PORT: `${await freePort()}` };
     let cookie: string;
     let last: { id: string; cost_micro: number; usage: { completion_tokens: number } };
     {
@@ -152,7 +152,8 @@ releaseTest(
 test("there is no portal unless it is configured", async () => {
   await using upstream = await startUpstream();
   await using folder = await newFolder();
-  await using program = startInside(folder.path, { env: upstreamModel(folder.path, upstream) });
+  configureUpstream(folder.path, upstream);
+  await using program = startInside(folder.path);
   await program.up();
   assert.doesNotMatch(program.stdout, /Portal/);
 });

@@ -18,7 +18,6 @@ import {
   type Folder,
   freePort,
   newFolder,
-  noDefaultModel,
   type Program,
   startProgram,
   summingEntry,
@@ -95,7 +94,8 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
         const folder = await newFolder();
         writeFileSync(path.join(folder.path, "inkwell.yaml"), configuration(60, upstream));
         const env = {
-          ...{ ...noDefaultModel, INKWELL_DATABASE: server.url(database), INKWELL_OPERATOR_TOKEN: token },
+          INKWELL_DATABASE: server.url(database),
+          INKWELL_OPERATOR_TOKEN: token,
           INKWELL_PORTAL_PORT: `${await freePort()}`,
         };
         const program = startProgram(folder.path, { entry: summingEntry, env });

@@ -10,14 +10,14 @@ import { ask, openStream } from "../fixtures/http-stream.ts";
 import { type InnerProgram, inkwell, startInside } from "../fixtures/inner-program.ts";
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
 import { isRunning, processEnded } from "../fixtures/processes.ts";
-import { freePort, miniature, newFolder, noDefaultModel } from "../fixtures/program.ts";
+import { freePort, miniature, newFolder } from "../fixtures/program.ts";
 import { isThorough } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream, type Upstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 const token = "operator-token-0123456789";
-const env = { ...noDefaultModel, INKWELL_OPERATOR_TOKEN: token };
+const env = { INKWELL_OPERATOR_TOKEN: token };
 
 interface Settings {
   /** Lines below `models:`. */
@@ -455,15 +455,14 @@ test("inkwell reload shows the changes, or the fault with file and line", async 
   await using folder = await newFolder();
   const file = path.join(folder.path, "inkwell.yaml");
   const ports = { INKWELL_PORT: String(await freePort()), INKWELL_OPERATOR_PORT: String(await freePort()) };
-  const all = { ...noDefaultModel, ...ports };
-  const command = (...args: string[]) => inkwell(folder.path, ["reload", ...args], { env: all });
+  const command = (...args: string[]) => inkwell(folder.path, ["reload", ...args], { env: ports });
   const models = { small: remote(upstream) };
   writeFileSync(file, yaml({ models }));
   const away = await command();
   assert.equal(away.code, 1);
   assert.match(away.stderr, /^The operator token cannot be read/);
 
-  await using program = startInside(folder.path, { env: all });
+  await using program = startInside(folder.path, { env: ports });
   await program.up();
   const same = await command();
   assert.deepEqual([same.code, same.stdout], [0, ""]);

@@ -18,7 +18,7 @@ import type { Readiness } from "../../src/http/admin/server.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import { startInside } from "../fixtures/inner-program.ts";
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
-import { freePort, newFolder, noDefaultModel, startProgram, type Up } from "../fixtures/program.ts";
+import { freePort, newFolder, startProgram, type Up } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
@@ -29,6 +29,7 @@ const configuration = (upstream: string) => `plans:
   starter: { base: { credits: 1000000, every: P1D }, overage: { credits: 0, every: P1M } }
 models:
   smollm2-135m-instruct: { engine: upstream, url: "${upstream}", model: m, price: { prompt: 10, completion: 30 } }
+limits: { unready_seconds: "\${UNREADY_SECONDS:-0}" }
 `;
 
 /** The parts of an answer, and the time between them. */
@@ -128,11 +129,10 @@ test("fails no request while two services restart in turn under load", { skip },
     { port: await freePort(), operatorPort: await freePort() },
   ];
   const env = ({ port, operatorPort }: Node) => ({
-    ...noDefaultModel,
     INKWELL_PORT: `${port}`,
     INKWELL_OPERATOR_PORT: `${operatorPort}`,
   });
-  const unready = { INKWELL_LIMITS__UNREADY_SECONDS: "3" };
+  const unready = { UNREADY_SECONDS: "3" };
   await using programs = new AsyncDisposableStack();
   const running: { stop(): Promise<unknown> }[] = [];
   let key: Up["key"] = null;

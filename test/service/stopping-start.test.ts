@@ -11,14 +11,7 @@ import { type FileServer, startServer } from "../fixtures/file-server.ts";
 import { ask, openStream } from "../fixtures/http-stream.ts";
 import { inkwell, startInside } from "../fixtures/inner-program.ts";
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
-import {
-  freePort,
-  newFolder,
-  noDefaultModel,
-  type Output,
-  quickEntry,
-  startProgram,
-} from "../fixtures/program.ts";
+import { freePort, newFolder, type Output, quickEntry, startProgram } from "../fixtures/program.ts";
 import { quickTimes } from "../fixtures/quick-times.ts";
 import { releaseTest } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
@@ -84,7 +77,7 @@ models:
   );
   await writeFile(path.join(folder.path, "spoilt.gguf"), "no model at all");
   const port = await freePort();
-  const env = { INKWELL_PORT: `${port}`, ...noDefaultModel };
+  const env = { INKWELL_PORT: `${port}` };
   const opened = await inkwell(folder.path, ["account", "create", "acme", "--plan", "starter"], { env });
   assert.equal(opened.code, 0, opened.stderr);
   const { stdout } = await inkwell(folder.path, ["key", "create", "acme", "--json"], { env });

@@ -16,18 +16,18 @@ import { ask, type ChatStream, openStream } from "../fixtures/http-stream.ts";
 import { startInside } from "../fixtures/inner-program.ts";
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
 import { isRunning, processEnded } from "../fixtures/processes.ts";
-import { newFolder, type Program, startProgram } from "../fixtures/program.ts";
+import { configure, newFolder, type Program, startProgram } from "../fixtures/program.ts";
 import { endless } from "../fixtures/running-requests.ts";
 import { releaseTest } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
 import { first, text } from "../fixtures/upstream-events.ts";
-import { upstreamModel } from "../fixtures/upstream-program.ts";
+import { configureUpstream } from "../fixtures/upstream-program.ts";
 
 const skip = process.platform === "win32" ? "Windows has no signals" : false;
 
 /** Running answers may finish on a busy machine too. */
-const patient = { INKWELL_LIMITS__DRAIN_SECONDS: "3600" };
+const patient = { more: "limits: { drain_seconds: 3600 }\n" };
 
 async function portIsFree(url: string): Promise<boolean> {
   const { hostname, port } = new URL(url);
@@ -60,7 +60,8 @@ test("SIGTERM finishes a running stream and refuses a new request with 503; SIGH
   skip,
 }, async () => {
   await using folder = await newFolder();
-  await using service = startProgram(folder.path, { env: patient });
+  configure(folder.path, patient);
+  await using service = startProgram(folder.path);
   await service.shows("Inkwell ");
   service.process.kill("SIGHUP");
   await service.shows("SIGHUP arrived during the start");
@@ -135,7 +136,8 @@ test("a signal stops a start without creating an account, and the next start pri
     assert.doesNotMatch(service.stdout, /ink_/);
   }
   await using upstream = await startUpstream();
-  await using service = startInside(folder.path, { env: upstreamModel(folder.path, upstream) });
+  configureUpstream(folder.path, upstream);
+  await using service = startInside(folder.path);
   assert.ok((await service.up()).key !== null);
 });
 
@@ -148,9 +150,8 @@ releaseTest("includes a charge that is recorded at the last moment in its trace"
     await call.closed;
   };
   await using folder = await newFolder();
-  const model = upstreamModel(folder.path, upstream);
-  const env = { ...model, INKWELL_TRACING__ENDPOINT: collector.endpoint };
-  await using service = startInside(folder.path, { env });
+  configureUpstream(folder.path, upstream, `tracing: { endpoint: "${collector.endpoint}" }\n`);
+  await using service = startInside(folder.path);
   const { url, operatorUrl, key } = await service.up();
   assert.ok(key !== null);
   const stream = await openStream({ url, key });

@@ -14,7 +14,7 @@ import { releaseTest } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream, type Upstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
-import { upstreamModel, upstreamPrice } from "../fixtures/upstream-program.ts";
+import { configureUpstream, upstreamPrice } from "../fixtures/upstream-program.ts";
 
 const callersTrace = "0af7651916cd43dd8448eb211c80319c";
 const callersSpan = "b7ad6b7169203331";
@@ -36,7 +36,7 @@ before(async () => {
   upstream = await startUpstream();
   folder = await newFolder();
   service = await start({
-    INKWELL_TRACING__ENDPOINT: collector.endpoint,
+    COLLECTOR: collector.endpoint,
     OTEL_RESOURCE_ATTRIBUTES: "service.instance.id=one",
   });
   const up = await service.up();
@@ -63,7 +63,8 @@ async function start(env: Record<string, string>): Promise<Program> {
   );
   const { NODE_OPTIONS = "" } = environment(folder.path);
   const options = { NODE_OPTIONS: `${NODE_OPTIONS} --import=${pathToFileURL(watch)}` };
-  return startProgram(folder.path, { env: { ...upstreamModel(folder.path, upstream), ...options, ...env } });
+  configureUpstream(folder.path, upstream, `tracing: { endpoint: "\${COLLECTOR:-}" }\n`);
+  return startProgram(folder.path, { env: { ...options, ...env } });
 }
 
 test("creates a span in the caller's trace, with one for each stage and without any message text", async () => {

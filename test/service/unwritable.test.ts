@@ -14,7 +14,7 @@ import { entry, environment, mountSmallDisk, newFolder, startProgram } from "../
 import { releaseTest } from "../fixtures/thorough.ts";
 import { until } from "../fixtures/until.ts";
 import { startUpstream } from "../fixtures/upstream.ts";
-import { upstreamModel } from "../fixtures/upstream-program.ts";
+import { configureUpstream } from "../fixtures/upstream-program.ts";
 
 const noFullDevice =
   statSync("/dev/full", { throwIfNoEntry: false }) === undefined && "there is no /dev/full";
@@ -22,7 +22,8 @@ const noFullDevice =
 test("keeps answering, charging and stopping after the reader of the log has closed", async () => {
   await using upstream = await startUpstream();
   await using folder = await newFolder();
-  await using service = startProgram(folder.path, { env: upstreamModel(folder.path, upstream) });
+  configureUpstream(folder.path, upstream);
+  await using service = startProgram(folder.path);
   const { url, key } = await service.up();
   assert.ok(key !== null);
   service.process.stderr?.destroy();
@@ -44,9 +45,10 @@ test("keeps answering while the log's disk is full, and logs again when there is
   const stderr = openSync(log, "a");
   assert.throws(() => writeFileSync(filler, Buffer.alloc(1024 * 1024)), /ENOSPC/);
   await using upstream = await startUpstream();
+  configureUpstream(folder.path, upstream);
   const child = spawn(process.execPath, [entry, "serve"], {
     cwd: folder.path,
-    env: { ...environment(folder.path), ...upstreamModel(folder.path, upstream) },
+    env: environment(folder.path),
     stdio: ["ignore", "pipe", stderr],
   });
   closeSync(stderr);

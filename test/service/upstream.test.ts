@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { ask } from "../fixtures/http-stream.ts";
 import { inkwell, startInside } from "../fixtures/inner-program.ts";
 import { assertSoundLedger, query } from "../fixtures/ledger-file.ts";
-import { freePort, newFolder, noDefaultModel } from "../fixtures/program.ts";
+import { freePort, newFolder } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
 import { secretKey, startUpstream } from "../fixtures/upstream.ts";
 
@@ -28,7 +28,7 @@ test("starts, answers and charges before an upstream, and reports its absence", 
     price: { prompt: 10, completion: 30 }
 `,
   );
-  const env = { ...noDefaultModel, BIG_KEY: secretKey };
+  const env = { BIG_KEY: secretKey };
   await using program = startInside(folder.path, { env });
   const { url, operatorUrl, key } = await program.up();
   assert.ok(key !== null);
@@ -74,7 +74,7 @@ test("reports an upstream that is away from the start, and does not wait for it"
     `models: { big: { engine: upstream, url: "http://127.0.0.1:${port}/v1", model: ${name}, price: { prompt: 1, completion: 2 } } }\n`;
   const file = path.join(folder.path, "inkwell.yaml");
   await writeFile(file, models("one"));
-  await using program = startInside(folder.path, { env: noDefaultModel });
+  await using program = startInside(folder.path);
   const { url, operatorUrl, key } = await program.up();
   assert.ok(key !== null);
   const states = async () => {
@@ -108,7 +108,7 @@ test("lists an upstream model without its key, and has nothing to download", asy
     `models: { big: { engine: upstream, urls: ["https://a.example/v1", "https://b.example/v1"], key: ${secretKey}, model: vendor/big, max_output_tokens: 4096, reasoning: { hidden: true }, price: { prompt: 1, completion: 2 } } }\n`,
   );
   const run = async (...args: string[]) => {
-    const program = await inkwell(folder.path, args, { env: noDefaultModel });
+    const program = await inkwell(folder.path, args);
     assert.equal(program.code, 0, program.stderr);
     assert.ok(!(program.stdout + program.stderr).includes(secretKey));
     return program.stdout;

@@ -135,24 +135,15 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
       HF_TOKEN: "hf_secret",
       INKWELL_API_KEY: "ink_x",
       INKWELL_DATABASE: "postgres://u:the-password@db.example/inkwell",
-      INKWELL_MODELS__FAR__KEY: "sk-upstream",
+      FAR_KEY: "sk-upstream",
       OTEL_EXPORTER_OTLP_ENDPOINT: "http://u:hunter2@127.0.0.1:4318",
     };
-    const far = {
-      ENGINE: "upstream",
-      URL: "https://a.example/v1",
-      MODEL: "m",
-      PRICE__PROMPT: "1",
-      PRICE__COMPLETION: "1",
-    };
-    const env = {
-      ...secrets,
-      ...Object.fromEntries(
-        Object.entries(far).map(([name, value]) => [`INKWELL_MODELS__FAR__${name}`, value]),
-      ),
-    };
+    writeFileSync(
+      path.join(cwd, "far.yaml"),
+      `models: { far: { engine: upstream, url: "https://a.example/v1", model: m, key: "\${FAR_KEY}", price: { prompt: 1, completion: 1 } } }`,
+    );
     for (const json of [[], ["--json"]]) {
-      const ran = await runCli(["config", "check", ...json], { cwd, env });
+      const ran = await runCli(["config", "check", "--config", "far.yaml", ...json], { cwd, env: secrets });
       assert.equal(ran.code, 0);
       for (const secret of [...Object.values(secrets), "hunter2"])
         assert.ok(!(ran.stdout + ran.stderr).includes(secret));

@@ -4,7 +4,7 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the configuration has placeholders of
 // this form.
 import assert from "node:assert/strict";
-import { mkdirSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { describe, test } from "node:test";
 import { engineEnvironment } from "../../src/config/engine-environment.ts";
@@ -12,6 +12,7 @@ import { type Config, loadConfig } from "../../src/config/load.ts";
 import type { LlamaModelConfig } from "../../src/config/model.ts";
 import { operatorNames, operatorToken } from "../../src/config/operator.ts";
 import { portalNames } from "../../src/config/portal.ts";
+import { settingVariables } from "../../src/config/variables.ts";
 import { OperatorError } from "../../src/errors.ts";
 import {
   directory,
@@ -104,15 +105,23 @@ test("shows the defaults in the example file", () => {
   assert.deepEqual(values, expected);
 });
 
+test("names every variable of a setting in the example file", () => {
+  const text = readFileSync(path.resolve(import.meta.dirname, "../../inkwell.example.yaml"), "utf8");
+  const named = new Set(text.match(/(?<=# )INKWELL_\w+/g));
+  assert.deepEqual([...named].toSorted(), ["INKWELL_CONFIG", ...settingVariables].toSorted());
+});
+
 test("uses the defaults for an empty file, and for a section whose keys are all commented out", () => {
   assert.equal(load("").listen.port, 8080);
   assert.equal(load("listen:\n  # port: 1\nlimits:\n").limits.queueMax, 256);
 });
 
 describe("the environment", () => {
-  test("sets values by variables with their own names", () => {
+  test("sets the values that have a variable, and comes before the file", () => {
     const token = "a-token-of-the-operator";
-    const cwd = directory();
+    const cwd = directory(
+      "listen: { port: 7 }\noperator: { token: another-token-of-the-file }\nportal: { port: 8 }\ndata: ./mine\n",
+    );
     const config = loadConfig({
       cwd,
       env: {
@@ -121,8 +130,8 @@ describe("the environment", () => {
         INKWELL_OPERATOR_HOST: "::",
         INKWELL_OPERATOR_PORT: "0",
         INKWELL_OPERATOR_TOKEN: token,
-        INKWELL_OPERATOR_URL: "https://ops.example/inkwell",
-        INKWELL_OPERATOR_HOSTS: "node-a, node_b",
+        INKWELL_PORTAL_HOST: "localhost",
+        INKWELL_PORTAL_PORT: "2",
         INKWELL_DATA: "elsewhere",
         INKWELL_MODELS: "/srv/models",
         INKWELL_DATABASE: "sqlite:ledger.db",
@@ -134,9 +143,10 @@ describe("the environment", () => {
       host: "::",
       port: 0,
       token,
-      url: "https://ops.example/inkwell",
-      hosts: ["node-a", "node_b"],
+      url: null,
+      hosts: [],
     });
+    assert.deepEqual(config.portal, { host: "localhost", port: 2, url: null, keys: true });
     assert.equal(config.dataDir, path.join(cwd, "elsewhere"));
     assert.equal(config.modelsDir, "/srv/models");
     assert.deepEqual(config.database, { kind: "sqlite", path: path.join(cwd, "ledger.db") });
@@ -148,64 +158,32 @@ describe("the environment", () => {
     assert.deepEqual(config.database, { kind: "sqlite", path: "/srv/inkwell/inkwell.db" });
   });
 
-  test("sets every other value by its path, and overrides the file", () => {
-    const config = load(`${oneModel}\nlimits: { queue: 5, messages: 7 }`, {
-      INKWELL_LIMITS__QUEUE: "64",
-      INKWELL_MODELS__SMALL__PRICE__PROMPT: "9",
-      INKWELL_MODELS__SMALL__REASONING__TAGS: "<a>, </a>",
-      INKWELL_CORS__ORIGINS:
-        "https://a.example,app://obsidian.md,capacitor://localhost,tauri://localhost:1420",
-      INKWELL_LOG__LEVEL: "debug",
-    });
-    assert.equal(config.limits.queueMax, 64);
-    assert.equal(config.limits.messagesMax, 7);
-    assert.deepEqual(config.models[0]?.price, { prompt: 9, completion: 2 });
-    assert.deepEqual(config.models[0]?.reasoning, { tags: ["<a>", "</a>"] });
-    const apps = ["app://obsidian.md", "capacitor://localhost", "tauri://localhost:1420"];
-    assert.deepEqual(config.cors.origins, ["https://a.example", ...apps]);
-    assert.equal(config.log.level, "debug");
-  });
-
-  test("uses underscores for other characters in names of plans and models", () => {
-    const config = load(undefined, { INKWELL_MODELS__SMOLLM2_135M_INSTRUCT__PARALLEL: "2" });
-    assert.equal(config.models[0]?.parallel, 2);
-  });
-
-  test("adds a plan that is not in the file", () => {
-    const plan = "INKWELL_PLANS__BIG_SPENDER";
-    const config = load(undefined, {
-      [`${plan}__BASE__CREDITS`]: "5",
-      [`${plan}__BASE__EVERY`]: "PT5H",
-      [`${plan}__OVERAGE__CREDITS`]: "0",
-      [`${plan}__OVERAGE__EVERY`]: "P1M",
-    });
-    assert.deepEqual(config.plans.get("big-spender"), {
-      id: "big-spender",
-      base: { credits: 5, every: "PT5H", align: "opening" },
-      overage: { credits: 0, every: "P1M", align: "opening" },
-      limits: {},
-      models: ["*"],
-      timezone: "UTC",
-    });
-  });
-
   test("treats an empty variable as not set", () => {
     const config = load(undefined, { INKWELL_PORT: "", INKWELL_LIMITS__QUEUE: "", INKWELL_CONFIG: "" });
     assert.equal(config.listen.port, 8080);
-    assert.equal(config.limits.queueMax, 256);
   });
 
   test("may contain unknown variables without a path", () => {
     const others = {
       INKWELL_DB_PASSWORD: "secret",
-      INKWELL_API_KEY: "ink_x",
       OTHER__THING: "1",
     };
     assert.deepEqual(problemsOf(undefined, others), []);
   });
 
+  test("may contain the variables of commands", () => {
+    const ofCommands = {
+      INKWELL_API_KEY: "ink_x",
+      INKWELL_SERVER: "https://ops.example",
+      INKWELL_OPERATOR_KEY: "op_x",
+    };
+    assert.deepEqual(problemsOf(undefined, ofCommands), []);
+    assert.equal(load(undefined, ofCommands).client.apiKey, "ink_x");
+  });
+
   test("may contain a variable that the file names, even if it resembles a setting", () => {
-    assert.deepEqual(problemsOf("data: ${INKWELL_DATAS}", { INKWELL_DATAS: "d" }), []);
+    for (const name of ["INKWELL_DATAS", "INKWELL_LIMITS__QUEUE", "INKWELL_TIMEZONE"])
+      assert.deepEqual(problemsOf(`data: \${${name}}`, { [name]: "d" }), []);
   });
 
   test("provides the settings for downloads, and no other variables", () => {
@@ -338,8 +316,6 @@ describe("the file", () => {
     assert.deepEqual(load("portal: {}").portal, usual);
     assert.deepEqual(load("", { INKWELL_PORTAL_HOST: "0.0.0.0" }).portal, { ...usual, host: "0.0.0.0" });
     assert.deepEqual(load("", { INKWELL_PORTAL_PORT: "1" }).portal, { ...usual, port: 1 });
-    const url = "https://ai.example";
-    assert.deepEqual(load("", { INKWELL_PORTAL_URL: url }).portal, { ...usual, url });
     assert.equal(load("", { INKWELL_PORTAL_PORT: "" }).portal, null);
   });
 
@@ -497,11 +473,10 @@ describe("the file", () => {
     assert.equal(sendStop("dialect: llama-server, send_stop: true,"), true);
   });
 
-  test("accepts defaults for requests from variables", () => {
-    const config = load(oneModel, {
-      INKWELL_MODELS__SMALL__DEFAULTS__TEMPERATURE: "0.7",
-      INKWELL_MODELS__SMALL__DEFAULTS__MAX_TOKENS: "300",
-    });
+  test("sets defaults for requests", () => {
+    const config = load(
+      oneModel.replace("price:", "defaults: { temperature: 0.7, max_tokens: 300 }, price:"),
+    );
     assert.deepEqual(config.models[0]?.defaults, { temperature: 0.7, maxTokens: 300 });
   });
 
@@ -512,25 +487,10 @@ describe("the file", () => {
     );
     assert.equal(lines.models[0]?.systemPrompt, "One.\nTwo.\n");
     const longest = "x".repeat(16_384);
-    const config = load(oneModel, { INKWELL_MODELS__SMALL__SYSTEM_PROMPT: longest });
-    assert.equal(config.models[0]?.systemPrompt, longest);
-  });
-
-  test("may be replaced by variables alone, for an upstream", () => {
-    const config = load(undefined, {
-      INKWELL_MODELS__BIG__ENGINE: "upstream",
-      INKWELL_MODELS__BIG__URLS: "http://a/v1,http://b/v1",
-      INKWELL_MODELS__BIG__KEY: "k2",
-      INKWELL_MODELS__BIG__MODEL: "vendor/big",
-      INKWELL_MODELS__BIG__REASONING__OPENED: "true",
-      INKWELL_MODELS__BIG__REASONING__TAGS: "<a>,</a>",
-      INKWELL_MODELS__BIG__PRICE__PROMPT: "1",
-      INKWELL_MODELS__BIG__PRICE__COMPLETION: "2",
+    const config = load(oneModel.replace("price:", 'system_prompt: "${PROMPT}", price:'), {
+      PROMPT: longest,
     });
-    const big = config.models.find(({ id }) => id === "big");
-    assert.ok(big?.engine === "upstream");
-    assert.deepEqual([big.urls, big.key], [["http://a/v1", "http://b/v1"], "k2"]);
-    assert.deepEqual(big.reasoning, { field: null, tags: ["<a>", "</a>"], opened: true, hidden: false });
+    assert.equal(config.models[0]?.systemPrompt, longest);
   });
 
   test("sets the GPU of a model", () => {
@@ -556,6 +516,49 @@ describe("the file", () => {
     assert.equal(config.listen.port, 77);
     assert.deepEqual(config.cors.origins, ["https://a.example"]);
     assert.equal(config.dataDir, "/a/${b}");
+  });
+
+  test("replaces ${NAME:-default} by the default if the variable is not set or empty", () => {
+    const yaml = `listen:
+  port: \${MY_PORT:-8000}
+  url: \${MY_URL:-http://a.example:8000/x?y}
+cors: { origins: ["https://\${HOST:-b.example}"] }
+data: /a/\${EMPTY:-}/\${A:-$$}
+`;
+    for (const env of [{}, { MY_PORT: "", MY_URL: "", HOST: "", EMPTY: "", A: "" }] as Env[]) {
+      assert.match(
+        problemsOf(yaml, env).join(),
+        /listen\.url: found "\$\{MY_URL:-http.*without a user, query/,
+      );
+      const { listen, cors, dataDir } = load(yaml.replace("?y", ""), env);
+      assert.deepEqual(listen, { host: "127.0.0.1", port: 8000, url: "http://a.example:8000/x" });
+      assert.deepEqual(cors.origins, ["https://b.example"]);
+      assert.equal(dataDir, "/a/$$");
+    }
+    const set = load(yaml, { MY_PORT: "9", MY_URL: "http://c", HOST: "d", EMPTY: "e", A: "f" });
+    assert.deepEqual([set.listen.port, set.listen.url], [9, "http://c"]);
+    assert.deepEqual([set.cors.origins, set.dataDir], [["https://d"], "/a/e/f"]);
+  });
+
+  test("leaves out a value or an item that is ${NAME:-} without a value", () => {
+    const yaml = `listen: { url: "\${MY_URL:-}" }
+operator: { hosts: ["\${HOST:-}", ops.example], token: "\${TOKEN:-}" }
+portal: "\${PORTAL:-}"
+`;
+    for (const env of [{}, { MY_URL: "", HOST: "", TOKEN: "", PORTAL: "" }] as Env[]) {
+      const { listen, operator, portal } = load(yaml, env);
+      assert.deepEqual([listen.url, portal, operator.token], [null, null, null]);
+      assert.deepEqual(operator.hosts, ["ops.example"]);
+    }
+    const env = { MY_URL: "http://a", HOST: "b", TOKEN: "a-token-of-the-operator" };
+    const { listen, operator } = load(yaml, env);
+    assert.deepEqual(
+      [listen.url, operator.hosts, operator.token],
+      ["http://a", ["b", "ops.example"], env.TOKEN],
+    );
+    assert.match(problemsOf("listen: { url: '${MY_URL}' }", { MY_URL: "" }).join(), /listen\.url: found/);
+    const required = oneModel.replace("source: default", 'source: "${MODEL:-}"');
+    assert.match(problemsOf(required).join(), /models\.small\.source is missing/);
   });
 });
 

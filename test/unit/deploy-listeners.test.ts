@@ -24,7 +24,7 @@ import { listOf, valuesUnder } from "../fixtures/yaml-values.ts";
 function readKubernetes() {
   const documents = parseAllDocuments(textOf("deploy/kubernetes.yaml"));
   for (const { errors } of documents) assert.deepEqual(errors, []);
-  const [deployment = {}, service = {}, policy = {}, cronJob = {}] = documents.map((each) =>
+  const [map = {}, deployment = {}, service = {}, policy = {}, cronJob = {}] = documents.map((each) =>
     fieldsOf(each.toJS()),
   );
   const template = fieldsOf(fieldsOf(deployment.spec).template);
@@ -45,7 +45,11 @@ function readKubernetes() {
     container,
     probes: new Map(probes),
     variables: env.map(([name]) => name),
-    config: configWith({ ...imageEnvironment(), ...Object.fromEntries(env) }),
+    config: configWith(
+      { ...imageEnvironment(), ...Object.fromEntries(env) },
+      String(fieldsOf(map.data)["inkwell.yaml"]),
+    ),
+    map,
   };
 }
 
@@ -85,11 +89,14 @@ describe("in Kubernetes", () => {
       mounts.map(({ mountPath }) => mountPath),
       [config.dataDir, "/tmp", instruction("WORKDIR").at(-1)?.[0]],
     );
-    const volumes = listOf(pod.volumes).map((each) => fieldsOf(each).name);
+    const volumes = listOf(pod.volumes).map(fieldsOf);
     assert.deepEqual(
       mounts.map(({ name }) => name),
-      volumes,
+      volumes.map(({ name }) => name),
     );
+    const { name } = fieldsOf(kubernetes.map.metadata);
+    assert.deepEqual(volumes.at(-1), { name: "configuration", configMap: { name } });
+    assert.equal(imageEnvironment().INKWELL_CONFIG, `${mounts.at(-1)?.mountPath}/inkwell.yaml`);
   });
 
   test("writes only to its volumes, and gains no rights", () => {

@@ -14,7 +14,13 @@ import { parse, stringify } from "yaml";
 import { serviceTimes } from "../../src/app/service-times.ts";
 import { catalogue } from "../../src/errors.ts";
 import { instruction, missing, newFolder, root, textOf } from "../fixtures/deploy.ts";
-import { assertKnown, configOfNode, configWith, imageEnvironment } from "../fixtures/deploy-settings.ts";
+import {
+  assertKnown,
+  configOfNode,
+  configWith,
+  imageEnvironment,
+  imageYaml,
+} from "../fixtures/deploy-settings.ts";
 import { fieldsOf, startOperator } from "../fixtures/operator.ts";
 import { babble, startService } from "../fixtures/service.ts";
 import { listOf, valuesUnder } from "../fixtures/yaml-values.ts";
@@ -198,6 +204,37 @@ describe("the image", () => {
     assert.deepEqual(instruction("EXPOSE")[0], [`${config.listen.port}`, `${config.operator.port}`]);
   });
 
+  test("ships a configuration with the defaults, which the documented variables change", () => {
+    const { INKWELL_CONFIG = "" } = imageEnvironment();
+    const words = instruction("RUN").flat();
+    assert.deepEqual(words.slice(words.indexOf("deploy/inkwell.yaml") - 1).slice(0, 3), [
+      "cp",
+      "deploy/inkwell.yaml",
+      INKWELL_CONFIG,
+    ]);
+    assert.equal(path.dirname(INKWELL_CONFIG), instruction("WORKDIR").at(-1)?.[0]);
+    const { file: _, dataDir: __, modelsDir: ___, database: ____, ...defaults } = configWith({}, "listen:\n");
+    assert.partialDeepStrictEqual(configWith({}), defaults);
+    const variables = {
+      INKWELL_OPERATOR_URL: "https://ops.example",
+      INKWELL_TIMEZONE: "Europe/Berlin",
+      INKWELL_LOG_LEVEL: "warn",
+      INKWELL_TRUSTED_PROXY: "172.17.0.1",
+      INKWELL_UNREADY_SECONDS: "5",
+      INKWELL_DRAIN_SECONDS: "60",
+    };
+    const { operator, timezone, log, limits } = configWith(variables);
+    const { trustedProxies, unreadyMs, drainMs } = limits;
+    assert.deepEqual(
+      [operator.url, timezone, log.level, trustedProxies, unreadyMs, drainMs],
+      ["https://ops.example", "Europe/Berlin", "warn", ["172.17.0.1"], 5000, 60_000],
+    );
+    const named = (text: string) => new Set(text.match(/INKWELL_\w+/g));
+    assert.deepEqual(named(imageYaml), new Set(Object.keys(variables)));
+    const documented = named(textOf("docs/operating/containers.md"));
+    for (const name of named(imageYaml)) assert.ok(documented.has(name), `${name} is documented`);
+  });
+
   test("is built on images with a pinned digest", () => {
     const stages = new Set(instruction("FROM").flatMap((words) => words.slice(2)));
     for (const [image = ""] of instruction("FROM")) if (!stages.has(image)) assertPinned(image);
@@ -314,9 +351,6 @@ test("trusts no address of clients, and proxies add the address of theirs", () =
     textOf("deploy/nginx.conf"),
     /^ {2}proxy_set_header X-Forwarded-For \$proxy_add_x_forwarded_for;$/m,
   );
-  const [, variable = "", value = ""] =
-    /(INKWELL_LIMITS__\w+)=(\S+)/.exec(textOf("deploy/systemd/inkwell.service")) ?? [];
-  assert.deepEqual(configWith({ [variable]: value }).limits.trustedProxies, ["127.0.0.0/8", "::1"]);
 });
 
 test("lists the nodes in the balancers and in Prometheus", () => {

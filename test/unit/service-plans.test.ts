@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fingerprintOf } from "../../src/app/config-fingerprint.ts";
 import { ServicePlans } from "../../src/app/service-plans.ts";
-import { loadConfig } from "../../src/config/load.ts";
 import { Jobs } from "../../src/jobs.ts";
 import type { Plan, PlanCatalog, Plans } from "../../src/ledger/plan.ts";
 import { isCurrent } from "../../src/ledger/plan-section.ts";
+import { load } from "../fixtures/configuration.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { loggerTo } from "../fixtures/service.ts";
@@ -58,16 +58,9 @@ test("does not apply a superseded section, unless an operator asks for it", asyn
 
 test("warns of models that the current plans can never pay for, also after another node has changed the plans", async () => {
   const { store, plans, jobs, log } = begin();
-  const { models } = loadConfig({
-    cwd: "/nowhere",
-    env: {
-      INKWELL_MODELS__BIG__ENGINE: "upstream",
-      INKWELL_MODELS__BIG__URL: "http://a:1/v1",
-      INKWELL_MODELS__BIG__MODEL: "m",
-      INKWELL_MODELS__BIG__PRICE__PROMPT: "10000",
-      INKWELL_MODELS__BIG__PRICE__COMPLETION: "20000",
-    },
-  });
+  const { models } = load(
+    'models: { big: { engine: upstream, url: "http://a:1/v1", model: m, price: { prompt: 10000, completion: 20000 } } }',
+  );
   const { warnings } = await plans.apply(two, { models });
   assert.equal(warnings.length, 1);
   assert.match(warnings[0] ?? "", /to big takes 5\.3 credits.* never have that many: b \(3\), c \(2\)\./);

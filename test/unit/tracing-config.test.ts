@@ -21,7 +21,7 @@ test("sends no traces without a collector", () => {
   assert.equal(tracing("tracing: { service_name: ink }", { OTEL_EXPORTER_OTLP_ENDPOINT: "" }), null);
 });
 
-test("prefers the setting to the standard variables, and Inkwell's variable to the file", () => {
+test("prefers the setting to the standard variables", () => {
   const standard = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://standard:4318/", OTEL_SERVICE_NAME: "standard" };
   assert.deepEqual(tracing("", standard), { url: "http://standard:4318/v1/traces", serviceName: "standard" });
   const file = "tracing: { endpoint: 'https://file.example/otlp', service_name: file }";
@@ -29,8 +29,6 @@ test("prefers the setting to the standard variables, and Inkwell's variable to t
     url: "https://file.example/otlp/v1/traces",
     serviceName: "file",
   });
-  const own = { ...standard, INKWELL_TRACING__ENDPOINT: "http://own:4318" };
-  assert.deepEqual(tracing(file, own), { url: "http://own:4318/v1/traces", serviceName: "file" });
 });
 
 test("refuses an invalid URL and shows the valid form", () => {

@@ -49,7 +49,6 @@ export class SignIn {
       ...dependencies,
       cookieName: consoleCookieName,
       section: "operator",
-      urlVariable: "INKWELL_OPERATOR_URL",
       people: "operators",
       person: "an operator",
       callbackPath: "/console/signed-in",

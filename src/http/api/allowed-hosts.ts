@@ -15,9 +15,9 @@ import { OperatorRefusal } from "../../accounts/refusals.ts";
 const shownCharactersMax = 100;
 
 /** For the operator's listener. */
-const operatorRemedy = "add it to operator.hosts in inkwell.yaml (INKWELL_OPERATOR_HOSTS)";
+const operatorRemedy = "add it to operator.hosts in inkwell.yaml";
 /** For the portal. */
-export const portalRemedy = "set portal.url in inkwell.yaml to a URL with this name (INKWELL_PORTAL_URL)";
+export const portalRemedy = "set portal.url in inkwell.yaml to a URL with this name";
 
 export class AllowedHosts {
   #names: ReadonlySet<string> = new Set();

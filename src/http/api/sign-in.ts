@@ -57,9 +57,8 @@ interface SessionSource<Found extends SessionRow> {
 
 /** Words of the messages of a listener. */
 interface ListenerTexts {
-  /** Section of the configuration, and the variable of its URL. */
+  /** Section of the configuration. */
   section: Listener;
-  urlVariable: string;
   /** The people who sign in: "operators". */
   people: string;
   /** For the log: "an operator". */
@@ -293,7 +292,7 @@ export class BrowserSignIn<Found extends SessionRow> {
    * that the browser asks for and the page must be on loopback; a tunnel to this machine is, too.
    */
   #requireSafeCookie({ raw: { headersDistinct } }: FastifyRequest): void {
-    const { section, urlVariable, people, ownUrl } = this.#options;
+    const { section, people, ownUrl } = this.#options;
     const { host: hosts = [], origin: origins = [] } = headersDistinct;
     const plainOrigins = origins.filter((origin) => !/^https:/i.test(origin));
     if (this.#cookie.isSecure) {
@@ -307,7 +306,7 @@ export class BrowserSignIn<Found extends SessionRow> {
     if (hosts.length > 0 && urls.every(isOnLoopback)) return;
     throw new OperatorRefusal(
       "insecure_sign_in",
-      `Over plain http, ${people} can sign in on this machine only: open http://127.0.0.1 with the port of this listener, directly or through an SSH tunnel. For other machines, put a proxy with TLS in front and set ${section}.url to its https URL (${urlVariable}).`,
+      `Over plain http, ${people} can sign in on this machine only: open http://127.0.0.1 with the port of this listener, directly or through an SSH tunnel. For other machines, put a proxy with TLS in front and set ${section}.url to its https URL.`,
     );
   }
 }

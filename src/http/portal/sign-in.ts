@@ -48,7 +48,6 @@ export class PortalSignIn {
       ...dependencies,
       cookieName: portalCookieName,
       section: "portal",
-      urlVariable: "INKWELL_PORTAL_URL",
       people: "people",
       person: "a key",
       callbackPath: "/signed-in",
