@@ -108,7 +108,7 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
       /^model +four: upstream, http:\/\/a:1\/v1, http:\/\/b:1\/v1, 1 \/ 1 credits per million/m,
       /^limits +2,048 bytes and 3 messages a request, 4 waiting for a model$/m,
       /^uploads +4,096 bytes at once, 8 s for a body of at most 300 keys$/m,
-      /^refused work +9 bytes and 10 ms of processor time a minute for each key$/m,
+      /^refused work +9 bytes and 10 ms of processor time a minute for each account$/m,
       /^connections +at most 11, 2 from one address, any number from 10\.0\.0\.0\/8$/m,
       /^stopping +not ready for 5 s, then 6 s for running answers$/m,
       /^unread streams +kept for 7 s$/m,
