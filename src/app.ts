@@ -37,7 +37,6 @@ import { invariant, messageOf } from "./errors.ts";
 import { EventSending } from "./events/event-sending.ts";
 import { invitationSettingsOf } from "./events/invitation-mail.ts";
 import { createOperatorServer } from "./http/admin/server.ts";
-import { accountFeed } from "./http/api/account-feed.ts";
 import { AllowedHosts } from "./http/api/allowed-hosts.ts";
 import { bindOrExplain, clientUrl, listenOn, publicAddress, requirePort } from "./http/listening.ts";
 import { type PublicDependencies, PublicServer, type PublicSettings } from "./http/public/server.ts";
@@ -190,8 +189,7 @@ class Service {
       clock: () => clock.state(),
       lateCharges: () => ledger.late,
     });
-    const accounts = accountFeed(this.#jobs, store);
-    const live = { jobs: this.#jobs, accounts };
+    const live = { jobs: this.#jobs };
     const { access: tell } = events;
     const ofPeople = { ...dependencies, token: token.token, tell };
     const people = startSignIn(config, ofPeople, this.#jobs, this.#times);

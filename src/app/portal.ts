@@ -5,7 +5,6 @@ import { personKeysDefault } from "../accounts/portal-viewer.ts";
 import type { Config } from "../config/load.ts";
 import { type PortalConfig, portalNames } from "../config/portal.ts";
 import { invariant } from "../errors.ts";
-import type { AccountFeed } from "../http/api/account-feed.ts";
 import { AllowedHosts, portalRemedy } from "../http/api/allowed-hosts.ts";
 import type { ApiApp } from "../http/api/app.ts";
 import { Connections } from "../http/connections.ts";
@@ -23,7 +22,6 @@ interface PortalDependencies extends Omit<PublicDependencies, "observers"> {
   version: string;
   chat: ChatService;
   jobs: Jobs;
-  accounts: AccountFeed;
   /** URL of the public API for clients on this machine. */
   localUrl: string;
   /** The operator token, which keys the hashes of sessions. */

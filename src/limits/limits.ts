@@ -62,6 +62,7 @@ const bodyTime = group("Bodies", slow, inRequests, "ms");
 const refusedBytes = group("Refused work", tooManyRefusals, inRefusedBytes, "bytes");
 const refusedMs = group("Refused work", tooManyRefusals, inRefusedSeconds, "ms");
 const signIns = group("Sign-in and pages", tooManySignIns, "inkwell_sign_ins_total");
+const pageReads = group("Sign-in and pages", "`429 rate_limit_exceeded`");
 
 const mib = 1024 * 1024;
 
@@ -172,11 +173,6 @@ export const limits = {
     "lists and sums of usage that the portal reads at once",
   ),
   waitingUsageReads: group("Sign-in and pages", overloaded)("account", 31, "those that wait"),
-  sessionStreams: group("Sign-in and pages", atOnce)(
-    "session",
-    4,
-    "[streams](live.md#streams) of the operator API",
-  ),
-  streams: group("Sign-in and pages", atOnce)("node", 128, "the same"),
-  portalStreams: group("Sign-in and pages", atOnce)("account", 32, "portal streams"),
+  sessionReads: pageReads("session", 240, "reads of the [live state](live.md) per minute"),
+  accountReads: pageReads("account", 600, "such reads in the portal per minute"),
 };

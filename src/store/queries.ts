@@ -56,7 +56,7 @@ type Queries = Pick<
   | "keyById"
   | "frontEnds"
   | "keys"
-  | "accountMarks"
+  | "accountMark"
   | "accounts"
   | "contact"
   | "journal"
@@ -166,13 +166,12 @@ export function queriesOn(
       return await Promise.all(rows.map(found));
     },
 
-    async accountMarks(accounts) {
-      if (accounts.length === 0) return new Map();
-      const list = accounts.map((_, index) => p(index + 1)).join(", ");
-      const text = `select a.id, (select sum(metered_tokens) from hold where account = a.id),
-        ${accountTable.list("a")} from account as a where a.id in (${list})`;
-      const rows = await find("service", { text, values: accounts });
-      return new Map(rows.map(([id, ...cells]) => [String(id), cells.join(" ")]));
+    async accountMark(account, atMs) {
+      const text = `select (select sum(metered_tokens) from hold where account = a.id),
+        ${["base_until_ms", "overage_until_ms", "ends_ms"].map((end) => `a.${end} <= ${p(2)}`).join(", ")},
+        ${accountTable.list("a")} from account as a where a.id = ${p(1)}`;
+      const [cells] = await find("service", { text, values: [account, atMs] });
+      return cells?.join(" ") ?? null;
     },
 
     /** Not retried like the lookups of requests, so that nobody waits for it. */

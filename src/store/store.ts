@@ -229,10 +229,10 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
   /** Reads an account and its overdue holds in one state. Null if the account does not exist. */
   accountSnapshot(account: string): Promise<AccountSnapshot | null>;
   /**
-   * Returns a text for each of the accounts that exist. It is another one after each change of the
-   * account's credits, and after each checkpoint.
+   * Returns a text that is another one after each change of the account's credits, each
+   * checkpoint, and each end of a window. Null if the account does not exist.
    */
-  accountMarks(accounts: readonly string[]): Promise<Map<string, string>>;
+  accountMark(account: string, atMs: EpochMs): Promise<string | null>;
   accounts(query: AccountsQuery): Promise<AccountInOrder[]>;
   /** Null if the account does not exist. */
   contact(account: string): Promise<Contact | null>;

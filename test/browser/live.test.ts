@@ -1,9 +1,9 @@
 /** Pages that update by themselves: what they show, when they stop, and what stays untouched. */
 import assert from "node:assert/strict";
-import type { Page, Request } from "playwright-core";
+import type { Page } from "playwright-core";
 import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
 import { assertAccessible, endSession, enterToken, open, setHidden } from "../fixtures/console.ts";
-import { ask, openStream } from "../fixtures/http-stream.ts";
+import { openStream } from "../fixtures/http-stream.ts";
 import { query } from "../fixtures/ledger-file.ts";
 import { endless } from "../fixtures/running-requests.ts";
 import { ofRelease } from "../fixtures/thorough.ts";
@@ -23,15 +23,13 @@ async function shows(page: Page, name: string, text: string): Promise<void> {
   await figure(page, name).getByText(text, { exact: true }).waitFor();
 }
 
-/** Counts the streams that the page has open. */
-function countStreams(page: Page): () => number {
-  const open = new Set<Request>();
+/** Counts how often the page asks for its state. */
+function countReads(page: Page): () => number {
+  let count = 0;
   page.on("request", (request) => {
-    if (request.url().endsWith("/stream")) open.add(request);
+    if (/\/(overview|live)$/.test(request.url())) count += 1;
   });
-  page.on("requestfailed", (request) => void open.delete(request));
-  page.on("requestfinished", (request) => void open.delete(request));
-  return () => open.size;
+  return () => count;
 }
 
 async function isReady(service: ConsoleService): Promise<void> {
@@ -102,64 +100,88 @@ releaseTest("an account's page shows its balance and requests while an answer st
   await shows(page, "Additional credits", "777");
 });
 
-test("a hidden page closes its stream, and is up to date when it is shown again", async (visit) => {
-  const { page, service } = visit;
-  await isReady(service);
-  const streams = countStreams(page);
-  await open(visit, "/accounts/default");
-  await page.getByText("live", { exact: true }).waitFor();
-  assert.equal(streams(), 1);
-  await setHidden(page, true);
-  await until("the stream is closed", () => streams() === 0);
-  await service.call("POST", "/admin/accounts/default/topups", { payment_id: "hidden-1", credits: 100_000 });
-  await setHidden(page, false);
-  await figure(page, "Additional credits").getByText(/^100,/).waitFor();
-  assert.equal(streams(), 1);
-});
-
 test(
-  "without a place for its stream, a page asks every few seconds",
+  "a hidden page asks for nothing, and is up to date when it is shown again",
   async (visit) => {
-    const { page, service, expects } = visit;
+    const { page, service } = visit;
     await isReady(service);
-    expects("429 GET /admin/overview/stream");
-    await page.route("**/admin/overview/stream", (route) =>
-      route.fulfill({
-        status: 429,
-        json: {
-          error: { code: "concurrency_limit_exceeded", message: "This session has 4 streams already." },
-        },
-      }),
-    );
+    const reads = countReads(page);
     await page.clock.install();
-    await open(visit, "");
+    await open(visit, "/accounts/default");
     await page.getByText("live", { exact: true }).waitFor();
-    const before = Number(await figure(page, "Requests today").innerText());
-    await ask({ url: service.apiUrl, key: service.key, content: "Hello", max_tokens: 3 }).then((answer) =>
-      answer.text(),
-    );
-    // Until the receipt is part of a snapshot.
-    await until("it is counted", async () => {
-      const { usage } = await service.call("GET", "/admin/overview");
-      return Object(usage).today.requests === before + 1;
+    await setHidden(page, true);
+    const before = reads();
+    await page.clock.runFor(60_000);
+    assert.equal(reads(), before);
+    await service.call("POST", "/admin/accounts/default/topups", {
+      payment_id: "hidden-1",
+      credits: 100_000,
     });
-    await page.clock.runFor(5_000);
-    await shows(page, "Requests today", String(before + 1));
+    await setHidden(page, false);
+    await figure(page, "Additional credits").getByText(/^100,/).waitFor();
+    assert.equal(reads(), before + 1);
   },
   { isAlone: true },
 );
 
-test("a live page ends with its session, and begins with the next one", async (visit) => {
-  const { page, service } = visit;
-  const streams = countStreams(page);
-  await open(visit, "");
-  await page.getByText("live", { exact: true }).waitFor();
-  await endSession(visit);
-  await page.getByRole("heading", { name: "Sign in again" }).waitFor();
-  await until("no stream is tried again", () => streams() === 0);
-  await enterToken({ page, service });
-  await page.getByText("live", { exact: true }).waitFor();
-  await page.getByRole("button", { name: "Log out" }).click();
-  await page.getByLabel("Operator token").waitFor();
-  await until("signing out ends the stream", () => streams() === 0);
-});
+test(
+  "a page asks every ten seconds, and every two while something runs",
+  async (visit) => {
+    const { page, service } = visit;
+    await isReady(service);
+    const reads = countReads(page);
+    await page.clock.install();
+    await open(visit, "/accounts/default");
+    await page.getByText("Nothing runs now.").waitFor();
+    const [before] = [reads()];
+    await page.clock.runFor(9_000);
+    assert.equal(reads(), before);
+    const stream = await openStream({ url: service.apiUrl, key: service.key, ...endless });
+    await page.clock.runFor(1_000);
+    await page.getByRole("button", { name: `Stop the request ${stream.requestId}` }).waitFor();
+    const running = reads();
+    await page.clock.runFor(2_000);
+    await until("it has asked again", () => reads() === running + 1);
+    stream.abort();
+  },
+  { isAlone: true },
+);
+
+test(
+  "a page whose service is away says so, and goes on when it is back",
+  async (visit) => {
+    const { page, expects } = visit;
+    await page.clock.install();
+    await open(visit, "");
+    await page.getByText("live", { exact: true }).waitFor();
+    expects("failed GET /admin/overview");
+    await page.route("**/admin/overview", (route) => route.abort());
+    await page.clock.runFor(10_000);
+    await page.getByText(/^as of /).waitFor();
+    await page.unroute("**/admin/overview");
+    await page.clock.runFor(10_000);
+    await page.getByText("live", { exact: true }).waitFor();
+  },
+  { isAlone: true },
+);
+
+test(
+  "a live page ends with its session, and begins with the next one",
+  async (visit) => {
+    const { page, service } = visit;
+    const reads = countReads(page);
+    await page.clock.install();
+    await open(visit, "");
+    await page.getByText("live", { exact: true }).waitFor();
+    await endSession(visit);
+    visit.expects("401 GET /admin/overview");
+    await page.clock.runFor(10_000);
+    await page.getByRole("heading", { name: "Sign in again" }).waitFor();
+    const before = reads();
+    await page.clock.runFor(60_000);
+    assert.equal(reads(), before, "nothing is tried without a session");
+    await enterToken({ page, service });
+    await page.getByText("live", { exact: true }).waitFor();
+  },
+  { isAlone: true },
+);

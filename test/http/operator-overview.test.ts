@@ -1,9 +1,9 @@
-/** The overview of the operator API: one snapshot, shared by all clients, as a stream too. */
+/** The overview of the operator API: one snapshot, shared by all clients. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { streamsMax, streamsPerSessionMax } from "../../src/http/admin/stream-slots.ts";
 import { RunningRequests } from "../../src/http/public/running-requests.ts";
 import { timesAt } from "../../src/ledger/snapshot.ts";
+import { limits } from "../../src/limits/limits.ts";
 import {
   type Fields,
   fieldsOf,
@@ -14,45 +14,12 @@ import {
   startOperator,
   type TestOperator,
 } from "../fixtures/operator.ts";
-import { startOwnTime } from "../fixtures/own-time.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
 import { babble, startService } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
 
 const operatorTest = operatorTests({ script: babble("word ", { tokenDelayMs: 5 }) });
 const token = { authorization: `Bearer ${operatorToken}` };
-
-/** Opens a stream. `next` returns the next event, or null after the end. */
-async function openStream(
-  operator: TestOperator,
-  headers: Record<string, string> = token,
-  path = "/admin/overview/stream",
-) {
-  const answer = await fetch(operator.url + path, { headers });
-  assert.equal(answer.status, 200);
-  assert.equal(answer.headers.get("content-type"), "text/event-stream");
-  assert.ok(answer.body);
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  return {
-    async next(): Promise<Fields | null> {
-      for (;;) {
-        const end = text.indexOf("\n\n");
-        if (end >= 0) {
-          const event = text.slice(0, end);
-          text = text.slice(end + 2);
-          const [, data] = /^data: (.*)$/m.exec(event) ?? [];
-          if (data !== undefined) return fieldsOf(JSON.parse(data));
-          continue;
-        }
-        const { value, done } = await reader.read();
-        if (done) return null;
-        text += value;
-      }
-    },
-    cancel: () => reader.cancel(),
-  };
-}
 
 operatorTest("shows health, running requests, models, sums and errors", async (operator, service) => {
   const going = new AbortController();
@@ -161,20 +128,21 @@ operatorTest("today has the hours that began on the local day", async (_, servic
   Object.assign(store, { times, usageHours });
 });
 
-operatorTest(
-  "streams a snapshot at once and after each change, the same to all",
-  async (operator, service) => {
-    const streams = [await openStream(operator), await openStream(operator)];
-    const first = await Promise.all(streams.map((stream) => stream.next()));
-    assert.deepEqual(first[0], first[1]);
-    assert.equal(fieldsOf(first[0]?.running).running, 0);
-    await (await service.chat({ max_tokens: 3 })).text();
-    const second = await Promise.all(streams.map((stream) => stream.next()));
-    assert.deepEqual(second[0], second[1]);
-    assert.equal(fieldsOf(second[0]?.last_hour).requests, 1);
-    for (const stream of streams) await stream.cancel();
-  },
-);
+operatorTest("has a tag, and is 304 while nothing has changed", async (operator, service) => {
+  const ask = (tag: string | null) =>
+    fetch(`${operator.url}/admin/overview`, { headers: { ...token, "if-none-match": tag ?? "" } });
+  let tag: string | null = null;
+  await until("the state rests", async () => {
+    const answer = await ask(tag);
+    tag = answer.headers.get("etag");
+    return answer.status === 304 && (await answer.text()) === "";
+  });
+  await (await service.chat({ max_tokens: 3 })).text();
+  await until("the request is in it", async () => {
+    const answer = await ask(tag);
+    return answer.status === 200 && fieldsOf(fieldsOf(await answer.json()).last_hour).requests === 1;
+  });
+});
 
 test("takes one snapshot a second for all clients", async (t) => {
   await using service = await startService();
@@ -182,8 +150,7 @@ test("takes one snapshot a second for all clients", async (t) => {
   const over = t.mock.method(service.live.activity, "over");
   const nowMs = performance.now();
   const clock = t.mock.method(performance, "now", () => nowMs);
-  const stream = await openStream(operator);
-  await stream.next();
+  await operator.get("/admin/overview");
   const ofOne = over.mock.callCount();
   await Promise.all(Array.from({ length: 20 }, () => operator.get("/admin/overview")));
   assert.equal(over.mock.callCount(), ofOne, "all within a second share the snapshot");
@@ -191,18 +158,16 @@ test("takes one snapshot a second for all clients", async (t) => {
   await operator.get("/admin/overview");
   assert.equal(over.mock.callCount(), 2 * ofOne);
   clock.mock.restore();
-  await stream.cancel();
 });
 
-test("a stream ends with the listener, which does not wait for it", async () => {
-  await using service = await startService();
-  await using operator = await startOperator(service);
-  const stream = await openStream(operator);
-  await stream.next();
-  const passedMs = startOwnTime();
-  await operator[Symbol.asyncDispose]();
-  assert.ok(passedMs() < 1500, "the stop was not delayed");
-  assert.equal(await stream.next().catch(() => null), null);
+operatorTest("a session has a limited number of reads, and another session its own", async (operator) => {
+  const ask = (headers: Record<string, string>) =>
+    operator.ask("GET", "/admin/overview", { headers: { ...headers, authorization: undefined } });
+  const [one, other] = [await sessionOf(operator), await sessionOf(operator)];
+  let answer = await ask(one);
+  for (let n = 0; n < 2 * limits.sessionReads.most && answer.status === 200; n += 1) answer = await ask(one);
+  assert.match(refused(answer, 429, "rate_limit_exceeded"), /^This session has made 240 reads within 60 s/);
+  assert.equal((await ask(other)).status, 200);
 });
 
 /** Returns the headers of a new session. */
@@ -216,140 +181,56 @@ async function sessionOf(operator: TestOperator): Promise<Record<string, string>
   return { cookie, ...pageHeader };
 }
 
-operatorTest("a stream ends when its session is signed out", async (operator) => {
-  const headers = await sessionOf(operator);
-  const stream = await openStream(operator, headers);
-  await stream.next();
-  assert.equal((await fetch(`${operator.url}/admin/session`, { method: "DELETE", headers })).status, 204);
-  assert.equal(await stream.next().catch(() => null), null);
-});
-
-operatorTest("a HEAD request opens no stream", async (operator) => {
-  const answer = await operator.ask("HEAD", "/admin/overview/stream");
-  assert.ok(answer.status === 404 || answer.status === 405);
-});
-
-operatorTest("a hundred streams of one address take no connection from its operators", async (operator) => {
-  const streams = await Promise.all(Array.from({ length: 100 }, () => openStream(operator)));
-  for (const stream of streams) assert.notEqual(await stream.next(), null);
-  const answers = await Promise.all(Array.from({ length: 20 }, () => operator.get("/admin/nodes")));
-  assert.deepEqual([...new Set(answers.map(({ status }) => status))], [200]);
-  for (const stream of streams) await stream.cancel();
-});
-
-operatorTest("a process has a limited number of streams", async (operator) => {
-  const streams = await Promise.all(Array.from({ length: streamsMax }, () => openStream(operator)));
-  const another = await operator.ask("GET", "/admin/overview/stream");
-  refused(another, 429, "concurrency_limit_exceeded");
-  assert.equal(another.headers.get("retry-after"), "30");
-  for (const stream of streams) await stream.cancel();
-  await until("their places are free", async () => {
-    const answer = await fetch(`${operator.url}/admin/overview/stream`, { headers: token });
-    await answer.body?.cancel();
-    return answer.status === 200;
-  });
-});
-
-operatorTest("a session has four streams, and another session has its own", async (operator) => {
-  const headers = await sessionOf(operator);
-  const streams = await Promise.all(
-    Array.from({ length: streamsPerSessionMax }, () => openStream(operator, headers)),
-  );
-  const withoutToken = { headers: { ...headers, authorization: undefined } };
-  const another = await operator.ask("GET", "/admin/overview/stream", withoutToken);
-  refused(another, 429, "concurrency_limit_exceeded");
-  const ofOther = await openStream(operator, await sessionOf(operator));
-  await streams[0]?.cancel();
-  await until("a place is free", async () => {
-    const answer = await fetch(`${operator.url}/admin/overview/stream`, { headers });
-    await answer.body?.cancel();
-    return answer.status === 200;
-  });
-  for (const stream of [...streams.slice(1), ofOther]) await stream.cancel();
-});
-
 operatorTest("goes on without the database, and says so", async (operator, service) => {
-  const { body } = await operator.get("/admin/overview");
-  assert.equal(fieldsOf(body.health).store, "ok");
-  const stream = await openStream(operator);
-  let first = await stream.next();
-  // The first snapshots come without the database if it takes longer than half a second.
-  while (first !== null && first.usage === null) first = await stream.next();
+  const read = async () => (await operator.get("/admin/overview")).body;
+  await until("the database is read", async () => (await read()).usage !== null);
+  const first = await read();
+  assert.equal(fieldsOf(first.health).store, "ok");
   service.store.holds = async () => {
     throw new Error("the disk is gone");
   };
-  const second = await stream.next();
-  assert.equal(fieldsOf(second?.health).store, "unreachable");
-  assert.deepEqual(second?.usage, first?.usage);
-  await stream.cancel();
+  await until("it is gone", async () => fieldsOf((await read()).health).store === "unreachable");
+  assert.deepEqual((await read()).usage, first.usage);
   const lines = service.log.filter(({ msg }) => /overview could not be read/.test(String(msg)));
   assert.equal(lines.length, 1);
 });
 
 operatorTest(
-  "streams the balance of an account and its requests, here and on other nodes",
+  "shows the balance of an account and its requests, here and on other nodes",
   async (operator, service) => {
     await using other = await startOperator(service, [], { requests: new RunningRequests() });
-    const path = "/admin/accounts/test/live/stream";
-    const streams = [await openStream(operator, token, path), await openStream(other, token, path)];
-    const first = await Promise.all(streams.map((stream) => stream.next()));
-    for (const each of first) assert.deepEqual([each?.running, each?.held_micro], [0, 0]);
+    const ask = async (node: TestOperator, tag = "") => {
+      const headers = { ...token, "if-none-match": tag };
+      const answer = await fetch(`${node.url}/admin/accounts/test/live`, { headers });
+      const body: Fields = JSON.parse((await answer.text()) || "{}");
+      return { status: answer.status, tag: answer.headers.get("etag") ?? "", body };
+    };
+    const first = await Promise.all([ask(operator), ask(other)]);
+    for (const { body } of first) assert.deepEqual([body.running, body.held_micro], [0, 0]);
+    assert.deepEqual((await ask(operator, first[0].tag)).status, 304);
     const going = new AbortController();
     const answer = await service.chat({ stream: true }, { signal: going.signal });
     await answer.body?.getReader().read();
-    const [here, there] = await Promise.all(streams.map((stream) => stream.next()));
-    for (const [shown, isHere] of [
-      [here, true],
-      [there, false],
+    for (const [node, isHere, { tag }] of [
+      [operator, true, first[0]],
+      [other, false, first[1]],
     ] as const) {
-      const [row] = listOf(shown?.requests);
+      const { status, body } = await ask(node, tag);
+      assert.equal(status, 200);
+      const [row] = listOf(body.requests);
       assert.deepEqual([row?.request_id, row?.here], [answer.headers.get("x-request-id"), isHere]);
-      assert.deepEqual([shown?.running, Number(shown?.held_micro) > 0], [1, true]);
+      assert.deepEqual([body.running, Number(body.held_micro) > 0], [1, true]);
     }
     going.abort();
-    for (const stream of streams) {
-      let last = await stream.next();
-      while (last?.running !== 0) last = await stream.next();
-      assert.deepEqual(last.balance, (await operator.get("/admin/accounts/test/balance")).body);
-      assert.equal(last.held_micro, 0);
-      await stream.cancel();
+    for (const node of [operator, other]) {
+      await until("it has ended", async () => (await ask(node)).body.running === 0);
+      const { body } = await ask(node);
+      assert.deepEqual(body.balance, (await operator.get("/admin/accounts/test/balance")).body);
+      assert.deepEqual([body.held_micro, body.requests], [0, []]);
     }
-    const { body } = await operator.get("/admin/accounts/test/live");
-    assert.deepEqual([body.running, body.requests], [0, []]);
+    refused(await operator.get("/admin/accounts/nobody/live"), 404, "account_not_found");
   },
 );
-
-operatorTest("an account that does not exist has no stream", async (operator) => {
-  refused(await operator.get("/admin/accounts/nobody/live"), 404, "account_not_found");
-  refused(await operator.get("/admin/accounts/nobody/live/stream"), 404, "account_not_found");
-});
-
-for (const path of ["/admin/overview/stream", "/admin/accounts/test/live/stream"]) {
-  for (const end of ["its client leaves", "the listener closes"]) {
-    void test(`${path} has its log line when ${end}`, async () => {
-      await using service = await startService();
-      const lines = () => service.log.filter((line) => String(line.path).endsWith("/stream"));
-      {
-        await using operator = await startOperator(service);
-        const stream = await openStream(operator, token, path);
-        await stream.next();
-        assert.deepEqual(lines(), []);
-        if (end === "its client leaves") {
-          await stream.cancel();
-          await until("the line", () => lines().length > 0);
-        }
-      }
-      await until("the line", () => lines().length > 0);
-      const [line, ...others] = lines();
-      assert.equal(others.length, 0);
-      const route = path.replace("test", ":account");
-      assert.deepEqual([line?.method, line?.path, line?.status, line?.level], ["GET", route, 200, 30]);
-      assert.equal(line?.msg, `GET ${route} 200`);
-      assert.equal(line?.account, path.includes("test") ? "test" : undefined);
-      assert.equal(typeof line?.durationMs, "number");
-    });
-  }
-}
 
 operatorTest(
   "a request whose client leaves before the answer has a log line too",

@@ -21,7 +21,7 @@ import { startOwnTime } from "../fixtures/own-time.ts";
 import { pageHeader, pageSecret } from "../fixtures/page-header.ts";
 import { portalTests, startPortal, type TestPortal } from "../fixtures/portal.ts";
 import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
-import { startService, type TestService } from "../fixtures/service.ts";
+import { babble, hello, startService, type TestService } from "../fixtures/service.ts";
 import { signInFrom } from "../fixtures/sign-ins.ts";
 import { until } from "../fixtures/until.ts";
 
@@ -500,13 +500,19 @@ const ends: [
 ];
 for (const [what, end] of ends) {
   void test(`${what} ends the session and its stream within a second`, async () => {
-    await using service = await startService();
+    await using service = await startService({ script: babble("word ", { tokenDelayMs: 5 }) });
     await using here = await startPortal(service);
     await using there = await startPortal(service);
     const cookie = await here.signIn(service.key);
     const other = await here.signIn(await service.addKey({}));
+    const left = new AbortController();
     const open = (session: string) =>
-      fetch(`${here.url}/api/live`, { headers: { cookie: session, ...pageHeader } });
+      fetch(`${here.url}/api/chat`, {
+        method: "POST",
+        headers: { cookie: session, ...pageHeader, "content-type": "application/json" },
+        body: JSON.stringify({ model: "small", messages: hello, stream: true }),
+        signal: left.signal,
+      });
     const [mine, theirs] = [await open(cookie), await open(other)];
     assert.deepEqual([mine.status, theirs.status], [200, 200]);
     const endOf = (stream: Response) =>
@@ -522,9 +528,12 @@ for (const [what, end] of ends) {
     assert.ok(passedMs() < 1000);
     refused(await here.as(cookie, "GET", "/api/account"), 401, "invalid_session");
     refused(await there.as(cookie, "GET", "/api/account"), 401, "invalid_session");
-    if (what === "closing the account") return;
-    assert.equal(await Promise.race([untouched, Promise.resolve("open")]), "open");
-    assert.equal((await here.as(other, "GET", "/api/account")).status, 200);
+    if (what !== "closing the account") {
+      assert.equal(await Promise.race([untouched, Promise.resolve("open")]), "open");
+      assert.equal((await here.as(other, "GET", "/api/account")).status, 200);
+    }
+    left.abort();
+    await untouched;
   });
 }
 

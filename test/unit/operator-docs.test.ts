@@ -11,7 +11,6 @@ import { Catalog } from "../../src/chat/catalog.ts";
 import { sharedCodes } from "../../src/http/admin/refusals.ts";
 import { adminRoutes } from "../../src/http/admin/routes.ts";
 import { SignIn } from "../../src/http/admin/sign-in.ts";
-import { accountFeed } from "../../src/http/api/account-feed.ts";
 import { createApiApp } from "../../src/http/api/app.ts";
 import { RunningRequests } from "../../src/http/public/running-requests.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
@@ -67,11 +66,11 @@ test("each route has one row", async () => {
   const health = () => ({ clock: "ok" as const, draining: false, warnings: [] });
   const live = {
     health,
-    ...{ jobs, accounts: accountFeed(jobs, store) },
+    jobs,
+    reads: { count: () => {} },
     live: new LiveTelemetry(),
     requests: new RunningRequests(),
     stops: { stopRequest: reload },
-    streams: { take: () => {} },
     logger: pino({ enabled: false }),
   };
   const admin = {

@@ -1,24 +1,25 @@
 /**
- * `/admin/accounts/{account}/live`: the balance of an account and its running requests, once and
- * as a stream.
+ * `/admin/accounts/{account}/live`: the balance of an account and its running requests, for pages
+ * that ask again.
  *
  * Tokens of requests that this process answers come from memory, those of others from the
  * database.
  */
 import Type from "typebox";
 import { balanceObject, refills, refillsOf } from "../../accounts/balance-object.ts";
-import { closed, count, micro, objectFor } from "../../accounts/json-objects.ts";
+import { count, micro, objectFor } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { balance } from "../../accounts/operator-objects.ts";
-import * as rules from "../../accounts/value-rules.ts";
 import { bindFor } from "../../actions/bind.ts";
 import { showAccountLive } from "../../actions/views.ts";
 import type { BalanceView } from "../../ledger/balance.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
+import { fieldOf } from "../../objects.ts";
 import { pageRowsMax } from "../../store/store.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
 import { actionRoute } from "../api/action-routes.ts";
-import { type ApiApp, route } from "../api/app.ts";
+import type { ApiApp } from "../api/app.ts";
+import { hasState } from "../api/entity-tag.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { requestObject, runningObjects } from "./request-object.ts";
 
@@ -44,59 +45,38 @@ export const accountLiveObject = objectFor<AccountNow>("AccountLive")({
 });
 
 const bind = bindFor<OperatorActions>();
-const accountPath = closed({
-  account: Type.String({ pattern: rules.name.pattern.source, description: rules.name.rule }),
-});
 
 export function accountLiveRoutes(
   app: ApiApp,
   actions: OperatorActions,
-  { requests, streams, accounts }: AdminDependencies,
+  { requests, reads }: Pick<AdminDependencies, "requests" | "reads">,
 ): void {
-  const config = { prolongsSession: false };
+  const own = (account: string) => requests.list().filter(({ caller }) => caller?.accountId === account);
 
-  function objectOf(account: string, view: BalanceView, holds: readonly HoldRow[]) {
-    const records = requests.list().filter(({ caller }) => caller?.accountId === account);
-    const own = new Set(records.map(({ requestId }) => requestId));
-    const elsewhere = holds.filter(({ id }) => !own.has(id));
-    return accountLiveObject.of({ balance: view, records, elsewhere });
-  }
-
-  async function objectNow(account: string) {
+  const shown = bind(showAccountLive, accountLiveObject.schema, async (_, { account }) => {
     const [view, holds] = await Promise.all([
       actions.balance(account),
       actions.holds({ account, limit: pageRowsMax }),
     ]);
-    return objectOf(account, view, holds);
-  }
-
-  const shown = bind(showAccountLive, accountLiveObject.schema, (_, { account }) => objectNow(account));
-  actionRoute(app, shown, () => actions, { config });
-
-  app.get(
-    "/admin/accounts/:account/live/stream",
-    route(
-      "streamAccountLive",
-      {
-        role: "viewer",
-        summary: "Stream the balance of an account and its running requests as server-sent events",
-        description:
-          "The `data` of each event `message` is the object of `GET /admin/accounts/{account}/live`: first as it is, then after each change, at most once a second. A session has four streams at most.",
-        params: accountPath,
-        response: { 200: accountLiveObject.schema },
-        events: true,
-        refusals: ["account_not_found", "concurrency_limit_exceeded"],
-      },
-      { config, exposeHeadRoute: false },
-    ),
-    async (request, reply) => {
-      const { account } = request.params;
-      // An account that is missing or invalid is refused before the first byte.
-      await actions.balance(account);
-      streams.take(request, reply);
-      accounts.follow(reply, { account, owner: null }, (stream, live) =>
-        stream.send("message", JSON.stringify(objectOf(account, live.balance, live.requests))),
-      );
+    const records = own(account);
+    const ids = new Set(records.map(({ requestId }) => requestId));
+    return accountLiveObject.of({
+      balance: view,
+      records,
+      elsewhere: holds.filter(({ id }) => !ids.has(id)),
+    });
+  });
+  actionRoute(app, shown, () => actions, {
+    config: { prolongsSession: false },
+    preHandler: async (request, reply) => {
+      if (request.session !== null) reads.count(request.session.hash);
+      const { store } = actions;
+      const account = String(fieldOf(request.params, "account"));
+      const [mark, running] = [
+        await store.accountMark(account, store.times().atMs),
+        runningObjects(own(account), []),
+      ];
+      if (mark !== null && hasState(request, reply, mark, JSON.stringify(running))) await reply.send();
     },
-  );
+  });
 }

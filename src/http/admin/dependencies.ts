@@ -15,10 +15,9 @@ import type { NodeView } from "../../store/nodes.ts";
 import type { Store } from "../../store/store.ts";
 import type { LiveTelemetry } from "../../telemetry/live-telemetry.ts";
 import type { Credits } from "../../units.ts";
-import type { AccountFeed } from "../api/account-feed.ts";
 import type { RunningRequests } from "../public/running-requests.ts";
+import type { ReadRate } from "../read-rate.ts";
 import type { SignIn } from "./sign-in.ts";
-import type { StreamSlots } from "./stream-slots.ts";
 
 export interface AdminDependencies {
   store: Store;
@@ -30,10 +29,9 @@ export interface AdminDependencies {
   requests: Pick<RunningRequests, "list">;
   stops: Pick<RequestStops, "stopRequest">;
   signIn: SignIn;
-  streams: Pick<StreamSlots, "take">;
+  /** Reads of live pages, by session. */
+  reads: Pick<ReadRate, "count">;
   jobs: Jobs;
-  /** The live state of accounts. */
-  accounts: Pick<AccountFeed, "follow">;
   logger: Pick<Logger, "warn">;
   /** The processes on the same database, including this process. */
   nodes(): readonly NodeView[];

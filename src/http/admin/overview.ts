@@ -1,11 +1,11 @@
 /**
- * `/admin/overview`: what the overview page of the console shows, as one object and as a stream.
+ * `/admin/overview`: what the overview page of the console shows, for pages that ask again.
  *
  * Guarantees that all readers share one snapshot a second.
  */
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { type ApiApp, route } from "../api/app.ts";
-import { Feed } from "../api/feed.ts";
+import { hasState } from "../api/entity-tag.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { overviewObject } from "./overview-object.ts";
 import { OverviewSnapshots } from "./overview-snapshots.ts";
@@ -14,13 +14,8 @@ import { OverviewSnapshots } from "./overview-snapshots.ts";
 const snapshotMs = 1000;
 
 export function overviewRoutes(app: ApiApp, actions: OperatorActions, dependencies: AdminDependencies): void {
-  const { jobs, streams } = dependencies;
   const snapshots = new OverviewSnapshots(actions, dependencies);
-  const feed = new Feed({
-    ...{ jobs, name: "show_overview", failure: "the overview could not be shown" },
-    read: (topics: readonly "overview"[], ageMsMax) => topics.map(() => snapshots.now(ageMsMax)),
-  });
-  const config = { prolongsSession: false };
+  const { reads } = dependencies;
 
   app.get(
     "/admin/overview",
@@ -30,32 +25,16 @@ export function overviewRoutes(app: ApiApp, actions: OperatorActions, dependenci
         role: "viewer",
         summary: "Show what runs now and what was used lately",
         description:
-          "`usage`, `low_balance` (up to a minute old) and `running.requests` are of all processes; null before the database was read. Health, models with load and speed, `last_hour`, `last_day` and `errors` are of this process. All clients share one snapshot a second. Does not prolong a session.",
+          "`usage`, `low_balance` (up to a minute old) and `running.requests` are of all processes; null before the database was read. Health, models with load and speed, `last_hour`, `last_day` and `errors` are of this process. All clients share one snapshot a second. Has an entity tag: with `if-none-match`, the response is 304 while nothing has changed. Does not prolong a session.",
         response: { 200: overviewObject.schema },
+        refusals: ["rate_limit_exceeded"],
       },
-      { config },
+      { config: { prolongsSession: false } },
     ),
-    async () => (await snapshots.now(snapshotMs)).overview,
-  );
-
-  app.get(
-    "/admin/overview/stream",
-    route(
-      "streamOverview",
-      {
-        role: "viewer",
-        summary: "Stream the overview as server-sent events",
-        description:
-          "The `data` of each event `message` is the object of `GET /admin/overview`. An event is sent at once and after each change, at most one a second. The stream ends with the session and with the process. A session has four streams at most.",
-        response: { 200: overviewObject.schema },
-        events: true,
-        refusals: ["concurrency_limit_exceeded"],
-      },
-      { config, exposeHeadRoute: false },
-    ),
-    (request, reply) => {
-      streams.take(request, reply);
-      feed.follow(reply, "overview", (stream, { json }) => stream.send("message", json));
+    async (request, reply) => {
+      if (request.session !== null) reads.count(request.session.hash);
+      const { overview, json } = await snapshots.now(snapshotMs);
+      return hasState(request, reply, json) ? undefined : overview;
     },
   );
 }

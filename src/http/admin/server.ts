@@ -26,16 +26,16 @@ import { createApiApp } from "../api/app.ts";
 import { guard } from "../api/guard.ts";
 import { signInRoutesOf } from "../api/session.ts";
 import { Connections } from "../connections.ts";
+import { ReadRate } from "../read-rate.ts";
 import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { isLoaded, modelWarnings } from "./model-health.ts";
 import { operatorResponseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
 import { actorOf, type OperatorSignIn, SignIn } from "./sign-in.ts";
-import { StreamSlots } from "./stream-slots.ts";
 
 interface OperatorDependencies
-  extends Omit<AdminDependencies, "signIn" | "health" | "streams">,
+  extends Omit<AdminDependencies, "signIn" | "health" | "reads">,
     Omit<OperatorSignIn, "store"> {
   /** Version of the service, for the OpenAPI document. */
   version: string;
@@ -71,8 +71,8 @@ export interface Readiness {
 }
 
 /**
- * Fewer than the files that app/open-files.ts reserves, with the streams (streams.ts). One client
- * address cannot take all connections.
+ * Fewer than the files that app/open-files.ts reserves. One client address cannot take all
+ * connections.
  */
 export const connectionLimits = {
   connectionsMax: limits.operatorConnections.most,
@@ -138,8 +138,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metricsText()));
   pageRoutes(app, consolePath, dependencies.readConsole);
   const health = () => healthOf(dependencies);
-  const streams = new StreamSlots(connections);
-  adminRoutes(app, { ...dependencies, signIn, health, streams }, version);
+  adminRoutes(app, { ...dependencies, signIn, health, reads: new ReadRate("session") }, version);
   app.get(documentPath, async () => app.swagger());
   return app;
 }

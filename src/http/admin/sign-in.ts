@@ -41,7 +41,7 @@ export interface OperatorSignIn extends SignInDependencies<OperatorSessions> {
 export class SignIn {
   readonly #deps: OperatorSignIn;
   readonly browsers: BrowserSignIn<OperatorSession>;
-  readonly #reads = new ReadRate();
+  readonly #reads = new ReadRate("key");
 
   constructor(dependencies: OperatorSignIn) {
     this.#deps = dependencies;

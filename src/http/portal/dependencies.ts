@@ -8,7 +8,6 @@ import { nobody } from "../../actors.ts";
 import type { Catalog, Model } from "../../chat/catalog.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
 import type { Store } from "../../store/store.ts";
-import type { AccountFeed } from "../api/account-feed.ts";
 import type { ChatService } from "../public/chat-service.ts";
 import type { NewLinks } from "./new-links.ts";
 import type { PortalSignIn } from "./sign-in.ts";
@@ -19,8 +18,6 @@ export interface PortalDependencies {
   catalog: Catalog;
   /** The chat requests of the process, those of the public listener included. */
   chat: Pick<ChatService, "serve">;
-  /** The live state of accounts. */
-  accounts: Pick<AccountFeed, "follow">;
   logger: Logger;
   signIn: PortalSignIn;
   links: NewLinks;

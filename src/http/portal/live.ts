@@ -1,16 +1,16 @@
-/** `/api/live`: the balance and the running requests of the session, as events. */
-import Type from "typebox";
+/** `/api/live`: the balance and the running requests of the session, for pages that ask again. */
+import Type, { type Static } from "typebox";
 import { balanceObject } from "../../accounts/balance-object.ts";
 import { closed, count, isoTime, micro, objectFor, text, time } from "../../accounts/json-objects.ts";
-import type { LiveAccount } from "../../accounts/live-accounts.ts";
 import { balance } from "../../accounts/operator-objects.ts";
 import { accountOf, isPerson } from "../../accounts/portal-viewer.ts";
-import { Refusal } from "../../errors.ts";
+import { balanceOf } from "../../ledger/balance.ts";
 import { amountOf } from "../../ledger/grants.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
-import { limits } from "../../limits/limits.ts";
-import { Slots } from "../../limits/slots.ts";
+import { pageRowsMax } from "../../store/store.ts";
 import { type ApiApp, route } from "../api/app.ts";
+import { hasState } from "../api/entity-tag.ts";
+import { ReadRate } from "../read-rate.ts";
 import { accountStateObject } from "./account.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
@@ -40,54 +40,53 @@ export const runningRequests = closed({
   }),
 });
 
-export function liveRoutes(app: ApiApp, { accounts }: PortalDependencies): void {
-  const config = { prolongsSession: false };
-  // Further pages get no live state, and work without it.
-  const streams = new Slots(limits.portalStreams);
+const liveObject = closed({
+  balance,
+  account: accountStateObject.schema,
+  requests: runningRequests,
+});
+export type PortalLive = Static<typeof liveObject>;
+
+export function liveRoutes(app: ApiApp, { store }: PortalDependencies): void {
+  const reads = new ReadRate("account");
   app.get(
     "/api/live",
     route(
       "showLive",
       {
-        summary: "Follow the balance and the running requests of the session, as server-sent events",
+        summary: "Show the balance and the running requests of the session",
         description:
-          "Event `balance` has the balance, event `account` the state of the account and its refills, event `requests` the running requests: first as they are, then after each change, at most once a second. The stream does not prolong the session, and ends with it.",
-        response: { 200: Type.Union([balance, accountStateObject.schema, runningRequests]) },
-        events: true,
-        refusals: ["concurrency_limit_exceeded"],
+          "Has an entity tag: with `if-none-match`, the response is 304 while nothing has changed. Does not prolong the session.",
+        response: { 200: liveObject },
+        refusals: ["rate_limit_exceeded"],
       },
-      { config, exposeHeadRoute: false },
+      { config: { prolongsSession: false } },
     ),
     async (request, reply) => {
       const session = sessionOf(request);
       const account = accountOf(session);
-      // A person sees the whole account, as long as the session lasts.
-      const owner = isPerson(session) ? null : session.owner;
-      // The client has left while it was authenticated.
-      if (reply.raw.destroyed) return;
-      if (!streams.fits(account)) {
-        throw new Refusal(
-          "concurrency_limit_exceeded",
-          `This account has ${streams.max} open pages already. Close one of them.`,
-          { retryAfterSeconds: 30 },
-        );
-      }
-      streams.take(account);
-      reply.raw.once("close", () => streams.release(account));
-      accounts.follow(reply, { account, owner }, (stream, live) => {
-        stream.send("balance", JSON.stringify(balanceObject(live.balance)));
-        stream.send("account", JSON.stringify(accountStateObject.of(live.balance)));
-        stream.send("requests", JSON.stringify(requestsObject(live)));
-      });
+      reads.count(account);
+      // A person sees the whole account.
+      const key = isPerson(session) || session.key.portal === "account" ? null : session.key.id;
+      if (hasState(request, reply, key ?? "", (await store.accountMark(account, store.times().atMs)) ?? ""))
+        return;
+      const [snapshot, holds] = await Promise.all([
+        store.accountSnapshot(account),
+        store.holds({ account, limit: pageRowsMax }),
+      ]);
+      const view = balanceOf(snapshot);
+      const seen = holds.filter((hold) => key === null || hold.key === key);
+      const running = seen.toSorted((one, other) => one.createdMs - other.createdMs);
+      const shown = running.slice(0, shownRequestsMax);
+      return {
+        balance: balanceObject(view),
+        account: accountStateObject.of(view),
+        requests: {
+          data: shown.map(runningRequestObject.of),
+          more: running.length - shown.length,
+          journal_seq: snapshot?.account.seq ?? 0,
+        },
+      };
     },
   );
-}
-
-function requestsObject({ requests, seq }: LiveAccount) {
-  const shown = requests.slice(0, shownRequestsMax);
-  return {
-    data: shown.map(runningRequestObject.of),
-    more: requests.length - shown.length,
-    journal_seq: seq,
-  };
 }

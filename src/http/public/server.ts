@@ -102,7 +102,7 @@ export class PublicServer {
   readonly connections: Connections;
   readonly #dependencies: PublicDependencies;
   readonly #frontEnds: FrontEnds;
-  readonly #reads = new ReadRate();
+  readonly #reads = new ReadRate("key");
   #cors: Cors;
   readonly #app: FastifyInstance;
   #closing: Promise<void> | null = null;

@@ -3,9 +3,7 @@ import type { Static } from "typebox";
 import type { usageHoursSchema } from "../../accounts/usage-hours.ts";
 import type { accountStateObject, ownAccountObject } from "../../http/portal/account.ts";
 import type { lastChunk } from "../../http/portal/chat.ts";
-import type { runningRequests } from "../../http/portal/live.ts";
 import type { modelObject } from "../../http/portal/models.ts";
-import type { Balance } from "../shared/types.ts";
 
 export type OwnAccount = Static<typeof ownAccountObject.schema>;
 export type AccountState = Static<typeof accountStateObject.schema>;
@@ -13,8 +11,4 @@ export type UsableModel = Static<typeof modelObject.schema>;
 export type UsageHours = Static<typeof usageHoursSchema>;
 export type ChatCost = Static<typeof lastChunk>;
 
-export interface LiveEvents {
-  balance: Balance;
-  account: AccountState;
-  requests: Static<typeof runningRequests>;
-}
+export type { PortalLive } from "../../http/portal/live.ts";

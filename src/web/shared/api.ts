@@ -48,6 +48,19 @@ export function getUnattended<T>(path: string, query: Query, signal: AbortSignal
   return get<T>(path, query, signal);
 }
 
+/** As `getUnattended`, for a state with an entity tag. Null: it is still the one of `tag`. */
+export async function getState<T>(
+  path: string,
+  tag: string,
+  signal: AbortSignal,
+): Promise<{ value: T; tag: string } | null> {
+  markUnattended(signal);
+  const response = await respond("GET", path, undefined, signal, { "if-none-match": tag });
+  return response.status === 304
+    ? null
+    : { value: await response.json(), tag: response.headers.get("etag") ?? "" };
+}
+
 /** Signals of requests that a page sends without its user. */
 const unattended = new WeakSet<AbortSignal>();
 
@@ -86,13 +99,11 @@ interface EventsOptions {
   method?: "GET" | "POST";
   body?: object;
   signal: AbortSignal;
-  /** Called when anything arrives, comments included. */
-  onBytes?: () => void;
 }
 
 /** Reads server-sent events until the stream ends. Throws if it is refused or breaks off. */
 export async function* events(path: string, options: EventsOptions): AsyncGenerator<ServerEvent> {
-  const { method = "GET", body, signal, onBytes } = options;
+  const { method = "GET", body, signal } = options;
   const response = await respond(method, path, body, signal);
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   if (reader === undefined) return;
@@ -104,7 +115,6 @@ export async function* events(path: string, options: EventsOptions): AsyncGenera
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
-      onBytes?.();
       parser.feed(value);
       yield* found.splice(0);
     }
@@ -165,8 +175,15 @@ async function request<T>(method: string, path: string, body?: object, signal?: 
   return JSON.parse(text || "null");
 }
 
-async function respond(method: string, path: string, body?: object, signal?: AbortSignal): Promise<Response> {
+async function respond(
+  method: string,
+  path: string,
+  body?: object,
+  signal?: AbortSignal,
+  more: Readonly<Record<string, string>> = {},
+): Promise<Response> {
   const headers = {
+    ...more,
     // How to sign in is no secret. The next person at the browser chooses another one.
     ...(!(method === "GET" && path === signInPath) && { "x-inkwell-request": pageSecret() }),
     ...(body && { "content-type": "application/json" }),
@@ -185,7 +202,8 @@ async function respond(method: string, path: string, body?: object, signal?: Abo
       null,
     );
   });
-  if (response.ok || (response.status === 503 && path === "/readyz")) return response;
+  if (response.ok || response.status === 304 || (response.status === 503 && path === "/readyz"))
+    return response;
   const error = await errorOf(response);
   const isOver = response.status === 401 && path !== sessionPath;
   if (isOver || error.code === "sign_in_again") onSignedOut();

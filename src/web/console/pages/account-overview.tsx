@@ -19,13 +19,13 @@ const mailColumns = columnsOf("account", "balance_low_mail balance_exhausted_mai
 export function AccountOverview({ account }: AccountTabProps) {
   const { id } = account;
   const path = apiPath("accounts", id, "live");
-  const live = useLive<{ message: AccountLive }>(`${path}/stream`, path);
-  const now = live.value.message;
+  const live = useLive<AccountLive>(path, ({ running }) => running > 0);
+  const now = live.value;
   const hasMailOff = mailNames.some((name) => account[name] === "off");
   return (
     <>
       <Card title="Balance" actions={<LiveMark of={live} />}>
-        <ShownLive of={live} event="message">
+        <ShownLive of={live}>
           {({ balance, refills, held_micro }) => (
             <BalancePicture balance={balance} refills={refills} heldMicro={held_micro} />
           )}

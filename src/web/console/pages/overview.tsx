@@ -22,7 +22,7 @@ const chartDays = 30;
 const chartHours = 24;
 
 export function OverviewPage() {
-  const live = useLive<{ message: Overview }>("/admin/overview/stream", "/admin/overview");
+  const live = useLive<Overview>("/admin/overview", ({ running }) => running.running + running.waiting > 0);
   const [from, to] = [today(1 - chartDays), today(1)];
   const daily = useLoaded(`daily ${from}`, (signal) =>
     get<UsageReport>("/admin/usage/sums", { by: "day", from, to, limit: 500 }, signal),
@@ -35,11 +35,9 @@ export function OverviewPage() {
       <PageHead title="Overview">
         <LiveMark of={live} />
       </PageHead>
-      <ShownLive of={live} event="message">
-        {(now) => <Now now={now} daily={daily} />}
-      </ShownLive>
+      <ShownLive of={live}>{(now) => <Now now={now} daily={daily} />}</ShownLive>
       <div class="cards">
-        <CostByDay days={daysBetween(from, to)} daily={daily} now={live.value.message} />
+        <CostByDay days={daysBetween(from, to)} daily={daily} now={live.value} />
         <Card title={`Accounts with the highest cost in ${chartDays} days`}>
           <Shown of={top}>{({ data }) => <HighestCost rows={data} />}</Shown>
         </Card>
@@ -49,11 +47,7 @@ export function OverviewPage() {
 }
 
 /** All together, live, or the models or accounts with the highest cost beside each other. */
-function CostByDay(props: {
-  days: readonly string[];
-  daily: Loaded<UsageReport>;
-  now: Overview | undefined;
-}) {
+function CostByDay(props: { days: readonly string[]; daily: Loaded<UsageReport>; now: Overview | null }) {
   const { days, daily, now } = props;
   const [by, setBy] = useState<"day" | "model" | "account">("day");
   const view = useChartView();
@@ -93,7 +87,7 @@ function CostByDay(props: {
   );
 }
 
-/** What the stream brings. */
+/** What changes by itself. */
 function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
   const { health, running, usage, low_balance: near, models } = now;
   const view = useChartView();
@@ -219,7 +213,7 @@ function inDays({ total, data }: UsageReport, today: Sums, day: string): Sums {
   };
 }
 
-function microByDay({ data }: UsageReport, days: readonly string[], now: Overview | undefined): number[] {
+function microByDay({ data }: UsageReport, days: readonly string[], now: Overview | null): number[] {
   const costs = new Map(data.map(({ day, cost_micro }) => [day, cost_micro]));
   if (now?.usage) costs.set(dayOf(Date.parse(now.usage.hour)), now.usage.today.cost_micro);
   return days.map((day) => costs.get(day) ?? 0);

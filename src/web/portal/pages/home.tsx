@@ -18,7 +18,7 @@ import { useLoaded } from "../../shared/use-loaded.ts";
 import { Facts, Time } from "../../shared/values.tsx";
 import { useKeyNames } from "../key-names.ts";
 import { endingCell } from "../request-state.tsx";
-import type { AccountState, LiveEvents, OwnAccount } from "../types.ts";
+import type { AccountState, OwnAccount, PortalLive } from "../types.ts";
 import { useFollowed } from "../use-followed.ts";
 import { Budget, PlanLimits } from "./budget.tsx";
 
@@ -27,10 +27,10 @@ const latestMax = 5;
 const nearPercent = 10;
 
 export function HomePage({ own }: { own: OwnAccount }) {
-  const live = useLive<LiveEvents>(apiPath("live"));
-  const balance = live.value.balance ?? own.balance;
-  const state = live.value.account ?? own;
-  const running = live.value.requests;
+  const live = useLive<PortalLive>(apiPath("live"), ({ requests }) => requests.data.length > 0);
+  const balance = live.value?.balance ?? own.balance;
+  const state = live.value?.account ?? own;
+  const running = live.value?.requests;
   const heldMicro = running?.data.reduce((sum, { held_micro }) => sum + held_micro, 0) ?? 0;
   const change = running && [running.journal_seq, ...running.data.map(({ id }) => id)].join(" ");
   const nameOfKey = useKeyNames();
@@ -58,8 +58,8 @@ export function HomePage({ own }: { own: OwnAccount }) {
         {key === null ? <PlanLimits plan={state.plan} /> : <Budget of={key} plan={state.plan} />}
       </div>
       <Card title="Running requests">
-        <ShownLive of={live} event="requests">
-          {({ data, more }) =>
+        <ShownLive of={live}>
+          {({ requests: { data, more } }) =>
             data.length === 0 ? (
               <p class="quiet">Nothing runs now.</p>
             ) : (
