@@ -58,7 +58,7 @@ test("a queue follows its limit", () => {
 
 test("uploads of a known account follow changed limits", () => {
   const caller = { accountId: "a", keyId: "k", plan: planOf("p", 1, 1), concurrent: null, models: ["*"] };
-  const limits = { bodyBytesMax: 100, uploadBytesMax: 400, uploadMs: 1000 };
+  const limits = { bodyBytesMax: 100, uploadBytesMax: 200, uploadMs: 1000 };
   const uploads = new Uploads(limits);
   const admit = () => uploads.admit(caller, { "content-length": "60" });
   const running = admit();
