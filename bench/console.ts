@@ -28,8 +28,8 @@ export async function run(args: readonly string[]): Promise<void> {
     number,
   ];
   await using service = await startConsoleService();
-  const accounts = Array.from({ length: pages }, (_, n) => ({ id: `page-${n}`, plan: "starter" }));
-  await service.call("POST", "/admin/accounts/import", { accounts });
+  for (let n = 0; n < pages; n += 1)
+    await service.call("POST", "/admin/accounts", { id: `page-${n}`, plan: "starter" });
   const kinds: Record<string, (n: number) => string> = {
     "no page": () => "",
     overview: () => "/admin/overview/stream",

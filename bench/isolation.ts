@@ -2,22 +2,21 @@
  * Cost of one disturbance for other accounts: the time of a hold and a settlement, or of a key
  * lookup, undisturbed and disturbed in the same run.
  *
- *   npm run bench -- isolation [--part locked,frozen,lists,overdue,import] [--seconds 4] \
- *     [--receipts 1000000] [--holds 50000] [--imported 100000]
+ *   npm run bench -- isolation [--part locked,frozen,lists,overdue] [--seconds 4] \
+ *     [--receipts 1000000] [--holds 50000]
  *
  * - `locked`: another session of PostgreSQL locks the row of one account.
  * - `frozen`: a second node is stopped (SIGSTOP) inside a transaction.
  * - `lists`: eight filtered lists over all receipts on PostgreSQL, repeated, beside key lookups.
  * - `overdue`: holds of a dead node, all of one account or 50 of each, ended by the sweeper, on
  *   SQLite.
- * - `import`: the command line imports accounts with balances and keys, on SQLite and PostgreSQL.
  *
  * The bench starts PostgreSQL on this machine, with fsync.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -45,11 +44,10 @@ interface Measured {
 
 export async function run(args: readonly string[]): Promise<void> {
   const values = optionsOf(args, {
-    part: "locked,frozen,lists,overdue,import",
+    part: "locked,frozen,lists,overdue",
     seconds: "4",
     receipts: "1000000",
     holds: "50000",
-    imported: "100000",
   });
   const seconds = Number(values.seconds);
   const wanted = new Set(values.part.split(","));
@@ -68,12 +66,6 @@ export async function run(args: readonly string[]): Promise<void> {
     for (const perAccount of [Number(values.holds), 50]) {
       const title = `${values.holds} overdue holds on SQLite, ${perAccount} of each account: pairs on other accounts`;
       await printed(title, overdue(Number(values.holds), perAccount));
-    }
-  }
-  if (wanted.has("import")) {
-    for (const on of ["SQLite", "PostgreSQL"] as const) {
-      const title = `An import of ${values.imported} accounts on ${on}: pairs on another account`;
-      await printed(title, beingImported(on, Number(values.imported), seconds));
     }
   }
 }
@@ -303,55 +295,4 @@ async function overdue(holds: number, perAccount: number): Promise<Measured[]> {
     await store.close();
     rmSync(folder, { recursive: true });
   }
-}
-
-async function beingImported(
-  on: "SQLite" | "PostgreSQL",
-  imported: number,
-  seconds: number,
-): Promise<Measured[]> {
-  const folder = mkdtempSync(join(tmpdir(), "inkwell-isolation-"));
-  const path = join(folder, "inkwell.db");
-  const url = on === "SQLite" ? null : await newDatabase();
-  writeFileSync(
-    join(folder, "inkwell.yaml"),
-    `database: ${url ?? `sqlite:${path}`}\nplans:\n  bench: { base: { credits: 9000000, every: P1D }, overage: { credits: 0, every: P1D } }\nmodels:\n  small: { engine: llama, source: default, price: { prompt: 1, completion: 1 } }\n`,
-  );
-  const began = new Date(Date.now() - 3_600_000).toISOString();
-  const lines = Array.from(
-    { length: imported },
-    (_, n) => `import-${n},bench,Owner ${n},${n}@example.com,crm-${n},4500000,${began},50,pay-${n}\n`,
-  );
-  writeFileSync(
-    join(folder, "accounts.csv"),
-    `account,plan,owner,email,external_id,base_left,base_start,additional,payment\n${lines.join("")}`,
-  );
-  const store =
-    url === null ? await openSqliteStore({ path, plans }) : await openPostgresStore({ url, plans });
-  const ledger = new Ledger(store);
-  try {
-    await openAccount(store, ledger, 0);
-    await pairs(ledger, [0], 0.5, 1);
-    const floor = await pairs(ledger, [0], seconds, 1);
-    const beganMs = performance.now();
-    const program = join(import.meta.dirname, "../src/cli/inkwell.ts");
-    const args = [program, "account", "import", "accounts.csv", "--keys", "keys.csv"];
-    const importing = spawn(process.execPath, args, { cwd: folder, stdio: ["ignore", "inherit", "inherit"] });
-    const exited = once(importing, "exit");
-    const latenciesMs: number[] = [];
-    while (importing.exitCode === null) latenciesMs.push(...(await pairs(ledger, [0], 0.1, 1)));
-    if ((await exited)[0] !== 0) throw new Error("the import has failed");
-    return [
-      { name: "undisturbed", latenciesMs: floor, seconds },
-      { name: "beside the import", latenciesMs, seconds: (performance.now() - beganMs) / 1000 },
-    ];
-  } finally {
-    await store.close();
-    rmSync(folder, { recursive: true });
-  }
-}
-
-async function newDatabase(): Promise<string> {
-  const server = await start({ durable: true });
-  return server.url(await server.create());
 }

@@ -53,8 +53,12 @@ export function makeLedgerFile(path: string, accounts: number, charges: number):
   const by = "bench";
   for (let n = 0; n < accounts; n += 1) {
     const [account, key] = [accountId(n), keyId(n)];
-    const firstKey = newKeyOf({ ...keyOf(key, account), hash: String(n).padStart(64, "0") });
-    commits.commit([{ kind: "open", account, plan: plan.id, firstKey, by }]);
+    const row = newKeyOf({ ...keyOf(key, account), hash: String(n).padStart(64, "0") });
+    const issue = { kind: "issue", account, key, row, budget: null, keysMax: null, creator: null } as const;
+    commits.commit([
+      { kind: "open", account, plan: plan.id, by },
+      { ...issue, by },
+    ]);
   }
   // Whole rounds over the accounts, so that all have equal histories.
   const rounds = Math.ceil(charges / accounts);

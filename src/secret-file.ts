@@ -30,7 +30,7 @@ export async function createSecretFile(file: string, secret: string): Promise<bo
 }
 
 /** Windows cannot flush a folder. */
-async function flushFolder(folder: string): Promise<void> {
+export async function flushFolder(folder: string): Promise<void> {
   if (process.platform === "win32") return;
   await using handle = await open(folder);
   await handle.sync();

@@ -150,9 +150,9 @@ async function open(
   if (known === null && person.id !== added.id) await store.dailyCounts.uncount(issuer, 1, atMs);
   const account = accountOfPerson(person);
   if (person.account === null) {
-    const draft = { id: account, plan, contact: {}, key: null };
-    const [outcome] = await store.putAccounts([draft], { by, dryRun: false, updatesExisting: false });
-    if (outcome?.kind !== "opened" && outcome?.kind !== "exists") throw unknownPerson(name, retired);
+    const options = { by, dryRun: false, updatesExisting: false };
+    const { kind } = await store.putAccount({ id: account, plan, contact: {} }, options);
+    if (kind !== "opened" && kind !== "exists") throw unknownPerson(name, retired);
     const link = { account, by: "front_end", isFirst: true };
     await store.linkPerson(person.id, link, linkChange(person.id, account, { by, atMs }));
   }

@@ -60,7 +60,7 @@ export const noInvitations: InvitationSettings = { portalUrl: null, send: null }
 interface InvitationDependencies {
   store: Pick<
     Store,
-    "accountSnapshot" | "contact" | "invitations" | "openAccountsWithEmail" | "putAccounts" | "times"
+    "accountSnapshot" | "contact" | "invitations" | "openAccountsWithEmail" | "putAccount" | "times"
   >;
   /** The operator token. */
   token(): Promise<string>;
@@ -84,11 +84,6 @@ export class Invitations {
   get sendsLinks(): boolean {
     const { portalUrl, send } = this.#deps.settings();
     return portalUrl !== null && send !== null;
-  }
-
-  /** Throws a refusal unless links can be made, and sent if they are to be mailed. */
-  require({ isMailed }: Pick<InviteOptions, "isMailed">): void {
-    this.#senderOf(isMailed);
   }
 
   /** Makes a link, which ends the one before. Throws a refusal if nothing has changed. */
@@ -158,11 +153,6 @@ export class Invitations {
     await this.invite(account, { email, isMailed: true }, byRequest);
   }
 
-  /** Whether a person of this account and address has used a link. */
-  async isUsed(account: string, email: string): Promise<boolean> {
-    return (await this.#deps.store.invitations.personOf(account, email)) !== null;
-  }
-
   #senderOf(isMailed: boolean): { portalUrl: string; send: InvitationSettings["send"] } {
     const { portalUrl, send } = this.#deps.settings();
     if (portalUrl === null) {
@@ -211,8 +201,8 @@ export class Invitations {
       );
     }
     await this.#requireActive(account, given);
-    const drafts = [{ id: account, plan: null, contact: { email: given }, key: null }];
-    await store.putAccounts(drafts, { by: actor.by, dryRun: false, updatesExisting: true });
+    const draft = { id: account, plan: null, contact: { email: given } };
+    await store.putAccount(draft, { by: actor.by, dryRun: false, updatesExisting: true });
     return { email: given, owner };
   }
 

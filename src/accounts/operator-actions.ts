@@ -32,7 +32,6 @@ import { type Hour, hourMs, type UsageHour, type UsageHoursQuery } from "../stor
 import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
 import { type Credits, type EpochMs, type MicroCredits, microOf } from "../units.ts";
-import { type ImportedAccount, type ImportOptions, importAccounts } from "./account-import.ts";
 import { type InvitationSettings, Invitations, noInvitations } from "./invitations.ts";
 import { KeyActions } from "./key-actions.ts";
 import { OperatorKeyActions } from "./operator-key-actions.ts";
@@ -196,15 +195,6 @@ export class OperatorActions {
       last = page.at(-1);
       if (page.length < pageRows || accounts.length >= rowsMax) return accounts;
     }
-  }
-
-  /** Opens accounts and sets contacts. Existing accounts keep their plans and credits. */
-  async importAccounts(
-    accounts: readonly ImportedAccount[],
-    options: Pick<ImportOptions, "dryRun" | "issueKeys">,
-  ) {
-    const { store, timezone } = this.#deps;
-    return await importAccounts(store, accounts, { by: this.by, timezone: timezone(), ...options });
   }
 
   async balance(account: string): Promise<BalanceView> {

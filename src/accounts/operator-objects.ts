@@ -25,7 +25,6 @@ import type { Contact, ListedAccount } from "../store/contacts.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { ListedEntry, ListedPayment, Receipt } from "../store/store.ts";
 import { type Credits, creditsIn, type MicroCredits } from "../units.ts";
-import type { ImportResult } from "./account-import.ts";
 import { balanceObject } from "./balance-object.ts";
 import {
   closed,
@@ -98,27 +97,6 @@ export const listedAccountObject = objectFor<AccountOfList>("ListedAccount")({
       description: `whether less than one credit is left, or less than ${lowBalancePercent} % of the credits of both windows, purchased credits included`,
     }),
     (row) => row.balance !== null && hasLowBalance(row.balance),
-  ],
-});
-
-const importLine = closed({
-  id: text,
-  result: Type.Enum(["opened", "updated", "unchanged"]),
-  plan: text,
-  plan_differs: Type.Boolean({ description: "whether the account keeps another plan than the list has" }),
-  balances_ignored: Type.Boolean({
-    description: "whether the account existed, so that the balances of the list change nothing",
-  }),
-});
-
-export const importObject = objectFor<Extract<ImportResult, { kind: "done" }>>("AccountImport")({
-  dry_run: [Type.Boolean(), (result) => result.dryRun],
-  accounts: [
-    Type.Array(importLine),
-    (result) =>
-      result.lines.map(({ planDiffers, balancesIgnored, ...line }) => ({
-        ...{ ...line, plan_differs: planDiffers, balances_ignored: balancesIgnored },
-      })),
   ],
 });
 

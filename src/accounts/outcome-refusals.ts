@@ -56,16 +56,20 @@ export function topupRefusal(
         "credits",
       );
     case "id_used":
-      return new OperatorRefusal(
-        "payment_used",
-        `Payment "${payment}" was credited to account ${outcome.account} before. A payment counts once. ${newIdNeeded}`,
-        "payment_id",
-      );
+      return paymentUsed(payment, outcome.account);
     case "too_much":
       return tooManyCredits(account);
     default:
       return otherRefusal({ account }, outcome);
   }
+}
+
+export function paymentUsed(payment: string, account: string): OperatorRefusal {
+  return new OperatorRefusal(
+    "payment_used",
+    `Payment "${payment}" was credited to account ${account} before. A payment counts once. ${newIdNeeded}`,
+    "payment_id",
+  );
 }
 
 export function promotionRefusal(

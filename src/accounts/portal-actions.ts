@@ -50,7 +50,7 @@ interface ShownKey {
 type NewKeyOptions = Omit<KeyOptions, "id" | "portal">;
 
 interface PortalActionDependencies {
-  store: Pick<Store, "contact" | "keyById" | "keys" | "putAccounts" | "times" | "stopRequests">;
+  store: Pick<Store, "contact" | "keyById" | "keys" | "putAccount" | "times" | "stopRequests">;
   people: Pick<SignedInPeople, "holdersAmong">;
   /** Returns what people with an account on a plan may do with keys. */
   personKeys(plan: string | undefined): PersonKeys;
@@ -199,8 +199,8 @@ export class PortalActions {
     }
     this.#countChange(account);
     const { store } = this.#deps;
-    const drafts = [{ id: account, plan: null, contact: defined(choices), key: null }];
-    await store.putAccounts(drafts, { by: actorOf(viewer).by, dryRun: false, updatesExisting: true });
+    const draft = { id: account, plan: null, contact: defined(choices) };
+    await store.putAccount(draft, { by: actorOf(viewer).by, dryRun: false, updatesExisting: true });
     return (await store.contact(account)) ?? noContact;
   }
 

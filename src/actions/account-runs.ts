@@ -2,7 +2,7 @@
 import { invitationObject } from "../accounts/invitations.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { accountObject, listedAccountObject, previewObject } from "../accounts/operator-objects.ts";
-import { otherRefusal, planChangeRefusal } from "../accounts/outcome-refusals.ts";
+import { otherRefusal, paymentUsed, planChangeRefusal } from "../accounts/outcome-refusals.ts";
 import {
   accountExists,
   accountNotFound,
@@ -10,13 +10,14 @@ import {
   externalIdUsed,
   planRefusal,
 } from "../accounts/refusals.ts";
-import { invariant } from "../errors.ts";
 import { factFields } from "../ledger/fact-values.ts";
 import type { StateOperation } from "../ledger/operations.ts";
 import { previewPlan as planPreview } from "../ledger/preview.ts";
+import { emptyAccount } from "../ledger/unit-of-work.ts";
 import { defined } from "../objects.ts";
-import type { Contact, ListedAccount } from "../store/contacts.ts";
+import { type AccountDraft, type ListedAccount, noContact } from "../store/contacts.ts";
 import type { AccountOrder } from "../store/store.ts";
+import { microOf } from "../units.ts";
 import {
   changePlan,
   changeState,
@@ -35,8 +36,16 @@ const bind = bindFor<OperatorActions>();
 const toState = { active: "resume", suspended: "suspend", closed: "close" } as const;
 
 export const accountActions = {
-  openAccount: bind(openAccount, accountObject.schema, async (operator, { id, plan, ...rest }) => {
-    const isNew = await open(operator, id, plan, defined(rest));
+  openAccount: bind(openAccount, accountObject.schema, async (operator, input) => {
+    const { id, plan, credits, paymentId: payment = null, dryRun = false, ...rest } = input;
+    const additional = credits === undefined ? undefined : { amountMicro: microOf(credits), payment };
+    const contact = defined(rest);
+    const isNew = await open(operator, { id, plan, contact, additional }, dryRun);
+    if (isNew && dryRun) {
+      const { atMs } = operator.store.times();
+      const row = { ...emptyAccount, id, plan, atMs, createdMs: atMs };
+      return accountObject.of({ ...row, contact: { ...noContact, ...contact } });
+    }
     const opened = accountObject.of(await operator.account(id));
     if (isNew) return new Created(opened);
     // The first journal entry has the plan that the account was opened on; its plan may have
@@ -72,11 +81,10 @@ export const accountActions = {
   }),
   setContact: bind(setContact, accountObject.schema, async (operator, { account, ...rest }) => {
     const contact = defined(rest);
-    const drafts = [{ id: account, plan: null, contact, key: null }];
     const options = { by: operator.by, dryRun: false, updatesExisting: true };
-    const [outcome] = await operator.store.putAccounts(drafts, options);
-    if (outcome?.kind === "no_account") throw accountNotFound(account);
-    if (outcome?.kind === "external_id_used") throw externalIdUsed(contact.externalId ?? "", outcome.account);
+    const outcome = await operator.store.putAccount({ id: account, plan: null, contact }, options);
+    if (outcome.kind === "no_account") throw accountNotFound(account);
+    if (outcome.kind === "external_id_used") throw externalIdUsed(contact.externalId ?? "", outcome.account);
     return accountObject.of(await operator.account(account));
   }),
   previewPlan: bind(
@@ -104,32 +112,29 @@ export const accountActions = {
 /** Returns whether the account is new. */
 async function open(
   { ledger, store, by }: OperatorActions,
-  id: string,
-  plan: string,
-  contact: Partial<Contact>,
+  draft: AccountDraft & { plan: string },
+  dryRun: boolean,
 ): Promise<boolean> {
+  const { id, plan, contact, additional } = draft;
   // Only the ledger repeats an operation while the database is away.
-  if (Object.keys(contact).length === 0) {
-    const outcome = await ledger.apply({ kind: "open", account: id, plan, by });
-    const { kind } = outcome;
-    if (kind === "opened" || kind === "exists") return kind === "opened";
-    if (kind === "unknown_plan" || kind === "retired_plan") throw planRefusal(plan, outcome);
-    invariant(kind !== "balances_refused", "nothing is brought along");
-    throw accountRefusal(id, outcome);
-  }
-  const drafts = [{ id, plan, contact, key: null }];
-  const [outcome] = await store.putAccounts(drafts, { by, dryRun: false, updatesExisting: false });
-  switch (outcome?.kind) {
+  const isPlain = Object.keys(contact).length === 0 && !dryRun;
+  const outcome = isPlain
+    ? await ledger.apply({ kind: "open", account: id, plan, additional, by })
+    : await store.putAccount(draft, { by, dryRun, updatesExisting: false });
+  switch (outcome.kind) {
     case "opened":
     case "exists":
       return outcome.kind === "opened";
     case "unknown_plan":
     case "retired_plan":
       throw planRefusal(plan, outcome);
+    case "id_used":
+      throw paymentUsed(additional?.payment ?? "", outcome.account);
     case "external_id_used":
       throw externalIdUsed(contact.externalId ?? "", outcome.account);
+    default:
+      throw accountRefusal(id, outcome);
   }
-  throw accountNotFound(id);
 }
 
 async function stateOf(

@@ -4,7 +4,8 @@ import type { AccountJson } from "../accounts/operator-objects.ts";
 import * as rules from "../accounts/value-rules.ts";
 import { shortTime } from "../units.ts";
 import { action } from "./action.ts";
-import { choice, type Field, idText, moment, nullable, optional, text } from "./field.ts";
+import { paymentId } from "./credits.ts";
+import { choice, type Field, flag, idText, moment, nullable, number, optional, text } from "./field.ts";
 import { accountId, newAccountId, operationId } from "./fields.ts";
 
 const plan: Field<string> = {
@@ -89,11 +90,33 @@ function mailChoice(label: string) {
 export const openAccount = action({
   id: "openAccount",
   title: "Open an account",
-  help: "A repetition with the same plan returns 200 and the present account unchanged, even if its plan has changed since.",
+  help: "A repetition with the same plan returns 200 and the present account unchanged, even if its plan has changed since. `credits` are additional credits: those of a payment, or promotional without `payment_id`. With `dry_run` nothing changes: the response is 200, with the account as it would be.",
   http: "POST /admin/accounts",
   role: "operator",
-  input: { id: newAccountId, plan, ...contact },
-  refuses: ["account_exists", "external_id_used"],
+  input: {
+    id: newAccountId,
+    plan,
+    ...contact,
+    credits: optional(
+      number(rules.topup, "whole credits", {
+        label: "Additional credits",
+        hint: "Beside those of the plan.",
+        option: "--credits <credits>",
+        about: "additional credits, beside those of the plan",
+      }),
+    ),
+    payment_id: optional({
+      ...paymentId,
+      hint: "What the additional credits were paid by. Without it they are promotional.",
+      about: "your id of the payment of the additional credits; without it they are promotional",
+    }),
+    dry_run: optional(flag({ isShown: () => false, about: "check everything, and change nothing" })),
+  },
+  check: ({ credits, paymentId }) =>
+    paymentId === undefined || credits !== undefined
+      ? null
+      : { param: "credits", message: "payment_id needs credits: the additional credits of the payment." },
+  refuses: ["account_exists", "external_id_used", "payment_used"],
   status: 201,
   form: {
     title: "Open an account",

@@ -8,7 +8,7 @@ import { accountId, operationId } from "./fields.ts";
 
 const credits = number(rules.topup, "whole credits", { label: "Credits", about: "whole credits" });
 
-const paymentId = idText(rules.id, {
+export const paymentId = idText(rules.id, {
   label: "Payment id",
   hint: "The number of the invoice or payment, if there is one. Each payment id adds credits once in the installation.",
   option: "--payment <id>",

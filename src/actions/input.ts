@@ -45,7 +45,7 @@ function valueSchema(field: Field): TSchema {
       return Type.Array(item, { minItems: 1, maxItems: field.max, description });
     }
     case "flag":
-      return Type.Boolean();
+      return Type.Boolean({ description });
     case "group":
       return closed(propertiesOf(field.fields));
   }

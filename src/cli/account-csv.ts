@@ -1,129 +1,91 @@
 /**
  * The CSV files of `inkwell account import`: a line of column names, and a line for each account.
- *
- * Guarantees that a file that can be read at all is read completely: the faults of its form are
- * reported together with those of its values.
+ * All faults of the form are reported together. The API checks the values.
  */
 import { readFileSync } from "node:fs";
 import { CsvError, parse } from "csv-parse/sync";
-import {
-  balanceFields,
-  type ImportedAccount,
-  type ImportField,
-  type ImportProblem,
-  importedAccountsMax,
-  importProblemsShown,
-  shortened,
-} from "../accounts/account-import.ts";
+import { type ImportRow, importColumns } from "../actions/account-import.ts";
 import { messageOf, OperatorError } from "../errors.ts";
-import { defined } from "../objects.ts";
 import { unknownName } from "../spelling.ts";
-import { grouped } from "../units.ts";
 
-/** The accounts of a file, and the line of each. */
-interface AccountsFile {
-  path: string;
-  accounts: ImportedAccount[];
-  lines: number[];
-  /** Faults of the form, such as an unknown column. */
-  faults: FileFault[];
-  /** Columns that are missing, and that an unknown column may have been meant for. */
-  mayBeMisspelled: ReadonlySet<string>;
-}
+/** Faults that a message shows. */
+const faultsShown = 20;
 
-interface FileFault {
-  line: number;
-  /** Null: the line as a whole. */
-  column: string | null;
-  message: string;
-}
+/** Columns that no other account can have the same cell in. */
+const uniqueColumns = ["account", "external_id", "payment"] as const;
 
-const columnNames = [
-  ...(["account", "plan", "owner", "email", "note", "external_id"] as const),
-  ...balanceFields,
-];
-type ColumnName = (typeof columnNames)[number];
+/** Of windows of another system. */
+const goneColumns = ["base_left", "base_start", "overage_left", "overage_start"];
+
+const headRule = `The first line names the columns: account, and any of ${importColumns.slice(1).join(", ")}.`;
 
 interface Line {
   cells: string[];
   number: number;
 }
 
-/** Throws an OperatorError if the file cannot be read or has no accounts. */
-export function readAccounts(path: string): AccountsFile {
-  const [head, ...rows] = linesIn(path);
+interface Fault {
+  line: number;
+  message: string;
+}
+
+/** Throws an OperatorError with all faults of the form. */
+export function readRows(path: string): ImportRow[] {
+  const [head, ...lines] = linesIn(path);
   if (head === undefined) throw new OperatorError(`${path} is empty. ${headRule}`);
-  if (rows.length > importedAccountsMax) {
-    const most = grouped(importedAccountsMax);
-    throw new OperatorError(`${path} has more than ${most} accounts. Import it in parts.`);
+  const faults = headFaults(head, lines.length);
+  const whole = lines.filter(({ cells }) => cells.length === head.cells.length);
+  const rows = whole.map(({ cells, number }) => rowOf(head.cells, cells, number));
+  for (const { cells, number } of lines) {
+    if (cells.length === head.cells.length) continue;
+    const message = `it has ${cells.length} columns, and the first line has ${head.cells.length}`;
+    faults.push({ line: number, message });
   }
-  const missing = columnNames.filter((name) => !head.cells.includes(name));
-  const file: AccountsFile = {
-    ...{ path, accounts: [], lines: [], faults: headFaults(head, rows.length) },
-    mayBeMisspelled: new Set(head.cells.every(isColumn) ? [] : missing),
-  };
-  if (!head.cells.includes("account")) return file;
-  for (const { cells, number } of rows) {
-    if (cells.length === head.cells.length) {
-      file.accounts.push(accountOf(head.cells, cells));
-      file.lines.push(number);
-    } else {
-      const message = `it has ${cells.length} columns, and the first line has ${head.cells.length}`;
-      file.faults.push({ line: number, column: null, message });
-    }
-  }
-  return file;
+  faults.push(...doublesIn(rows));
+  if (faults.length === 0) return rows;
+  faults.sort((one, other) => one.line - other.line);
+  const shown = faults.slice(0, faultsShown).map(({ line, message }) => `  line ${line}: ${message}`);
+  const more = faults.length > faultsShown ? [`  and ${faults.length - faultsShown} more`] : [];
+  throw new OperatorError([`Nothing was imported from ${path}:`, ...shown, ...more].join("\n"));
 }
 
-/**
- * Throws an OperatorError with the faults of the file and the problems of its accounts, if there
- * are any. `done`: the number of accounts that were imported before.
- */
-export function refuseFaults(
-  { path, lines, faults, mayBeMisspelled }: AccountsFile,
-  problems: readonly ImportProblem[],
-  done: number,
-): void {
-  const columnOf = (field: ImportField) => (field === "id" ? "account" : field);
-  const ofAccounts = problems.map(({ index, field, message }) => ({
-    line: lines[index] ?? 0,
-    column: columnOf(field),
-    message,
-  }));
-  const all = [...faults, ...ofAccounts.filter(({ column }) => !mayBeMisspelled.has(column))].toSorted(
-    (one, other) => one.line - other.line,
-  );
-  if (all.length === 0) return;
-  const shown = all
-    .slice(0, importProblemsShown)
-    .map(
-      ({ line, column, message }) =>
-        `  line ${line}${column === null ? "" : `, column ${column}`}: ${message}`,
-    );
-  const more = all.length > shown.length ? [`  and ${all.length - shown.length} more`] : [];
-  const imported = done === 0 ? "Nothing was" : `Only the first ${grouped(done)} accounts were`;
-  throw new OperatorError([`${imported} imported from ${path}:`, ...shown, ...more].join("\n"));
-}
-
-const headRule = `The first line names the columns: account, and any of ${columnNames.slice(1).join(", ")}.`;
-
-function headFaults({ cells, number: line }: Line, rows: number): FileFault[] {
-  const unknown = cells.filter((name) => !isColumn(name));
-  const doubled = columnNames.filter((name) => cells.indexOf(name) !== cells.lastIndexOf(name));
+function headFaults({ cells, number: line }: Line, rows: number): Fault[] {
+  const names: readonly string[] = importColumns;
   const messages = [
-    ...unknown.map((name) => {
-      const hint = /[;\t]/.test(name) ? " Separate columns with commas." : "";
-      return `${unknownName("column", shortened(name), columnNames)}${hint}`;
-    }),
-    ...doubled.map((name) => `The column ${name} occurs twice.`),
+    ...cells.filter((name) => !names.includes(name)).map(unknownColumn),
+    ...names
+      .filter((name) => cells.indexOf(name) !== cells.lastIndexOf(name))
+      .map((name) => `The column ${name} occurs twice.`),
     ...(cells.includes("account") ? [] : [`There is no column account. ${headRule}`]),
     ...(rows > 0 ? [] : ["There are no accounts below this line."]),
   ];
-  return messages.map((message) => ({ line, column: null, message }));
+  return messages.map((message) => ({ line, message }));
 }
 
-function isColumn(name: string): name is ColumnName {
-  return columnNames.some((known) => known === name);
+function unknownColumn(name: string): string {
+  if (goneColumns.includes(name))
+    return `The column ${name} is gone: windows begin at the opening. Give what was left as additional credits (additional).`;
+  const hint = /[;\t]/.test(name) ? " Separate columns with commas." : "";
+  return `${unknownName("column", shortened(name), importColumns)}${hint}`;
+}
+
+/** A missing quote can make one cell of a whole file. */
+function shortened(text: string): string {
+  const characters = 80;
+  return text.length > characters ? `${text.slice(0, characters).toWellFormed()}…` : text;
+}
+
+function doublesIn(rows: readonly ImportRow[]): Fault[] {
+  return uniqueColumns.flatMap((column) => {
+    const seen = new Set<string>();
+    return rows.flatMap(({ line, [column]: cell }) => {
+      if (cell === undefined || !seen.has(cell)) {
+        if (cell !== undefined) seen.add(cell);
+        return [];
+      }
+      return [{ line, message: `The ${column} ${JSON.stringify(shortened(cell))} occurs twice.` }];
+    });
+  });
 }
 
 function linesIn(path: string): Line[] {
@@ -151,12 +113,11 @@ function linesIn(path: string): Line[] {
 }
 
 /** An empty cell leaves its field as it is. */
-function accountOf(names: readonly string[], cells: readonly string[]): ImportedAccount {
-  const found: Partial<Record<ColumnName, string>> = {};
-  for (const [index, name] of names.entries()) {
-    const cell = cells[index] ?? "";
-    if (isColumn(name) && cell !== "") found[name] = cell;
+function rowOf(names: readonly string[], cells: readonly string[], line: number): ImportRow {
+  const row: ImportRow = { line, account: "" };
+  for (const column of importColumns) {
+    const cell = cells[names.indexOf(column)] ?? "";
+    if (cell !== "") row[column] = cell;
   }
-  const { account: id = "", plan = null, owner, email, note, external_id: externalId, ...balances } = found;
-  return { id, plan, contact: defined({ owner, email, note, externalId }), balances };
+  return row;
 }

@@ -96,7 +96,8 @@ function createCommand(cli: Cli, account: Command): void {
   const command = account
     .command("create")
     .description("open an account; the first account also creates the ledger, if none exists");
-  const read = withFields(command, openAccount.input, { args: ["<id>"] });
+  const { dry_run: _, ...fields } = openAccount.input;
+  const read = withFields(command, fields, { args: ["<id>"] });
   command
     .addHelpText(
       "after",
@@ -109,7 +110,8 @@ function createCommand(cli: Cli, account: Command): void {
       const json = read();
       const [id, plan] = [String(json.id), String(json.plan)];
       const config = cli.config();
-      // A wrong plan must not create a ledger.
+      // Wrong values must not create a ledger.
+      accountActions.openAccount.check(json, config.timezone);
       if (cli.host.services.isNew(config)) requirePlan(config.plans, plan);
       await cli.withActions(
         config,

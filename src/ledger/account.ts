@@ -6,12 +6,10 @@
  */
 import { invariant } from "../errors.ts";
 import { microOf } from "../units.ts";
-import { bringAdditional } from "./additional.ts";
+import { addAtOpening } from "./additional.ts";
 import { changeBucket, keepsWindow } from "./entitlement.ts";
 import { factText } from "./fact-values.ts";
 import { remainingOf } from "./grants.ts";
-import { addKey } from "./key-changes.ts";
-import { type BalanceFault, windowFaults } from "./opening.ts";
 import type { OpenOperation, PlanOperation, StateOperation } from "./operations.ts";
 import type { OpenOutcome, PlanOutcome, StateOutcome } from "./outcomes.ts";
 import { newestVersion, type PlanVersion } from "./plan.ts";
@@ -20,24 +18,17 @@ import { opOf } from "./snapshot.ts";
 import { earlier, type FoundAccount, planFact, type UnitOfWork } from "./unit-of-work.ts";
 
 export function open(work: UnitOfWork, operation: OpenOperation): OpenOutcome {
-  const { account, plan, balances = {}, firstKey, by } = operation;
+  const { account, plan, additional, by } = operation;
   const existing = work.planOf(account);
   if (existing !== undefined) return { kind: "exists", plan: existing };
   const refusal = planRefusal(work, plan);
   if (refusal !== null) return refusal;
   const version = newestVersion(work.plans, plan);
   invariant(version !== undefined, () => `the plan ${plan} has a version`);
-  const { atMs } = work;
-  const { additional } = balances;
   const paid = work.payment(additional?.payment ?? "");
-  const faults: BalanceFault[] = [
-    ...windowFaults(version, { atMs, balances }),
-    ...(paid === null ? [] : [{ kind: "id_used", account: paid.account } as const]),
-  ];
-  if (faults.length > 0) return { kind: "balances_refused", faults };
-  const found = work.open(operation, { version, atMs });
-  if (additional !== undefined) bringAdditional(work, found, { ...additional, by });
-  if (firstKey !== undefined) addKey(work, found, { row: firstKey, budget: null, by });
+  if (paid !== null) return { kind: "id_used", account: paid.account };
+  const found = work.open(operation, version);
+  if (additional !== undefined) addAtOpening(work, found, { ...additional, by });
   return { kind: "opened" };
 }
 

@@ -8,7 +8,13 @@ import { invariant } from "../errors.ts";
 import type { MicroCredits } from "../units.ts";
 import { factText } from "./fact-values.ts";
 import { additionalOf, freeOf, sumOf } from "./grants.ts";
-import type { AdjustOperation, PromoteOperation, RefundOperation, TopupOperation } from "./operations.ts";
+import type {
+  AdjustOperation,
+  OpeningCredits,
+  PromoteOperation,
+  RefundOperation,
+  TopupOperation,
+} from "./operations.ts";
 import type { AdjustOutcome, PromoteOutcome, RefundOutcome, TopupOutcome } from "./outcomes.ts";
 import type { AccountRow } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
@@ -36,20 +42,20 @@ export function topup(work: UnitOfWork, found: FoundAccount, operation: TopupOpe
 }
 
 /**
- * Adds what a new account brings along. The opening is its operation, so it comes once. A payment
- * is found again by its id.
+ * Adds the additional credits of an opening. The opening is their operation, so they come once. A
+ * payment is found again by its id.
  */
-export function bringAdditional(
+export function addAtOpening(
   work: UnitOfWork,
   found: FoundAccount,
-  { amountMicro, payment, by }: { amountMicro: MicroCredits; payment: string | null; by: string },
+  { amountMicro, payment, by }: OpeningCredits & { by: string },
 ): void {
   assertAmount(amountMicro);
   const posting =
     payment === null
       ? ({
           kind: "promotion",
-          after: factText({ amountMicro, endsMs: null, reason: "brought along" }),
+          after: factText({ amountMicro, endsMs: null, reason: "opening" }),
         } as const)
       : ({ kind: "payment", op: `payment:${payment}`, subject: payment } as const);
   work.grantAdditional(found, { ...posting, by, amountMicro }, { untilMs: null, payment, requestId: null });

@@ -3,7 +3,7 @@
  * Names and times convert both ways, so a new field needs no code here. Pure.
  */
 import { isRecord } from "../objects.ts";
-import type { EpochMs, MicroCredits } from "../units.ts";
+import type { EpochMs } from "../units.ts";
 import type { KeySettings, NewKey } from "./operations.ts";
 import type { AccountState } from "./rows.ts";
 
@@ -40,14 +40,6 @@ export function factFields(text: string | null): FactFields {
 
 export function outcomeFields(text: string | null): KeyOutcomeFields {
   return parsed(text);
-}
-
-/** What a first window was brought along with. For the audit it repeats its grant. */
-export function broughtFact(
-  { fromMs, spentMicro }: { fromMs: EpochMs; spentMicro: MicroCredits },
-  atMs: EpochMs,
-): string | null {
-  return fromMs === atMs && spentMicro === 0 ? null : factText({ fromMs, spentMicro });
 }
 
 function parsed(text: string | null) {

@@ -105,7 +105,7 @@ export function issueKey(work: UnitOfWork, found: FoundAccount, operation: Issue
 }
 
 /** Adds a key that does not exist. */
-export function addKey(
+function addKey(
   work: UnitOfWork,
   found: FoundAccount,
   { row, budget: settings, by }: Pick<IssueOperation, "row" | "budget" | "by">,

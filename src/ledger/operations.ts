@@ -3,7 +3,6 @@
  * that of its request) finds the first execution, and nothing changes again.
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
-import type { OpeningBalances } from "./opening.ts";
 import type { Price } from "./pricing.ts";
 import type { Ending, KeyAuthority, KeyRow, LimitRow, PortalRights, TokenCounts } from "./rows.ts";
 import type { WindowRule } from "./windows.ts";
@@ -12,10 +11,14 @@ export interface OpenOperation {
   kind: "open";
   account: string;
   plan: string;
-  /** Absent: nothing is brought along. */
-  balances?: OpeningBalances;
-  firstKey?: NewKey;
+  /** Additional credits: of a payment, or promotional without a payment id. */
+  additional?: OpeningCredits | undefined;
   by: string;
+}
+
+export interface OpeningCredits {
+  amountMicro: MicroCredits;
+  payment: string | null;
 }
 
 /**

@@ -3,7 +3,6 @@
  * with the present credits and without rates. A refused hold is decided anew.
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
-import type { BalancesRefused } from "./opening.ts";
 import type { Operation } from "./operations.ts";
 import type { RateName, Rates } from "./rate-limits.ts";
 import type { BucketAmounts, ChargeRow, JournalRow, KeyRow, WindowBucket } from "./rows.ts";
@@ -157,7 +156,8 @@ export type RefundOutcome =
 /** Accounts can only be put on a plan that the current plans section has. */
 type PlanRefusal = { kind: "unknown_plan"; plans: readonly string[] } | { kind: "retired_plan" };
 
-type OpenRefusal = PlanRefusal | BalancesRefused;
+/** `id_used`: the payment was counted on another account. */
+export type OpenRefusal = PlanRefusal | UsedElsewhere;
 export type OpenOutcome = { kind: "opened" } | { kind: "exists"; plan: string } | OpenRefusal;
 
 export type PlanOutcome =

@@ -184,8 +184,8 @@ export function readsOf(operations: readonly Operation[]): Reads {
       if (creator !== null) reads.keys.set(rowKey(account, creator.id), { account, id: creator.id });
     }
     if (operation.kind === "topup" || operation.kind === "refund") reads.payments.add(operation.payment);
-    const brought = operation.kind === "open" ? operation.balances?.additional?.payment : null;
-    if (typeof brought === "string") reads.payments.add(brought);
+    const paid = operation.kind === "open" ? operation.additional?.payment : null;
+    if (typeof paid === "string") reads.payments.add(paid);
     if ("requestId" in operation && operation.requestId !== null) {
       const named = { account, id: operation.requestId };
       const key = rowKey(account, operation.requestId);

@@ -7,15 +7,14 @@ import { invariant } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { problemOf } from "./account-problems.ts";
 import { BalanceWatch } from "./balance-watch.ts";
-import { type Entitlement, passBoundaries } from "./entitlement.ts";
+import { type Entitlement, freshGrant, passBoundaries } from "./entitlement.ts";
 import type { EventData, EventFact, EventSettings, EventType } from "./events.ts";
-import { broughtFact, factText } from "./fact-values.ts";
+import { factText } from "./fact-values.ts";
 import { noLater } from "./grants.ts";
 import { OpenGrants } from "./open-grants.ts";
-import { openWindows } from "./opening.ts";
 import type { OpenOperation, PostedOperation } from "./operations.ts";
 import type { AccountError } from "./outcomes.ts";
-import { newestVersion, type PlanCatalog, type PlanVersion } from "./plan.ts";
+import { newestVersion, type PlanCatalog, type PlanVersion, ruleOf } from "./plan.ts";
 import {
   type AccountRow,
   type ChargeRow,
@@ -27,6 +26,7 @@ import {
   type KeyRow,
   type LaterGrantRow,
   uncounted,
+  windowBuckets,
 } from "./rows.ts";
 import {
   type Changes,
@@ -37,6 +37,7 @@ import {
   type Snapshot,
   type Times,
 } from "./snapshot.ts";
+import { grantWindowFrom } from "./windows.ts";
 
 export interface FoundAccount {
   kind: "found";
@@ -141,16 +142,17 @@ export class UnitOfWork {
   }
 
   /** Opens an account with both windows. */
-  open(
-    { account: id, plan, by, balances = {} }: OpenOperation,
-    { version, atMs }: { version: PlanVersion; atMs: EpochMs },
-  ): FoundAccount {
+  open({ account: id, plan, by }: OpenOperation, version: PlanVersion): FoundAccount {
     invariant(this.planOf(id) === undefined, () => `account ${id} is opened once`);
+    const { atMs } = this;
     const account: AccountRow = { ...emptyAccount, id, plan, atMs, createdMs: atMs };
     const found = this.#add(account);
     this.post(found, { kind: "open", by, after: factText({ plan }) });
     this.tell(found, "account.opened", { plan, by });
-    openWindows(version, { atMs, balances }, (fact) => this.#entitle(found, fact));
+    for (const bucket of windowBuckets) {
+      const window = grantWindowFrom(ruleOf(version, bucket), atMs);
+      this.#entitle(found, { kind: "window", bucket, grant: freshGrant(version, bucket, window) });
+    }
     return found;
   }
 
@@ -220,9 +222,8 @@ export class UnitOfWork {
       case "window": {
         const { bucket, grant } = fact;
         const { fromMs, untilMs, anchorMs, plan, version, amountMicro, spentMicro } = grant;
-        const brought = account[bucket] === null ? broughtFact(grant, found.times.atMs) : null;
         const after = factText({ plan });
-        const seq = this.post(found, { kind: "window", by, bucket, amountMicro, after, outcome: brought });
+        const seq = this.post(found, { kind: "window", by, bucket, amountMicro, after });
         account[bucket] = { ...grant, seq };
         this.#grant(account, {
           ...{ seq, bucket, amountMicro, spentMicro, fromMs, untilMs, anchorMs, plan, version },

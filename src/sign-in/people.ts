@@ -249,11 +249,8 @@ export class People {
     // An address that the issuer has not confirmed could be that of somebody else.
     const contact = { owner: name, email: emailVerified ? email : null };
     const options = { by: byRules, dryRun: false, updatesExisting: false };
-    const [outcome] = await this.#deps.store.putAccounts(
-      [{ id: account, plan, contact, key: null }],
-      options,
-    );
-    if (outcome?.kind === "opened" || outcome?.kind === "exists") return;
+    const { kind } = await this.#deps.store.putAccount({ id: account, plan, contact }, options);
+    if (kind === "opened" || kind === "exists") return;
     throw new SignInRefusal(
       "not_admitted",
       "Your account cannot be opened now. Ask the operator of this service.",

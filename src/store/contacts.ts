@@ -1,15 +1,13 @@
 /**
- * The owners of accounts, and the opening of many accounts at once. `planDrafts` decides what a
- * list of drafts changes; the stores read and write in one transaction. Pure.
+ * The owners of accounts. `planDraft` decides what the draft of an account changes; the stores
+ * read and write in one transaction. Pure.
  *
- * Guarantees that an external id belongs to one account, and that a list with one refused draft
- * changes nothing. No list moves an external id from one account to another.
+ * Guarantees that an external id belongs to one account, and that a refused draft changes nothing.
  */
 
 import type { Columns, RowOf } from "../ledger/columns.ts";
-import type { BalancesRefused, OpeningBalances } from "../ledger/opening.ts";
-import type { NewKey, OpenOperation } from "../ledger/operations.ts";
-import type { Decision } from "../ledger/outcomes.ts";
+import type { OpeningCredits, OpenOperation } from "../ledger/operations.ts";
+import type { Decision, OpenRefusal } from "../ledger/outcomes.ts";
 import type { AccountRow } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 import { type ChangeLogRow, changeLogRow } from "./change-log.ts";
@@ -71,133 +69,96 @@ export interface AccountDraft {
   plan: string | null;
   /** Absent fields stay. */
   contact: Partial<Contact>;
-  /** Balances that a new account brings along. */
-  balances?: OpeningBalances;
-  /** The first key of a new account. */
-  key: NewKey | null;
+  /** Of a new account. */
+  additional?: OpeningCredits | undefined;
 }
 
 export interface DraftOptions {
-  /** Who opens the accounts. */
+  /** Who opens or changes the account. */
   by: string;
   /** Decides, and writes nothing. */
   dryRun: boolean;
-  /** Sets the contact of accounts that exist. */
+  /** Sets the contact of an account that exists. */
   updatesExisting: boolean;
 }
 
 export type DraftOutcome =
   | { kind: "opened" }
-  /** `changed`: the contact differs from the contact before. */
-  | { kind: "exists"; plan: string; changed: boolean }
+  | { kind: "exists" }
   | { kind: "no_account" }
-  | { kind: "unknown_plan"; plans: readonly string[] }
-  | { kind: "retired_plan" }
-  | BalancesRefused
-  | { kind: "external_id_used"; account: string };
+  | { kind: "external_id_used"; account: string }
+  | OpenRefusal;
 
-/** Decides about existing accounts too: the kernel answers `exists` whatever the plan is. */
-export function operationsOf(
-  drafts: readonly AccountDraft[],
+/** Decides about an existing account too: the kernel answers `exists` whatever the plan is. */
+export function openingOf(
+  { id, plan, additional }: AccountDraft,
   { by }: Pick<DraftOptions, "by">,
-): OpenOperation[] {
-  return drafts.map(({ id, plan, balances, key }) => ({
-    ...{ kind: "open", account: id, plan: plan ?? "", by },
-    ...(balances === undefined ? {} : { balances }),
-    ...(key === null ? {} : { firstKey: key }),
-  }));
+): OpenOperation {
+  return { kind: "open", account: id, plan: plan ?? "", additional, by };
 }
 
-/** The rows to read: the contacts of these accounts, and those with these external ids. */
-export function contactsNamedBy(drafts: readonly AccountDraft[]): {
-  accounts: string[];
-  externalIds: string[];
-} {
-  return {
-    accounts: drafts.map(({ id }) => id),
-    externalIds: drafts.flatMap(({ contact }) => contact.externalId ?? []),
-  };
-}
-
-export interface DraftChanges {
-  outcomes: DraftOutcome[];
-  /** False: a draft was refused, or nothing is to be written. */
+export interface DraftChange {
+  outcome: DraftOutcome;
+  /** False: the draft was refused, or is only tried. */
   isWritten: boolean;
-  /** Contacts to write in place of the contacts of the same accounts. */
-  contacts: ContactRow[];
-  /** Who changed these contacts, and how. */
-  logged: ChangeLogRow[];
+  /** To write in place of the contact of the account. Null: it stays. */
+  contact: ContactRow | null;
+  /** Who changed the contact, and how. */
+  logged: ChangeLogRow | null;
 }
 
-/** `decisions` are those of `operationsOf`, and `known` the rows of `contactsNamedBy`. */
-export function planDrafts(
-  drafts: readonly AccountDraft[],
-  decisions: readonly Decision[],
+/**
+ * `decision` is that of `openingOf`, and `known` has the contact of the account and that with its
+ * external id.
+ */
+export function planDraft(
+  draft: AccountDraft,
+  decision: Decision | undefined,
   known: readonly ContactRow[],
   { by, dryRun, updatesExisting, atMs }: DraftOptions & { atMs: EpochMs },
-): DraftChanges {
-  const before = new Map(known.map((row) => [row.account, row]));
-  const after = new Map(before);
-  const outcomes = drafts.map((draft, n): DraftOutcome => {
-    const outcome = outcomeOf(draft, decisions[n]);
-    const isNew = outcome.kind === "opened";
-    if (!isNew && (outcome.kind !== "exists" || !updatesExisting)) return outcome;
-    const row = { account: draft.id, ...noContact, ...before.get(draft.id), ...draft.contact };
-    if (!isSame(row, before.get(draft.id))) after.set(draft.id, row);
-    return isNew ? outcome : { ...outcome, changed: after.get(draft.id) !== before.get(draft.id) };
-  });
-  const holders = Map.groupBy([...known, ...after.values()], ({ externalId }) => externalId);
-  const checked = outcomes.map((outcome, n): DraftOutcome => {
-    const { id = "", contact } = drafts[n] ?? {};
-    const sharing = holders.get(contact?.externalId ?? null) ?? [];
-    const other = sharing.find(({ account }) => account !== id);
-    if (contact?.externalId == null || other === undefined || !isWritable(outcome)) return outcome;
-    return { kind: "external_id_used", account: other.account };
-  });
-  const contacts = [...after.values()].filter((row) => row !== before.get(row.account));
-  return {
-    outcomes: checked,
-    isWritten: !dryRun && checked.every(isWritable),
-    contacts,
-    logged: contacts.map((row) => loggedContact(before.get(row.account), row, { by, atMs })),
-  };
+): DraftChange {
+  const { id: account, contact } = draft;
+  const refused = (outcome: DraftOutcome) => ({ outcome, isWritten: false, contact: null, logged: null });
+  const outcome = outcomeOf(draft, decision);
+  const { kind } = outcome;
+  if (kind !== "opened" && kind !== "exists") return refused(outcome);
+  const { externalId = null } = contact;
+  const other = known.find((row) => row.account !== account && row.externalId === externalId);
+  if (externalId !== null && other !== undefined)
+    return refused({ kind: "external_id_used", account: other.account });
+  const isWritten = !dryRun;
+  const before = known.find((row) => row.account === account) ?? { account, ...noContact };
+  const row = { ...before, ...contact };
+  const isKept = contactFields.every((field) => row[field] === before[field]);
+  if (isKept || (kind === "exists" && !updatesExisting))
+    return { outcome, isWritten, contact: null, logged: null };
+  return { outcome, isWritten, contact: row, logged: loggedContact(before, row, { by, atMs }) };
 }
 
 /** Only the fields that differ. */
 function loggedContact(
-  known: ContactRow | undefined,
+  before: ContactRow,
   row: ContactRow,
   who: { by: string; atMs: EpochMs },
 ): ChangeLogRow {
   const { account } = row;
-  const before = known ?? { account, ...noContact };
   const fields = contactFields.filter((field) => before[field] !== row[field]);
   const partOf = (contact: Contact) =>
     Object.fromEntries(fields.map((field) => [columnOf(field), contact[field]]));
   return changeLogRow({ ...who, kind: "contact", account, before: partOf(before), after: partOf(row) });
 }
 
-function isWritable({ kind }: DraftOutcome): boolean {
-  return kind === "opened" || kind === "exists";
-}
-
 function outcomeOf({ plan }: AccountDraft, decision: Decision | undefined): DraftOutcome {
   switch (decision?.kind) {
     case "opened":
-      return { kind: "opened" };
+    case "retired_plan":
+    case "id_used":
+      return decision;
     case "exists":
-      return { kind: "exists", plan: decision.plan, changed: false };
+      return { kind: "exists" };
     case "unknown_plan":
       return plan === null ? { kind: "no_account" } : decision;
-    case "retired_plan":
-      return { kind: "retired_plan" };
-    case "balances_refused":
-      return { kind: "balances_refused", faults: decision.faults };
     default:
       throw new Error(`an opening is not decided as ${decision?.kind}`);
   }
-}
-
-function isSame(row: ContactRow, before: ContactRow = { account: row.account, ...noContact }): boolean {
-  return contactFields.every((field) => row[field] === before[field]);
 }

@@ -1,5 +1,5 @@
 /**
- * The port to the database. Credits change only through `commit` and `putAccounts`, and the kernel
+ * The port to the database. Credits change only through `commit` and `putAccount`, and the kernel
  * decides about both. All other methods read, or write rows without credits: plans, sessions, the
  * clock, sums of usage, stopped requests and the last audit.
  */
@@ -237,10 +237,10 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
   /** Null if the account does not exist. */
   contact(account: string): Promise<Contact | null>;
   /**
-   * Opens accounts, issues their first keys and sets contacts, in one transaction. If a draft is
-   * refused, nothing is written. No account occurs twice.
+   * Opens an account with its contact, or sets the contact of one that exists, in one transaction.
+   * If the draft is refused, nothing is written.
    */
-  putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): Promise<DraftOutcome[]>;
+  putAccount(draft: AccountDraft, options: DraftOptions): Promise<DraftOutcome>;
   usage(query: UsageQuery): Promise<Receipt[]>;
   /** Sums charges, including those that are not summed yet. */
   usageSums(query: UsageSumsQuery): Promise<UsageSums>;

@@ -61,9 +61,10 @@ for (const backend of backends) {
         if (n % 11 === 5) await set({ kind: "close" });
         if (n % 11 === 7) await set({ kind: "end", endsMs: database.clock.get() + 3 * hour });
       }
-      const drafts = contacts.map((contact, n) => ({ id: `a0${n}`, plan: null, contact, key: null }));
+      const drafts = contacts.map((contact, n) => ({ id: `a0${n}`, plan: null, contact }));
       for (const each of [store, memory]) {
-        await each.putAccounts(drafts, { dryRun: false, updatesExisting: true, by: "test" });
+        for (const draft of drafts)
+          await each.putAccount(draft, { dryRun: false, updatesExisting: true, by: "test" });
       }
     });
     after(() => database.remove());

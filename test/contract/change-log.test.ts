@@ -32,10 +32,10 @@ for (const backend of backends) {
     const who = { account: "ada", by: "ann" } as const;
     async function happen(): Promise<void> {
       const next = () => database.clock.advance(minute);
-      const drafts = { id: "ada", plan: "starter", key: null };
+      const drafts = { id: "ada", plan: "starter" };
       const options = { by: "ann", dryRun: false, updatesExisting: true };
       next();
-      await store.putAccounts([{ ...drafts, contact: { email: "ada@example.com" } }], options);
+      await store.putAccount({ ...drafts, contact: { email: "ada@example.com" } }, options);
       next();
       await store.commit([{ kind: "plan", ...who, op: "p1", plan: "big", at: "refresh" }]);
       next();
@@ -49,7 +49,7 @@ for (const backend of backends) {
       await store.commit([{ kind: "key", ...who, by: "bert", key: "key_1", op: "k1", set }]);
       next();
       const contact = { owner: "Ada" };
-      await store.putAccounts([{ ...drafts, plan: null, contact }], { ...options, by: "bert" });
+      await store.putAccount({ ...drafts, plan: null, contact }, { ...options, by: "bert" });
       next();
       await store.applyPlans(plansOf(starter), { force: false, by: "carl" });
     }

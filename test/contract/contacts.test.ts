@@ -1,16 +1,17 @@
-/** Contacts of accounts, and the opening of many accounts in one transaction, on every store. */
+/** Contacts, and openings with a contact and credits in one transaction, on every store. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { balanceOf } from "../../src/ledger/balance.ts";
 import { type AccountDraft, type Contact, noContact } from "../../src/store/contacts.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
-import { keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 
 const plans = plansOf(planOf("starter", 100, 10), planOf("big", 500, 10));
 const write = { dryRun: false, updatesExisting: true, by: "test" };
 
 function draft(id: string, plan: string | null, contact: Partial<Contact> = {}): AccountDraft {
-  return { id, plan, contact, key: null };
+  return { id, plan, contact };
 }
 
 for (const backend of backends) {
@@ -25,41 +26,44 @@ for (const backend of backends) {
     const idsOf = async (query: object) =>
       (await store.accounts({ ...query, limit: 100 })).map(({ id }) => id);
 
-    test("are written with new accounts and their keys, once", async () => {
+    test("are written with new accounts and their credits, once", async () => {
       const contact = { owner: "Ada Lovelace", email: "ada@example.com", externalId: "crm-1" };
-      const key = keyOf("key_ada", "ada", { hash: "a".repeat(64) });
-      const drafts = [{ ...draft("ada", "starter", contact), key }, draft("bob", "big")];
-      const dry = await store.putAccounts(drafts, { ...write, dryRun: true });
-      assert.deepEqual(dry, [{ kind: "opened" }, { kind: "opened" }]);
+      const additional = { amountMicro: credits(7), payment: "pi_1" };
+      const ada = { ...draft("ada", "starter", contact), additional };
+      const bob = { ...draft("bob", "big"), additional: { amountMicro: credits(9), payment: null } };
+      for (const each of [ada, bob])
+        assert.deepEqual(await store.putAccount(each, { ...write, dryRun: true }), { kind: "opened" });
       assert.deepEqual(await idsOf({}), []);
-      assert.deepEqual(await store.putAccounts(drafts, write), dry);
+      for (const kind of ["opened", "exists"])
+        for (const each of [ada, bob]) assert.deepEqual(await store.putAccount(each, write), { kind });
       assert.deepEqual(await store.contact("ada"), { ...noContact, ...contact });
       assert.deepEqual(await store.contact("bob"), noContact);
       assert.equal(await store.contact("carl"), null);
+      for (const [id, amountMicro, fourth] of [
+        ["ada", credits(7), ["payment", "payment:pi_1", "pi_1"]],
+        ["bob", credits(9), ["promotion", null, null]],
+      ] as const) {
+        assert.equal(balanceOf(await store.accountSnapshot(id)).additionalMicro, amountMicro);
+        assert.deepEqual(
+          (await store.journal(id, { limit: 9 })).map(({ kind, op, subject }) => [kind, op, subject]),
+          [["open", null, null], ["window", null, null], ["window", null, null], fourth],
+        );
+      }
       assert.deepEqual(
-        (await store.keys()).map(({ id }) => id),
-        ["key_ada"],
-      );
-      assert.deepEqual(await store.putAccounts(drafts, write), [
-        { kind: "exists", plan: "starter", changed: false },
-        { kind: "exists", plan: "big", changed: false },
-      ]);
-      assert.equal((await store.keys()).length, 1, "no second key");
-      assert.deepEqual(
-        (await store.journal("ada", { limit: 9 })).map(({ kind }) => kind),
-        ["open", "window", "window", "key"],
+        (await store.payments("ada", { limit: 9 })).map(({ id }) => id),
+        ["pi_1"],
       );
     });
 
-    test("of an existing account change alone, and its plan stays", async () => {
-      const change = draft("ada", "big", { note: "pays by invoice", owner: null });
-      assert.deepEqual(await store.putAccounts([change], { ...write, updatesExisting: false }), [
-        { kind: "exists", plan: "starter", changed: false },
-      ]);
-      assert.equal((await store.contact("ada"))?.note, null);
-      assert.deepEqual(await store.putAccounts([change], write), [
-        { kind: "exists", plan: "starter", changed: true },
-      ]);
+    test("of an existing account change alone, and its plan and credits stay", async () => {
+      const additional = { amountMicro: credits(5), payment: "pi_2" };
+      const change = { ...draft("ada", "big", { note: "pays by invoice", owner: null }), additional };
+      const { contact: before } = (await store.accounts({ limit: 1 }))[0] ?? {};
+      for (const options of [{ updatesExisting: false }, { dryRun: true }]) {
+        assert.deepEqual(await store.putAccount(change, { ...write, ...options }), { kind: "exists" });
+        assert.deepEqual(await store.contact("ada"), before);
+      }
+      assert.deepEqual(await store.putAccount(change, write), { kind: "exists" });
       assert.deepEqual(await store.contact("ada"), {
         ...noContact,
         email: "ada@example.com",
@@ -68,46 +72,64 @@ for (const backend of backends) {
       });
       const [ada] = await store.accounts({ limit: 1 });
       assert.deepEqual([ada?.plan, ada?.contact.note], ["starter", "pays by invoice"]);
+      assert.equal((await store.payments("ada", { limit: 9 })).length, 1);
     });
 
     for (const [what, refused, outcome] of [
-      ["an unknown plan", draft("x", "none"), { kind: "unknown_plan", plans: ["starter", "big"] }],
-      ["a missing account", draft("x", null), { kind: "no_account" }],
+      [
+        "an unknown plan",
+        draft("x", "none", { owner: "X" }),
+        { kind: "unknown_plan", plans: ["starter", "big"] },
+      ],
+      ["a missing account", draft("x", null, { owner: "X" }), { kind: "no_account" }],
       [
         "a used external id",
         draft("x", "big", { externalId: "crm-1" }),
         { kind: "external_id_used", account: "ada" },
       ],
+      [
+        "a used external id, of an account that exists,",
+        draft("bob", null, { owner: "B", externalId: "crm-1" }),
+        { kind: "external_id_used", account: "ada" },
+      ],
+      [
+        "a payment that was counted",
+        {
+          ...draft("x", "big", { owner: "X" }),
+          additional: { amountMicro: credits(7), payment: "pi_1" },
+        },
+        { kind: "id_used", account: "ada" },
+      ],
     ] as const) {
-      test(`write nothing if one draft has ${what}`, async () => {
-        const drafts = [draft("new", "big", { owner: "N" }), draft("bob", null, { owner: "B" }), refused];
-        const outcomes = await store.putAccounts(drafts, write);
-        assert.deepEqual(outcomes[2], outcome);
+      test(`write nothing if a draft has ${what}`, async () => {
+        for (const dryRun of [true, false])
+          assert.deepEqual(await store.putAccount(refused, { ...write, dryRun }), outcome);
         assert.deepEqual(await idsOf({}), ["ada", "bob"]);
         assert.equal((await store.contact("bob"))?.owner, null);
       });
     }
 
-    test("never move an external id to another account, even if the list gives both another one", async () => {
-      await store.putAccounts([draft("bob", null, { externalId: "crm-2" })], write);
-      const swap = [draft("ada", null, { externalId: "crm-2" }), draft("bob", null, { externalId: "crm-1" })];
-      assert.deepEqual(await store.putAccounts(swap, write), [
-        { kind: "external_id_used", account: "bob" },
-        { kind: "external_id_used", account: "ada" },
-      ]);
-      const freed = draft("ada", null, { externalId: null });
-      assert.deepEqual(await store.putAccounts([freed, draft("bob", null, { externalId: "crm-1" })], write), [
-        { kind: "exists", plan: "starter", changed: true },
-        { kind: "external_id_used", account: "ada" },
-      ]);
-      await store.putAccounts([freed], write);
-      await store.putAccounts([draft("bob", null, { externalId: "crm-1" })], write);
-      await store.putAccounts([draft("ada", null, { externalId: "crm-2" })], write);
+    test("give an external id to another account when the first one has it no more", async () => {
+      const putAll = async (...drafts: AccountDraft[]) => {
+        const outcomes = [];
+        for (const each of drafts) outcomes.push((await store.putAccount(each, write)).kind);
+        return outcomes;
+      };
+      assert.deepEqual(
+        await putAll(
+          draft("bob", null, { externalId: "crm-2" }),
+          draft("ada", null, { externalId: "crm-2" }),
+          draft("ada", null, { externalId: null }),
+          draft("bob", null, { externalId: "crm-1" }),
+          draft("ada", null, { externalId: "crm-2" }),
+        ),
+        ["exists", "external_id_used", "exists", "exists", "exists"],
+      );
       assert.deepEqual(await idsOf({ externalId: "crm-1" }), ["bob"]);
     });
 
     test("find accounts by external id, owner and e-mail", async () => {
-      await store.putAccounts([draft("bob", null, { owner: "Bob 100% É", email: "b_b@EXAMPLE.com" })], write);
+      await store.putAccount(draft("bob", null, { owner: "Bob 100% É", email: "b_b@EXAMPLE.com" }), write);
       assert.deepEqual(await idsOf({ externalId: "crm" }), []);
       assert.deepEqual(await idsOf({ externalId: "crm-1" }), ["bob"]);
       assert.deepEqual(await idsOf({ search: "ADA@" }), ["ada"]);
@@ -116,14 +138,19 @@ for (const backend of backends) {
       assert.deepEqual(await idsOf({ search: "crm-", after: "ada" }), ["bob"]);
     });
 
-    test("of one external id go to one account, whoever is first", async () => {
+    test("of one external id, and openings with one payment, go to one account, whoever is first", async () => {
       const other = await database.open();
-      const outcomes = await Promise.all(
-        [store, other].map((each, n) =>
-          each.putAccounts([draft(`race${n}`, "big", { externalId: "race" })], write),
-        ),
-      );
-      assert.deepEqual(outcomes.map(([outcome]) => outcome?.kind).sort(), ["external_id_used", "opened"]);
+      for (const [of, refused] of [
+        [{ contact: { externalId: "race" } }, "external_id_used"],
+        [{ additional: { amountMicro: credits(1), payment: "race" } }, "id_used"],
+      ] as const) {
+        const outcomes = await Promise.all(
+          [store, other].map((each, n) =>
+            each.putAccount({ ...draft(`${refused}${n}`, "big"), ...of }, write),
+          ),
+        );
+        assert.deepEqual(outcomes.map(({ kind }) => kind).sort(), [refused, "opened"].sort());
+      }
       assert.equal((await idsOf({ externalId: "race" })).length, 1);
       await assertSound(database);
     });

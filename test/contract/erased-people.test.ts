@@ -52,7 +52,7 @@ for (const backend of backends) {
     async function openAccount(id: string): Promise<void> {
       const { owner, email, note, externalId } = names;
       const contact = { owner, email, note, externalId: `${externalId}-${id}` };
-      await store.putAccounts([{ id, plan: "starter", contact, key: null }], options);
+      await store.putAccount({ id, plan: "starter", contact }, options);
     }
     async function link(id: string, account: string): Promise<void> {
       const linked = await store.linkPerson(
@@ -153,8 +153,8 @@ for (const backend of backends) {
       await Promise.all([erase(store, id), erase(other, id)]);
       assert.equal((await store.changes({ subject: id, limit: 10 })).length, 3);
       const { email } = names;
-      const drafts = [{ id: "ada", plan: null, contact: { email }, key: null }];
-      await store.putAccounts(drafts, options);
+      const draft = { id: "ada", plan: null, contact: { email } };
+      await store.putAccount(draft, options);
       assert.notDeepEqual(await traces(), []);
       assert.equal(await store.erasePerson(id, start + 2 * minute, eraseChange(id, change)), true);
       assert.deepEqual(await traces(), []);
@@ -231,10 +231,7 @@ for (const backend of backends) {
       const { id } = await ada();
       const bob = personOf(2, { name: "Bob", email: "bob@x.example", roleRule: "group viewers" });
       await store.addPerson(bob);
-      await store.putAccounts(
-        [{ id: "bob", plan: "starter", contact: { owner: "Bob" }, key: null }],
-        options,
-      );
+      await store.putAccount({ id: "bob", plan: "starter", contact: { owner: "Bob" } }, options);
       await link(bob.id, "bob");
       const hash = await session(bob.id, "portal", 3);
       await session("operator", "operator", 4);

@@ -42,8 +42,8 @@ for (const backend of backends) {
         ["ada", "ada@example.edu"],
         ["bob", null],
       ] as const)
-        await store.putAccounts(
-          [{ id, plan: plan.id, contact: { owner: "Ada\r\nBcc: eve@x", email }, key: null }],
+        await store.putAccount(
+          { id, plan: plan.id, contact: { owner: "Ada\r\nBcc: eve@x", email } },
           { by: "test", dryRun: false, updatesExisting: false },
         );
       await addKey(store, keyOf("key", "ada"));
@@ -94,8 +94,8 @@ for (const backend of backends) {
     }
 
     async function choose(contact: MailChoices): Promise<void> {
-      const drafts = [{ id: "ada", plan: null, contact: defined(contact), key: null }];
-      await store.putAccounts(drafts, { by: "test", dryRun: false, updatesExisting: true });
+      const draft = { id: "ada", plan: null, contact: defined(contact) };
+      await store.putAccount(draft, { by: "test", dryRun: false, updatesExisting: true });
     }
 
     async function spend(id: string, amount: number): Promise<void> {
@@ -178,9 +178,12 @@ for (const backend of backends) {
 
     test("an address is one mailbox, whatever its characters", async () => {
       const setAddress = (email: string) =>
-        store.putAccounts([{ id: "ada", plan: null, contact: { email }, key: null }], {
-          ...{ by: "test", dryRun: false, updatesExisting: true },
-        });
+        store.putAccount(
+          { id: "ada", plan: null, contact: { email } },
+          {
+            ...{ by: "test", dryRun: false, updatesExisting: true },
+          },
+        );
       await setAddress("ada,eve@example.edu");
       send({ types: ["balance.low"] });
       await spend("r1", 8);

@@ -124,13 +124,10 @@ for (const backend of backends) {
       assert.equal((await rows()).filter((line) => line.endsWith("payment.added")).length, 1);
     });
 
-    test("of an import are those of openings and payments, and no low balance", async () => {
-      const balances = {
-        base: { fromMs: start, leftMicro: 0 },
-        additional: { amountMicro: credits(2), payment: "brought" },
-      };
-      const draft = { id: "eve", plan: plan.id, contact: {}, balances, key: null };
-      await store.putAccounts([draft], { by: "test", dryRun: false, updatesExisting: false });
+    test("of an opening with a payment are those of the opening and of the payment", async () => {
+      const additional = { amountMicro: credits(2), payment: "opening" };
+      const draft = { id: "eve", plan: plan.id, contact: {}, additional };
+      await store.putAccount(draft, { by: "test", dryRun: false, updatesExisting: false });
       assert.deepEqual((await rows()).slice(3), ["eve 1 account.opened", "eve 4 payment.added"]);
     });
 

@@ -58,10 +58,9 @@ for (const backend of [...backends, memory]) {
     });
     after(() => database.remove());
     const openAccount = async (id: string, email: string | null = null) => {
-      const draft = { id, plan: "starter", contact: { email }, key: null };
+      const draft = { id, plan: "starter", contact: { email } };
       const options = { by: "test", dryRun: false, updatesExisting: false };
-      const [outcome] = await store.putAccounts([draft], options);
-      assert.equal(outcome?.kind, "opened");
+      assert.deepEqual(await store.putAccount(draft, options), { kind: "opened" });
     };
 
     test("are found on another node by id and by issuer and sub, as they were written", async () => {

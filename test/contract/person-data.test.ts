@@ -39,8 +39,8 @@ for (const backend of some(backends, 2)) {
       const options = { by, dryRun: false, updatesExisting: true };
       for (let n = 0; n < contacts; n += 1) {
         database.clock.advance(1);
-        const drafts = [{ id: "ada", plan: "starter", contact: { note: `note ${n}` }, key: null }];
-        await store.putAccounts(drafts, options);
+        const draft = { id: "ada", plan: "starter", contact: { note: `note ${n}` } };
+        await store.putAccount(draft, options);
       }
       const link = { account: "ada", by: "owner", isFirst: false };
       await store.linkPerson(person.id, link, linkChange(person.id, "ada", { by: "owner", atMs: start }));

@@ -254,9 +254,12 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
 
   test("an exchange of an invitation, a link of a person and an erase lock nothing before the account", async () => {
     const [email, by, atMs] = ["ada@x.example", "owner", start];
-    await store.putAccounts([{ id: "ada", plan: "starter", contact: { email }, key: null }], {
-      ...{ by: "test", dryRun: false, updatesExisting: true },
-    });
+    await store.putAccount(
+      { id: "ada", plan: "starter", contact: { email } },
+      {
+        ...{ by: "test", dryRun: false, updatesExisting: true },
+      },
+    );
     const invitation = {
       account: "ada",
       email,

@@ -1,7 +1,7 @@
-/** Contacts and imports of accounts in the operator API. */
+/** Openings and contacts of accounts in the operator API. */
 import assert from "node:assert/strict";
 import { planOf } from "../fixtures/ledger-rows.ts";
-import { listOf, operatorTests, refused } from "../fixtures/operator.ts";
+import { fieldsOf, listOf, operatorTests, refused } from "../fixtures/operator.ts";
 
 const operatorTest = operatorTests({ otherPlans: [planOf("big", 5000, 200)] });
 
@@ -51,97 +51,72 @@ operatorTest("finds accounts by their contact, in pages", async (operator) => {
   assert.deepEqual(await ids("external_id=crm"), []);
 });
 
-operatorTest("imports accounts with what they bring along", async (operator) => {
-  const today = new Date().toISOString();
-  const load = (...accounts: object[]) => operator.post("/admin/accounts/import", { accounts });
-  const ada = { id: "ada", plan: "big", base_left: 300, base_start: today, additional: 50, payment: "pi_1" };
-  const full = { overage_left: 200, overage_start: today };
-  for (const [result, balances_ignored] of [
-    ["opened", false],
-    ["unchanged", true],
-  ]) {
-    const { status, body } = await load({ ...ada, ...full });
-    const expected = { id: "ada", result, plan: "big", plan_differs: false, balances_ignored };
-    assert.deepEqual([status, body.accounts], [200, [expected]]);
-  }
-  const { body } = await operator.get("/admin/accounts/ada/balance");
-  assert.partialDeepStrictEqual(body, { balances: { base: { credits: 300 }, additional: { credits: 50 } } });
-  const bob = { id: "bob", plan: "big" };
-  for (const [fields, param] of [
-    [{ base_left: 5001, base_start: today }, "base_left"],
-    [{ base_left: 1.5, base_start: today }, "base_left"],
-    [{ base_left: 1e21, base_start: today }, "base_left"],
-    [{ base_left: 5 }, "base_start"],
-    [{ overage_left: 5, overage_start: "2020-01-01" }, "overage_start"],
-    [{ overage_start: "" }, "overage_start"],
-    [{ additional: -1 }, "additional"],
-    [{ additional: 5, payment: "pi_1" }, "payment"],
-    [{ payment: "pi_2" }, "additional"],
-  ] as const) {
-    const answer = await load({ ...bob, ...fields });
-    refused(answer, 400, "invalid_value");
-    assert.equal(Object.values(answer.body).map((error) => Object(error).param)[0], `accounts[0].${param}`);
-  }
-  refused(await load({ ...bob, base_left: "5", base_start: today }), 400, "invalid_type");
-  refused(await operator.get("/admin/accounts/bob"), 404, "account_not_found");
-});
-
-operatorTest("checks a list of accounts whole before it imports any", async (operator, service) => {
-  const load = (accounts: object[], dry_run?: boolean) =>
-    operator.post("/admin/accounts/import", { accounts, dry_run });
-  const list = [
-    { id: "ada", plan: "big", owner: "Ada" },
-    { id: "test", plan: "big", note: "the first" },
-  ];
-  const expected = [
-    { id: "ada", result: "opened", plan: "big", plan_differs: false, balances_ignored: false },
-    { id: "test", result: "updated", plan: "test", plan_differs: true, balances_ignored: false },
-  ];
-  const dry = await load(list, true);
-  assert.deepEqual([dry.status, dry.body], [200, { dry_run: true, accounts: expected }]);
-  refused(await operator.get("/admin/accounts/ada"), 404, "account_not_found");
-  assert.deepEqual((await load(list)).body, { dry_run: false, accounts: expected });
-  const again = listOf((await load(list)).body.accounts).map(({ result }) => result);
-  assert.deepEqual(again, ["unchanged", "unchanged"]);
-  assert.equal((await service.store.keys("ada")).length, 0);
-
-  const bad = async (accounts: object[], param: string, message: RegExp) => {
-    const answer = await load([{ id: "new", plan: "big" }, ...accounts]);
-    assert.match(refused(answer, 400, "invalid_value"), message);
-    assert.equal(Object.values(answer.body).map((error) => Object(error).param)[0], param);
-    refused(await operator.get("/admin/accounts/new"), 404, "account_not_found");
+operatorTest("opens an account with additional credits, once", async (operator) => {
+  const open = (fields: object) => operator.post("/admin/accounts", { plan: "big", ...fields });
+  const shown = async (id: string) => {
+    const [balance, payments] = await Promise.all(
+      ["balance", "payments"].map((what) => operator.get(`/admin/accounts/${id}/${what}`)),
+    );
+    const { additional } = fieldsOf(fieldsOf(balance?.body).balances);
+    return [fieldsOf(additional).credits, listOf(payments?.body.data).map(({ payment_id }) => payment_id)];
   };
-  await bad([{ id: "x", plan: "bigg" }], "accounts[1].plan", /no plan "bigg"\. Did you mean big\?/);
-  await bad([{ id: "x" }], "accounts[1].plan", /There is no account x yet/);
-  await bad([{ id: "new", plan: "big" }], "accounts[1].id", /"new" occurs twice/);
-  await bad([{ id: "x", plan: "big", email: "x" }], "accounts[1].email", /e-mail address/);
-  await bad(
-    [
-      { id: "x", plan: "bigg", email: "nobody" },
-      { id: "y", plan: "big", external_id: "crm-1" },
-      { id: "z", plan: "big", external_id: "crm-1" },
-      { id: "x", plan: "big" },
-      { id: "Bad", plan: "big", owner: "\u0000" },
-    ],
-    "accounts[1].email",
-    /^Nothing has changed\.\naccounts\[1\]\.email: .*\naccounts\[1\]\.plan: There is no plan .*\naccounts\[3\]\.external_id: .*\naccounts\[4\]\.id: .*\naccounts\[5\]\.id: .*\naccounts\[5\]\.owner: [^\n]*$/,
-  );
-  const many = Array.from({ length: 30 }, (_, n) => ({ id: `m${n}`, plan: "bigg" }));
-  await bad(many, "accounts[1].plan", /(?:\n.*){20}\nAnd 10 more\.$/);
-  refused(await load([]), 400, "invalid_value");
+  const paid = { id: "ada", owner: "Ada", credits: 50, payment_id: "pi_1" };
+  const given = { id: "bob", credits: 7 };
+  for (const status of [201, 200]) {
+    for (const each of [paid, given]) assert.equal((await open(each)).status, status);
+    assert.deepEqual(
+      [await shown("ada"), await shown("bob")],
+      [
+        [50, ["pi_1"]],
+        [7, []],
+      ],
+    );
+  }
+  const { body: journal } = await operator.get("/admin/accounts/bob/journal?kind=promotion");
+  assert.partialDeepStrictEqual(listOf(journal.data)[0]?.after, {
+    amount_micro: 7_000_000,
+    reason: "opening",
+  });
+  for (const dry_run of [true, false]) {
+    const used = refused(
+      await open({ id: "carl", credits: 5, payment_id: "pi_1", dry_run }),
+      409,
+      "payment_used",
+    );
+    assert.match(used, /credited to account ada before/);
+    const owned = await open({ id: "carl", owner: "Carl", credits: 5, payment_id: "pi_1", dry_run });
+    refused(owned, 409, "payment_used");
+    for (const fields of [{ payment_id: "pi_2" }, { credits: 0 }, { plan: "bigg" }])
+      refused(await open({ id: "carl", ...fields, dry_run }), 400, "invalid_value");
+    refused(await open({ id: "carl", credits: "5", dry_run }), 400, "invalid_type");
+  }
+  refused(await operator.get("/admin/accounts/carl"), 404, "account_not_found");
 });
 
-operatorTest("accepts an import larger than other requests, up to its own limit", async (operator) => {
-  const accounts = Array.from({ length: 2000 }, (_, n) => ({
-    id: `a${n}`,
+operatorTest("shows with dry_run what an opening would do, and opens nothing", async (operator) => {
+  const asked = { id: "ada", plan: "big", owner: "Ada", external_id: "crm-1", credits: 5 };
+  const dry = await operator.post("/admin/accounts", { ...asked, dry_run: true });
+  const expected = {
+    id: "ada",
     plan: "big",
-    owner: `Owner ${n}`,
-  }));
-  const body = JSON.stringify({ accounts });
-  assert.ok(body.length > 64 * 1024);
-  const { status, text } = await operator.ask("POST", "/admin/accounts/import", { body });
-  assert.equal(status, 200, text.slice(0, 300));
-  const large = JSON.stringify({ accounts, padding: "x".repeat(4 * 1024 * 1024) });
-  const answer = await operator.ask("POST", "/admin/accounts/import", { body: large });
-  assert.match(refused(answer, 413, "request_too_large"), /larger than 4194304 bytes/);
+    owner: "Ada",
+    email: null,
+    external_id: "crm-1",
+    state: "active",
+  };
+  assert.equal(dry.status, 200);
+  assert.partialDeepStrictEqual(dry.body, expected);
+  refused(await operator.get("/admin/accounts/ada"), 404, "account_not_found");
+  const made = await operator.post("/admin/accounts", { ...asked, dry_run: false });
+  assert.equal(made.status, 201);
+  assert.deepEqual(Object.keys(made.body), Object.keys(dry.body));
+  const again = await operator.post("/admin/accounts", { ...asked, owner: "Eve", dry_run: true });
+  assert.deepEqual([again.status, again.body], [200, made.body]);
+  const other = { id: "bob", plan: "big", external_id: "crm-1", dry_run: true };
+  refused(await operator.post("/admin/accounts", other), 409, "external_id_used");
+  refused(
+    await operator.post("/admin/accounts", { ...asked, plan: "test", dry_run: true }),
+    409,
+    "account_exists",
+  );
 });

@@ -9,12 +9,14 @@ const account = "/admin/accounts/test";
 
 const adjusting = { credits: 1, reason: "a test" };
 
-operatorTest("an import refuses ids that look like others", async (operator) => {
-  for (const [what, external_id, character] of unclearIds) {
-    const accounts = [{ id: "new", plan: "big", external_id }];
-    const answer = await operator.post("/admin/accounts/import", { accounts });
-    assert.ok(refused(answer, 400, "invalid_value").includes(character), what);
-    assert.equal(fieldsOf(answer.body.error).param, "accounts[0].external_id");
+operatorTest("an opening refuses ids that look like others", async (operator) => {
+  for (const [what, id, character] of unclearIds) {
+    for (const param of ["external_id", "payment_id"]) {
+      const asked = { id: "new", plan: "big", credits: 5, [param]: id };
+      const answer = await operator.post("/admin/accounts", asked);
+      assert.ok(refused(answer, 400, "invalid_value").includes(character), what);
+      assert.equal(fieldsOf(answer.body.error).param, param);
+    }
   }
   assert.equal((await operator.get("/admin/accounts/new")).status, 404);
 });

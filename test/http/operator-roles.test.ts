@@ -30,7 +30,7 @@ const changes: Readonly<Record<string, readonly string[]>> = {
     "makeOperatorKey",
   ],
   operator: [
-    ...["openAccount", "importAccounts", "changePlan", "setContact", "setEnd", "addCredits", "refundCredits"],
+    ...["openAccount", "changePlan", "setContact", "setEnd", "addCredits", "refundCredits"],
     ...["applyPlans", "reloadConfiguration"],
     ...["sendEvents", "addPerson", "linkPerson", "exportPerson"],
   ],

@@ -137,7 +137,7 @@ test("an erase during a sign-in leaves no name, whenever it comes", async () => 
     for (const { id } of await store.listPeople({ isPresent: true, limit: 100 }))
       assert.equal((await place.operator.delete(`/admin/people/${id}/data`)).status, 200);
   };
-  const { setPersonFacts, putAccounts, linkPerson } = store;
+  const { setPersonFacts, putAccount, linkPerson } = store;
   const attempts = [
     [
       "operator",
@@ -160,9 +160,9 @@ test("an erase during a sign-in leaves no name, whenever it comes", async () => 
     [
       "portal",
       () => {
-        store.putAccounts = async (...given) => {
+        store.putAccount = async (...given) => {
           await eraseAll();
-          return await putAccounts(...given);
+          return await putAccount(...given);
         };
       },
     ],
@@ -180,7 +180,7 @@ test("an erase during a sign-in leaves no name, whenever it comes", async () => 
     interfere();
     place.issuer.signsIn({ ...claims, sub: "ada" });
     refused(await place.attempt(side), 403, "not_admitted");
-    Object.assign(store, { setPersonFacts, putAccounts, linkPerson });
+    Object.assign(store, { setPersonFacts, putAccount, linkPerson });
   }
   assert.deepEqual(place.reasons(), Array(4).fill("the data of the person was erased meanwhile"));
   const people = await store.listPeople({ limit: 100 });

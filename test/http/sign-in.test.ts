@@ -189,8 +189,8 @@ test("an account is linked by a confirmed address, if nobody else has either", a
   await using place = await startSignIn({ accounts: [{ kind: "group", value: "all", plan: "test" }] });
   const { store } = place.service;
   const open = async (id: string, email: string) => {
-    const draft = { id, plan: "test", contact: { email }, key: null };
-    await store.putAccounts([draft], { by: "operator", dryRun: false, updatesExisting: false });
+    const draft = { id, plan: "test", contact: { email } };
+    await store.putAccount(draft, { by: "operator", dryRun: false, updatesExisting: false });
   };
   await open("carl", "carl@x.example");
   await open("twin-1", "twin@x.example");
@@ -410,16 +410,16 @@ test("of two first sign-ins at the same time, one links an account by its addres
     linksContacts: true,
   });
   const { store } = place.service;
-  const draft = { id: "carl", plan: "test", contact: { email: "carl@x.example" }, key: null };
-  await store.putAccounts([draft], { by: "operator", dryRun: false, updatesExisting: false });
+  const draft = { id: "carl", plan: "test", contact: { email: "carl@x.example" } };
+  await store.putAccount(draft, { by: "operator", dryRun: false, updatesExisting: false });
   const { linkPerson } = store;
   for (const [sub, groups] of [
     ["carl", ["all"]],
     ["dora", []],
   ] as const) {
     const email = `${sub}@x.example`;
-    const contact = { id: sub, plan: "test", contact: { email }, key: null };
-    await store.putAccounts([contact], { by: "operator", dryRun: false, updatesExisting: true });
+    const contact = { id: sub, plan: "test", contact: { email } };
+    await store.putAccount(contact, { by: "operator", dryRun: false, updatesExisting: true });
     place.issuer.signsIn({ sub, email, email_verified: true, groups: [...groups] });
     store.linkPerson = async (...given) => {
       store.linkPerson = linkPerson;

@@ -118,20 +118,19 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
     await upstream[Symbol.asyncDispose]();
   });
 
+  const earlier = (...columns: string[]) =>
+    columns.map((column) => `${column} = ${column} - ${earlierMs}`).join(", ");
+
   async function runLoad(): Promise<void> {
     for (const id of accounts) {
       await load.must("/admin/accounts", { id, plan: planOf[id] ?? "year" });
     }
     await server.sql(
       `set local session_replication_role = replica;
-      update credit_grant set from_ms = from_ms - ${earlierMs}, until_ms = until_ms - ${earlierMs},
-        anchor_ms = anchor_ms - ${earlierMs} where account in ('minute', 'leaving') and bucket = 'base';
-      update journal j set outcome = '{"from_at":"' ||
-        to_char(to_timestamp(g.from_ms / 1000.0) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') || '","spent_micro":0}'
-        from credit_grant g where g.account = j.account and g.seq = j.seq
-          and g.bucket = 'base' and g.account in ('minute', 'leaving');
-      update account set base_from_ms = base_from_ms - ${earlierMs}, base_until_ms = base_until_ms - ${earlierMs},
-        base_anchor_ms = base_anchor_ms - ${earlierMs} where id in ('minute', 'leaving')`,
+      update journal set ${earlier("at_ms")} where account in ('minute', 'leaving');
+      update credit_grant set ${earlier("from_ms", "until_ms", "anchor_ms")} where account in ('minute', 'leaving');
+      update account set ${earlier("created_ms", "at_ms", "base_from_ms", "base_until_ms", "base_anchor_ms")},
+        ${earlier("overage_from_ms", "overage_until_ms", "overage_anchor_ms")} where id in ('minute', 'leaving')`,
       database,
     );
     const serial = Object.assign(await load.createKey("serial"), { isSerial: true });
@@ -259,7 +258,7 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
       const address = `/admin/accounts/${id}/journal`;
       const [entries, same] = await Promise.all(nodes.map((node) => load.list(address, node)));
       assert.deepEqual(entries, same);
-      const account = new RecomputedAccount({ sentMs, earlierMs });
+      const account = new RecomputedAccount({ sentMs });
       const own = receipts.filter((receipt) => receipt.account === id);
       account.add(entries ?? [], new Map(own.map((receipt) => [receipt.seq, receipt])));
       books.set(id, { entries: entries ?? [], account });

@@ -9,7 +9,7 @@ import { amountOf, inSpendingOrder } from "../../src/ledger/grants.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
 import type { PlanChanges } from "../../src/ledger/plan-section.ts";
 import { rowKey, type Times, timesAt } from "../../src/ledger/snapshot.ts";
-import { type AccountDraft, type DraftOptions, operationsOf } from "../../src/store/contacts.ts";
+import { type AccountDraft, type DraftOptions, openingOf } from "../../src/store/contacts.ts";
 import { withoutRates } from "../fixtures/ledger-drafts.ts";
 import { auditRows } from "../fixtures/memory-audit.ts";
 import type { MemoryLedger } from "../fixtures/memory-ledger.ts";
@@ -68,11 +68,11 @@ export class Checks {
     this.count(`plans ${changes.kind}`);
   }
 
-  /** Accounts that were opened with their keys. */
-  opened(drafts: readonly AccountDraft[], options: DraftOptions, times: Times): void {
-    const operations = operationsOf(drafts, options);
-    this.#naive.begin(operations, times);
-    for (const operation of operations) this.#naive.apply(operation);
+  /** An account that was opened with its contact. */
+  opened(draft: AccountDraft, options: DraftOptions, times: Times): void {
+    const operation = openingOf(draft, options);
+    this.#naive.begin([operation], times);
+    this.#naive.apply(operation);
   }
 
   committed(commit: WrittenCommit, { ledger }: SimulatedDatabase): void {

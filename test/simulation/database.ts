@@ -48,7 +48,7 @@ export interface WrittenCommit {
 /** Hears of everything that changes credits. */
 export interface DatabaseListener {
   committed(commit: WrittenCommit): void;
-  opened(drafts: readonly AccountDraft[], options: DraftOptions, times: Times): void;
+  opened(draft: AccountDraft, options: DraftOptions, times: Times): void;
   applied(section: Plans, force: boolean, times: Times, changes: PlanChanges): void;
   /** A call has failed for another reason than a fault of the world. */
   failed(error: unknown): void;
@@ -171,11 +171,10 @@ export class SimulatedDatabase {
   }
 
   #tell(method: string, given: readonly unknown[], { value, times }: { value: unknown; times: Times }): void {
-    if (method === "putAccounts") {
-      const [drafts, options] = given as [AccountDraft[], DraftOptions];
-      const outcomes = value as DraftOutcome[];
-      if (outcomes.every(({ kind }) => kind === "opened" || kind === "exists"))
-        this.#listener.opened(drafts, options, times);
+    if (method === "putAccount") {
+      const [draft, options] = given as [AccountDraft, DraftOptions];
+      const { kind } = value as DraftOutcome;
+      if (kind === "opened" || kind === "exists") this.#listener.opened(draft, options, times);
     }
     if (method === "applyPlans") {
       const [section, { force }] = given as [Plans, PlansOptions];

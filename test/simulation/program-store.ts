@@ -89,7 +89,7 @@ const clockPool: Pick<ConnectionPool, "query"> = {
 
 /** The times of calls, as src/store/postgres has them. */
 function timesBy(clock: PostgresClock): (method: string) => TimesOf {
-  const dated = ["commit", "putAccounts", "accountSnapshot", "applyPlans"];
+  const dated = ["commit", "putAccount", "accountSnapshot", "applyPlans"];
   return (method) => {
     if (!dated.includes(method)) return () => clock.times();
     const { asked } = clock.ask();
@@ -110,8 +110,7 @@ export async function openUpgradedStore(
   };
   const store = remote<Store>("store", timesOf, {
     commit: (operations) => commit("commit", operations) as ReturnType<Store["commit"]>,
-    putAccounts: (drafts, options) =>
-      commit("putAccounts", drafts, options) as ReturnType<Store["putAccounts"]>,
+    putAccount: (draft, options) => commit("putAccount", draft, options) as ReturnType<Store["putAccount"]>,
     times: () => clock.times(),
     clock: () => clock.look(),
     commitQueues: commitQueuesMax,

@@ -23,7 +23,7 @@ const listeners = { operator: operatorActions, portal: portalActions };
 /** Routes that are no actions, or serve one in another way. */
 const otherRoutes = {
   operator: [
-    ...["importAccounts", "showOverview", "streamOverview", "streamAccountLive"],
+    "showOverview",
     ...["signIn", "showSignIn", "beginSignIn", "showSession", "signOut", "makeSignInCode"],
     ...["listSessions", "signOutEverywhere"],
   ],

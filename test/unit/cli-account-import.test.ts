@@ -1,54 +1,87 @@
-/** `inkwell account import`: what it changes, what it prints, and what it refuses. */
+/** `inkwell account import`: what it changes, prints and refuses, and what a stop leaves. */
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import path from "node:path";
 import { beforeEach, test } from "node:test";
-import { hashKey } from "../../src/accounts/keys.ts";
+import { Invitations } from "../../src/accounts/invitations.ts";
+import { findUsableKey, hashKey } from "../../src/accounts/keys.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { noContact } from "../../src/store/contacts.ts";
-import { cliLedger, refused } from "../fixtures/cli-ledger.ts";
+import { cliLedger, refused, twoPlans } from "../fixtures/cli-ledger.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
 
-const ledger = cliLedger();
+const portalUrl = "https://ai.example/portal";
+const operatorToken = "an-operator-token-0123456789";
+const ledger = cliLedger(
+  `${twoPlans}operator: { token: ${operatorToken} }\nportal: { url: "${portalUrl}/" }\n`,
+);
 const file = path.join(ledger.cwd, "accounts.csv");
 const keysFile = path.join(ledger.cwd, "keys.csv");
+const linksFile = path.join(ledger.cwd, "links.csv");
 const three = `account,plan,owner,email,note,external_id
 ada,starter,Ada Lovelace,ada@example.com,,crm-1
 bob,big,,,"pays by invoice, late",
 carl,starter,"Carl ""C"" Linné",,,crm-3
 `;
 
-beforeEach(() => rmSync(keysFile, { force: true }));
+beforeEach(() => {
+  for (const each of [keysFile, linksFile]) rmSync(each, { recursive: true, force: true });
+});
 
 async function load(text: string | Buffer, ...options: string[]) {
   writeFileSync(file, text);
   return await ledger.inkwell("account", "import", "accounts.csv", ...options);
 }
 
-/** Calls `act` before each step of an import is written. */
-function beforeSteps(act: (step: number) => unknown): { end(): void } {
-  const { putAccounts } = ledger.store;
-  let steps = 0;
-  ledger.store.putAccounts = async (drafts, options) => {
-    if (!options.dryRun) {
-      steps += 1;
-      await act(steps);
-    }
-    return await putAccounts.call(ledger.store, drafts, options);
-  };
-  return {
-    end: () => {
-      ledger.store.putAccounts = putAccounts;
-    },
-  };
-}
-
 async function ids(): Promise<string[]> {
   return (await ledger.store.accounts({ limit: 99 })).map(({ id }) => id);
 }
 
+function linesOf(of: string): string[][] {
+  const [, ...lines] = readFileSync(of, "utf8").trimEnd().split("\r\n");
+  return lines.map((line) => line.split(","));
+}
+
+/** Accounts, keys and secrets of the keys file. Each secret must work. */
+async function workingKeys(): Promise<string[]> {
+  const lines = linesOf(keysFile);
+  for (const [account, id, key = ""] of lines) {
+    const found = await ledger.store.findKey(hashKey(key));
+    assert.deepEqual([found?.key.account, found?.key.id, found?.key.name], [account, id, "first"]);
+  }
+  return lines.map(([account = ""]) => account);
+}
+
+/** Exchanges a link as the portal does. */
+async function exchange(link = ""): Promise<string | null> {
+  const { store } = ledger;
+  const settings = () => ({ portalUrl, send: null });
+  const invitations = new Invitations({ store, token: async () => operatorToken, settings });
+  return (await invitations.exchange(link.split("#invite=")[1] ?? "")).account;
+}
+
+/** Spends a credit with the key of a line. */
+async function use(key: string | undefined): Promise<void> {
+  const found = await ledger.store.findKey(hashKey(key ?? ""));
+  assert.ok(found !== null);
+  const { account, id } = found.key;
+  const requests = [hold(`r-${id}`, 1), settle(`r-${id}`, 1)];
+  await ledger.store.commit(requests.map((each) => ({ ...each, account, key: id })));
+}
+
 test("opens accounts with their contacts, once", async () => {
   const first = await load(three);
-  assert.deepEqual(first, { code: 0, stdout: "", stderr: "3 accounts opened, 0 updated, 0 unchanged.\n" });
+  const stderr = "Accounts: 3 opened.\n";
+  assert.deepEqual(first, { code: 0, stdout: "", stderr });
   assert.deepEqual(await ids(), ["ada", "bob", "carl"]);
   assert.equal(ledger.store.account("bob").plan, "big");
   assert.deepEqual(await ledger.store.contact("carl"), {
@@ -56,7 +89,7 @@ test("opens accounts with their contacts, once", async () => {
     owner: 'Carl "C" Linné',
     externalId: "crm-3",
   });
-  assert.equal((await load(three)).stderr, "0 accounts opened, 0 updated, 3 unchanged.\n");
+  assert.equal((await load(three)).stderr, "Accounts: 3 unchanged.\n");
   const journal = await ledger.store.journal("ada", { limit: 9 });
   assert.deepEqual(
     journal.map(({ kind }) => kind),
@@ -65,295 +98,289 @@ test("opens accounts with their contacts, once", async () => {
   assert.deepEqual(await ledger.store.keys(), []);
 });
 
-test("an existing account gets contact fields alone; another plan is reported, and an empty cell changes nothing", async () => {
-  await load(three);
-  const ran = await load("account,plan,note,owner\nada,big,new,\n");
-  assert.equal(
-    ran.stderr,
-    "Account ada stays on plan starter. The file has another plan.\n0 accounts opened, 1 updated, 0 unchanged.\n",
-  );
-  assert.equal(ledger.store.account("ada").plan, "starter");
-  assert.partialDeepStrictEqual(await ledger.store.contact("ada"), { owner: "Ada Lovelace", note: "new" });
-});
-
-test("--dry-run writes nothing and prints the result", async () => {
-  const ran = await load(three, "--dry-run", "--keys", "keys.csv");
-  assert.equal(
-    ran.stderr,
-    "Nothing has changed. An import would do this: 3 accounts opened, 0 updated, 0 unchanged.\n",
-  );
-  assert.deepEqual(await ids(), []);
-  assert.ok(!existsSync(keysFile));
-  const document = JSON.parse((await load(three, "--dry-run", "--json")).stdout);
-  assert.equal(document.dry_run, true);
-  assert.deepEqual(document.accounts[1], {
-    ...{ id: "bob", result: "opened", plan: "big", plan_differs: false, balances_ignored: false },
-  });
-});
-
-test("--keys writes one key for each new account, readable by its owner alone", async () => {
-  await ledger.inkwell("account", "create", "ada", "--plan", "starter");
-  const ran = await load(three, "--keys", "keys.csv");
-  assert.match(ran.stderr, /2 accounts opened, 1 updated, 0 unchanged\.\nThe keys .* are in keys\.csv/);
-  const [head, ...lines] = readFileSync(keysFile, "utf8").trimEnd().split("\r\n");
-  assert.equal(head, "account,key_id,key");
-  assert.equal(statSync(keysFile).mode & 0o777, 0o600);
-  assert.deepEqual(
-    lines.map((line) => line.split(",")[0]),
-    ["bob", "carl"],
-  );
-  for (const line of lines) {
-    const [account, id, key = ""] = line.split(",");
-    const row = await ledger.store.keyById(id ?? "");
-    assert.deepEqual([row?.account, row?.createdMs], [account, ledger.nowMs]);
-    assert.equal((await ledger.store.findKey(hashKey(key)))?.key.id, id);
-  }
-  assert.deepEqual(await ledger.store.keys("ada"), []);
-  // A repetition has no new account, and so no keys.
-  rmSync(keysFile);
-  assert.equal((await load(three, "--keys", "keys.csv")).code, 0);
-  assert.ok(!existsSync(keysFile));
-});
-
-test("--keys never overwrites a file", async () => {
-  writeFileSync(keysFile, "precious");
-  refused(await load(three, "--keys", "keys.csv"), /keys\.csv already exists, .* Nothing was imported/);
-  assert.equal(readFileSync(keysFile, "utf8"), "precious");
-  refused(await load(three, "--keys", "."), /cannot be read: .* Nothing was imported/);
-  // The keys of an import into another ledger.
-  rmSync(keysFile);
-  await load(three, "--keys", "keys.csv");
-  const before = readFileSync(keysFile, "utf8");
-  ledger.begin();
-  refused(await load(three, "--keys", "keys.csv"), /keys\.csv already exists, .* Nothing was imported/);
-  assert.equal(readFileSync(keysFile, "utf8"), before);
-  assert.deepEqual(await ids(), []);
-});
-
-test("--keys removes the keys if the first step is refused, and keeps them if it fails", async () => {
-  const steps = beforeSteps(() => {
-    throw new StoreUnavailableError("lost");
-  });
-  assert.equal((await load(three, "--keys", "keys.csv")).code, 1);
-  assert.ok(existsSync(keysFile));
-  steps.end();
-  rmSync(keysFile);
-  beforeSteps(() =>
-    ledger.store.applyPlans(new Map([...ledger.plans].slice(0, 1)), { force: false, by: "test" }),
-  );
-  refused(
-    await load(three, "--keys", "keys.csv"),
-    /Nothing was imported .*\n.* column plan: The plan "big" is retired/,
-  );
-  assert.ok(!existsSync(keysFile));
-});
-
-test("--keys names accounts that somebody else has opened meanwhile", async () => {
-  const { putAccounts } = ledger.store;
-  ledger.store.putAccounts = async (drafts, options) => {
-    if (!options.dryRun)
-      await ledger.store.commit([{ kind: "open", account: "bob", plan: "big", by: "test" }]);
-    return await putAccounts.call(ledger.store, drafts, options);
-  };
-  const { stderr } = await load(three, "--keys", "keys.csv");
-  assert.match(
-    stderr,
-    /^Account bob was opened by somebody else meanwhile\. Its key in keys\.csv is not valid\.$/m,
-  );
-  assert.deepEqual(await ledger.store.keys("bob"), []);
-});
-
-const balances = "account,plan,base_left,base_start,overage_left,overage_start,additional,payment\n";
-
-test("accounts keep what is left in their windows, and their additional credits", async () => {
-  const text = `${balances}ada,starter,300,2027-01-15,150,2027-01-01T06:00:00Z,40,pi_1
-bob,starter,,,0,2027-01-10,25,
-carl,big,5000,2027-01-15T12:00:00Z,,,,
-`;
-  assert.equal((await load(text)).stderr, "3 accounts opened, 0 updated, 0 unchanged.\n");
-  const shown = async (id: string) => {
-    const { base, overage, additional } = ledger.store.account(id);
-    return [base, overage]
-      .flatMap((grant) => [
-        grant === null ? null : (grant.amountMicro - grant.spentMicro) / 1e6,
-        new Date(grant?.fromMs ?? 0).toISOString().slice(5, 16),
-      ])
-      .concat(
-        additional.map(({ amountMicro, isPayment }) => `${amountMicro / 1e6}${isPayment ? " paid" : ""}`),
-      );
-  };
-  assert.deepEqual(await shown("ada"), [300, "01-15T00:00", 150, "01-01T06:00", "40 paid"]);
-  assert.deepEqual(await shown("bob"), [1000, "01-15T12:00", 0, "01-10T00:00", "25"]);
-  assert.deepEqual(await shown("carl"), [5000, "01-15T12:00", 0, "01-15T12:00"]);
-  ledger.nowMs += 86_400_000;
-  const again = await load(`${text}dan,starter,7,2027-01-16,,,,\n`);
+test("additional credits come with the opening, once: of a payment, or promotional", async () => {
+  const text = "account,plan,additional,payment\nada,starter,40,pi_1\nbob,big,25,\n";
+  assert.equal((await load(text)).code, 0);
+  const shown = (id: string) =>
+    ledger.store
+      .account(id)
+      .additional.map(({ amountMicro, isPayment }) => `${amountMicro / 1e6}${isPayment ? " paid" : ""}`);
+  assert.deepEqual([shown("ada"), shown("bob")], [["40 paid"], ["25"]]);
+  const again = await load(`${text}carl,big,,\n`);
   assert.equal(
     again.stderr,
-    "3 accounts existed before. The balances of the file change nothing there.\n1 account opened, 0 updated, 3 unchanged.\n",
+    "Accounts: 2 unchanged, 1 opened.\n2 accounts existed before: the file adds no credits there.\n",
   );
-  assert.deepEqual(await shown("ada"), [300, "01-15T00:00", 150, "01-01T06:00", "40 paid"]);
-  const [payment] = await ledger.store.payments("ada", { limit: 9 });
-  assert.deepEqual([payment?.id, payment?.amountMicro], ["pi_1", 40_000_000]);
+  assert.deepEqual([shown("ada"), shown("bob")], [["40 paid"], ["25"]]);
   assert.deepEqual((await ledger.store.audit()).broken, []);
 });
 
-for (const [what, cells, message] of [
-  [
-    "base_left is too much",
-    "1001,2027-01-15,,,,",
-    /line 2, column base_left: The plan starter has only 1,000 base credits/,
-  ],
-  [
-    "base_left is not whole",
-    "0.5,2027-01-15,,,,",
-    /column base_left: "0.5" must be whole credits from 0 to 9000000/,
-  ],
-  ["base_left is negative", "-1,2027-01-15,,,,", /column base_left: "-1" must be whole credits/],
-  [
-    "base_start is no day",
-    "5,2027-02-31,,,,",
-    /column base_start: "2027-02-31" must be a day, which begins in the time zone of the configuration, or a time/,
-  ],
-  [
-    "base_start is missing",
-    "5,,,,,",
-    /column base_start: base_left needs base_start: the time at which the present window began/,
-  ],
-  [
-    "overage_left is missing",
-    ",,,2027-01-15,,",
-    /column overage_left: overage_start needs overage_left: the credits that are left in that window/,
-  ],
-  [
-    "the base window has ended",
-    "5,2027-01-14,,,,",
-    /column base_start: The window that begins then ended at 2027-01-15T00:00:00\.000Z\. The present one began at 2027-01-15T00:00:00\.000Z/,
-  ],
-  [
-    "the overage window has not begun",
-    ",,5,2027-01-16,,",
-    /column overage_start: The window has not begun: it is 2027-01-15T12:00:00\.000Z/,
-  ],
-  ["additional is nothing", ",,,,0,", /column additional: "0" must be whole credits from 1 to 9000000/],
-  [
-    "additional is missing",
-    ",,,,,pi_1",
-    /column additional: payment needs additional: the credits that are left of the payment/,
-  ],
-  ["the payment has white space", ",,,,5,pi\u00a01", /column payment: "pi\u00a01" has U\+00A0/],
-  [
-    "the payment was counted before",
-    ",,,,5,pi_0",
-    /column payment: Payment "pi_0" was credited to account zoe before/,
-  ],
-] as const) {
-  test(`refuses a file if ${what}, and imports nothing`, async () => {
-    await ledger.inkwell("account", "create", "zoe", "--plan", "starter");
-    await ledger.inkwell("credits", "add", "zoe", "5", "--payment", "pi_0");
-    refused(await load(`${balances}ada,starter,${cells}\nbob,starter,,,,,,\n`), message);
-    assert.deepEqual(await ids(), ["zoe"]);
-  });
-}
-
-test("reports all faults of balances at once, and a payment that occurs twice", async () => {
-  const { stderr } = await load(`${balances}ada,starter,1001,2027-01-14,x,2027-01-17,5,pi_1
-bob,big,,,1,2027-01-17,5,pi_1
-`);
-  assert.deepEqual(
-    stderr.match(/line \d, column \w+/g),
-    [
-      "2, column overage_left",
-      "2, column base_start",
-      "2, column base_left",
-      "3, column payment",
-      "3, column overage_start",
-      "3, column overage_left",
-    ].map((place) => `line ${place}`),
-    stderr,
+test("an existing account stays as it is; --update sets its contact, and never its plan", async () => {
+  await load(three);
+  const text = "account,plan,note,owner\nada,big,new,\n";
+  const ran = await load(text);
+  assert.equal(
+    ran.stderr,
+    "line 2: ada: plan stays starter, and the row has big\nline 2: ada: note stays empty, and the row has new\nAccounts: 1 unchanged.\n",
   );
+  assert.equal((await ledger.store.contact("ada"))?.note, null);
+  const updated = await load(text, "--update");
+  assert.match(updated.stderr, /plan stays starter[\s\S]*Accounts: 1 updated\./);
+  assert.equal(ledger.store.account("ada").plan, "starter");
+  assert.partialDeepStrictEqual(await ledger.store.contact("ada"), { owner: "Ada Lovelace", note: "new" });
+  assert.match((await load("account,note\nada,new\n", "--update")).stderr, /1 unchanged/);
 });
 
-test("an import that was stopped between steps is completed by the same command, with the same keys", async () => {
-  const lines = Array.from(
-    { length: 700 },
-    (_, n) => `a${n},starter,${n},2027-01-15,,,3,${n % 2 ? `pi_${n}` : ""}\n`,
+test("--dry-run lists each change by row, and changes nothing", async () => {
+  await load("account,plan,owner\nada,starter,Ada\n");
+  const text = `account,plan,owner,additional,payment
+ada,starter,Ada Ltd,,
+bob,big,Bob,40,pi_1
+carl,startr,,,
+`;
+  const ran = await load(text, "--dry-run", "--update", "--keys", "keys.csv", "--invite", "links.csv");
+  assert.equal(ran.code, 1, "a row would be refused");
+  assert.equal(
+    ran.stdout,
+    "line 2: ada: owner Ada Ltd in place of Ada\nline 3: bob: opened on plan big, with 40 additional credits of payment pi_1, owner Bob\n",
   );
-  const steps = beforeSteps((step) => {
-    if (step === 3) throw new StoreUnavailableError("the disk is full");
-  });
-  const stopped = await load(balances + lines.join(""), "--keys", "keys.csv");
-  assert.equal(stopped.code, 1);
-  const [, done = ""] =
-    /^(\d+) of 700 accounts are known to be imported\. The same command imports the others\.$/m.exec(
-      stopped.stderr,
-    ) ?? [];
-  assert.equal((await ledger.store.accounts({ limit: 1000 })).length, Number(done));
-  assert.ok(Number(done) > 0 && Number(done) < 700, done);
-  steps.end();
-
-  const completed = await load(`${balances + lines.join("")}new,starter,,,,,,\n`, "--keys", "keys.csv");
-  assert.equal(completed.code, 0, completed.stderr);
-  assert.ok(
-    completed.stderr.includes(`${701 - Number(done)} accounts opened, 0 updated, ${done} unchanged.`),
-  );
-  const [, ...keys] = readFileSync(keysFile, "utf8").trimEnd().split("\r\n");
-  assert.equal(keys.length, 701);
-  for (const line of keys) {
-    const [account = "", id, key = ""] = line.split(",");
-    const found = await ledger.store.findKey(hashKey(key));
-    assert.deepEqual([found?.key.account, found?.key.id], [account, id]);
-    if (account === "new") continue;
-    const { base, additional } = ledger.store.account(account);
-    assert.equal((base?.amountMicro ?? 0) - (base?.spentMicro ?? 0), Number(account.slice(1)) * 1e6);
-    assert.deepEqual(
-      additional.map(({ amountMicro }) => amountMicro),
-      [3_000_000],
-    );
-  }
-  assert.equal((await ledger.store.keys()).length, 701);
-  assert.deepEqual((await ledger.store.audit()).broken, []);
-});
-
-test("names what was imported if the ledger has changed since the check", async () => {
-  const lines = Array.from({ length: 200 }, (_, n) => `a${n},starter,,,,,3,pi_${n}\n`);
-  beforeSteps(async (step) => {
-    if (step !== 2) return;
-    await ledger.store.commit([
-      { kind: "open", account: "zoe", plan: "starter", by: "test" },
-      { kind: "topup", account: "zoe", payment: "pi_150", amountMicro: 5, by: "test" },
-    ]);
-  });
-  const { stderr } = await load(balances + lines.join(""));
   assert.match(
-    stderr,
-    /^Only the first 100 accounts were imported from \S+:\n {2}line 152, column payment: .* account zoe before\.\n$/,
+    ran.stderr,
+    /^line 4, column plan: There is no plan "startr"\. Did you mean starter\?\nNothing has changed\. An import would do this:\nAccounts: 1 updated, 1 opened, 1 refused\.$/m,
   );
+  assert.deepEqual(await ids(), ["ada"]);
+  assert.equal((await ledger.store.contact("ada"))?.owner, "Ada");
+  assert.deepEqual([existsSync(keysFile), existsSync(linksFile)], [false, false]);
+  const document = JSON.parse((await load(text, "--dry-run", "--json", "--keys", "keys.csv")).stdout);
+  assert.equal(document.dry_run, true);
+  assert.deepEqual(document.accounts[1], {
+    line: 3,
+    account: "bob",
+    result: "opened",
+    changes: ["opened on plan big, with 40 additional credits of payment pi_1", "owner Bob"],
+    differences: [],
+    key: "due",
+    link: null,
+    fault: null,
+  });
+  assert.partialDeepStrictEqual(document.accounts[0], {
+    result: "unchanged",
+    changes: [],
+    differences: ["owner stays Ada, and the row has Ada Ltd"],
+  });
+  assert.partialDeepStrictEqual(document.accounts[2], { result: "refused", fault: { column: "plan" } });
 });
 
-test("refuses more than 100,000 accounts", async () => {
-  refused(
-    await load(`account\n${"a\n".repeat(100_001)}`),
-    /has more than 100,000 accounts\. Import it in parts/,
+test("--keys gives each account a first key, readable by its owner alone, and once", async () => {
+  await ledger.inkwell("account", "create", "ada", "--plan", "starter");
+  const ran = await load(three, "--keys", "keys.csv");
+  assert.match(
+    ran.stderr,
+    /Accounts: 1 unchanged, 2 opened\.\nKeys in keys\.csv: 3 made\. They are shown nowhere else/,
   );
+  assert.match(readFileSync(keysFile, "utf8"), /^account,key_id,key\r\n/);
+  assert.equal(statSync(keysFile).mode & 0o777, 0o600);
+  assert.deepEqual(await workingKeys(), ["ada", "bob", "carl"]);
+  const before = readFileSync(keysFile, "utf8");
+  const again = await load(`${three}dora,big,,,,\n`, "--keys", "keys.csv");
+  assert.match(again.stderr, /Keys in keys\.csv: 3 listed, 1 made\./);
+  assert.ok(readFileSync(keysFile, "utf8").startsWith(before), "listed keys stay");
+  assert.deepEqual(await workingKeys(), ["ada", "bob", "carl", "dora"]);
+  assert.equal((await ledger.store.keys()).length, 4);
+});
+
+test("a first key that the file lacks gets a new secret, unless it was used, changed or revoked", async () => {
+  await load(`${three}dora,big,,,,\n`, "--keys", "keys.csv");
+  const [ada, bob, carl, dora] = linesOf(keysFile);
+  await use(ada?.[2]);
+  await ledger.inkwell("key", "set", bob?.[1] ?? "", "--rpm", "5");
+  await ledger.inkwell("key", "revoke", carl?.[1] ?? "");
+  rmSync(keysFile);
+  const ran = await load(`${three}dora,big,,,,\n`, "--keys", "keys.csv");
+  assert.equal(ran.code, 0, ran.stderr);
+  assert.deepEqual(
+    ran.stderr.match(/^line \d: \w+: its first key/gm),
+    ["line 2: ada", "line 3: bob", "line 4: carl"].map((place) => `${place}: its first key`),
+  );
+  assert.deepEqual(await workingKeys(), ["dora"]);
+  assert.equal(linesOf(keysFile)[0]?.[1], dora?.[1], "it is the same key");
+  assert.equal((await ledger.store.keys()).length, 4);
+  await assert.rejects(findUsableKey(ledger.store, dora?.[2] ?? "", ledger.nowMs), /replaced|unknown/);
+  assert.equal((await ledger.store.findKey(hashKey(ada?.[2] ?? "")))?.key.account, "ada");
+});
+
+test("an import does not touch a file that is not one of an import into this ledger", async () => {
+  const untouched = async (text: string, message: RegExp, options = ["--keys", "keys.csv"]) => {
+    writeFileSync(keysFile, text, { mode: 0o600 });
+    refused(await load(three, ...options), message);
+    assert.equal(readFileSync(keysFile, "utf8"), text);
+    assert.deepEqual(await ids(), []);
+    rmSync(keysFile);
+  };
+  const other =
+    /keys\.csv already exists, and has other columns or lines than account,\w+,\w+\. Nothing was imported/;
+  await untouched("precious", other);
+  await untouched("account,key_id,key\r\nada,key_1,no-key\r\n", other);
+  await untouched("account,key_id,key\r\n", other, ["--invite", "keys.csv"]);
+  await load(three, "--keys", "keys.csv");
+  const written = readFileSync(keysFile, "utf8");
+  ledger.begin();
+  await untouched(written, /The first key of keys\.csv is not in this ledger\. Nothing was imported/);
+  await untouched(written.replaceAll("\r\n", "\n"), other);
+  await untouched(written.replace(/ada/, '"ada"'), other);
+
+  mkdirSync(keysFile);
+  refused(await load(three, "--keys", "keys.csv"), /keys\.csv cannot be opened: .* Nothing was imported/);
+  rmSync(keysFile, { recursive: true });
+  writeFileSync(path.join(ledger.cwd, "target"), "");
+  symlinkSync("target", keysFile);
+  refused(await load(three, "--keys", "keys.csv"), /keys\.csv cannot be opened: .* Nothing was imported/);
+  rmSync(keysFile);
+  writeFileSync(keysFile, "", { mode: 0o600 });
+  chmodSync(keysFile, 0o640);
+  refused(await load(three, "--keys", "keys.csv"), /Other users can read .*keys\.csv\. Nothing was imported/);
+  refused(await load(three, "--keys", "keys.csv", "--dry-run"), /Other users can read .*keys\.csv/);
+  assert.deepEqual(await ids(), []);
+});
+
+test("a file that a stop has cut anywhere is continued: whole lines stay, and half a line goes", async () => {
+  const cuts = [0, 1, 18, 19, 20, 21, 22, 60, 86, 87, 88, 89, 90, 91, 150, -2, -1];
+  for (const cut of cuts) {
+    ledger.begin();
+    rmSync(keysFile, { force: true });
+    await load(three, "--keys", "keys.csv");
+    const written = readFileSync(keysFile, "utf8");
+    const left = written.slice(0, cut);
+    writeFileSync(keysFile, left);
+    const ran = await load(three, "--keys", "keys.csv");
+    assert.equal(ran.code, 0, `cut at ${cut}: ${ran.stderr}`);
+    assert.deepEqual(await workingKeys(), ["ada", "bob", "carl"], `cut at ${cut}`);
+    const now = readFileSync(keysFile, "utf8").split("\r\n");
+    // A whole line without its line end stays, too.
+    const whole = written.split("\r\n").filter((line, n) => {
+      const before = written.split("\r\n").slice(0, n).join("\r\n").length + (n === 0 ? 0 : 2);
+      return line !== "" && before + line.length <= left.length;
+    });
+    assert.deepEqual(now.slice(0, whole.length), whole, `cut at ${cut}`);
+    assert.equal((await ledger.store.keys()).length, 3);
+  }
+});
+
+test("a stop before or after any write loses no secret that works, and repeats nothing", async () => {
+  const text = `account,plan,email,additional,payment
+ada,starter,ada@x.example,5,pi_1
+bob,big,bob@x.example,6,pi_2
+carl,starter,carl@x.example,7,pi_3
+`;
+  const options = ["--keys", "keys.csv", "--invite", "links.csv"];
+  // Of each account: its opening, its key and its link.
+  for (let gap = 0; gap <= 18; gap += 1) {
+    const store = ledger.begin();
+    for (const each of [keysFile, linksFile]) rmSync(each, { force: true });
+    let left = gap;
+    const stopping = <Given extends unknown[], Value>(write: (...given: Given) => Promise<Value>) => {
+      return async (...given: Given) => {
+        if (left-- === 0) throw new Error("stopped before a write");
+        const written = await write(...given);
+        if (left-- === 0) throw new Error("stopped after a write");
+        return written;
+      };
+    };
+    const { commit, putAccount } = store;
+    const { add } = store.invitations;
+    store.commit = stopping(commit.bind(store));
+    store.putAccount = stopping(putAccount.bind(store));
+    store.invitations.add = stopping(add.bind(store.invitations));
+    await load(text, ...options);
+    assert.equal(left < 0, gap < 18, `gap ${gap} was reached, and it is the last one`);
+    Object.assign(store, { commit, putAccount });
+    store.invitations.add = add;
+
+    const again = await load(text, ...options);
+    assert.equal(again.code, 0, `gap ${gap}: ${again.stderr}`);
+    assert.deepEqual(await workingKeys(), ["ada", "bob", "carl"], `gap ${gap}`);
+    assert.equal((await store.keys()).length, 3, `gap ${gap}`);
+    const links = linesOf(linksFile);
+    assert.deepEqual(
+      links.map(([account]) => account),
+      ["ada", "bob", "carl"],
+      `gap ${gap}`,
+    );
+    const files = () => [keysFile, linksFile].map((each) => readFileSync(each, "utf8"));
+    const before = files();
+    assert.equal((await load(text, ...options)).code, 0);
+    assert.deepEqual(files(), before, `gap ${gap}: a third time changes nothing`);
+    for (const [account = "", , link] of links) {
+      assert.equal(await exchange(link), account, `gap ${gap}`);
+      assert.equal((await store.payments(account, { limit: 9 })).length, 1, `gap ${gap}`);
+    }
+    assert.deepEqual((await store.audit()).broken, []);
+  }
+});
+
+test("the message of a stop says how far it came", async () => {
+  const { putAccount } = ledger.store;
+  ledger.store.putAccount = async (draft, options) => {
+    if (draft.id === "carl") throw new StoreUnavailableError("the disk is full");
+    return await putAccount.call(ledger.store, draft, options);
+  };
+  const ran = await load(three.replace("bob,big,,", "bob,big,Bob,"));
+  assert.equal(ran.code, 1);
+  assert.match(ran.stderr, /^2 of 3 rows are done\. The same command goes on\.$/m);
+  assert.match(ran.stderr, /the disk is full/);
+});
+
+test("a row that is refused is reported with its place, and the others are imported", async () => {
+  await ledger.inkwell("account", "create", "zoe", "--plan", "starter", "--external-id", "crm-0");
+  await ledger.inkwell("credits", "add", "zoe", "5", "--payment", "pi_0");
+  const text = `account,plan,email,external_id,additional,payment
+Ada,starter,,,,
+,starter,,,,
+bob,,,,,
+carl,startr,,,,
+dora,starter,nobody,,,
+eve,starter,,crm-0,,
+fay,starter,,,0.5,
+gil,starter,,,many,
+hal,starter,,,,pi_1
+ida,starter,,,5,pi_0
+jo,starter,,"crm\u00a01",,
+kim,big,kim@x.example,,,
+`;
+  const ran = await load(text, "--keys", "keys.csv", "--invite", "links.csv");
+  assert.equal(ran.code, 1);
+  const faults = [
+    /^line 2, column account: .*"Ada"/,
+    /^line 3, column account: /,
+    /^line 4, column plan: There is no account bob yet\. Name the plan to open it on\./,
+    /^line 5, column plan: There is no plan "startr"\. Did you mean starter\?/,
+    /^line 6, column email: .*e-mail address/,
+    /^line 7, column external_id: The external id "crm-0" belongs to account zoe/,
+    /^line 8, column additional: credits must be whole credits from 1 to 9000000/,
+    /^line 9, column additional: /,
+    /^line 10, column additional: payment_id needs credits/,
+    /^line 11, column payment: Payment "pi_0" was credited to account zoe before/,
+    /^line 12, column external_id: .*U\+00A0/,
+    /^Accounts: 11 refused, 1 opened\.$/,
+  ];
+  const lines = ran.stderr.split("\n");
+  for (const [n, fault] of faults.entries()) assert.match(lines[n] ?? "", fault);
+  assert.deepEqual(await ids(), ["kim", "zoe"]);
+  assert.deepEqual(await workingKeys(), ["kim"]);
+  assert.equal(linesOf(linksFile).length, 1);
 });
 
 for (const [what, text, message] of [
-  [
-    "an unknown plan",
-    "account,plan\nada,starter\nbob,startr\n",
-    /line 3, column plan: .*Did you mean starter\?/,
-  ],
-  ["a new account without a plan", "account\nada\n", /line 2, column plan: There is no account ada yet/],
-  ["an account twice", "account,plan\nada,big\nada,big\n", /line 3, column account: .*"ada" occurs twice/],
+  ["an account twice", "account,plan\nada,big\nada,big\n", /^ {2}line 3: The account "ada" occurs twice\.$/m],
   [
     "an external id twice",
     "account,plan,external_id\nada,big,x\nbob,big,x\n",
-    /line 3, column external_id: The external id "x" occurs twice/,
+    /line 3: The external_id "x" occurs twice/,
   ],
   [
-    "a bad name and a bad address",
-    "account,email\nAda,ada\n",
-    /line 2, column account: "Ada" .*\n.*e-mail address/,
+    "a payment twice",
+    "account,plan,additional,payment\nada,big,5,p\nbob,big,5,p\n",
+    /line 3: The payment "p" occurs twice/,
   ],
   [
     "a line with a missing cell",
@@ -368,92 +395,60 @@ for (const [what, text, message] of [
   ["semicolons", "account;plan\nada;big\n", /Separate columns with commas/],
   ["an open quote", 'account,plan\n"ada,big\n', /is not CSV: Quote Not Closed/],
   ["another encoding", Buffer.from("account,owner\nada,Linn\xe9\n", "latin1"), /is not UTF-8/],
+  ...["base_left", "base_start", "overage_left", "overage_start"].map(
+    (column) =>
+      [
+        `the column ${column}`,
+        `account,plan,${column}\nada,big,5\n`,
+        new RegExp(`line 1: The column ${column} is gone: .* additional credits \\(additional\\)\\.$`, "m"),
+      ] as const,
+  ),
 ] as const) {
   test(`refuses a file with ${what}, and imports nothing`, async () => {
-    refused(await load(text), message);
+    refused(await load(text, "--keys", "keys.csv"), message);
     assert.deepEqual(await ids(), []);
+    assert.ok(!existsSync(keysFile));
   });
 }
 
-test("reports all faults of a file at once: of its form, of its values and of the database", async () => {
-  await load(three);
-  const text = `account,plan,email,external_id,owner,owners
-new,startr,nobody,crm-9,Eve,
-other,starter,,crm-1,,
-new,starter,,,,
-Bad,startr,,,,
+test("reports all faults of the form at once, the first 20 of them", async () => {
+  const text = `account,plan,owners
+ada,starter,Eve
 short,starter
-fifth,,,crm-9,,
-sixth,starter,,,"",
+ada,starter,
 `;
-  const before = await ids();
-  const { code, stderr } = await load(text, "--keys", "keys.csv");
+  const { code, stderr } = await load(text);
   assert.equal(code, 1);
-  assert.deepEqual(
-    stderr
-      .trimEnd()
-      .split("\n")
-      .slice(1)
-      .map((line) => /^ {2}line (\d+)(?:, column (\w+))?: (.*)$/.exec(line)?.slice(1, 3)),
-    [
-      ["1", undefined],
-      ["2", "email"],
-      ["2", "plan"],
-      ["3", "external_id"],
-      ["4", "account"],
-      ["5", "account"],
-      ["6", undefined],
-      ["7", "external_id"],
-      ["7", "plan"],
-      ["8", "owner"],
-    ],
-    stderr,
-  );
   assert.match(
     stderr,
-    /^Nothing was imported from \S+accounts\.csv:\n {2}line 1: There is no column "owners"/,
+    /^Nothing was imported from \S+accounts\.csv:\n {2}line 1: There is no column "owners".*\n {2}line 3: it has .*\n {2}line 4: The account "ada" occurs twice\.\n$/,
   );
-  assert.match(stderr, /line 2, column plan: There is no plan "startr"\. Did you mean starter\?/);
-  assert.deepEqual([await ids(), existsSync(keysFile)], [before, false]);
-});
-
-test("an unknown column that may be the plan does not make every plan missing", async () => {
-  const { stderr } = await load("account,pln\nada,big\nBob,big\n");
-  assert.deepEqual(
-    stderr.split("\n").map((line) => line.replace(/:.*/, "")),
-    ["Nothing was imported from", "  line 1", "  line 3, column account", ""].map((line, n) =>
-      n === 0 ? `${line} ${file}` : line,
-    ),
-  );
+  const rows = Array.from({ length: 25 }, () => "ada").join("\n");
+  const many = await load(`account\n${rows}\n`);
+  assert.equal(many.stderr.match(/occurs twice/g)?.length, 20);
+  assert.match(many.stderr, /and 4 more\n/);
 });
 
 test("names the lines of a file with line breaks in cells and a byte order mark", async () => {
   const text = '\ufeffaccount,plan\r\n\r\n"ada",starter\r\nbob,none\r\n';
-  refused(await load(text), /line 4, column plan: There is no plan "none"/);
-});
-
-test("shows the first 20 faults", async () => {
-  const rows = Array.from({ length: 25 }, (_, n) => `A${n},big`).join("\n");
-  const { stderr } = await load(`account,plan\n${rows}\n`);
-  assert.equal(stderr.match(/column account/g)?.length, 20);
-  assert.match(stderr, /and 5 more\n/);
+  const ran = await load(text);
+  assert.match(ran.stderr, /^line 4, column plan: There is no plan "none"/);
+  assert.deepEqual(await ids(), ["ada"]);
 });
 
 test("shortens long cells and column names in messages", async () => {
   const long = "x".repeat(100_000);
-  for (const text of [`account,plan,owner\nada,big,${long}\n`, `account,${long}\nada,big\n`]) {
-    const { stderr } = await load(text);
-    assert.match(stderr, /"x{80}…"/);
+  for (const text of [
+    `account,plan\n${long},big\n`,
+    `account,plan\n${long},big\n${long},big\n`,
+    `account,${long}\nada,big\n`,
+  ]) {
+    const { code, stderr } = await load(text);
+    assert.equal(code, 1);
     assert.ok(stderr.length < 1000, String(stderr.length));
   }
 });
 
-test("refuses a missing file and an external id of another account", async () => {
+test("refuses a missing file", async () => {
   refused(await ledger.inkwell("account", "import", "none.csv"), /none\.csv cannot be read/);
-  await load(three);
-  refused(
-    await load("account,plan,external_id\ndan,big,crm-1\n"),
-    /line 2, column external_id: The external id "crm-1" belongs to account ada/,
-  );
-  assert.deepEqual(await ids(), ["ada", "bob", "carl"]);
 });

@@ -13,7 +13,6 @@ import { nobody } from "../../actors.ts";
 import { actionRoutes } from "../api/action-routes.ts";
 import type { ApiApp } from "../api/app.ts";
 import { documentRoutes } from "../api/openapi.ts";
-import { importRoute } from "./account-import.ts";
 import { accountLiveRoutes } from "./account-live.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { overviewRoutes } from "./overview.ts";
@@ -32,10 +31,7 @@ import { actorOf, consoleCookieName } from "./sign-in.ts";
 type AddRoutes = (app: ApiApp, actions: OperatorActions, dependencies: AdminDependencies) => void;
 
 const groups: Record<string, AddRoutes> = {
-  accounts(app, actions, dependencies) {
-    ofLedger(accountActions)(app, actions, dependencies);
-    importRoute(app, actions);
-  },
+  accounts: ofLedger(accountActions),
   people: ofLedger(peopleActions),
   keys: ofLedger(keyActions),
   credits: ofLedger(creditActions),

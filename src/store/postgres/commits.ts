@@ -34,7 +34,7 @@ import type { PlanCatalog } from "../../ledger/plan.ts";
 import type { AdditionalGrant } from "../../ledger/rows.ts";
 import { type Changes, overdueMax, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
-import { operationsOf, planDrafts } from "../contacts.ts";
+import { openingOf, planDraft } from "../contacts.ts";
 import { eventRow } from "../events.ts";
 import { laterChanges } from "../later-grants.ts";
 import { readCatalog } from "../plans.ts";
@@ -106,16 +106,16 @@ export class PostgresCommits {
     return await againIfDoubled(() => this.#withoutLocked(operations));
   }
 
-  /** Opens accounts, with their first keys, and sets contacts: all of them or none. */
-  async putAccounts(drafts: readonly AccountDraft[], options: DraftOptions): Promise<DraftOutcome[]> {
-    return await againIfDoubled(() => this.#putOnce(drafts, options));
+  /** Opens an account or sets its contact. */
+  async putAccount(draft: AccountDraft, options: DraftOptions): Promise<DraftOutcome> {
+    return await againIfDoubled(() => this.#putOnce(draft, options));
   }
 
-  async #putOnce(drafts: readonly AccountDraft[], options: DraftOptions): Promise<DraftOutcome[]> {
+  async #putOnce(draft: AccountDraft, options: DraftOptions): Promise<DraftOutcome> {
     const connection = await this.#connections.connect();
     let broken = true;
     try {
-      const operations = operationsOf(drafts, options);
+      const operations = [openingOf(draft, options)];
       const { snapshot } = await readUnderLock(connection, operations, {
         clock: this.#clock,
         skipsLocked: false,
@@ -123,15 +123,15 @@ export class PostgresCommits {
         plansAt: (epoch) => this.#plansAt(connection, epoch),
       });
       const { outcomes, changes, later } = await decideOn(connection, snapshot, operations, this.#events());
-      const known = await readContacts(connection, drafts);
+      const known = await readContacts(connection, draft);
       const { atMs } = snapshot.times;
-      const planned = planDrafts(drafts, outcomes, known, { ...options, atMs });
+      const planned = planDraft(draft, outcomes[0], known, { ...options, atMs });
       if (!planned.isWritten) broken = await rollBack(connection);
       else {
         await write(connection, { ...snapshot, later }, changes, contactStatements(planned));
         broken = false;
       }
-      return planned.outcomes;
+      return planned.outcome;
     } catch (error) {
       broken = await rollBack(connection);
       throw error;

@@ -204,10 +204,10 @@ function postgresStoreOn({
         await clock.prepareCommit(commits);
         return await ledger.commit(operations);
       }),
-    putAccounts: (drafts, options) =>
+    putAccount: (draft, options) =>
       during(async () => {
         await clock.prepareCommit(commits);
-        return await ledger.putAccounts(drafts, options);
+        return await ledger.putAccount(draft, options);
       }),
     applyPlans: (section, options) =>
       during(() => applyPlans(pools.writes, section, { ...options, time: clock.ask().parameter })),

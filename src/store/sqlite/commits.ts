@@ -30,7 +30,7 @@ import {
 } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
-import { operationsOf, planDrafts } from "../contacts.ts";
+import { openingOf, planDraft } from "../contacts.ts";
 import { eventRow } from "../events.ts";
 import { paymentOf, selectPayments } from "../journal.ts";
 import { laterChanges } from "../later-grants.ts";
@@ -46,7 +46,7 @@ import {
   keyTable,
   laterGrantTable,
 } from "../tables.ts";
-import { readContacts, writeContacts } from "./contacts.ts";
+import { readContacts, writeContact } from "./contacts.ts";
 import { inTransaction, sqliteError } from "./file.ts";
 import { applyPlans, readCatalog } from "./plans.ts";
 import { insertInto, Query, update } from "./query.ts";
@@ -123,27 +123,22 @@ export class SqliteCommits {
     }
   }
 
-  /** Opens accounts, with their first keys, and sets contacts: all of them or none. */
-  putAccounts(
-    drafts: readonly AccountDraft[],
-    options: DraftOptions,
-    events: EventSettings | null = null,
-  ): DraftOutcome[] {
+  /** Opens an account or sets its contact. */
+  putAccount(draft: AccountDraft, options: DraftOptions, events: EventSettings | null = null): DraftOutcome {
     const { planned, changes } = inTransaction(this.#db, () => {
       this.#cache.begin();
-      const operations = operationsOf(drafts, options);
-      const { snapshot, outcomes, changes } = this.#decide(operations, events);
-      const known = readContacts(this.#db, drafts);
+      const { snapshot, outcomes, changes } = this.#decide([openingOf(draft, options)], events);
+      const known = readContacts(this.#db, draft);
       const { atMs } = this.#now();
-      const planned = planDrafts(drafts, outcomes, known, { ...options, atMs });
+      const planned = planDraft(draft, outcomes[0], known, { ...options, atMs });
       if (planned.isWritten) {
         this.#write(snapshot, changes);
-        writeContacts(this.#db, planned);
+        writeContact(this.#db, planned);
       }
       return { planned, changes };
     });
     if (planned.isWritten) this.#cache.end(changes);
-    return planned.outcomes;
+    return planned.outcome;
   }
 
   /** Applies a plans section of the configuration. */

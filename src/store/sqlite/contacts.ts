@@ -1,29 +1,20 @@
-/** Reads and writes contacts, in the transaction of `putAccounts`. */
+/** Reads and writes contacts, in the transaction of `putAccount`. */
 import type { DatabaseSync } from "node:sqlite";
-import {
-  type AccountDraft,
-  type ContactRow,
-  contactsNamedBy,
-  type DraftChanges,
-  endOtherLinks,
-} from "../contacts.ts";
+import { type AccountDraft, type ContactRow, type DraftChange, endOtherLinks } from "../contacts.ts";
 import { changeLogTable, contactTable } from "../tables.ts";
 import { insertInto, Query } from "./query.ts";
 
-export function readContacts(db: DatabaseSync, drafts: readonly AccountDraft[]): ContactRow[] {
-  const { accounts, externalIds } = contactsNamedBy(drafts);
-  const among = (n: number) => `(select value from json_each(?${n}))`;
-  const query = new Query(db, contactTable, `where account in ${among(1)} or external_id in ${among(2)}`);
-  return query.all(JSON.stringify(accounts), JSON.stringify(externalIds));
+/** Reads the contact of the account, and that with its external id. */
+export function readContacts(db: DatabaseSync, { id, contact }: AccountDraft): ContactRow[] {
+  const query = new Query(db, contactTable, "where account = ? or external_id = ?");
+  return query.all(id, contact.externalId ?? null);
 }
 
-export function writeContacts(db: DatabaseSync, { contacts, logged }: DraftChanges): void {
-  const remove = db.prepare("delete from account_contact where account = ?");
-  for (const { account } of contacts) remove.run(account);
-  const insert = insertInto(db, contactTable);
-  for (const row of contacts) insert(row);
-  const endLinks = db.prepare(`${endOtherLinks} = ?`);
-  for (const { account } of contacts) endLinks.run(account);
-  const log = insertInto(db, changeLogTable);
-  for (const row of logged) log(row);
+export function writeContact(db: DatabaseSync, { contact, logged }: DraftChange): void {
+  if (contact === null || logged === null) return;
+  const { account } = contact;
+  db.prepare("delete from account_contact where account = ?").run(account);
+  insertInto(db, contactTable)(contact);
+  db.prepare(`${endOtherLinks} = ?`).run(account);
+  insertInto(db, changeLogTable)(logged);
 }

@@ -129,7 +129,7 @@ function sqliteStoreOn(
 
     commit: (operations) => writer.call("commit", operations, events()),
 
-    putAccounts: (drafts, options) => writer.call("putAccounts", drafts, options, events()),
+    putAccount: (draft, options) => writer.call("putAccount", draft, options, events()),
 
     applyPlans: (section, options) => writer.call("applyPlans", section, options),
 

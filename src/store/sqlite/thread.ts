@@ -32,11 +32,7 @@ export interface SqliteThreadData {
 
 export interface Calls {
   commit(operations: readonly Operation[], events: EventSettings | null): Decision[];
-  putAccounts(
-    drafts: readonly AccountDraft[],
-    options: DraftOptions,
-    events: EventSettings | null,
-  ): DraftOutcome[];
+  putAccount(draft: AccountDraft, options: DraftOptions, events: EventSettings | null): DraftOutcome;
   applyPlans(section: Plans, options: PlansOptions): PlanChanges;
   clock(): ClockState;
   rows(statement: SqlStatement): Cells[];

@@ -22,9 +22,9 @@ export function openWriter({ file, plans, upgrade, clock, clockAcceptedBy }: Sql
       time.recordIfOld();
       return ledger.commit(operations, events);
     },
-    putAccounts(drafts, options, events) {
+    putAccount(draft, options, events) {
       time.recordIfOld();
-      return ledger.putAccounts(drafts, options, events);
+      return ledger.putAccount(draft, options, events);
     },
     applyPlans: (section, options) => ledger.applyPlans(section, options),
     clock: () => time.look(),
