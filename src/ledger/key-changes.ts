@@ -9,7 +9,7 @@ import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import { factText } from "./fact-values.ts";
 import { setBudget, unusedKey } from "./key-budget.ts";
-import { budgetAfter, changeFact, outcomeFact, replacedFact } from "./key-facts.ts";
+import { budgetAfter, changeFact, newKeyOf, outcomeFact, replacedFact } from "./key-facts.ts";
 import type { IssueOperation, KeyOperation, KeySettings, RevokeOperation } from "./operations.ts";
 import type { IssueOutcome, KeyOutcome, RevokeOutcome } from "./outcomes.ts";
 import { followLimits, scopesOf } from "./rates.ts";
@@ -117,7 +117,7 @@ function addKey(
   const key: KeyRow = { ...row, createdMs: atMs, ...unusedKey };
   setBudget(key, budget, atMs);
   work.addKey(key);
-  const { id, account, hash, lastFour, ...set } = row;
+  const { id, account, hash, lastFour, ...set } = newKeyOf(row);
   work.post(found, {
     kind: "key",
     op,

@@ -172,6 +172,7 @@ test("a refund stays that of its payment, even if another one ends it meanwhile"
   await dialog.getByText("40 credits of raced-1 are taken back").waitFor();
   const other = { refund_id: "raced-other", payment_id: "raced-1", credits: 40 };
   await service.call("POST", "/admin/accounts/raced/refunds", other);
+  expects("401 GET /admin/accounts/raced/live");
   await endSession(visit);
   await page.getByRole("heading", { name: "Sign in again" }).waitFor();
   // The list of payments is loaded again after the sign-in, without this payment.

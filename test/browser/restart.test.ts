@@ -30,6 +30,7 @@ test("open pages delay no stop, say that the service is away, and go on by thems
 
   const today = page.locator(".figure").filter({ hasText: "Requests today" }).locator("strong");
   const requests = await today.innerText();
+  expects(/^failed GET \/(api\/live|admin\/(overview|accounts\/default\/live))/);
   const passedMs = startOwnTime();
   await service.stop();
   const stopMs = passedMs();

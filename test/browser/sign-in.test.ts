@@ -103,7 +103,7 @@ test("opens in a second tab and by a link in a new tab, and logs out in all of t
   service,
   expects,
 }) => {
-  expects("401 GET /admin/session");
+  expects("401 GET /admin/session", "401 GET /admin/overview");
   await page.goto(`${service.url}/console`);
   await enterToken({ page, service });
   await page.getByText("live", { exact: true }).waitFor();
@@ -255,7 +255,8 @@ test("a cookie without the header of the pages is refused", async (visit) => {
 });
 
 test("a live page asks for a sign-in when its session ends, and loses nothing that was typed", async (visit) => {
-  const { page, service } = visit;
+  const { page, service, expects } = visit;
+  expects("401 GET /admin/accounts/expired/live");
   await service.call("POST", "/admin/accounts", { id: "expired", plan: "starter" });
   await open(visit, "/accounts/expired");
   await page.getByRole("button", { name: "Top up" }).click();
@@ -280,7 +281,7 @@ for (const limit of some(["idle", "absolute"] as const, 2)) {
     const { page, service, context, expects } = visit;
     const id = `expired-${limit}`;
     await service.call("POST", "/admin/accounts", { id, plan: "starter" });
-    // This page has no stream, which would notice it first.
+    // This page does not ask by itself, and so does not notice it first.
     await open(visit, `/accounts/${id}/keys`);
     await page.getByRole("button", { name: "Top up" }).click();
     await page.getByRole("dialog").getByLabel("Credits").fill("33");

@@ -498,8 +498,8 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     const ids = (await Promise.all(callers)).flat();
     for (const store of stores) await store.close();
     await assertSoundAt(url);
-    const paid = await own.sql("select note from journal where kind = 'payment'", name);
-    assert.deepEqual(paid.map(({ note }) => String(note)).sort(), [...ids, "p1"].sort());
+    const paid = await own.sql("select subject from journal where kind = 'payment'", name);
+    assert.deepEqual(paid.map(({ subject }) => String(subject)).sort(), [...ids, "p1"].sort());
     const receipts = await own.sql("select id, cost from charge where id <> 'done'", name);
     assert.deepEqual(receipts.map(({ id }) => String(id)).sort(), ids.toSorted());
     assert.ok(receipts.every(({ cost }) => cost === 1000));

@@ -7,7 +7,7 @@ import { refused } from "../fixtures/operator.ts";
 import { pageSecret } from "../fixtures/page-header.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
 import { readAll } from "../fixtures/raw-http.ts";
-import type { TestService } from "../fixtures/service.ts";
+import { hello, type TestService } from "../fixtures/service.ts";
 
 const portalTest = portalTests({ otherModels: ["large", "secret"] });
 
@@ -90,9 +90,12 @@ portalTest("bytes that are no request do not get an answer into a stream", async
   const socket = connect({ port: Number(new URL(portal.url).port), host: "127.0.0.1" });
   const received = readAll(socket);
   socket.once("data", () => socket.write("no request\r\n\r\n"));
-  socket.write(
-    `GET /api/live HTTP/1.1\r\nhost: 127.0.0.1\r\ncookie: ${cookie}\r\nx-inkwell-request: ${pageSecret}\r\n\r\n`,
-  );
+  const body = JSON.stringify({ model: "small", messages: hello, stream: true });
+  const headers = [
+    `host: 127.0.0.1\r\ncookie: ${cookie}\r\nx-inkwell-request: ${pageSecret}`,
+    `content-type: application/json\r\ncontent-length: ${body.length}`,
+  ];
+  socket.write(`POST /api/chat HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n${body}`);
   const text = await received;
   assert.match(text, /^HTTP\/1.1 200 OK/);
   assert.doesNotMatch(text, /400 Bad Request/);
