@@ -29,6 +29,16 @@ export interface Actor {
 /** The operator token. */
 export const owner: Actor = { by: "owner", role: "owner" };
 
+/** Names the user of a command, in percent-encoding. Only the operator token may send it. */
+export const userHeader = "x-inkwell-user";
+
+/**
+ * A user of the command line. The operator token acts for them, so they may do everything.
+ */
+export function commandLine(user: string): Actor {
+  return { by: `command_line:${user}`, role: "owner" };
+}
+
 /** Reads for others. Each change is made as one of them. */
 export const nobody: Actor = { by: "nobody", role: "viewer" };
 

@@ -30,6 +30,7 @@ import { signInWarnings, startSignIn } from "./app/sign-in.ts";
 import { consoleUrl, type StartupBanner } from "./app/startup-banner.ts";
 import { webFiles } from "./app/web-bundle.ts";
 import type { Catalog } from "./chat/catalog.ts";
+import { databaseText } from "./config/database.ts";
 import { eventSettingsOf, wantedEventsOf } from "./config/events.ts";
 import type { Config } from "./config/load.ts";
 import { operatorNames, operatorToken } from "./config/operator.ts";
@@ -43,6 +44,7 @@ import { type PublicDependencies, PublicServer, type PublicSettings } from "./ht
 import { Jobs } from "./jobs.ts";
 import type { Ledger } from "./ledger/ledger.ts";
 import { makeDataFolder } from "./make-folder.ts";
+import { writeOperatorAddress } from "./operator-address.ts";
 import { type NodeRegistry, type NodeWatch, startNodeWatch } from "./store/nodes.ts";
 import type { Store } from "./store/store.ts";
 import { watchEventLoop } from "./telemetry/event-loop.ts";
@@ -214,6 +216,7 @@ class Service {
       ...live,
       ...{ stops, version, allowedHosts, live: this.#live, requests: server.requests },
       ...access,
+      modelIds: () => catalog.all().map(({ id }) => id),
       onSignedIn: (session) => events.signedIn(session),
       invitations: ofPortal.invitations,
       roleNow: (person) => people.roleNow(person),
@@ -239,6 +242,7 @@ class Service {
     const operatorUrl = await bindOrExplain("operator", config.operator, () =>
       listenOn(operator, config.operator),
     );
+    this.#tellAddress(config, clientUrl(config.operator.host, operatorUrl));
     if (portal !== null) this.#started.defer(() => portal.close());
     const portalUrl = portal === null ? null : await portal.listen();
     const timezone = () => this.#config.timezone;
@@ -328,6 +332,19 @@ class Service {
     await drained;
     clearTimeout(cut);
     clearTimeout(over);
+  }
+
+  /** Tells commands on this machine where the operator listener is. */
+  #tellAddress({ dataDir, database }: Config, url: string): void {
+    try {
+      const address = { url, pid: process.pid, database: databaseText(database) };
+      this.#started.defer(writeOperatorAddress(dataDir, address));
+    } catch (err) {
+      this.#logger.warn(
+        { err },
+        "commands on this machine do not find the service: its address was not written",
+      );
+    }
   }
 
   #watchEventLoop(): void {

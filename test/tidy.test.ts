@@ -28,6 +28,7 @@ const modules = [
   "make-folder",
   "secret-file",
   "invocation",
+  "operator-address",
   "version",
   "limits",
   "threads",

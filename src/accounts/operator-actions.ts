@@ -42,9 +42,6 @@ import { type StoppedRequest, stopElsewhere } from "./request-stops.ts";
 import type { PersonRoles } from "./signed-in-people.ts";
 import { type UsageReport, usageReport } from "./usage-sums.ts";
 
-/** Accounts that `accountsWithBalance` reads at a time. */
-const pageRows = 100;
-
 interface ActionDependencies {
   store: Store;
   ledger: Ledger;
@@ -67,15 +64,10 @@ interface ActionDependencies {
   tell?: TellAccess | undefined;
 }
 
-/** An account with its balance. If the balance cannot be read, `problem` is the reason. */
-export type AccountWithBalance = { account: ListedAccount; nowMs: EpochMs } & (
-  | { balance: BalanceView; problem: null }
-  | { balance: null; problem: string }
-);
-
-/** An account of a list. The balance is null if it cannot be read. */
+/** An account of a list. The balance is null if it cannot be read, for this reason. */
 export interface AccountOfList extends AccountInOrder {
   balance: BalanceView | null;
+  balanceProblem: string | null;
 }
 
 export class OperatorActions {
@@ -166,35 +158,10 @@ export class OperatorActions {
     const now = { plans: await store.plans(), times: store.times(), overdue: [], later: [] };
     return rows.map((row) => {
       const read = readBalance({ ...now, account: row, problem: row.problem });
-      if ("problem" in read) return { ...row, balance: null };
+      if ("problem" in read) return { ...row, balance: null, balanceProblem: read.problem };
       const { plan, nextPlan, state } = read;
-      return { ...row, plan, nextPlan, state, balance: read };
+      return { ...row, plan, nextPlan, state, balance: read, balanceProblem: null };
     });
-  }
-
-  async accountWithBalance(id: string): Promise<AccountWithBalance> {
-    const snapshot = await this.snapshot(id);
-    const { nowMs } = snapshot.times;
-    const account = await this.#listed(snapshot);
-    const read = readBalance(snapshot);
-    if ("problem" in read) return { account, nowMs, balance: null, problem: read.problem };
-    return { account, nowMs, balance: read, problem: null };
-  }
-
-  /** Lists the accounts that the query finds, in its order. */
-  async accountsWithBalance(
-    query: Omit<AccountsQuery, "after" | "limit"> = {},
-    rowsMax = Number.POSITIVE_INFINITY,
-  ): Promise<AccountWithBalance[]> {
-    const accounts: AccountWithBalance[] = [];
-    for (let last: AccountInOrder | undefined; ; ) {
-      const place = { after: last?.id, afterValue: last?.orderValue };
-      const limit = Math.min(pageRows, rowsMax - accounts.length);
-      const page = await this.store.accounts({ ...query, ...place, limit });
-      for (const { id } of page) accounts.push(await this.accountWithBalance(id));
-      last = page.at(-1);
-      if (page.length < pageRows || accounts.length >= rowsMax) return accounts;
-    }
   }
 
   async balance(account: string): Promise<BalanceView> {
@@ -279,16 +246,6 @@ export class OperatorActions {
       force: true,
       nowMs: store.times().atMs,
     });
-  }
-
-  /** Makes a plans section current, even if a newer one replaced it before. */
-  async applyPlans(section: Plans): Promise<PlanChanges> {
-    return await this.store.applyPlans(section, { force: true, by: this.by });
-  }
-
-  /** The time to which holds last. */
-  elapsedMs(): EpochMs {
-    return this.store.times().nowMs;
   }
 
   /** The time of windows, ends and dates. */

@@ -24,7 +24,7 @@ import type { AuditRecord, AuditReport } from "../store/audit-report.ts";
 import type { Contact, ListedAccount } from "../store/contacts.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { ListedEntry, ListedPayment, Receipt } from "../store/store.ts";
-import { type Credits, creditsIn, type MicroCredits } from "../units.ts";
+import { type Credits, creditsIn, type EpochMs, type MicroCredits } from "../units.ts";
 import { balanceObject } from "./balance-object.ts";
 import {
   closed,
@@ -92,6 +92,10 @@ export const balance = component("Balance", {
 export const listedAccountObject = objectFor<AccountOfList>("ListedAccount")({
   ...accountFields,
   balance: [orNull(balance), (row) => row.balance && balanceObject(row.balance)],
+  problem: [
+    orNull(Type.String({ description: "why the balance cannot be read" })),
+    (row) => row.balanceProblem,
+  ],
   low_balance: [
     Type.Boolean({
       description: `whether less than one credit is left, or less than ${lowBalancePercent} % of the credits of both windows, purchased credits included`,
@@ -310,7 +314,6 @@ export const journalObject = objectFor<ListedEntry>("JournalEntry")({
   ],
   ...valueFields,
 });
-export type JournalJson = Static<typeof journalObject.schema>;
 
 export const paymentObject = objectFor<ListedPayment>("Payment")({
   payment_id: [text, (row) => row.id],
@@ -379,6 +382,8 @@ export const holdObject = objectFor<HoldRow>("Hold")({
   ...tokenAndPriceFields,
 });
 
+export type HoldJson = Static<typeof holdObject.schema>;
+
 const broken = closed({
   invariant: Type.String({ description: "the invariant that does not hold" }),
   rows: Type.Array(Type.Record(Type.String(), Type.Union([Type.String(), Type.Number(), Type.Null()]))),
@@ -404,6 +409,11 @@ const auditRecordObject = objectFor<AuditRecord>("AuditRecord")({
 
 export const lastAuditObject = objectFor<AuditRecord | null>("LastAudit")({
   last: [orNull(auditRecordObject.schema), (record) => record && auditRecordObject.of(record)],
+});
+
+export const timeObject = objectFor<{ atMs: EpochMs; timezone: string }>("LedgerTime")({
+  ledger_at: [time, ({ atMs }) => isoTime(atMs)],
+  timezone: [Type.String({ description: "the zone of days in requests and reports" }), (row) => row.timezone],
 });
 
 export const nodeObject = objectFor<NodeView>("Node")({

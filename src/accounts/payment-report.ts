@@ -1,12 +1,13 @@
 /**
  * The changes of payments in a calendar month: the deferred revenue that an accountant asks for.
  */
+import Type, { type Static } from "typebox";
 import { windowFrom } from "../ledger/windows.ts";
 import type { PaymentPeriod } from "../store/payment-report.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { csvOf } from "./csv.ts";
-import { isoTime } from "./json-objects.ts";
+import { fieldsFor, isoTime, micro, objectFor, text, time } from "./json-objects.ts";
 import { invalidValue } from "./refusals.ts";
 
 /** Payments that are read at a time. */
@@ -99,33 +100,39 @@ function totalOf(rows: readonly PaymentReportRow[]): PaymentMonth {
   };
 }
 
-function amountsObject({ leftBeforeMicro, addedMicro, spentMicro, refundedMicro, leftMicro }: PaymentMonth) {
-  return {
-    left_before_micro: leftBeforeMicro,
-    added_micro: addedMicro,
-    spent_micro: spentMicro,
-    refunded_micro: refundedMicro,
-    left_micro: leftMicro,
-  };
-}
+const amounts = fieldsFor<PaymentMonth>()({
+  left_before_micro: [micro, (month) => month.leftBeforeMicro],
+  added_micro: [micro, (month) => month.addedMicro],
+  spent_micro: [micro, (month) => month.spentMicro],
+  refunded_micro: [micro, (month) => month.refundedMicro],
+  left_micro: [micro, (month) => month.leftMicro],
+});
 
-function rowObject({ id, account, atMs, ...amounts }: PaymentReportRow) {
-  return { payment_id: id, account, at: isoTime(atMs), ...amountsObject(amounts) };
-}
+const rowObject = objectFor<PaymentReportRow>("PaymentMonth")({
+  payment_id: [text, ({ id }) => id],
+  account: [text, ({ account }) => account],
+  at: [time, ({ atMs }) => isoTime(atMs)],
+  ...amounts,
+});
 
-export function paymentReportObject({ month, timezone, fromMs, toMs, isOver, rows, total }: PaymentReport) {
-  return {
-    ...{ month, timezone, from: isoTime(fromMs), to: isoTime(toMs), over: isOver },
-    payments: rows.map(rowObject),
-    total: amountsObject(total),
-  };
-}
+const totalObject = objectFor<PaymentMonth>("PaymentTotal")(amounts);
+
+const reportObject = objectFor<PaymentReport>("PaymentReport")({
+  month: [text, (report) => report.month],
+  timezone: [text, (report) => report.timezone],
+  from: [time, (report) => isoTime(report.fromMs)],
+  to: [time, (report) => isoTime(report.toMs)],
+  over: [Type.Boolean(), (report) => report.isOver],
+  payments: [Type.Array(rowObject.schema), ({ rows }) => rows.map(rowObject.of)],
+  total: [totalObject.schema, ({ total }) => totalObject.of(total)],
+});
+
+export const paymentReportSchema = reportObject.schema;
+export const paymentReportObject = reportObject.of;
+export type PaymentReportJson = Static<typeof paymentReportSchema>;
 
 /** A line for each payment; the total is their sum. */
 export function paymentReportCsv({ rows }: PaymentReport): string {
-  const head = ["payment_id", "account", "at", "left_before_micro", "added_micro"];
-  return csvOf([
-    [...head, "spent_micro", "refunded_micro", "left_micro"],
-    ...rows.map((row) => Object.values(rowObject(row))),
-  ]);
+  const lines = rows.map((row) => Object.values(rowObject.of(row)));
+  return csvOf([Object.keys(rowObject.schema.properties), ...lines]);
 }

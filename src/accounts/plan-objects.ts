@@ -1,5 +1,5 @@
 /** The JSON object of a plan, for the operator API and the command line. */
-import Type from "typebox";
+import Type, { type Static } from "typebox";
 import type { Plan, Plans, PlanVersion } from "../ledger/plan.ts";
 import type { PlanChanges } from "../ledger/plan-section.ts";
 import { alignments } from "../ledger/windows.ts";
@@ -25,6 +25,8 @@ const granted = {
   limits: limitsSchema,
   models: Type.Array(text),
 };
+/** What a plan grants. */
+export type GrantedJson = Static<Type.TObject<typeof granted>>;
 const version = component("PlanVersion", { version: count, created_at: time, ...granted });
 
 export const planObject = objectFor<PlanState>("Plan")({
@@ -39,6 +41,8 @@ export const planObject = objectFor<PlanState>("Plan")({
     (plan) => plan.versions.map(versionFields),
   ],
 });
+
+export type PlanJson = Static<typeof planObject.schema>;
 
 /** A plans section, and what it would change in the database. */
 interface ComparedPlans {
@@ -67,11 +71,14 @@ export const comparedPlansObject = objectFor<ComparedPlans>("ConfiguredPlans")({
   ],
 });
 
+export type ConfiguredPlansJson = Static<typeof comparedPlansObject.schema>;
+
 function versionFields(of: PlanVersion) {
   return { version: of.version, created_at: isoTime(of.createdMs), ...grantedBy(of) };
 }
 
-function grantedBy({ base, overage, timezone, limits, models }: Plan) {
+/** Returns what a plan grants. */
+export function grantedBy({ base, overage, timezone, limits, models }: Plan) {
   return {
     base,
     overage,

@@ -1,7 +1,7 @@
 /**
  * Errors of operator actions, as one closed catalogue for the operator API and the command line.
  * Errors whose code the public catalogue (errors.ts) defines are thrown as its `Refusal`. A
- * message names no command and no endpoint: the command line and the API add their own advice. A
+ * message names no command and no endpoint: the command line adds its own advice. A
  * test compares the catalogue with docs/operating.
  */
 
@@ -60,6 +60,7 @@ export const operatorCatalogue = {
   too_many_keys: conflict,
   too_many_changes: tooMany,
   cannot_reload_now: conflict,
+  service_unavailable: { status: 503, type: "server_error" },
   configuration_invalid: { status: 422, type: "invalid_request_error" },
   no_portal_url: conflict,
   no_mail_server: conflict,

@@ -103,11 +103,26 @@ export class RequestStops {
 async function recordStop({ store }: StopDependencies, stop: StopRequestRow): Promise<void> {
   if (await store.stopRequests.add(stop, store.times().nowMs)) return;
   const receipt = await receiptOf(store, stop.id);
+  throw notRunning(stop.id, receipt);
+}
+
+/** `receipt`: of the ended request, if it was charged. */
+function notRunning(id: string, receipt: Receipt | null): OperatorRefusal {
   const message =
     receipt === null
-      ? `No request "${stop.id}" is running. It may have ended without a charge, or holds no credits yet.`
-      : `Request "${stop.id}" ended at ${isoTime(receipt.atMs)} (${receipt.ending}).`;
-  throw new OperatorRefusal("request_not_found", `${message} Nothing has changed.`);
+      ? `No request "${id}" is running. It may have ended without a charge, or holds no credits yet.`
+      : `Request "${id}" ended at ${isoTime(receipt.atMs)} (${receipt.ending}).`;
+  return new OperatorRefusal("request_not_found", `${message} Nothing has changed.`);
+}
+
+/** For a command beside no service. Throws `request_not_found` if the request ended by itself. */
+export async function stopWithoutService(
+  dependencies: StopDependencies,
+  stop: StopRequestRow,
+): Promise<RequestStop> {
+  const { requestId, outcome, receipt } = await stopElsewhere(dependencies, stop);
+  if (outcome === "ended") throw notRunning(requestId, receipt);
+  return { requestId, isStopped: true };
 }
 
 /** `waitMsMax`: about two looks of a process. */

@@ -1,5 +1,5 @@
 /** Reports: sums of usage by day, model, key or account, with whether they can still change. */
-import Type from "typebox";
+import Type, { type Static } from "typebox";
 import type { Store } from "../store/store.ts";
 import { type Day, dayMs, dayOf } from "../store/usage-days.ts";
 import type { UsageSum } from "../store/usage-measures.ts";
@@ -35,7 +35,7 @@ export function dayNamed(param: string, text: string | undefined, timezone: stri
   throw invalidValue(param, `${param} must be a day, 2027-01-31, or the start of one in ${timezone}.`);
 }
 
-export function isoDay(day: Day): string {
+function isoDay(day: Day): string {
   return new Date(day * dayMs).toISOString().slice(0, 10);
 }
 
@@ -98,6 +98,8 @@ export const usageReportSchema = closed({
   total: totalObject.schema,
   next: orNull(Type.String({ description: "a cursor" })),
 });
+
+export type UsageReportJson = Static<typeof usageReportSchema>;
 
 /** `next` continues the list. */
 export function usageReportObject(report: UsageReport, next: string | null) {

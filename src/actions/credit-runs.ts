@@ -15,6 +15,7 @@ import {
   refundRefusal,
   topupRefusal,
 } from "../accounts/outcome-refusals.ts";
+import { paymentReportCsv, paymentReportObject, paymentReportSchema } from "../accounts/payment-report.ts";
 import { requireFresh } from "../accounts/refusals.ts";
 import { opOf } from "../ledger/snapshot.ts";
 import { microOf } from "../units.ts";
@@ -22,7 +23,7 @@ import { bindFor } from "./bind.ts";
 import { addCredits, adjustCredits, refundCredits } from "./credits.ts";
 import type { InputOf } from "./field.ts";
 import { afterSeqIn, pageOf, pageSchema } from "./pages.ts";
-import { journalKindsIn, listJournal, listPayments, showBalance } from "./views.ts";
+import { journalKindsIn, listJournal, listPayments, reportPayments, showBalance } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
 
@@ -84,6 +85,10 @@ export const creditActions = {
       paymentObject.of,
       ({ seq }) => String(seq),
     );
+  }),
+  reportPayments: bind(reportPayments, paymentReportSchema, async (actions, { month, format }) => {
+    const report = await actions.paymentReport(month);
+    return format === "csv" ? paymentReportCsv(report) : paymentReportObject(report);
   }),
 };
 

@@ -134,12 +134,11 @@ export function group<F extends Fields>(fields: F, texts: FieldTexts = {}): Fiel
 }
 
 /**
- * Returns a message of the API with other words in the place of its names. `wordOf` gets the index
- * of an item, `[1]`, or an empty text.
+ * Returns a message of the API about a field, with another name for the field. The messages of
+ * the API begin with the path of the field, and then say what is wrong.
  */
-export function withWord(message: string, name: string, wordOf: (index: string) => string): string {
-  // A name such as `credits` is also a word, so it is a name only at the start of the message.
-  const before = /^[a-z]+$/.test(name) ? "^" : "(?<![\\w.-])";
-  const pattern = `${before}${name.replaceAll(".", "\\.")}(\\[\\d+\\])?(?![\\w.]*\\w)`;
-  return message.replaceAll(new RegExp(pattern, "g"), (_, index: string = "") => wordOf(index));
+export function renamed(message: string, path: string, name: string): string {
+  return message.startsWith(`${path} `) || message.startsWith(`${path}[`)
+    ? name + message.slice(path.length)
+    : message;
 }

@@ -5,11 +5,9 @@
 import Type, { type TSchema } from "typebox";
 import { closed, orNull } from "../accounts/json-objects.ts";
 import { invalidValue, momentNamed } from "../accounts/refusals.ts";
-import { idProblem, noOverlap, overlapRule } from "../accounts/value-rules.ts";
-import { isPeriod, isRefillPeriod, isTimezone, refillPeriodRule } from "../ledger/windows.ts";
 import { fieldOf, isRecord } from "../objects.ts";
-import { timezoneRule } from "../units.ts";
 import { type Field, type Fields, type InputOf, innerName } from "./field.ts";
+import { textProblem } from "./value-problem.ts";
 
 /** Returns the schemas of fields, some of them. */
 export function propertiesOf(fields: Fields, names = Object.keys(fields)): Record<string, TSchema> {
@@ -67,27 +65,11 @@ function valueIn(field: Field, value: unknown, timezone: string, param: string):
   if (typeof value === "string" && field.kind === "moment") {
     return momentNamed(param, value, timezone, field.day === "start" ? 0 : 1);
   }
-  if (typeof value === "string" && field.kind === "text") requireText(field.check, value, param);
+  if (typeof value === "string" && field.kind === "text") {
+    const problem = textProblem(field.check, value);
+    if (problem !== null) throw invalidValue(param, `${param} ${problem}`);
+  }
   if (Array.isArray(value)) return [...new Set(value)];
   if (field.kind === "group" && isRecord(value)) return inputOf(field.fields, value, timezone, `${param}.`);
   return value;
-}
-
-function requireText(check: Extract<Field, { kind: "text" }>["check"], text: string, param: string): void {
-  switch (check) {
-    case "overlap":
-      if (text !== noOverlap && !isPeriod(text))
-        throw invalidValue(param, `${param} must be ${overlapRule}.`);
-      return;
-    case "id": {
-      const problem = idProblem(text);
-      if (problem === null) return;
-      throw invalidValue(param, `${param} ${problem}. Nothing has changed. Send the id in its plain form.`);
-    }
-    case "refill period":
-      if (!isRefillPeriod(text)) throw invalidValue(param, `${param} must be ${refillPeriodRule}.`);
-      return;
-    case "timezone":
-      if (!isTimezone(text)) throw invalidValue(param, `${param} must be ${timezoneRule}.`);
-  }
 }

@@ -9,7 +9,7 @@ import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";
 import { changeKey, makeKey, revokeKey, rotateKey } from "./keys.ts";
 import { pageIn, pageSchema } from "./pages.ts";
-import { listKeys, lookUpKey, showKey } from "./views.ts";
+import { listAllKeys, listKeys, lookUpKey, showKey } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
 
@@ -32,6 +32,9 @@ export const keyActions = {
   ),
   listKeys: bind(listKeys, pageSchema(keyObject.schema), async ({ keys }, { account, ...page }) =>
     pageIn(await keys.list(account), page, keyObject.of),
+  ),
+  listAllKeys: bind(listAllKeys, pageSchema(keyObject.schema), async ({ keys }, page) =>
+    pageIn(await keys.list(), page, keyObject.of),
   ),
   showKey: bind(showKey, keyObject.schema, async ({ keys }, { key }) => keyObject.of(await keys.find(key))),
   lookUpKey: bind(lookUpKey, keyOfSecretObject.schema, async ({ keys }, { key }) =>

@@ -11,7 +11,8 @@ import type { Role } from "../actors.ts";
 import { action, variantOf } from "./action.ts";
 import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";
-import { afterSeqIn, pageFields, pageIn, pageOf, pageSchema } from "./pages.ts";
+import { pageFields } from "./page-fields.ts";
+import { afterSeqIn, pageIn, pageOf, pageSchema } from "./pages.ts";
 import {
   changeOwnKey,
   changeOwnMail,

@@ -22,17 +22,29 @@ export const applyPlans = action({
   done: () => "The plans of the configuration are in use.",
 });
 
+interface RequestStopJson {
+  request_id: string;
+  stopped: boolean;
+}
+
 export const stopRequest = action({
   id: "stopRequest",
   title: "Stop a running request",
   help: "At once if this process answers it, otherwise through the database. Its client gets `request_stopped`, and pays for the tokens so far, as if it had left. A repetition is safe: after the end it is refused with `request_not_found`.",
   http: "POST /admin/requests/{request}/stop",
+  cli: "requests stop <request>",
+  examples: ["requests stop 019a0c3e-5d1f-7a52-9c3e-8d1f5a529c3e"],
   role: "support",
-  input: { request: text(rules.note, { rule: `the id of a request, ${rules.note.rule}` }) },
+  input: {
+    request: text(rules.note, {
+      rule: `the id of a request, ${rules.note.rule}`,
+      about: "as requests list shows it, or the x-request-id of the answer",
+    }),
+  },
   refuses: ["request_not_found"],
   status: 202,
   form: { title: "Stop a running request", submit: "Stop the request", isDangerous: true },
-  done: ({ stopped }: { stopped: boolean }) =>
+  done: ({ stopped }: RequestStopJson) =>
     stopped ? "The request is stopped." : "Another node stops the request within seconds.",
 });
 
@@ -41,6 +53,8 @@ export const reloadConfiguration = action({
   title: "Read the configuration again and apply it",
   help: "Checks everything first, and loads models that are new or changed, which can take minutes. If a part of the configuration cannot be used, nothing changes. Running answers keep their model and price.",
   http: "POST /admin/reload",
+  cli: "reload",
+  examples: ["reload"],
   role: "operator",
   input: {},
   refuses: ["cannot_reload_now", "configuration_invalid"],

@@ -16,7 +16,8 @@ import type { UsageSumRow, UsageSumsQuery } from "../store/usage-sums.ts";
 import type { EpochMs } from "../units.ts";
 import { bindFor } from "./bind.ts";
 import type { InputOf } from "./field.ts";
-import { pageOf, pageSchema, placeCursor, placeIn, rowsDefault, seqIn, wrongCursor } from "./pages.ts";
+import { rowsDefault } from "./page-fields.ts";
+import { pageOf, pageSchema, placeCursor, placeIn, seqIn, wrongCursor } from "./pages.ts";
 import { graphHoursDefault, listUsage, showUsageHours, type sumsOfAll, sumUsage } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();

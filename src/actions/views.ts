@@ -11,7 +11,7 @@ import type { Action } from "./action.ts";
 import { eventEndpoint } from "./events.ts";
 import { choice, type Field, type Fields, moment, number, optional, text } from "./field.ts";
 import { accountId, keyId } from "./fields.ts";
-import { pageFields } from "./pages.ts";
+import { pageFields } from "./page-fields.ts";
 
 /** An action that changes nothing. */
 function view<const F extends Fields>(
@@ -21,8 +21,8 @@ function view<const F extends Fields>(
 }
 
 /** For filters. The pattern excludes NUL, which PostgreSQL refuses in a query. */
-function textThatIs(what: string): Field<string> {
-  return text(rules.note, { rule: `${what}, ${rules.note.rule}` });
+function textThatIs(what: string, about: string): Field<string> {
+  return text(rules.note, { rule: `${what}, ${rules.note.rule}`, about });
 }
 
 const oldestOrNewest = choice(["oldest", "newest"], { rule: '"oldest" (default) or "newest"' });
@@ -36,17 +36,48 @@ export const listAccounts = view({
     "`low_balance` finds accounts with less than one credit, or less than a tenth of the credits of both windows, purchased credits included. " +
     "`order=remaining` compares the credits of all buckets. A window that has ended counts as full.",
   http: "GET /admin/accounts",
+  cli: "account list",
+  examples: [
+    "account list --search ada",
+    "account list --low-balance --order remaining",
+    "account list --plan starter --order created --descending --limit 20",
+  ],
   input: {
     ...pageFields,
-    external_id: optional(text(rules.contact)),
-    search: optional(text(rules.contact)),
-    plan: optional(text(rules.name)),
-    state: optional(choice(accountStates, { rule: '"active", "suspended" or "closed"' })),
-    low_balance: optional(choice(["true"], { rule: '"true"' })),
-    order: optional(
-      choice(accountOrders, { rule: '"id" (default), "created", "plan", "additional" or "remaining"' }),
+    search: optional(
+      text(rules.contact, {
+        about:
+          "only accounts whose id, e-mail or external id begins with this text, or whose owner contains it",
+      }),
     ),
-    direction: optional(choice(["asc", "desc"], { rule: '"asc" (default) or "desc"' })),
+    external_id: optional(text(rules.contact, { about: "only the account with this external id" })),
+    plan: optional(text(rules.name, { about: "only accounts on this plan" })),
+    state: optional(
+      choice(accountStates, {
+        rule: '"active", "suspended" or "closed"',
+        about: "only accounts in this state",
+      }),
+    ),
+    low_balance: optional(
+      choice(["true"], {
+        rule: '"true"',
+        option: "--low-balance",
+        about: "only accounts with less than one credit, or less than a tenth of the credits of both windows",
+      }),
+    ),
+    order: optional(
+      choice(accountOrders, {
+        rule: '"id" (default), "created", "plan", "additional" or "remaining"',
+        about: "order of the list (default: id)",
+      }),
+    ),
+    direction: optional(
+      choice(["asc", "desc"], {
+        rule: '"asc" (default) or "desc"',
+        option: "--descending",
+        about: "the greatest first",
+      }),
+    ),
   },
   refuses: ["list_too_slow"],
 });
@@ -63,6 +94,8 @@ export const listPeople = view({
   title: "List people who sign in or are behind a front end, in the order of their ids",
   help: "`role` is what the present configuration gives to the person: it needs the rule that gave it at the last sign-in, and lapses `sign_in.lapse` after `role_matched_at`. `account_by` is `rule`, `email`, or the operator who linked the account.",
   http: "GET /admin/people",
+  cli: "person list",
+  examples: ["person list", "person list --account ada"],
   input: {
     ...pageFields,
     account: optional({ ...accountId, option: "--account <account>", about: "only people of this account" }),
@@ -74,6 +107,13 @@ export const listKeys = view({
   title: "List the keys of an account, with revoked and expired ones, in the order of their creation",
   http: "GET /admin/accounts/{account}/keys",
   input: { account: accountId, ...pageFields },
+});
+
+export const listAllKeys = view({
+  id: "listAllKeys",
+  title: "List the keys of all accounts, with revoked and expired ones, in the order of their creation",
+  http: "GET /admin/keys",
+  input: pageFields,
 });
 
 export const showKey = view({
@@ -115,10 +155,20 @@ export const listJournal = view({
   title: "List the changes of an account's buckets",
   help: "All of them, oldest first, unless `kind` and `order` say otherwise. `kind=payment,refund` lists the changes of purchased credits.",
   http: "GET /admin/accounts/{account}/journal",
+  cli: "account journal <account>",
+  examples: [
+    "account journal ada --kind payment,refund,promotion",
+    "account journal ada --oldest --limit 1000000 --json > journal.json",
+  ],
   input: {
     account: accountId,
     ...pageFields,
-    kind: optional(text(journalKinds)),
+    kind: optional(
+      text(journalKinds, {
+        option: "--kind <kinds>",
+        about: "only these kinds of entries, with commas between them",
+      }),
+    ),
     order: optional(oldestOrNewest),
   },
   refuses: ["list_too_slow"],
@@ -134,15 +184,34 @@ export const listPayments = view({
   id: "listPayments",
   title: "List the payments of an account, newest first, with what was spent and refunded of each",
   http: "GET /admin/accounts/{account}/payments",
+  cli: "credits payments <account>",
+  examples: ["credits payments ada"],
   input: { account: accountId, ...pageFields },
   refuses: ["list_too_slow"],
 });
 
 const format = optional(choice(["json", "csv"], { rule: '"json" or "csv"' }));
 
+export const reportPayments = view({
+  id: "reportPayments",
+  title: "Show for a month what was added, spent and refunded of each payment, and what is left",
+  help: "Payments of which something was left, or that were made in the month, by id. `over`: the month has ended, so that the figures stay. With `format=csv` or `accept: text/csv`, the payments come as CSV.",
+  http: "GET /admin/payments/report",
+  input: {
+    month: text(rules.note, {
+      rule: 'a year and a month, such as "2027-01"',
+      option: "--month <month>",
+      about: "such as 2027-01, in the time zone of the configuration",
+    }),
+    format,
+  },
+  refuses: ["missing_required_parameter"],
+  csv: true,
+});
+
 const filters = {
-  model: optional(textThatIs("the id of a model")),
-  key: optional(textThatIs("the id of a key")),
+  model: optional(textThatIs("the id of a model", "only this model")),
+  key: optional(textThatIs("the id of a key", "only this key, as key list shows it")),
 };
 
 /** Of a list of receipts. A day begins in the time zone of the configuration. */
@@ -160,7 +229,9 @@ export const listUsage = view({
   input: {
     ...ofOneAccount,
     ...receiptFilters,
-    request_id: optional(textThatIs("the x-request-id of an answer")),
+    request_id: optional(
+      textThatIs("the x-request-id of an answer", "only this request: the x-request-id of its answer"),
+    ),
     order: optional(oldestOrNewest),
     format,
   },
@@ -250,6 +321,8 @@ export const listHolds = view({
   title: "List running requests and the credits that they hold, in the order of account and request id",
   help: "A hold whose `expires_at` has passed belongs to a process that died. It is charged by its last checkpoint within seconds.",
   http: "GET /admin/holds",
+  cli: "requests list [account]",
+  examples: ["requests list", "requests list ada"],
   input: ofOneAccount,
   refuses: ["account_not_found", "list_too_slow"],
 });
@@ -304,6 +377,14 @@ export const listJobs = view({
 
 const nothing: Fields = {};
 
+export const showTime = view({
+  id: "showTime",
+  title: "Show the time of the ledger, and the time zone of days",
+  help: "`ledger_at` is the time of windows, ends and dates.",
+  http: "GET /admin/time",
+  input: nothing,
+});
+
 export const showAudit = view({
   id: "showAudit",
   title: "Show the last recorded audit",
@@ -317,6 +398,7 @@ export const listOperatorKeys = view({
   title: "List operator keys with ended ones, in the order of their creation",
   help: "An owner sees all of them, others see their own.",
   http: "GET /admin/operator-keys",
+  cli: "operator list",
   input: pageFields,
 });
 
@@ -373,6 +455,7 @@ export const listEndpoints = view({
   id: "listEndpoints",
   title: "List the receivers of events, with what waits for each of them",
   http: "GET /admin/events/endpoints",
+  cli: "events endpoints",
   input: { ...pageFields },
 });
 
@@ -381,6 +464,8 @@ export const listDeliveries = view({
   title: "List what became of events at an endpoint, newest first",
   help: "With the status of the last answer and the beginning of its body. Events are kept for 30 days.",
   http: "GET /admin/events/endpoints/{endpoint}/deliveries",
+  cli: "events deliveries <endpoint>",
+  examples: ["events deliveries billing", "events deliveries billing --state dead"],
   input: {
     endpoint: eventEndpoint,
     ...pageFields,

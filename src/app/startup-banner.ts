@@ -35,7 +35,7 @@ export function bannerText(banner: StartupBanner, cwd: string, signInCode: strin
     "",
     `  API        ${publicUrl}/v1${onEveryAddress ? "   (and on every other address of this machine)" : ""}`,
     `  Operator   ${operatorUrl}${token}`,
-    `  Console    ${consoleUrl}   (sign in: ${inkwell(`console${onAnyPort ? ` --url ${operatorUrl}` : ""}`)})`,
+    `  Console    ${consoleUrl}   (sign in: ${inkwell("console")})`,
     ...(portalUrl === null ? [] : [`  Portal     ${portalUrl}   (sign in with an API key)`]),
     `  Models     ${models.map(({ id, onMiniature }) => (onMiniature ? `${id} (on the miniature)` : id)).join(", ")}`,
     "",

@@ -1,21 +1,59 @@
 /**
- * Commands made from actions: arguments and options are the fields of the action. A value that
- * breaks a rule of its field is wrong usage. Nothing is opened then.
+ * Commands made from actions: arguments and options are the fields of the action, and the command
+ * sends its request. A value that breaks a rule of its field is wrong usage. Nothing is sent then.
  */
 import { Command, Option } from "commander";
-import { closed } from "../accounts/json-objects.ts";
-import type { OperatorActions } from "../accounts/operator-actions.ts";
-import { placeOf } from "../actions/action.ts";
-import type { BoundAction } from "../actions/bind.ts";
-import { type Field, type Fields, optional, withWord } from "../actions/field.ts";
-import { inputOf, propertiesOf } from "../actions/input.ts";
-import { Refusal } from "../errors.ts";
-import { explain } from "../http/openai-format/explain.ts";
+import { type Action, placeOf } from "../actions/action.ts";
+import { type Field, type Fields, number, optional, renamed } from "../actions/field.ts";
+import { textProblem } from "../actions/value-problem.ts";
 import { inkwell } from "../invocation.ts";
-import type { EpochMs } from "../units.ts";
+import { momentOf } from "../units.ts";
 import type { Cli } from "./cli.ts";
 import { type Confirmation, requireConfirmed } from "./confirm.ts";
+import { type Column, table } from "./format.ts";
 import { examples } from "./help.ts";
+import { ApiRefusal } from "./operator-api.ts";
+
+/** What was given on the command line, by the names of the API. */
+export type Given = Record<string, unknown>;
+
+interface CommandWords {
+  /** With the group and the arguments: `key list [account]`. */
+  words: string;
+  about: string;
+  fields: Fields;
+  /** Lines without the program. */
+  examples?: readonly string[] | undefined;
+}
+
+/** Returns a command with these arguments and options. `run` gets what was given. */
+export function commandWith(
+  { words, about, fields, examples: lines = [] }: CommandWords,
+  run: (given: Given, command: Command) => Promise<void>,
+): Command {
+  const args = words.match(/[<[]\w+[\]>]/g) ?? [];
+  const [name = ""] = words
+    .replace(/ ?[<[].*/, "")
+    .split(" ")
+    .slice(-1);
+  const command = new Command(name).description(about.charAt(0).toLowerCase() + about.slice(1));
+  const named = args.map((word) => word.slice(1, -1));
+  for (const word of args) command.argument(word, aboutOf(word.slice(1, -1), fields[word.slice(1, -1)]));
+  const inOptions = Object.fromEntries(Object.entries(fields).filter(([each]) => !named.includes(each)));
+  addOptions(command, inOptions);
+  if (lines.length > 0) command.addHelpText("after", examples(...lines.map(exampleOf)));
+  return command.action(async () => {
+    const inArguments = named.flatMap((each, n) => {
+      const [field, word] = [fields[each], command.args[n]];
+      return field === undefined || word === undefined ? [] : [[each, parsed(command, field, word, each)]];
+    });
+    try {
+      await run({ ...Object.fromEntries(inArguments), ...read(command, inOptions) }, command);
+    } catch (error) {
+      throw error instanceof ApiRefusal ? inWords(error, fields) : error;
+    }
+  });
+}
 
 interface CommandOf<Result> {
   /** Words of the command. Default: those of the action. */
@@ -23,105 +61,136 @@ interface CommandOf<Result> {
   /** Default: the title of the action. */
   about?: string;
   /** Values that the command has and its user does not give. */
-  preset?: object;
+  preset?: Readonly<Record<string, unknown>>;
+  examples?: readonly string[];
+  /** Only a running service can do it. */
+  needsService?: true;
   /** The result for people, on stdout. */
-  text?(result: Result, nowMs: EpochMs): string;
+  text?(result: Result): string | Promise<string>;
   /** Asked before a change that cannot be undone, unless `--yes` is given. */
-  confirm?: Confirmation;
+  confirm?: Confirmation | ((given: Given) => Promise<Confirmation>);
   /** What was done, on stderr. Default: what the action says, `done`. */
   remark?(result: Result, done: string): string;
 }
 
-/** Adds the command of an action below its group. */
-export function addAction<Result>(
-  cli: Cli,
-  group: Command,
-  bound: BoundAction<OperatorActions, Result>,
-  options: CommandOf<Result> = {},
-): void {
-  group.addCommand(actionCommand(cli, bound, options));
-}
-
 /** Returns the command of an action. */
-export function actionCommand<Result>(
+export function actionCommand<F extends Fields, Result>(
   cli: Cli,
-  bound: BoundAction<OperatorActions, Result>,
+  action: Action<F, Result>,
   options: CommandOf<Result> = {},
 ): Command {
-  const { action } = bound;
   const { words = action.cli ?? "", about = action.title, preset = {}, text, confirm, remark } = options;
-  const [name = "", ...args] = words.split(" ").slice(words.includes(" ") ? 1 : 0);
-  const command = new Command(name).description(about.charAt(0).toLowerCase() + about.slice(1));
-  const { once } = action;
-  const own = fieldsWithout(action.input, Object.keys(preset));
-  const id = once === undefined ? undefined : own[once];
-  const fields = once === undefined || id === undefined ? own : { ...own, [once]: optional(id) };
-  const read = withFields(command, fields, { args });
-  const lines = action.examples ?? [];
-  if (lines.length > 0) command.addHelpText("after", examples(...lines.map(exampleOf)));
-  if (confirm !== undefined) command.option("--yes", "do not ask");
-  command.action(async () => {
-    const json: Record<string, unknown> = { ...read(), ...preset };
-    if (once !== undefined) json[once] ??= cli.newOperation(command.name());
-    if (placeOf(action).method === "PATCH" && !isAnyGiven(command))
-      command.error("error: nothing to change: name at least one setting");
-    const config = cli.config();
-    requireSound(command, fields, () => bound.check(json, config.timezone));
-    if (confirm !== undefined && command.getOptionValue("yes") !== true) await requireConfirmed(cli, confirm);
-    await cli.withActions(config, async (actions) => {
-      const { result, done } = await bound.run(actions, json);
-      const shown = text === undefined ? "" : text(result, actions.ledgerMs());
-      cli.print(result, shown);
-      const said = remark?.(result, done ?? "") ?? done;
-      if (said !== null && said !== "") cli.remark(said);
-    });
-  });
-  return command;
+  const { once, examples = action.examples } = action;
+  const yes: Fields = confirm === undefined ? {} : { yes: yesField };
+  const own = Object.entries<Field>(action.input).filter(([name]) => !(name in preset));
+  const fields = own.map(([name, field]) => [name, name === once ? optional(field) : field] as const);
+  return commandWith(
+    {
+      words,
+      about,
+      examples: options.examples ?? examples,
+      fields: { ...Object.fromEntries(fields), ...yes },
+    },
+    async ({ yes: isConfirmed = false, ...given }, command) => {
+      const isChange = placeOf(action).method === "PATCH";
+      if (isChange && Object.values(command.opts()).every((value) => value === undefined))
+        command.error("error: nothing to change: name at least one setting");
+      const asked = typeof confirm === "function" ? await confirm(given) : confirm;
+      if (asked !== undefined && isConfirmed !== true) await requireConfirmed(cli, asked);
+      const json: Given = { ...given, ...preset };
+      if (once !== undefined) json[once] ??= cli.newOperation(command.name());
+      if (options.needsService === true) await cli.api.requireService();
+      const result = await cli.api.get<Result>(action, json);
+      cli.print(result, (await text?.(result)) ?? "");
+      const done = action.done?.(result) ?? "";
+      const said = remark?.(result, done) ?? done;
+      if (said !== "") cli.remark(said);
+    },
+  );
 }
 
-function isAnyGiven(command: Command): boolean {
-  return Object.values(command.opts()).some((value) => value !== undefined);
+/** For lists without another limit of their own. */
+export const rowsField = optional(
+  number({ min: 1, max: 1_000_000_000 }, "a whole number", {
+    option: "--limit <rows>",
+    about: "only the first rows",
+  }),
+);
+
+const yesField: Field = { kind: "flag", rule: "", isOptional: true, option: "--yes", about: "do not ask" };
+
+interface ListOf<Row> {
+  words?: string;
+  about?: string;
+  /** Those of the action without its pages, unless given. */
+  fields?: Fields;
+  /** Fields of the request in place of what was given. */
+  asked?(given: Given): Given;
+  examples?: readonly string[];
+  /** Rows that are shown, unless `--limit` is given. Default: all. */
+  limit?: number;
+  columns: readonly Column<Row>[] | ((rows: readonly Row[]) => readonly Column<Row>[]);
+  /** Makes the shown rows of those that were read. */
+  shown?(rows: Row[], given: Given): Row[] | Promise<Row[]>;
+  /** Said if there are none. `isFiltered`: others may exist. */
+  none(given: Given, isFiltered: boolean): string;
+  /** Further sentences about the rows. */
+  remarks?(
+    shown: readonly Row[],
+    read: readonly Row[],
+    given: Given,
+  ): readonly string[] | Promise<readonly string[]>;
+  /** Said if `--limit` leaves rows out. */
+  more?: string;
+}
+
+/** Returns the command that shows a list. The action may depend on what was given. */
+export function listCommand<Row>(
+  cli: Cli,
+  action: Action<Fields, unknown>,
+  options: ListOf<Row>,
+  actionFor: (given: Given) => Action<Fields, unknown> = () => action,
+): Command {
+  const {
+    words = action.cli ?? "",
+    about = action.title,
+    columns,
+    none,
+    shown,
+    remarks,
+    more,
+    limit,
+  } = options;
+  const { limit: _, after: __, ...own } = action.input;
+  const { fields = own, asked = (given) => given, examples = action.examples } = options;
+  const hasLimit = limit !== undefined;
+  return commandWith(
+    { words, about, examples, fields: hasLimit ? { ...fields, rows: rowsField } : fields },
+    async ({ rows: given = limit, ...filters }) => {
+      const most = typeof given === "number" ? given : Number.POSITIVE_INFINITY;
+      // One more than is shown, to know whether another one follows.
+      const read = await cli.api.all<Row>(
+        actionFor(filters),
+        asked(filters),
+        most + (more === undefined ? 0 : 1),
+      );
+      const rows = (await shown?.(read, filters)) ?? read.slice(0, most);
+      const inColumns = typeof columns === "function" ? columns(rows) : columns;
+      cli.print(rows, rows.length === 0 ? "" : table(rows, inColumns));
+      if (rows.length === 0) {
+        const said = none(filters, Object.keys(filters).length > 0);
+        if (said !== "") cli.remark(said);
+      }
+      if (more !== undefined && read.length > most) cli.remark(more);
+      for (const remark of (await remarks?.(rows, read, filters)) ?? []) cli.remark(remark);
+    },
+  );
 }
 
 /** `key create ada` and `KEY=$(key create ada)` are examples. */
 function exampleOf(line: string): string {
   const [, before = "", args = ""] = /^(\w+=\$\()?(.*)$/.exec(line) ?? [];
   return before + inkwell(args);
-}
-
-function fieldsWithout(fields: Fields, names: readonly string[]): Fields {
-  return Object.fromEntries(Object.entries(fields).filter(([name]) => !names.includes(name)));
-}
-
-interface Words {
-  /** Arguments, such as `<account>`. */
-  args?: readonly string[];
-}
-
-/**
- * Adds arguments and options to a command. Returns how to read them as an object that fits the
- * schemas of the fields. A fault ends the command.
- */
-export function withFields(
-  command: Command,
-  fields: Fields,
-  words: Words = {},
-): () => Record<string, unknown> {
-  const { args = [] } = words;
-  const named = args.map((word) => word.slice(1, -1));
-  for (const name of named) command.argument(`<${name}>`, aboutOf(name, fields[name]));
-  const options = fieldsWithout(fields, named);
-  addOptions(command, options);
-  return () => {
-    const given = named.map((name, n) => [name, parsed(fields[name], command.args[n])] as const);
-    const json: Record<string, unknown> = { ...Object.fromEntries(given), ...read(command, options) };
-    requireSound(command, fields, () => {
-      const fault = explain(closed(propertiesOf(fields)), json, "");
-      if (fault !== null) throw fault;
-      inputOf(fields, json, "UTC");
-    });
-    return json;
-  };
 }
 
 function addOptions(command: Command, fields: Fields): void {
@@ -132,7 +201,7 @@ function addOptions(command: Command, fields: Fields): void {
     else {
       const removes = word === null ? "" : `; ${word} removes it`;
       const option = new Option(flagsOf(name, field), aboutOf(name, field) + removes);
-      if (kind === "choice") option.choices(field.values);
+      if (kind === "choice" && option.required) option.choices(field.values);
       command.addOption(option.makeOptionMandatory(!isOptional));
     }
     if (isNullable && word === null) {
@@ -154,7 +223,7 @@ function optionalParts(fields: Fields): Fields {
   return Object.fromEntries(parts);
 }
 
-function read(command: Command, fields: Fields): Record<string, unknown> {
+function read(command: Command, fields: Fields): Given {
   const values = Object.entries(fields).flatMap(([name, field]) => {
     const value = valueAt(command, name, field);
     return value === undefined ? [] : [[name, value] as const];
@@ -163,60 +232,83 @@ function read(command: Command, fields: Fields): Record<string, unknown> {
 }
 
 function valueAt(command: Command, name: string, field: Field): unknown {
-  const value: unknown = command.getOptionValue(attributeOf(name, field));
-  if (field.kind !== "group") return value === false && field.isNullable ? null : parsed(field, value);
-  const parts = read(command, field.fields);
-  if (value !== false) return Object.keys(parts).length === 0 ? undefined : parts;
-  const others = Object.entries(field.fields).filter(([part]) => part in parts && parts[part] !== false);
-  if (others.length === 0) return null;
-  const flags = others.map(([part, each]) => flagOf(part, each)).join(" and ");
-  return command.error(`error: --no-${flagOf(name, field).slice(2)} excludes ${flags}`);
+  const option = new Option(flagsOf(name, field));
+  const value: unknown = command.getOptionValue(option.attributeName());
+  if (field.kind !== "group") {
+    if (value === false && field.isNullable) return null;
+    // An option without a value stands for the choice that is not the default.
+    if (value === true && field.kind === "choice") return field.values.at(-1);
+    return typeof value === "string" ? parsed(command, field, value, flagOf(name, field)) : value;
+  }
+  // The option of the group, such as --budget, can be that of a part.
+  const entries = Object.entries(read(command, field.fields)).filter(([, part]) => part !== false);
+  const parts = Object.fromEntries(entries);
+  const isGiven = Object.keys(parts).length > 0;
+  if (value === false) {
+    const flags = Object.keys(parts).map((part) => flagOf(part, field.fields[part]));
+    if (isGiven) command.error(`error: --no-${flagOf(name, field).slice(2)} excludes ${flags.join(" and ")}`);
+    return null;
+  }
+  const missing = Object.entries(field.fields).find(
+    ([part, { isOptional }]) => !isOptional && !(part in parts),
+  );
+  if (isGiven && missing !== undefined)
+    command.error(`error: ${flagOf(...missing)} is missing: it must be ${missing[1].rule}.`);
+  return isGiven ? parts : undefined;
 }
 
-/** Returns the value as JSON. What cannot be parsed stays, and is refused by its schema. */
-function parsed(field: Field | undefined, word: unknown): unknown {
-  if (field === undefined || typeof word !== "string") return word;
+/** Returns the value as JSON. Ends the command if it breaks the rule of its field. */
+function parsed(command: Command, field: Field, word: string, name: string): unknown {
   if (field.isNullable && emptyWord(field) === `"${word}"`) return null;
-  if (field.kind === "number") return /^[+-]?\d{1,15}$/.test(word) ? Number(word) : word;
-  if (field.kind === "texts") return word.split(",").map((each) => each.trim());
-  return word;
-}
-
-/** Ends the command with the fault of its input, in the words of the command line. */
-function requireSound(command: Command, fields: Fields, check: () => void): void {
-  try {
-    check();
-  } catch (error) {
-    if (!(error instanceof Refusal)) throw error;
-    command.error(`error: ${withFlags(error.message, fields).replace(", or null", "")}`);
+  const wrong = (problem: string, at = name) => command.error(`error: ${at} ${problem}`);
+  const mustBe = (rule: string, part = word, at = name) =>
+    wrong(`must be ${rule}, not ${JSON.stringify(part)}.`, at);
+  switch (field.kind) {
+    case "number": {
+      const value = /^[+-]?\d{1,15}$/.test(word) ? Number(word) : Number.NaN;
+      return value >= field.min && value <= field.max ? value : mustBe(field.rule);
+    }
+    case "moment":
+      return momentOf(word) === null ? mustBe(field.rule) : word;
+    case "texts": {
+      const parts = word.split(",").map((each) => each.trim());
+      const at = parts.findIndex((part) => !field.item.pattern.test(part));
+      if (at !== -1) mustBe(field.item.rule, parts[at], `${name}[${at}]`);
+      return parts.length <= field.max ? parts : mustBe(field.rule);
+    }
+    case "text": {
+      if (field.pattern?.test(word) === false) mustBe(field.rule);
+      const problem = textProblem(field.check, word);
+      return problem === null ? word : wrong(problem);
+    }
+    default:
+      return word;
   }
 }
 
-/** Returns a message of the API with options in the place of its names. */
-function withFlags(message: string, fields: Fields, path = ""): string {
-  return Object.entries(fields).reduce((text, [name, field]) => {
-    const inParts = field.kind === "group" ? withFlags(text, field.fields, `${path}${name}.`) : text;
-    if (field.option === undefined && path === "") return inParts;
-    return withWord(inParts, path + name, (index) => flagOf(name, field) + index);
-  }, message);
+/** Returns a refusal in the words of the command line: with the option of its field. */
+function inWords({ code, message, param }: ApiRefusal, fields: Fields): ApiRefusal {
+  const name = param === null ? null : optionAt(param.split("."), fields);
+  return new ApiRefusal(code, name === null ? message : renamed(message, param ?? "", name), param);
+}
+
+function optionAt([name = "", ...rest]: readonly string[], fields: Fields): string | null {
+  const field = fields[name];
+  if (field === undefined) return null;
+  if (field.kind === "group" && rest.length > 0) return optionAt(rest, field.fields);
+  return field.option === undefined ? null : flagOf(name, field);
 }
 
 function flagsOf(name: string, { option, kind }: Field): string {
   return option ?? `--${name.replaceAll("_", "-")}${kind === "flag" ? "" : " <value>"}`;
 }
 
-function flagOf(name: string, field: Field): string {
-  return flagsOf(name, field).split(" ", 1)[0] ?? "";
-}
-
-function attributeOf(name: string, field: Field): string {
-  return new Option(flagsOf(name, field)).attributeName();
-}
-
-function labelOf(name: string, { label = name.replaceAll("_", " ") }: Field): string {
-  return label;
+function flagOf(name: string, field: Field | undefined): string {
+  return (field === undefined ? name : flagsOf(name, field)).split(" ", 1)[0] ?? "";
 }
 
 function aboutOf(name: string, field: Field | undefined): string {
-  return field === undefined ? "" : (field.about ?? labelOf(name, field).toLowerCase());
+  if (field === undefined) return "";
+  const { about, label = name.replaceAll("_", " ") } = field;
+  return about ?? label.toLowerCase();
 }

@@ -43,7 +43,7 @@ export function auditCommand(cli: Cli): Command {
     )
     .action(async ({ seal, against, record = false }: AuditOptions) => {
       const { cwd, services } = cli.host;
-      const config = cli.config();
+      const config = await cli.config();
       const known = against === undefined ? null : readSealFile(path.resolve(cwd, against));
       const report = await services.audit(config, known);
       const problem = record ? await recordProblem(cli, config, report) : null;
@@ -84,7 +84,7 @@ export function backupCommand(cli: Cli): Command {
     .action(async (name: string) => {
       const { cwd, services } = cli.host;
       const file = path.resolve(cwd, name);
-      const { bytes } = await services.backup(cli.config(), file);
+      const { bytes } = await services.backup(await cli.config(), file);
       cli.print({ file, bytes }, "");
       cli.remark(
         `The ledger is copied to ${file} (${grouped(bytes)} bytes). To restore it: ${shipped("docs/operating/backup.md")}.`,

@@ -1,23 +1,48 @@
 /** `inkwell balance`: the balance of an account, as `GET /v1/balance` shows it to clients. */
-import { Command } from "commander";
-import { balanceObject } from "../accounts/balance-object.ts";
-import type { BalanceView } from "../ledger/balance.ts";
+import type { Command } from "commander";
+import type { PlanPreviewJson } from "../accounts/operator-objects.ts";
+import { showAccountLive } from "../actions/views.ts";
 import { exactCredits, grouped, type MicroCredits } from "../units.ts";
+import { commandWith } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { table } from "./format.ts";
+import { ApiRefusal } from "./operator-api.ts";
+
+export type BalanceJson = PlanPreviewJson["after"]["balance"];
+
+/** What `GET /admin/accounts/{account}/live` has of a balance. */
+interface LiveJson {
+  balance: BalanceJson;
+  held_micro: MicroCredits;
+}
 
 export function balanceCommand(cli: Cli): Command {
-  return new Command("balance")
-    .description("show what an account has left, as GET /v1/balance does")
-    .argument("<account>", "as account list shows it")
-    .action((account: string) =>
-      cli.withActions(cli.config(), async (actions) => {
-        const balance = await actions.balance(account);
-        const text = `Account ${account}, plan ${balance.plan}\n\n${balanceTable(balance)}`;
-        cli.print(balanceObject(balance), text);
-        remarkHeld(cli, balance.heldMicro);
-      }),
-    );
+  return commandWith(
+    {
+      words: "balance <account>",
+      about: "show what an account has left, as GET /v1/balance does",
+      fields: showAccountLive.input,
+    },
+    async ({ account }) => {
+      const { balance, held_micro } = await cli.api.get<LiveJson>(showAccountLive, { account });
+      cli.print(balance, `Account ${account}, plan ${balance.plan}\n\n${balanceTable(balance)}`);
+      remarkHeld(cli, held_micro);
+    },
+  );
+}
+
+type Found = { balance: BalanceJson; heldMicro: MicroCredits; problem: null };
+type Unreadable = { balance: null; heldMicro: MicroCredits; problem: string };
+
+/** Returns the balance of an account, or why it cannot be read. */
+export async function balanceOf(cli: Cli, account: string): Promise<Found | Unreadable> {
+  try {
+    const { balance, held_micro: heldMicro } = await cli.api.get<LiveJson>(showAccountLive, { account });
+    return { balance, heldMicro, problem: null };
+  } catch (error) {
+    if (!(error instanceof ApiRefusal) || error.code !== "balance_unavailable") throw error;
+    return { balance: null, heldMicro: 0, problem: error.message };
+  }
 }
 
 /** Explains why some of the credits shown cannot be spent now. */
@@ -36,8 +61,7 @@ interface BucketRow {
   window?: { refreshesAt: string };
 }
 
-export function balanceTable(view: BalanceView): string {
-  const { balances, caps, baseWindow, overageWindow } = balanceObject(view);
+export function balanceTable({ balances, caps, baseWindow, overageWindow }: BalanceJson): string {
   const rows: BucketRow[] = [
     { name: "base", left: balances.base, cap: caps.base, window: baseWindow },
     { name: "overage", left: balances.overage, cap: caps.overage, window: overageWindow },

@@ -5,16 +5,20 @@
  * Without a key, it makes one for the account, because existing keys cannot be read back. That key
  * is revoked when the conversation ends, and expires after a day.
  */
+import { randomUUID } from "node:crypto";
 import { createInterface } from "node:readline/promises";
-import { Command } from "commander";
+import { Command, InvalidArgumentError } from "commander";
 import { EventSourceParserStream } from "eventsource-parser/stream";
+import type { NewKeyJson } from "../accounts/operator-objects.ts";
+import { makeKey, revokeKey } from "../actions/keys.ts";
+import { httpUrl } from "../config/kinds.ts";
+import type { Config } from "../config/load.ts";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
+import { dialled, urlOf } from "../http/listening.ts";
 import { inkwell } from "../invocation.ts";
 import { visibleText } from "../visible-text.ts";
-import { accountName, serviceUrl, tokenLimit } from "./arguments.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
-import { listenerUrl } from "./operator-client.ts";
 import { onStopSignal, signalExitCodes } from "./signals.ts";
 
 const keyTtlMs = 24 * 60 * 60 * 1000;
@@ -38,7 +42,7 @@ export function chatCommand(cli: Cli): Command {
   return new Command("chat")
     .description("talk to a model of the running service; shows the cost of each turn")
     .argument("[model]", "id of the model (default: the first that the service lists)")
-    .option("--account <name>", "account to charge, unless a key is given", accountName, "default")
+    .option("--account <name>", "account to charge, unless a key is given", "default")
     .option("--key <key>", "API key to use (or INKWELL_API_KEY)")
     .option("--url <url>", "URL of the service (default: from the configuration)", serviceUrl)
     .option("--max-tokens <number>", "maximum tokens of an answer (default: the model's)", tokenLimit)
@@ -48,22 +52,26 @@ export function chatCommand(cli: Cli): Command {
 
 async function chat(cli: Cli, model: string | undefined, options: ChatOptions): Promise<void> {
   if (cli.json) throw new OperatorError("chat has no JSON document. Send requests to the API instead.");
-  const config = cli.config();
-  const url = options.url ?? listenerUrl(config.listen, "its public API");
+  const config = await cli.config();
+  const url = options.url ?? listenerUrl(config.listen);
   const talk = (key: string) => converse(cli, senderTo(url, key), model, options.maxTokens);
   const ownKey = options.key ?? config.client.apiKey;
   if (ownKey !== null) return await talk(ownKey);
   if (options.url !== undefined)
     throw new OperatorError("A service at another URL needs a key of its own: --key, or INKWELL_API_KEY.");
-  await cli.withActions(config, async (actions) => {
-    const expiresMs = actions.ledgerMs() + keyTtlMs;
-    const made = await actions.keys.issue(options.account, { name: "chat", expiresMs });
-    try {
-      await talk(made.key);
-    } finally {
-      await actions.keys.revoke(made.row.id);
-    }
+  const { account } = options;
+  const { nowMs } = await cli.api.clock();
+  const made = await cli.api.get<NewKeyJson>(makeKey, {
+    account,
+    operation_id: `chat-${randomUUID()}`,
+    name: "chat",
+    expires_at: new Date(nowMs + keyTtlMs).toISOString(),
   });
+  try {
+    await talk(made.key ?? "");
+  } finally {
+    await cli.api.get(revokeKey, { key: made.id });
+  }
 }
 
 /** Every line is a turn. At a terminal, Ctrl-C stops an answer, and leaves at the prompt. */
@@ -71,7 +79,7 @@ async function converse(cli: Cli, send: Send, wanted?: string, maxTokens?: numbe
   const { stdin: input, stdout: output } = cli.host;
   const terminal = input.isTTY === true && output.isTTY === true;
   const leaving = new AbortController();
-  using _signals = onStopSignal((name) => {
+  using _signals = onStopSignal(cli.signals, (name) => {
     cli.exitCode = signalExitCodes[name];
     leaving.abort();
   });
@@ -171,4 +179,26 @@ function parse(text: string): Json {
   } catch (error) {
     throw new OperatorError("The service responded with text that is not JSON. Is the URL right?", error);
   }
+}
+
+/** Returns the URL of the public API for this machine. */
+function listenerUrl({ host, port }: Config["listen"]): string {
+  if (port !== 0) return urlOf(dialled(host), port);
+  throw new OperatorError(
+    "The configuration lets the service choose the port of its public API. Name its URL with --url.",
+  );
+}
+
+/** Parses the URL of the service. The `/v1` of its API is removed. */
+function serviceUrl(value: string): string {
+  if (httpUrl.read(value, true) !== undefined) return value.replace(/(\/v1)?\/*$/, "");
+  throw new InvalidArgumentError("It is a URL such as http://127.0.0.1:8080.");
+}
+
+const tokensMax = 1_000_000_000;
+
+function tokenLimit(value: string): number {
+  const tokens = /^\d{1,10}$/.test(value) ? Number(value) : 0;
+  if (tokens >= 1 && tokens <= tokensMax) return tokens;
+  throw new InvalidArgumentError(`It is a whole number of tokens from 1 to ${tokensMax}.`);
 }

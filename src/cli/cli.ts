@@ -1,44 +1,29 @@
 /**
- * The context of every command: its streams, the configuration, and the operator actions on the
- * store.
+ * The context of every command: its streams, the configuration, and the operator API.
  *
  * Results go to stdout, remarks about them to stderr, so that the output of a command can be
  * piped. With `--json`, stdout has one JSON document and nothing else; if the command fails, the
  * document is the error (failure.ts).
  */
 import { randomUUID } from "node:crypto";
-import { once } from "node:events";
-import { userInfo } from "node:os";
-import { OperatorActions } from "../accounts/operator-actions.ts";
-import type { Actor } from "../actors.ts";
-import type { Streams } from "../app.ts";
-import type { Environment } from "../config/document.ts";
-import { wantedEventsOf } from "../config/events.ts";
-import { type Config, loadConfig } from "../config/load.ts";
-import { OperatorError, Refusal } from "../errors.ts";
-import { invitationSettingsOf } from "../events/invitation-mail.ts";
-import { inkwell } from "../invocation.ts";
-import { roleNow } from "../sign-in/rules.ts";
-import type { Store } from "../store/store.ts";
+import { type EventEmitter, once } from "node:events";
+import { commandVariable } from "../config/command-variables.ts";
+import type { Config } from "../config/load.ts";
+import { OperatorError } from "../errors.ts";
 import { visibleText } from "../visible-text.ts";
-import { tokenOf } from "./operator-token.ts";
-import type { Services } from "./services.ts";
-
-export interface Host extends Streams {
-  cwd: string;
-  /** Default: the environment of the process. */
-  env?: Environment;
-  services: Services;
-}
+import type { Host } from "./host.ts";
+import { OperatorApi } from "./operator-api.ts";
 
 export interface GlobalOptions {
   json?: boolean;
   config?: string;
+  server?: string;
 }
 
-export class Cli {
+export class Cli implements AsyncDisposable {
   readonly host: Host;
   readonly #options: () => GlobalOptions;
+  #api: OperatorApi | null = null;
   /** Exit code of a command that does not throw. */
   exitCode = 0;
   /** The id that the command made for its change. Null: it made none. */
@@ -56,45 +41,36 @@ export class Cli {
     return this.operation;
   }
 
+  get signals(): EventEmitter {
+    return this.host.signals ?? process;
+  }
+
   get json(): boolean {
     return this.#options().json ?? false;
   }
 
-  /** Reads the configuration. Default: the file that the command line or the folder names. */
-  config(file = this.#options().config): Config {
-    const { cwd, env } = this.host;
-    return loadConfig({ cwd, file, env });
+  /** The service on another machine that the commands ask. Null: that of the folder. */
+  get server(): string | null {
+    return this.#options().server ?? commandVariable("INKWELL_SERVER", this.host.env);
   }
 
-  /**
-   * Runs `use` on the opened store and closes it; a running service may use the same store. Only
-   * with `create` a missing ledger is created: an empty ledger in the wrong folder would give
-   * wrong answers.
-   */
-  async withActions<T>(
-    config: Config,
-    use: (actions: OperatorActions) => Promise<T>,
-    { create = false } = {},
-  ): Promise<T> {
-    const { store, ledger } = await this.host.services.openStore(config, { create });
-    const modelIds = () => config.models.map(({ id }) => id);
-    try {
-      return await use(
-        new OperatorActions({
-          ...{ store, ledger, modelIds, actor: user() },
-          timezone: () => config.timezone,
-          token: async () => tokenOf(config),
-          endpoints: () => wantedEventsOf(config.events),
-          invitations: () => invitationSettingsOf(config),
-          roleNow: (person) => config.signIn && roleNow(person, config.signIn, store.times().nowMs),
-        }),
+  get api(): OperatorApi {
+    const { host, server } = this;
+    this.#api ??= new OperatorApi({ host, server, config: () => this.config() });
+    return this.#api;
+  }
+
+  /** Reads the configuration. Default: the file that the command line or the folder names. */
+  async config(file = this.#options().config): Promise<Config> {
+    const { cwd, env } = this.host;
+    if (this.server !== null) {
+      throw new OperatorError(
+        "This command works in the folder of a service, and not on another machine. Leave out --server, and unset INKWELL_SERVER.",
       );
-    } catch (error) {
-      throw await withUnappliedPlans(error, store, config);
-    } finally {
-      // The actions have awaited their operations, so the ledger has nothing left to record.
-      await store.close();
     }
+    // Requests to another machine need no configuration, and the module is large.
+    const { loadConfig } = await import("../config/load.ts");
+    return loadConfig({ cwd, file, env });
   }
 
   /** Prints the result: the document with `--json`, otherwise the text unless it is empty. */
@@ -113,30 +89,9 @@ export class Cli {
   remark(message: string): void {
     this.host.stderr.write(`${visibleText(message)}\n`);
   }
-}
 
-/** The user of the command. It opens the database, and so it may do everything. */
-export function user(): Actor {
-  return { by: `command_line:${userName()}`, role: "owner" };
-}
-
-function userName(): string {
-  try {
-    return userInfo().username;
-  } catch {
-    // In containers, the user often has no name.
-    return String(process.getuid?.() ?? "unknown");
+  /** Closes the database, if a request has opened it. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#api?.[Symbol.asyncDispose]();
   }
-}
-
-/** Adds the plans that the configuration has, and the ledger does not offer, to a plan refusal. */
-async function withUnappliedPlans(error: unknown, store: Store, { plans }: Config): Promise<unknown> {
-  if (!(error instanceof Refusal) || error.param !== "plan") return error;
-  const { offered } = await store.plans();
-  const unapplied = [...plans.keys()].filter((id) => !offered.includes(id));
-  if (unapplied.length === 0) return error;
-  return new OperatorError(
-    `${error.message} The configuration has ${unapplied.join(", ")}, which the current plans do not offer. To make the plans of the configuration current: ${inkwell("plans apply")}`,
-    error,
-  );
 }

@@ -1,7 +1,9 @@
 /** `inkwell clock accept`: lets ledger time stand although it is far ahead of the clock. */
 import { Command } from "commander";
 import { isoTime } from "../accounts/json-objects.ts";
-import { type Cli, user } from "./cli.ts";
+import { commandLine } from "../actors.ts";
+import type { Cli } from "./cli.ts";
+import { userName } from "./operator-api.ts";
 
 export function clockCommand(cli: Cli): Command {
   const clock = new Command("clock").description("start although the clock is far behind the ledger");
@@ -10,9 +12,9 @@ export function clockCommand(cli: Cli): Command {
     .command("accept")
     .description("let the time of the ledger stand until the clock has caught up")
     .action(async () => {
-      const { store } = await cli.host.services.openStore(cli.config(), {
+      const { store } = await cli.host.services.openStore(await cli.config(), {
         create: false,
-        clockAcceptedBy: user().by,
+        clockAcceptedBy: commandLine(userName()).by,
       });
       try {
         const { clockMs, ledgerMs } = await store.clock();

@@ -6,6 +6,7 @@
 import path from "node:path";
 import { Command } from "commander";
 import { limitsObject } from "../accounts/plan-limits.ts";
+import { grantedBy } from "../accounts/plan-objects.ts";
 import { databaseText } from "../config/database.ts";
 import { type Config, configurationError } from "../config/load.ts";
 import type { ModelConfig } from "../config/model.ts";
@@ -45,7 +46,7 @@ const columns = [
 ];
 
 async function check(cli: Cli, isOnline: boolean): Promise<void> {
-  const config = cli.config();
+  const config = await cli.config();
   if (config.signInProblems.length > 0) throw configurationError(config.signInProblems);
   await requireModelFiles(config);
   const { limits, cors, tracing } = config;
@@ -60,7 +61,10 @@ async function check(cli: Cli, isOnline: boolean): Promise<void> {
     ["data", config.dataDir],
     ["model files", config.modelsDir],
     ["database", databaseText(config.database)],
-    ...[...config.plans.values()].map((plan): [string, string] => ["plan", `${plan.id}: ${planText(plan)}`]),
+    ...[...config.plans.values()].map((plan): [string, string] => [
+      "plan",
+      `${plan.id}: ${planText(grantedBy(plan))}`,
+    ]),
     ...config.models.map((model): [string, string] => ["model", modelText(model)]),
     [
       "limits",
@@ -145,10 +149,15 @@ async function remarkPlans(cli: Cli, config: Config): Promise<void> {
   }
   if (changes.kind === "applied") {
     cli.remark("A start or a reload would change the plans of the ledger:");
-    cli.remark(planChangesText((id) => newestVersion(catalog, id), changes));
+    const before = [...catalog.versions.keys()].map((id) => newestVersion(catalog, id));
+    cli.remark(planChangesText(grantedById(before), grantedById([...config.plans.values()]), changes));
   }
   const inUse = retiredInUse([...config.plans.keys()], accounts);
   if (inUse.length > 0) cli.remark(inUseWarning(inUse));
+}
+
+function grantedById(plans: readonly (Plan | undefined)[]) {
+  return new Map(plans.flatMap((plan) => (plan === undefined ? [] : [[plan.id, grantedBy(plan)]])));
 }
 
 /** Throws if a model file cannot be used. A file that a start would download may be missing. */

@@ -6,21 +6,28 @@
  */
 import type { Command } from "commander";
 import { consoleUrl, signInLink } from "../app/startup-banner.ts";
+import { commandWith } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
-import { listenerCommand, post } from "./operator-client.ts";
+
+const makeSignInCode = { id: "makeSignInCode", http: "POST /admin/session/codes", input: {} } as const;
+
+interface SignInCodeJson {
+  code: string;
+  operator_url: string | null;
+}
 
 export function consoleCommand(cli: Cli): Command {
   const about = "print a link that signs a browser in to the console; it works once, for five minutes";
-  return listenerCommand(cli, "console", about, async ({ config, url, token }) => {
+  return commandWith({ words: "console", about, fields: {}, examples: ["console"] }, async () => {
+    const url = await cli.api.requireService();
     if (cli.json || cli.host.stdout.isTTY !== true) {
-      const shown = consoleUrl(config.operator.url ?? url);
+      const shown = consoleUrl(cli.server ?? (await cli.config()).operator.url ?? url);
       cli.print({ url: shown }, shown);
       cli.remark("A sign-in link is printed to terminals only. Or sign in with the operator token.");
       return;
     }
-    const { codeObject } = await import("../http/admin/session.ts");
-    const answer = await post(`${url}/admin/session/codes`, token(), codeObject.schema);
-    cli.print(null, signInLink(consoleUrl(answer.operator_url ?? url), answer.code));
+    const { code, operator_url } = await cli.api.get<SignInCodeJson>(makeSignInCode);
+    cli.print(null, signInLink(consoleUrl(operator_url ?? url), code));
     cli.remark(
       "Open this link in a browser. It works once, for five minutes, and is as good as the operator token.",
     );

@@ -3,12 +3,14 @@
  * codes are part of the interface of `--json`; the texts may change.
  */
 import { CommanderError } from "commander";
-import { type OperatorCode, OperatorRefusal } from "../accounts/refusals.ts";
-import { OperatorError, Refusal, StoreUnavailableError } from "../errors.ts";
+import type { OperatorCode } from "../accounts/refusals.ts";
+import { type ErrorCode, OperatorError, Refusal, StoreUnavailableError } from "../errors.ts";
 import { inkwell, shipped } from "../invocation.ts";
+import { ApiRefusal } from "./operator-api.ts";
+import { NoAnswer } from "./transport.ts";
 
 interface Failure {
-  code: "wrong_usage" | "refused" | "store_unavailable" | "internal_error";
+  code: "wrong_usage" | "refused" | "store_unavailable" | "service_unavailable" | "internal_error";
   /** For people, with a line end. */
   text: string;
 }
@@ -18,13 +20,16 @@ export const repairAdvice =
   `If the plan of an account is missing, choose another with "${inkwell("account set NAME --plan PLAN")}". For other problems ` +
   `see ${shipped("docs/operating/incidents.md")}.`;
 
-/** Appended to the messages of operator actions. */
-const advice: Partial<Record<OperatorCode, string>> = {
-  account_not_found: `"${inkwell("account list")}" lists the accounts; "${inkwell("account create")}" opens one.`,
-  account_exists: `"${inkwell("account set")}" changes its plan.`,
-  key_not_found: `"${inkwell("key list")}" lists the ids.`,
-  request_not_found: `"${inkwell("requests list")}" lists what runs.`,
-};
+/** Appended to the messages of the operator API. */
+const advice: ReadonlyMap<string, string> = new Map<OperatorCode | ErrorCode, string>([
+  [
+    "account_not_found",
+    `"${inkwell("account list")}" lists the accounts; "${inkwell("account create")}" opens one.`,
+  ],
+  ["key_not_found", `"${inkwell("key list")}" lists the ids.`],
+  ["request_not_found", `"${inkwell("requests list")}" lists what runs.`],
+  ["balance_unavailable", repairAdvice],
+]);
 
 /**
  * `complaint`: everything that Commander wrote to stderr. `operation`: the id that the command has
@@ -33,22 +38,32 @@ const advice: Partial<Record<OperatorCode, string>> = {
 export function failureOf(error: unknown, complaint: string, operation: string | null): Failure {
   if (error instanceof CommanderError) return { code: "wrong_usage", text: complaint };
   if (error instanceof OperatorError) return refused(error.message);
-  if (error instanceof OperatorRefusal) return refused(error.message, advice[error.code]);
-  if (error instanceof Refusal) {
-    return error.code === "balance_unavailable"
-      ? refused(`The balance cannot be read (${error.detail}).`, repairAdvice)
-      : refused(error.message);
+  if (error instanceof Refusal) return refused(error.message);
+  if (error instanceof ApiRefusal) {
+    const { code, message } = error;
+    if (code === "service_unavailable") return { code, text: `${message}\n` };
+    if (code === "internal_error") return { code, text: `${message}\n` };
+    return refused(message, advice.get(code));
+  }
+  if (error instanceof NoAnswer) {
+    const text = error.isSent ? `${error.message}\n${again(operation)}\n` : `${error.message}\n`;
+    return { code: "service_unavailable", text };
   }
   if (error instanceof StoreUnavailableError) {
-    const again =
-      operation === null
-        ? "Sending the same command again is safe, even if this one took effect."
-        : `This one may have taken effect: send it again with --id ${operation}, so that it does not count twice.`;
-    const text = `The ledger could not be read or written: ${error.message}.\n${again}\n`;
+    const text = `The ledger could not be read or written: ${error.message}.\n${again(operation)}\n`;
     return { code: "store_unavailable", text };
   }
+  // Its module loads the ledger, which most commands do not need.
+  if (error instanceof Error && error.name === "OperatorRefusal") return refused(error.message);
   const stack = error instanceof Error ? error.stack : error;
   return { code: "internal_error", text: `This is a defect of Inkwell, please report it:\n${stack}\n` };
+}
+
+/** How to go on after a change whose effect is not known. */
+function again(operation: string | null): string {
+  return operation === null
+    ? "Sending the same command again is safe, even if this one took effect."
+    : `This one may have taken effect: send it again with --id ${operation}, so that it does not count twice.`;
 }
 
 function refused(...sentences: (string | undefined)[]): Failure {

@@ -20,6 +20,10 @@ export function rootCommand(version: string): Command {
     .description("A self-hosted, OpenAI-compatible text-generation server with an exact credit ledger.")
     .version(version, "-V, --version", "print the version")
     .option("--config <file>", "the configuration to read (default: INKWELL_CONFIG, or inkwell.yaml here)")
+    .option(
+      "--server <url>",
+      "the operator listener of a service elsewhere (or INKWELL_SERVER), with the operator key in INKWELL_OPERATOR_KEY",
+    )
     .option("--json", "one JSON document on stdout, nothing else; also for errors")
     .commandsGroup("More:")
     .addHelpText(
@@ -28,7 +32,7 @@ export function rootCommand(version: string): Command {
 A first tour, in the folder of the service:
 ${tour.map(([args, purpose]) => `  ${inkwell(args).padEnd(tourWidth)}  ${purpose}`).join("\n")}
 
-Commands work on the ledger itself. Only chat, reload, console and requests stop need a running service.
+Commands ask the running service of this folder, or --server. Without a service they work on the ledger itself; only chat, reload and console need one.
 Exit codes: 0 done, 1 refused (stderr has the reason), 2 wrong usage. Results go to stdout, remarks to stderr.
 With --json, an error is one line on stdout: {"error":{"code","message"}}. ${shipped("docs/cli.md")} describes every document.
 Settings and their variables: ${shipped("inkwell.example.yaml")}. Operation: ${shipped("docs/operating/README.md")}.`,

@@ -4,8 +4,8 @@
  */
 
 import { Command } from "commander";
+import { listModels } from "../actions/views.ts";
 import { longestAnswer } from "../chat/catalog.ts";
-import type { Config } from "../config/load.ts";
 import type { ModelConfig } from "../config/model.ts";
 import { OperatorError } from "../errors.ts";
 import { defaultsObject, pricingObject } from "../http/openai-format/response.ts";
@@ -16,8 +16,7 @@ import { nearest, unknownName } from "../spelling.ts";
 import type { Cli } from "./cli.ts";
 import { columnsOf, table } from "./format.ts";
 import { examples } from "./help.ts";
-import { get, listenerUrl } from "./operator-client.ts";
-import { tokenOf } from "./operator-token.ts";
+import { NoAnswer } from "./transport.ts";
 
 export function modelsCommand(cli: Cli): Command {
   const models = new Command("models")
@@ -41,7 +40,7 @@ export function modelsCommand(cli: Cli): Command {
     .argument("<id>", "as in the configuration")
     .addHelpText("after", examples(inkwell("models pull smollm2-135m-instruct")))
     .action(async (id: string) => {
-      const config = cli.config();
+      const config = await cli.config();
       const ids = config.models.map((model) => model.id);
       if (!ids.includes(id)) throw new OperatorError(unknownName("model", id, ids));
       const file = await cli.host.services.pullModel(config, id, cli.host);
@@ -57,8 +56,8 @@ const columns = columnsOf(
 );
 
 async function list(cli: Cli): Promise<void> {
-  const config = cli.config();
-  const started = await startedModels(config);
+  const config = await cli.config();
+  const started = await startedModels(cli);
   const found = await Promise.all(
     config.models.map(async (model) => ({
       ...modelObject(model),
@@ -81,15 +80,12 @@ async function list(cli: Cli): Promise<void> {
 }
 
 /** What the running service found odd when it started its models. Null: no service responds. */
-async function startedModels(config: Config) {
-  // Only this command loads the objects of the listener.
-  const { modelObject } = await import("../http/admin/live-objects.ts");
-  const { pageSchema } = await import("../actions/pages.ts");
+async function startedModels({ api }: Cli) {
+  if ((await api.url()) === null) return null;
   try {
-    const url = `${listenerUrl(config.operator, "its operator listener")}/admin/models?limit=500`;
-    return (await get(url, tokenOf(config), pageSchema(modelObject.schema))).data;
+    return await api.all<{ id: string; warnings: string[] }>(listModels);
   } catch (error) {
-    if (error instanceof OperatorError) return null;
+    if (error instanceof NoAnswer) return null;
     throw error;
   }
 }

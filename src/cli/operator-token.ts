@@ -3,18 +3,23 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import type { Config } from "../config/load.ts";
 import { tokenFileName } from "../config/operator.ts";
-import { messageOf, OperatorError } from "../errors.ts";
+import { OperatorError } from "../errors.ts";
 
-/** Returns the operator token of the configuration, or of the data folder. */
-export function tokenOf({ operator, dataDir }: Config): string {
+/** Returns the operator token of the configuration, or of the data folder; null without one. */
+export function findToken({ operator, dataDir }: Config): string | null {
   if (operator.token !== null) return operator.token;
-  const file = path.join(dataDir, tokenFileName);
   try {
-    return readFileSync(file, "utf8").trim();
-  } catch (error) {
-    throw new OperatorError(
-      `The operator token cannot be read (${messageOf(error)}). Run the command in the folder of the service's inkwell.yaml and as its user, or set INKWELL_OPERATOR_TOKEN. If the data folder has changed in the file, restart the service.`,
-      error,
-    );
+    return readFileSync(path.join(dataDir, tokenFileName), "utf8").trim();
+  } catch {
+    return null;
   }
+}
+
+/** Returns that token. Throws an `OperatorError` without one. */
+export function tokenOf(config: Config): string {
+  const token = findToken(config);
+  if (token !== null) return token;
+  throw new OperatorError(
+    `The operator token in ${config.dataDir} cannot be read. Run the command in the folder of the service's inkwell.yaml and as its user, or set INKWELL_OPERATOR_TOKEN. If the data folder has changed in the file, restart the service.`,
+  );
 }

@@ -2,101 +2,127 @@
  * `inkwell plans`: shows the plans of the database, and makes those of the configuration current.
  */
 import { Command } from "commander";
-import { isoTime } from "../accounts/json-objects.ts";
-import { limitsObject, limitTexts } from "../accounts/plan-limits.ts";
-import { planObject } from "../accounts/plan-objects.ts";
+import { limitTexts } from "../accounts/plan-limits.ts";
+import type { ConfiguredPlansJson, GrantedJson, PlanJson } from "../accounts/plan-objects.ts";
+import { flag, optional } from "../actions/field.ts";
+import { applyPlans } from "../actions/service.ts";
+import { listPlans } from "../actions/views.ts";
 import { inkwell } from "../invocation.ts";
-import type { Plan, PlanVersion } from "../ledger/plan.ts";
-import type { PlanChanges } from "../ledger/plan-section.ts";
 import { grouped } from "../units.ts";
+import { commandWith } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { columnsOf, table } from "./format.ts";
-import { examples } from "./help.ts";
+
+interface Changes {
+  added: readonly string[];
+  changed: readonly string[];
+  retired: readonly string[];
+}
+
+interface AppliedJson extends Changes {
+  applied: boolean;
+  warnings: readonly string[];
+}
+
+/** The plans of the database, and those of the configuration that differ. */
+interface ComparedPlans {
+  plans: PlanJson[];
+  configuration: ConfiguredPlansJson;
+}
 
 export function plansCommand(cli: Cli): Command {
-  const plans = new Command("plans").description(
-    "list the plans of the database, or make those of the configuration current",
-  );
-
-  plans
-    .command("list")
-    .description("list all plans with their newest version and number of accounts")
-    .option("--versions", "earlier versions too")
-    .addHelpText("after", examples(inkwell("plans list"), inkwell("plans list --versions")))
-    .action(({ versions = false }: { versions?: boolean }) => list(cli, versions));
-
-  plans
-    .command("apply")
-    .description("make the plans of the configuration current, even if newer ones replaced them before")
-    .option("--dry-run", "show what would change, and change nothing")
-    .addHelpText("after", examples(inkwell("plans apply --dry-run"), inkwell("plans apply")))
-    .action(({ dryRun = false }: { dryRun?: boolean }) => apply(cli, dryRun));
-
-  return plans;
+  return new Command("plans")
+    .description("list the plans of the database, or make those of the configuration current")
+    .addCommand(
+      commandWith(
+        {
+          words: "plans list",
+          about: "list all plans with their newest version and number of accounts",
+          fields: { versions: optional(flag({ about: "earlier versions too" })) },
+          examples: ["plans list", "plans list --versions"],
+        },
+        ({ versions }) => list(cli, versions === true),
+      ),
+    )
+    .addCommand(
+      commandWith(
+        {
+          words: "plans apply",
+          about: "make the plans of the configuration current, even if newer ones replaced them before",
+          fields: { dry_run: optional(flag({ about: "show what would change, and change nothing" })) },
+          examples: ["plans apply --dry-run", "plans apply"],
+        },
+        ({ dry_run }) => apply(cli, dry_run === true),
+      ),
+    );
 }
 
 const columns = [
   ...columnsOf("plan", "id version offered accounts created_at"),
-  { head: "GRANTS", cell: ({ plan }: { plan: PlanVersion }) => planText(plan) },
+  { head: "GRANTS", cell: (plan: GrantedJson) => planText(plan) },
 ];
 
+async function read({ api }: Cli): Promise<ComparedPlans> {
+  const plans = await api.all<PlanJson>(listPlans);
+  const { configuration } = await api.get<{ configuration: ConfiguredPlansJson }>(listPlans, { limit: 1 });
+  return { plans, configuration };
+}
+
 async function list(cli: Cli, withEarlier: boolean): Promise<void> {
-  const config = cli.config();
-  await cli.withActions(config, async (actions) => {
-    const plans = await actions.plans();
-    const rows = plans.flatMap(({ id, isOffered, accounts, versions }) =>
-      versions.slice(0, withEarlier ? undefined : 1).map((plan, index) => ({
-        ...{ id, version: plan.version, created_at: isoTime(plan.createdMs), plan },
-        offered: index > 0 ? "earlier" : isOffered ? "offered" : "retired",
-        accounts: index > 0 ? "" : accounts,
-      })),
-    );
-    cli.print(plans.map(planObject.of), table(rows, columns));
-    const { kind } = await actions.previewPlans(config.plans);
-    if (kind === "unchanged") return;
+  const { plans, configuration } = await read(cli);
+  const rows = plans.flatMap(({ id, offered, accounts, versions }) =>
+    versions.slice(0, withEarlier ? undefined : 1).map((plan, index) => ({
+      ...plan,
+      id,
+      offered: index > 0 ? "earlier" : offered ? "offered" : "retired",
+      accounts: index > 0 ? "" : accounts,
+    })),
+  );
+  cli.print(plans, table(rows, columns));
+  if (!configuration.current)
     cli.remark(`The plans of the configuration differ. To compare them: ${inkwell("plans apply --dry-run")}`);
-  });
 }
 
 async function apply(cli: Cli, isDryRun: boolean): Promise<void> {
-  const config = cli.config();
-  await cli.withActions(config, async (actions) => {
-    const before = new Map((await actions.plans()).map(({ id, versions }) => [id, versions[0]]));
-    const changes = await (isDryRun ? actions.previewPlans(config.plans) : actions.applyPlans(config.plans));
-    const { kind, added, changed, retired } = changes;
-    const document = { applied: kind === "applied" && !isDryRun, added, changed, retired };
-    cli.print(document, kind === "unchanged" ? "" : planChangesText((id) => before.get(id), changes));
-    if (kind === "unchanged") cli.remark("The plans of the configuration are current. Nothing has changed.");
-    else if (isDryRun)
-      cli.remark(`Nothing has changed. To make these plans current: ${inkwell("plans apply")}`);
-    else
-      cli.remark(
-        "The plans of the configuration are current. Limits and models count from the next request on, credits from the next refresh of each account.",
-      );
-  });
+  const { plans, configuration } = await read(cli);
+  const { current, added, changed, retired } = configuration;
+  const previewed: AppliedJson = { applied: false, added, changed, retired, warnings: [] };
+  const applied = isDryRun ? previewed : await cli.api.get<AppliedJson>(applyPlans);
+  const before = new Map(plans.map(({ id, versions }) => [id, versions[0]]));
+  const after = new Map(configuration.plans.map((plan) => [plan.id, plan]));
+  cli.print(applied, planChangesText(before, after, applied));
+  for (const warning of applied.warnings) cli.remark(warning);
+  if (isDryRun && !current)
+    cli.remark(`Nothing has changed. To make these plans current: ${inkwell("plans apply")}`);
+  else
+    cli.remark(
+      applied.applied
+        ? "The plans of the configuration are current. Limits and models count from the next request on, credits from the next refresh of each account."
+        : "The plans of the configuration are current. Nothing has changed.",
+    );
 }
 
-/**
- * Returns one line for each plan that changes. `before` returns its newest version from before.
- */
+type Granted = ReadonlyMap<string, GrantedJson | undefined>;
+
+/** Returns one line for each plan that changes. */
 export function planChangesText(
-  before: (id: string) => PlanVersion | undefined,
-  { added, changed, retired, versions }: PlanChanges,
+  before: Granted,
+  after: Granted,
+  { added, changed, retired }: Changes,
 ): string {
-  const made = new Map(versions.map((version) => [version.id, version]));
-  const text = (version: PlanVersion | undefined) => (version === undefined ? "" : `: ${planText(version)}`);
+  const text = (plan: GrantedJson | undefined) => (plan === undefined ? "" : `: ${planText(plan)}`);
   return [
-    ...added.map((id) => `added    ${id}${text(made.get(id) ?? before(id))}`),
-    ...changed.map((id) => `changed  ${id}${text(made.get(id))}; before${text(before(id))}`),
+    ...added.map((id) => `added    ${id}${text(after.get(id) ?? before.get(id))}`),
+    ...changed.map((id) => `changed  ${id}${text(after.get(id))}; before${text(before.get(id))}`),
     ...retired.map((id) => `retired  ${id}`),
   ].join("\n");
 }
 
 /** Returns what a plan grants, without its name. */
-export function planText({ base, overage, limits, models }: Plan): string {
+export function planText({ base, overage, limits, models }: Omit<GrantedJson, "timezone">): string {
   return [
     `${grouped(base.credits)} credits every ${base.every}, overage ${grouped(overage.credits)} every ${overage.every}`,
-    ...limitTexts(limitsObject(limits)),
+    ...limitTexts(limits),
     ...(models.length === 1 && models[0] === "*" ? [] : [`models ${models.join(" ")}`]),
   ].join(", ");
 }

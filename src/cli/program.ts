@@ -7,26 +7,20 @@ import { type Command, CommanderError } from "commander";
 import { nearest } from "../spelling.ts";
 import { visibleText } from "../visible-text.ts";
 import { accountCommand } from "./account.ts";
-import { auditCommand, backupCommand } from "./audit-and-backup.ts";
 import { balanceCommand } from "./balance.ts";
-import { chatCommand } from "./chat.ts";
-import { Cli, type GlobalOptions, type Host } from "./cli.ts";
-import { clockCommand } from "./clock.ts";
-import { configCommand } from "./config.ts";
-import { consoleCommand } from "./console.ts";
+import { Cli, type GlobalOptions } from "./cli.ts";
 import { creditsCommand } from "./credits.ts";
 import { eventsCommand } from "./events.ts";
 import { failureLine, failureOf } from "./failure.ts";
 import { explainUse, rootCommand } from "./help.ts";
+import type { Host } from "./host.ts";
 import { keyCommand } from "./key.ts";
-import { modelsCommand } from "./models.ts";
 import { logCommand, operatorKeyCommand } from "./operator-key.ts";
 import { personCommand } from "./person.ts";
 import { plansCommand } from "./plans.ts";
 import { reloadCommand } from "./reload.ts";
 import { removedCommand } from "./removed.ts";
 import { requestsCommand } from "./requests.ts";
-import { serveCommand } from "./serve.ts";
 import { usageCommand } from "./usage.ts";
 
 /** Width of help that is not written to a terminal. */
@@ -35,22 +29,15 @@ const plainColumns = 100;
 /** Runs `argv`, without the program itself, and returns the exit code. */
 export async function run(argv: readonly string[], host: Host): Promise<number> {
   const program = rootCommand(host.services.version);
-  const cli = new Cli(host, () => program.opts<GlobalOptions>());
+  await using cli = new Cli(host, () => program.opts<GlobalOptions>());
+  const { ofService, ofLedger } = await commandsByHand(argv);
+  const service = [reloadCommand, requestsCommand, eventsCommand];
+  const accounts = [accountCommand, keyCommand, creditsCommand, balanceCommand, usageCommand, plansCommand];
   const groups = {
-    "The service:": [
-      ...[serveCommand, reloadCommand, consoleCommand, chatCommand],
-      ...[requestsCommand, eventsCommand, modelsCommand, configCommand],
-    ],
-    "Accounts and credits:": [
-      accountCommand,
-      keyCommand,
-      creditsCommand,
-      balanceCommand,
-      usageCommand,
-      plansCommand,
-    ],
+    "The service:": [...ofService, ...service],
+    "Accounts and credits:": accounts,
     "People and operators:": [personCommand, operatorKeyCommand, logCommand],
-    "The ledger:": [auditCommand, backupCommand, clockCommand],
+    "The ledger:": ofLedger,
   };
   for (const [heading, commands] of Object.entries(groups)) {
     for (const command of commands) program.addCommand(command(cli).helpGroup(heading));
@@ -67,6 +54,22 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
     else host.stderr.write(visibleText(failure.text));
     return failure.code === "wrong_usage" ? 2 : 1;
   }
+}
+
+/**
+ * Commands that are requests. Their processes are small and start soon, because nothing of the
+ * other commands is loaded.
+ */
+const requests = [
+  ...["account", "balance", "credits", "events", "key", "log", "operator", "person"],
+  ...["plans", "reload", "requests", "usage"],
+];
+
+async function commandsByHand(argv: readonly string[]) {
+  const [first = ""] = argv.filter((word) => !word.startsWith("-"));
+  if (requests.includes(first)) return { ofService: [], ofLedger: [] };
+  const { ofService, ofLedger } = await import("./by-hand.ts");
+  return { ofService, ofLedger };
 }
 
 /**

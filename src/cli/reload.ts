@@ -1,23 +1,29 @@
-/**
- * `inkwell reload`: makes the running service read its configuration again, over its operator
- * listener, and shows what has changed.
- */
+/** `inkwell reload`: makes the running service read its configuration again. */
 import type { Command } from "commander";
-import type { Static } from "typebox";
-import type { reloadObject } from "../http/admin/service-actions.ts";
+import { reloadConfiguration } from "../actions/service.ts";
+import type { ReloadJson } from "../http/admin/service-actions.ts";
+import { actionCommand } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
-import { listenerCommand, post } from "./operator-client.ts";
 
 export function reloadCommand(cli: Cli): Command {
-  const about = "make the running service read its configuration again; shows what has changed";
-  return listenerCommand(cli, "reload", about, async ({ url, token }) => {
-    const { reloadObject } = await import("../http/admin/service-actions.ts");
-    show(cli, await post(`${url}/admin/reload`, token(), reloadObject.schema));
+  return actionCommand<typeof reloadConfiguration.input, ReloadJson>(cli, reloadConfiguration, {
+    about: "make the running service read its configuration again; shows what has changed",
+    needsService: true,
+    text: (answer) =>
+      changesIn(answer)
+        .map(([label, names]) => `${label}: ${names.join(", ")}`)
+        .join("\n"),
+    remark: (answer) =>
+      [
+        ...answer.warnings,
+        changesIn(answer).length === 0
+          ? "The configuration is reloaded. Nothing has changed."
+          : "The configuration is reloaded. Running answers keep their model and price.",
+      ].join("\n"),
   });
 }
 
-function show(cli: Cli, answer: Static<typeof reloadObject.schema>): void {
-  const { models, prices, plans, settings, needs_restart } = answer;
+function changesIn({ models, prices, plans, settings, needs_restart }: ReloadJson) {
   const lines: [label: string, names: readonly string[]][] = [
     ["models added", models.added],
     ["models removed", models.removed],
@@ -29,12 +35,5 @@ function show(cli: Cli, answer: Static<typeof reloadObject.schema>): void {
     ["settings changed", settings],
     ["needs a restart", needs_restart],
   ];
-  const changed = lines.filter(([, names]) => names.length > 0);
-  cli.print(answer, changed.map(([label, names]) => `${label}: ${names.join(", ")}`).join("\n"));
-  for (const warning of answer.warnings) cli.remark(warning);
-  cli.remark(
-    changed.length === 0
-      ? "The configuration is reloaded. Nothing has changed."
-      : "The configuration is reloaded. Running answers keep their model and price.",
-  );
+  return lines.filter(([, names]) => names.length > 0);
 }

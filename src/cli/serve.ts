@@ -5,6 +5,7 @@
  */
 import { Command } from "commander";
 import { bannerObject, bannerText } from "../app/startup-banner.ts";
+import { loadConfig } from "../config/load.ts";
 import { inkwell } from "../invocation.ts";
 import { createLogger } from "../telemetry/logger.ts";
 import type { Cli } from "./cli.ts";
@@ -24,12 +25,12 @@ Ctrl-C or SIGTERM lets running answers finish; a second one stops at once. SIGHU
 }
 
 async function runService(cli: Cli): Promise<void> {
-  const config = cli.config();
-  const { cwd, services, stdout, stderr } = cli.host;
+  const config = await cli.config();
+  const { cwd, env, services, stdout, stderr } = cli.host;
   const starting = new AbortController();
   let stop: (() => void) | undefined;
   let asked: StopSignal | undefined;
-  using _stop = onStopSignal((signal) => {
+  using _stop = onStopSignal(cli.signals, (signal) => {
     if (asked !== undefined) process.exit(signalExitCodes[signal]);
     asked = signal;
     if (stop === undefined) return starting.abort(new Error(`stopped by ${signal} while starting`));
@@ -38,7 +39,7 @@ async function runService(cli: Cli): Promise<void> {
   });
   let hangUp: (() => void) | undefined;
   let isHungUp = false;
-  using _hangUp = onSignal("SIGHUP", () => {
+  using _hangUp = onSignal(cli.signals, "SIGHUP", () => {
     if (hangUp !== undefined) return hangUp();
     isHungUp = true;
     createLogger(config.log.level, stderr).info(
@@ -48,7 +49,7 @@ async function runService(cli: Cli): Promise<void> {
   try {
     if (!cli.json) stdout.write(`Inkwell ${services.version}\n`);
     // From the same file as at the start, even if another one lies nearer meanwhile.
-    const host = { ...cli.host, reread: () => cli.config(config.file ?? undefined) };
+    const host = { ...cli.host, reread: () => loadConfig({ cwd, env, file: config.file ?? undefined }) };
     const service = await services.startService(config, host, starting.signal);
     const { banner, stopped } = service;
     const showsLink = banner.first !== null && !cli.json && stdout.isTTY === true;

@@ -1,131 +1,100 @@
 /**
- * `inkwell usage`: prints the receipts of finished requests, reading and writing a page at a time.
+ * `inkwell usage`: prints the receipts of finished requests, reading and writing a page at a time,
+ * or sums of them.
  */
-import { Command, Option } from "commander";
-import { type ReceiptJson, usageObject } from "../accounts/operator-objects.ts";
-import { usageCsv } from "../accounts/usage-csv.ts";
-import { dayNamed } from "../accounts/usage-sums.ts";
-import { inkwell } from "../invocation.ts";
-import type { Receipt } from "../store/store.ts";
-import { graphHoursMax } from "../store/usage-hours.ts";
-import { type UsageGroup, usageGroups } from "../store/usage-sums.ts";
-import { exactCredits, grouped, localMomentOf } from "../units.ts";
+import type { Command } from "commander";
+import type { ReceiptJson } from "../accounts/operator-objects.ts";
+import type { UsageReportJson } from "../accounts/usage-sums.ts";
+import { choice, optional } from "../actions/field.ts";
+import { listUsage, showUsageHours, sumUsage } from "../actions/views.ts";
+import { exactCredits, grouped } from "../units.ts";
 import { visibleText } from "../visible-text.ts";
-import { dayOrMoment, graphHours, limit, note } from "./arguments.ts";
+import { commandWith, type Given, rowsField } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
+import { csvField } from "./credits.ts";
 import { columnsOf, count, table } from "./format.ts";
-import { examples } from "./help.ts";
-import { printHours } from "./usage-hours.ts";
-import { paidText, printSums } from "./usage-sums.ts";
-
-interface Options {
-  hours?: number;
-  by?: UsageGroup;
-  from?: string;
-  to?: string;
-  model?: string;
-  key?: string;
-  requestId?: string;
-  limit?: number;
-  csv?: boolean;
-}
-
-type Pages = AsyncIterable<readonly Receipt[]>;
 
 export function usageCommand(cli: Cli): Command {
-  return new Command("usage")
-    .description("list what finished requests used and cost, of one account or of all, or sum it")
-    .argument("[account]", "as account list shows it (default: all)")
-    .addOption(new Option("--by <what>", "sum instead").choices([...usageGroups]))
-    .option("--hours <number>", `sum the last hours instead, at most ${graphHoursMax}, by hour`, graphHours)
-    .option("--from <time>", "start, included, ISO 8601: 2027-01-31, or 2027-01-31T18:00:00Z", dayOrMoment)
-    .option("--to <time>", "end, excluded; days are in the timezone of the configuration", dayOrMoment)
-    .option("--model <id>", "only this model", note)
-    .option("--key <id>", "only this key, as key list shows it", note)
-    .option("--request-id <id>", "only this request: the x-request-id of its answer", note)
-    .option("--limit <rows>", "with --by: only the rows with the highest cost, or the first days", limit)
-    .option("--csv", "as CSV, with every field")
-    .addHelpText(
-      "after",
-      examples(
-        inkwell("usage ada"),
-        inkwell("usage --by account --from 2027-01-01 --to 2027-02-01 --csv > january.csv"),
-        inkwell("usage ada --by day"),
-        inkwell("usage --hours 24 --by model"),
-        inkwell("usage ada --json | jq 'map(.cost_micro - .shortfall_micro) | add / 1e6'"),
-      ),
-    )
-    .action(async (account: string | undefined, options: Options, command: Command) => {
-      const { by, csv, model, key, requestId: id } = options;
+  const { account, from, to, model, key, request_id } = listUsage.input;
+  const { hours } = showUsageHours.input;
+  const groups = ["day", "model", "key", "account"] as const;
+  return commandWith(
+    {
+      words: "usage [account]",
+      about: "list what finished requests used and cost, of one account or of all, or sum it",
+      fields: {
+        account: { ...account, about: "as account list shows it (default: all)" },
+        by: optional(choice(groups, { rule: "", option: "--by <what>", about: "sum instead" })),
+        hours: { ...hours, option: "--hours <number>", about: "sum the last hours instead, by hour" },
+        from: {
+          ...from,
+          option: "--from <time>",
+          about: "start, included, ISO 8601: 2027-01-31, or 2027-01-31T18:00:00Z",
+        },
+        to: {
+          ...to,
+          option: "--to <time>",
+          about: "end, excluded; days are in the timezone of the configuration",
+        },
+        model: { ...model, option: "--model <id>" },
+        key: { ...key, option: "--key <id>" },
+        request_id: { ...request_id, option: "--request-id <id>" },
+        rows: { ...rowsField, about: "with --by: only the rows with the highest cost, or the first days" },
+        csv: csvField,
+      },
+      examples: [
+        "usage ada",
+        "usage --by account --from 2027-01-01 --to 2027-02-01 --csv > january.csv",
+        "usage ada --by day",
+        "usage --hours 24 --by model",
+        "usage ada --json | jq 'map(.cost_micro - .shortfall_micro) | add / 1e6'",
+      ],
+    },
+    async (given, command) => {
+      const { by, csv, hours, rows, request_id, ...filters } = given;
       if (csv === true && cli.json) command.error("error: it is --csv or --json, not both");
-      if (by === undefined && options.limit !== undefined) command.error("error: --limit needs --by");
-      if (by !== undefined && id !== undefined) {
+      if (by === undefined && rows !== undefined) command.error("error: --limit needs --by");
+      if (by !== undefined && request_id !== undefined)
         command.error("error: --request-id shows the charges of one request: leave out --by");
-      }
-      if (options.hours !== undefined) return await hours(cli, account, options, command);
-      const config = cli.config();
-      const { timezone } = config;
-      const momentIn = (text?: string) => (text === undefined ? undefined : localMomentOf(text, timezone));
-      const [fromMs, toMs] = [momentIn(options.from) ?? undefined, momentIn(options.to) ?? undefined];
-      if (fromMs !== undefined && toMs !== undefined && toMs <= fromMs) {
-        command.error("error: --to must be after --from: the time of --to is excluded");
-      }
-      await cli.withActions(config, async (actions) => {
-        if (by !== undefined) {
-          const days = {
-            from: dayNamed("--from", options.from, timezone),
-            to: dayNamed("--to", options.to, timezone),
-          };
-          const order = by === "day" ? "name" : "cost";
-          const query = { by, account, model, key, ...days, order, limit: options.limit } as const;
-          return await printSums(cli, await actions.usageReport(query), csv === true);
-        }
-        const sum = { requests: 0, tokens: 0, costMicro: 0 };
-        const pages = summed(await actions.usagePages({ account, model, key, id, fromMs, toMs }), sum);
-        const text = csv === true ? usageCsv(pages) : cli.json ? usageJson(pages) : usageTable(pages);
-        for await (const part of text) await cli.write(part);
-        cli.remark(
-          sum.requests === 0 && sum.tokens === 0
-            ? "No matching request has finished."
-            : `${count(sum.requests, "request")}, ${count(sum.tokens, "token")}, ${exactCredits(sum.costMicro)} credits.`,
-        );
-      });
-    });
+      if (hours !== undefined) return await printHours(cli, given, command);
+      const asked = { ...filters, request_id };
+      if (csv === true) await printCsv(cli, by === undefined ? listUsage : sumUsage, { ...asked, by });
+      if (by !== undefined) return await printSums(cli, { ...filters, by }, { rows, isCsv: csv === true });
+      if (csv !== true) await printReceipts(cli, asked);
+    },
+  );
 }
 
-async function hours(cli: Cli, account: string | undefined, options: Options, command: Command) {
-  const { hours = 1, by, model, key, ...others } = options;
-  if (Object.keys(others).length > 0 || (by !== undefined && by !== "model")) {
-    command.error("error: --hours takes an account, --model, --key and --by model, and no other option");
-  }
-  await cli.withActions(cli.config(), async (actions) => {
-    printHours(cli, await actions.usageHours({ account, model, key, byModel: by === "model" }, hours));
-  });
+/** The sums come a day, or in the order of their names, and are shown by their cost. */
+async function printCsv(cli: Cli, action: typeof listUsage | typeof sumUsage, asked: Given): Promise<void> {
+  const order = asked.by === undefined || asked.by === "day" ? {} : { order: "cost" };
+  for await (const part of cli.api.text(action, { ...asked, ...order, format: "csv" })) await cli.write(part);
 }
 
-/** Passes the pages on and adds up their receipts. */
-async function* summed(pages: Pages, sum: { requests: number; tokens: number; costMicro: number }): Pages {
-  for await (const rows of pages) {
+async function printReceipts(cli: Cli, asked: Given): Promise<void> {
+  const sum = { requests: 0, tokens: 0, costMicro: 0 };
+  let isFirst = true;
+  let before = "[\n";
+  for await (const rows of cli.api.rows<ReceiptJson>(listUsage, asked)) {
     for (const row of rows) {
       // A late charge belongs to a request that has a charge of its own.
       if (!row.late) sum.requests += 1;
-      sum.tokens += row.promptTokens + row.completionTokens;
-      sum.costMicro += row.costMicro - row.shortfallMicro;
-    }
-    yield rows;
-  }
-}
-
-/** One array, a row in each line. */
-async function* usageJson(pages: Pages): AsyncGenerator<string, void, undefined> {
-  let before = "[\n";
-  for await (const rows of pages) {
-    for (const row of rows) {
-      yield `${before}  ${visibleText(JSON.stringify(usageObject.of(row)))}`;
+      sum.tokens += row.prompt_tokens + row.completion_tokens;
+      sum.costMicro += row.cost_micro - row.shortfall_micro;
+      if (cli.json) await cli.write(`${before}  ${visibleText(JSON.stringify(row))}`);
       before = ",\n";
     }
+    if (cli.json || rows.length === 0) continue;
+    const lines = table(rows, columns, widthsMin);
+    await cli.write(`${visibleText(isFirst ? lines : lines.slice(lines.indexOf("\n") + 1))}\n`);
+    isFirst = false;
   }
-  yield before === "[\n" ? "[]\n" : "\n]\n";
+  if (cli.json) await cli.write(before === "[\n" ? "[]\n" : "\n]\n");
+  cli.remark(
+    sum.requests === 0 && sum.tokens === 0
+      ? "No matching request has finished."
+      : `${count(sum.requests, "request")}, ${count(sum.tokens, "token")}, ${exactCredits(sum.costMicro)} credits.`,
+  );
 }
 
 const columns = columnsOf(
@@ -140,11 +109,63 @@ const columns = columnsOf(
 /** They keep the columns of the pages below each other. */
 const widthsMin = [17, 12, 24, 9, 9, 0, 14, 13];
 
-async function* usageTable(pages: Pages): AsyncGenerator<string, void, undefined> {
-  let isFirst = true;
-  for await (const rows of pages) {
-    const lines = table(rows.map(usageObject.of), columns, widthsMin);
-    yield `${isFirst ? lines : lines.slice(lines.indexOf("\n") + 1)}\n`;
-    isFirst = false;
+async function printSums(
+  cli: Cli,
+  asked: Given,
+  { rows, isCsv }: { rows: unknown; isCsv: boolean },
+): Promise<void> {
+  const first = await cli.api.get<UsageReportJson>(sumUsage, { ...asked, limit: 1 });
+  if (!isCsv) {
+    const all = await cli.api.all<SumJson>(sumUsage, asked);
+    if (asked.by !== "day") all.sort((one, other) => other.cost_micro - one.cost_micro);
+    const data = typeof rows === "number" ? all.slice(0, rows) : all;
+    cli.print({ ...first, data, next: null }, table(data, columnsBy(asked.by)));
   }
+  const { total, final, final_until, timezone } = first;
+  cli.remark(
+    `Total: ${count(total.requests, "request")}, ${count(total.prompt_tokens + total.completion_tokens, "token")}, ${paidText(total)} credits.`,
+  );
+  if (total.shortfall_micro > 0)
+    cli.remark(`Written off: ${exactCredits(total.shortfall_micro)} credits that accounts did not have.`);
+  const state = final
+    ? "Final: this period never changes."
+    : `Provisional: ${final_until === null ? "no day is final" : `days before ${final_until} are final`}.`;
+  cli.remark(`${state} Days are in ${timezone}.`);
+}
+
+type SumJson = UsageReportJson["data"][number];
+
+function columnsBy(by: unknown) {
+  const name =
+    by === "day" ? "day final" : by === "key" ? "key account" : by === "model" ? "model" : "account";
+  return columnsOf(
+    "usageSum",
+    `${name} requests prompt_tokens cached_tokens completion_tokens cost_micro base_micro overage_micro additional_micro`,
+    { final: ({ final }: SumJson) => (final ? "final" : "provisional"), cost_micro: paidText },
+  );
+}
+
+async function printHours(cli: Cli, given: Given, command: Command): Promise<void> {
+  const { account, hours, by, model, key, ...others } = given;
+  if (Object.keys(others).length > 0 || (by !== undefined && by !== "model"))
+    command.error("error: --hours takes an account, --model, --key and --by model, and no other option");
+  const report = await cli.api.get<UsageHoursJson>(showUsageHours, { account, hours, by, model, key });
+  cli.print(report, table(report.data, hourColumns));
+  if (report.data.length === 0) cli.remark(`No matching request has finished since ${report.from}.`);
+}
+
+interface UsageHoursJson {
+  from: string;
+  data: { cost_micro: number; shortfall_micro: number }[];
+}
+
+const hourColumns = columnsOf(
+  "usageSum",
+  "hour model? requests prompt_tokens cached_tokens completion_tokens cost_micro",
+  { cost_micro: paidText },
+);
+
+/** The part of the cost that was paid. */
+function paidText(row: { cost_micro: number; shortfall_micro: number }): string {
+  return exactCredits(row.cost_micro - row.shortfall_micro);
 }

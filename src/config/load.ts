@@ -1,6 +1,6 @@
 /**
- * Loads the configuration: `inkwell.yaml` over defaults that need no file. It is the only reader
- * of the process's environment.
+ * Loads the configuration: `inkwell.yaml` over defaults that need no file. Beside
+ * command-variables.ts, it is the only reader of the process's environment.
  *
  * A `Config` is complete and checked: every value is in its range, every path absolute, every
  * model has a price. All faults are reported together in one `OperatorError`. Loading opens no

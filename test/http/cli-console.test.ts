@@ -4,6 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
+import { databaseText } from "../../src/config/database.ts";
+import { loadConfig } from "../../src/config/load.ts";
+import { writeOperatorAddress } from "../../src/operator-address.ts";
 import { openTerminal, runCli } from "../fixtures/cli-host.ts";
 import { operatorToken, startOperator, type TestOperator } from "../fixtures/operator.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
@@ -18,13 +21,24 @@ const env = { INKWELL_OPERATOR_TOKEN: operatorToken };
 before(async () => {
   service = await startService();
   operator = await startOperator(service, [], { ownUrl: () => ownUrl });
-  writeFileSync(path.join(cwd, "inkwell.yaml"), `operator: { port: ${new URL(operator.url).port} }\n`);
+  await withUrl(null);
 });
 after(async () => {
   await operator[Symbol.asyncDispose]();
   await service[Symbol.asyncDispose]();
   rmSync(cwd, { recursive: true });
 });
+
+/** Writes the configuration, and the address as the service of this folder does. */
+async function withUrl(url: string | null): Promise<void> {
+  ownUrl = url;
+  writeFileSync(
+    path.join(cwd, "inkwell.yaml"),
+    url === null ? "data: .\n" : `data: .\noperator: { url: "${url}" }\n`,
+  );
+  const { database } = loadConfig({ cwd, env: {} });
+  writeOperatorAddress(cwd, { url: operator.url, pid: process.pid, database: databaseText(database) });
+}
 
 async function atTerminal(argv: readonly string[], variables: Record<string, string> = env) {
   const { ended, screen } = openTerminal(argv, { cwd, env: variables });
@@ -46,10 +60,10 @@ test("prints a link that signs in once", async () => {
 });
 
 test("prints a link below operator.url of the service", async () => {
-  ownUrl = "https://ops.example/inkwell/";
+  await withUrl("https://ops.example/inkwell/");
   const { shown } = await atTerminal(["console"]);
   assert.match(shown, /^https:\/\/ops\.example\/inkwell\/console#code=[\w-]{22}\r?$/m);
-  ownUrl = null;
+  await withUrl(null);
 });
 
 for (const argv of [["console"], ["console", "--json"]]) {
@@ -70,6 +84,9 @@ test("prints no link at a terminal with --json", async () => {
 test("explains a wrong token, and a service that does not respond", async () => {
   const wrong = await atTerminal(["console"], { INKWELL_OPERATOR_TOKEN: "another-operator-token" });
   assert.deepEqual([wrong.code, /not the operator token/.test(wrong.shown)], [1, true]);
-  const nobody = await atTerminal(["console", "--url", "http://127.0.0.1:1"]);
-  assert.deepEqual([nobody.code, /No service responds/.test(nobody.shown)], [1, true]);
+  rmSync(path.join(cwd, "operator-address"));
+  const nobody = await atTerminal(["console"]);
+  assert.deepEqual([nobody.code, /No service runs here/.test(nobody.shown)], [1, true]);
+  const gone = await atTerminal(["console", "--url", "http://127.0.0.1:1"]);
+  assert.deepEqual([gone.code, /console --url is gone: .*--server/.test(gone.shown)], [2, true]);
 });

@@ -86,12 +86,15 @@ test("list and show report the problem of an account without a plan", async () =
 
   const shown = await ledger.inkwell("account", "show", "alice");
   assert.equal(shown.code, 0);
-  assert.match(shown.stdout, new RegExp(`^The balance cannot be read: ${problem}\\.$`, "m"));
+  assert.match(shown.stdout, new RegExp(`^The balance of this account cannot be read\\. .*${problem}`, "m"));
   assert.match(shown.stdout, /^key_\w+ +alice +ink_/m);
   assert.match(shown.stderr, /npm run -s inkwell -- account set NAME --plan PLAN/);
   const document = await ledger.documentOf("account", "show", "alice");
   assert.ok(typeof document === "object" && document !== null && "balance" in document);
-  assert.deepEqual([document.balance, "problem" in document && document.problem], [null, problem]);
+  assert.deepEqual(
+    [document.balance, "problem" in document && String(document.problem).includes(problem)],
+    [null, true],
+  );
 });
 
 test("set cancels a scheduled change if the present plan is chosen", async () => {
@@ -99,12 +102,8 @@ test("set cancels a scheduled change if the present plan is chosen", async () =>
   const set = (...options: string[]) => ledger.inkwell("account", "set", "alice", "--plan", ...options);
   await set("big", "--at", "refresh");
   assert.equal(ledger.store.account("alice").nextPlan, "big");
-  assert.equal(
-    (await set("starter")).stderr,
-    "Account alice stays on plan starter. The change to plan big is cancelled.\n",
-  );
+  assert.equal((await set("starter")).stderr, "Account alice is on plan starter.\n");
   assert.equal(ledger.store.account("alice").nextPlan, null);
-  assert.equal((await set("starter")).stderr, "Account alice is on plan starter already.\n");
 });
 
 test("set schedules a plan for the refresh, which show and list name until it takes effect", async () => {
@@ -112,7 +111,7 @@ test("set schedules a plan for the refresh, which show and list name until it ta
   const ran = await ledger.inkwell("account", "set", "alice", "--plan", "big");
   assert.equal(
     ran.stderr,
-    "Account alice stays on plan starter until 2027-01-16 12:00Z, and is on plan big from then on.\n",
+    "Account alice stays on plan starter until the next refresh, and is on plan big from then on.\n",
   );
   assert.match(
     (await ledger.inkwell("account", "show", "alice")).stdout,
@@ -133,13 +132,10 @@ test("set --dry-run shows both balances and changes nothing", async () => {
   const before = ledger.store.account("alice");
   const set = ["account", "set", "alice", "--plan", "big", "--dry-run"];
   const now = await ledger.inkwell(...set, "--at", "now");
-  assert.deepEqual(now.stdout.trimEnd().split("\n"), [
-    "Account alice: plan starter until 2027-01-15 12:00Z, then plan big",
-    "",
-    "BUCKET   CREDITS     OF  REFRESHES           THEN     OF  REFRESHES",
-    "base       1,000  1,000  2027-01-16 12:00Z  5,000  5,000  2027-01-16 12:00Z",
-    "overage      200    200  2027-02-15 12:00Z      0      0  2027-02-15 12:00Z",
-  ]);
+  const [head, first, then, second] = now.stdout.trimEnd().split("\n\n");
+  assert.deepEqual([head, then], ["Account alice, plan starter until 2027-01-15 12:00Z", "Then plan big"]);
+  assert.match(first ?? "", /^base +1,000 +1,000 .*\noverage +200 +200 /m);
+  assert.match(second ?? "", /^base +5,000 +5,000 .*\noverage +0 +0 /m);
   assert.match(now.stderr, /^Nothing has changed\./);
   const document = await ledger.documentOf(...set);
   assert.partialDeepStrictEqual(document, {

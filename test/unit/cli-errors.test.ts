@@ -95,7 +95,7 @@ describe("--json", () => {
   });
 
   test("is an argument after --", async () => {
-    const ran = await ledger.inkwell("account", "show", "--", "--json");
+    const ran = await ledger.inkwell("key", "show", "--", "--json");
     assert.deepEqual([ran.code, ran.stdout], [1, ""]);
   });
 });

@@ -95,7 +95,13 @@ retired  trial
 
   write({ starter, trial: starter });
   const back = JSON.parse((await done("plans apply --json")).stdout);
-  assert.deepEqual(back, { applied: true, added: ["trial"], changed: ["starter"], retired: ["pro"] });
+  assert.deepEqual(back, {
+    applied: true,
+    added: ["trial"],
+    changed: ["starter"],
+    retired: ["pro"],
+    warnings: [],
+  });
   assert.match((await done("plans list")).stdout, /^starter +3 +offered/m);
   assert.match((await done("balance ada")).stdout, /plan trial/);
 });

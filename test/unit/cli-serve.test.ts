@@ -153,7 +153,7 @@ test("stops the service on a signal and ends when it has stopped", async () => {
   };
   const listeners = process.listenerCount("SIGTERM");
   const session = openPipe(["serve"], { cwd: "/srv", services: { startService: serve } });
-  await session.shows("up");
+  await session.shows("Ctrl-C stops the service.");
   signal("SIGTERM");
   await session.shows("Stopping: running answers may finish.");
   assert.equal(await session.ended, 0);

@@ -86,7 +86,7 @@ test("prints every field of a receipt as CSV, with the names of the JSON", async
   assert.deepEqual({ code, names, others }, { code: 0, names: Object.keys(row).join(","), others: [""] });
   assert.equal(line, Object.values(row).join(","));
   assert.equal(row.shortfall_micro, credits(1));
-  assert.equal(stderr, "1 request, 3,000,000 tokens, 2 credits.\n");
+  assert.equal(stderr, "");
 });
 
 test("escapes CSV fields for programs and spreadsheets", async () => {
@@ -128,12 +128,12 @@ test("refuses an unknown account, both formats at once, and invalid times", asyn
   for (const argv of [
     ["--from", "yesterday"],
     ["--to", "2027-02-31"],
-    ["--from", "2026-12-01", "--to", "2026-01-01"],
-    ["--from", "2026-12-01", "--to", "2026-12-01"],
   ]) {
     const { code, stdout } = await usage(...argv);
     assert.deepEqual({ code, stdout }, { code: 2, stdout: "" });
   }
+  for (const to of ["2026-01-01", "2026-12-01"])
+    refused(await usage("--from", "2026-12-01", "--to", to), /--to must be after from/);
   const both = await usage("--csv", "--json");
   assert.equal(both.code, 2);
   assert.match(JSON.parse(both.stdout).error.message, /^it is --csv or --json, not both/);
@@ -151,7 +151,7 @@ test("reads and writes thousands of receipts a page at a time", async () => {
     return Array.from({ length: rows }, (_, n) => ({ ...row, id: `r${from + n + 1}`, seq: from + n + 1 }));
   };
   const ids = await idsOf();
-  assert.deepEqual(asked, [500, 500, 500, 500]);
+  assert.deepEqual(asked, [501, 501, 501, 501]);
   assert.equal(ids.length, 1507);
   assert.equal(new Set(ids).size, 1507);
   const { stdout } = await usage();
@@ -273,7 +273,7 @@ test("sums the last hours, by hour and by model", async () => {
   const report = JSON.parse((await usage("--json", "--hours", "2", "--model", "model")).stdout);
   assert.deepEqual([report.to, report.data.length], ["2027-01-16T13:00:00.000Z", 1]);
   refused(await usage("zoe", "--hours", "2"), /There is no account zoe/);
-  wrongUsage(await usage("--hours", "169"), /It is a whole number of hours from 1 to 168/);
+  wrongUsage(await usage("--hours", "169"), /--hours must be a whole number of hours from 1 to 168/);
   wrongUsage(await usage("--hours", "2", "--by", "day"), /--hours takes an account/);
   wrongUsage(await usage("--hours", "2", "--csv"), /--hours takes an account/);
 });

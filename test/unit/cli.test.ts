@@ -66,22 +66,8 @@ describe("the command line", () => {
 
   test("help of the program lists all commands in groups and explains exit codes", async () => {
     const { stdout } = await ledger.inkwell("--help");
-    const commands = [
-      "serve",
-      "reload",
-      "console",
-      "chat",
-      "requests",
-      "events",
-      "models",
-      "config",
-      "account",
-      "key",
-      "credits",
-      "balance",
-      "usage",
-      "plans",
-    ];
+    const service = ["serve", "console", "chat", "models", "config", "reload", "requests", "events"];
+    const commands = [...service, "account", "key", "credits", "balance", "usage", "plans"];
     assert.deepEqual(named(stdout), [
       ...commands,
       "person",

@@ -78,6 +78,7 @@ test("each route has one row", async () => {
     ...live,
     signIn,
     nodes: () => [],
+    modelIds: () => [],
     ...configuration,
     timezone: () => "UTC",
     token: reload,

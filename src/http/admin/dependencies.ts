@@ -22,7 +22,9 @@ import type { SignIn } from "./sign-in.ts";
 export interface AdminDependencies {
   store: Store;
   ledger: Ledger;
-  catalog: Catalog;
+  catalog: Pick<Catalog, "all">;
+  /** Models that keys may name. */
+  modelIds(): readonly string[];
   live: Pick<LiveTelemetry, "activity" | "errors" | "refusals">;
   health(): { clock: ClockPlace; draining: boolean; warnings: string[] };
   /** The chat requests that this process answers. */

@@ -3,7 +3,6 @@
  * to each error. The catalogue of operator codes is accounts/refusals.ts; the other codes are
  * shared with the public catalogue.
  */
-import { type OperatorCode, OperatorRefusal } from "../../accounts/refusals.ts";
 import { Refusal } from "../../errors.ts";
 import { refusedEverywhere, refusedWithBody, responseTo } from "../api/refusals.ts";
 import type { ErrorResponse } from "../openai-format/error-body.ts";
@@ -28,13 +27,6 @@ export const sharedCodes = [
   "method_not_allowed",
 ] as const;
 
-/** Appended to the messages of operator actions. */
-const advice: Partial<Record<OperatorCode, string>> = {
-  account_not_found: "GET /admin/accounts lists the accounts.",
-  account_exists: "PATCH /admin/accounts/{account} changes the plan.",
-  key_not_found: "GET /admin/accounts/{account}/keys lists the keys of an account.",
-};
-
 export function unknownPath(): Refusal {
   return new Refusal(
     "unknown_path",
@@ -43,15 +35,11 @@ export function unknownPath(): Refusal {
 }
 
 export function operatorResponseTo(error: unknown, bodyBytesMax?: number): ErrorResponse {
-  if (error instanceof OperatorRefusal) return extended(error, advice[error.code]);
   // Only operators read this response, so it contains the detail.
-  if (error instanceof Refusal) return extended(error, error.detail && `(${error.detail})`);
+  if (error instanceof Refusal && error.detail !== undefined) {
+    const { status, type, code, param, retryAfterSeconds } = error;
+    const message = `${error.message} (${error.detail})`;
+    return { status, type, code, message, param, retryAfterSeconds };
+  }
   return responseTo(error, bodyBytesMax);
-}
-
-/** Returns the error response with a text added to its message. */
-function extended(error: ErrorResponse, text: string | undefined): ErrorResponse {
-  if (text === undefined) return error;
-  const { status, type, code, param, retryAfterSeconds } = error;
-  return { status, type, code, message: `${error.message} ${text}`, param, retryAfterSeconds };
 }

@@ -72,8 +72,7 @@ export function adminRoutes(app: ApiApp, dependencies: AdminDependencies, versio
     tags: Object.keys(groups),
     refusedBeforeRouting,
   });
-  const modelIds = () => dependencies.catalog.all().map(({ id }) => id);
-  const actions = new OperatorActions({ ...dependencies, modelIds, actor: nobody });
+  const actions = new OperatorActions({ ...dependencies, actor: nobody });
   for (const [tag, routes] of Object.entries(groups)) {
     app.register(async (group) => {
       group.addHook("onRoute", ({ schema = {} }) => {

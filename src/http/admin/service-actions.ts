@@ -1,8 +1,8 @@
 /** How this process does what operators do with the service, its plans and its requests. */
-import Type from "typebox";
+import Type, { type Static } from "typebox";
 import { closed, isoTime, objectFor, text, time } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
-import { holdObject, lastAuditObject, nodeObject } from "../../accounts/operator-objects.ts";
+import { holdObject, lastAuditObject, nodeObject, timeObject } from "../../accounts/operator-objects.ts";
 import { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
 import type { RequestStop } from "../../accounts/request-stops.ts";
 import { bindFor } from "../../actions/bind.ts";
@@ -110,6 +110,8 @@ export const reloadObject = objectFor<ReloadReport>("Reload")({
   ],
 });
 
+export type ReloadJson = Static<typeof reloadObject.schema>;
+
 export const liveActions = {
   listModels: bind(
     views.listModels,
@@ -152,6 +154,9 @@ export const serviceActions = {
         (row) => placeCursor(row.account, row.id),
       );
     },
+  ),
+  showTime: bind(views.showTime, timeObject.schema, async ({ actions }) =>
+    timeObject.of({ atMs: actions.ledgerMs(), timezone: actions.timezone }),
   ),
   listJobs: bind(views.listJobs, pageSchema(jobObject.schema), async ({ here: { jobs } }, input) => {
     const rows = jobs.states().map((job) => ({ ...job, id: job.name }));

@@ -16,7 +16,7 @@ import {
 } from "../api/session.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 
-export const codeObject = objectFor<NewCode & { url: string | null }>("SignInCode")({
+const codeObject = objectFor<NewCode & { url: string | null }>("SignInCode")({
   code: [text, ({ code }) => code],
   expires_at: [time, ({ expiresMs }) => isoTime(expiresMs)],
   operator_url: [orNull(Type.String({ description: "`operator.url`" })), ({ url }) => url],

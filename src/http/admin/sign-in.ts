@@ -10,8 +10,9 @@ import {
   type OperatorSessions,
   wrongToken,
 } from "../../accounts/operator-sessions.ts";
-import { OperatorRefusal } from "../../accounts/refusals.ts";
-import { type Actor, owner } from "../../actors.ts";
+import { invalidValue, OperatorRefusal } from "../../accounts/refusals.ts";
+import { label } from "../../accounts/value-rules.ts";
+import { type Actor, commandLine, owner, userHeader } from "../../actors.ts";
 import { invariant } from "../../errors.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { BrowserSignIn, invalidSession, type SignInDependencies } from "../api/sign-in.ts";
@@ -61,18 +62,27 @@ export class SignIn {
    * session. The response to a session ends with the session.
    */
   async authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    request.actor = await this.#actorIn(request, reply);
+    const user = userIn(request);
+    if (user === null) return;
+    if (request.actor !== owner || request.session !== null) throw foreignUser();
+    request.actor = commandLine(user);
+  }
+
+  async #actorIn(request: FastifyRequest, reply: FastifyReply): Promise<Actor> {
     const [, token] = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? "") ?? [];
+    if (token?.startsWith(operatorKeyPrefix)) {
+      const actor = await this.#deps.operatorKeys.actorOf(token);
+      if (request.method === "GET" || request.method === "HEAD") this.#reads.count(actor.by);
+      return actor;
+    }
     if (token !== undefined) {
-      if (token.startsWith(operatorKeyPrefix)) {
-        request.actor = await this.#deps.operatorKeys.actorOf(token);
-        if (request.method === "GET" || request.method === "HEAD") this.#reads.count(request.actor.by);
-      } else if (this.#deps.sessions.isToken(token)) request.actor = owner;
-      else throw wrongToken();
-      return;
+      if (this.#deps.sessions.isToken(token)) return owner;
+      throw wrongToken();
     }
     if (!this.browsers.hasCookie(request)) throw missingCredentials();
     request.session = await this.browsers.authenticate(request, reply);
-    request.actor = request.session.actor;
+    return request.session.actor;
   }
 
   /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
@@ -105,7 +115,7 @@ export class SignIn {
 
   /** Makes a code. Only the token may: otherwise a session could prolong itself for ever. */
   async newCode(request: FastifyRequest): Promise<NewCode & { url: string | null }> {
-    if (request.session !== null || actorOf(request).by !== owner.by) {
+    if (request.session !== null || !isToken(actorOf(request))) {
       throw new OperatorRefusal(
         "token_required",
         "Only the operator token makes a sign-in link. Send the operator token in a header: Authorization: Bearer ...",
@@ -113,6 +123,35 @@ export class SignIn {
     }
     return { ...(await this.#deps.sessions.newCode()), url: this.#deps.ownUrl() };
   }
+}
+
+/** Returns the user that a request names. Null: it names none. */
+function userIn({ headers }: FastifyRequest): string | null {
+  const encoded = headers[userHeader];
+  if (encoded === undefined) return null;
+  const user = decoded(String(encoded));
+  if (user !== null && label.pattern.test(user)) return user;
+  throw invalidValue(userHeader, `${userHeader} must be ${label.rule}, in percent-encoding.`);
+}
+
+function decoded(text: string): string | null {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return null;
+  }
+}
+
+function foreignUser(): OperatorRefusal {
+  return new OperatorRefusal(
+    "not_permitted",
+    `Only the operator token may name a user (${userHeader}). Nothing has changed.`,
+  );
+}
+
+/** No key and no person has these names. */
+function isToken({ by }: Actor): boolean {
+  return by === owner.by || by.startsWith(commandLine("").by);
 }
 
 /** Returns who sends the request. */

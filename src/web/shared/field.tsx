@@ -1,7 +1,7 @@
 /** A field of a form, with its label, its hint and its error. */
 
 import { useId } from "preact/hooks";
-import { withWord } from "../../actions/field.ts";
+import { renamed } from "../../actions/field.ts";
 import { wholeNumberIn } from "./numbers.ts";
 import { Options } from "./options.tsx";
 
@@ -42,7 +42,7 @@ export function problemOf(field: FieldOf, value: string, isHalfTyped: boolean): 
 
 /** Returns a message of the API with the labels of the form in the place of the API's names. */
 export function withLabels(message: string, fields: readonly FieldOf[]): string {
-  return fields.reduce((text, { name, label }) => withWord(text, name, () => label), message);
+  return fields.reduce((text, { name, label }) => renamed(text, name, label), message);
 }
 
 /** Returns the time in UTC that a person chose; null for none. */

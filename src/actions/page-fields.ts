@@ -1,0 +1,17 @@
+/** The fields of every list: `?limit&after`. Pages bundle this file. */
+import { type Field, number, optional } from "./field.ts";
+
+const rowsMax = 500;
+export const rowsDefault = 100;
+
+const cursor: Field<string> = {
+  kind: "text",
+  pattern: /^[^\p{Cc}\p{Cs}]{1,300}$/u,
+  rule: "the `next` of the page before",
+};
+
+/** The fields of every list. */
+export const pageFields = {
+  limit: optional(number({ min: 1, max: rowsMax }, "a whole number", { note: ` (default ${rowsDefault})` })),
+  after: optional(cursor),
+};

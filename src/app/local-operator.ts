@@ -1,0 +1,105 @@
+/**
+ * The operator API in the process of a command, beside no service: the same application on the
+ * opened database, without a port. It answers no chats and starts no models, jobs, node, events or
+ * sweeper. Actions that need those are refused with `service_unavailable`.
+ */
+import { randomBytes } from "node:crypto";
+import type { FastifyInstance } from "fastify";
+import { pino } from "pino";
+import { OperatorSessions } from "../accounts/operator-sessions.ts";
+import { OperatorRefusal } from "../accounts/refusals.ts";
+import { stopWithoutService } from "../accounts/request-stops.ts";
+import { wantedEventsOf } from "../config/events.ts";
+import type { Config } from "../config/load.ts";
+import { invitationSettingsOf } from "../events/invitation-mail.ts";
+import { createOperatorServer } from "../http/admin/server.ts";
+import { AllowedHosts } from "../http/api/allowed-hosts.ts";
+import { Jobs } from "../jobs.ts";
+import { fieldOf } from "../objects.ts";
+import { noServiceHere } from "../operator-address.ts";
+import { roleNow } from "../sign-in/rules.ts";
+import { Metrics } from "../telemetry/metrics.ts";
+import { version } from "../version.ts";
+import type { OpenStore } from "./database.ts";
+
+export interface LocalOperator extends AsyncDisposable {
+  readonly app: FastifyInstance;
+  /** Of this process alone. */
+  readonly token: string;
+  /** The error behind the last response with a status of 500 or above. Null: there was none. */
+  failure(): unknown;
+}
+
+interface LocalOptions {
+  /** The operator token, which secrets in the database are derived from. */
+  operatorToken(): string;
+}
+
+export async function openLocalOperator(
+  config: Config,
+  { store, ledger }: OpenStore,
+  { operatorToken }: LocalOptions,
+): Promise<LocalOperator> {
+  const token = randomBytes(32).toString("base64url");
+  let failure: unknown = null;
+  const logger = pino({
+    level: "error",
+    hooks: {
+      logMethod: ([fields]) => {
+        failure = fieldOf(fields, "err") ?? failure;
+      },
+    },
+  });
+  const metrics = new Metrics();
+  const jobs = new Jobs({ logger, metrics });
+  const app = createOperatorServer({
+    ...{ store, ledger, jobs, logger, metrics, version },
+    modelIds: () => config.models.map(({ id }) => id),
+    timezone: () => config.timezone,
+    endpoints: () => wantedEventsOf(config.events),
+    invitations: () => invitationSettingsOf(config),
+    roleNow: (person) => config.signIn && roleNow(person, config.signIn, store.times().nowMs),
+    token: async () => operatorToken(),
+    configuredPlans: () => config.plans,
+    applyPlans: async (by) => ({
+      ...(await store.applyPlans(config.plans, { force: true, by })),
+      warnings: [],
+    }),
+    stops: { stopRequest: (stop) => stopWithoutService({ store, ledger }, stop) },
+    requests: { list: () => [] },
+    sessions: new OperatorSessions(store, token, unavailable),
+    operatorKeys: { actorOf: unavailable },
+    allowedHosts: new AllowedHosts([]),
+    ownUrl: () => null,
+    isTrusted: () => false,
+    catalog: { all: unavailable },
+    live: {
+      get activity() {
+        return unavailable();
+      },
+      get errors() {
+        return unavailable();
+      },
+      get refusals() {
+        return unavailable();
+      },
+    },
+    reload: unavailable,
+    ...{ nodes: unavailable, clock: unavailable, draining: unavailable, isWritable: unavailable },
+    ...{ warnings: unavailable, lastReload: unavailable, readConsole: unavailable },
+  });
+  await app.ready();
+  return {
+    app,
+    token,
+    failure: () => failure,
+    async [Symbol.asyncDispose]() {
+      await app.close();
+      await jobs.stop();
+    },
+  };
+}
+
+function unavailable(): never {
+  throw new OperatorRefusal("service_unavailable", noServiceHere());
+}

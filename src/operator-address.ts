@@ -1,0 +1,92 @@
+/**
+ * The file `operator-address` of the data folder: where the operator listener of the running
+ * service is, for commands on this machine.
+ *
+ * Guarantees that a command finds an address only if nobody else could have written the file, and
+ * if its process is alive and belongs to this user. The address of a service that was killed stays
+ * in the file, and another program may have its port by now.
+ */
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import path from "node:path";
+import { inkwell } from "./invocation.ts";
+import { fieldOf } from "./objects.ts";
+
+/** The sentence for commands that need a running service. */
+export function noServiceHere(): string {
+  return `No service runs here, and this needs one. Start it with "${inkwell("serve")}", or name one with --server.`;
+}
+
+const addressFileName = "operator-address";
+
+interface OperatorAddress {
+  url: string;
+  pid: number;
+  /** The database of the service, without secrets: a command may be configured for another one. */
+  database: string;
+}
+
+/** Returns a function that removes the file, unless another service has written it since. */
+export function writeOperatorAddress(folder: string, address: OperatorAddress): () => void {
+  const file = path.join(folder, addressFileName);
+  const draft = `${file}.${address.pid}`;
+  const text = `${JSON.stringify(address)}\n`;
+  rmSync(draft, { force: true });
+  writeFileSync(draft, text, { flag: "wx", mode: 0o600 });
+  renameSync(draft, file);
+  return () => {
+    if (readOwn(file) === text) rmSync(file, { force: true });
+  };
+}
+
+/** Returns where the service of this data folder is. Null: it does not run. */
+export function readOperatorAddress(folder: string): OperatorAddress | null {
+  const text = readOwn(path.join(folder, addressFileName));
+  const [url, pid, database] = ["url", "pid", "database"].map((name) => fieldOf(parsed(text), name));
+  if (typeof url !== "string" || typeof pid !== "number" || typeof database !== "string") return null;
+  return isOurs(pid) ? { url, pid, database } : null;
+}
+
+function parsed(text: string | null): unknown {
+  try {
+    return JSON.parse(text ?? "null");
+  } catch {
+    return null;
+  }
+}
+
+/** Returns null if the file cannot be read, or if somebody else may have written it. */
+function readOwn(file: string): string | null {
+  let handle: number;
+  try {
+    handle = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  } catch {
+    return null;
+  }
+  try {
+    const { uid, mode, size } = fstatSync(handle);
+    const user = process.getuid?.();
+    const isOwn = user === undefined || user === 0 || uid === user;
+    const isPrivate = user === undefined || (mode & 0o077) === 0;
+    return isOwn && isPrivate && size < 4096 ? readFileSync(handle, "utf8") : null;
+  } finally {
+    closeSync(handle);
+  }
+}
+
+/** Whether the process is alive, and this user may send it signals. */
+function isOurs(pid: number): boolean {
+  try {
+    return Number.isInteger(pid) && pid > 0 && process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,224 @@
+/** The three ways of a command: to a service elsewhere, to that of its folder, and to none. */
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir, userInfo } from "node:os";
+import path from "node:path";
+import { after, before, describe, test } from "node:test";
+import { services as realServices } from "../../src/cli/services.ts";
+import { databaseText } from "../../src/config/database.ts";
+import { loadConfig } from "../../src/config/load.ts";
+import { writeOperatorAddress } from "../../src/operator-address.ts";
+import { type RunOptions, runCli } from "../fixtures/cli-host.ts";
+import { refused } from "../fixtures/cli-ledger.ts";
+import { fieldsOf, listOf, operatorToken, startOperator, type TestOperator } from "../fixtures/operator.ts";
+import { startService, type TestService } from "../fixtures/service.ts";
+
+let service: TestService;
+let operator: TestOperator;
+const cwd = mkdtempSync(path.join(tmpdir(), "inkwell-ways-"));
+const nothingOpened = { openStore: () => assert.fail("no database is opened") };
+
+before(async () => {
+  service = await startService();
+  operator = await startOperator(service);
+  writeFileSync(path.join(cwd, "inkwell.yaml"), `data: .\noperator: { token: ${operatorToken} }\n`);
+});
+after(async () => {
+  await operator[Symbol.asyncDispose]();
+  await service[Symbol.asyncDispose]();
+  rmSync(cwd, { recursive: true });
+});
+
+function inkwell(argv: string, options: Partial<RunOptions> = {}) {
+  return runCli(argv.split(" "), { cwd, services: nothingOpened, ...options });
+}
+
+async function documentOf(argv: string, options: Partial<RunOptions> = {}): Promise<unknown> {
+  const { code, stdout, stderr } = await inkwell(`--json ${argv}`, options);
+  assert.equal(code, 0, stderr + stdout);
+  return JSON.parse(stdout);
+}
+
+/** Writes the address as a service of this folder does. */
+function tell(url: string, pid = process.pid): () => void {
+  const database = databaseText(loadConfig({ cwd, env: {} }).database);
+  return writeOperatorAddress(cwd, { url, pid, database });
+}
+
+async function lastEntry(account: string) {
+  const { body } = await operator.get(`/admin/accounts/${account}/journal?order=newest&limit=1`);
+  return listOf(body.data)[0];
+}
+
+let names = 0;
+const newName = () => `way-${++names}`;
+
+describe("to a service elsewhere", () => {
+  const other = mkdtempSync(path.join(tmpdir(), "inkwell-elsewhere-"));
+  after(() => rmSync(other, { recursive: true }));
+  // Nobody may read it.
+  before(() => writeFileSync(path.join(other, "inkwell.yaml"), "this: is: no: yaml"));
+  const elsewhere = (argv: string, key: string, server = operator.url) =>
+    inkwell(argv, { cwd: other, env: { INKWELL_SERVER: server, INKWELL_OPERATOR_KEY: key } });
+
+  async function keyWith(role: string): Promise<string> {
+    const made = { operation_id: newName(), name: role, role };
+    return String((await operator.post("/admin/operator-keys", made)).body.key);
+  }
+
+  test("somebody with the role support works, and is refused what it forbids, in the API's words", async () => {
+    const key = await keyWith("support");
+    const account = newName();
+    await operator.post("/admin/accounts", { id: account, plan: "test" });
+    const listed = await elsewhere("account list", key);
+    assert.match(listed.stdout, new RegExp(`^${account} +test`, "m"));
+    const made = await elsewhere(`key create ${account}`, key);
+    assert.match(made.stdout, /^ink_[0-9A-Za-z]{40}\n$/);
+    assert.match(String((await lastEntry(account))?.by), /^operator_key:opkey_/);
+    refused(
+      await elsewhere(`credits add ${account} 5 --payment p`, key),
+      /^This needs the role operator, and yours is support\. Nothing has changed\.\n$/,
+    );
+    const asJson = await elsewhere(`--json account close ${account} --yes`, key);
+    assert.deepEqual(JSON.parse(asJson.stdout).error, {
+      code: "refused",
+      message: "This needs the role operator, and yours is support. Nothing has changed.",
+    });
+  });
+
+  test("the option goes before the variable, and a wrong key is refused", async () => {
+    const ran = await elsewhere(
+      `--server ${operator.url}/ account list`,
+      "iko_wrong",
+      "https://unknown.example",
+    );
+    refused(ran, /^This operator key is unknown, has ended or has expired\.\n$/);
+    refused(await elsewhere("account list", ""), /needs an operator key: set INKWELL_OPERATOR_KEY/);
+  });
+
+  test("needs https, or this machine", async () => {
+    for (const url of ["http://ops.example", "http://127.0.0.1.example", "ops.example", "ftp://localhost"])
+      refused(
+        await elsewhere("account list", "iko_x", url),
+        /must be the URL of an operator listener with https/,
+      );
+  });
+
+  test("commands that work in a folder are refused", async () => {
+    for (const command of ["config check", "backup x.db", "audit", "serve"])
+      refused(
+        await elsewhere(command, "iko_x"),
+        /works in the folder of a service, and not on another machine/,
+      );
+  });
+
+  test("nobody who listens is no reason to work on a ledger here", async () => {
+    const ran = await elsewhere("--json account list", "iko_x", "http://127.0.0.1:1");
+    assert.deepEqual([ran.code, JSON.parse(ran.stdout).error.code], [1, "service_unavailable"]);
+  });
+});
+
+describe("to the service of the data folder", () => {
+  test("changes name the user of the command, and the file is the user's alone", async () => {
+    const remove = tell(operator.url);
+    assert.equal(statSync(path.join(cwd, "operator-address")).mode & 0o777, 0o600);
+    const account = newName();
+    assert.equal((await inkwell(`account create ${account} --plan test`)).code, 0);
+    const { body } = await operator.get(`/admin/accounts/${account}/journal`);
+    assert.equal(listOf(body.data)[0]?.by, `command_line:${userInfo().username}`);
+    remove();
+    assert.ok(!existsSync(path.join(cwd, "operator-address")));
+  });
+
+  test("only the operator token may name a user", async () => {
+    const role = { operation_id: newName(), name: "owner", role: "owner" };
+    const { key } = (await operator.post("/admin/operator-keys", role)).body;
+    const headers = { "x-inkwell-user": "root", authorization: `Bearer ${key}` };
+    const answer = await operator.ask("GET", "/admin/accounts", { headers });
+    assert.deepEqual([answer.status, fieldsOf(answer.body.error).code], [403, "not_permitted"]);
+    const wrong = await operator.ask("GET", "/admin/accounts", { headers: { "x-inkwell-user": "%0a" } });
+    assert.deepEqual([wrong.status, fieldsOf(wrong.body.error).code], [400, "invalid_value"]);
+  });
+
+  test("a list follows its pages", async () => {
+    const account = newName();
+    await operator.post("/admin/accounts", { id: account, plan: "test" });
+    for (let n = 0; n < 3; n += 1) {
+      await operator.post(`/admin/accounts/${account}/topups`, { credits: 1, payment_id: `${account}-${n}` });
+    }
+    const remove = tell(operator.url);
+    const rows = await documentOf(`account journal ${account} --limit 2`);
+    assert.deepEqual([listOf(rows).length, listOf(rows)[0]?.kind], [2, "payment"]);
+    remove();
+  });
+
+  test("a service that does not answer in time is never replaced by the ledger", async () => {
+    const silent = createServer(() => {}).listen(0, "127.0.0.1");
+    await new Promise((resolve) => silent.once("listening", resolve));
+    const bound = silent.address();
+    assert.ok(bound !== null && typeof bound === "object");
+    const remove = tell(`http://127.0.0.1:${bound.port}`);
+    const ran = await inkwell("--json key create ada", { silenceMs: 50 });
+    const { code, message } = JSON.parse(ran.stdout).error;
+    assert.deepEqual([ran.code, code], [1, "service_unavailable"]);
+    assert.match(message, /no answer within 0\.05 s.*send it again with --id create-[0-9a-f-]{36}/s);
+    remove();
+    silent.close();
+  });
+});
+
+describe("without a service", () => {
+  const real = { services: realServices };
+
+  for (const [reason, url, pid] of [
+    ["the process of the file is dead", () => operator.url, 2 ** 22 + 1],
+    ["nobody listens there", () => "http://127.0.0.1:1", process.pid],
+  ] as const) {
+    test(`the ledger is opened if ${reason}`, async () => {
+      const folder = mkdtempSync(path.join(tmpdir(), "inkwell-alone-"));
+      writeFileSync(
+        path.join(folder, "inkwell.yaml"),
+        "data: .\noperator: { token: another-token-0123456789 }\n",
+      );
+      const database = databaseText(loadConfig({ cwd: folder, env: {} }).database);
+      const options = { cwd: folder, ...real };
+      writeOperatorAddress(folder, { url: url(), pid, database });
+      assert.equal((await inkwell("account create ada --plan starter", options)).code, 0);
+      const [entry] = listOf(await documentOf("account journal ada --oldest", options));
+      assert.equal(entry?.by, `command_line:${userInfo().username}`);
+      rmSync(folder, { recursive: true });
+    });
+  }
+
+  test("so it is if the service has another database, or the file could be another's", async () => {
+    const folder = mkdtempSync(path.join(tmpdir(), "inkwell-other-"));
+    writeFileSync(path.join(folder, "inkwell.yaml"), `data: .\noperator: { token: ${operatorToken} }\n`);
+    const options = { cwd: folder, ...real };
+    assert.equal((await inkwell("account create ada --plan starter", options)).code, 0);
+    writeOperatorAddress(folder, { url: operator.url, pid: process.pid, database: "sqlite:/elsewhere.db" });
+    assert.equal(listOf(await documentOf("account list", options)).length, 1);
+    const database = databaseText(loadConfig({ cwd: folder, env: {} }).database);
+    const file = path.join(folder, "operator-address");
+    writeFileSync(file, JSON.stringify({ url: operator.url, pid: process.pid, database }), { mode: 0o644 });
+    rmSync(file);
+    writeFileSync(file, JSON.stringify({ url: operator.url, pid: process.pid, database }), { mode: 0o644 });
+    assert.equal(listOf(await documentOf("account list", options)).length, 1);
+    rmSync(folder, { recursive: true });
+  });
+
+  test("actions that need a service say so, and only account create makes a ledger", async () => {
+    const folder = mkdtempSync(path.join(tmpdir(), "inkwell-none-"));
+    const options = { cwd: folder, ...real };
+    for (const command of ["account list", "plans apply", "person list"])
+      refused(await inkwell(command, options), /^There is no ledger at/);
+    assert.ok(!existsSync(path.join(folder, "data", "inkwell.db")));
+    assert.equal((await inkwell("account create ada --plan starter", options)).code, 0);
+    const ran = await inkwell("--json reload", options);
+    assert.equal(ran.code, 1);
+    const { code, message } = JSON.parse(ran.stdout).error;
+    assert.equal(code, "service_unavailable");
+    assert.match(message, /^No service runs here, and this needs one\. Start it with .*serve/);
+    rmSync(folder, { recursive: true });
+  });
+});
