@@ -215,7 +215,7 @@ operatorTest("refuses unknown fields with those that it accepts", async (operato
   const answer = await operator.post("/admin/accounts", { id: "ada", plan: "test", phone: "x" });
   assert.match(
     refused(answer, 400, "unknown_parameter"),
-    /^phone is not accepted: .* id, plan, owner, email, note and external_id only/,
+    /^phone is not accepted: .* id, plan, owner, email, note, external_id, credits, payment_id and dry_run only/,
   );
   assert.equal(fieldsOf(answer.body.error).param, "phone");
   const polluting = await operator.ask("POST", "/admin/accounts", {
