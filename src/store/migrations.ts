@@ -121,6 +121,6 @@ export function pendingMigrations({ kind, where, applied, upgrade = true }: Data
   // Only `inkwell serve` upgrades a ledger. A new database gets its schema from any command.
   if (upgrade || pending.length === 0 || applied.length === 0) return pending;
   throw new OperatorError(
-    `The ledger ${where} was made by an older version of Inkwell. Nothing was changed. Start "${inkwell("serve")}" of this version first, which upgrades the ledger (${shipped("docs/operating/upgrading.md")}), or use that version's program.`,
+    `The ledger ${where} was made by an older version of Inkwell. Nothing was changed. Start "${inkwell("serve")}" of this version first, which upgrades the ledger (${shipped("docs/operating/backup.md")}), or use that version's program.`,
   );
 }

@@ -180,10 +180,7 @@ test("fails no request while two services restart in turn under load", { skip },
 });
 
 test("continues the documented rolling restart only if every model is ready", async (t) => {
-  const docs = readFileSync(
-    path.join(import.meta.dirname, "../../docs/operating/rolling-restart.md"),
-    "utf8",
-  );
+  const docs = readFileSync(path.join(import.meta.dirname, "../../docs/operating/postgresql.md"), "utf8");
   const [, script = ""] = /until docker compose[^"]*?node -e "([^"]*)"/s.exec(docs) ?? [];
   assert.match(script, /127\.0\.0\.1:8081/);
   let answer: [status: number, readiness: object] = [503, {}];

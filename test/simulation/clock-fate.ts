@@ -1,6 +1,6 @@
 /**
  * The life of the clock of the database's server: it steps, leaps and returns, and all processes
- * start while it is wrong. Checks what docs/operating/clock.md promises.
+ * start while it is wrong. Checks what docs/operating/jobs.md promises.
  */
 import assert from "node:assert/strict";
 import type { Times } from "../../src/ledger/snapshot.ts";

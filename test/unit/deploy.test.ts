@@ -417,7 +417,8 @@ describe("the unit", () => {
 
   test("has documented commands with the same user, folder, data and secrets", () => {
     const command =
-      /^systemd-run ([^`]*) account list$/m.exec(textOf("docs/operating/systemd.md"))?.[1] ?? "";
+      /^systemd-run ([^`]*) account list$/m.exec(textOf("docs/operating/starting-and-stopping.md"))?.[1] ??
+      "";
     const words = command.replaceAll("\\\n", " ").split(/\s+/);
     const given = (option: string) => words.filter((_, index) => words[index - 1] === option);
     assert.deepEqual(given("-p").toSorted(), [

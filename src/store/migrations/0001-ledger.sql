@@ -348,7 +348,7 @@ create table plan_file (
 
 {append only plan_file, applied plans sections}
 
--- The clock of the ledger (docs/operating/clock.md). One row: elapsed and ledger time as they were recorded last, from which
+-- The clock of the ledger (docs/operating/jobs.md#the-clock). One row: elapsed and ledger time as they were recorded last, from which
 -- a new process goes on, and the last ledger time that an operator has accepted although it was ahead of the clock.
 create table clock (
   id {int} primary key check (id = 1),

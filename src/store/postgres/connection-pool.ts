@@ -163,7 +163,7 @@ export function pgDumpInstead(url: string, file: string): OperatorError {
   withoutPassword.password = "";
   withoutPassword.searchParams.delete("password");
   return new OperatorError(
-    `The ledger is in PostgreSQL. Copy it with PostgreSQL's own tools, also while the service runs: pg_dump --format=custom --schema=${schemaName} --file="${file}" "${withoutPassword.href}" (${shipped("docs/operating/postgresql-backup.md")})`,
+    `The ledger is in PostgreSQL. Copy it with PostgreSQL's own tools, also while the service runs: pg_dump --format=custom --schema=${schemaName} --file="${file}" "${withoutPassword.href}" (${shipped("docs/operating/backup.md")})`,
   );
 }
 
