@@ -107,7 +107,7 @@ export const limits = {
     "all bodies that are being received or checked",
     "upload_bytes",
   ),
-  accountUploadBytes: uploadBytes("account", "half of it", "such bodies"),
+  accountUploadBytes: uploadBytes("account", "a quarter of it", "such bodies"),
   accountUploads: uploads("account", "the `concurrent` of its plan plus 4", "number of such bodies"),
   bodyRate: bodyTime("body", "at least 16 KiB per second", "average rate, after 10 s"),
   bodyTime: bodyTime("body", 120_000, "time for a whole body", "upload_seconds"),

@@ -87,7 +87,7 @@ describe("bytes of bodies in flight", () => {
       () => answered + service.server.uploads.count === 150,
     );
     assert.ok(service.server.uploads.count <= 1 + spareUploads);
-    assert.ok(service.server.uploads.bytes <= 20 * mib, `${service.server.uploads.bytes} bytes`);
+    assert.ok(service.server.uploads.bytes <= 16 * mib, `${service.server.uploads.bytes} bytes`);
     await leave(uploads);
     await until("all is given back", () => service.server.uploads.bytes === 0);
     assert.equal(service.server.uploads.count, 0);
@@ -107,8 +107,8 @@ describe("bytes of bodies in flight", () => {
     await until("the places are free again", () => service.server.uploads.count === 0);
   });
 
-  test("limits an account to half, whatever its key, and answers overloaded beyond", async () => {
-    await using service = await startService({ uploadBytesMax: 4 * mib, bodyBytesMax: mib });
+  test("limits an account to a quarter, whatever its key, and answers overloaded beyond", async () => {
+    await using service = await startService({ uploadBytesMax: 8 * mib, bodyBytesMax: mib });
     const one = begin(service, announced(mib));
     await until("the first is admitted", () => service.server.uploads.count === 1);
     const two = begin(service, announced(mib));

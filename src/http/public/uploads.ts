@@ -33,7 +33,7 @@ export interface UploadTimes {
 const uploadTimes: UploadTimes = { graceMs: 10_000, bytesPerSecondMin: 16 * 1024 };
 
 /** Part of `uploadBytesMax` that an account may use. A body of the largest size always fits. */
-const accountShare = 1 / 2;
+const accountShare = 1 / 4;
 
 /**
  * Uploads beyond the limit of running requests, so that the next requests can arrive while others
