@@ -1,7 +1,6 @@
 /**
- * Reports the connections that a listener refuses, or closes while they are idle to make room for
- * others. Each counts in a metric. The log has at most one line per minute and reason, with the
- * number of refusals since the last line.
+ * Reports the connections that a listener refuses. Each counts in a metric. The log has at most
+ * one line per minute and reason, with the number of refusals since the last line.
  */
 import type { Logger } from "pino";
 import type { ConnectionRefusal, Listener, Metrics } from "./metrics.ts";
