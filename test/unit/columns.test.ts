@@ -86,13 +86,10 @@ const ownTitles: Readonly<Record<string, string>> = {
   "web/console/pages/errors.tsx": "Last,Level,Message,Times,Code",
   "web/console/pages/health.tsx": "Node,Version,Started,Seen,Differs in",
   "web/console/pages/jobs.tsx": "Job,Every,State,Last success,Last error",
-  "web/console/pages/operators.tsx": "End",
-  "web/console/pages/people.tsx": "Change",
   "web/console/pages/receipts.tsx": "Paid by",
   "web/portal/pages/charge.tsx": "Tokens,Count,× price per million,= credits",
   "web/portal/pages/requests.tsx": "Details",
   "web/shared/chart.tsx": "Time (UTC)",
-  "web/shared/key-values.tsx": "Change",
 };
 
 test("no table has a title of its own for a described field", () => {

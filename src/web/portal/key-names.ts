@@ -1,17 +1,14 @@
 /** Names of the keys that the session may see, for lists that have ids. */
 import { apiPath, get } from "../shared/api.ts";
+import { keyTitle } from "../shared/key-values.tsx";
 import type { Key, Page } from "../shared/types.ts";
 import { type Loaded, useLoaded } from "../shared/use-loaded.ts";
 
 /** An account has no more of them. */
-const keysMax = 500;
+export const keysMax = 500;
 
 export function useKeys(): Loaded<Page<Key>> {
   return useLoaded("keys", (signal) => get<Page<Key>>(apiPath("keys"), { limit: keysMax }, signal));
-}
-
-export function keyTitle({ name, last_four }: Pick<Key, "name" | "last_four">): string {
-  return name ?? `…${last_four}`;
 }
 
 /** Returns the names of keys by id. Keys that are not loaded keep their id. */

@@ -27,7 +27,7 @@ export class ApiError extends Error {
   }
 }
 
-type Query = Readonly<Record<string, string | number | null | undefined>>;
+export type Query = Readonly<Record<string, string | number | null | undefined>>;
 
 const sessionPath = apiPath("session");
 const signInPath = apiPath("sign-in");

@@ -1,11 +1,11 @@
 /** What both apps show of a key. */
-import { type ComponentChildren, Fragment } from "preact";
+import type { ComponentChildren } from "preact";
 import { limitTexts } from "../../accounts/plan-limits.ts";
 import { keyState } from "../../actions/columns.ts";
 import { budgetPeriods } from "../../actions/fields.ts";
 import { exactCredits } from "../../units.ts";
 import { wholeNumber } from "./numbers.ts";
-import type { Column } from "./table.tsx";
+import type { RowAction } from "./resource-page.tsx";
 import type { Key } from "./types.ts";
 import { Badge, Time } from "./values.tsx";
 
@@ -49,36 +49,21 @@ export const keyCells = {
   limits: limitsOf,
 };
 
-interface KeyActions {
-  /** Titles of the buttons. */
-  actions: readonly string[];
-  /** Names a key for screen readers. */
-  nameOf(key: Key): string;
-  /** Called with the title in lower case and the id of the key. */
-  show(action: string): void;
+export function keyTitle({ name, last_four }: Pick<Key, "name" | "last_four">): string {
+  return name ?? `…${last_four}`;
 }
 
-/** Returns the last column of a table of keys; keys that are not revoked have buttons. */
-export function changeColumn({ actions, nameOf, show }: KeyActions): Column<Key> {
-  return {
-    title: "Change",
-    cell: (key) =>
-      key.revoked_at === null && (
-        <span class="nowrap">
-          {actions.map((title) => (
-            <Fragment key={title}>
-              <button
-                type="button"
-                aria-label={`${title} the key ${nameOf(key)}`}
-                onClick={() => show(`${title.toLowerCase()} ${key.id}`)}
-              >
-                {title}
-              </button>{" "}
-            </Fragment>
-          ))}
-        </span>
-      ),
-  };
+/** Returns the last column of a list of keys, with dialogs by title. A revoked key has none. */
+export function keyActions(dialogs: Readonly<Record<string, RowAction<Key>["dialog"]>>) {
+  const actions = Object.entries(dialogs).map(
+    ([title, dialog]): RowAction<Key> => ({
+      title,
+      label: (key) => `${title} the key ${keyTitle(key)}`,
+      isFor: ({ revoked_at: revokedAt }) => revokedAt === null,
+      dialog,
+    }),
+  );
+  return { title: "Change", actions };
 }
 
 /** Returns `week` for `P1W`. Unusual periods stay as they are. */

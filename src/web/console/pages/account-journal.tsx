@@ -1,14 +1,22 @@
 /** The journal of an account: its facts by kind, with the grant that each one begins or changes. */
 import { valuesText } from "../../../actions/columns.ts";
-import { apiPath, get } from "../../shared/api.ts";
-import { go, Link, withParameters } from "../../shared/router.tsx";
-import { Empty, ShownList } from "../../shared/states.tsx";
-import { columnsOf, Pager, Table } from "../../shared/table.tsx";
-import type { Page } from "../../shared/types.ts";
-import { useLoaded } from "../../shared/use-loaded.ts";
+import { apiPath } from "../../shared/api.ts";
+import { type Filter, ResourceList } from "../../shared/resource-page.tsx";
+import { Link, withParameters } from "../../shared/router.tsx";
+import { columnsOf } from "../../shared/table.tsx";
 import { kindGroups } from "../journal-kinds.ts";
 import type { JournalEntry } from "../types.ts";
 import type { AccountTabProps } from "./account-tab.ts";
+
+const orders = [
+  ["", "newest first"],
+  ["oldest", "oldest first"],
+] as const;
+
+const filters: readonly Filter[] = [
+  { name: "kind", label: "Show", options: [...kindGroups].map(([name, { title }]) => [name, title]) },
+  { name: "order", label: "Order", isLabelHidden: true, options: orders },
+];
 
 const columns = columnsOf(
   "journalEntry",
@@ -19,59 +27,25 @@ const columns = columnsOf(
 );
 
 export function AccountJournal({ account: { id }, changes, place }: AccountTabProps) {
-  const after = place.query.get("after");
-  const isOldest = place.query.get("order") === "oldest";
-  const chosen = place.query.get("kind") ?? "";
-  const group = kindGroups.has(chosen) ? chosen : "";
-  const kind = kindGroups.get(group)?.kinds?.join(",");
-  const order = isOldest ? "oldest" : "newest";
-  const journal = useLoaded(`journal ${id} ${kind} ${order} ${after} ${changes}`, (signal) =>
-    get<Page<JournalEntry>>(apiPath("accounts", id, "journal"), { kind, order, after, limit: 100 }, signal),
-  );
-  const set = (name: string, value: string) => go(withParameters({ [name]: value, after: null }));
+  const group = place.query.get("kind") ?? "";
+  const { kinds } = kindGroups.get(group) ?? kindGroups.get("") ?? {};
+  const order = place.query.get("order") === "oldest" ? "oldest" : "newest";
   return (
-    <>
-      <div class="filters">
-        <label for="kind">
-          Show
-          <select id="kind" value={group} onChange={({ currentTarget }) => set("kind", currentTarget.value)}>
-            {[...kindGroups].map(([name, { title }]) => (
-              <option key={name} value={name}>
-                {title}
-              </option>
-            ))}
-          </select>
-        </label>
-        <label for="order">
-          <span class="hidden">Order</span>
-          <select
-            id="order"
-            value={isOldest ? "oldest" : ""}
-            onChange={({ currentTarget }) => set("order", currentTarget.value)}
-          >
-            <option value="">newest first</option>
-            <option value="oldest">oldest first</option>
-          </select>
-        </label>
-      </div>
-      <ShownList
-        of={journal}
-        empty={
-          <Empty>
-            The journal has no {after === null ? "" : "further "}entries of this kind.{" "}
-            {group !== "all" && (
-              <Link to={withParameters({ kind: "all", after: null })}>Show all entries</Link>
-            )}
-          </Empty>
-        }
-      >
-        {({ data, next }) => (
-          <>
-            <Table caption="Journal of the account" rows={data} columns={columns} />
-            <Pager next={next} isFirst={after === null} />
-          </>
-        )}
-      </ShownList>
-    </>
+    <ResourceList<JournalEntry>
+      place={place}
+      path={apiPath("accounts", id, "journal")}
+      limit={100}
+      filters={filters}
+      query={{ kind: kinds?.join(","), order }}
+      version={String(changes)}
+      caption="Journal of the account"
+      columns={columns}
+      empty={
+        <>
+          The journal has no {place.query.has("after") && "further "}entries of this kind.{" "}
+          {group !== "all" && <Link to={withParameters({ kind: "all", after: null })}>Show all entries</Link>}
+        </>
+      }
+    />
   );
 }

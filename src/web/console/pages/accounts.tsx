@@ -4,13 +4,12 @@ import { useRef, useState } from "preact/hooks";
 import { openAccount } from "../../../actions/accounts.ts";
 import { inputsOf, jsonIn, withOptions, withoutNulls } from "../../shared/action-fields.ts";
 import { ApiError, apiPath, create, get } from "../../shared/api.ts";
-import { FailedDialog, FormDialog, useAction } from "../../shared/form-dialog.tsx";
+import { FailedDialog, FormDialog } from "../../shared/form-dialog.tsx";
 import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
-import { Options } from "../../shared/options.tsx";
+import { type Filter, type ListAction, ResourceList } from "../../shared/resource-page.tsx";
 import { go, Link, type Place, pathTo, withParameters } from "../../shared/router.tsx";
-import { Empty, ShownList } from "../../shared/states.tsx";
-import { columnsOf, Pager, Table } from "../../shared/table.tsx";
+import { columnsOf } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge } from "../../shared/values.tsx";
@@ -18,146 +17,94 @@ import { AccountLink } from "../account-link.tsx";
 import type { Account, ListedAccount, Plan } from "../types.ts";
 import { LookUpKey } from "./key-lookup.tsx";
 
-const rowsMax = 50;
+const states = [
+  ["", "any state"],
+  ["active", "active"],
+  ["suspended", "suspended"],
+  ["closed", "closed"],
+] as const;
 
-const filters = {
-  state: [
-    ["", "any state"],
-    ["active", "active"],
-    ["suspended", "suspended"],
-    ["closed", "closed"],
-  ],
-  order: [
-    ["", "by id"],
-    ["remaining", "by credits left"],
-    ["additional", "by additional credits"],
-    ["created", "by opening"],
-    ["plan", "by plan"],
-  ],
-  direction: [
-    ["", "ascending"],
-    ["desc", "descending"],
-  ],
-} as const;
+const orders = [
+  ["", "by id"],
+  ["remaining", "by credits left"],
+  ["additional", "by additional credits"],
+  ["created", "by opening"],
+  ["plan", "by plan"],
+] as const;
+
+const directions = [
+  ["", "ascending"],
+  ["desc", "descending"],
+] as const;
+
+const filters: readonly Filter[] = [
+  { name: "state", label: "state", isLabelHidden: true, options: states },
+  { name: "order", label: "order", isLabelHidden: true, options: orders },
+  { name: "direction", label: "direction", isLabelHidden: true, options: directions },
+  { name: "low_balance", label: "almost used up", as: "box" },
+  { name: "plan", label: "plan", as: "link" },
+];
+
+const columns = columnsOf(
+  "account",
+  "id balance.balances.total.credits balance.balances.additional.credits plan state created_at",
+  {
+    id: ({ id, owner, email }: ListedAccount) => (
+      <>
+        <AccountLink id={id} />
+        {owner} <span class="quiet">{email}</span>
+      </>
+    ),
+    "balance.balances.total.credits": ({ balance }: ListedAccount) =>
+      balance === null ? (
+        <Badge text="needs repair" tone="bad" />
+      ) : (
+        wholeNumber(balance.balances.total.credits)
+      ),
+    state: ({ state, low_balance }: ListedAccount) => (
+      <>
+        <Badge text={state} /> {low_balance && <Badge text="almost used up" tone="warn" />}
+      </>
+    ),
+  },
+);
+
+const actions: readonly ListAction[] = [
+  { title: "Find a key", dialog: (close) => <LookUpKey close={close} /> },
+  { title: "Open an account", isPrimary: true, dialog: (close) => <OpenAccount close={close} /> },
+];
 
 export function AccountsPage({ place }: { place: Place }) {
-  const { open, show, close } = useAction<"open" | "lookup">();
   const { query } = place;
-  const after = query.get("after");
   const search = query.get("search") ?? "";
-  const names = ["search", "state", "plan", "order", "direction", "low_balance"];
-  const wanted = Object.fromEntries(names.map((name) => [name, query.get(name)]));
-  const isFiltered = names.some((name) => query.has(name));
-  const accounts = useLoaded(`accounts ${query}`, (signal) =>
-    get<Page<ListedAccount>>("/admin/accounts", { ...wanted, after, limit: rowsMax }, signal),
-  );
+  const isFiltered = ["search", ...filters.map(({ name }) => name)].some((name) => query.has(name));
   return (
-    <>
-      <PageHead title="Accounts">
-        <button type="button" onClick={() => show("lookup")}>
-          Find a key
-        </button>
-        <button type="button" class="primary" onClick={() => show("open")}>
-          Open an account
-        </button>
-      </PageHead>
-      <Search key={search} search={search} />
-      <Filters query={query} />
-      <ShownList
-        of={accounts}
-        empty={
-          <Empty>
-            {isFiltered ? (
-              <p>
-                No account fits this search. <Link to={pathTo("accounts")}>Show all accounts</Link>
-              </p>
-            ) : (
-              <p>There is no account yet. Open the first one, then create a key for it.</p>
-            )}
-          </Empty>
-        }
-      >
-        {({ data, next }) => (
-          <>
-            <Accounts rows={data} />
-            <Pager next={next} isFirst={after === null} />
-          </>
-        )}
-      </ShownList>
-      {open === "open" && <OpenAccount close={close} />}
-      {open === "lookup" && <LookUpKey close={close} />}
-    </>
-  );
-}
-
-function Accounts({ rows }: { rows: readonly ListedAccount[] }) {
-  const credits = (row: ListedAccount) =>
-    row.balance === null ? (
-      <Badge text="needs repair" tone="bad" />
-    ) : (
-      wholeNumber(row.balance.balances.total.credits)
-    );
-  return (
-    <Table
+    <ResourceList<ListedAccount>
+      place={place}
+      path="/admin/accounts"
+      limit={50}
+      filters={filters}
+      query={{ search: search || null }}
       caption="Accounts"
-      rows={rows}
-      columns={columnsOf(
-        "account",
-        "id balance.balances.total.credits balance.balances.additional.credits plan state created_at",
-        {
-          id: AccountCell,
-          "balance.balances.total.credits": credits,
-          state: ({ state, low_balance }: ListedAccount) => (
-            <>
-              <Badge text={state} /> {low_balance && <Badge text="almost used up" tone="warn" />}
-            </>
-          ),
-        },
+      columns={columns}
+      actions={actions}
+      empty={
+        isFiltered ? (
+          <p>
+            No account fits this search. <Link to={pathTo("accounts")}>Show all accounts</Link>
+          </p>
+        ) : (
+          <p>There is no account yet. Open the first one, then create a key for it.</p>
+        )
+      }
+      frame={(buttons, list) => (
+        <>
+          <PageHead title="Accounts">{buttons}</PageHead>
+          <Search key={search} search={search} />
+          {list}
+        </>
       )}
     />
-  );
-}
-
-function AccountCell({ id, owner, email }: ListedAccount) {
-  return (
-    <>
-      <AccountLink id={id} />
-      {owner} <span class="quiet">{email}</span>
-    </>
-  );
-}
-
-function Filters({ query }: { query: URLSearchParams }) {
-  const set = (name: string, value: string) => go(withParameters({ [name]: value, after: null }));
-  return (
-    <div class="filters">
-      {Object.entries(filters).map(([name, options]) => (
-        <label key={name} for={name}>
-          <span class="hidden">{name}</span>
-          <select
-            id={name}
-            value={query.get(name) ?? ""}
-            onChange={({ currentTarget }) => set(name, currentTarget.value)}
-          >
-            <Options of={options} />
-          </select>
-        </label>
-      ))}
-      <label for="near">
-        <input
-          id="near"
-          type="checkbox"
-          checked={query.get("low_balance") === "true"}
-          onChange={({ currentTarget }) => set("low_balance", currentTarget.checked ? "true" : "")}
-        />
-        almost used up
-      </label>
-      {query.get("plan") !== null && (
-        <button type="button" onClick={() => set("plan", "")}>
-          plan: {query.get("plan")} ✕
-        </button>
-      )}
-    </div>
   );
 }
 

@@ -2,24 +2,26 @@
 import { sendEvents } from "../../../actions/events.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, get } from "../../shared/api.ts";
-import { useAction } from "../../shared/form-dialog.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
-import { go, Link, type Place, withParameters } from "../../shared/router.tsx";
+import { type Filter, ResourceList } from "../../shared/resource-page.tsx";
+import { Link, type Place, withParameters } from "../../shared/router.tsx";
 import { Empty, ShownList } from "../../shared/states.tsx";
-import { columnsOf, Pager, Table } from "../../shared/table.tsx";
+import { columnsOf, Table } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
 import type { EventDelivery, EventEndpoint } from "../types.ts";
 
-const states = {
-  "": "all events",
-  pending: "waiting",
-  delivered: "delivered",
-  dead: "dead",
-  skipped: "skipped",
-} as const;
+const states = [
+  ["", "all events"],
+  ["pending", "waiting"],
+  ["delivered", "delivered"],
+  ["dead", "dead"],
+  ["skipped", "skipped"],
+] as const;
+
+const filters: readonly Filter[] = [{ name: "state", label: "Show", options: states }];
 
 const tones: Readonly<Record<string, string>> = {
   ok: "good",
@@ -27,6 +29,15 @@ const tones: Readonly<Record<string, string>> = {
   failing: "bad",
   dead: "bad",
 };
+
+const deliveryColumns = columnsOf(
+  "eventDelivery",
+  "at type account state attempts last_attempt_at? next_attempt_at? status? answer? event_id",
+  {
+    account: ({ account }: EventDelivery) => account !== null && <AccountLink id={account} />,
+    state: (row: EventDelivery) => <Badge text={row.state} tone={tones[row.state] ?? "neutral"} />,
+  },
+);
 
 export function EventsPage({ place }: { place: Place }) {
   const endpoints = useLoaded("event endpoints", (signal) =>
@@ -71,71 +82,30 @@ export function EventsPage({ place }: { place: Place }) {
 }
 
 function Deliveries({ endpoint, place, changed }: { endpoint: string; place: Place; changed(): void }) {
-  const after = place.query.get("after");
-  const state = place.query.get("state") ?? "";
-  const list = useLoaded(`deliveries ${endpoint} ${state} ${after}`, (signal) =>
-    get<Page<EventDelivery>>(
-      apiPath("events", "endpoints", endpoint, "deliveries"),
-      { state: state === "" ? undefined : state, after, limit: 100 },
-      signal,
-    ),
-  );
-  const { open, show, close } = useAction<"send">(() => {
-    list.reload();
-    changed();
-  });
   return (
-    <Card
-      title={`Events for ${endpoint}`}
-      actions={
-        <button type="button" onClick={() => show("send")}>
-          Send again
-        </button>
-      }
-    >
-      <div class="filters">
-        <label for="state">
-          Show
-          <select
-            id="state"
-            value={state}
-            onChange={({ currentTarget }) =>
-              go(withParameters({ endpoint, state: currentTarget.value || null, after: null }))
-            }
-          >
-            {Object.entries(states).map(([value, title]) => (
-              <option key={value} value={value}>
-                {title}
-              </option>
-            ))}
-          </select>
-        </label>
-      </div>
-      <ShownList of={list} empty={<Empty>There are no such events.</Empty>}>
-        {({ data, next }) => (
-          <>
-            <Table
-              caption="Events and what became of them"
-              rows={data}
-              keyOf={({ number }) => String(number)}
-              columns={columnsOf(
-                "eventDelivery",
-                "at type account state attempts last_attempt_at? next_attempt_at? status? answer? event_id",
-                {
-                  account: ({ account }: EventDelivery) => account !== null && <AccountLink id={account} />,
-                  state: (row: EventDelivery) => (
-                    <Badge text={row.state} tone={tones[row.state] ?? "neutral"} />
-                  ),
-                },
-              )}
-            />
-            <Pager next={next} isFirst={after === null} />
-          </>
-        )}
-      </ShownList>
-      {open === "send" && (
-        <ActionDialog action={sendEvents} target={{ endpoint }} subject={endpoint} close={close} />
+    <ResourceList<EventDelivery>
+      place={place}
+      path={apiPath("events", "endpoints", endpoint, "deliveries")}
+      limit={100}
+      filters={filters}
+      caption="Events and what became of them"
+      columns={deliveryColumns}
+      keyOf={({ number }) => String(number)}
+      actions={[
+        {
+          title: "Send again",
+          dialog: (close) => (
+            <ActionDialog action={sendEvents} target={{ endpoint }} subject={endpoint} close={close} />
+          ),
+        },
+      ]}
+      empty="There are no such events."
+      frame={(buttons, list) => (
+        <Card title={`Events for ${endpoint}`} actions={buttons}>
+          {list}
+        </Card>
       )}
-    </Card>
+      changed={changed}
+    />
   );
 }

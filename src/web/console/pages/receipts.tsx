@@ -3,9 +3,9 @@ import { apiPath, get } from "../../shared/api.ts";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { PeriodPicker } from "../../shared/period.tsx";
 import { paymentsOf } from "../../shared/receipts.tsx";
+import { ResourceList } from "../../shared/resource-page.tsx";
 import { go, Link, type Place, pathTo, useOpenPeriod, withParameters } from "../../shared/router.tsx";
-import { Empty, ShownList } from "../../shared/states.tsx";
-import { columnsOf, Pager, Table } from "../../shared/table.tsx";
+import { columnsOf } from "../../shared/table.tsx";
 import type { Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge } from "../../shared/values.tsx";
@@ -22,21 +22,30 @@ const keysMax = 500;
 /** The period of a page that names none. */
 const daysDefault = 30;
 
+const receiptColumns = columnsOf(
+  "receipt",
+  "finished_at model ending prompt_tokens cached_tokens completion_tokens cost_micro",
+  {
+    ending: (row: Receipt) => (
+      <span title={row.stopped_by === null ? (row.note ?? undefined) : `stopped by ${row.stopped_by}`}>
+        <Badge
+          text={`${row.ending}${row.estimated ? " (estimated)" : ""}${row.late ? " (late)" : ""}${row.note === null ? "" : " (note)"}`}
+        />
+      </span>
+    ),
+    prompt_tokens: (row: Receipt) => tokens(row.prompt_tokens, row.price_prompt),
+    cached_tokens: (row: Receipt) => tokens(row.cached_tokens, row.price_cached_prompt),
+    completion_tokens: (row: Receipt) => tokens(row.completion_tokens, row.price_completion),
+  },
+);
+
 export function Receipts({ place, account }: { place: Place; account: string }) {
   const query = Object.fromEntries(filters.map(([name]) => [name, place.query.get(name)]));
   // A request is found whenever it finished, unless the path names a period too.
   const isLookup = query.request_id && !place.query.has("from");
   const period = useOpenPeriod(place, daysDefault);
   const { from, to } = isLookup ? { from: null, to: null } : period;
-  const after = place.query.get("after");
   const isFiltered = filters.some(([name]) => query[name]);
-  const receipts = useLoaded(`receipts ${account} ${from} ${to} ${place.query}`, (signal) =>
-    get<Page<Receipt>>(
-      "/admin/usage",
-      { account, ...query, from, to, order: "newest", after, limit: 100 },
-      signal,
-    ),
-  );
   const keys = useLoaded(`keys of ${account}`, (signal) =>
     get<Page<Key>>(apiPath("accounts", account, "keys"), { limit: keysMax }, signal),
   );
@@ -65,61 +74,34 @@ export function Receipts({ place, account }: { place: Place; account: string }) 
         ))}
         <button type="submit">Show</button>
       </form>
-      <ShownList
-        of={receipts}
+      <ResourceList<Receipt>
+        place={place}
+        path="/admin/usage"
+        limit={100}
+        query={{ account, ...query, from, to, order: "newest" }}
+        caption="Receipts"
+        columns={[
+          ...receiptColumns,
+          { title: "Paid by", cell: paidBy },
+          ...columnsOf("receipt", "request_id key", {
+            key: ({ key }: Receipt) => <span title={key}>{nameOf(key) ?? <code>{key}</code>}</span>,
+          }),
+        ]}
+        note={<p class="quiet">Newest first. Point at tokens for their price.</p>}
         empty={
-          <Empty>
-            {from === null && to === null && !isFiltered ? (
-              <>
-                No request of this account has finished yet. Its first one needs a{" "}
-                <Link to={pathTo("accounts", account, "keys")}>key</Link>.
-              </>
-            ) : (
-              <>
-                No request has finished in this selection.{" "}
-                <Link to={`${location.pathname}?from=all`}>Show all requests</Link>
-              </>
-            )}
-          </Empty>
+          from === null && to === null && !isFiltered ? (
+            <>
+              No request of this account has finished yet. Its first one needs a{" "}
+              <Link to={pathTo("accounts", account, "keys")}>key</Link>.
+            </>
+          ) : (
+            <>
+              No request has finished in this selection.{" "}
+              <Link to={`${location.pathname}?from=all`}>Show all requests</Link>
+            </>
+          )
         }
-      >
-        {({ data, next }) => (
-          <>
-            <p class="quiet">Newest first. Point at tokens for their price.</p>
-            <Table
-              caption="Receipts"
-              rows={data}
-              columns={[
-                ...columnsOf(
-                  "receipt",
-                  "finished_at model ending prompt_tokens cached_tokens completion_tokens cost_micro",
-                  {
-                    ending: (row: Receipt) => (
-                      <span
-                        title={
-                          row.stopped_by === null ? (row.note ?? undefined) : `stopped by ${row.stopped_by}`
-                        }
-                      >
-                        <Badge
-                          text={`${row.ending}${row.estimated ? " (estimated)" : ""}${row.late ? " (late)" : ""}${row.note === null ? "" : " (note)"}`}
-                        />
-                      </span>
-                    ),
-                    prompt_tokens: (row: Receipt) => tokens(row.prompt_tokens, row.price_prompt),
-                    cached_tokens: (row: Receipt) => tokens(row.cached_tokens, row.price_cached_prompt),
-                    completion_tokens: (row: Receipt) => tokens(row.completion_tokens, row.price_completion),
-                  },
-                ),
-                { title: "Paid by", cell: paidBy },
-                ...columnsOf("receipt", "request_id key", {
-                  key: ({ key }: Receipt) => <span title={key}>{nameOf(key) ?? <code>{key}</code>}</span>,
-                }),
-              ]}
-            />
-            <Pager next={next} isFirst={after === null} />
-          </>
-        )}
-      </ShownList>
+      />
     </>
   );
 }

@@ -1,13 +1,12 @@
 /** The key of the session: its budget as a picture, and its limits with those of the plan. */
 import { planLimitNames, planLimits } from "../../../accounts/plan-limits.ts";
 import { exactCredits, microPerCredit } from "../../../units.ts";
-import { periodTitle } from "../../shared/key-values.tsx";
+import { keyTitle, periodTitle } from "../../shared/key-values.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { columnsOf, factsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
 import { Facts, Time } from "../../shared/values.tsx";
-import { keyTitle } from "../key-names.ts";
 import type { AccountState } from "../types.ts";
 
 export function Budget({ of: key, plan }: { of: Key; plan: AccountState["plan"] }) {

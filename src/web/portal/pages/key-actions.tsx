@@ -3,10 +3,10 @@ import { changeOwnKey, makeOwnKey, revokeOwnKey, rotateOwnKey } from "../../../a
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, get } from "../../shared/api.ts";
 import { ChangeKeyDialog, NewKeyDialog, RotateKeyDialog } from "../../shared/key-dialogs.tsx";
+import { keyTitle } from "../../shared/key-values.tsx";
 import { counted } from "../../shared/numbers.ts";
 import type { Key, Page, Receipt } from "../../shared/types.ts";
 import { Time } from "../../shared/values.tsx";
-import { keyTitle } from "../key-names.ts";
 import type { OwnAccount } from "../types.ts";
 
 interface Props {

@@ -1,0 +1,209 @@
+/**
+ * A list as a description: where its rows come from, its filters, columns and pages, and the actions
+ * of the list and of each row with their dialogs. Filters and cursor are in the path, so a list can be
+ * shared.
+ */
+import { type ComponentChildren, Fragment } from "preact";
+import { useState } from "preact/hooks";
+import { get, type Query } from "./api.ts";
+import { Options } from "./options.tsx";
+import { go, type Place, withParameters } from "./router.tsx";
+import { Empty, Shown } from "./states.tsx";
+import { type Column, Pager, Table } from "./table.tsx";
+import type { Page } from "./types.ts";
+import { useLoaded } from "./use-loaded.ts";
+
+/** Called when a dialog closes; `isDone` if its change was applied. */
+type Close = (isDone?: boolean) => void;
+
+export interface ListAction {
+  title: string;
+  isPrimary?: boolean;
+  dialog(close: Close): ComponentChildren;
+}
+
+export interface RowAction<Row> {
+  title: string;
+  /** Names action and row for screen readers. */
+  label(row: Row): string;
+  /** Default: each row has it. */
+  isFor?(row: Row): boolean;
+  dialog(row: Row, close: Close): ComponentChildren;
+}
+
+export interface Filter {
+  /** The parameter of page and API, and the id of the input. */
+  name: string;
+  label: string;
+  /** The label is for screen readers only: the options say enough. */
+  isLabelHidden?: boolean;
+  /** Choices; the first one is that of a path without the parameter. Absent: a text is typed. */
+  options?: readonly (readonly [value: string, title: string])[];
+  /** A box to tick, or a button that removes what a link has set, in place of an input. */
+  as?: "box" | "link";
+}
+
+interface ResourceProps<Row> {
+  /** Absent: the list has one page and no filters. */
+  place?: Place;
+  path: string;
+  limit: number;
+  filters?: readonly Filter[];
+  /** Parameters of the API that are no filters, or whose filters have other values. */
+  query?: Query;
+  /** Another text loads the list again. */
+  version?: string;
+  caption: string;
+  columns: readonly Column<NoInfer<Row>>[];
+  keyOf?(row: Row): string;
+  /** In the last column, below the title. The function shows what is no dialog. */
+  rowActions?: { title: string; actions: readonly (RowAction<Row> | ((row: Row) => ComponentChildren))[] };
+  actions?: readonly ListAction[];
+  /** Without it, a list without rows is a table without rows. */
+  empty?: ComponentChildren;
+  /** Said above the table. */
+  note?: ComponentChildren;
+  /** Said below a list of one page that has more rows. */
+  more?: ComponentChildren;
+  hasRefresh?: boolean;
+  /** Puts the buttons of the actions, and filters with the table, into the page. */
+  frame?(buttons: ComponentChildren, list: ComponentChildren): ComponentChildren;
+  /** Called after a change, which loads the list again. */
+  changed?(): void;
+}
+
+export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
+  const { place, path, limit, filters = [], query = {}, version = "", rowActions, actions = [] } = props;
+  const { caption, columns, keyOf, empty, note, more, hasRefresh = false, changed } = props;
+  const { frame = (buttons, shown) => [buttons, shown] } = props;
+  const parameter = (name: string) => place?.query.get(name) || null;
+  const after = parameter("after");
+  const filtered = Object.fromEntries(filters.map(({ name }) => [name, parameter(name)]));
+  const wanted = { ...filtered, ...query, after, limit };
+  const list = useLoaded(JSON.stringify([path, wanted, version]), (signal) =>
+    get<Page<Row>>(path, wanted, signal),
+  );
+  const [open, setOpen] = useState<{ dialog(close: Close): ComponentChildren } | null>(null);
+  const close = (isDone = false) => {
+    setOpen(null);
+    if (!isDone) return;
+    list.reload();
+    changed?.();
+  };
+  const buttonOf = ({ title, label, isFor, dialog }: RowAction<Row>, row: Row) =>
+    (isFor?.(row) ?? true) && (
+      <button
+        type="button"
+        aria-label={label(row)}
+        onClick={() => setOpen({ dialog: (done) => dialog(row, done) })}
+      >
+        {title}
+      </button>
+    );
+  const shownColumns = [...columns];
+  if (rowActions !== undefined) {
+    const cell = (row: Row) => (
+      <span class="nowrap">
+        {rowActions.actions.map((action, index) => (
+          <Fragment key={index}>
+            {typeof action === "function" ? action(row) : buttonOf(action, row)}{" "}
+          </Fragment>
+        ))}
+      </span>
+    );
+    shownColumns.push({ title: rowActions.title, cell });
+  }
+  const buttons =
+    actions.length > 0 &&
+    actions.map((action) => (
+      <button
+        key={action.title}
+        type="button"
+        class={action.isPrimary ? "primary" : ""}
+        onClick={() => setOpen(action)}
+      >
+        {action.title}
+      </button>
+    ));
+  const shown = (
+    <>
+      {(filters.length > 0 || hasRefresh) && (
+        <div class="filters">
+          {filters.map((filter) => (
+            <FilterInput key={filter.name} of={filter} value={parameter(filter.name) ?? ""} />
+          ))}
+          {hasRefresh && (
+            <button type="button" onClick={list.reload}>
+              Refresh
+            </button>
+          )}
+        </div>
+      )}
+      <Shown of={list}>
+        {({ data, next }) =>
+          data.length === 0 && empty !== undefined ? (
+            <Empty>{empty}</Empty>
+          ) : (
+            <>
+              {note}
+              <Table caption={caption} rows={data} columns={shownColumns} {...(keyOf && { keyOf })} />
+              {place !== undefined && <Pager next={next} isFirst={after === null} />}
+              {place === undefined && next !== null && more}
+            </>
+          )
+        }
+      </Shown>
+    </>
+  );
+  return (
+    <>
+      {frame(buttons, shown)}
+      {open?.dialog(close)}
+    </>
+  );
+}
+
+function FilterInput({ of: filter, value }: { of: Filter; value: string }) {
+  const { name, label, isLabelHidden = false, options, as } = filter;
+  const set = (text: string) => go(withParameters({ [name]: text.trim(), after: null }));
+  if (as === "link") {
+    return (
+      value !== "" && (
+        <button type="button" onClick={() => set("")}>
+          {label}: {value} ✕
+        </button>
+      )
+    );
+  }
+  if (as === "box") {
+    return (
+      <label for={name}>
+        <input
+          id={name}
+          type="checkbox"
+          checked={value === "true"}
+          onChange={({ currentTarget }) => set(currentTarget.checked ? "true" : "")}
+        />
+        {label}
+      </label>
+    );
+  }
+  const present = options?.find(([each]) => each === value)?.[0] ?? "";
+  return (
+    <label for={name}>
+      <span class={isLabelHidden ? "hidden" : ""}>{label}</span>
+      {options === undefined ? (
+        <input
+          id={name}
+          type="search"
+          value={value}
+          onChange={({ currentTarget }) => set(currentTarget.value)}
+        />
+      ) : (
+        <select id={name} value={present} onChange={({ currentTarget }) => set(currentTarget.value)}>
+          <Options of={options} />
+        </select>
+      )}
+    </label>
+  );
+}
