@@ -32,13 +32,3 @@ export function Shown<T>({ of, children }: { of: Loaded<T>; children: (value: T)
     </>
   );
 }
-
-/** Shows a loaded list, or `empty` if it has no rows. */
-export function ShownList<L extends { data: readonly unknown[] }>(props: {
-  of: Loaded<L>;
-  empty: ComponentChildren;
-  children: (list: L) => ComponentChildren;
-}) {
-  const { of, empty, children } = props;
-  return <Shown of={of}>{(list) => (list.data.length === 0 ? empty : children(list))}</Shown>;
-}

@@ -7,7 +7,7 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { columnsWith, type Kind, valueAt } from "../../actions/columns.ts";
 import { wholeNumber } from "./numbers.ts";
 import { go, Link, withParameters } from "./router.tsx";
-import { Shown, ShownList } from "./states.tsx";
+import { Shown } from "./states.tsx";
 import type { Loaded } from "./use-loaded.ts";
 import { Amount, Badge, Time } from "./values.tsx";
 
@@ -93,12 +93,10 @@ export function ShownTable<Row extends object>(
   props: TableProps<Row> & { of: Loaded<{ data: readonly Row[] }>; empty?: ComponentChildren },
 ) {
   const { of, empty, ...table } = props;
-  const tableOf = ({ data }: { data: readonly Row[] }) => <Table {...table} rows={data} />;
-  if (empty === undefined) return <Shown of={of}>{tableOf}</Shown>;
   return (
-    <ShownList of={of} empty={empty}>
-      {tableOf}
-    </ShownList>
+    <Shown of={of}>
+      {({ data }) => (data.length === 0 && empty !== undefined ? empty : <Table {...table} rows={data} />)}
+    </Shown>
   );
 }
 

@@ -1,83 +1,56 @@
 /** Changes of an account: credits, plan, state, end and contact. */
-import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
-import { useAction } from "../../shared/form-dialog.tsx";
+import type { ComponentChildren, ComponentType } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { Account } from "../types.ts";
 import { AdjustCredits, RefundCredits, TopUp } from "./account-credits.tsx";
 import { ChangePlan } from "./account-plan.tsx";
-import { ChangeContact, ChangeState, InvitePerson, SetEnd } from "./account-state.tsx";
+import { ChangeContact, Close, InvitePerson, Resume, SetEnd, Suspend } from "./account-state.tsx";
 
-type Name =
-  | "topup"
-  | "plan"
-  | "adjust"
-  | "refund"
-  | "invite"
-  | "contact"
-  | "end"
-  | "suspend"
-  | "resume"
-  | "close";
+type Dialog = ComponentType<{ account: Account; close(isDone: boolean): void }>;
 
-const titles: Readonly<Record<Name, string>> = {
-  topup: "Top up",
-  plan: "Change the plan",
-  adjust: "Adjust credits",
-  refund: "Refund a payment",
-  invite: "Invite a person",
-  contact: "Edit the contact",
-  end: "Set the end date",
-  suspend: "Suspend",
-  resume: "Resume",
-  close: "Close for good",
-};
+const open: readonly string[] = ["active", "suspended"];
 
-function namesFor({ state }: Account): Name[] {
-  if (state === "closed") return ["refund", "contact"];
-  return [
-    "plan",
-    "adjust",
-    "refund",
-    "invite",
-    "contact",
-    "end",
-    state === "active" ? "suspend" : "resume",
-    "close",
-  ];
-}
+/** The items of the menu, and the states of an account that has them. */
+const changes: readonly { title: string; Dialog: Dialog; states: readonly string[] }[] = [
+  { title: "Change the plan", Dialog: ChangePlan, states: open },
+  { title: "Adjust credits", Dialog: AdjustCredits, states: open },
+  { title: "Refund a payment", Dialog: RefundCredits, states: [...open, "closed"] },
+  { title: "Invite a person", Dialog: InvitePerson, states: open },
+  { title: "Edit the contact", Dialog: ChangeContact, states: [...open, "closed"] },
+  { title: "Set the end date", Dialog: SetEnd, states: open },
+  { title: "Suspend", Dialog: Suspend, states: ["active"] },
+  { title: "Resume", Dialog: Resume, states: ["suspended"] },
+  { title: "Close for good", Dialog: Close, states: open },
+];
 
 export function AccountActions({ account, reload }: { account: Account; reload(): void }) {
-  const { open, show, close } = useAction<Name>(reload);
-  const shared = { account, close };
+  const [shown, setShown] = useState<{ Dialog: Dialog } | null>(null);
+  const close = (isDone: boolean) => {
+    setShown(null);
+    if (isDone) reload();
+  };
   return (
     <>
       {account.state !== "closed" && (
-        <button type="button" class="primary" onClick={() => show("topup")}>
-          {titles.topup}
+        <button type="button" class="primary" onClick={() => setShown({ Dialog: TopUp })}>
+          Top up
         </button>
       )}
       <Menu title="Change">
-        {namesFor(account).map((name) => (
-          <button
-            key={name}
-            type="button"
-            class={name === "close" ? "danger" : ""}
-            onClick={() => show(name)}
-          >
-            {titles[name]}
-          </button>
-        ))}
+        {changes
+          .filter(({ states }) => states.includes(account.state))
+          .map((change) => (
+            <button
+              key={change.title}
+              type="button"
+              class={change.Dialog === Close ? "danger" : ""}
+              onClick={() => setShown(change)}
+            >
+              {change.title}
+            </button>
+          ))}
       </Menu>
-      {open === "topup" && <TopUp {...shared} />}
-      {open === "plan" && <ChangePlan {...shared} />}
-      {open === "adjust" && <AdjustCredits {...shared} />}
-      {open === "refund" && <RefundCredits {...shared} />}
-      {open === "invite" && <InvitePerson {...shared} />}
-      {open === "contact" && <ChangeContact {...shared} />}
-      {open === "end" && <SetEnd {...shared} />}
-      {(open === "suspend" || open === "resume" || open === "close") && (
-        <ChangeState {...shared} change={open} />
-      )}
+      {shown && <shown.Dialog account={account} close={close} />}
     </>
   );
 }

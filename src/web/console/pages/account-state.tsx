@@ -29,7 +29,7 @@ const changes = {
   },
 } as const;
 
-export function ChangeState({ account: { id }, change, close }: Props & { change: keyof typeof changes }) {
+function ChangeState({ account: { id }, change, close }: Props & { change: keyof typeof changes }) {
   const { title, state, submit, intro } = changes[change];
   const preview = async () => {
     const [{ balances }, keys] = await Promise.all([
@@ -57,6 +57,18 @@ export function ChangeState({ account: { id }, change, close }: Props & { change
       close={close}
     />
   );
+}
+
+export function Suspend(props: Props) {
+  return <ChangeState {...props} change="suspend" />;
+}
+
+export function Resume(props: Props) {
+  return <ChangeState {...props} change="resume" />;
+}
+
+export function Close(props: Props) {
+  return <ChangeState {...props} change="close" />;
 }
 
 export function SetEnd({ account: { id, ends_at }, close }: Props) {

@@ -5,8 +5,8 @@ import { apiPath, get } from "../../shared/api.ts";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { type Filter, ResourceList } from "../../shared/resource-page.tsx";
 import { Link, type Place, withParameters } from "../../shared/router.tsx";
-import { Empty, ShownList } from "../../shared/states.tsx";
-import { columnsOf, Table } from "../../shared/table.tsx";
+import { Empty } from "../../shared/states.tsx";
+import { columnsOf, ShownTable } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge } from "../../shared/values.tsx";
@@ -52,27 +52,22 @@ export function EventsPage({ place }: { place: Place }) {
         </button>
       </PageHead>
       <Card title="Receivers">
-        <ShownList of={endpoints} empty={<Empty>The configuration has no receivers of events.</Empty>}>
-          {({ data }) => (
-            <Table
-              caption="Receivers of events"
-              rows={data}
-              keyOf={({ name }) => name}
-              columns={columnsOf(
-                "eventEndpoint",
-                "name state pending dead failing_accounts next_attempt_at? problem?",
-                {
-                  name: ({ name }: EventEndpoint) => (
-                    <Link to={withParameters({ endpoint: name, after: null })}>{name}</Link>
-                  ),
-                  state: ({ state }: EventEndpoint) => (
-                    <Badge text={state} tone={tones[state] ?? "neutral"} />
-                  ),
-                },
-              )}
-            />
+        <ShownTable
+          of={endpoints}
+          empty={<Empty>The configuration has no receivers of events.</Empty>}
+          caption="Receivers of events"
+          keyOf={({ name }) => name}
+          columns={columnsOf(
+            "eventEndpoint",
+            "name state pending dead failing_accounts next_attempt_at? problem?",
+            {
+              name: ({ name }: EventEndpoint) => (
+                <Link to={withParameters({ endpoint: name, after: null })}>{name}</Link>
+              ),
+              state: ({ state }: EventEndpoint) => <Badge text={state} tone={tones[state] ?? "neutral"} />,
+            },
           )}
-        </ShownList>
+        />
       </Card>
       {chosen !== null && (
         <Deliveries key={chosen} endpoint={chosen} place={place} changed={endpoints.reload} />

@@ -11,8 +11,8 @@ import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { costCell } from "../../shared/receipts.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
-import { Empty, ShownList } from "../../shared/states.tsx";
-import { type Column, columnsOf, factsOf, Table } from "../../shared/table.tsx";
+import { Empty } from "../../shared/states.tsx";
+import { type Column, columnsOf, factsOf, ShownTable, Table } from "../../shared/table.tsx";
 import type { Balance, Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Facts, Time } from "../../shared/values.tsx";
@@ -192,7 +192,7 @@ function Latest({ change, nameOfKey }: { change: unknown; nameOfKey(id: string):
   useFollowed(latest, change);
   return (
     <Card title="Latest requests" actions={<Link to={pathTo("requests")}>All requests</Link>}>
-      <ShownList
+      <ShownTable
         of={latest}
         empty={
           <Empty>
@@ -200,19 +200,13 @@ function Latest({ change, nameOfKey }: { change: unknown; nameOfKey(id: string):
             <Link to={pathTo("chat")}>try a model in the chat</Link>.
           </Empty>
         }
-      >
-        {({ data }) => (
-          <Table
-            caption="Latest finished requests"
-            rows={data}
-            columns={columnsOf("receipt", "finished_at cost_micro model key ending", {
-              cost_micro: costCell,
-              key: (row: Receipt) => nameOfKey(row.key),
-              ending: endingCell,
-            })}
-          />
-        )}
-      </ShownList>
+        caption="Latest finished requests"
+        columns={columnsOf("receipt", "finished_at cost_micro model key ending", {
+          cost_micro: costCell,
+          key: (row: Receipt) => nameOfKey(row.key),
+          ending: endingCell,
+        })}
+      />
     </Card>
   );
 }
