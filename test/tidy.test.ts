@@ -379,6 +379,27 @@ test("comment lines have fewer than 100 columns", () => {
   }
 });
 
+test("comments of src name files that exist", () => {
+  const ends = new Set<string>();
+  for (const file of ["src", "test", "bench", "tools", "docs", "deploy"].flatMap((each) =>
+    filesBelow(each, ""),
+  )) {
+    const parts = file.split("/");
+    for (const index of parts.keys()) ends.add(parts.slice(index).join("/"));
+  }
+  let names = 0;
+  for (const file of sources) {
+    for (const [comment] of textOf(file).matchAll(/^\s*(?:\/?\*|\/\/).*$|\s\/\/ .*$/gm)) {
+      for (const [name] of comment.matchAll(/(?<![\w./*-])(?:[\w.-]+\/)*[\w-][\w.-]*\.(?:tsx?|sql|md)\b/g)) {
+        const path = name.startsWith("..") ? normalize(join(dirname(file), name)) : name;
+        assert.ok(ends.has(path) || existsSync(join(root, path)), `${file}: ${name} does not exist`);
+        names += 1;
+      }
+    }
+  }
+  assert.ok(names > 50, `only ${names} names found`);
+});
+
 /** Classes that stand elsewhere, each with its reason. */
 const otherFiles: Readonly<Record<string, string>> = {
   "src/collections.ts BusySet": "small collections are in one file",

@@ -1,6 +1,6 @@
 /**
- * The audit of a ledger: it computes each account again from its facts (ledger/fold.ts), and
- * compares sums over whole tables.
+ * The audit of a ledger: it computes each account again from its facts
+ * (ledger/account-fold.ts), and compares sums over whole tables.
  *
  * Guarantees that every account is checked in one state of the database, in memory that does not
  * grow with the ledger. The steps are the same on both stores, which read what a step asks for.

@@ -11,7 +11,7 @@
  * 4. The sequence that was used longest ago.
  * So conversations that share only a template or a system prompt do not take each other's memory
  * while there is room. Among equals, an older one beside busy sequences goes first, or else one
- * with room beside it, because neighbours are evaluated together (backend.ts).
+ * with room beside it, because neighbours are evaluated together (native-backend.ts).
  *
  * Pure. Guarantees: tokens of one account's requests are reused for that account only. A
  * repeatable job reuses only tokens that it would compute in the same way: in whole chunks on the

@@ -5,7 +5,7 @@
  * The template is rendered with unguessable marks in place of the texts, and the result is cut at
  * the marks. Guarantees: text of a caller is always `content`, never `template`. If the template
  * trims its messages, they are trimmed here too. If it refuses or drops messages, they are
- * normalised (text/message-normalisation.ts), so every conversation can be rendered. Other filters
+ * normalised (text/conversation-forms.ts), so every conversation can be rendered. Other filters
  * over the texts (`upper`, `tojson`) are not applied.
  */
 
