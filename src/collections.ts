@@ -103,7 +103,7 @@ const deletionsMin = 16;
  * A Set of V8 keeps what has left it. When its table is full it gets another one, and the old
  * table points to the new one. Once an old table lies in the old generation, all later tables
  * survive the collections of the young generation, with all members that they ever had
- * (docs/decisions/0059). Here the chain ends with every copy.
+ * (docs/decisions/0061). Here the chain ends with every copy.
  */
 export class BusySet<T> {
   #members = new Set<T>();

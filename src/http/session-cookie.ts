@@ -51,7 +51,7 @@ export function setCookie({ name, isSecure }: SessionCookie, secret: string, max
 }
 
 const requestHeader = "x-inkwell-request";
-/** docs/decisions/0058-unattended-requests.md. */
+/** docs/decisions/0057-pages-ask-again.md. */
 const unattendedHeader = "x-inkwell-unattended";
 
 /** Returns the secret of the page that sends a request. Null if it has none. */

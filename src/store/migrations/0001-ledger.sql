@@ -407,7 +407,7 @@ create table daily_count (
   primary key (name, day)
 ) {table};
 
--- Charges, summed by day and by hour (docs/decisions/0047-usage-sums.md), with the first and the last number of their
+-- Charges, summed by day and by hour (docs/decisions/0074-one-table-of-sums.md), with the first and the last number of their
 -- receipts in the journal of the account.
 create table usage_sum (
   unit {text} not null check (unit in ('day', 'hour')),
@@ -501,7 +501,7 @@ create unique index contact_by_external_id on account_contact (external_id) wher
 create index contact_by_email_prefix on account_contact (lower(email));
 create index contact_by_external_id_prefix on account_contact (lower(external_id));
 
--- Sessions of the console and the portal, and codes that become one (docs/decisions/0050-sessions.md). A row has a hash
+-- Sessions of the console and the portal, and codes that become one (docs/decisions/0068-sessions-have-two-secrets.md). A row has a hash
 -- of the secret in the cookie or the link, and never the secret itself.
 create table session (
   hash {text} not null primary key check (length(hash) = 64),

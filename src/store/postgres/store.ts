@@ -38,7 +38,7 @@ import { connectionsOn, findSnapshot, postgresDialect } from "./reads.ts";
 import { prepareSchema } from "./schema.ts";
 import { PostgresUsageSums } from "./usage-sums.ts";
 
-/** Commits of one node at the same time. More make smaller commits (docs/decisions/0062). */
+/** Commits of one node at the same time. More make smaller commits (docs/decisions/0008). */
 export const commitQueuesMax = 2;
 /** One more for the accounts that are committed on their own. */
 const commitConnectionsMax = commitQueuesMax + 1;
