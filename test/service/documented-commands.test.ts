@@ -49,7 +49,6 @@ const notRun: [beginning: string, reason: string][] = [
   ],
   ["systemd-run", "needs systemd; test/unit/deploy.test.ts compares it with the unit"],
   ["for node in", "needs Docker; test/service/rolling.test.ts runs its loop"],
-  ["npx node tools/try-system-prompts.ts", "needs the full-sized default model, for some minutes"],
   [
     "npm run -s inkwell -- events",
     "needs a receiver; test/release/events.test.ts has the events of a whole program",
