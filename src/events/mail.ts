@@ -53,7 +53,7 @@ export class Mail implements Receiver {
     const to = event.account === null ? await this.#operators(data) : (contact?.email ?? []);
     if (to.length === 0) return skipped("nobody has an e-mail address for it");
     // An operator knows what they make, such as the first keys of an import.
-    if (type === "key.created" && !/^(?:person|key):/.test(`${data.by}`))
+    if (type === "key.created" && !(await this.#isHolder(data.by, event.account)))
       return skipped("an operator made the key");
     if (contact !== null && isSwitchedOff(type, contact)) return skipped("the account does not want it");
     const field = ownMailOf[type] ?? "";
@@ -61,7 +61,8 @@ export class Mail implements Receiver {
     const sent = (await store.events.deliveredSince(of, nowMs() - dayMs)).map((each): typeof data =>
       JSON.parse(each),
     );
-    if (sent.some((each) => each[field] === data[field])) return skipped("one was sent today");
+    const isRepeated = !type.startsWith("operator.") && sent.some((each) => each[field] === data[field]);
+    if (isRepeated) return skipped("one was sent today");
     const stop = portalUrl === null ? "" : `You can switch this mail off at ${portalUrl}.`;
     const values = { ...valuesOf(event, data, contact?.owner ?? event.account ?? ""), stop };
     const mail = filled(await mailTextOf(type, config.templates), values);
@@ -69,6 +70,13 @@ export class Mail implements Receiver {
     const response = await sendMail(config, { ...mail, to, id: event.id }, requestMs);
     const text = answerText(response);
     return { kind: "delivered", status: 250, text, retryAfterMs: 0 };
+  }
+
+  /** An operator who signs in is a person too, with another account or none. */
+  async #isHolder(by: unknown, account: string | null): Promise<boolean> {
+    const [, kind, id = ""] = /^(person|key):(.+)$/.exec(String(by)) ?? [];
+    if (kind !== "person") return kind === "key";
+    return (await this.#options.store.person(id))?.account === account;
   }
 
   /** Those of the configuration, and the person whose role or key it is. */
@@ -83,12 +91,13 @@ export class Mail implements Receiver {
   async close(): Promise<void> {}
 }
 
-/** The field of an event that tells its mail from others of its kind. Absent: one a day. */
+/**
+ * The field of an event that tells its mail from others of its kind. Absent: one a day. Those of
+ * operator keys and roles are all their own.
+ */
 const ownMailOf: Partial<Record<MailType, string>> = {
   "model.down": "model",
   "model.out_of_credit": "model",
-  "operator.key_created": "key",
-  "operator.role_given": "person",
 };
 
 function isSwitchedOff(type: MailType, contact: Contact): boolean {

@@ -132,23 +132,28 @@ for (const backend of backends) {
         const settings = { budget: null, creator: null, keysMax: null };
         await store.commit([{ kind: "issue", account: "ada", key: row.id, row, ...settings, by }]);
       };
-      await issue(1, "owner");
-      await issue(2, "person:eve");
+      const identity = { issuer: "https://id.example", sub: "1", name: "Eve", email: "eve@example.edu" };
+      const person = newPerson({ ...identity, emailVerified: true }, database.clock.get());
+      await store.addPerson({ ...person, account: "ada", accountBy: "owner" });
+      const by = `person:${person.id}`;
+      const operator = newPerson({ ...identity, sub: "2", emailVerified: true }, database.clock.get());
+      await store.addPerson(operator);
+      // A person without the account makes keys as an operator.
+      await issue(1, `person:${operator.id}`);
+      await issue(2, by);
       await issue(3, "key:key2");
       await until("one of them is sent", async () => (await states()).length === 4 && mails.length === 1);
       assert.deepEqual(mails[0]?.to, ["ada@example.edu"]);
       assert.match(mails[0]?.text ?? "", /The API key key2 \(-\) of your account ada was made in the portal/);
-      const identity = { issuer: "https://id.example", sub: "1", name: "Eve", email: "eve@example.edu" };
-      const person = newPerson({ ...identity, emailVerified: true }, database.clock.get());
-      await store.addPerson(person);
-      const by = `person:${person.id}`;
       for (const key of ["opkey_1", "opkey_2"])
         await sending.access("operator.key_created", { key, name: "ci", role: "owner", by }, key);
-      await sending.access("operator.role_given", { person: by, role: "owner" }, by);
-      await until("they are sent", () => mails.length === 4);
+      for (const role of ["viewer", "owner"])
+        await sending.access("operator.role_given", { person: by, role }, `${by} ${role}`);
+      await until("they are sent", () => mails.length === 5);
       for (const { to } of mails.slice(1)) assert.deepEqual(to, ["ops@example.edu", "eve@example.edu"]);
       assert.match(mails[2]?.text ?? "", /made the operator key opkey_2 \(ci\) with the role owner/);
-      assert.match(mails[3]?.text ?? "", /the role owner since/);
+      assert.match(mails[3]?.text ?? "", /the role viewer since/);
+      assert.match(mails[4]?.text ?? "", /the role owner since/);
     });
 
     test("a mail about several thresholds that are reached at once has the share that is spent", async () => {
