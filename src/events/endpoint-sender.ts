@@ -26,7 +26,7 @@ const accountsMax = 200;
 interface SenderOptions {
   name: string;
   receiver: Receiver;
-  events: EventStore;
+  events: Pick<EventStore, "firsts" | "claim" | "record">;
   /** Elapsed time. */
   nowMs(): EpochMs;
   /** Longer than the receiver takes. */
@@ -96,7 +96,9 @@ export class EndpointSender {
     const firsts = await events.firsts(name, begin, accountsMax);
     const max = this.#isFailing ? 1 : slots;
     const due = firsts.filter(({ dueMs }) => dueMs <= nowMs()).slice(0, max);
-    const last = due.length === max ? due.at(-1) : firsts[accountsMax - 1];
+    const lastDue = due[max - 1];
+    const end = lastDue === undefined ? accountsMax : firsts.indexOf(lastDue) + 1;
+    const last = firsts[Math.min(end, accountsMax - 1)];
     this.#account = last?.account ?? "";
     // Accounts before this one may have events too.
     if (due.length === 0 && begin !== "" && last === undefined) return await this.#due();

@@ -120,7 +120,8 @@ export interface EventStore {
   ): Promise<ClaimedEvent[]>;
   /**
    * Records attempts and ends their claims, unless another process has recorded what became of
-   * their events. A failed one does not count if an operator has sent the event since it began.
+   * their events. A failed one does not count, and its claim stays, if it had failed before
+   * and an operator has sent the event since it began.
    */
   record(endpoint: string, attempts: readonly Attempt[]): Promise<void>;
   /** Makes one event pending, whatever became of it. Returns false if the endpoint has no row. */
