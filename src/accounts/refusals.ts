@@ -106,12 +106,9 @@ export function accountNotFound(account: string): OperatorRefusal {
   return new OperatorRefusal("account_not_found", `There is no account ${account}.`);
 }
 
-export function accountExists(account: string, plan: string | null): OperatorRefusal {
-  return new OperatorRefusal(
-    "account_exists",
-    `Account ${account} already exists, opened on plan ${plan}.`,
-    "id",
-  );
+/** `how`: "on plan pro". */
+export function accountExists(account: string, how: string): OperatorRefusal {
+  return new OperatorRefusal("account_exists", `Account ${account} already exists, opened ${how}.`, "id");
 }
 
 export function keyNotFound(id: string): OperatorRefusal {

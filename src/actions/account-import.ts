@@ -132,9 +132,7 @@ async function importAccount(
       const message = `There is no account ${id} yet. Name the plan to open it on.`;
       throw new ActionRefused("account_not_found", "plan", message);
     }
-    const credits = additional === undefined ? {} : { credits: numberIn(additional) };
-    const paid = payment === undefined ? {} : { payment_id: payment };
-    const draft = { id, plan, ...Object.fromEntries(contact), ...credits, ...paid };
+    const draft = { id, plan, ...Object.fromEntries(contact), ...creditsIn(row) };
     const opened = await run("openAccount", dryRun ? { ...draft, dry_run: true } : draft);
     account = opened.result;
     if (opened.isNew || dryRun) {
@@ -151,6 +149,8 @@ async function importAccount(
   const present = account;
   if (plan !== undefined && plan !== present.plan)
     done.differences.push(`plan stays ${present.plan}, and the row has ${plan}`);
+  if (additional !== undefined && !(await hasOpenedWith(row, run)))
+    done.differences.push(`its credits stay, and the row has ${additional} additional credits`);
   const changed = contactFields.filter((field) => row[field] !== undefined && row[field] !== present[field]);
   if (!updates)
     done.differences.push(
@@ -166,6 +166,24 @@ async function importAccount(
   }
   done.result = done.changes.length > 0 ? "updated" : "unchanged";
   return account;
+}
+
+function creditsIn({ additional, payment }: ImportRow): object {
+  const credits = additional === undefined ? {} : { credits: numberIn(additional) };
+  return payment === undefined ? credits : { ...credits, payment_id: payment };
+}
+
+/** Whether the account was opened with the credits of the row: then it is a repetition. */
+async function hasOpenedWith(row: ImportRow, run: RunAction): Promise<boolean> {
+  const { account: id, plan } = row;
+  if (plan === undefined) return false;
+  try {
+    await run("openAccount", { id, plan, ...creditsIn(row), dry_run: true });
+    return true;
+  } catch (error) {
+    if (error instanceof ActionRefused && error.code === "account_exists") return false;
+    throw error;
+  }
 }
 
 async function find(account: string, run: RunAction): Promise<AccountJson | null> {
@@ -246,7 +264,7 @@ async function isUsed(account: string, email: string, run: RunAction): Promise<b
   return false;
 }
 
-/** What is no number stays, and is refused by its rule. */
+/** Text that is not a number stays, and its rule refuses it. */
 function numberIn(cell: string): number | string {
   return /^-?\d+(\.\d+)?$/.test(cell) ? Number(cell) : cell;
 }

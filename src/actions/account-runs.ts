@@ -11,12 +11,12 @@ import {
   planRefusal,
 } from "../accounts/refusals.ts";
 import { factFields } from "../ledger/fact-values.ts";
-import type { StateOperation } from "../ledger/operations.ts";
+import type { OpenOperation, StateOperation } from "../ledger/operations.ts";
 import { previewPlan as planPreview } from "../ledger/preview.ts";
 import { emptyAccount } from "../ledger/unit-of-work.ts";
 import { defined } from "../objects.ts";
 import { type AccountDraft, type ListedAccount, noContact } from "../store/contacts.ts";
-import type { AccountOrder } from "../store/store.ts";
+import type { AccountOrder, ListedEntry } from "../store/store.ts";
 import { microOf } from "../units.ts";
 import {
   changePlan,
@@ -48,11 +48,7 @@ export const accountActions = {
     }
     const opened = accountObject.of(await operator.account(id));
     if (isNew) return new Created(opened);
-    // The first journal entry has the plan that the account was opened on; its plan may have
-    // changed since.
-    const [opening] = await operator.store.journal(id, { limit: 1 });
-    const { plan: first = null } = factFields(opening?.after ?? null);
-    if (first !== plan) throw accountExists(id, first);
+    requireSameOpening(await operator.store.journal(id, { limit: 4 }), { id, plan, additional });
     return opened;
   }),
   listAccounts: bind(listAccounts, pageSchema(listedAccountObject.schema), async (actions, input) => {
@@ -108,6 +104,24 @@ export const accountActions = {
     accountObject.of(await stateOf(operator, account, operationId, { kind: "end", endsMs })),
   ),
 };
+
+/**
+ * Refuses an opening with another plan or other credits than the account was opened with. The
+ * first journal entry has its plan, and the one after the two windows its additional credits.
+ */
+function requireSameOpening(
+  [opening, , , fourth]: readonly ListedEntry[],
+  { id, plan, additional }: Pick<OpenOperation, "plan" | "additional"> & { id: string },
+): void {
+  const { plan: first } = factFields(opening?.after ?? null);
+  if (first !== plan) throw accountExists(id, `on plan ${first}`);
+  if (additional === undefined) return;
+  const { amountMicro, payment } = additional;
+  const isPayment = fourth?.kind === "payment" && fourth.subject === payment;
+  const isPromotion = fourth?.kind === "promotion" && fourth.op === null && payment === null;
+  if ((isPayment || isPromotion) && fourth.amountMicro === amountMicro) return;
+  throw accountExists(id, "without these credits. Nothing has changed. Add them as a payment or a promotion");
+}
 
 /** Returns whether the account is new. */
 async function open(

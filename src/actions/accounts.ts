@@ -90,7 +90,7 @@ function mailChoice(label: string) {
 export const openAccount = action({
   id: "openAccount",
   title: "Open an account",
-  help: "A repetition with the same plan returns 200 and the present account unchanged, even if its plan has changed since. `credits` are additional credits: those of a payment, or promotional without `payment_id`. With `dry_run` nothing changes: the response is 200, with the account as it would be.",
+  help: "A repetition with the same plan and credits returns 200 and the present account unchanged, even if its plan has changed since. `credits` are additional credits: those of a payment, or promotional without `payment_id`. With `dry_run` nothing changes: the response is 200, with the account as it would be.",
   http: "POST /admin/accounts",
   role: "operator",
   input: {

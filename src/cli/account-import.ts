@@ -21,9 +21,6 @@ import { count } from "./format.ts";
 import { ApiRefusal } from "./operator-api.ts";
 import { SecretListFile } from "./secret-list-file.ts";
 
-/** Results of accounts that an import has found. */
-const existed: readonly ImportedRow["result"][] = ["updated", "unchanged"];
-
 export interface CommandOptions {
   dryRun?: boolean;
   update?: boolean;
@@ -53,9 +50,6 @@ export async function importFile(cli: Cli, path: string, options: CommandOptions
     throw error instanceof ActionRefused ? new OperatorError(error.message, error) : error;
   }
   report(cli, done, options);
-  const late = done.filter(({ result }, n) => existed.includes(result) && rows[n]?.additional !== undefined);
-  if (late.length > 0)
-    cli.remark(`${count(late.length, "account")} existed before: the file adds no credits there.`);
 }
 
 /** Refuses keys of another ledger: ids of keys are the same there. */

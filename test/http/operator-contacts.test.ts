@@ -93,6 +93,41 @@ operatorTest("opens an account with additional credits, once", async (operator) 
   refused(await operator.get("/admin/accounts/carl"), 404, "account_not_found");
 });
 
+operatorTest("refuses a repeated opening with other credits, and changes nothing", async (operator) => {
+  const paid = { id: "ada", plan: "big", credits: 5, payment_id: "pi_1" };
+  const given = { id: "bob", plan: "big", credits: 5 };
+  const bare = { id: "carl", plan: "big" };
+  const post = async (asked: object) => await operator.post("/admin/accounts", asked);
+  for (const asked of [paid, given, bare]) {
+    const opened = await post(asked);
+    assert.equal(opened.status, 201);
+    const again = await post(asked);
+    assert.deepEqual([again.status, again.body], [200, opened.body]);
+  }
+  for (const dry_run of [true, false]) {
+    for (const other of [
+      { ...paid, credits: 6 },
+      { ...paid, payment_id: "pi_2" },
+      { id: "ada", plan: "big", credits: 5 },
+      { ...given, credits: 6 },
+      { ...given, payment_id: "pi_3" },
+      { ...bare, credits: 5 },
+    ])
+      refused(await post({ ...other, dry_run }), 409, "account_exists");
+  }
+  const message = refused(await post({ ...bare, credits: 5 }), 409, "account_exists");
+  assert.match(message, /carl already exists, opened without these credits\. Nothing has changed\./);
+  const credits = async (id: string) => {
+    const { body } = await operator.get(`/admin/accounts/${id}/balance`);
+    return fieldsOf(fieldsOf(body.balances).additional).credits;
+  };
+  assert.deepEqual([await credits("ada"), await credits("bob"), await credits("carl")], [5, 5, 0]);
+  // A promotion after the opening is no part of it.
+  const gift = { operation_id: "gift-1", credits: 5, reason: "a prize" };
+  assert.equal((await operator.post("/admin/accounts/carl/adjustments", gift)).status, 200);
+  refused(await post({ ...bare, credits: 5 }), 409, "account_exists");
+});
+
 operatorTest("shows with dry_run what an opening would do, and opens nothing", async (operator) => {
   const asked = { id: "ada", plan: "big", owner: "Ada", external_id: "crm-1", credits: 5 };
   const dry = await operator.post("/admin/accounts", { ...asked, dry_run: true });

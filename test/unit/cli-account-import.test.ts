@@ -107,11 +107,13 @@ test("additional credits come with the opening, once: of a payment, or promotion
       .additional.map(({ amountMicro, isPayment }) => `${amountMicro / 1e6}${isPayment ? " paid" : ""}`);
   assert.deepEqual([shown("ada"), shown("bob")], [["40 paid"], ["25"]]);
   const again = await load(`${text}carl,big,,\n`);
-  assert.equal(
-    again.stderr,
-    "Accounts: 2 unchanged, 1 opened.\n2 accounts existed before: the file adds no credits there.\n",
-  );
-  assert.deepEqual([shown("ada"), shown("bob")], [["40 paid"], ["25"]]);
+  assert.equal(again.stderr, "Accounts: 2 unchanged, 1 opened.\n");
+  const other = await load("account,plan,additional,payment\nada,starter,40,pi_2\nbob,big,26,\ncarl,,5,\n");
+  const stays = (line: number, id: string, credits: number) =>
+    `line ${line}: ${id}: its credits stay, and the row has ${credits} additional credits\n`;
+  const remarks = stays(2, "ada", 40) + stays(3, "bob", 26) + stays(4, "carl", 5);
+  assert.equal(other.stderr, `${remarks}Accounts: 3 unchanged.\n`);
+  assert.deepEqual([shown("ada"), shown("bob"), shown("carl")], [["40 paid"], ["25"], []]);
   assert.deepEqual((await ledger.store.audit()).broken, []);
 });
 
