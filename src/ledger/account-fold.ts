@@ -108,7 +108,17 @@ export class AccountFold {
     this.#atMs = Math.max(this.#atMs, atMs);
   }
 
-  add({ entry, grant }: EntryFact): void {
+  /** An entry whose values cannot be read is reported, and the fold goes on. */
+  add(fact: EntryFact): void {
+    try {
+      this.#add(fact);
+    } catch (error) {
+      if (!(error instanceof SyntaxError || error instanceof RangeError)) throw error;
+      this.#wrong("journal", fact.entry.seq, "has values that cannot be read");
+    }
+  }
+
+  #add({ entry, grant }: EntryFact): void {
     const { seq, kind, atMs } = entry;
     this.#number(seq, atMs);
     const wrong = (problem: string) => this.#wrong("journal", seq, problem);
@@ -118,13 +128,7 @@ export class AccountFold {
       wrong("the account was closed");
     const begins = beginning.has(kind) && !(kind === "promotion" && entry.grantSeq !== null);
     if (begins !== (grant !== null)) wrong(begins ? "has no grant" : "has a grant that it does not begin");
-    let after: FactFields;
-    try {
-      after = factFields(entry.after);
-    } catch {
-      wrong("has values that are no JSON of an object");
-      return;
-    }
+    const after = factFields(entry.after);
     const replaced = this.#replaced(entry, after);
     if (kind !== "key" && entry.before !== replaced) wrong("says that something else was there before");
     if (kind !== "key" && entry.outcome !== null) wrong("has an outcome");
@@ -164,7 +168,7 @@ export class AccountFold {
         this.#open.overage = null;
         return;
       case "key": {
-        const problem = applyKeyFact(this.#keys, entry);
+        const problem = applyKeyFact(this.#keys, entry, after);
         if (problem !== null) this.#wrong("keys", seq, problem);
         return;
       }

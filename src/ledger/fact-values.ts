@@ -2,7 +2,7 @@
  * The values of facts, as JSON in the terms of the API: `expiresMs` is `expires_at`, in ISO 8601.
  * Names and times convert both ways, so a new field needs no code here. Pure.
  */
-import { isRecord } from "../objects.ts";
+import { defined, isRecord } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
 import type { KeySettings, NewKey } from "./operations.ts";
 import type { AccountState } from "./rows.ts";
@@ -51,12 +51,10 @@ function parsed(text: string | null) {
 
 function inTerms(value: unknown): unknown {
   if (!isRecord(value)) return value;
-  const values = Object.entries(value)
-    .filter(([, each]) => each !== undefined)
-    .map(([name, each]) => {
-      if (!name.endsWith("Ms")) return [snakeCased(name), inTerms(each)] as const;
-      return [`${snakeCased(name.slice(0, -2))}_at`, isoOf(each)] as const;
-    });
+  const values = Object.entries(defined(value)).map(([name, each]) => {
+    if (!name.endsWith("Ms")) return [snakeCased(name), inTerms(each)] as const;
+    return [`${snakeCased(name.slice(0, -2))}_at`, isoOf(each)] as const;
+  });
   return Object.fromEntries(values.toSorted(([one], [other]) => (one < other ? -1 : 1)));
 }
 
@@ -72,7 +70,7 @@ function camelCased(values: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(fields);
 }
 
-function snakeCased(name: string): string {
+export function snakeCased(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 

@@ -64,8 +64,10 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
 function areTooMany(
   work: UnitOfWork,
   { account, times }: FoundAccount,
-  { workingMax = Number.POSITIVE_INFINITY }: Pick<KeyOperation, "workingMax">,
+  { workingMax }: Pick<KeyOperation, "workingMax">,
 ): boolean {
+  // The keys are read for an operation with a limit alone.
+  if (workingMax === undefined) return false;
   const working = work.keysOf(account.id).filter((key) => works(key, times.atMs));
   return working.length >= workingMax;
 }

@@ -2,9 +2,9 @@
  * What the journal says about keys, from which the audit computes them again. Of secrets it has
  * the beginning of their SHA-256. Pure.
  */
-import { fieldOf } from "../objects.ts";
+import { defined, fieldOf } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
-import { type FactFields, factFields, factText, outcomeFields } from "./fact-values.ts";
+import { type FactFields, factText, outcomeFields } from "./fact-values.ts";
 import { type BudgetChange, rollBudget, ruleOfBudget, setBudget, unusedKey } from "./key-budget.ts";
 import type { BudgetSettings, KeySettings, NewKey } from "./operations.ts";
 import type { KeyOutcome } from "./outcomes.ts";
@@ -32,8 +32,8 @@ export function changeFact(set: KeySettings): string {
 
 /** The values that a change of the key replaces. */
 export function replacedFact(key: KeyRow, { rotation: _, ...set }: FactFields): string {
-  const named = Object.entries(set).filter(([, value]) => value !== undefined);
-  const values = named.map(([name]) => [name, name === "budget" ? budgetFact(key) : fieldOf(key, name)]);
+  const names = Object.keys(defined(set));
+  const values = names.map((name) => [name, name === "budget" ? budgetFact(key) : fieldOf(key, name)]);
   return factText(Object.fromEntries(values));
 }
 
@@ -79,14 +79,14 @@ export function budgetAfter(
 }
 
 /**
- * Applies an entry to the keys of its account, of which the hashes are those of the journal.
- * Returns what is wrong with it, or null.
+ * Applies an entry with its values to the keys of its account. Their hashes are those of the
+ * journal. Returns what is wrong with it, or null.
  */
-export function applyKeyFact(keys: Map<string, KeyRow>, entry: JournalRow): string | null {
+export function applyKeyFact(keys: Map<string, KeyRow>, entry: JournalRow, after: FactFields): string | null {
   const { account, atMs, subject: id } = entry;
   if (id === null) return "names no key";
   const known = keys.get(id);
-  const { rotation: _, ...fields } = factFields(entry.after);
+  const { rotation: _, ...fields } = after;
   const { timezone, secret, oldUntilMs = null } = outcomeFields(entry.outcome);
   if (known === undefined && secret === undefined) return "changes a key that is not there";
   const before = known === undefined ? null : replacedFact(known, fields);

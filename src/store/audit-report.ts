@@ -1,4 +1,4 @@
-/** What an audit found, and what a database keeps of the last one that was recorded. */
+/** The report of an audit, and the record of the last audit in a database. */
 import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { EpochMs } from "../units.ts";
 

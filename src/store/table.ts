@@ -6,6 +6,7 @@
  */
 import { invariant } from "../errors.ts";
 import type { Columns, ColumnType, Group, RowOf } from "../ledger/columns.ts";
+import { snakeCased } from "../ledger/fact-values.ts";
 
 export interface Column {
   /** The field in snake case, without `_micro`: all amounts of a database are micro-credits. */
@@ -91,7 +92,7 @@ export function pick<C extends Columns, F extends keyof C>(columns: C, ...fields
 }
 
 export function columnOf(field: string): string {
-  return field.replace(/Micro$/, "").replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  return snakeCased(field.replace(/Micro$/, ""));
 }
 
 /** The code that makes the cell of a value. */

@@ -23,6 +23,10 @@ const entry: JournalRow = {
   outcome: null,
 };
 
+function applied(keys: Map<string, KeyRow>, fact: JournalRow): string | null {
+  return applyKeyFact(keys, fact, factFields(fact.after));
+}
+
 test("the fields of a key are in the terms of the API, and come back as they were", () => {
   const acts = { name: "chat", header: "x-user", plan: "starter", newAccountsPerDay: 5 };
   const row = keyOf("ada-2", "ada", { expiresMs: Date.UTC(2100, 0, 1), requestsPerMinute: 5, actsFor: acts });
@@ -49,7 +53,7 @@ test("the zone that a budget took from the plan is a fact", () => {
   const apply = (timezone: string) => {
     const before = replacedFact(keys.get(key.id) ?? key, set);
     const outcome = factText({ timezone });
-    return applyKeyFact(keys, { ...entry, before, after: changeFact(set), outcome });
+    return applied(keys, { ...entry, before, after: changeFact(set), outcome });
   };
   assert.equal(apply("Africa/Cairo"), null);
   assert.equal(keys.get(key.id)?.budgetTimezone, "Africa/Cairo");
@@ -60,8 +64,8 @@ test("a fact that says something else was there before is named", () => {
   const keys = new Map<string, KeyRow>([[key.id, { ...key }]]);
   const fact = { ...entry, after: changeFact({ name: "b" }) };
   assert.equal(
-    applyKeyFact(keys, { ...fact, before: '{"name":"z"}' }),
+    applied(keys, { ...fact, before: '{"name":"z"}' }),
     "says that something else was there before",
   );
-  assert.equal(applyKeyFact(keys, { ...fact, before: replacedFact(key, { name: "b" }) }), null);
+  assert.equal(applied(keys, { ...fact, before: replacedFact(key, { name: "b" }) }), null);
 });

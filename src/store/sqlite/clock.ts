@@ -89,7 +89,8 @@ export class SqliteClock {
   recordIfOld(everyMs = recordEveryMs): void {
     const { nowMs, atMs } = this.read();
     if (nowMs - this.#recordedMs < everyMs) return;
-    const [elapsedMs, ledgerMs] = cellsOf(this.#record.get(nowMs, atMs)).map(Number);
+    // Another thread may have read a later clock in between.
+    const [elapsedMs, ledgerMs] = cellsOf(this.#record.get(Math.max(nowMs, atMs), atMs)).map(Number);
     invariant(elapsedMs !== undefined && ledgerMs !== undefined, "the table clock has its row");
     this.#clock.learn({ elapsedMs, ledgerMs });
     this.#recordedMs = nowMs;

@@ -129,7 +129,7 @@ export class SqliteCommits {
       this.#cache.begin();
       const { snapshot, outcomes, changes } = this.#decide([openingOf(draft, options)], events);
       const known = readContacts(this.#db, draft);
-      const { atMs } = this.#now();
+      const { atMs } = snapshot.times;
       const planned = planDraft(draft, outcomes[0], known, { ...options, atMs });
       if (planned.isWritten) {
         this.#write(snapshot, changes);

@@ -24,7 +24,7 @@ export interface SqliteThreadData {
   /** Whether the writer may migrate a file with an older schema. */
   upgrade: boolean;
   clock: SharedClock;
-  /** Who accepts that ledger time is ahead of the clock; null: nobody. */
+  /** The operator who accepts that ledger time is ahead of the clock, or null. */
   clockAcceptedBy: string | null;
   /** The time limit of a reader's statement. */
   listMs: number;
