@@ -165,7 +165,7 @@ export class People {
         accountMatchedMs: plan.value === null ? person.accountMatchedMs : nowMs,
       };
       const before = roleBefore(person, settings, nowMs);
-      const now = rule?.role ?? null;
+      const now = roleNow({ ...person, ...facts }, settings, nowMs);
       const change = now === before ? null : roleChange(person, before, now, this.#change());
       if (await store.setPersonFacts(person, facts, change)) {
         if (change !== null) logger.info({ person: id, before, role: now }, "a role has changed");

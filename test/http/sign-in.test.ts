@@ -248,6 +248,26 @@ test("accounts and roles lapse after their time, and a matching sign-in restores
   assert.deepEqual([await state(), await isIn()], ["active", 200]);
 });
 
+test("a role that has lapsed is neither given nor told by a sign-in without groups", async () => {
+  await using place = await startSignIn({
+    ...{ operators: [{ kind: "group", value: "all", role: "viewer" }], lapse: "P90D" },
+    accounts: [],
+  });
+  const { store } = place.service;
+  place.issuer.signsIn({ sub: "ada", groups: ["all"] });
+  await place.signIn("operator");
+  const [person] = await store.listPeople({ limit: 1 });
+  assert.ok(person !== undefined);
+  const roleMatchedMs = store.times().nowMs - 91 * 86_400_000;
+  await store.setPersonFacts(person, { ...person, roleMatchedMs }, null);
+  place.issuer.signsIn({ sub: "ada" });
+  const changes = async () =>
+    (await store.changes({ limit: 9 })).map(({ kind, after }) => `${kind} ${after}`);
+  const before = await changes();
+  refused(await place.attempt("operator"), 403, "not_admitted");
+  assert.deepEqual(await changes(), before);
+});
+
 const lapsing = {
   ...{ operators: [], lapse: "P90D" },
   accounts: [{ kind: "group", value: "all", plan: "test" }],
