@@ -44,7 +44,9 @@ export function withVariables(file: ReadonlyMap<string, Found>, env: Environment
     if (!text) continue;
     const value: Found = { where, value: text, text: true, shown: quoted(text) };
     const [first = "", key] = path.split(".");
-    const section = root.get(first) ?? { where, value: null, text: false, shown: "nothing" };
+    const known = root.get(first);
+    const isWritten = known !== undefined && !known.omitted;
+    const section = isWritten ? known : { where, value: null, text: false, shown: "nothing" };
     if (key === undefined) root.set(first, value);
     // Another value in place of a section is a fault of the file.
     else if (section.value === null || section.value instanceof Map)

@@ -317,6 +317,8 @@ describe("the file", () => {
     assert.deepEqual(load("", { INKWELL_PORTAL_HOST: "0.0.0.0" }).portal, { ...usual, host: "0.0.0.0" });
     assert.deepEqual(load("", { INKWELL_PORTAL_PORT: "1" }).portal, { ...usual, port: 1 });
     assert.equal(load("", { INKWELL_PORTAL_PORT: "" }).portal, null);
+    const omitted = "portal: ${PORTAL:-}\n";
+    assert.deepEqual(load(omitted, { INKWELL_PORTAL_PORT: "1" }).portal, { ...usual, port: 1 });
   });
 
   test("sets the names of the portal, in ASCII", () => {
