@@ -242,7 +242,7 @@ class Service {
     const operatorUrl = await bindOrExplain("operator", config.operator, () =>
       listenOn(operator, config.operator),
     );
-    this.#tellAddress(config, clientUrl(config.operator.host, operatorUrl));
+    this.#writeAddress(config, clientUrl(config.operator.host, operatorUrl));
     if (portal !== null) this.#started.defer(() => portal.close());
     const portalUrl = portal === null ? null : await portal.listen();
     const timezone = () => this.#config.timezone;
@@ -334,8 +334,8 @@ class Service {
     clearTimeout(over);
   }
 
-  /** Tells commands on this machine where the operator listener is. */
-  #tellAddress({ dataDir, database }: Config, url: string): void {
+  /** Writes the address of the operator listener for commands on this machine. */
+  #writeAddress({ dataDir, database }: Config, url: string): void {
     try {
       const address = { url, pid: process.pid, database: databaseText(database) };
       this.#started.defer(writeOperatorAddress(dataDir, address));
