@@ -229,8 +229,8 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
   /** Reads an account and its overdue holds in one state. Null if the account does not exist. */
   accountSnapshot(account: string): Promise<AccountSnapshot | null>;
   /**
-   * Returns a text that is another one after each change of the account's credits, each
-   * checkpoint, and each end of a window. Null if the account does not exist.
+   * Returns a text that is another one after each change of the account's credits, after each
+   * checkpoint, and in each minute. Null if the account does not exist.
    */
   accountMark(account: string, atMs: EpochMs): Promise<string | null>;
   accounts(query: AccountsQuery): Promise<AccountInOrder[]>;

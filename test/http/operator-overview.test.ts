@@ -205,9 +205,17 @@ operatorTest(
       const body: Fields = JSON.parse((await answer.text()) || "{}");
       return { status: answer.status, tag: answer.headers.get("etag") ?? "", body };
     };
+    const { store } = service;
+    const { times } = store;
+    const { atMs } = times();
+    // Each minute is another state.
+    store.times = () => timesAt(atMs);
     const first = await Promise.all([ask(operator), ask(other)]);
     for (const { body } of first) assert.deepEqual([body.running, body.held_micro], [0, 0]);
     assert.deepEqual((await ask(operator, first[0].tag)).status, 304);
+    store.times = () => timesAt(atMs + 60_000);
+    assert.deepEqual((await ask(operator, first[0].tag)).status, 200);
+    store.times = times;
     const going = new AbortController();
     const answer = await service.chat({ stream: true }, { signal: going.signal });
     await answer.body?.getReader().read();
