@@ -195,6 +195,12 @@ operatorTest("goes on without the database, and says so", async (operator, servi
   assert.equal(lines.length, 1);
 });
 
+operatorTest("is not ready while the database is read-only, as /readyz", async (_, service) => {
+  await using operator = await startOperator(service, [], { isWritable: () => false });
+  const { ready, store } = fieldsOf((await operator.get("/admin/overview")).body.health);
+  assert.deepEqual([ready, store], [false, "read_only"]);
+});
+
 operatorTest(
   "shows the balance of an account and its requests, here and on other nodes",
   async (operator, service) => {

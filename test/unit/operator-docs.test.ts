@@ -63,7 +63,8 @@ test("each route has one row", async () => {
       metrics: new Metrics(),
     },
   });
-  const health = () => ({ clock: "ok" as const, draining: false, warnings: [] });
+  const ok = "ok" as const;
+  const health = () => ({ ready: true, store: ok, clock: ok, draining: false, warnings: [] });
   const live = {
     health,
     jobs,

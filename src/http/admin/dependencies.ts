@@ -19,6 +19,20 @@ import type { RunningRequests } from "../public/running-requests.ts";
 import type { ReadRate } from "../read-rate.ts";
 import type { SignIn } from "./sign-in.ts";
 
+/** `read_only`: the disk is full, for example. */
+export const storeStates = ["ok", "unreachable", "read_only"] as const;
+
+export interface Health {
+  ready: boolean;
+  store: (typeof storeStates)[number];
+  /** `wrong`: the ledger continues at the trusted time. Requests are answered. */
+  clock: ClockPlace;
+  /** True while the service stops. */
+  draining: boolean;
+  /** Sentences for the operator about superseded plans and models that do not work. */
+  warnings: string[];
+}
+
 export interface AdminDependencies {
   store: Store;
   ledger: Ledger;
@@ -26,7 +40,8 @@ export interface AdminDependencies {
   /** Models that keys may name. */
   modelIds(): readonly string[];
   live: Pick<LiveTelemetry, "activity" | "errors" | "refusals">;
-  health(): { clock: ClockPlace; draining: boolean; warnings: string[] };
+  /** `answers`: whether the database does. */
+  health(answers: boolean): Health;
   /** The chat requests that this process answers. */
   requests: Pick<RunningRequests, "list">;
   stops: Pick<RequestStops, "stopRequest">;

@@ -51,7 +51,7 @@ export class OverviewDatabase {
   /** The last reading. Null before the first one. */
   view: DatabaseView | null = null;
   near: LowBalance | null = null;
-  state: "ok" | "unreachable" = "ok";
+  isReachable = true;
   #reading: Promise<void> | null = null;
   #readingSinceMs = 0;
   #readingNear: Promise<void> | null = null;
@@ -79,7 +79,7 @@ export class OverviewDatabase {
     }
     await within(lookMsMax, Promise.all([this.#reading, this.near === null ? this.#readingNear : null]));
     if (this.#reading !== null && performance.now() - this.#readingSinceMs > readMsMax) {
-      this.state = "unreachable";
+      this.isReachable = false;
     }
   }
 
@@ -102,10 +102,10 @@ export class OverviewDatabase {
       ]);
       this.#ownIds = new Set([...own, ...requests.list().map(({ requestId }) => requestId)]);
       this.view = { atMs, timezone: actions.timezone, hours, holds, audit };
-      this.state = "ok";
+      this.isReachable = true;
     } catch (error) {
-      if (this.state === "ok") onError(error);
-      this.state = "unreachable";
+      if (this.isReachable) onError(error);
+      this.isReachable = false;
     }
   }
 

@@ -14,7 +14,7 @@ import {
 import type { AccountOfList } from "../../accounts/operator-actions.ts";
 import { isoHour } from "../../accounts/usage-hours.ts";
 import type { JobState } from "../../job.ts";
-import { type ClockPlace, clockPlaces } from "../../ledger/clock.ts";
+import { clockPlaces } from "../../ledger/clock.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import { dayOf } from "../../store/usage-days.ts";
@@ -23,9 +23,9 @@ import type { Activity } from "../../telemetry/recent-activity.ts";
 import type { RecentError } from "../../telemetry/recent-errors.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
 import { creditsIn } from "../../units.ts";
+import { type Health, storeStates } from "./dependencies.ts";
 import { jobObject } from "./job-object.ts";
 import { activityObject, errorObject, type LiveModel, modelObject } from "./live-objects.ts";
-import { isLoaded } from "./model-health.ts";
 import { type DatabaseView, hoursShown, type LowBalance, nearAccountsMax } from "./overview-database.ts";
 import { requestObject, runningObjects } from "./request-object.ts";
 
@@ -33,11 +33,7 @@ import { requestObject, runningObjects } from "./request-object.ts";
 const requestsMax = 20;
 export const errorsMax = 5;
 
-export interface Snapshot {
-  store: "ok" | "unreachable";
-  clock: ClockPlace;
-  draining: boolean;
-  warnings: string[];
+export interface Snapshot extends Health {
   nodes: readonly NodeView[];
   /** The jobs of this process that fail or hang. */
   jobs: readonly JobState[];
@@ -108,7 +104,7 @@ export const overviewObject = objectFor<Snapshot>("Overview")({
   health: [
     closed({
       ready: Type.Boolean({ description: "as in /readyz" }),
-      store: Type.Enum(["ok", "unreachable"]),
+      store: Type.Enum([...storeStates], { description: "as in /readyz" }),
       clock: Type.Enum([...clockPlaces], { description: "as in /readyz" }),
       draining: Type.Boolean({ description: "true while the service stops" }),
       warnings: Type.Array(text),
@@ -116,8 +112,7 @@ export const overviewObject = objectFor<Snapshot>("Overview")({
       nodes: Type.Integer({ minimum: 0, description: "processes on the database" }),
       node: orNull(Type.String({ description: "id of this process" })),
     }),
-    ({ store, clock, draining, warnings, jobs, nodes, models }) => {
-      const ready = store === "ok" && !draining && models.some(({ model }) => isLoaded(model));
+    ({ ready, store, clock, draining, warnings, jobs, nodes }) => {
       const node = nodes.find(({ isSelf }) => isSelf)?.id ?? null;
       const failing = jobs.map(jobObject.of);
       return { ready, store, clock, draining, warnings, jobs: failing, nodes: nodes.length, node };

@@ -49,12 +49,12 @@ export class OverviewSnapshots {
   #snapshot(): Snapshot {
     const { catalog, requests, live, nodes, health, jobs } = this.#deps;
     const { activity, errors } = live;
-    const { warnings, ...state } = health();
+    const now = health(this.#database.isReachable);
     const problems = this.#database.view?.audit?.problems ?? 0;
     return {
-      ...state,
-      warnings: problems === 0 ? warnings : ["The last recorded audit found broken rules.", ...warnings],
-      store: this.#database.state,
+      ...now,
+      warnings:
+        problems === 0 ? now.warnings : ["The last recorded audit found broken rules.", ...now.warnings],
       nodes: nodes(),
       jobs: jobs.states().filter(({ state }) => state !== "ok"),
       requests: requests.list(),

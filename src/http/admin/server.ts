@@ -15,7 +15,7 @@ import { requireRole } from "../../accounts/refusals.ts";
 import type { Role } from "../../actors.ts";
 import type { EngineState } from "../../chat/engine.ts";
 import type { LastReload } from "../../config/changes.ts";
-import type { ClockPlace, ClockState } from "../../ledger/clock.ts";
+import type { ClockState } from "../../ledger/clock.ts";
 import { limits } from "../../limits/limits.ts";
 import { isRecord } from "../../objects.ts";
 import type { Store } from "../../store/store.ts";
@@ -28,7 +28,7 @@ import { signInRoutesOf } from "../api/session.ts";
 import { Connections } from "../connections.ts";
 import { ReadRate } from "../read-rate.ts";
 import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
-import type { AdminDependencies } from "./dependencies.ts";
+import type { AdminDependencies, Health } from "./dependencies.ts";
 import { isLoaded, modelWarnings } from "./model-health.ts";
 import { operatorResponseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
@@ -55,19 +55,10 @@ interface OperatorDependencies
   readConsole: ReadWebFiles;
 }
 
-export interface Readiness {
-  ready: boolean;
-  /** `read_only`: the disk is full, for example. */
-  store: "ok" | "unreachable" | "read_only";
-  /** `wrong`: the ledger continues at the trusted time. Requests are answered. */
-  clock: ClockPlace;
-  /** True while the service stops. */
-  draining: boolean;
+export interface Readiness extends Health {
   models: Record<string, EngineState>;
   /** The last reload that was tried; null if there was none. */
   last_reload: { at: string; successful: boolean } | null;
-  /** Sentences for the operator about superseded plans and models that do not work. */
-  warnings: string[];
 }
 
 /**
@@ -137,7 +128,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   });
   app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metricsText()));
   pageRoutes(app, consolePath, dependencies.readConsole);
-  const health = () => healthOf(dependencies);
+  const health = (answers: boolean) => healthOf(dependencies, answers);
   adminRoutes(app, { ...dependencies, signIn, health, reads: new ReadRate("session") }, version);
   app.get(documentPath, async () => app.swagger());
   return app;
@@ -159,29 +150,25 @@ function isBrowserAtRoot({ method, originalUrl, headers }: FastifyRequest): bool
 }
 
 function readinessOf(dependencies: OperatorDependencies, answers: boolean): Readiness {
-  const { catalog, draining, clock, lastReload, isWritable } = dependencies;
-  const models = Object.fromEntries(catalog.all().map(({ id, engine }) => [id, engine.state]));
-  const store = !answers ? "unreachable" : isWritable() ? "ok" : "read_only";
-  const ready = store === "ok" && !draining() && catalog.all().some(isLoaded);
+  const { catalog, lastReload } = dependencies;
   const last = lastReload();
   return {
-    ready,
-    store,
-    clock: clock().place,
-    draining: draining(),
-    models,
+    ...healthOf(dependencies, answers),
+    models: Object.fromEntries(catalog.all().map(({ id, engine }) => [id, engine.state])),
     last_reload: last && { at: isoTime(last.atMs), successful: last.successful },
-    warnings: warningsOf(dependencies),
   };
 }
 
-function healthOf(dependencies: OperatorDependencies) {
-  const { clock, draining } = dependencies;
-  return { clock: clock().place, draining: draining(), warnings: warningsOf(dependencies) };
-}
-
-function warningsOf({ warnings, catalog }: OperatorDependencies): string[] {
-  return [...warnings(), ...modelWarnings(catalog.all())];
+function healthOf(dependencies: OperatorDependencies, answers: boolean): Health {
+  const { catalog, clock, draining, isWritable, warnings } = dependencies;
+  const store = !answers ? "unreachable" : isWritable() ? "ok" : "read_only";
+  return {
+    ready: store === "ok" && !draining() && catalog.all().some(isLoaded),
+    store,
+    clock: clock().place,
+    draining: draining(),
+    warnings: [...warnings(), ...modelWarnings(catalog.all())],
+  };
 }
 
 async function isAnswering(store: Store): Promise<boolean> {
