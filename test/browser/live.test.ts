@@ -2,7 +2,16 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
-import { assertAccessible, endSession, enterToken, open, setHidden } from "../fixtures/console.ts";
+import {
+  assertAccessible,
+  choose,
+  confirmed,
+  endSession,
+  enterToken,
+  open,
+  setHidden,
+  submit,
+} from "../fixtures/console.ts";
 import { openStream } from "../fixtures/http-stream.ts";
 import { query } from "../fixtures/ledger-file.ts";
 import { endless } from "../fixtures/running-requests.ts";
@@ -161,6 +170,59 @@ test(
     await page.unroute("**/admin/overview");
     await page.clock.runFor(10_000);
     await page.getByText("live", { exact: true }).waitFor();
+  },
+  { isAlone: true },
+);
+
+test(
+  "a request without an answer is given up, and the page asks again",
+  async (visit) => {
+    const { page } = visit;
+    await page.clock.install();
+    // The clock of a page moves no timeout of a signal.
+    await page.addInitScript(`AbortSignal.timeout = (ms) => {
+      const aborter = new AbortController();
+      setTimeout(() => aborter.abort(), ms);
+      return aborter.signal;
+    }`);
+    await open(visit, "");
+    await page.getByText("live", { exact: true }).waitFor();
+    let hangs = 0;
+    await page.route("**/admin/overview", async (route) => {
+      hangs += 1;
+      if (hangs > 1) await route.continue();
+    });
+    await page.clock.runFor(10_000);
+    await until("it has asked", () => hangs > 0);
+    await page.clock.runFor(3_000);
+    await page.getByText(/^as of /).waitFor();
+    await page.clock.runFor(50_000);
+    await page.getByText("live", { exact: true }).waitFor();
+  },
+  { isAlone: true },
+);
+
+test(
+  "an account's page asks at once after a change of its operator",
+  async (visit) => {
+    const { page } = visit;
+    await page.clock.install();
+    await open(visit, "/accounts/default");
+    await page.getByText("live", { exact: true }).waitFor();
+    await page.clock.pauseAt(Date.now() + 60_000);
+    await page.getByText("live", { exact: true }).waitFor();
+    const before = await figure(page, "Additional credits").innerText();
+    await choose(page, "Adjust credits");
+    await page.getByRole("dialog").getByLabel("Credits").fill("4321");
+    await page.getByRole("dialog").getByLabel("Reason").fill("Sorry");
+    await submit(page);
+    await page.getByRole("button", { name: "Adjust the credits" }).click();
+    await confirmed(page, "4,321 promotional credits given to default.");
+    // Frames are part of the clock, and the next look is ten seconds away.
+    await page.clock.runFor(1_000);
+    await figure(page, "Additional credits")
+      .getByText(before, { exact: true })
+      .waitFor({ state: "detached" });
   },
   { isAlone: true },
 );

@@ -15,6 +15,8 @@ import { Badge } from "./values.tsx";
 const everyMs = { busy: 2_000, idle: 10_000 };
 /** A response that takes longer counts as lost until it arrives. */
 const lateMs = 2_000;
+/** It is given up after this time, because the network may have lost it. */
+const lostMs = 40_000;
 
 interface Live<T> {
   value: T | null;
@@ -26,8 +28,8 @@ interface Live<T> {
 
 const nothing = { value: null, error: null, asOfMs: null };
 
-/** Asks for the state at `path`. `isBusy`: something runs. */
-export function useLive<T>(path: string, isBusy: (value: T) => boolean): Live<T> {
+/** Asks for the state at `path`, and at once for another `version`. `isBusy`: something runs. */
+export function useLive<T>(path: string, isBusy: (value: T) => boolean, version = 0): Live<T> {
   const session = useContext(Session);
   const [{ of, ...state }, setState] = useState<Live<T> & { of: string }>({ of: path, ...nothing });
   useEffect(() => {
@@ -46,7 +48,7 @@ export function useLive<T>(path: string, isBusy: (value: T) => boolean): Live<T>
       const late = setTimeout(() => lost(null), lateMs);
       let isOver = false;
       try {
-        const answer = await getState<T>(path, tag, signal);
+        const answer = await getState<T>(path, tag, AbortSignal.any([signal, AbortSignal.timeout(lostMs)]));
         aliveMs = Date.now();
         if (answer !== null) [tag, isRunning] = [answer.tag, isBusy(answer.value)];
         setState((before) => ({
@@ -77,7 +79,7 @@ export function useLive<T>(path: string, isBusy: (value: T) => boolean): Live<T>
       clearTimeout(next);
       aborter.abort();
     };
-  }, [path, session]);
+  }, [path, session, version]);
   return of === path ? state : nothing;
 }
 

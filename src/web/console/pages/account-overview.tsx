@@ -16,10 +16,10 @@ import { RunningRequests } from "./running-requests.tsx";
 
 const mailColumns = columnsOf("account", "balance_low_mail balance_exhausted_mail key_expiring_mail");
 
-export function AccountOverview({ account }: AccountTabProps) {
+export function AccountOverview({ account, changes }: AccountTabProps) {
   const { id } = account;
   const path = apiPath("accounts", id, "live");
-  const live = useLive<AccountLive>(path, ({ running }) => running > 0);
+  const live = useLive<AccountLive>(path, ({ running }) => running > 0, changes);
   const now = live.value;
   const hasMailOff = mailNames.some((name) => account[name] === "off");
   return (
