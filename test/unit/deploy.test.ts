@@ -579,6 +579,39 @@ test("compares failing chat requests with all chat requests in the alert", {
   run("promtool", "test", "rules", file);
 });
 
+test("tells of each event that dies, also after others were sent again or deleted", {
+  skip: missing("promtool", "--version"),
+}, () => {
+  const alert = {
+    exp_labels: { severity: "critical", endpoint: "billing" },
+    exp_annotations: {
+      summary: "Events for billing were tried for three days, and are sent no more",
+      runbook: "docs/operating/alerts.md#inkwelleventsdead",
+    },
+  };
+  const file = path.join(newFolder(), "test.yml");
+  // Dead events in each minute.
+  const tests = [
+    { values: "0x10 3x20", exp_alerts: [alert] },
+    { values: "7x10 0x10 1x10", exp_alerts: [alert] },
+    { values: "7x10 6x10 7x10", exp_alerts: [alert] },
+    { values: "7x10 0x20", exp_alerts: [] },
+    { values: "7x10 6x20", exp_alerts: [] },
+    { values: "7x30", exp_alerts: [] },
+  ].map(({ values, exp_alerts }) => ({
+    interval: "1m",
+    // Each node reports those of all.
+    input_series: ["a", "b"].map((instance) => ({
+      series: `inkwell_events_dead{endpoint="billing",instance="${instance}"}`,
+      values,
+    })),
+    alert_rule_test: [{ eval_time: "30m", alertname: "InkwellEventsDead", exp_alerts }],
+  }));
+  const rule_files = [path.join(root, "deploy/prometheus/alerts.yml")];
+  writeFileSync(file, stringify({ rule_files, evaluation_interval: "1m", tests }));
+  run("promtool", "test", "rules", file);
+});
+
 test("mentions every file of deploy/ in docs/operating", () => {
   const documented = globSync("docs/operating/*.md", { cwd: root }).map(textOf).join("\n");
   for (const file of globSync("deploy/**/*.*", { cwd: root }).concat("deploy/Dockerfile")) {
