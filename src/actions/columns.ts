@@ -267,15 +267,15 @@ export function personState({
 }
 
 /**
- * Returns the values that a change has replaced and set: `plan: starter → pro`. Amounts are in
- * credits.
+ * Returns the values that a change has replaced and set: `plan: starter → pro`. Of a new thing and
+ * of one that has ended, the values that it has. Amounts are in credits.
  */
 export function valuesText({ before, after }: Record<"before" | "after", Values | null>): string {
-  const names = new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})]);
-  const parts = [...names].map((name) => {
-    const [old, now] = [before?.[name], after?.[name]].map((value) => shownValue(name, value));
-    const change = before === null || after === null ? (now ?? old) : `${old} → ${now}`;
-    return `${name.replace(/_micro$/, "")}: ${change}`;
+  const isChange = before !== null && after !== null;
+  const parts = Object.keys({ ...before, ...after }).flatMap((name) => {
+    const values = isChange ? [before[name], after[name]] : [(before ?? after)?.[name]];
+    if (!isChange && (values[0] ?? null) === null) return [];
+    return `${name.replace(/_micro$/, "")}: ${values.map((value) => shownValue(name, value)).join(" → ")}`;
   });
   return parts.join(", ");
 }

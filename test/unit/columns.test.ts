@@ -17,7 +17,7 @@ import { personObject } from "../../src/accounts/person-objects.ts";
 import { planObject } from "../../src/accounts/plan-objects.ts";
 import { usageHoursSchema } from "../../src/accounts/usage-hours.ts";
 import { usageReportSchema } from "../../src/accounts/usage-sums.ts";
-import { shown } from "../../src/actions/columns.ts";
+import { shown, valuesText } from "../../src/actions/columns.ts";
 import { deliveryObject, endpointObject } from "../../src/actions/event-runs.ts";
 import { modelObject } from "../../src/http/admin/live-objects.ts";
 import { overviewObject } from "../../src/http/admin/overview-object.ts";
@@ -108,4 +108,20 @@ test("no table has a title of its own for a described field", () => {
     .map(([file, titles]) => [file, String(titles)]);
   const rule = "describe the field in src/actions/columns.ts; other columns are listed in this test";
   assert.deepEqual(Object.fromEntries(found), ownTitles, rule);
+});
+
+test("the values of a change are the old and the new ones, and otherwise those that there are", () => {
+  const old = { name: "desk", expires_at: null, amount_micro: 1_500_000 };
+  const texts = [
+    { before: old, after: { name: null, models: ["big"] } },
+    { before: null, after: old },
+    { before: old, after: null },
+    { before: null, after: null },
+  ].map(valuesText);
+  assert.deepEqual(texts, [
+    'name: desk → none, expires_at: none → none, amount: 1.5 → none, models: none → ["big"]',
+    "name: desk, amount: 1.5",
+    "name: desk, amount: 1.5",
+    "",
+  ]);
 });
