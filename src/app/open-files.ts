@@ -5,8 +5,8 @@ import { OperatorError } from "../errors.ts";
 import type { ConnectionLimits } from "../http/connections.ts";
 
 /**
- * Files for other uses than public connections: operator listener with its streams, database,
- * engines. The portal's connections come in addition.
+ * Files for other uses than public connections: operator listener, database, engines. The portal's
+ * connections come in addition.
  */
 const reservedFiles = 384;
 

@@ -91,7 +91,7 @@ export class Connections {
     }
     this.#ofClients.set(address, count + 1);
     this.#counted.set(socket, address);
-    socket.once("close", () => this.release(socket));
+    socket.once("close", () => this.#release(socket));
     return true;
   }
 
@@ -112,8 +112,8 @@ export class Connections {
     return true;
   }
 
-  /** The connection counts no longer. The caller limits such connections itself. */
-  release(socket: Socket): void {
+  /** The connection counts no longer. */
+  #release(socket: Socket): void {
     const address = this.#counted.get(socket);
     if (address === undefined) return;
     this.#counted.delete(socket);

@@ -72,11 +72,9 @@ export function accountLiveRoutes(
       if (request.session !== null) reads.count(request.session.hash);
       const { store } = actions;
       const account = String(fieldOf(request.params, "account"));
-      const [mark, running] = [
-        await store.accountMark(account, store.times().atMs),
-        runningObjects(own(account), []),
-      ];
-      if (mark !== null && hasState(request, reply, mark, JSON.stringify(running))) await reply.send();
+      const mark = await store.accountMark(account, store.times().atMs);
+      const running = JSON.stringify(runningObjects(own(account), []));
+      if (mark !== null && hasState(request, reply, mark, running)) await reply.send();
     },
   });
 }

@@ -48,10 +48,7 @@ interface TypeBoxProvider extends FastifyTypeProvider {
   serializer: this["schema"] extends TSchema ? Static<this["schema"]> : unknown;
 }
 
-export type RouteSettings = Pick<
-  RouteShorthandOptions,
-  "bodyLimit" | "config" | "exposeHeadRoute" | "preHandler"
->;
+export type RouteSettings = Pick<RouteShorthandOptions, "bodyLimit" | "config" | "preHandler">;
 
 /**
  * Returns the options of a route: the schemas of its operation, the texts for the OpenAPI

@@ -10,7 +10,7 @@ import type { Upload } from "./uploads.ts";
 
 export const contextDecorator = "requestContext";
 
-/** Counts the work on a refused request against the allowance of its key. */
+/** Counts the work on a refused request against the allowance of its account. */
 type ChargeRefused = (caller: Caller, work: Work) => void;
 
 export class RequestContext {

@@ -38,7 +38,7 @@ export function HomePage({ own }: { own: OwnAccount }) {
   const account = useLoaded("own", (signal) => getUnattended<OwnAccount>(apiPath("account"), {}, signal));
   useFollowed(account, change);
   const { key, mail } = account.value ?? own;
-  const { open, show, close } = useAction<string>(() => {});
+  const { open, show, close } = useAction();
   return (
     <>
       {open !== null && <ActionDialog action={stopOwnRequest} target={{ request: open }} close={close} />}
