@@ -240,8 +240,8 @@ export class AccountFold {
     }
     const window = { fromMs, untilMs, anchorMs };
     if (fromMs > atMs) wrong("begins after its entry");
-    if (!isOfRule(rule, window)) wrong("ends at another time than its plan version says");
     const isFirst = before === null;
+    if (!isOfRule(rule, window, { isFirst })) wrong("ends at another time than its plan version says");
     if (isFirst && (fromMs !== atMs || atMs !== this.#createdMs))
       wrong("is the first one, and does not begin with the opening");
     const replaces = !isFirst && fromMs < (before.untilMs ?? Number.NEGATIVE_INFINITY);

@@ -12,10 +12,11 @@ import { factText } from "./fact-values.ts";
 import { remainingOf } from "./grants.ts";
 import type { OpenOperation, PlanOperation, StateOperation } from "./operations.ts";
 import type { OpenOutcome, PlanOutcome, StateOutcome } from "./outcomes.ts";
-import { newestVersion, type PlanVersion } from "./plan.ts";
+import { newestVersion, type PlanVersion, ruleOf } from "./plan.ts";
 import { type AccountRow, type WindowBucket, windowBuckets } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import { earlier, type FoundAccount, planFact, type UnitOfWork } from "./unit-of-work.ts";
+import { windowFrom } from "./windows.ts";
 
 export function open(work: UnitOfWork, operation: OpenOperation): OpenOutcome {
   const { account, plan, additional, by } = operation;
@@ -74,7 +75,8 @@ export function changePlan(work: UnitOfWork, found: FoundAccount, operation: Pla
   work.post(found, { ...posting, amountMicro: earlyOf(account, version) });
   if (!isPresent) work.tell(found, "account.plan_changed", { plan, from, by });
   for (const bucket of windowBuckets) {
-    changeBucket(account, work.plans, { bucket, version, atMs: times.atMs }, work.entitle(found, by));
+    const window = windowFrom(ruleOf(version, bucket), times.atMs);
+    changeBucket(account, work.plans, { bucket, version, window }, work.entitle(found, by));
   }
   return { kind: "changed", replayed: false };
 }

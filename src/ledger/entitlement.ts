@@ -9,7 +9,7 @@
 import { type EpochMs, microOf } from "../units.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion, ruleOf, versionAt, versionOf } from "./plan.ts";
 import { type AccountRow, type WindowBucket, type WindowGrant, windowBuckets } from "./rows.ts";
-import { grantWindowFrom, isOnGrid, isSameRule, type Window, windowAfter } from "./windows.ts";
+import { isOnGrid, isSameRule, type Window, windowAfter, windowOfNewRule } from "./windows.ts";
 
 /** A fact that time or a change of the plan makes, in the order of its journal entry. */
 export type Entitlement =
@@ -60,7 +60,8 @@ export function passBoundaries(account: AccountRow, catalog: PlanCatalog, atMs: 
     post({ kind: "plan", plan: nextPlan });
     const version = versionAt(catalog.versions.get(nextPlan) ?? [], boundaryMs);
     if (version !== undefined && account.overage !== null && account.overage.untilMs > boundaryMs) {
-      changeBucket(account, catalog, { bucket: "overage", version, atMs: boundaryMs }, post);
+      const window = windowOfNewRule(ruleOf(version, "overage"), boundaryMs);
+      changeBucket(account, catalog, { bucket: "overage", version, window }, post);
     }
   }
   for (const bucket of windowBuckets) refresh(account, catalog, { bucket, untilMs: atMs }, post);
@@ -90,7 +91,7 @@ function refresh(
     const changesMs = versions.find(({ createdMs }) => createdMs >= startMs)?.createdMs ?? Infinity;
     const grid = isSameRule(rule, ruleOf(before, bucket)) && isOnGrid(rule, last) ? last : null;
     const at = (ms: EpochMs): Window => {
-      const first = grid === null ? grantWindowFrom(rule, startMs) : windowAfter(rule, grid, startMs);
+      const first = grid === null ? windowOfNewRule(rule, startMs) : windowAfter(rule, grid, startMs);
       return first.untilMs > ms ? first : windowAfter(rule, first, ms);
     };
     let next = at(limitMs);
@@ -111,14 +112,14 @@ export function keepsWindow(
 }
 
 /**
- * Gives a bucket the credits of another plan version at once. If the rules are the same, the
- * window stays and the amount of its grant changes. Otherwise a window begins, in which what was
+ * Gives a bucket the credits of another plan version at once. If the rules are the same, the open
+ * window stays and the amount of its grant changes. Otherwise `window` begins, in which what was
  * spent counts as spent; what is held stays with the closed grant.
  */
 export function changeBucket(
   account: AccountRow,
   catalog: PlanCatalog,
-  { bucket, version, atMs }: { bucket: WindowBucket; version: PlanVersion; atMs: EpochMs },
+  { bucket, version, window }: { bucket: WindowBucket; version: PlanVersion; window: Window },
   post: Post,
 ): void {
   const open = account[bucket];
@@ -129,7 +130,6 @@ export function changeBucket(
     if (by !== 0) post({ kind: "change", bucket, grant: open.seq, by, plan: version.id });
     return;
   }
-  const window = grantWindowFrom(ruleOf(version, bucket), atMs);
   post({
     kind: "window",
     bucket,

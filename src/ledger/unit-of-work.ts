@@ -37,7 +37,7 @@ import {
   type Snapshot,
   type Times,
 } from "./snapshot.ts";
-import { grantWindowFrom } from "./windows.ts";
+import { windowFrom } from "./windows.ts";
 
 export interface FoundAccount {
   kind: "found";
@@ -150,7 +150,7 @@ export class UnitOfWork {
     this.post(found, { kind: "open", by, after: factText({ plan }) });
     this.tell(found, "account.opened", { plan, by });
     for (const bucket of windowBuckets) {
-      const window = grantWindowFrom(ruleOf(version, bucket), atMs);
+      const window = windowFrom(ruleOf(version, bucket), atMs);
       this.#entitle(found, { kind: "window", bucket, grant: freshGrant(version, bucket, window) });
     }
     return found;

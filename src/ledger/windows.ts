@@ -204,7 +204,10 @@ function calendarWindow({ every, timezone }: WindowRule, atMs: EpochMs): Window 
   return { fromMs, untilMs, anchorMs: fromMs };
 }
 
-/** Returns the first window of a rule, which begins at `fromMs` and ends at the next boundary. */
+/**
+ * Returns the first window of a rule, which begins at `fromMs` and ends at the next boundary: that
+ * of an opening, of `--new-window` and of a budget.
+ */
 export function windowFrom(rule: WindowRule, fromMs: EpochMs): Window {
   if (rule.align === "opening") return gridWindow(fromMs, rule.every, fromMs);
   const { untilMs } = calendarWindow(rule, fromMs);
@@ -212,10 +215,10 @@ export function windowFrom(rule: WindowRule, fromMs: EpochMs): Window {
 }
 
 /**
- * Returns the first window of a bucket. If it begins in the second half of its calendar window, it
- * ends with the next one, so that nobody gets two grants within minutes.
+ * Returns the window that follows one of another rule. If it begins in the second half of its
+ * calendar window, it ends with the next one, so that a changed zone gives nothing twice.
  */
-export function grantWindowFrom(rule: WindowRule, fromMs: EpochMs): Window {
+export function windowOfNewRule(rule: WindowRule, fromMs: EpochMs): Window {
   const first = windowFrom(rule, fromMs);
   if (rule.align === "opening") return first;
   const present = calendarWindow(rule, fromMs);
@@ -254,11 +257,18 @@ export function isSameBoundary(oneMs: EpochMs, otherMs: EpochMs): boolean {
 }
 
 /** Reports whether a window is one that the rule makes, wherever it begins. */
-export function isOfRule(rule: WindowRule, { fromMs, untilMs, anchorMs }: Window): boolean {
+export function isOfRule(
+  rule: WindowRule,
+  { fromMs, untilMs, anchorMs }: Window,
+  { isFirst }: { isFirst: boolean },
+): boolean {
   if (fromMs >= untilMs) return false;
   if (rule.align === "calendar") {
-    const windows = [windowFrom(rule, fromMs), grantWindowFrom(rule, fromMs)];
-    return windows.some((each) => isSameBoundary(each.untilMs, untilMs));
+    const present = calendarWindow(rule, fromMs);
+    // If the rules of the zone have changed, its end may be the boundary that is now before it.
+    const ends = [present.fromMs, present.untilMs];
+    if (!isFirst) ends.push(windowOfNewRule(rule, fromMs).untilMs);
+    return ends.some((each) => isSameBoundary(each, untilMs));
   }
   const onGrid = windowAfter(rule, { fromMs: anchorMs, untilMs: anchorMs, anchorMs }, fromMs);
   return onGrid.fromMs === fromMs && onGrid.untilMs === untilMs;

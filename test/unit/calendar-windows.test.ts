@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { before, describe, test } from "node:test";
-import { grantWindowFrom, windowAfter, windowFrom } from "../../src/ledger/windows.ts";
+import { windowAfter, windowFrom, windowOfNewRule } from "../../src/ledger/windows.ts";
 
 /** The window of a period that contains the instant. */
 interface Row {
@@ -104,16 +104,16 @@ describe("windows of the calendar in all time zones", () => {
     assertAll((row) => text(windowAfter(ruleOf(row), { ...row, anchorMs: row.fromMs }, row.untilMs)), next);
   });
 
-  test("a first window of a budget ends at the next boundary", () => {
+  test("a first window ends at the next boundary", () => {
     assertAll(
       (row) => text(windowFrom(ruleOf(row), row.atMs)),
       ({ atMs, untilMs }) => text({ fromMs: atMs, untilMs }),
     );
   });
 
-  test("a first window of a bucket ends with the next one if it begins in the second half", () => {
+  test("a window of a new rule ends with the next one if it begins in the second half", () => {
     assertAll(
-      (row) => text(grantWindowFrom(ruleOf(row), row.atMs)),
+      (row) => text(windowOfNewRule(ruleOf(row), row.atMs)),
       ({ atMs, fromMs, untilMs, nextUntilMs }) => {
         const isLate = atMs > fromMs && atMs - fromMs >= untilMs - atMs;
         return text({ fromMs: atMs, untilMs: isLate ? nextUntilMs : untilMs });

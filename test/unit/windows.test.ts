@@ -6,7 +6,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import {
   type Alignment,
-  grantWindowFrom,
+  isOfRule,
   isSameRule,
   isTimezone,
   parsePeriod,
@@ -14,6 +14,7 @@ import {
   type WindowRule,
   windowAfter,
   windowFrom,
+  windowOfNewRule,
 } from "../../src/ledger/windows.ts";
 import { point } from "../fixtures/naive-windows.ts";
 import { share } from "../fixtures/thorough.ts";
@@ -222,28 +223,51 @@ test("a day without midnight begins with its first moment", () => {
   ]);
 });
 
-test("the first window of a bucket ends with the next one if it begins in the second half", () => {
-  for (const [every, from, until] of [
-    ["P1D", "2026-01-15", "2026-01-16"],
-    ["P1D", "2026-01-15T11:59:59.999Z", "2026-01-16"],
-    ["P1D", "2026-01-15T12:00Z", "2026-01-17"],
-    ["P1D", "2026-01-15T23:50Z", "2026-01-17"],
-    ["P1W", "2026-01-14", "2026-01-19"],
-    ["P1W", "2026-01-16", "2026-01-26"],
-    ["P1M", "2026-01-16", "2026-02-01"],
-    ["P1M", "2026-01-17", "2026-03-01"],
-    ["P1M", "2026-02-15", "2026-04-01"],
+test("a first window ends at the next boundary, and one of a new rule at the second from a second half", () => {
+  for (const [every, from, first, ofNewRule] of [
+    ["P1D", "2026-01-15", "2026-01-16", "2026-01-16"],
+    ["P1D", "2026-01-15T11:59:59.999Z", "2026-01-16", "2026-01-16"],
+    ["P1D", "2026-01-15T12:00Z", "2026-01-16", "2026-01-17"],
+    ["P1D", "2026-01-15T23:50Z", "2026-01-16", "2026-01-17"],
+    ["P1D", "2026-01-15T23:59:59.999Z", "2026-01-16", "2026-01-17"],
+    ["P1W", "2026-01-14", "2026-01-19", "2026-01-19"],
+    ["P1W", "2026-01-16", "2026-01-19", "2026-01-26"],
+    ["P1M", "2026-01-16", "2026-02-01", "2026-02-01"],
+    ["P1M", "2026-01-17", "2026-02-01", "2026-03-01"],
+    ["P1M", "2026-01-31", "2026-02-01", "2026-03-01"],
+    ["P1M", "2026-02-15", "2026-03-01", "2026-04-01"],
   ] as const) {
     const rule = calendar(every, "UTC");
-    assert.deepEqual(isoOf(grantWindowFrom(rule, at(from)).untilMs), until, `${every} ${from}`);
-    // The budget of a key ends at the next boundary.
-    assert.ok(windowFrom(rule, at(from)).untilMs <= at(until));
+    const place = `${every} ${from}`;
+    assert.equal(isoOf(windowFrom(rule, at(from)).untilMs), first, place);
+    assert.equal(isoOf(windowOfNewRule(rule, at(from)).untilMs), ofNewRule, place);
   }
   const opening = { every: "P1D", align: "opening", timezone: "UTC" } as const;
-  assert.deepEqual(said(grantWindowFrom(opening, at("2026-01-15T23:50Z"))), [
-    "2026-01-15T23:50Z",
-    "2026-01-16T23:50Z",
-  ]);
+  for (const make of [windowFrom, windowOfNewRule])
+    assert.deepEqual(said(make(opening, at("2026-01-15T23:50Z"))), [
+      "2026-01-15T23:50Z",
+      "2026-01-16T23:50Z",
+    ]);
+});
+
+test("the rule of a window allows the second boundary only if the window follows another one", () => {
+  const rule = calendar("P1M", "UTC");
+  const isAllowed = (from: string, until: string, isFirst: boolean) =>
+    isOfRule(rule, { fromMs: at(from), untilMs: at(until), anchorMs: at(from) }, { isFirst });
+  for (const [from, until, first, following] of [
+    ["2026-01-20", "2026-02-01", true, true],
+    ["2026-01-20", "2026-03-01", false, true],
+    ["2026-01-10", "2026-03-01", false, false],
+    ["2026-01-20", "2026-04-01", false, false],
+    ["2026-01-20", "2026-02-10", false, false],
+    ["2026-01-20", "2026-01-20", false, false],
+    // By other rules of its zone, midnight was an hour later or earlier.
+    ["2026-01-31T22:30Z", "2026-01-31T23:00Z", true, true],
+    ["2026-02-01T00:30Z", "2026-02-01T01:00Z", true, true],
+  ] as const) {
+    const found = [isAllowed(from, until, true), isAllowed(from, until, false)];
+    assert.deepEqual(found, [first, following], `${from}..${until}`);
+  }
 });
 
 test("missed windows of the calendar are skipped in one step", () => {
@@ -286,11 +310,12 @@ test("property: windows of the calendar that follow one another tile time in eve
       zones,
       everyArb,
       fc.nat({ max: threeYears }),
-      (fromMs, timezone, every, laterMs) => {
+      fc.constantFrom(windowFrom, windowOfNewRule),
+      (fromMs, timezone, every, laterMs, first) => {
         const rule = calendar(every, timezone);
-        const first = grantWindowFrom(rule, fromMs);
-        const nowMs = first.untilMs + laterMs;
-        const window = windowAfter(rule, first, nowMs);
+        const before = first(rule, fromMs);
+        const nowMs = before.untilMs + laterMs;
+        const window = windowAfter(rule, before, nowMs);
         assert.ok(window.fromMs <= nowMs && nowMs < window.untilMs);
         const next = windowAfter(rule, window, window.untilMs);
         assert.equal(next.fromMs, window.untilMs);

@@ -37,15 +37,15 @@ describe("new rules of a time zone", () => {
   });
 
   /** From here on the zone has its new rules. */
-  function changeRules(): void {
-    for (const version of plans.versions.get(plan.id) ?? []) Object.assign(version, { timezone: present });
+  function changeRules(from = old, to = present): void {
+    for (const version of plans.versions.get(plan.id) ?? []) Object.assign(version, { timezone: to });
     const { journal, keys } = made.store.ledger;
     for (const key of keys.values()) {
-      if (key.budgetTimezone === old) Object.assign(key, { budgetTimezone: present });
+      if (key.budgetTimezone === from) Object.assign(key, { budgetTimezone: to });
     }
     for (const entry of journal) {
       const { before, after, outcome } = entry;
-      const moved = [before, after, outcome].map((text) => text?.replaceAll(old, present) ?? null);
+      const moved = [before, after, outcome].map((text) => text?.replaceAll(from, to) ?? null);
       [entry.before = null, entry.after = null, entry.outcome = null] = moved;
     }
   }
@@ -92,6 +92,32 @@ describe("new rules of a time zone", () => {
       "2026-04-01T00:00 2026-05-01T00:00",
     ]);
     assert.deepEqual(broken(), []);
+  });
+
+  test("the audit accepts first windows that ended at midnight by rules that are gone", async () => {
+    changeRules();
+    made.clock.nowMs = Date.UTC(2026, 1, 28, 23, 30);
+    await made.apply({ kind: "open", account: "bob", plan: plan.id, by: "test" });
+    const { base, overage } = made.store.account("bob");
+    const midnight = Date.UTC(2026, 2, 1);
+    assert.deepEqual([base?.untilMs, overage?.untilMs], [midnight, midnight]);
+    // By these rules it was opened half an hour after midnight.
+    changeRules(present, old);
+    assert.deepEqual(broken(), []);
+  });
+
+  test("the audit finds a first window that ends a month late", async () => {
+    made.clock.nowMs = Date.UTC(2026, 2, 20);
+    await made.apply({ kind: "open", account: "bob", plan: plan.id, by: "test" });
+    assert.deepEqual(broken(), []);
+    const late = { untilMs: Date.UTC(2026, 3, 30, 23) };
+    Object.assign(made.store.account("bob").overage ?? {}, late);
+    for (const grant of made.store.ledger.grants)
+      if (grant.account === "bob" && grant.bucket === "overage") Object.assign(grant, late);
+    assert.deepEqual(
+      broken().map(({ invariant }) => invariant),
+      ["windows of a bucket do not overlap, and end as their plan version says"],
+    );
   });
 
   test("the audit accepts windows and budgets that follow the old rules", async () => {
