@@ -1,6 +1,7 @@
 /** The live state of the portal: what it shows to whom, and what it costs. */
 
 import assert from "node:assert/strict";
+import { mock } from "node:test";
 import type { Operation } from "../../src/ledger/operations.ts";
 import { timesAt } from "../../src/ledger/snapshot.ts";
 import { limits } from "../../src/limits/limits.ts";
@@ -180,12 +181,16 @@ liveTest("what a page reads by itself does not prolong the session", async (port
 liveTest("an account has a limited number of reads, and another account its own", async (portal, service) => {
   await service.ledger.apply({ kind: "open", account: "eve", plan: "test", by: "test" });
   const [cookie, eve] = [await portal.signIn(service.key), await service.addKey({ account: "eve" })];
+  // However slow the machine is, all of them are within one time.
+  const clock = mock.method(performance, "now", () => 0);
   let { status, tag } = await stateOf(portal, cookie);
-  for (let n = 0; n < 2 * limits.accountReads.most && status !== 429; n += 1)
+  for (let n = 1; n < limits.accountReads.most; n += 1)
     ({ status, tag } = await stateOf(portal, cookie, tag));
+  assert.notEqual(status, 429);
   const refusal = await portal.as(cookie, "GET", "/api/live");
   assert.match(refused(refusal, 429, "rate_limit_exceeded"), /^This account has made 600 reads within 60 s/);
   assert.match(refusal.headers.get("retry-after") ?? "", /^\d+$/);
   assert.equal((await stateOf(portal, await portal.signIn(eve))).status, 200);
   assert.equal((await portal.as(cookie, "GET", "/api/account")).status, 200, "other reads go on");
+  clock.mock.restore();
 });
