@@ -150,7 +150,7 @@ async function open(
   if (known === null && person.id !== added.id) await store.dailyCounts.uncount(issuer, 1, atMs);
   const account = accountOfPerson(person);
   if (person.account === null) {
-    const options = { by, dryRun: false, updatesExisting: false };
+    const options = { by, dryRun: false };
     const { kind } = await store.putAccount({ id: account, plan, contact: {} }, options);
     if (kind !== "opened" && kind !== "exists") throw unknownPerson(name, retired);
     const link = { account, by: "front_end", isFirst: true };

@@ -202,7 +202,7 @@ export class Invitations {
     }
     await this.#requireActive(account, given);
     const draft = { id: account, plan: null, contact: { email: given } };
-    await store.putAccount(draft, { by: actor.by, dryRun: false, updatesExisting: true });
+    await store.putAccount(draft, { by: actor.by, dryRun: false });
     return { email: given, owner };
   }
 

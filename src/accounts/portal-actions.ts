@@ -200,7 +200,7 @@ export class PortalActions {
     this.#countChange(account);
     const { store } = this.#deps;
     const draft = { id: account, plan: null, contact: defined(choices) };
-    await store.putAccount(draft, { by: actorOf(viewer).by, dryRun: false, updatesExisting: true });
+    await store.putAccount(draft, { by: actorOf(viewer).by, dryRun: false });
     return (await store.contact(account)) ?? noContact;
   }
 

@@ -77,7 +77,7 @@ export const accountActions = {
   }),
   setContact: bind(setContact, accountObject.schema, async (operator, { account, ...rest }) => {
     const contact = defined(rest);
-    const options = { by: operator.by, dryRun: false, updatesExisting: true };
+    const options = { by: operator.by, dryRun: false };
     const outcome = await operator.store.putAccount({ id: account, plan: null, contact }, options);
     if (outcome.kind === "no_account") throw accountNotFound(account);
     if (outcome.kind === "external_id_used") throw externalIdUsed(contact.externalId ?? "", outcome.account);
@@ -134,7 +134,7 @@ async function open(
   const isPlain = Object.keys(contact).length === 0 && !dryRun;
   const outcome = isPlain
     ? await ledger.apply({ kind: "open", account: id, plan, additional, by })
-    : await store.putAccount(draft, { by, dryRun, updatesExisting: false });
+    : await store.putAccount(draft, { by, dryRun });
   switch (outcome.kind) {
     case "opened":
     case "exists":

@@ -248,7 +248,7 @@ export class People {
   async #open(account: string, plan: string, { name, email, emailVerified }: Identity): Promise<void> {
     // An address that the issuer has not confirmed could be that of somebody else.
     const contact = { owner: name, email: emailVerified ? email : null };
-    const options = { by: byRules, dryRun: false, updatesExisting: false };
+    const options = { by: byRules, dryRun: false };
     const { kind } = await this.#deps.store.putAccount({ id: account, plan, contact }, options);
     if (kind === "opened" || kind === "exists") return;
     throw new SignInRefusal(

@@ -65,7 +65,9 @@ export interface AccountInOrder extends ListedAccount {
 /** An account to open, or to change if it exists. */
 export interface AccountDraft {
   id: string;
-  /** Null: the account must exist. The plan of an existing account is not changed. */
+  /**
+   * Null: the account must exist, and gets the contact. Otherwise one that exists stays as it is.
+   */
   plan: string | null;
   /** Absent fields stay. */
   contact: Partial<Contact>;
@@ -78,8 +80,6 @@ export interface DraftOptions {
   by: string;
   /** Decides, and writes nothing. */
   dryRun: boolean;
-  /** Sets the contact of an account that exists. */
-  updatesExisting: boolean;
 }
 
 export type DraftOutcome =
@@ -115,7 +115,7 @@ export function planDraft(
   draft: AccountDraft,
   decision: Decision | undefined,
   known: readonly ContactRow[],
-  { by, dryRun, updatesExisting, atMs }: DraftOptions & { atMs: EpochMs },
+  { by, dryRun, atMs }: DraftOptions & { atMs: EpochMs },
 ): DraftChange {
   const { id: account, contact } = draft;
   const refused = (outcome: DraftOutcome) => ({ outcome, isWritten: false, contact: null, logged: null });
@@ -130,7 +130,7 @@ export function planDraft(
   const before = known.find((row) => row.account === account) ?? { account, ...noContact };
   const row = { ...before, ...contact };
   const isKept = contactFields.every((field) => row[field] === before[field]);
-  if (isKept || (kind === "exists" && !updatesExisting))
+  if (isKept || (kind === "exists" && draft.plan !== null))
     return { outcome, isWritten, contact: null, logged: null };
   return { outcome, isWritten, contact: row, logged: loggedContact(before, row, { by, atMs }) };
 }

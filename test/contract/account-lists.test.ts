@@ -63,8 +63,7 @@ for (const backend of backends) {
       }
       const drafts = contacts.map((contact, n) => ({ id: `a0${n}`, plan: null, contact }));
       for (const each of [store, memory]) {
-        for (const draft of drafts)
-          await each.putAccount(draft, { dryRun: false, updatesExisting: true, by: "test" });
+        for (const draft of drafts) await each.putAccount(draft, { dryRun: false, by: "test" });
       }
     });
     after(() => database.remove());

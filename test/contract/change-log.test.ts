@@ -33,7 +33,7 @@ for (const backend of backends) {
     async function happen(): Promise<void> {
       const next = () => database.clock.advance(minute);
       const drafts = { id: "ada", plan: "starter" };
-      const options = { by: "ann", dryRun: false, updatesExisting: true };
+      const options = { by: "ann", dryRun: false };
       next();
       await store.putAccount({ ...drafts, contact: { email: "ada@example.com" } }, options);
       next();

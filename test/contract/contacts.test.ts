@@ -8,7 +8,7 @@ import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 
 const plans = plansOf(planOf("starter", 100, 10), planOf("big", 500, 10));
-const write = { dryRun: false, updatesExisting: true, by: "test" };
+const write = { dryRun: false, by: "test" };
 
 function draft(id: string, plan: string | null, contact: Partial<Contact> = {}): AccountDraft {
   return { id, plan, contact };
@@ -59,11 +59,15 @@ for (const backend of backends) {
       const additional = { amountMicro: credits(5), payment: "pi_2" };
       const change = { ...draft("ada", "big", { note: "pays by invoice", owner: null }), additional };
       const { contact: before } = (await store.accounts({ limit: 1 }))[0] ?? {};
-      for (const options of [{ updatesExisting: false }, { dryRun: true }]) {
-        assert.deepEqual(await store.putAccount(change, { ...write, ...options }), { kind: "exists" });
+      const setting = { ...change, plan: null };
+      for (const [each, dryRun] of [
+        [change, false],
+        [setting, true],
+      ] as const) {
+        assert.deepEqual(await store.putAccount(each, { ...write, dryRun }), { kind: "exists" });
         assert.deepEqual(await store.contact("ada"), before);
       }
-      assert.deepEqual(await store.putAccount(change, write), { kind: "exists" });
+      assert.deepEqual(await store.putAccount(setting, write), { kind: "exists" });
       assert.deepEqual(await store.contact("ada"), {
         ...noContact,
         email: "ada@example.com",

@@ -13,7 +13,7 @@ import { minute, start } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
 const issuer = "https://login.example";
-const options = { by: "ann", dryRun: false, updatesExisting: true };
+const options = { by: "ann", dryRun: false };
 const change = { by: "owner", atMs: start };
 
 /** Texts that name Ada. */

@@ -44,7 +44,7 @@ for (const backend of backends) {
       ] as const)
         await store.putAccount(
           { id, plan: plan.id, contact: { owner: "Ada\r\nBcc: eve@x", email } },
-          { by: "test", dryRun: false, updatesExisting: false },
+          { by: "test", dryRun: false },
         );
       await addKey(store, keyOf("key", "ada"));
     });
@@ -95,7 +95,7 @@ for (const backend of backends) {
 
     async function choose(contact: MailChoices): Promise<void> {
       const draft = { id: "ada", plan: null, contact: defined(contact) };
-      await store.putAccount(draft, { by: "test", dryRun: false, updatesExisting: true });
+      await store.putAccount(draft, { by: "test", dryRun: false });
     }
 
     async function spend(id: string, amount: number): Promise<void> {
@@ -183,12 +183,7 @@ for (const backend of backends) {
 
     test("an address is one mailbox, whatever its characters", async () => {
       const setAddress = (email: string) =>
-        store.putAccount(
-          { id: "ada", plan: null, contact: { email } },
-          {
-            ...{ by: "test", dryRun: false, updatesExisting: true },
-          },
-        );
+        store.putAccount({ id: "ada", plan: null, contact: { email } }, { by: "test", dryRun: false });
       await setAddress("ada,eve@example.edu");
       send({ types: ["balance.low"] });
       await spend("r1", 8);

@@ -127,7 +127,7 @@ for (const backend of backends) {
     test("of an opening with a payment are those of the opening and of the payment", async () => {
       const additional = { amountMicro: credits(2), payment: "opening" };
       const draft = { id: "eve", plan: plan.id, contact: {}, additional };
-      await store.putAccount(draft, { by: "test", dryRun: false, updatesExisting: false });
+      await store.putAccount(draft, { by: "test", dryRun: false });
       assert.deepEqual((await rows()).slice(3), ["eve 1 account.opened", "eve 4 payment.added"]);
     });
 

@@ -32,8 +32,9 @@ for (const backend of [...backends, memory]) {
 
     /** Opens an account, or changes the address of its contact. */
     const put = async (id: string, email: string | null) => {
-      const draft = { id, plan: "starter", contact: { email, owner: `Owner of ${id}` } };
-      await store.putAccount(draft, { by: "test", dryRun: false, updatesExisting: true });
+      const plan = (await store.contact(id)) === null ? "starter" : null;
+      const draft = { id, plan, contact: { email, owner: `Owner of ${id}` } };
+      await store.putAccount(draft, { by: "test", dryRun: false });
     };
     /** Returns the hash of a new link. Null: it was not added. */
     const invite = async (account: string, email: string, change: { endsMs?: number; by?: string } = {}) => {

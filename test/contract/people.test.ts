@@ -59,7 +59,7 @@ for (const backend of [...backends, memory]) {
     after(() => database.remove());
     const openAccount = async (id: string, email: string | null = null) => {
       const draft = { id, plan: "starter", contact: { email } };
-      const options = { by: "test", dryRun: false, updatesExisting: false };
+      const options = { by: "test", dryRun: false };
       assert.deepEqual(await store.putAccount(draft, options), { kind: "opened" });
     };
 

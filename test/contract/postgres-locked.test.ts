@@ -254,12 +254,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
 
   test("an exchange of an invitation, a link of a person and an erase lock nothing before the account", async () => {
     const [email, by, atMs] = ["ada@x.example", "owner", start];
-    await store.putAccount(
-      { id: "ada", plan: "starter", contact: { email } },
-      {
-        ...{ by: "test", dryRun: false, updatesExisting: true },
-      },
-    );
+    await store.putAccount({ id: "ada", plan: null, contact: { email } }, { by: "test", dryRun: false });
     const invitation = {
       account: "ada",
       email,

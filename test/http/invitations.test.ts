@@ -134,7 +134,7 @@ test("a link ends after seven days, with its address, its account and its person
   const { store } = place.service;
   const { email = null } = (await store.contact("suspended")) ?? {};
   const draft = { id: "suspended", plan: null, contact: { email: null } };
-  await store.putAccount(draft, { by: "test", dryRun: false, updatesExisting: true });
+  await store.putAccount(draft, { by: "test", dryRun: false });
   const named = await place.operator.post("/admin/accounts/suspended/invitation", { email });
   refused(named, 409, "person_suspended");
   assert.equal((await store.contact("suspended"))?.email, null, "nothing has changed");

@@ -190,7 +190,7 @@ test("an account is linked by a confirmed address, if nobody else has either", a
   const { store } = place.service;
   const open = async (id: string, email: string) => {
     const draft = { id, plan: "test", contact: { email } };
-    await store.putAccount(draft, { by: "operator", dryRun: false, updatesExisting: false });
+    await store.putAccount(draft, { by: "operator", dryRun: false });
   };
   await open("carl", "carl@x.example");
   await open("twin-1", "twin@x.example");
@@ -431,7 +431,7 @@ test("of two first sign-ins at the same time, one links an account by its addres
   });
   const { store } = place.service;
   const draft = { id: "carl", plan: "test", contact: { email: "carl@x.example" } };
-  await store.putAccount(draft, { by: "operator", dryRun: false, updatesExisting: false });
+  await store.putAccount(draft, { by: "operator", dryRun: false });
   const { linkPerson } = store;
   for (const [sub, groups] of [
     ["carl", ["all"]],
@@ -439,7 +439,7 @@ test("of two first sign-ins at the same time, one links an account by its addres
   ] as const) {
     const email = `${sub}@x.example`;
     const contact = { id: sub, plan: "test", contact: { email } };
-    await store.putAccount(contact, { by: "operator", dryRun: false, updatesExisting: true });
+    await store.putAccount(contact, { by: "operator", dryRun: false });
     place.issuer.signsIn({ sub, email, email_verified: true, groups: [...groups] });
     store.linkPerson = async (...given) => {
       store.linkPerson = linkPerson;
