@@ -98,7 +98,7 @@ export function loadConfig({
     problems,
     folders: { variables: cwd, file: found === null ? cwd : path.dirname(found) },
   };
-  const section = new Section(withVariables(written, env), { path: "", where: shownName }, context);
+  const section = new Section(withVariables(written, env), { names: [], where: shownName }, context);
   const config = readConfig(section);
   section.refuseUnknown();
   refuseUnknownVariables(env, root.variables, problems);

@@ -39,7 +39,11 @@ interface PlacedList<T> extends Omit<Placed<T>, "value"> {
   items: Placed<T>[];
 }
 
+/** Names may have dots. */
+type Place = { names: readonly string[]; where: string };
+
 export class Section {
+  readonly #names: readonly string[];
   readonly path: string;
   readonly where: string;
   readonly #node: ReadonlyMap<string, Found>;
@@ -47,9 +51,10 @@ export class Section {
   /** Keys that have been read. */
   readonly #known = new Set<string>();
 
-  constructor(node: ReadonlyMap<string, Found>, at: { path: string; where: string }, context: ReadContext) {
+  constructor(node: ReadonlyMap<string, Found>, at: Place, context: ReadContext) {
     this.#node = node;
-    this.path = at.path;
+    this.#names = at.names;
+    this.path = at.names.join(".");
     this.where = at.where;
     this.#context = context;
   }
@@ -119,7 +124,7 @@ export class Section {
     const found = this.#find(key);
     if (found === undefined) return [];
     return this.#itemsOf(found, this.#name(key), expects).map((item, index) => {
-      const at = { path: `${this.#name(key)}[${index}]`, where: item.where };
+      const at = { names: [...this.#names, `${key}[${index}]`], where: item.where };
       return readAs(item, at, this.#context, read);
     });
   }
@@ -144,7 +149,7 @@ export class Section {
   /** Reads the section under `key`, and reports the keys that `read` does not know. */
   section<T>(key: string, read: (section: Section) => T): T {
     const found = this.#find(key);
-    const at = { path: this.#name(key), where: found?.where ?? this.where };
+    const at = { names: [...this.#names, key], where: found?.where ?? this.where };
     return readAs(found, at, this.#context, read);
   }
 
@@ -187,7 +192,7 @@ export class Section {
     for (const [key, found] of this.#node) {
       if (this.#known.has(key)) continue;
       const known = [...this.#known];
-      const removed = removedSetting(this.#name(key));
+      const removed = removedSetting([...this.#names, key]);
       if (removed !== undefined) {
         this.problem(found.where, `${this.#name(key)} was removed; ${removed}`);
         continue;
@@ -203,7 +208,7 @@ export class Section {
   }
 
   #name(key: string): string {
-    return this.path === "" ? key : `${this.path}.${key}`;
+    return [...this.#names, key].join(".");
   }
 
   #find(key: string): Found | undefined {
@@ -231,7 +236,7 @@ export class Section {
 /** Reads a map of the file as a section, and reports the keys that `read` does not know. */
 function readAs<T>(
   found: Found | undefined,
-  at: { path: string; where: string },
+  at: Place,
   context: ReadContext,
   read: (section: Section) => T,
 ): T {

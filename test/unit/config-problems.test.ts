@@ -438,6 +438,12 @@ limits:
       /^inkwell\.yaml:1: models\.gpt-4\.1\.tokenizer was removed; servers that can count are asked, and other prompts are held by their bytes$/,
     ],
     [
+      "does not mistake an unknown setting for one that was removed elsewhere",
+      `models: { m: { engine: upstream, url: "http://a", model: x, price: { prompt: 1, completion: 1, tokenizer: x } } }`,
+      {},
+      /^inkwell\.yaml:1: models\.m\.price\.tokenizer is not known; /,
+    ],
+    [
       "refuses an origin with a path",
       "cors: { origins: ['https://a.example/'] }",
       {},
