@@ -40,7 +40,7 @@ export async function openFirstAccount(
 ): Promise<FirstAccount | null> {
   const [only, ...others] = await store.accounts({ limit: 2 });
   if (others.length > 0 || (only !== undefined && only.id !== account)) return null;
-  if ((await store.keys()).length > 0) return null;
+  if ((await store.keysAfter(null, 1)).length > 0) return null;
   const key = keyFile === null ? mintKey() : await keyInNewFile(keyFile);
   const plan = only?.plan ?? (await openOnFirstPlan(store, ledger));
   if (await issueFirstKey(ledger, key)) {

@@ -201,12 +201,16 @@ export class KeyActions {
     return { row, secret: which, isUsable };
   }
 
-  /** Returns the keys of one account, or of all accounts, in the order of their creation. */
-  async list(account?: string): Promise<KeyRow[]> {
+  /** Returns the keys of an account, in the order of their creation. */
+  async list(account: string): Promise<KeyRow[]> {
     const { store } = this.#deps;
-    if (account !== undefined && (await store.accountSnapshot(account)) === null)
-      throw accountNotFound(account);
+    if ((await store.accountSnapshot(account)) === null) throw accountNotFound(account);
     return (await store.keys(account)).map((row) => this.#present(row));
+  }
+
+  /** Returns the keys of all accounts after one, at most so many. */
+  async listAll(after: KeyRow | null, most: number): Promise<KeyRow[]> {
+    return (await this.#deps.store.keysAfter(after, most)).map((row) => this.#present(row));
   }
 
   /**

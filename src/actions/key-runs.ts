@@ -8,7 +8,7 @@ import type { KeyRow } from "../ledger/rows.ts";
 import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";
 import { changeKey, makeKey, revokeKey, rotateKey } from "./keys.ts";
-import { pageIn, pageSchema } from "./pages.ts";
+import { pageIn, pageOf, pageSchema, wrongCursor } from "./pages.ts";
 import { listAllKeys, listKeys, lookUpKey, showKey } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
@@ -33,9 +33,12 @@ export const keyActions = {
   listKeys: bind(listKeys, pageSchema(keyObject.schema), async ({ keys }, { account, ...page }) =>
     pageIn(await keys.list(account), page, keyObject.of),
   ),
-  listAllKeys: bind(listAllKeys, pageSchema(keyObject.schema), async ({ keys }, page) =>
-    pageIn(await keys.list(), page, keyObject.of),
-  ),
+  listAllKeys: bind(listAllKeys, pageSchema(keyObject.schema), async ({ keys, store }, { limit, after }) => {
+    const last = after === undefined ? null : await store.keyById(after);
+    if (after !== undefined && last === null) throw wrongCursor();
+    const read = (rows: number) => keys.listAll(last, rows);
+    return await pageOf(limit, read, keyObject.of, ({ id }) => id);
+  }),
   showKey: bind(showKey, keyObject.schema, async ({ keys }, { key }) => keyObject.of(await keys.find(key))),
   lookUpKey: bind(lookUpKey, keyOfSecretObject.schema, async ({ keys }, { key }) =>
     keyOfSecretObject.of(await keys.lookUp(key)),

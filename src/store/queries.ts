@@ -56,6 +56,7 @@ type Queries = Pick<
   | "keyById"
   | "frontEnds"
   | "keys"
+  | "keysAfter"
   | "accountMark"
   | "accounts"
   | "contact"
@@ -196,9 +197,15 @@ export function queriesOn(
     },
 
     async keys(account) {
-      const { sql, values } = conditions().and("account = ?", account);
-      const text = `select ${keyTable.list()} from api_key${sql} order by created_ms, id`;
-      return (await find("lists", { text, values })).map((cells) => keyTable.rowOf(cells));
+      const text = `select ${keyTable.list()} from api_key where account = ${p(1)} order by created_ms, id`;
+      return (await find("lists", { text, values: [account] })).map((cells) => keyTable.rowOf(cells));
+    },
+
+    async keysAfter(key, limit) {
+      const after = conditions().and("(created_ms, id) > (?, ?)", key?.createdMs, key?.id);
+      const { sql, values } = after.page("created_ms, id", limit);
+      const text = `select ${keyTable.list()} from api_key${sql}`;
+      return (await findPage("lists", { text, values })).map((cells) => keyTable.rowOf(cells));
     },
 
     async accounts(query) {

@@ -223,8 +223,10 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
   keyById(id: string): Promise<KeyRow | null>;
   /** Lists the names of all front ends that have or had a key. */
   frontEnds(): Promise<string[]>;
-  /** Lists the keys of one account, or all keys, in the order of their creation. */
-  keys(account?: string): Promise<KeyRow[]>;
+  /** Lists the keys of an account in the order of their creation. */
+  keys(account: string): Promise<KeyRow[]>;
+  /** The same, of all accounts, after a key and at most so many. */
+  keysAfter(key: Pick<KeyRow, "id" | "createdMs"> | null, limit: number): Promise<KeyRow[]>;
 
   /** Reads an account and its overdue holds in one state. Null if the account does not exist. */
   accountSnapshot(account: string): Promise<AccountSnapshot | null>;

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, beforeEach, describe, test } from "node:test";
 import { factFields } from "../../src/ledger/fact-values.ts";
 import type { Operation } from "../../src/ledger/operations.ts";
+import type { KeyRow } from "../../src/ledger/rows.ts";
 import { overdueMax, timesAt } from "../../src/ledger/snapshot.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
@@ -586,10 +587,17 @@ for (const backend of backends) {
       await addKey(store, keyOf("b", "bob", { hash: hashOf(2) }));
       database.clock.advance(1);
       await addKey(store, keyOf("a", "ada", { hash: hashOf(3) }));
-      const ids = async (account?: string) => (await store.keys(account)).map((key) => key.id);
-      assert.deepEqual(await ids(), ["key", "b", "a"]);
+      const ids = async (account: string) => (await store.keys(account)).map((key) => key.id);
       assert.deepEqual(await ids("ada"), ["key", "a"]);
       assert.deepEqual(await ids("nobody"), []);
+      await addKey(store, keyOf("c", "bob", { hash: hashOf(4) }));
+      const pages: string[][] = [];
+      for (let last: KeyRow | null | undefined = null; last !== undefined; ) {
+        const page: KeyRow[] = await store.keysAfter(last, 2);
+        pages.push(page.map((key) => key.id));
+        last = page.at(-1);
+      }
+      assert.deepEqual(pages, [["key", "b"], ["a", "c"], []]);
     });
 
     test("lists accounts by page, in the order of their ids", async () => {

@@ -236,7 +236,7 @@ describe("chat", () => {
       ran,
       /^No service responds at http:\/\/127\.0\.0\.1:1 \(.+\)\. "npm run -s inkwell -- serve" starts one\.\n$/,
     );
-    const [row, ...others] = await ledger.store.keys();
+    const [row, ...others] = await ledger.store.keysAfter(null, 500);
     assert.deepEqual(others, []);
     assert.equal(row?.name, "chat");
     assert.equal(row?.account, "default");

@@ -54,7 +54,7 @@ test("a batch gives the same rows and outcomes as its operations one by one", as
         assert.deepEqual(together.grants(id), apart.grants(id));
       }
       assert.deepEqual(await together.usage({ limit }), await apart.usage({ limit }));
-      assert.deepEqual(await together.keys(), await apart.keys());
+      assert.deepEqual(await together.keysAfter(null, 500), await apart.keysAfter(null, 500));
     }
   });
   await fc.assert(property, { numRuns: share(100), ...bounded });

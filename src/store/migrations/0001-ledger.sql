@@ -153,6 +153,8 @@ create table api_key (
   )
 ) {table};
 
+-- For the pages of all keys.
+create index key_by_creation on api_key (created_ms, id);
 -- There are few, and every commit asks for those among its keys.
 create index key_of_front_end on api_key (id) where acts_for_name is not null;
 
