@@ -132,7 +132,6 @@ export const paymentReportObject = reportObject.of;
 export type PaymentReportJson = Static<typeof paymentReportSchema>;
 
 /** A line for each payment; the total is their sum. */
-export function paymentReportCsv({ rows }: PaymentReport): string {
-  const lines = rows.map((row) => Object.values(rowObject.of(row)));
-  return csvOf([Object.keys(rowObject.schema.properties), ...lines]);
+export function paymentReportCsv({ payments }: PaymentReportJson): string {
+  return csvOf([Object.keys(rowObject.schema.properties), ...payments.map(Object.values)]);
 }

@@ -87,8 +87,8 @@ export const creditActions = {
     );
   }),
   reportPayments: bind(reportPayments, paymentReportSchema, async (actions, { month, format }) => {
-    const report = await actions.paymentReport(month);
-    return format === "csv" ? paymentReportCsv(report) : paymentReportObject(report);
+    const report = paymentReportObject(await actions.paymentReport(month));
+    return format === "csv" ? paymentReportCsv(report) : report;
   }),
 };
 

@@ -105,8 +105,8 @@ function reportCommand(cli: Cli): Command {
       if (csv === true && cli.json) command.error("error: it is --csv or --json, not both");
       const report = await cli.api.get<PaymentReportJson>(reportPayments, { month });
       if (csv === true) {
-        for await (const part of cli.api.text(reportPayments, { month, format: "csv" }))
-          await cli.write(part);
+        const { paymentReportCsv } = await import("../accounts/payment-report.ts");
+        await cli.write(paymentReportCsv(report));
       } else cli.print(report, report.payments.length === 0 ? "" : table(report.payments, reportColumns));
       const { payments, total, timezone, over } = report;
       const amount = (name: keyof typeof total) => exactCredits(total[name]);

@@ -21,7 +21,15 @@ describe("credits report", () => {
     const { stdout } = await ledger.inkwell(...report, "--json");
     const { payments, total, over } = JSON.parse(stdout);
     assert.deepEqual([payments.length, total.left_micro, over], [1, 30_000_000, false]);
+    const { store } = ledger;
+    const periods = store.paymentPeriods.bind(store);
+    let reads = 0;
+    store.paymentPeriods = async (query) => {
+      reads += 1;
+      return await periods(query);
+    };
     const csv = (await ledger.inkwell(...report, "--csv")).stdout.split("\r\n");
+    assert.equal(reads, 1);
     assert.match(csv[0] ?? "", /^payment_id,account,at,left_before_micro,added_micro,spent_micro,/);
     assert.match(csv[1] ?? "", /^p1,alice,.*,0,50000000,0,20000000,30000000$/);
   });
