@@ -3,8 +3,8 @@
  * service is, for commands on this machine.
  *
  * Guarantees that a command finds an address only if nobody else could have written the file, and
- * if its process is alive and belongs to this user. The address of a service that was killed stays
- * in the file, and another program may have its port by now.
+ * if a process with its id is alive, which this user may send signals. The address of a service
+ * that was killed stays in the file, and another program may have its port by now.
  */
 import {
   closeSync,
@@ -19,6 +19,7 @@ import {
 import path from "node:path";
 import { inkwell } from "./invocation.ts";
 import { fieldOf } from "./objects.ts";
+import { isOnlyOf } from "./secret-file.ts";
 
 /** The sentence for commands that need a running service. */
 export function noServiceHere(): string {
@@ -72,11 +73,11 @@ function readOwn(file: string): string | null {
     return null;
   }
   try {
-    const { uid, mode, size } = fstatSync(handle);
+    const found = fstatSync(handle);
     const user = process.getuid?.();
-    const isOwn = user === undefined || user === 0 || uid === user;
-    const isPrivate = user === undefined || (mode & 0o077) === 0;
-    return isOwn && isPrivate && size < 4096 ? readFileSync(handle, "utf8") : null;
+    // Root works for every user.
+    const isOwn = isOnlyOf(user === 0 ? found.uid : user, found);
+    return isOwn && found.size < 4096 ? readFileSync(handle, "utf8") : null;
   } finally {
     closeSync(handle);
   }

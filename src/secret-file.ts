@@ -5,12 +5,17 @@
  * never replaced, and that no symbolic link is followed when a file is created.
  */
 import { randomBytes } from "node:crypto";
-import { constants } from "node:fs";
+import { constants, type Stats } from "node:fs";
 import { link, open, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { codeOf } from "./errors.ts";
 
 const secretBytesMax = 1024;
+
+/** Whether this user alone can read and write the file. Windows has no such rights. */
+export function isOnlyOf(user: number | undefined, { uid, mode }: Stats): boolean {
+  return user === undefined || (uid === user && (mode & 0o077) === 0);
+}
 
 /** Returns false if the file exists already. Throws the system's error if it cannot be written. */
 export async function createSecretFile(file: string, secret: string): Promise<boolean> {
@@ -46,10 +51,7 @@ export async function readSecretFile(file: string): Promise<string | null> {
     await using handle = await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
     const found = await handle.stat();
     if (!found.isFile() || found.size > secretBytesMax) throw new Error("it is not a file with a secret");
-    const user = process.getuid?.();
-    if (user !== undefined && (found.uid !== user || (found.mode & 0o077) !== 0)) {
-      throw new Error("another user wrote it or can read it");
-    }
+    if (!isOnlyOf(process.getuid?.(), found)) throw new Error("another user wrote it or can read it");
     return (await handle.readFile("utf8")).trim();
   } catch (error) {
     if (codeOf(error) === "ENOENT") return null;

@@ -13,7 +13,7 @@ import { csvOf } from "../accounts/csv.ts";
 import { parseKey } from "../accounts/keys.ts";
 import type { SecretList } from "../actions/account-import.ts";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
-import { flushFolder } from "../secret-file.ts";
+import { flushFolder, isOnlyOf } from "../secret-file.ts";
 
 interface Kind {
   columns: readonly string[];
@@ -72,9 +72,9 @@ export class SecretListFile implements SecretList, AsyncDisposable {
 
   async #read(file: FileHandle, dryRun: boolean): Promise<void> {
     const found = await file.stat();
-    if (process.getuid !== undefined && found.isFile() && (found.mode & 0o077) !== 0) {
+    if (found.isFile() && !isOnlyOf(process.getuid?.(), found)) {
       throw new OperatorError(
-        `Other users can read ${this.#path}. Nothing was imported. Take that from them: chmod 600`,
+        `Other users can read ${this.#path}. Nothing was imported. Make it yours alone: chown, chmod 600`,
       );
     }
     const text = found.isFile() ? await file.readFile("utf8") : null;
