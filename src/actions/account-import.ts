@@ -12,6 +12,7 @@ import type { InvitationJson } from "../accounts/invitations.ts";
 import type { AccountJson, NewKeyJson } from "../accounts/operator-objects.ts";
 import type { PersonJson } from "../accounts/person-objects.ts";
 import { invariant } from "../errors.ts";
+import { ApiError } from "./api-error.ts";
 
 /** What the actions of an import return. */
 export interface ActionResults {
@@ -20,29 +21,15 @@ export interface ActionResults {
   setContact: AccountJson;
   makeKey: NewKeyJson;
   rotateKey: NewKeyJson;
-  lookUpKey: unknown;
   inviteAccount: InvitationJson;
   listPeople: { data: PersonJson[]; next: string | null };
 }
 
-/** Runs an action of the API with its JSON. Throws an `ActionRefused` if it is refused. */
+/** Runs an action of the API with its JSON. Throws an `ApiError` if it is refused. */
 export type RunAction = <Id extends keyof ActionResults>(
   action: Id,
   json: object,
 ) => Promise<{ result: ActionResults[Id]; isNew: boolean }>;
-
-export class ActionRefused extends Error {
-  override readonly name = "ActionRefused";
-  readonly code: string;
-  /** The field of the API that is wrong. */
-  readonly param: string | null;
-
-  constructor(code: string, param: string | null, message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.code = code;
-    this.param = param;
-  }
-}
 
 const contactFields = ["owner", "email", "note", "external_id"] as const;
 export const importColumns = ["account", "plan", ...contactFields, "additional", "payment"] as const;
@@ -84,8 +71,14 @@ export interface ImportedRow {
   fault: { column: ImportColumn | null; message: string } | null;
 }
 
-/** They concern no row, so they end an import. */
-const lastingRefusals = ["no_portal_url", "no_mail_server"];
+/** Whether it concerns no row, and so ends an import. */
+function isLasting({ status, code }: ApiError): boolean {
+  // Of an account, and of an address.
+  if (code === "balance_unavailable" || code === "mail_failed") return false;
+  return (
+    status >= 500 || [401, 403, 429].includes(status) || code === "no_portal_url" || code === "no_mail_server"
+  );
+}
 
 export async function* importAccounts(
   rows: readonly ImportRow[],
@@ -110,7 +103,7 @@ export async function* importAccounts(
       if (keys !== null) done.key = await giveKey(account, keys, run, options);
       if (links !== null) done.link = await giveLink({ ...done, email }, links, run, options);
     } catch (error) {
-      if (!(error instanceof ActionRefused) || lastingRefusals.includes(error.code)) throw error;
+      if (!(error instanceof ApiError) || isLasting(error)) throw error;
       done.fault = { column: columnOf(error.param), message: error.message };
     }
     yield done;
@@ -130,7 +123,7 @@ async function importAccount(
   if (account === null) {
     if (plan === undefined) {
       const message = `There is no account ${id} yet. Name the plan to open it on.`;
-      throw new ActionRefused("account_not_found", "plan", message);
+      throw new ApiError(404, "account_not_found", message, "plan");
     }
     const draft = { id, plan, ...Object.fromEntries(contact), ...creditsIn(row) };
     const opened = await run("openAccount", dryRun ? { ...draft, dry_run: true } : draft);
@@ -181,7 +174,7 @@ async function hasOpenedWith(row: ImportRow, run: RunAction): Promise<boolean> {
     await run("openAccount", { id, plan, ...creditsIn(row), dry_run: true });
     return true;
   } catch (error) {
-    if (error instanceof ActionRefused && error.code === "account_exists") return false;
+    if (error instanceof ApiError && error.code === "account_exists") return false;
     throw error;
   }
 }
@@ -190,7 +183,7 @@ async function find(account: string, run: RunAction): Promise<AccountJson | null
   try {
     return (await run("showAccount", { account })).result;
   } catch (error) {
-    if (error instanceof ActionRefused && error.code === "account_not_found") return null;
+    if (error instanceof ApiError && error.code === "account_not_found") return null;
     throw error;
   }
 }
@@ -228,7 +221,7 @@ async function makeKey(account: string, run: RunAction): Promise<NewKeyJson | nu
     const operation = { account, operation_id: `import-first-key-${account}`, name: "first" };
     return (await run("makeKey", operation)).result;
   } catch (error) {
-    if (error instanceof ActionRefused && error.code === "operation_differs") return null;
+    if (error instanceof ApiError && error.code === "operation_differs") return null;
     throw error;
   }
 }

@@ -4,13 +4,13 @@
  */
 import { resolve } from "node:path";
 import {
-  ActionRefused,
   type ActionResults,
   type ImportedRow,
   importAccounts,
   type RunAction,
 } from "../actions/account-import.ts";
 import { inviteAccount, openAccount, setContact } from "../actions/accounts.ts";
+import { ApiError } from "../actions/api-error.ts";
 import { makeKey, rotateKey } from "../actions/keys.ts";
 import { listPeople, lookUpKey, showAccount } from "../actions/views.ts";
 import { OperatorError } from "../errors.ts";
@@ -18,7 +18,6 @@ import { grouped } from "../units.ts";
 import { readRows } from "./account-csv.ts";
 import type { Cli } from "./cli.ts";
 import { count } from "./format.ts";
-import { ApiRefusal } from "./operator-api.ts";
 import { SecretListFile } from "./secret-list-file.ts";
 
 export interface CommandOptions {
@@ -32,13 +31,13 @@ export interface CommandOptions {
 export async function importFile(cli: Cli, path: string, options: CommandOptions): Promise<void> {
   const { dryRun = false, update: updates = false, keys: keysPath, invite } = options;
   const rows = readRows(resolve(cli.host.cwd, path));
-  const run = runOf(cli);
+  const run: RunAction = (id, json) => cli.api.run(actions[id], { ...json });
   await using files = new AsyncDisposableStack();
   const open = async (file: string, kind: "keys" | "links") =>
     files.use(await SecretListFile.open(resolve(cli.host.cwd, file), kind, dryRun));
   const keys = keysPath === undefined ? null : await open(keysPath, "keys");
   const links = typeof invite === "string" ? await open(invite, "links") : invite === true ? "mail" : null;
-  if (keys !== null && keys.first !== null) await requireOwn(keys.first, run, keysPath ?? "");
+  if (keys !== null && keys.first !== null) await requireOwn(keys.first, cli, keysPath ?? "");
   const done: ImportedRow[] = [];
   try {
     for await (const row of importAccounts(rows, run, { dryRun, updates, keys, links })) {
@@ -47,17 +46,17 @@ export async function importFile(cli: Cli, path: string, options: CommandOptions
     }
   } catch (error) {
     cli.remark(`${grouped(done.length)} of ${count(rows.length, "row")} are done. The same command goes on.`);
-    throw error instanceof ActionRefused ? new OperatorError(error.message, error) : error;
+    throw error;
   }
   report(cli, done, options);
 }
 
 /** Refuses keys of another ledger: ids of keys are the same there. */
-async function requireOwn(key: string, run: RunAction, file: string): Promise<void> {
+async function requireOwn(key: string, { api }: Cli, file: string): Promise<void> {
   try {
-    await run("lookUpKey", { key });
+    await api.get(lookUpKey, { key });
   } catch (error) {
-    if (!(error instanceof ActionRefused) || error.code !== "key_not_found") throw error;
+    if (!(error instanceof ApiError) || error.code !== "key_not_found") throw error;
     throw new OperatorError(
       `The first key of ${file} is not in this ledger. Nothing was imported. Name a new file.`,
       error,
@@ -67,19 +66,8 @@ async function requireOwn(key: string, run: RunAction, file: string): Promise<vo
 
 const actions = {
   ...{ showAccount, openAccount, setContact, makeKey, rotateKey },
-  ...{ lookUpKey, inviteAccount, listPeople },
+  ...{ inviteAccount, listPeople },
 } satisfies Record<keyof ActionResults, unknown>;
-
-function runOf({ api }: Cli): RunAction {
-  return async (id, json) => {
-    try {
-      return await api.run(actions[id], { ...json });
-    } catch (error) {
-      if (!(error instanceof ApiRefusal)) throw error;
-      throw new ActionRefused(error.code, error.param, error.message, { cause: error });
-    }
-  };
-}
 
 function remarkRow(cli: Cli, { line, account, differences, key, fault }: ImportedRow): void {
   for (const text of differences) cli.remark(`line ${line}: ${account}: ${text}`);

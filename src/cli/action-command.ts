@@ -4,6 +4,7 @@
  */
 import { Command, Option } from "commander";
 import { type Action, placeOf } from "../actions/action.ts";
+import { ApiError } from "../actions/api-error.ts";
 import { type Field, type Fields, number, optional, renamed } from "../actions/field.ts";
 import { textProblem } from "../actions/value-problem.ts";
 import { inkwell } from "../invocation.ts";
@@ -12,7 +13,6 @@ import type { Cli } from "./cli.ts";
 import { type Confirmation, requireConfirmed } from "./confirm.ts";
 import { type Column, table } from "./format.ts";
 import { examples } from "./help.ts";
-import { ApiRefusal } from "./operator-api.ts";
 
 /** What was given on the command line, by the names of the API. */
 export type Given = Record<string, unknown>;
@@ -50,7 +50,7 @@ export function commandWith(
     try {
       await run({ ...Object.fromEntries(inArguments), ...read(command, inOptions) }, command);
     } catch (error) {
-      throw error instanceof ApiRefusal ? inWords(error, fields) : error;
+      throw error instanceof ApiError ? inWords(error, fields) : error;
     }
   });
 }
@@ -287,9 +287,9 @@ function parsed(command: Command, field: Field, word: string, name: string): unk
 }
 
 /** Returns a refusal in the words of the command line: with the option of its field. */
-function inWords({ code, message, param }: ApiRefusal, fields: Fields): ApiRefusal {
+function inWords({ status, code, message, param }: ApiError, fields: Fields): ApiError {
   const name = param === null ? null : optionAt(param.split("."), fields);
-  return new ApiRefusal(code, name === null ? message : renamed(message, param ?? "", name), param);
+  return new ApiError(status, code, name === null ? message : renamed(message, param ?? "", name), param);
 }
 
 function optionAt([name = "", ...rest]: readonly string[], fields: Fields): string | null {

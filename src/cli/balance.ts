@@ -1,12 +1,12 @@
 /** `inkwell balance`: the balance of an account, as `GET /v1/balance` shows it to clients. */
 import type { Command } from "commander";
 import type { PlanPreviewJson } from "../accounts/operator-objects.ts";
+import { ApiError } from "../actions/api-error.ts";
 import { showAccountLive } from "../actions/views.ts";
 import { exactCredits, grouped, type MicroCredits } from "../units.ts";
 import { commandWith } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { table } from "./format.ts";
-import { ApiRefusal } from "./operator-api.ts";
 
 export type BalanceJson = PlanPreviewJson["after"]["balance"];
 
@@ -40,7 +40,7 @@ export async function balanceOf(cli: Cli, account: string): Promise<Found | Unre
     const { balance, held_micro: heldMicro } = await cli.api.get<LiveJson>(showAccountLive, { account });
     return { balance, heldMicro, problem: null };
   } catch (error) {
-    if (!(error instanceof ApiRefusal) || error.code !== "balance_unavailable") throw error;
+    if (!(error instanceof ApiError) || error.code !== "balance_unavailable") throw error;
     return { balance: null, heldMicro: 0, problem: error.message };
   }
 }

@@ -4,9 +4,9 @@
  */
 import { CommanderError } from "commander";
 import type { OperatorCode } from "../accounts/refusals.ts";
+import { ApiError } from "../actions/api-error.ts";
 import { type ErrorCode, OperatorError, Refusal, StoreUnavailableError } from "../errors.ts";
 import { inkwell, shipped } from "../invocation.ts";
-import { ApiRefusal } from "./operator-api.ts";
 import { NoAnswer } from "./transport.ts";
 
 interface Failure {
@@ -36,10 +36,14 @@ const advice: ReadonlyMap<string, string> = new Map<OperatorCode | ErrorCode, st
  * made for its change.
  */
 export function failureOf(error: unknown, complaint: string, operation: string | null): Failure {
+  if (error instanceof SuppressedError) {
+    const { code, text } = failureOf(error.suppressed, complaint, operation);
+    return { code, text: text + failureOf(error.error, "", operation).text };
+  }
   if (error instanceof CommanderError) return { code: "wrong_usage", text: complaint };
   if (error instanceof OperatorError) return refused(error.message);
   if (error instanceof Refusal) return refused(error.message);
-  if (error instanceof ApiRefusal) {
+  if (error instanceof ApiError) {
     const { code, message } = error;
     if (code === "service_unavailable") return { code, text: `${message}\n` };
     if (code === "internal_error") return { code, text: `${message}\n` };

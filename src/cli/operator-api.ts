@@ -3,8 +3,8 @@
  *
  * 1. to the service that `--server` or INKWELL_SERVER names, with an operator key. No
  *    configuration is read;
- * 2. otherwise to the service of the data folder, with the operator token. Its process must be
- *    alive (operator-address.ts), so that nobody else gets the token;
+ * 2. otherwise to the service of the data folder, with the operator token. A process with its id
+ *    must be alive (operator-address.ts);
  * 3. otherwise to the same application in this process, on the opened database
  *    (app/local-operator.ts). A service that is there and does not answer in time never leads
  *    here: it may have done what was asked.
@@ -12,8 +12,10 @@
  * Only the third way loads the service and its stores.
  */
 import { userInfo } from "node:os";
+import { setTimeout } from "node:timers/promises";
 import type { Action } from "../actions/action.ts";
 import { placeOf } from "../actions/action.ts";
+import { ApiError } from "../actions/api-error.ts";
 import type { Fields } from "../actions/field.ts";
 import { listPlans, showTime } from "../actions/views.ts";
 import { userHeader } from "../actors.ts";
@@ -25,22 +27,8 @@ import { fieldOf } from "../objects.ts";
 import { noServiceHere, readOperatorAddress } from "../operator-address.ts";
 import type { EpochMs } from "../units.ts";
 import type { Host } from "./host.ts";
-import { findToken, tokenOf } from "./operator-token.ts";
+import { findToken, noToken, tokenOf } from "./operator-token.ts";
 import { type Answer, inProcess, NoAnswer, overHttp, type Sent, type Transport } from "./transport.ts";
-
-/** A refusal of the operator API, in its words. */
-export class ApiRefusal extends Error {
-  override readonly name = "ApiRefusal";
-  readonly code: string;
-  /** Path of the field that is wrong, in the names of the API. */
-  readonly param: string | null;
-
-  constructor(code: string, message: string, param: string | null) {
-    super(message);
-    this.code = code;
-    this.param = param;
-  }
-}
 
 type Json = Readonly<Record<string, unknown>>;
 /** Views do not say what they result in: their callers do. */
@@ -63,11 +51,13 @@ const pageRows = 500;
 const defaultSilenceMs = 120_000;
 /** Loading a model takes as long as it takes. */
 const unlimited = ["reloadConfiguration", "applyPlans"];
+/** How long a request waits in all while it is refused by a rate. Nothing happens then. */
+const waitMsMax = 180_000;
 
 interface Way extends Transport {
   /** Null: this process. */
   url: string | null;
-  /** The error behind a response with a status of 500 or above, if this process made it. */
+  /** As in `LocalOperator`, if this process answers. */
   failure(): unknown;
 }
 
@@ -77,6 +67,8 @@ export class OperatorApi implements AsyncDisposable {
   readonly #opened = new AsyncDisposableStack();
   /** The plan of an account that may make the ledger. */
   #firstPlan: string | null = null;
+  /** Why the service of the folder is not asked. */
+  #unasked = noServiceHere();
 
   constructor(options: ApiOptions) {
     this.#options = options;
@@ -92,7 +84,7 @@ export class OperatorApi implements AsyncDisposable {
   async requireService(): Promise<string> {
     const url = await this.url();
     if (url !== null) return url;
-    throw new ApiRefusal("service_unavailable", noServiceHere(), null);
+    throw new ApiError(503, "service_unavailable", this.#unasked, null);
   }
 
   /** Runs an action. Throws its refusal. */
@@ -117,27 +109,26 @@ export class OperatorApi implements AsyncDisposable {
     return await this.run(action, json);
   }
 
-  /** Reads the rows of a list over its pages, at most so many. */
-  async *rows<Row>(
+  /** Reads the pages of a list, at most so many rows. */
+  async *pages<Row, Rest = unknown>(
     action: Asked,
     json: Json = {},
     most = Number.POSITIVE_INFINITY,
-  ): AsyncGenerator<Row[], void, undefined> {
+  ): AsyncGenerator<Page<Row> & Rest, void, undefined> {
     let left = most;
     for (let after: string | null | undefined; after !== null && left > 0; ) {
       const limit = Math.min(pageRows, left);
-      const { data, next }: Page<Row> = await this.get(action, { ...json, limit, after });
-      yield data;
-      left -= data.length;
-      after = next;
+      const page: Page<Row> & Rest = await this.get(action, { ...json, limit, after });
+      yield page;
+      left -= page.data.length;
+      after = page.next;
     }
   }
 
   /** Returns the rows of a list, at most so many. */
-  async all<Row>(action: Asked, json: Json = {}, most?: number): Promise<Row[]> {
-    const found: Row[] = [];
-    for await (const rows of this.rows<Row>(action, json, most)) found.push(...rows);
-    return found;
+  async all<Row>(action: Asked, json?: Json, most?: number): Promise<Row[]> {
+    const pages = await Array.fromAsync(this.pages<Row>(action, json, most));
+    return pages.flatMap(({ data }) => data);
   }
 
   /** Runs an action whose result is a text, and gives it as it arrives. */
@@ -151,7 +142,7 @@ export class OperatorApi implements AsyncDisposable {
 
   /** Returns the answer. Throws a refusal. */
   async #sound(sent: Sent): Promise<Answer> {
-    const answer = await this.#ask(sent);
+    const answer = await this.#allowed(sent);
     if (answer.status < 400) return answer;
     const error = fieldOf(jsonIn(await whole(answer)), "error");
     const [code, message, param] = ["code", "message", "param"].map((name) => fieldOf(error, name));
@@ -161,7 +152,18 @@ export class OperatorApi implements AsyncDisposable {
     if (failure !== null && ["internal_error", "store_unavailable"].includes(code)) throw failure;
     if (code === "store_unavailable") throw new StoreUnavailableError(message);
     const hint = param === "plan" && sent.method !== "GET" ? await this.#unapplied() : "";
-    throw new ApiRefusal(code, message + hint, typeof param === "string" ? param : null);
+    throw new ApiError(answer.status, code, message + hint, typeof param === "string" ? param : null);
+  }
+
+  /** Repeats a request that a rate refuses. */
+  async #allowed(sent: Sent): Promise<Answer> {
+    for (let leftMs = waitMsMax; ; ) {
+      const answer = await this.#ask(sent);
+      if (answer.status !== 429 || !(answer.retryAfterMs <= leftMs)) return answer;
+      await whole(answer);
+      leftMs -= answer.retryAfterMs;
+      await setTimeout(answer.retryAfterMs);
+    }
   }
 
   async #ask(sent: Sent): Promise<Answer> {
@@ -188,11 +190,16 @@ export class OperatorApi implements AsyncDisposable {
   /** Null: no service runs, or it has another database than the command. */
   async #ofDataFolder(config: Config): Promise<Way | null> {
     const address = readOperatorAddress(config.dataDir);
+    if (address === null) return null;
+    const { url, database } = address;
     const token = findToken(config);
-    if (address === null || token === null) return null;
     const { databaseText } = await import("../config/database.ts");
-    if (address.database !== databaseText(config.database)) return null;
-    return { url: address.url, failure: () => null, ...overHttp(address.url, asUser(token)) };
+    const own = databaseText(config.database);
+    if (database !== own)
+      this.#unasked = `The service of this folder has the database ${database}, and the configuration of this command has ${own}. Run the command with the configuration of the service, or restart the service.`;
+    else if (token === null) this.#unasked = noToken(config);
+    else return { url, failure: () => null, ...overHttp(url, asUser(token), "directly") };
+    return null;
   }
 
   async #here(config: Config): Promise<Way> {
@@ -250,7 +257,8 @@ function elsewhere(server: string, key: string | null): Way {
     );
   }
   const base = server.replace(/\/+$/, "");
-  return { url: base, failure: () => null, ...overHttp(base, { authorization: `Bearer ${key}` }) };
+  const headers = { authorization: `Bearer ${key}` };
+  return { url: base, failure: () => null, ...overHttp(base, headers, isLocal ? "directly" : {}) };
 }
 
 function asUser(token: string): Record<string, string> {

@@ -19,7 +19,9 @@ export function findToken({ operator, dataDir }: Config): string | null {
 export function tokenOf(config: Config): string {
   const token = findToken(config);
   if (token !== null) return token;
-  throw new OperatorError(
-    `The operator token in ${config.dataDir} cannot be read. Run the command in the folder of the service's inkwell.yaml and as its user, or set INKWELL_OPERATOR_TOKEN. If the data folder has changed in the file, restart the service.`,
-  );
+  throw new OperatorError(noToken(config));
+}
+
+export function noToken({ dataDir }: Config): string {
+  return `The operator token in ${dataDir} cannot be read. Run the command in the folder of the service's inkwell.yaml and as its user, or set INKWELL_OPERATOR_TOKEN. If the data folder has changed in the file, restart the service.`;
 }

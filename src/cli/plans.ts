@@ -7,6 +7,7 @@ import type { ConfiguredPlansJson, GrantedJson, PlanJson } from "../accounts/pla
 import { flag, optional } from "../actions/field.ts";
 import { applyPlans } from "../actions/service.ts";
 import { listPlans } from "../actions/views.ts";
+import { invariant } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
 import { grouped } from "../units.ts";
 import { commandWith } from "./action-command.ts";
@@ -22,12 +23,6 @@ interface Changes {
 interface AppliedJson extends Changes {
   applied: boolean;
   warnings: readonly string[];
-}
-
-/** The plans of the database, and those of the configuration that differ. */
-interface ComparedPlans {
-  plans: PlanJson[];
-  configuration: ConfiguredPlansJson;
 }
 
 export function plansCommand(cli: Cli): Command {
@@ -62,10 +57,12 @@ const columns = [
   { head: "GRANTS", cell: (plan: GrantedJson) => planText(plan) },
 ];
 
-async function read({ api }: Cli): Promise<ComparedPlans> {
-  const plans = await api.all<PlanJson>(listPlans);
-  const { configuration } = await api.get<{ configuration: ConfiguredPlansJson }>(listPlans, { limit: 1 });
-  return { plans, configuration };
+/** Reads the plans of the database, and those of the configuration that differ. */
+async function read({ api }: Cli) {
+  const pages = api.pages<PlanJson, { configuration: ConfiguredPlansJson }>(listPlans);
+  const [first, ...others] = await Array.fromAsync(pages);
+  invariant(first !== undefined, "a list has a page");
+  return { plans: [first, ...others].flatMap(({ data }) => data), configuration: first.configuration };
 }
 
 async function list(cli: Cli, withEarlier: boolean): Promise<void> {

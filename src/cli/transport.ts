@@ -1,7 +1,7 @@
 /** How requests of commands reach an operator listener: over HTTP, or inside of this process. */
 import * as http from "node:http";
 import * as https from "node:https";
-import { type Duplex, duplexPair, type Readable } from "node:stream";
+import { duplexPair, type Readable } from "node:stream";
 import type { LocalOperator } from "../app/local-operator.ts";
 import { codeOf, messageOf } from "../errors.ts";
 
@@ -16,6 +16,8 @@ export interface Sent {
 
 export interface Answer {
   status: number;
+  /** How long to wait before a repetition. NaN: the service names no time. */
+  retryAfterMs: number;
   body: Readable;
 }
 
@@ -35,20 +37,28 @@ export interface Transport {
 }
 
 type Headers = Readonly<Record<string, string>>;
+type Through = http.RequestOptions | "directly";
 
 /** Nothing has reached a service then. */
 const unsentCodes = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"];
 
-/** `createConnection`: default, over the network. */
-export function overHttp(url: string, headers: Headers, createConnection?: () => Duplex): Transport {
-  const { request } = url.startsWith("https:") ? https : http;
+/**
+ * `through`: default, as the environment says. A proxy that it names would get the operator token,
+ * so what is on this machine is asked `directly`.
+ */
+export function overHttp(url: string, headers: Headers, through: Through = {}): Transport {
+  const { request, Agent } = url.startsWith("https:") ? https : http;
+  const connection = through === "directly" ? { agent: new Agent({ keepAlive: true }) } : through;
   return {
     async ask({ method, path, body, silenceMs }) {
       const { promise, resolve, reject } = Promise.withResolvers<Answer>();
       const options = { method, headers: headersOf(headers, body) };
-      const through = createConnection === undefined ? {} : { createConnection };
-      const sending = request(`${url}${path}`, { ...options, ...through });
-      sending.on("response", (response) => resolve({ status: response.statusCode ?? 0, body: response }));
+      const sending = request(`${url}${path}`, { ...options, ...connection });
+      sending.on("response", (response) => {
+        const { statusCode: status = 0, headers: answered } = response;
+        const retryAfterMs = Math.max(Number(answered["retry-after"]), 1) * 1000;
+        resolve({ status, retryAfterMs, body: response });
+      });
       sending.on("error", reject);
       if (silenceMs !== null) {
         const late = () => sending.destroy(new Error(`no answer within ${silenceMs / 1000} s`));
@@ -69,11 +79,12 @@ export function overHttp(url: string, headers: Headers, createConnection?: () =>
 
 /** The same over a pair of streams in place of a connection. */
 export function inProcess({ app }: LocalOperator, headers: Headers): Transport {
-  const { ask } = overHttp("http://127.0.0.1", headers, () => {
+  const createConnection = () => {
     const [ours, its] = duplexPair();
     app.server.emit("connection", Object.assign(its, { remoteAddress: "127.0.0.1" }));
     return ours;
-  });
+  };
+  const { ask } = overHttp("http://127.0.0.1", headers, { createConnection });
   return { ask: (sent) => ask({ ...sent, silenceMs: null }) };
 }
 

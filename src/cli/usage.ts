@@ -75,7 +75,7 @@ async function printReceipts(cli: Cli, asked: Given): Promise<void> {
   const sum = { requests: 0, tokens: 0, costMicro: 0 };
   let isFirst = true;
   let before = "[\n";
-  for await (const rows of cli.api.rows<ReceiptJson>(listUsage, asked)) {
+  for await (const { data: rows } of cli.api.pages<ReceiptJson>(listUsage, asked)) {
     for (const row of rows) {
       // A late charge belongs to a request that has a charge of its own.
       if (!row.late) sum.requests += 1;

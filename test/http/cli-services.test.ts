@@ -1,15 +1,20 @@
 /** The three ways of a command: to a service elsewhere, to that of its folder, and to none. */
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
 import { tmpdir, userInfo } from "node:os";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { services as realServices } from "../../src/cli/services.ts";
 import { databaseText } from "../../src/config/database.ts";
 import { loadConfig } from "../../src/config/load.ts";
 import { writeOperatorAddress } from "../../src/operator-address.ts";
-import { type RunOptions, runCli } from "../fixtures/cli-host.ts";
+import { type Ran, type RunOptions, runCli } from "../fixtures/cli-host.ts";
 import { refused } from "../fixtures/cli-ledger.ts";
 import { fieldsOf, listOf, operatorToken, startOperator, type TestOperator } from "../fixtures/operator.ts";
 import { startService, type TestService } from "../fixtures/service.ts";
@@ -17,6 +22,7 @@ import { startService, type TestService } from "../fixtures/service.ts";
 let service: TestService;
 let operator: TestOperator;
 const cwd = mkdtempSync(path.join(tmpdir(), "inkwell-ways-"));
+const entry = fileURLToPath(new URL("../../src/cli/inkwell.ts", import.meta.url));
 const nothingOpened = { openStore: () => assert.fail("no database is opened") };
 
 before(async () => {
@@ -49,6 +55,12 @@ function tell(url: string, pid = process.pid): () => void {
 async function lastEntry(account: string) {
   const { body } = await operator.get(`/admin/accounts/${account}/journal?order=newest&limit=1`);
   return listOf(body.data)[0];
+}
+
+function refusedWithCode(ran: Ran, text: RegExp): void {
+  const { code, message } = JSON.parse(ran.stdout).error;
+  assert.deepEqual([ran.code, code], [1, "service_unavailable"], message);
+  assert.match(message, text);
 }
 
 let names = 0;
@@ -116,6 +128,80 @@ describe("to a service elsewhere", () => {
   test("nobody who listens is no reason to work on a ledger here", async () => {
     const ran = await elsewhere("--json account list", "iko_x", "http://127.0.0.1:1");
     assert.deepEqual([ran.code, JSON.parse(ran.stdout).error.code], [1, "service_unavailable"]);
+  });
+});
+
+describe("to a service that a test plays", () => {
+  /** Answers with these statuses in turn, each with `retry-after`, and then with an empty list. */
+  async function playing(statuses: readonly number[], retryAfter: string) {
+    const seen: string[] = [];
+    const server = createHttpServer((request, response) => {
+      const status = statuses[seen.length] ?? 200;
+      seen.push(request.url ?? "");
+      response.writeHead(status, { "retry-after": retryAfter });
+      const configuration = { current: true, added: [], changed: [], retired: [], plans: [] };
+      const code = status === 429 ? "rate_limit_exceeded" : "service_unavailable";
+      const refusal = { error: { code, message: "Too many reads.", param: null } };
+      response.end(JSON.stringify(status === 200 ? { data: [], next: null, configuration } : refusal));
+    }).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const bound = server.address();
+    assert.ok(bound !== null && typeof bound === "object");
+    return {
+      seen,
+      url: `http://127.0.0.1:${bound.port}`,
+      [Symbol.asyncDispose]: () => {
+        server.closeAllConnections();
+        return new Promise<void>((resolve) => server.close(() => resolve()));
+      },
+    };
+  }
+  const asking = (url: string, argv: string) =>
+    inkwell(argv, { env: { INKWELL_SERVER: url, INKWELL_OPERATOR_KEY: "iko_x" } });
+
+  test("a request that a rate refuses is repeated after the time that the service names", async () => {
+    await using played = await playing([429, 429], "0");
+    const beganMs = performance.now();
+    const ran = await asking(played.url, "account list");
+    assert.deepEqual([ran.code, played.seen.length], [0, 3], ran.stderr);
+    assert.ok(performance.now() - beganMs >= 1990, "a second for each, at least");
+  });
+
+  test("it is not if the time is too long or not named", async () => {
+    for (const retryAfter of ["181", "soon"]) {
+      await using played = await playing([429], retryAfter);
+      refused(await asking(played.url, "account list"), /^Too many reads\.\n$/);
+      assert.equal(played.seen.length, 1);
+    }
+  });
+
+  test("an import ends with the code of a refusal that concerns no row", async () => {
+    await using played = await playing([503], "1");
+    writeFileSync(path.join(cwd, "accounts.csv"), "account,plan\nada,test\nbob,test\n");
+    const ran = await asking(played.url, "--json account import accounts.csv");
+    refusedWithCode(ran, /^Too many reads\.$/);
+    assert.equal(played.seen.length, 1);
+  });
+
+  test("plans are read once", async () => {
+    await using played = await playing([], "");
+    assert.equal((await asking(played.url, "plans list")).code, 0);
+    assert.deepEqual(played.seen, ["/admin/plans?limit=500"]);
+  });
+
+  test("a proxy of the environment sees nothing of a service on this machine", async () => {
+    await using proxy = await playing([], "");
+    await using played = await playing([], "");
+    const remove = tell(played.url);
+    const run = async (env: Record<string, string>) =>
+      await promisify(execFile)(process.execPath, [entry, "account", "list"], {
+        cwd,
+        env: { ...process.env, NODE_USE_ENV_PROXY: "1", HTTP_PROXY: proxy.url, NO_PROXY: "", ...env },
+      });
+    await run({});
+    await run({ INKWELL_SERVER: played.url, INKWELL_OPERATOR_KEY: "iko_x" });
+    remove();
+    assert.deepEqual([proxy.seen, played.seen.length], [[], 2]);
   });
 });
 
@@ -219,6 +305,18 @@ describe("without a service", () => {
     const { code, message } = JSON.parse(ran.stdout).error;
     assert.equal(code, "service_unavailable");
     assert.match(message, /^No service runs here, and this needs one\. Start it with .*serve/);
+    const answering = { url: operator.url, pid: process.pid };
+    const config = loadConfig({ cwd: folder, env: {} });
+    const database = databaseText(config.database);
+    writeOperatorAddress(config.dataDir, { ...answering, database });
+    refusedWithCode(await inkwell("--json reload", options), /^The operator token in .* cannot be read\./);
+    writeOperatorAddress(config.dataDir, { ...answering, database: "sqlite:/elsewhere.db" });
+    refusedWithCode(
+      await inkwell("--json reload", options),
+      new RegExp(
+        `has the database sqlite:/elsewhere\\.db, and the configuration of this command has ${database}\\.`,
+      ),
+    );
     rmSync(folder, { recursive: true });
   });
 });

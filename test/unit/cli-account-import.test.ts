@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import {
   chmodSync,
+  chownSync,
   existsSync,
   mkdirSync,
   readFileSync,
@@ -14,6 +15,8 @@ import path from "node:path";
 import { beforeEach, test } from "node:test";
 import { Invitations } from "../../src/accounts/invitations.ts";
 import { findUsableKey, hashKey } from "../../src/accounts/keys.ts";
+import { importAccounts } from "../../src/actions/account-import.ts";
+import { ApiError } from "../../src/actions/api-error.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { noContact } from "../../src/store/contacts.ts";
 import { cliLedger, refused, twoPlans } from "../fixtures/cli-ledger.ts";
@@ -95,7 +98,7 @@ test("opens accounts with their contacts, once", async () => {
     journal.map(({ kind }) => kind),
     ["open", "window", "window"],
   );
-  assert.deepEqual(await ledger.store.keys(), []);
+  assert.deepEqual(await ledger.store.keysAfter(null, 500), []);
 });
 
 test("additional credits come with the opening, once: of a payment, or promotional", async () => {
@@ -188,7 +191,7 @@ test("--keys gives each account a first key, readable by its owner alone, and on
   assert.match(again.stderr, /Keys in keys\.csv: 3 listed, 1 made\./);
   assert.ok(readFileSync(keysFile, "utf8").startsWith(before), "listed keys stay");
   assert.deepEqual(await workingKeys(), ["ada", "bob", "carl", "dora"]);
-  assert.equal((await ledger.store.keys()).length, 4);
+  assert.equal((await ledger.store.keysAfter(null, 500)).length, 4);
 });
 
 test("a first key that the file lacks gets a new secret, unless it was used, changed or revoked", async () => {
@@ -206,7 +209,7 @@ test("a first key that the file lacks gets a new secret, unless it was used, cha
   );
   assert.deepEqual(await workingKeys(), ["dora"]);
   assert.equal(linesOf(keysFile)[0]?.[1], dora?.[1], "it is the same key");
-  assert.equal((await ledger.store.keys()).length, 4);
+  assert.equal((await ledger.store.keysAfter(null, 500)).length, 4);
   await assert.rejects(findUsableKey(ledger.store, dora?.[2] ?? "", ledger.nowMs), /replaced|unknown/);
   assert.equal((await ledger.store.findKey(hashKey(ada?.[2] ?? "")))?.key.account, "ada");
 });
@@ -242,6 +245,11 @@ test("an import does not touch a file that is not one of an import into this led
   chmodSync(keysFile, 0o640);
   refused(await load(three, "--keys", "keys.csv"), /Other users can read .*keys\.csv\. Nothing was imported/);
   refused(await load(three, "--keys", "keys.csv", "--dry-run"), /Other users can read .*keys\.csv/);
+  if (process.getuid?.() === 0) {
+    chmodSync(keysFile, 0o600);
+    chownSync(keysFile, 12345, 0);
+    refused(await load(three, "--keys", "keys.csv"), /Other users can read .*keys\.csv/);
+  }
   assert.deepEqual(await ids(), []);
 });
 
@@ -264,7 +272,7 @@ test("a file that a stop has cut anywhere is continued: whole lines stay, and ha
       return line !== "" && before + line.length <= left.length;
     });
     assert.deepEqual(now.slice(0, whole.length), whole, `cut at ${cut}`);
-    assert.equal((await ledger.store.keys()).length, 3);
+    assert.equal((await ledger.store.keysAfter(null, 500)).length, 3);
   }
 });
 
@@ -301,7 +309,7 @@ carl,starter,carl@x.example,7,pi_3
     const again = await load(text, ...options);
     assert.equal(again.code, 0, `gap ${gap}: ${again.stderr}`);
     assert.deepEqual(await workingKeys(), ["ada", "bob", "carl"], `gap ${gap}`);
-    assert.equal((await store.keys()).length, 3, `gap ${gap}`);
+    assert.equal((await store.keysAfter(null, 500)).length, 3, `gap ${gap}`);
     const links = linesOf(linksFile);
     assert.deepEqual(
       links.map(([account]) => account),
@@ -317,6 +325,38 @@ carl,starter,carl@x.example,7,pi_3
       assert.equal((await store.payments(account, { limit: 9 })).length, 1, `gap ${gap}`);
     }
     assert.deepEqual((await store.audit()).broken, []);
+  }
+});
+
+test("a refusal that concerns no row ends an import, and others concern theirs", async () => {
+  const rows = ["ada", "bob"].map((account, n) => ({ line: n + 2, account }));
+  const options = { dryRun: false, updates: false, keys: null, links: null };
+  const imported = (refusal: ApiError) =>
+    Array.fromAsync(importAccounts(rows, () => Promise.reject(refusal), options));
+  for (const [status, code] of [
+    [401, "invalid_operator_token"],
+    [403, "not_permitted"],
+    [429, "rate_limit_exceeded"],
+    [500, "internal_error"],
+    [503, "service_unavailable"],
+    [409, "no_portal_url"],
+    [409, "no_mail_server"],
+  ] as const) {
+    const refusal = new ApiError(status, code, "No.", null);
+    await assert.rejects(imported(refusal), refusal);
+  }
+  for (const [status, code] of [
+    [400, "invalid_value"],
+    [409, "external_id_used"],
+    [500, "balance_unavailable"],
+    [503, "mail_failed"],
+  ] as const) {
+    const done = await imported(new ApiError(status, code, "No.", null));
+    assert.deepEqual(
+      done.map(({ fault }) => fault?.message),
+      ["No.", "No."],
+      code,
+    );
   }
 });
 

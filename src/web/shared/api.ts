@@ -7,25 +7,13 @@
  */
 
 import { createParser } from "eventsource-parser";
+import { ApiError } from "../../actions/api-error.ts";
 import { forgetPageSecret, pageSecret } from "./page-secret.ts";
 import { paths } from "./paths.ts";
 import { setTimezone } from "./times.ts";
 import type { Session, SignInChoices } from "./types.ts";
 
-export class ApiError extends Error {
-  /** 0 if no response arrived, and the change may have been applied. */
-  readonly status: number;
-  readonly code: string;
-  /** The field at fault; null if it is no field. */
-  readonly param: string | null;
-
-  constructor(status: number, code: string, message: string, param: string | null) {
-    super(message);
-    this.status = status;
-    this.code = code;
-    this.param = param;
-  }
-}
+export { ApiError };
 
 export type Query = Readonly<Record<string, string | number | null | undefined>>;
 
