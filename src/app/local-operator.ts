@@ -26,7 +26,7 @@ export interface LocalOperator extends AsyncDisposable {
   readonly app: FastifyInstance;
   /** Of this process alone. */
   readonly token: string;
-  /** The error behind the last response with a status of 500 or above. Null: there was none. */
+  /** Tells the error behind the last response with a status of 500 or above, once. */
   failure(): unknown;
 }
 
@@ -41,12 +41,13 @@ export async function openLocalOperator(
   { operatorToken }: LocalOptions,
 ): Promise<LocalOperator> {
   const token = randomBytes(32).toString("base64url");
-  let failure: unknown = null;
+  /** The latest one at most. */
+  const failures: unknown[] = [];
   const logger = pino({
     level: "error",
     hooks: {
       logMethod: ([fields]) => {
-        failure = fieldOf(fields, "err") ?? failure;
+        failures[0] = fieldOf(fields, "err") ?? failures[0];
       },
     },
   });
@@ -92,7 +93,7 @@ export async function openLocalOperator(
   return {
     app,
     token,
-    failure: () => failure,
+    failure: () => failures.pop() ?? null,
     async [Symbol.asyncDispose]() {
       await app.close();
       await jobs.stop();

@@ -29,7 +29,7 @@ const plainColumns = 100;
 /** Runs `argv`, without the program itself, and returns the exit code. */
 export async function run(argv: readonly string[], host: Host): Promise<number> {
   const program = rootCommand(host.services.version);
-  await using cli = new Cli(host, () => program.opts<GlobalOptions>());
+  const cli = new Cli(host, () => program.opts<GlobalOptions>());
   const { ofService, ofLedger } = await commandsByHand(argv);
   const service = [reloadCommand, requestsCommand, eventsCommand];
   const accounts = [accountCommand, keyCommand, creditsCommand, balanceCommand, usageCommand, plansCommand];
@@ -45,8 +45,9 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
   const complaint: string[] = [];
   configure(program, host, argv, complaint);
   try {
+    await using closing = cli;
     await program.parseAsync(argv, { from: "user" });
-    return cli.exitCode;
+    return closing.exitCode;
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
     const failure = failureOf(error, complaint.join(""), cli.operation);
