@@ -1,9 +1,10 @@
 /**
- * The complete list of refusals. Every error code of the public API has a row here, a row in
- * docs/errors.md and a test. This file imports nothing.
+ * The complete list of refusals. Every error code has a row here, a row in docs/errors.md or
+ * docs/operating, and a test. ledger/refusals.ts has the sentences of what the ledger refuses.
+ * This file imports nothing.
  *
- * A refusal has two texts. `message` is for the caller. `detail` is only for the operator's log
- * and is never sent: an upstream's message, a path, an exit code.
+ * A refusal has two texts. `message` is for whoever is refused. `detail` is for the operator, and
+ * never sent to others: an upstream's message, a path, an exit code.
  */
 
 export type ErrorType =
@@ -15,44 +16,112 @@ export type ErrorType =
   | "rate_limit_error"
   | "server_error";
 
-export const catalogue = {
-  invalid_json: { status: 400, type: "invalid_request_error" },
-  missing_required_parameter: { status: 400, type: "invalid_request_error" },
-  invalid_type: { status: 400, type: "invalid_request_error" },
-  invalid_value: { status: 400, type: "invalid_request_error" },
-  unknown_parameter: { status: 400, type: "invalid_request_error" },
-  context_length_exceeded: { status: 400, type: "invalid_request_error" },
-  content_filter: { status: 400, type: "invalid_request_error" },
-  missing_person: { status: 400, type: "invalid_request_error" },
-  missing_api_key: { status: 401, type: "authentication_error" },
-  invalid_api_key: { status: 401, type: "authentication_error" },
-  insufficient_credits: { status: 402, type: "insufficient_quota" },
-  key_budget_exceeded: { status: 402, type: "insufficient_quota" },
-  account_suspended: { status: 403, type: "permission_error" },
-  model_not_allowed: { status: 403, type: "permission_error" },
-  unknown_person: { status: 403, type: "permission_error" },
-  request_stopped: { status: 403, type: "permission_error" },
-  unknown_path: { status: 404, type: "not_found_error" },
-  model_not_found: { status: 404, type: "invalid_request_error" },
-  method_not_allowed: { status: 405, type: "invalid_request_error" },
-  request_timeout: { status: 408, type: "invalid_request_error" },
-  request_too_large: { status: 413, type: "invalid_request_error" },
-  unsupported_media_type: { status: 415, type: "invalid_request_error" },
-  rate_limit_exceeded: { status: 429, type: "rate_limit_error" },
-  concurrency_limit_exceeded: { status: 429, type: "rate_limit_error" },
-  too_many_refusals: { status: 429, type: "rate_limit_error" },
-  credits_reserved: { status: 429, type: "rate_limit_error" },
-  internal_error: { status: 500, type: "server_error" },
-  balance_unavailable: { status: 500, type: "server_error" },
-  upstream_error: { status: 502, type: "server_error" },
-  upstream_timeout: { status: 504, type: "server_error" },
-  overloaded: { status: 503, type: "server_error" },
-  model_unavailable: { status: 503, type: "server_error" },
-  shutting_down: { status: 503, type: "server_error" },
-  store_unavailable: { status: 503, type: "server_error" },
-} as const satisfies Record<string, { status: number; type: ErrorType }>;
+export interface Entry {
+  /** Callers of the public API, operators and holders of keys, or both. */
+  for: "caller" | "operator" | "both";
+  status: number;
+  type: ErrorType;
+  /** The field of the request that is wrong if the ledger refuses it. */
+  param?: string;
+}
 
-export type ErrorCode = keyof typeof catalogue;
+export const catalogue = {
+  invalid_json: { for: "both", status: 400, type: "invalid_request_error" },
+  missing_required_parameter: { for: "both", status: 400, type: "invalid_request_error" },
+  invalid_type: { for: "both", status: 400, type: "invalid_request_error" },
+  invalid_value: { for: "both", status: 400, type: "invalid_request_error" },
+  unknown_parameter: { for: "both", status: 400, type: "invalid_request_error" },
+  context_length_exceeded: { for: "caller", status: 400, type: "invalid_request_error" },
+  content_filter: { for: "caller", status: 400, type: "invalid_request_error" },
+  missing_person: { for: "caller", status: 400, type: "invalid_request_error" },
+  missing_api_key: { for: "caller", status: 401, type: "authentication_error" },
+  invalid_api_key: { for: "caller", status: 401, type: "authentication_error" },
+  insufficient_credits: { for: "caller", status: 402, type: "insufficient_quota" },
+  key_budget_exceeded: { for: "caller", status: 402, type: "insufficient_quota" },
+  account_suspended: { for: "caller", status: 403, type: "permission_error" },
+  model_not_allowed: { for: "caller", status: 403, type: "permission_error" },
+  unknown_person: { for: "caller", status: 403, type: "permission_error" },
+  request_stopped: { for: "caller", status: 403, type: "permission_error" },
+  unknown_path: { for: "both", status: 404, type: "not_found_error" },
+  model_not_found: { for: "caller", status: 404, type: "invalid_request_error" },
+  method_not_allowed: { for: "both", status: 405, type: "invalid_request_error" },
+  request_timeout: { for: "caller", status: 408, type: "invalid_request_error" },
+  request_too_large: { for: "both", status: 413, type: "invalid_request_error" },
+  unsupported_media_type: { for: "both", status: 415, type: "invalid_request_error" },
+  rate_limit_exceeded: { for: "both", status: 429, type: "rate_limit_error" },
+  concurrency_limit_exceeded: { for: "caller", status: 429, type: "rate_limit_error" },
+  too_many_refusals: { for: "caller", status: 429, type: "rate_limit_error" },
+  credits_reserved: { for: "caller", status: 429, type: "rate_limit_error" },
+  internal_error: { for: "both", status: 500, type: "server_error" },
+  balance_unavailable: { for: "both", status: 500, type: "server_error" },
+  upstream_error: { for: "caller", status: 502, type: "server_error" },
+  upstream_timeout: { for: "caller", status: 504, type: "server_error" },
+  overloaded: { for: "both", status: 503, type: "server_error" },
+  model_unavailable: { for: "caller", status: 503, type: "server_error" },
+  shutting_down: { for: "caller", status: 503, type: "server_error" },
+  store_unavailable: { for: "both", status: 503, type: "server_error" },
+  missing_operator_token: { for: "operator", status: 401, type: "authentication_error" },
+  invalid_operator_token: { for: "operator", status: 401, type: "authentication_error" },
+  invalid_session: { for: "operator", status: 401, type: "authentication_error" },
+  invalid_code: { for: "operator", status: 401, type: "authentication_error" },
+  missing_request_header: { for: "operator", status: 403, type: "permission_error" },
+  insecure_sign_in: { for: "operator", status: 403, type: "permission_error" },
+  token_required: { for: "operator", status: 403, type: "permission_error" },
+  too_many_sign_ins: { for: "operator", status: 429, type: "rate_limit_error" },
+  host_not_allowed: { for: "operator", status: 403, type: "permission_error" },
+  origin_not_allowed: { for: "operator", status: 403, type: "permission_error" },
+  list_too_slow: { for: "operator", status: 400, type: "invalid_request_error" },
+  account_not_found: { for: "operator", status: 404, type: "not_found_error" },
+  key_not_found: { for: "operator", status: 404, type: "not_found_error" },
+  endpoint_not_found: { for: "operator", status: 404, type: "not_found_error" },
+  event_not_found: { for: "operator", status: 404, type: "not_found_error" },
+  request_not_found: { for: "operator", status: 404, type: "not_found_error", param: "request_id" },
+  account_exists: { for: "operator", status: 409, type: "invalid_request_error", param: "id" },
+  operation_differs: { for: "operator", status: 409, type: "invalid_request_error", param: "operation_id" },
+  payment_differs: { for: "operator", status: 409, type: "invalid_request_error", param: "credits" },
+  account_closed: { for: "operator", status: 409, type: "invalid_request_error" },
+  external_id_used: { for: "operator", status: 409, type: "invalid_request_error", param: "external_id" },
+  payment_not_found: { for: "operator", status: 404, type: "not_found_error", param: "payment_id" },
+  refund_differs: { for: "operator", status: 409, type: "invalid_request_error", param: "refund_id" },
+  refund_used: { for: "operator", status: 409, type: "invalid_request_error", param: "refund_id" },
+  refund_too_large: { for: "operator", status: 409, type: "invalid_request_error", param: "credits" },
+  payment_used: { for: "operator", status: 409, type: "invalid_request_error", param: "payment_id" },
+  grant_not_found: { for: "operator", status: 404, type: "not_found_error", param: "grant" },
+  request_running: { for: "operator", status: 409, type: "invalid_request_error", param: "request_id" },
+  memo_too_large: { for: "operator", status: 409, type: "invalid_request_error", param: "credits" },
+  window_differs: { for: "operator", status: 409, type: "invalid_request_error", param: "at" },
+  too_few_credits: { for: "operator", status: 409, type: "invalid_request_error", param: "credits" },
+  too_many_credits: { for: "operator", status: 409, type: "invalid_request_error", param: "credits" },
+  key_revoked: { for: "operator", status: 409, type: "invalid_request_error" },
+  key_expired: { for: "operator", status: 409, type: "invalid_request_error" },
+  key_changed: { for: "operator", status: 409, type: "invalid_request_error" },
+  not_permitted: { for: "operator", status: 403, type: "permission_error" },
+  allowance_exceeded: { for: "operator", status: 403, type: "permission_error" },
+  too_many_keys: { for: "operator", status: 409, type: "invalid_request_error" },
+  too_many_changes: { for: "operator", status: 429, type: "rate_limit_error" },
+  cannot_reload_now: { for: "operator", status: 409, type: "invalid_request_error" },
+  service_unavailable: { for: "operator", status: 503, type: "server_error" },
+  configuration_invalid: { for: "operator", status: 422, type: "invalid_request_error" },
+  no_portal_url: { for: "operator", status: 409, type: "invalid_request_error" },
+  no_mail_server: { for: "operator", status: 409, type: "invalid_request_error" },
+  mail_failed: { for: "operator", status: 503, type: "server_error" },
+  contact_differs: { for: "operator", status: 409, type: "invalid_request_error" },
+  person_suspended: { for: "operator", status: 409, type: "invalid_request_error" },
+  sign_in_failed: { for: "operator", status: 401, type: "authentication_error" },
+  not_admitted: { for: "operator", status: 403, type: "permission_error" },
+  sign_in_again: { for: "operator", status: 403, type: "permission_error" },
+  person_not_found: { for: "operator", status: 404, type: "not_found_error" },
+  sign_in_off: { for: "operator", status: 404, type: "not_found_error" },
+  person_linked: { for: "operator", status: 409, type: "invalid_request_error" },
+  person_erased: { for: "operator", status: 409, type: "invalid_request_error" },
+  issuer_unavailable: { for: "operator", status: 503, type: "server_error" },
+  invalid_invitation: { for: "operator", status: 401, type: "authentication_error" },
+} as const satisfies Record<string, Entry>;
+
+export type Code = keyof typeof catalogue;
+type OperatorCode = { [C in Code]: (typeof catalogue)[C]["for"] extends "operator" ? C : never }[Code];
+/** The public listener sends no others. */
+export type CallerCode = Exclude<Code, OperatorCode>;
 
 /** State of a limit after the decision. */
 export interface RateState {
@@ -64,31 +133,29 @@ export interface RateState {
 
 interface RefusalOptions {
   /** Path of the invalid field in the body: `messages[0].name`. */
-  param?: string;
+  param?: string | undefined;
   /** Sent as `retry-after`, as whole seconds from 1 to 60. */
-  retryAfterSeconds?: number;
+  retryAfterSeconds?: number | undefined;
   /** False if the same request will always be refused. Default: depends on the status. */
-  waitingHelps?: boolean;
+  waitingHelps?: boolean | undefined;
   /** The limits that were checked. Sent as `x-ratelimit-*`. */
-  rates?: { [name in string]?: RateState };
-  /** Only for the operator's log. */
-  detail?: string;
+  rates?: { [name in string]?: RateState } | undefined;
+  /** Only for the operator. */
+  detail?: string | undefined;
   cause?: unknown;
 }
 
-/**
- * An error for the caller. Any module may throw it; the listener turns it into an error response.
- */
+/** Any module may throw it; the listener turns it into an error response. */
 export class Refusal extends Error {
   override readonly name = "Refusal";
-  readonly code: ErrorCode;
+  readonly code: Code;
   readonly param: string | null;
   readonly retryAfterSeconds: number | undefined;
   readonly waitingHelps: boolean | undefined;
-  readonly rates: RefusalOptions["rates"] | undefined;
+  readonly rates: RefusalOptions["rates"];
   readonly detail: string | undefined;
 
-  constructor(code: ErrorCode, message: string, options: RefusalOptions = {}) {
+  constructor(code: Code, message: string, options: RefusalOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.param = options.param ?? null;
@@ -105,6 +172,12 @@ export class Refusal extends Error {
   get type(): ErrorType {
     return catalogue[this.code].type;
   }
+}
+
+export type CallerRefusal = Refusal & { readonly code: CallerCode };
+
+export function isForCaller(refusal: Refusal): refusal is CallerRefusal {
+  return catalogue[refusal.code].for !== "operator";
 }
 
 /** A request that an operator, or a person of its account, has stopped. */

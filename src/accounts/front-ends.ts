@@ -9,7 +9,7 @@
 import { isUtf8 } from "node:buffer";
 import { keyHolder } from "../actors.ts";
 import { Refusal } from "../errors.ts";
-import { balanceUnavailable } from "../ledger/balance.ts";
+import { refusalOf } from "../ledger/refusals.ts";
 import type { ActsFor } from "../ledger/rows.ts";
 import { issuerOfFrontEnd } from "../store/accounts-of-key.ts";
 import { accountOfPerson, type FoundHolder, isErasedSub, newPerson } from "../store/people.ts";
@@ -64,7 +64,12 @@ export class FrontEnds {
     if (person.suspendedMs !== null) {
       throw new Refusal("account_suspended", "The operator of this service has suspended this person.");
     }
-    if (plan === null) throw balanceUnavailable(`account ${holder.account.id}: ${problem}`);
+    if (plan === null)
+      throw refusalOf({
+        kind: "balance_unavailable",
+        account: holder.account.id,
+        problem: problem ?? "it has no plan",
+      });
     const { id: keyId, models, concurrent } = key;
     return { accountId: holder.account.id, keyId, plan, models, concurrent, isShared: true };
   }
@@ -157,7 +162,8 @@ async function open(
     await store.linkPerson(person.id, link, linkChange(person.id, account, { by, atMs }));
   }
   const holder = await store.findHolder(issuer, sub);
-  if (holder === null) throw balanceUnavailable(`person ${person.id} has no account`);
+  if (holder === null)
+    throw refusalOf({ kind: "balance_unavailable", account, problem: `person ${person.id} is not linked` });
   return holder;
 }
 

@@ -8,7 +8,8 @@
 import { createHmac, randomBytes } from "node:crypto";
 import Type, { type Static } from "typebox";
 import { type Actor, hasRole } from "../actors.ts";
-import { messageOf } from "../errors.ts";
+import { messageOf, Refusal } from "../errors.ts";
+import { refusalOf } from "../ledger/refusals.ts";
 import { changeLogRow } from "../store/change-log.ts";
 import { invitationIssuer } from "../store/invitations.ts";
 import { newPerson, type PersonRow } from "../store/people.ts";
@@ -17,7 +18,7 @@ import { inLowerCase } from "../store/sql.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { isoTime, objectFor, orNull, text, time } from "./json-objects.ts";
-import { accountClosed, accountNotFound, invalidValue, OperatorRefusal } from "./refusals.ts";
+import { invalidValue } from "./refusals.ts";
 
 /** A link can be used for this time. */
 const linkLifeMs = 7 * 86_400_000;
@@ -116,7 +117,7 @@ export class Invitations {
     try {
       await send({ ...made, owner: contact.owner, link, portalUrl });
     } catch (error) {
-      throw new OperatorRefusal(
+      throw new Refusal(
         "mail_failed",
         `The mail server has not taken the mail to ${contact.email}: ${messageOf(error)}. An earlier link of account ${account} has ended. Try again, or give the link out yourself.`,
       );
@@ -135,7 +136,7 @@ export class Invitations {
     const change = (account: string) => linkChange(id, account, { by: `person:${id}`, atMs });
     const person = await store.invitations.exchange(exchange, change);
     if (person !== null) return person;
-    throw new OperatorRefusal(
+    throw new Refusal(
       "invalid_invitation",
       "This link is not valid. It works once, for 7 days, and a newer link ends it. Ask for a new link.",
     );
@@ -156,13 +157,13 @@ export class Invitations {
   #senderOf(isMailed: boolean): { portalUrl: string; send: InvitationSettings["send"] } {
     const { portalUrl, send } = this.#deps.settings();
     if (portalUrl === null) {
-      throw new OperatorRefusal(
+      throw new Refusal(
         "no_portal_url",
         "Links need the URL of the portal, which is missing. Set portal.url, and restart the service. Nothing has changed.",
       );
     }
     if (isMailed && send === null) {
-      throw new OperatorRefusal(
+      throw new Refusal(
         "no_mail_server",
         "The configuration has no mail server (events.mail). Nothing has changed.",
       );
@@ -178,10 +179,10 @@ export class Invitations {
   ): Promise<{ email: string; owner: string | null }> {
     const { store } = this.#deps;
     const snapshot = await store.accountSnapshot(account);
-    if (snapshot === null) throw accountNotFound(account);
+    if (snapshot === null) throw refusalOf({ kind: "account_not_found", account });
     const { state, endsMs } = snapshot.account;
     if (state === "closed" || (endsMs !== null && endsMs <= snapshot.times.atMs)) {
-      throw accountClosed(account);
+      throw refusalOf({ kind: "account_closed", account });
     }
     const { email = null, owner = null } = (await store.contact(account)) ?? {};
     if (email !== null) {
@@ -195,7 +196,7 @@ export class Invitations {
       throw invalidValue("email", `Account ${account} has no e-mail address. Name one. Nothing has changed.`);
     }
     if (!hasRole(actor.role, "operator")) {
-      throw new OperatorRefusal(
+      throw new Refusal(
         "not_permitted",
         `Account ${account} has no e-mail address, and only the role operator sets it. Nothing has changed.`,
       );
@@ -209,7 +210,7 @@ export class Invitations {
   async #requireActive(account: string, email: string): Promise<void> {
     const known = await this.#deps.store.invitations.personOf(account, email);
     if (known === null || known.suspendedMs === null) return;
-    throw new OperatorRefusal(
+    throw new Refusal(
       "person_suspended",
       `Person ${known.id} is suspended, and has the account ${account} by an invitation. Nothing has changed. End the suspension first.`,
     );
@@ -222,10 +223,10 @@ export class Invitations {
   }
 }
 
-function contactDiffers(account: string, how: string): OperatorRefusal {
-  return new OperatorRefusal(
+function contactDiffers(account: string, how: string): Refusal {
+  return new Refusal(
     "contact_differs",
     `The contact of account ${account} ${how}. Nothing has changed. Invitations go to the address of the contact only.`,
-    "email",
+    { param: "email" },
   );
 }

@@ -2,7 +2,7 @@
  * Everything that operators do with keys: issuing, listing, changing, rotating and revoking them.
  *
  * Changes and rotations take effect once for each operation id. Only `issue` issues another key
- * with each call. Actions throw the errors of accounts/refusals.ts, and then nothing has changed.
+ * with each call. Actions throw refusals, and then nothing has changed.
  * Returned rows are in the budget's window of this moment.
  */
 import { hash } from "node:crypto";
@@ -10,9 +10,9 @@ import { Refusal } from "../errors.ts";
 import { keyAt } from "../ledger/key-budget.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { KeyOperation, KeySettings } from "../ledger/operations.ts";
-import type { IssueOutcome } from "../ledger/outcomes.ts";
+import { newIdNeeded, refusalOf } from "../ledger/refusals.ts";
 import { type KeyAuthority, type KeyRow, type PortalRights, works } from "../ledger/rows.ts";
-import { calendarPeriodRule, endOf } from "../ledger/windows.ts";
+import { endOf } from "../ledger/windows.ts";
 import { defined, given } from "../objects.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
@@ -28,24 +28,8 @@ import {
   parseKey,
   secretWith,
 } from "./keys.ts";
-import { otherRefusal } from "./outcome-refusals.ts";
 import type { RowLimits } from "./plan-limits.ts";
-import {
-  accountNotFound,
-  accountRefusal,
-  invalidValue,
-  keyChanged,
-  keyExists,
-  keyExpired,
-  keyNotFound,
-  keyRevoked,
-  newIdNeeded,
-  OperatorRefusal,
-  requireUsableKey,
-  secretNotFound,
-  tooManyKeys,
-  tooManyWork,
-} from "./refusals.ts";
+import { invalidValue, requireUsableKey } from "./refusals.ts";
 import { defaultOverlap, noOverlap } from "./value-rules.ts";
 
 const overlapMsMax = 366 * 86_400_000;
@@ -127,26 +111,11 @@ export class KeyActions {
     const id = { account, key: row.id, op };
     const operation = { kind: "issue", ...id, row, budget, creator, keysMax, workingMax, by } as const;
     const outcome = await ledger.apply(operation);
-    switch (outcome.kind) {
-      case "issued":
-        return { key, row: this.#present(outcome.key) };
-      case "key_exists":
-        throw keyExists(outcome.key);
-      case "too_many_keys":
-        throw tooManyKeys(keysMax ?? 0);
-      case "too_many_work":
-        throw tooManyWork(workingMax ?? 0);
-      case "key_changed":
-        throw keyChanged();
-      case "no_budget":
-      case "no_calendar_period":
-        throw budgetRefusal(row.id, outcome);
-      case "conflict":
-      case "id_used":
-        throw otherRefusal({ account, ...(op === undefined ? {} : { op }) }, outcome);
-      default:
-        throw accountRefusal(account, outcome);
-    }
+    if (outcome.kind === "issued") return { key, row: this.#present(outcome.key) };
+    if (outcome.kind !== "key_exists") throw refusalOf(outcome);
+    // An id that the operator or a random number chose twice.
+    const message = `The key ${row.id} of ${outcome.key.account} exists already. ${newIdNeeded}`;
+    throw new Refusal("operation_differs", message);
   }
 
   /**
@@ -171,16 +140,16 @@ export class KeyActions {
       }
     }
     if (isAsAsked(known, { ...options, id })) return { key: null, row: this.#present(known) };
-    throw new OperatorRefusal(
+    throw new Refusal(
       "operation_differs",
       `Operation "${operation}" issued the key ${id} of ${known.account} before, and the properties of that key are different now. ${newIdNeeded}`,
-      "operation_id",
+      { param: "operation_id" },
     );
   }
 
   async find(id: string): Promise<KeyRow> {
     const row = await this.#deps.store.keyById(id);
-    if (row === null) throw keyNotFound(id);
+    if (row === null) throw refusalOf({ kind: "key_not_found", key: id });
     return this.#present(row);
   }
 
@@ -193,7 +162,12 @@ export class KeyActions {
     const hash = hashKey(secret);
     const found = await this.#deps.store.findKey(hash);
     const which = found && secretWith(hash, found.key);
-    if (found === null || which === null) throw secretNotFound();
+    if (found === null || which === null) {
+      throw new Refusal(
+        "key_not_found",
+        "No key has this secret. It may belong to another installation, or have been replaced by two rotations.",
+      );
+    }
     const row = this.#present(found.key);
     const { atMs } = this.#deps.store.times();
     const isCurrent = which === "present" || (row.oldUntilMs !== null && row.oldUntilMs > atMs);
@@ -204,7 +178,8 @@ export class KeyActions {
   /** Returns the keys of an account, in the order of their creation. */
   async list(account: string): Promise<KeyRow[]> {
     const { store } = this.#deps;
-    if ((await store.accountSnapshot(account)) === null) throw accountNotFound(account);
+    if ((await store.accountSnapshot(account)) === null)
+      throw refusalOf({ kind: "account_not_found", account });
     return (await store.keys(account)).map((row) => this.#present(row));
   }
 
@@ -263,8 +238,7 @@ export class KeyActions {
     const outcome = await this.#deps.ledger.apply({ kind: "revoke", account, key: id, by: this.#deps.by });
     if (outcome.kind === "revoked")
       return { row: this.#present(outcome.key), revokedBefore: outcome.replayed };
-    if (outcome.kind === "key_unknown") throw keyNotFound(id);
-    throw accountRefusal(account, outcome);
+    throw refusalOf(outcome);
   }
 
   async #apply(
@@ -279,25 +253,8 @@ export class KeyActions {
       ...conditions,
     };
     const outcome = await this.#deps.ledger.apply(change);
-    switch (outcome.kind) {
-      case "changed":
-        return this.#present(outcome.key);
-      case "no_budget":
-      case "no_calendar_period":
-        throw budgetRefusal(id, outcome);
-      case "key_expired":
-        throw keyExpired(id, outcome.expiresMs);
-      case "key_revoked":
-        throw keyRevoked(id);
-      case "key_changed":
-        throw keyChanged();
-      case "too_many_work":
-        throw tooManyWork(change.workingMax ?? 0);
-      case "key_unknown":
-        throw keyNotFound(id);
-      default:
-        throw otherRefusal(change, outcome);
-    }
+    if (outcome.kind === "changed") return this.#present(outcome.key);
+    throw refusalOf(outcome);
   }
 
   #present(row: KeyRow): KeyRow {
@@ -320,19 +277,6 @@ function requireForm(secret: string): void {
       ? "The key is mistyped or incomplete: its check characters do not match."
       : "This is not a key of Inkwell.";
   throw invalidValue("key", `${fault} ${keyFormat}`);
-}
-
-function budgetRefusal(
-  id: string,
-  outcome: Extract<IssueOutcome, { kind: "no_budget" | "no_calendar_period" }>,
-): Refusal {
-  if (outcome.kind === "no_calendar_period") {
-    return invalidValue("budget.every", `budget.every must be ${calendarPeriodRule}, not ${outcome.every}.`);
-  }
-  return invalidValue(
-    "budget",
-    `Key ${id} has no budget, so a new budget needs both: credits, and the period in which they refresh.`,
-  );
 }
 
 function requireOverlap(overlap: string, nowMs: EpochMs): void {

@@ -15,7 +15,6 @@ import type { FoundKey, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { callerOf, findUsableKey, hashKey, invalidKey, secretWith } from "./keys.ts";
 import type { Viewer } from "./portal-viewer.ts";
-import { OperatorRefusal } from "./refusals.ts";
 import { type NewSession, type SessionDatabase, type SessionSecrets, Sessions } from "./sessions.ts";
 import { nobody, type SignedInPeople } from "./signed-in-people.ts";
 
@@ -64,11 +63,10 @@ export class KeySessions {
     const { account, id: keyId } = found.key;
     const seconds = Math.ceil(this.#starts.take(keyId) / 1000);
     if (seconds > 0) {
-      throw new OperatorRefusal(
+      throw new Refusal(
         "too_many_sign_ins",
         `This key has signed in too often within a minute. Try again in ${seconds} s.`,
-        null,
-        seconds,
+        { retryAfterSeconds: seconds },
       );
     }
     return { ...(await this.startFor(found.key, page)), who: { account, keyId } };

@@ -11,11 +11,11 @@ import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { crc32 } from "node:zlib";
 import { Refusal } from "../errors.ts";
-import { balanceUnavailable } from "../ledger/balance.ts";
 import { ruleOfBudget } from "../ledger/key-budget.ts";
 import { newKeyOf } from "../ledger/key-facts.ts";
 import type { BudgetSettings, NewKey } from "../ledger/operations.ts";
 import type { Plan } from "../ledger/plan.ts";
+import { refusalOf } from "../ledger/refusals.ts";
 import { type ActsFor, type KeyRow, limitsIn, type PortalRights } from "../ledger/rows.ts";
 import type { Alignment } from "../ledger/windows.ts";
 import { defined } from "../objects.ts";
@@ -222,7 +222,12 @@ export async function findUsableKey(
 
 /** Throws the refusal `balance_unavailable` if the database lacks the account or its plan. */
 export function callerOf({ key, plan, problem }: Pick<FoundKey, "key" | "plan" | "problem">): Caller {
-  if (plan === null) throw balanceUnavailable(`account ${key.account}: ${problem}`);
+  if (plan === null)
+    throw refusalOf({
+      kind: "balance_unavailable",
+      account: key.account,
+      problem: problem ?? "it has no plan",
+    });
   const { account: accountId, id: keyId, models, concurrent } = key;
   return { accountId, keyId, plan, models, concurrent };
 }

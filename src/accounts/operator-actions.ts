@@ -2,8 +2,6 @@
  * The common part of the actions of operators: the store, the ledger, who acts, keys
  * (key-actions.ts), and reads of accounts, receipts, plans and times. Changes of accounts
  * and credits are in src/actions, beside its descriptions.
- *
- * Throws the errors of accounts/refusals.ts.
  */
 
 import { type Actor, hasRole, type OperatorRole, type Role } from "../actors.ts";
@@ -13,6 +11,7 @@ import type { TellAccess } from "../ledger/events.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Plans } from "../ledger/plan.ts";
 import { type PlanChanges, planChanges } from "../ledger/plan-section.ts";
+import { refusalOf } from "../ledger/refusals.ts";
 import type { AccountRow, HoldRow } from "../ledger/rows.ts";
 import { type AccountInOrder, type ListedAccount, noContact } from "../store/contacts.ts";
 import type { WantedEvents } from "../store/events.ts";
@@ -37,7 +36,6 @@ import { KeyActions } from "./key-actions.ts";
 import { OperatorKeyActions } from "./operator-key-actions.ts";
 import { type PaymentReport, paymentReport } from "./payment-report.ts";
 import type { PlanState } from "./plan-objects.ts";
-import { accountNotFound, OperatorRefusal } from "./refusals.ts";
 import { type StoppedRequest, stopElsewhere } from "./request-stops.ts";
 import type { PersonRoles } from "./signed-in-people.ts";
 import { type UsageReport, usageReport } from "./usage-sums.ts";
@@ -115,10 +113,10 @@ export class OperatorActions {
     const limit = { most: microOf(most), atMs };
     if (!(await store.dailyCounts.count(maker, amountMicro, limit))) {
       if (await store.dailyCounts.isDone(op)) return await give();
-      throw new OperatorRefusal(
+      throw new Refusal(
         "allowance_exceeded",
         `Support may give ${most} credits a day (operator.support_credits), and this would be more. Nothing has changed.`,
-        "credits",
+        { param: "credits" },
       );
     }
     const uncount = async () => await store.dailyCounts.uncount(maker, amountMicro, atMs);
@@ -128,7 +126,7 @@ export class OperatorActions {
       return isRepeated;
     } catch (error) {
       // A refusal has given nothing. After another failure, the credits may be given.
-      if (error instanceof OperatorRefusal || error instanceof Refusal) await uncount();
+      if (error instanceof Refusal) await uncount();
       throw error;
     }
   }
@@ -264,7 +262,7 @@ export class OperatorActions {
 
   async snapshot(id: string) {
     const snapshot = await this.store.accountSnapshot(id);
-    if (snapshot === null) throw accountNotFound(id);
+    if (snapshot === null) throw refusalOf({ kind: "account_not_found", account: id });
     return snapshot;
   }
 }

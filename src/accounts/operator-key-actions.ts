@@ -1,7 +1,9 @@
 /** Makes, lists and ends operator keys. Keys make no keys: none outlives the right to make it. */
 import { hash } from "node:crypto";
 import { type Actor, hasRole, type OperatorRole } from "../actors.ts";
+import { Refusal } from "../errors.ts";
 import type { TellAccess } from "../ledger/events.ts";
+import { newIdNeeded } from "../ledger/refusals.ts";
 import { limits } from "../limits/limits.ts";
 import { changeLogRow } from "../store/change-log.ts";
 import { isWorking, type OperatorKeyRow } from "../store/operator-keys.ts";
@@ -10,7 +12,7 @@ import type { EpochMs } from "../units.ts";
 import { isoTime } from "./json-objects.ts";
 import { mintKey } from "./keys.ts";
 import { hashOf, operatorKeyPrefix } from "./operator-keys.ts";
-import { invalidValue, newIdNeeded, OperatorRefusal, requireFresh } from "./refusals.ts";
+import { invalidValue, requireFresh } from "./refusals.ts";
 
 /** A key without an expiry of its own ends after this time. */
 const defaultLifeMs = 90 * 86_400_000;
@@ -37,7 +39,7 @@ interface ActionDependencies {
   tell?: TellAccess | undefined;
 }
 
-/** Makes, lists and ends keys. Throws the errors of refusals.ts, and then nothing has changed. */
+/** Makes, lists and ends keys. Throws refusals, and then nothing has changed. */
 export class OperatorKeyActions {
   readonly #deps: ActionDependencies;
 
@@ -49,7 +51,7 @@ export class OperatorKeyActions {
   async make(operation: string, { name, role, expiresMs }: OperatorKeyOptions): Promise<ShownOperatorKey> {
     const { store, actor } = this.#deps;
     if (actor.by.startsWith("operator_key:")) {
-      throw new OperatorRefusal(
+      throw new Refusal(
         "not_permitted",
         "An operator key makes no operator keys. Use the operator token or a session.",
       );
@@ -88,10 +90,10 @@ export class OperatorKeyActions {
     const isAsAsked =
       known?.name === name && known.role === role && (expiresMs ?? known.expiresMs) === known.expiresMs;
     if (known !== undefined && isAsAsked) return { key: null, row: known };
-    throw new OperatorRefusal(
+    throw new Refusal(
       "operation_differs",
       `Operation "${operation}" made another operator key before. ${newIdNeeded}`,
-      "operation_id",
+      { param: "operation_id" },
     );
   }
 
@@ -106,7 +108,7 @@ export class OperatorKeyActions {
     const { store, actor } = this.#deps;
     const row = (await this.list()).find((each) => each.id === id);
     if (row === undefined) {
-      throw new OperatorRefusal("key_not_found", `There is no operator key "${id}" that you may end.`);
+      throw new Refusal("key_not_found", `There is no operator key "${id}" that you may end.`);
     }
     const { nowMs, atMs } = store.times();
     const { name, role } = row;
@@ -123,7 +125,7 @@ export class OperatorKeyActions {
     const others = (await this.#all()).filter((row) => row.by === actor.by && row.id !== id);
     const { most } = limits.operatorKeys;
     if (others.filter((row) => isWorking(row, atMs)).length < most) return;
-    throw new OperatorRefusal(
+    throw new Refusal(
       "too_many_keys",
       `You have ${most} operator keys that work, which is the most. End one of them first.`,
     );

@@ -8,11 +8,11 @@
  */
 import { createHmac } from "node:crypto";
 import { type Actor, lowerRole, type OperatorRole, owner } from "../actors.ts";
+import { Refusal } from "../errors.ts";
 import { isWorking, type OperatorKeyRow } from "../store/operator-keys.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { parseKey } from "./keys.ts";
-import { OperatorRefusal } from "./refusals.ts";
 import { nobody, type SignedInPeople } from "./signed-in-people.ts";
 
 export const operatorKeyPrefix = "iko_";
@@ -52,10 +52,7 @@ export class OperatorKeys {
     const { atMs, nowMs } = this.#store.times();
     const role = row !== null && isWorking(row, atMs) ? await this.#roleOf(row) : null;
     if (row === null || role === null) {
-      throw new OperatorRefusal(
-        "invalid_operator_token",
-        "This operator key is unknown, has ended or has expired.",
-      );
+      throw new Refusal("invalid_operator_token", "This operator key is unknown, has ended or has expired.");
     }
     this.#use(row, nowMs);
     return { by: `operator_key:${row.id}`, role, maker: row.by };

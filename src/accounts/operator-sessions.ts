@@ -4,11 +4,11 @@
  */
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import { owner as roleOwner } from "../actors.ts";
+import { Refusal } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
 import { isPersonId } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { EpochMs } from "../units.ts";
-import { OperatorRefusal } from "./refusals.ts";
 import { type NewSession, type SessionDatabase, type SessionSecrets, Sessions } from "./sessions.ts";
 import { nobody, type OperatorIdentity, type SignedInPeople } from "./signed-in-people.ts";
 
@@ -64,7 +64,7 @@ export class OperatorSessions {
   async startByCode(code: string, page: string): Promise<NewSession> {
     if (await this.#sessions.useUp("operator_code", code))
       return await this.#sessions.start("operator", owner, page);
-    throw new OperatorRefusal(
+    throw new Refusal(
       "invalid_code",
       `This sign-in link is unknown, was used before, or is older than 5 minutes. Enter the operator token, or print another link with: ${inkwell("console")}`,
     );
@@ -105,8 +105,8 @@ export class OperatorSessions {
   }
 }
 
-export function wrongToken(): OperatorRefusal {
-  return new OperatorRefusal("invalid_operator_token", "This is not the operator token of this service.");
+export function wrongToken(): Refusal {
+  return new Refusal("invalid_operator_token", "This is not the operator token of this service.");
 }
 
 function digest(text: string): Buffer {

@@ -41,7 +41,7 @@ export interface PaymentReport {
   total: PaymentMonth;
 }
 
-/** Throws an OperatorRefusal unless the month exists and has begun. */
+/** Throws a refusal unless the month exists and has begun. */
 export async function paymentReport(
   store: Pick<Store, "paymentPeriods" | "times">,
   { month, timezone }: { month: string; timezone: string },

@@ -9,6 +9,7 @@
 
 import type { Actor } from "../actors.ts";
 import { Refusal } from "../errors.ts";
+import { newIdNeeded, refusalOf } from "../ledger/refusals.ts";
 import { type KeyAuthority, type KeyRow, works } from "../ledger/rows.ts";
 import { limits } from "../limits/limits.ts";
 import { Slots } from "../limits/slots.ts";
@@ -35,7 +36,7 @@ import {
   requireWithin,
 } from "./portal-rights.ts";
 import { actorOf, authorityOf, isPerson, type PersonKeys, type Viewer } from "./portal-viewer.ts";
-import { invalidValue, keyNotFound, newIdNeeded, OperatorRefusal, requireId } from "./refusals.ts";
+import { invalidValue, requireId } from "./refusals.ts";
 import type { StoppedRequest } from "./request-stops.ts";
 import type { SignedInPeople } from "./signed-in-people.ts";
 import type { UsageReport } from "./usage-sums.ts";
@@ -195,7 +196,7 @@ export class PortalActions {
   async changeMail(viewer: Viewer, choices: MailChoices): Promise<Contact> {
     const { account, portal } = authorityOf(viewer);
     if (portal !== "account") {
-      throw new OperatorRefusal("not_permitted", "This key manages only itself, and not the mail.");
+      throw new Refusal("not_permitted", "This key manages only itself, and not the mail.");
     }
     this.#countChange(account);
     const { store } = this.#deps;
@@ -207,14 +208,11 @@ export class PortalActions {
   /** Stops a running request of the account of a person, and waits for its end. */
   async stopRequest(viewer: Viewer, requestId: string): Promise<StoppedRequest> {
     if (!isPerson(viewer)) {
-      throw new OperatorRefusal(
-        "not_permitted",
-        "A key cannot stop requests. Close their connections instead.",
-      );
+      throw new Refusal("not_permitted", "A key cannot stop requests. Close their connections instead.");
     }
     const hold = await this.#deps.store.stopRequests.holdOf(requestId);
     if (hold === null || hold.account !== viewer.account.id) {
-      throw new OperatorRefusal("request_not_found", `No request "${requestId}" of your account is running.`);
+      throw new Refusal("request_not_found", `No request "${requestId}" of your account is running.`);
     }
     this.#countChange(viewer.account.id);
     return await this.#deps.operator.as(actorOf(viewer)).stopRequest(requestId);
@@ -226,7 +224,7 @@ export class PortalActions {
     const keys = await this.#deps.store.keys(account.id);
     const key = keys.findLast((each) => each.actsFor === null && works(each, atMs));
     if (key !== undefined) return key;
-    throw new OperatorRefusal("not_permitted", "A chat needs a key that works. Create one on the page Keys.");
+    throw new Refusal("not_permitted", "A chat needs a key that works. Create one on the page Keys.");
   }
 
   /** Returns what a person may do with keys. Null: the session is that of a key. */
@@ -243,9 +241,9 @@ export class PortalActions {
   async #find(viewer: Viewer, id: string): Promise<KeyRow> {
     if (!isPerson(viewer) && id === viewer.key.id) return viewer.key;
     const own = authorityOf(viewer);
-    if (own.portal === "own") throw keyNotFound(id);
+    if (own.portal === "own") throw refusalOf({ kind: "key_not_found", key: id });
     const row = await this.#deps.store.keyById(id);
-    if (row === null || row.account !== own.account) throw keyNotFound(id);
+    if (row === null || row.account !== own.account) throw refusalOf({ kind: "key_not_found", key: id });
     return row;
   }
 
@@ -283,11 +281,10 @@ export class PortalActions {
   #countChange(scope: string): void {
     const seconds = Math.ceil(this.#changes.take(scope) / 1000);
     if (seconds === 0) return;
-    throw new OperatorRefusal(
+    throw new Refusal(
       "too_many_changes",
       `${limits.changes.most} changes were made within a minute. Try again in ${seconds} s. Nothing has changed.`,
-      null,
-      seconds,
+      { retryAfterSeconds: seconds },
     );
   }
 
@@ -323,11 +320,11 @@ async function onceFor<T>(own: KeyAuthority, operation: string, run: (id: string
   try {
     return await run(operationOf(own, operation));
   } catch (error) {
-    if (!(error instanceof OperatorRefusal) || error.code !== "operation_differs") throw error;
-    throw new OperatorRefusal(
+    if (!(error instanceof Refusal) || error.code !== "operation_differs") throw error;
+    throw new Refusal(
       "operation_differs",
       `Operation "${operation}" made another change before. ${newIdNeeded}`,
-      "operation_id",
+      { param: "operation_id" },
     );
   }
 }
@@ -344,6 +341,6 @@ function tooManyReads(): Refusal {
   );
 }
 
-function sessionEnded(): OperatorRefusal {
-  return new OperatorRefusal("invalid_session", "The session has ended. Sign in again.");
+function sessionEnded(): Refusal {
+  return new Refusal("invalid_session", "The session has ended. Sign in again.");
 }

@@ -6,6 +6,7 @@
  * revoked. The key of a front end may do more than all others.
  */
 
+import { Refusal } from "../errors.ts";
 import { type AccountState, type KeyAuthority, limitsIn } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
 import { defined, given } from "../objects.ts";
@@ -14,7 +15,7 @@ import type { KeyChange } from "./key-actions.ts";
 import type { BudgetOptions } from "./keys.ts";
 import { planLimitNames, planLimits, type RowLimits } from "./plan-limits.ts";
 import type { PersonKeys } from "./portal-viewer.ts";
-import { invalidValue, OperatorRefusal } from "./refusals.ts";
+import { invalidValue } from "./refusals.ts";
 
 /** The settings of a key that the key of a session limits. Undefined: the setting stays. */
 export interface LimitedSettings extends RowLimits {
@@ -212,6 +213,6 @@ export function inherited(own: KeyAuthority, settings: LimitedSettings) {
   };
 }
 
-function notPermitted(message: string): OperatorRefusal {
-  return new OperatorRefusal("not_permitted", message);
+function notPermitted(message: string): Refusal {
+  return new Refusal("not_permitted", message);
 }

@@ -7,13 +7,13 @@
  * Guarantees that a request is stopped at most once, and that a stop names a request that runs.
  */
 import { setTimeout as sleep } from "node:timers/promises";
+import { Refusal } from "../errors.ts";
 import type { Job } from "../job.ts";
 import type { Jobs } from "../jobs.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Receipt, StopRequestRow, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { isoTime } from "./json-objects.ts";
-import { OperatorRefusal } from "./refusals.ts";
 
 /** The requests that this process answers. */
 interface RequestsHere {
@@ -107,12 +107,12 @@ async function recordStop({ store }: StopDependencies, stop: StopRequestRow): Pr
 }
 
 /** `receipt`: of the ended request, if it was charged. */
-function notRunning(id: string, receipt: Receipt | null): OperatorRefusal {
+function notRunning(id: string, receipt: Receipt | null): Refusal {
   const message =
     receipt === null
       ? `No request "${id}" is running. It may have ended without a charge, or holds no credits yet.`
       : `Request "${id}" ended at ${isoTime(receipt.atMs)} (${receipt.ending}).`;
-  return new OperatorRefusal("request_not_found", `${message} Nothing has changed.`);
+  return new Refusal("request_not_found", `${message} Nothing has changed.`);
 }
 
 /** For a command beside no service. Throws `request_not_found` if the request ended by itself. */

@@ -2,17 +2,10 @@
 import { invitationObject } from "../accounts/invitations.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { accountObject, listedAccountObject, previewObject } from "../accounts/operator-objects.ts";
-import { otherRefusal, paymentUsed, planChangeRefusal } from "../accounts/outcome-refusals.ts";
-import {
-  accountExists,
-  accountNotFound,
-  accountRefusal,
-  externalIdUsed,
-  planRefusal,
-} from "../accounts/refusals.ts";
 import { factFields } from "../ledger/fact-values.ts";
 import type { OpenOperation, StateOperation } from "../ledger/operations.ts";
 import { previewPlan as planPreview } from "../ledger/preview.ts";
+import { refusalOf } from "../ledger/refusals.ts";
 import { emptyAccount } from "../ledger/unit-of-work.ts";
 import { defined } from "../objects.ts";
 import { type AccountDraft, type ListedAccount, noContact } from "../store/contacts.ts";
@@ -72,15 +65,14 @@ export const accountActions = {
     const { account, operationId: op, plan, at = "refresh" } = input;
     const { ledger, by } = operator;
     const outcome = await ledger.apply({ kind: "plan", account, op, plan, at, by });
-    if (outcome.kind !== "changed") throw planChangeRefusal({ account, op, plan }, outcome);
+    if (outcome.kind !== "changed") throw refusalOf(outcome);
     return accountObject.of(await operator.account(account));
   }),
   setContact: bind(setContact, accountObject.schema, async (operator, { account, ...rest }) => {
     const contact = defined(rest);
     const options = { by: operator.by, dryRun: false };
     const outcome = await operator.store.putAccount({ id: account, plan: null, contact }, options);
-    if (outcome.kind === "no_account") throw accountNotFound(account);
-    if (outcome.kind === "external_id_used") throw externalIdUsed(contact.externalId ?? "", outcome.account);
+    if (outcome.kind !== "exists" && outcome.kind !== "opened") throw refusalOf(outcome);
     return accountObject.of(await operator.account(account));
   }),
   previewPlan: bind(
@@ -88,7 +80,7 @@ export const accountActions = {
     previewObject.schema,
     async (operator, { account, plan, at = "refresh" }) => {
       const preview = planPreview(await operator.snapshot(account), { plan, at });
-      if (preview.kind !== "preview") throw planChangeRefusal({ account, op: "preview", plan }, preview);
+      if (preview.kind !== "preview") throw refusalOf(preview);
       return previewObject.of({ ...preview, account });
     },
   ),
@@ -114,13 +106,14 @@ function requireSameOpening(
   { id, plan, additional }: Pick<OpenOperation, "plan" | "additional"> & { id: string },
 ): void {
   const { plan: first } = factFields(opening?.after ?? null);
-  if (first !== plan) throw accountExists(id, `on plan ${first}`);
+  if (first !== plan) throw refusalOf({ kind: "account_exists", account: id, how: `on plan ${first}` });
   if (additional === undefined) return;
   const { amountMicro, payment } = additional;
   const isPayment = fourth?.kind === "payment" && fourth.subject === payment;
   const isPromotion = fourth?.kind === "promotion" && fourth.op === null && payment === null;
   if ((isPayment || isPromotion) && fourth.amountMicro === amountMicro) return;
-  throw accountExists(id, "without these credits. Nothing has changed. Add them as a payment or a promotion");
+  const how = "without these credits. Nothing has changed. Add them as a payment or a promotion";
+  throw refusalOf({ kind: "account_exists", account: id, how });
 }
 
 /** Returns whether the account is new. */
@@ -135,20 +128,8 @@ async function open(
   const outcome = isPlain
     ? await ledger.apply({ kind: "open", account: id, plan, additional, by })
     : await store.putAccount(draft, { by, dryRun });
-  switch (outcome.kind) {
-    case "opened":
-    case "exists":
-      return outcome.kind === "opened";
-    case "unknown_plan":
-    case "retired_plan":
-      throw planRefusal(plan, outcome);
-    case "id_used":
-      throw paymentUsed(additional?.payment ?? "", outcome.account);
-    case "external_id_used":
-      throw externalIdUsed(contact.externalId ?? "", outcome.account);
-    default:
-      throw accountRefusal(id, outcome);
-  }
+  if (outcome.kind === "opened" || outcome.kind === "exists") return outcome.kind === "opened";
+  throw refusalOf(outcome);
 }
 
 async function stateOf(
@@ -159,7 +140,7 @@ async function stateOf(
 ): Promise<ListedAccount> {
   const operation = { kind: "state", account, op, to, by: operator.by } as const;
   const outcome = await operator.ledger.apply(operation);
-  if (outcome.kind !== "changed") throw otherRefusal(operation, outcome);
+  if (outcome.kind !== "changed") throw refusalOf(outcome);
   return await operator.account(account);
 }
 

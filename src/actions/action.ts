@@ -7,9 +7,8 @@
  * Pages bundle this file.
  */
 
-import type { OperatorCode } from "../accounts/refusals.ts";
 import type { OperatorRole, Role } from "../actors.ts";
-import type { ErrorCode } from "../errors.ts";
+import type { Code } from "../errors.ts";
 import type { Fields, InputOf } from "./field.ts";
 
 const methods = ["GET", "POST", "PATCH", "DELETE"] as const;
@@ -41,7 +40,7 @@ export interface ActionTexts {
   once?: string;
   input: Fields;
   /** In addition to those of an account or a key that is not found. */
-  refuses: readonly (OperatorCode | ErrorCode)[];
+  refuses: readonly Code[];
   /** The field `format` chooses between JSON and CSV. */
   csv?: true;
   /** Besides 200. 201: something is new. 202: it goes on after the response. */

@@ -9,14 +9,9 @@ import {
   refundObject,
   topupObject,
 } from "../accounts/operator-objects.ts";
-import {
-  adjustmentRefusal,
-  promotionRefusal,
-  refundRefusal,
-  topupRefusal,
-} from "../accounts/outcome-refusals.ts";
 import { paymentReportCsv, paymentReportObject, paymentReportSchema } from "../accounts/payment-report.ts";
 import { requireFresh } from "../accounts/refusals.ts";
+import { refusalOf } from "../ledger/refusals.ts";
 import { opOf } from "../ledger/snapshot.ts";
 import { microOf } from "../units.ts";
 import { bindFor } from "./bind.ts";
@@ -33,7 +28,7 @@ export const creditActions = {
     const { ledger, by } = operator;
     const operation = { kind: "topup", account, payment, amountMicro: microOf(credits), by } as const;
     const outcome = await ledger.apply(operation);
-    if (outcome.kind !== "added") throw topupRefusal(operation, outcome);
+    if (outcome.kind !== "added") throw refusalOf(outcome);
     const balance = await operator.balance(account);
     return topupObject.of({ account, id: payment, credits, replayed: outcome.replayed, balance });
   }),
@@ -58,7 +53,7 @@ export const creditActions = {
       by,
     } as const;
     const outcome = await ledger.apply(operation);
-    if (outcome.kind !== "refunded") throw refundRefusal(operation, outcome);
+    if (outcome.kind !== "refunded") throw refusalOf(outcome);
     const balance = await operator.balance(account);
     return refundObject.of({ ...outcome, account, id: refund, payment, credits, balance });
   }),
@@ -103,7 +98,7 @@ async function give(actions: OperatorActions, input: Adjustment): Promise<boolea
   return await actions.giveWithinAllowance({ amountMicro, op: opOf(operation) }, async () => {
     const outcome = await ledger.apply(operation);
     if (outcome.kind === "added") return outcome.replayed;
-    throw promotionRefusal(operation, outcome);
+    throw refusalOf(outcome);
   });
 }
 
@@ -121,5 +116,5 @@ async function take({ ledger, by }: OperatorActions, input: Adjustment): Promise
   } as const;
   const outcome = await ledger.apply(operation);
   if (outcome.kind === "adjusted") return outcome.replayed;
-  throw adjustmentRefusal(operation, outcome);
+  throw refusalOf(outcome);
 }

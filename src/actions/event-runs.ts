@@ -2,7 +2,7 @@
 import Type from "typebox";
 import { count, isoTime, isoTimeOrNull, objectFor, orNull, text, time } from "../accounts/json-objects.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
-import { OperatorRefusal } from "../accounts/refusals.ts";
+import { Refusal } from "../errors.ts";
 import { deliveryStates, type ListedDelivery, type ListedEndpoint } from "../store/events.ts";
 import { bindFor } from "./bind.ts";
 import { sendEvents } from "./events.ts";
@@ -53,7 +53,7 @@ const sendObject = objectFor<{ endpoint: string; events: number }>("EventSend")(
 
 function requireEndpoint(actions: OperatorActions, endpoint: string): void {
   if (actions.endpoints().some(({ name }) => name === endpoint)) return;
-  throw new OperatorRefusal("endpoint_not_found", `There is no endpoint "${endpoint}" in the configuration.`);
+  throw new Refusal("endpoint_not_found", `There is no endpoint "${endpoint}" in the configuration.`);
 }
 
 export const eventActions = {
@@ -84,6 +84,6 @@ export const eventActions = {
     const { events } = actions.store;
     if (event === undefined) return sendObject.of({ endpoint, events: await events.sendFailed(endpoint) });
     if (await events.sendAgain(endpoint, event)) return sendObject.of({ endpoint, events: 1 });
-    throw new OperatorRefusal("event_not_found", `The endpoint "${endpoint}" has no event "${event}".`);
+    throw new Refusal("event_not_found", `The endpoint "${endpoint}" has no event "${event}".`);
   }),
 };

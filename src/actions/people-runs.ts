@@ -4,7 +4,8 @@ import { normalPerson, personProblem } from "../accounts/front-ends.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { personData } from "../accounts/person-data.ts";
 import { personDataSchema, personObject, shownPerson } from "../accounts/person-objects.ts";
-import { invalidValue, OperatorRefusal, requireFresh } from "../accounts/refusals.ts";
+import { invalidValue, requireFresh } from "../accounts/refusals.ts";
+import { Refusal } from "../errors.ts";
 import { unknownName } from "../spelling.ts";
 import { issuerOfFrontEnd } from "../store/accounts-of-key.ts";
 import { isPersonId, newPerson, type PersonRow } from "../store/people.ts";
@@ -68,7 +69,7 @@ export const peopleActions = {
 
 async function personOf({ store }: OperatorActions, id: string): Promise<PersonRow> {
   const person = await store.person(id);
-  if (person === null) throw new OperatorRefusal("person_not_found", `There is no person "${id}".`);
+  if (person === null) throw new Refusal("person_not_found", `There is no person "${id}".`);
   return person;
 }
 
@@ -79,7 +80,7 @@ async function linked(operator: OperatorActions, id: string, account: string): P
   await store.linkPerson(id, { account, by, isFirst: false }, change);
   const now = await presentPerson(operator, id);
   if (now.account === account) return now;
-  throw new OperatorRefusal(
+  throw new Refusal(
     "person_linked",
     `Person ${id} has the account ${now.account} already. Nothing has changed.`,
   );
@@ -89,7 +90,7 @@ async function linked(operator: OperatorActions, id: string, account: string): P
 async function presentPerson(operator: OperatorActions, id: string): Promise<PersonRow> {
   const person = await personOf(operator, id);
   if (person.erasedMs === null) return person;
-  throw new OperatorRefusal(
+  throw new Refusal(
     "person_erased",
     `The data of person ${id} is erased, which is final. Nothing has changed.`,
   );

@@ -7,10 +7,10 @@ import { randomBytes } from "node:crypto";
 import type { FastifyInstance } from "fastify";
 import { pino } from "pino";
 import { OperatorSessions } from "../accounts/operator-sessions.ts";
-import { OperatorRefusal } from "../accounts/refusals.ts";
 import { stopWithoutService } from "../accounts/request-stops.ts";
 import { wantedEventsOf } from "../config/events.ts";
 import type { Config } from "../config/load.ts";
+import { Refusal } from "../errors.ts";
 import { invitationSettingsOf } from "../events/invitation-mail.ts";
 import { createOperatorServer } from "../http/admin/server.ts";
 import { AllowedHosts } from "../http/api/allowed-hosts.ts";
@@ -102,5 +102,5 @@ export async function openLocalOperator(
 }
 
 function unavailable(): never {
-  throw new OperatorRefusal("service_unavailable", noServiceHere());
+  throw new Refusal("service_unavailable", noServiceHere());
 }

@@ -8,7 +8,6 @@
  * Only one reload runs at a time.
  */
 import type { Logger } from "pino";
-import { OperatorRefusal } from "../accounts/refusals.ts";
 import { service } from "../actors.ts";
 import {
   type AppliedPlansReport,
@@ -21,7 +20,7 @@ import {
 } from "../config/changes.ts";
 import { type Config, configurationError } from "../config/load.ts";
 import { operatorNames } from "../config/operator.ts";
-import { messageOf, OperatorError } from "../errors.ts";
+import { messageOf, OperatorError, Refusal } from "../errors.ts";
 import type { EventSending } from "../events/event-sending.ts";
 import type { AllowedHosts } from "../http/api/allowed-hosts.ts";
 import type { PublicServer, PublicSettings } from "../http/public/server.ts";
@@ -102,7 +101,7 @@ export class Reloader {
   }
 
   async #alone<T>(change: () => Promise<T>): Promise<T> {
-    if (this.#phase !== "idle") throw new OperatorRefusal("cannot_reload_now", explanations[this.#phase]);
+    if (this.#phase !== "idle") throw new Refusal("cannot_reload_now", explanations[this.#phase]);
     this.#phase = "reloading";
     const underWay = change();
     this.#underWay = underWay;
@@ -127,7 +126,7 @@ export class Reloader {
   /** Refuses further reloads, and ends a reload that still loads models. */
   async close(): Promise<void> {
     this.#phase = "closed";
-    this.#closing.abort(new OperatorRefusal("cannot_reload_now", explanations.closed));
+    this.#closing.abort(new Refusal("cannot_reload_now", explanations.closed));
     await Promise.allSettled([this.#underWay]);
   }
 
@@ -142,10 +141,10 @@ export class Reloader {
       const atMs = Date.now();
       this.#last = { atMs, successful: false };
       metrics.reloaded(false, atMs);
-      const known = error instanceof OperatorError || error instanceof OperatorRefusal;
+      const known = error instanceof OperatorError || error instanceof Refusal;
       const fields = known ? { reason: messageOf(error) } : { err: error };
       logger.error(fields, "the configuration was not reloaded; the service keeps the running one");
-      if (error instanceof OperatorError) throw new OperatorRefusal("configuration_invalid", error.message);
+      if (error instanceof OperatorError) throw new Refusal("configuration_invalid", error.message);
       throw error;
     }
   }

@@ -3,7 +3,7 @@
  * left, and the remedies. Guarantees that each named remedy helps: a shorter prompt only if its
  * texts make the difference, a refresh only if it brings enough.
  */
-import type { HoldOutcome } from "../ledger/outcomes.ts";
+import type { Unpaid } from "../ledger/outcomes.ts";
 import { costAtMost, type Price } from "../ledger/pricing.ts";
 import { exactCredits, grouped, type MicroCredits } from "../units.ts";
 
@@ -18,8 +18,6 @@ export interface UnpaidRequest {
   /** The tokens are counted only after the request has run. */
   isBound: boolean;
 }
-
-type Shortage = Extract<HoldOutcome, { reason: "insufficient_credits" | "key_budget_exceeded" }>;
 
 const words = {
   insufficient_credits: {
@@ -38,9 +36,9 @@ const words = {
   },
 } as const;
 
-export function creditMessage(shortage: Shortage, request: UnpaidRequest): string {
+export function creditMessage(shortage: Unpaid, request: UnpaidRequest): string {
   const { model, price, promptTokens, shortestTokens, isBound } = request;
-  const { payer, ask } = words[shortage.reason];
+  const { payer, ask } = words[shortage.kind];
   const neededMicro = costAtMost(price, promptTokens, 1);
   // What costs nothing is refused only by a budget of 0.
   if (neededMicro === 0) return `${payer} is 0, which pauses the key. ${ask}`;
@@ -52,9 +50,9 @@ export function creditMessage(shortage: Shortage, request: UnpaidRequest): strin
   return `${payer} cannot pay this prompt and one token of "${model}": they take ${needed} credits, and ${left} are left.${counted} ${adviceOf(shortage, request)}`;
 }
 
-function adviceOf({ reason, leftMicro, refreshes }: Shortage, request: UnpaidRequest): string {
+function adviceOf({ kind, leftMicro, refreshes }: Unpaid, request: UnpaidRequest): string {
   const { price, promptTokens, shortestTokens } = request;
-  const { refresh, thenPays, neverEnough, ask } = words[reason];
+  const { refresh, thenPays, neverEnough, ask } = words[kind];
   const leastMicro = costAtMost(price, shortestTokens, 1);
   const at = (atMs: number) => `${refresh} at ${new Date(atMs).toISOString()}`;
   const isShorterPaid = leastMicro <= leftMicro;

@@ -30,6 +30,7 @@ import type { SettleOperation } from "../ledger/operations.ts";
 import type { OutcomeOf } from "../ledger/outcomes.ts";
 import { costAtMost } from "../ledger/pricing.ts";
 import type { Rates } from "../ledger/rate-limits.ts";
+import { refusalOf } from "../ledger/refusals.ts";
 import type { BucketAmounts, Ending } from "../ledger/rows.ts";
 import { given } from "../objects.ts";
 import type { MicroCredits } from "../units.ts";
@@ -45,7 +46,7 @@ import {
   type Usage,
 } from "./engine.ts";
 import { firstSlice, HoldExtender } from "./hold-extender.ts";
-import { accountHalted, contextWords, refusalOfEngine, refusalOfHold } from "./refusals.ts";
+import { contextWords, refusalOfEngine, refusalOfHold } from "./refusals.ts";
 
 /**
  * Event of an answer: one `accepted`, any number of `text`, one `end`, in this order. They arrive
@@ -154,7 +155,7 @@ export async function* generate(
   };
   const prepared = await model.engine.prepare(prompt, signal).catch((error: unknown) => {
     if (signal.aborted) return null;
-    throw refusalOf(error, model);
+    throw refusalOfFailure(error, model);
   });
   if (prepared === null || signal.aborted) return endOfAborted(signal);
   const preparedMs = performance.now();
@@ -242,13 +243,13 @@ export async function* generate(
     const boughtOut = finishReason === "length" && holdExtender.maxTokens < wantTokens;
     const halted = boughtOut ? holdExtender.halted : null;
     // A whole answer is delivered as far as it was paid for.
-    if (halted !== null && request.stream) throw accountHalted(halted);
+    if (halted !== null && request.stream) throw refusalOf(halted);
     // Receipts have no ending of their own for an answer that was filtered.
     completedBy = finishReason === "content_filter" ? "stop" : finishReason;
     if (boughtOut) completedBy = halted === null ? "credits" : "stopped";
   } catch (error) {
     failure = error;
-    throw refusalOf(error, model);
+    throw refusalOfFailure(error, model);
   } finally {
     signal.removeEventListener("abort", stop);
     await generation?.stop();
@@ -377,7 +378,7 @@ function shortestOf(promptTokens: number, messages: readonly Message[]): number 
   return Math.max(1, promptTokens - Buffer.byteLength(only.content));
 }
 
-function refusalOf(error: unknown, { id, engine }: Model): unknown {
+function refusalOfFailure(error: unknown, { id, engine }: Model): unknown {
   return error instanceof EngineError ? refusalOfEngine(error, id, engine.contextWindow) : error;
 }
 

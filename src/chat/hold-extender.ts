@@ -12,8 +12,9 @@
 import { randomInt } from "node:crypto";
 import { Refusal } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
-import type { AccountError, ExtendOutcome, Halted } from "../ledger/outcomes.ts";
+import type { AccountError, ExtendOutcome } from "../ledger/outcomes.ts";
 import { completionTokensFor, costAtMost, costOf, type Price } from "../ledger/pricing.ts";
+import type { Refused } from "../ledger/refusals.ts";
 import { countsOf, noTokens, type TokenCounts } from "../ledger/rows.ts";
 import type { MicroCredits } from "../units.ts";
 import type { Generation, Usage } from "./engine.ts";
@@ -67,7 +68,7 @@ export class HoldExtender {
   #isLast: boolean;
   #generation: Generation | null = null;
   #failure: Refusal | null = null;
-  #halted: Halted | null = null;
+  #halted: Refused<"account_suspended"> | null = null;
   #underWay: Promise<void> | null = null;
   /** The wait for credits that other requests hold. Null: no wait. */
   #waiting: { sinceMs: number; limitMs: number; attempts: number } | null = null;
@@ -113,7 +114,7 @@ export class HoldExtender {
   }
 
   /** Why the account pays for no further slice, or null. */
-  get halted(): Halted | null {
+  get halted(): Refused<"account_suspended"> | null {
     return this.#halted;
   }
 

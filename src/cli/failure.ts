@@ -3,9 +3,8 @@
  * codes are part of the interface of `--json`; the texts may change.
  */
 import { CommanderError } from "commander";
-import type { OperatorCode } from "../accounts/refusals.ts";
 import { ApiError } from "../actions/api-error.ts";
-import { type ErrorCode, OperatorError, Refusal, StoreUnavailableError } from "../errors.ts";
+import { type Code, OperatorError, Refusal, StoreUnavailableError } from "../errors.ts";
 import { inkwell, shipped } from "../invocation.ts";
 import { NoAnswer } from "./transport.ts";
 
@@ -21,7 +20,7 @@ export const repairAdvice =
   `see ${shipped("docs/operating/incidents.md")}.`;
 
 /** Appended to the messages of the operator API. */
-const advice: ReadonlyMap<string, string> = new Map<OperatorCode | ErrorCode, string>([
+const advice: ReadonlyMap<string, string> = new Map<Code, string>([
   [
     "account_not_found",
     `"${inkwell("account list")}" lists the accounts; "${inkwell("account create")}" opens one.`,
@@ -57,8 +56,6 @@ export function failureOf(error: unknown, complaint: string, operation: string |
     const text = `The ledger could not be read or written: ${error.message}.\n${again(operation)}\n`;
     return { code: "store_unavailable", text };
   }
-  // Its module loads the ledger, which most commands do not need.
-  if (error instanceof Error && error.name === "OperatorRefusal") return refused(error.message);
   const stack = error instanceof Error ? error.stack : error;
   return { code: "internal_error", text: `This is a defect of Inkwell, please report it:\n${stack}\n` };
 }

@@ -11,7 +11,7 @@ import { changeBucket, keepsWindow } from "./entitlement.ts";
 import { factText } from "./fact-values.ts";
 import { remainingOf } from "./grants.ts";
 import type { OpenOperation, PlanOperation, StateOperation } from "./operations.ts";
-import type { OpenOutcome, PlanOutcome, StateOutcome } from "./outcomes.ts";
+import type { OpenOutcome, PlanOutcome, PlanRefused, StateOutcome } from "./outcomes.ts";
 import { newestVersion, type PlanVersion, ruleOf } from "./plan.ts";
 import { type AccountRow, type WindowBucket, windowBuckets } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
@@ -26,20 +26,18 @@ export function open(work: UnitOfWork, operation: OpenOperation): OpenOutcome {
   if (refusal !== null) return refusal;
   const version = newestVersion(work.plans, plan);
   invariant(version !== undefined, () => `the plan ${plan} has a version`);
-  const paid = work.payment(additional?.payment ?? "");
-  if (paid !== null) return { kind: "id_used", account: paid.account };
+  const payment = additional?.payment ?? "";
+  const paid = work.payment(payment);
+  if (paid !== null) return { kind: "payment_used", payment, account: paid.account };
   const found = work.open(operation, version);
   if (additional !== undefined) addAtOpening(work, found, { ...additional, by });
   return { kind: "opened" };
 }
 
 /** Accounts can only be put on a plan of the current plans section. */
-function planRefusal(
-  { plans }: UnitOfWork,
-  plan: string,
-): Extract<OpenOutcome, { kind: "unknown_plan" | "retired_plan" }> | null {
-  if (plans.offered.includes(plan)) return null;
-  return plans.versions.has(plan) ? { kind: "retired_plan" } : { kind: "unknown_plan", plans: plans.offered };
+function planRefusal({ plans: { offered, versions } }: UnitOfWork, plan: string): PlanRefused | null {
+  if (offered.includes(plan)) return null;
+  return versions.has(plan) ? { kind: "retired_plan", plan } : { kind: "unknown_plan", plan, plans: offered };
 }
 
 /** Remembers a change of the plan for the end of the base window, or changes it now. */
@@ -51,7 +49,7 @@ export function changePlan(work: UnitOfWork, found: FoundAccount, operation: Pla
   if (earlierOne !== null) {
     return earlierOne.kind === "replayed" ? { kind: "changed", replayed: true } : earlierOne;
   }
-  if (account.state === "closed") return { kind: "closed" };
+  if (account.state === "closed") return { kind: "account_closed", account: account.id };
   const isPresent = plan === account.plan;
   const refusal = isPresent ? null : planRefusal(work, plan);
   if (refusal !== null) return refusal;
@@ -66,7 +64,7 @@ export function changePlan(work: UnitOfWork, found: FoundAccount, operation: Pla
   invariant(version !== undefined, () => `the plan ${plan} has a version`);
   const buckets = differing(work, found, version);
   if (at === "now" && buckets.length > 0 && account.base !== null) {
-    return { kind: "window_differs", buckets, refreshMs: account.base.untilMs };
+    return { kind: "window_differs", plan, buckets, refreshMs: account.base.untilMs };
   }
   const from = account.plan;
   account.plan = plan;
@@ -114,7 +112,7 @@ export function changeState(work: UnitOfWork, found: FoundAccount, operation: St
   if (earlierOne !== null) {
     return earlierOne.kind === "replayed" ? { kind: "changed", replayed: true } : earlierOne;
   }
-  if (state === "closed") return { kind: "closed" };
+  if (state === "closed") return { kind: "account_closed", account: account.id };
   const values = { op, by, before, after };
   if (to.kind === "close" || (to.kind === "end" && to.endsMs !== null && to.endsMs <= times.atMs)) {
     work.close(found, values);

@@ -29,13 +29,15 @@ export function topup(work: UnitOfWork, found: FoundAccount, operation: TopupOpe
   const { payment, amountMicro, by } = operation;
   assertAmount(amountMicro);
   const before = work.payment(payment);
-  if (before !== null && before.account !== account.id) return { kind: "id_used", account: before.account };
   if (before !== null) {
-    if (before.amountMicro !== amountMicro) return { kind: "conflict", amountMicro: before.amountMicro };
+    if (before.account !== account.id) return { kind: "payment_used", payment, account: before.account };
+    const { amountMicro: beforeMicro } = before;
+    if (beforeMicro !== amountMicro)
+      return { kind: "payment_differs", payment, beforeMicro, nowMicro: amountMicro };
     return { kind: "added", additionalMicro: additionalOf(account), replayed: true };
   }
-  if (account.state === "closed") return { kind: "closed" };
-  if (!fits(account, amountMicro)) return { kind: "too_much" };
+  if (account.state === "closed") return { kind: "account_closed", account: account.id };
+  if (!fits(account, amountMicro)) return { kind: "too_many_credits", account: account.id };
   const posting = { kind: "payment", op: opOf(operation), by, amountMicro, subject: payment } as const;
   work.grantAdditional(found, posting, { untilMs: null, payment, requestId: null });
   return { kind: "added", additionalMicro: additionalOf(account), replayed: false };
@@ -64,25 +66,26 @@ export function addAtOpening(
 /** Adds promotional credits: to an open grant with the same end, or as a new one. */
 export function promote(work: UnitOfWork, found: FoundAccount, operation: PromoteOperation): PromoteOutcome {
   const { account, grants, times } = found;
-  const { amountMicro, untilMs, reason, requestId, by } = operation;
+  const { amountMicro, untilMs, reason, requestId: request, by } = operation;
   assertAmount(amountMicro);
-  const fact = { subject: requestId, after: factText({ amountMicro, endsMs: untilMs, reason }) };
+  const fact = { subject: request, after: factText({ amountMicro, endsMs: untilMs, reason }) };
   const before = earlier(work, operation, fact);
   if (before?.kind === "replayed") {
     return { kind: "added", additionalMicro: additionalOf(account), replayed: true };
   }
   if (before !== null) return before;
-  if (account.state === "closed") return { kind: "closed" };
-  if (untilMs !== null && untilMs <= times.atMs) return { kind: "ended" };
-  if (!fits(account, amountMicro)) return { kind: "too_much", leftMicro: null };
+  if (account.state === "closed") return { kind: "account_closed", account: account.id };
+  if (untilMs !== null && untilMs <= times.atMs) return { kind: "promotion_over", untilMs };
+  if (!fits(account, amountMicro)) return { kind: "too_many_credits", account: account.id };
   const posting = { op: opOf(operation), by, amountMicro, ...fact };
-  if (requestId !== null) {
-    if (work.hold(account.id, requestId) !== null) return { kind: "hold_open" };
-    const { charges, memos } = work.ended(account.id, requestId);
-    if (charges.length === 0) return { kind: "unknown_request" };
+  if (request !== null) {
+    if (work.hold(account.id, request) !== null) return { kind: "request_running", request };
+    const { charges, memos } = work.ended(account.id, request);
+    if (charges.length === 0) return { kind: "request_not_found", account: account.id, request };
     const paid = charges.reduce((sum, charge) => sum + sumOf(charge), 0);
-    if (amountMicro > paid - memos) return { kind: "too_much", leftMicro: paid - memos };
-    work.grantAdditional(found, { kind: "memo", ...posting }, { untilMs, payment: null, requestId });
+    const leftMicro = paid - memos;
+    if (amountMicro > leftMicro) return { kind: "memo_too_large", request, leftMicro };
+    work.grantAdditional(found, { kind: "memo", ...posting }, { untilMs, payment: null, requestId: request });
     return { kind: "added", additionalMicro: additionalOf(account), replayed: false };
   }
   const open = grants.find((grant) => !grant.isPayment && grant.untilMs === untilMs);
@@ -111,9 +114,10 @@ export function adjust(work: UnitOfWork, found: FoundAccount, operation: AdjustO
   }
   if (before !== null) return before;
   const promotions = grants.promotions().filter(({ seq }) => named === null || seq === named);
-  if (named !== null && promotions.length === 0) return { kind: "unknown_grant" };
+  if (named !== null && promotions.length === 0)
+    return { kind: "grant_not_found", account: account.id, grant: named };
   const freeMicro = promotions.reduce((sum, grant) => sum + freeOf(grant), 0);
-  if (amountMicro > freeMicro) return { kind: "too_little", freeMicro };
+  if (amountMicro > freeMicro) return { kind: "too_few_credits", account: account.id, freeMicro };
   let rest = amountMicro;
   for (const promotion of promotions) {
     const part = Math.min(rest, freeOf(promotion));
@@ -146,12 +150,16 @@ export function refund(work: UnitOfWork, found: FoundAccount, operation: RefundO
       replayed: true,
     };
   }
-  if (before !== null) return before;
+  if (before !== null) {
+    const { entry } = before;
+    return { kind: entry.account === account.id ? "refund_differs" : "refund_used", entry };
+  }
   const payment = work.payment(id);
-  if (payment === null || payment.account !== account.id) return { kind: "unknown_payment" };
+  if (payment === null || payment.account !== account.id)
+    return { kind: "payment_not_found", account: account.id, payment: id };
   const open = grants.find(({ seq }) => seq === payment.seq);
   const refundableMicro = open === null ? 0 : open.amountMicro - open.spentMicro;
-  if (amountMicro > refundableMicro) return { kind: "too_much", refundableMicro };
+  if (amountMicro > refundableMicro) return { kind: "refund_too_large", payment: id, refundableMicro };
   const takenMicro = open === null ? 0 : Math.min(amountMicro, freeOf(open));
   // Recorded even if nothing is free: a repetition gets the same answer.
   const entry = {

@@ -3,13 +3,13 @@
  * forward and overdue holds are expired. Credits that running requests hold are part of the
  * balance.
  */
-import { invariant, Refusal } from "../errors.ts";
+import { invariant } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
 import { expireOverdue } from "./ending.ts";
 import { type Entitlement, passBoundaries } from "./entitlement.ts";
 import { additionalOf, remainingOf } from "./grants.ts";
-import type { AccountError } from "./outcomes.ts";
 import { type Limits, type PlanCatalog, planProblem } from "./plan.ts";
+import { type Refused, refusalOf } from "./refusals.ts";
 import type { AccountRow, AccountState, AdditionalGrant, HoldRow, WindowBucket } from "./rows.ts";
 import { rowKey, type Times } from "./snapshot.ts";
 import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
@@ -60,9 +60,11 @@ export interface BalanceView {
 
 /** Throws the refusal `balance_unavailable` if the account is missing or invalid. */
 export function balanceOf(snapshot: AccountSnapshot | null): BalanceView {
-  if (snapshot === null) throw balanceUnavailable("the account has no row");
+  if (snapshot === null) {
+    throw refusalOf({ kind: "balance_unavailable", account: "of the request", problem: "it has no row" });
+  }
   const found = readBalance(snapshot);
-  if ("problem" in found) throw balanceUnavailable(`account ${snapshot.account.id}: ${found.problem}`);
+  if ("problem" in found) throw refusalOf(found);
   return found;
 }
 
@@ -70,12 +72,12 @@ export function balanceOf(snapshot: AccountSnapshot | null): BalanceView {
  * Returns the balance, or the problem if the account contradicts itself or the database
  * does not have its plan.
  */
-export function readBalance(snapshot: AccountSnapshot): BalanceView | { problem: string } {
+export function readBalance(snapshot: AccountSnapshot): BalanceView | BalanceError {
   const { found } = workOn(snapshot);
-  if (found.kind === "balance_invalid") return { problem: found.problem };
+  if (found.kind === "balance_unavailable") return found;
   const { account, plan } = found;
   const problem = planProblem(snapshot.plans, account.plan, account.nextPlan);
-  if (problem !== null) return { problem };
+  if (problem !== null) return { kind: "balance_unavailable", account: account.id, problem };
   invariant(plan !== null, "a plan without a problem is there");
   return {
     plan: account.plan,
@@ -152,7 +154,7 @@ export function hasLowBalance({ state, base, overage, additionalMicro }: Balance
   return left < microPerCredit || left < granted * (lowBalancePercent / 100);
 }
 
-type BalanceError = Extract<AccountError, { kind: "balance_invalid" }>;
+type BalanceError = Refused<"balance_unavailable">;
 
 /**
  * Returns the account as it is at the moment of the snapshot: windows are rolled forward, and
@@ -177,16 +179,7 @@ export function workOn({ account: read, problem, overdue, later, times, plans }:
     payments: new Map(),
   });
   const found = work.account(read.id);
-  invariant(found.kind !== "no_account", "the snapshot has the account");
+  invariant(found.kind !== "account_not_found", "the snapshot has the account");
   if (found.kind === "found") expireOverdue(work, found);
   return { work, found };
-}
-
-/** Builds this refusal. `detail` is for the operator. */
-export function balanceUnavailable(detail: string): Refusal {
-  return new Refusal(
-    "balance_unavailable",
-    "The balance of this account cannot be read. Nothing was charged. The operator of this service can mend it.",
-    { detail },
-  );
 }

@@ -30,7 +30,6 @@ import type {
   Decision,
   DeferredOutcome,
   ExtendOutcome,
-  Halted,
   HoldOutcome,
   Refresh,
 } from "./outcomes.ts";
@@ -38,6 +37,7 @@ import { planProblem } from "./plan.ts";
 import { assertTokens, costOf, priceOf } from "./pricing.ts";
 import type { Rates } from "./rate-limits.ts";
 import { countRates, followLimits, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
+import type { Refused } from "./refusals.ts";
 import { type AccountRow, countsOf, type HoldRow, type KeyRow, noTokens, type TokenCounts } from "./rows.ts";
 import type { Changes, Snapshot, Times } from "./snapshot.ts";
 import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
@@ -131,15 +131,18 @@ function hold(
     const isReserved = amountMicro < wantMicro && othersHold(work, found, taken);
     return { kind: "held", amountMicro, reserved: isReserved, rates: {} };
   }
-  if (work.ended(account.id, operation.requestId).charges.length > 0)
-    return { kind: "refused", reason: "hold_ended" };
+  if (work.ended(account.id, operation.requestId).charges.length > 0) return { kind: "ended" };
   const problem = planProblem(work.plans, account.plan, account.nextPlan);
   if (plan === null || problem !== null) {
-    return { kind: "balance_invalid", problem: problem ?? "its plan has no version" };
+    return {
+      kind: "balance_unavailable",
+      account: account.id,
+      problem: problem ?? "its plan has no version",
+    };
   }
   const key = work.key(operation.key);
   const refusal = keyRefusal(account, key, times);
-  if (key === null || refusal !== null) return { kind: "refused", reason: refusal ?? "key_unknown" };
+  if (key === null || refusal !== null) return refusal ?? keyUnknown;
 
   // The hold may need their credits and places. Without them it could be refused, or spend the
   // wrong bucket.
@@ -159,14 +162,14 @@ function hold(
     if (budget.unspentMicro >= leastMicro) return reserved("key", rates);
     const amountMicro = key.budgetMicro ?? 0;
     const refreshes = amountMicro > budgetLeftMicro ? [{ atMs: budget.untilMs, amountMicro }] : [];
-    return { kind: "refused", reason: "key_budget_exceeded", leftMicro: budgetLeftMicro, refreshes, rates };
+    return { kind: "key_budget_exceeded", leftMicro: budgetLeftMicro, refreshes, rates };
   }
   const leftMicro = sumOf(grants.free(times));
   if (leftMicro < minMicro) {
     const rates = ratesOf(scopes, nowMs);
     if (grants.ifAllReturns(times) >= minMicro) return reserved("account", rates);
     const refreshes = refreshesOf(work, found, leftMicro);
-    return { kind: "refused", reason: "insufficient_credits", leftMicro, refreshes, rates };
+    return { kind: "insufficient_credits", leftMicro, refreshes, rates };
   }
 
   const takings = grants.take(Math.min(wantMicro, budgetLeftMicro), times, "heldMicro");
@@ -197,25 +200,30 @@ function hold(
   return { kind: "held", amountMicro, reserved: isReserved, rates: ratesOf(scopes, nowMs) };
 }
 
-type KeyRefusal = Halted | "key_revoked" | "key_expired" | "key_unknown";
+const keyUnknown = { kind: "invalid_api_key", why: "is not known" } as const;
 
-function keyRefusal(account: AccountRow, key: KeyRow | null, times: Times): KeyRefusal | null {
-  const { atMs } = times;
+function keyRefusal(
+  account: AccountRow,
+  key: KeyRow | null,
+  times: Times,
+): Refused<"invalid_api_key" | "account_suspended"> | null {
   // The key of a front end acts for other accounts.
-  if (key === null || (key.account !== account.id && key.actsFor === null)) return "key_unknown";
-  if (key.revokedMs !== null) return "key_revoked";
-  if (key.expiresMs !== null && key.expiresMs <= atMs) return "key_expired";
+  if (key === null || (key.account !== account.id && key.actsFor === null)) return keyUnknown;
+  if (key.revokedMs !== null) return { kind: "invalid_api_key", why: "was revoked" };
+  if (key.expiresMs !== null && key.expiresMs <= times.atMs)
+    return { kind: "invalid_api_key", why: "has expired" };
   return haltOf(account, times);
 }
 
 /** Why the account gives no credits to requests. Null: it does. */
-function haltOf({ state, endsMs }: AccountRow, { atMs }: Times): Halted | null {
-  if (state === "closed" || (endsMs !== null && endsMs <= atMs)) return "account_closed";
-  return state === "suspended" ? "account_suspended" : null;
+function haltOf({ state, endsMs }: AccountRow, { atMs }: Times): Refused<"account_suspended"> | null {
+  const isOver = endsMs !== null && endsMs <= atMs;
+  if (state === "active" && !isOver) return null;
+  return { kind: "account_suspended", state: isOver || state === "closed" ? "closed" : "suspended" };
 }
 
 function reserved(scope: "account" | "key", rates: Rates): HoldOutcome {
-  return { kind: "refused", reason: "credits_reserved", scope, retryAfterMs: reservedRetryMs, rates };
+  return { kind: "credits_reserved", scope, retryAfterMs: reservedRetryMs, rates };
 }
 
 /** Returns the refreshes after which more can be spent than before, soonest first. */

@@ -13,6 +13,7 @@ import { budgetAfter, changeFact, newKeyOf, outcomeFact, replacedFact } from "./
 import type { IssueOperation, KeyOperation, KeySettings, RevokeOperation } from "./operations.ts";
 import type { IssueOutcome, KeyOutcome, RevokeOutcome } from "./outcomes.ts";
 import { followLimits, scopesOf } from "./rates.ts";
+import type { Refused } from "./refusals.ts";
 import { hasSameAuthority, type KeyRow, works } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import { earlier, type FoundAccount, type UnitOfWork } from "./unit-of-work.ts";
@@ -22,23 +23,23 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   const { account, times } = found;
   const { nowMs, atMs } = times;
   const read = work.key(operation.key);
-  if (read === null || read.account !== account.id) return { kind: "key_unknown" };
+  if (read === null || read.account !== account.id) return { kind: "key_not_found", key: operation.key };
   const fact = { subject: read.id, after: changeFact(operation.set) };
   const before = earlier(work, operation, fact);
   if (before?.kind === "replayed") return { kind: "changed", key: { ...read }, replayed: true };
   if (before !== null) return before;
-  if (read.revokedMs !== null) return { kind: "key_revoked" };
+  if (read.revokedMs !== null) return { kind: "key_revoked", key: read.id };
   if (operation.seen !== undefined && !hasSameAuthority(read, operation.seen)) return { kind: "key_changed" };
   const { budget, rotation, ...set } = operation.set;
-  if (set.expiresMs !== undefined && !works(read, atMs) && areTooMany(work, found, operation)) {
-    return { kind: "too_many_work" };
-  }
+  const tooMany =
+    set.expiresMs === undefined || works(read, atMs) ? null : tooManyWork(work, found, operation);
+  if (tooMany !== null) return tooMany;
   // Its new secret would not be valid either.
   if (rotation !== undefined && read.expiresMs !== null && read.expiresMs <= atMs) {
-    return { kind: "key_expired", expiresMs: read.expiresMs };
+    return { kind: "key_expired", key: read.id, expiresMs: read.expiresMs };
   }
   const next = budgetAfter(found.plan?.timezone, read, budget);
-  if (next !== null && next !== undefined && "kind" in next) return next;
+  if (next !== null && next !== undefined && "kind" in next) return { ...next, key: read.id };
   const key = work.keyToSet(operation.key);
   invariant(key !== null, "the key was read");
   const replaced = replacedFact(key, operation.set);
@@ -60,16 +61,16 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   return { kind: "changed", key: { ...key }, replayed: false };
 }
 
-/** Whether as many keys work as may. */
-function areTooMany(
+/** Refuses if as many keys work as may. */
+function tooManyWork(
   work: UnitOfWork,
   { account, times }: FoundAccount,
-  { workingMax }: Pick<KeyOperation, "workingMax">,
-): boolean {
+  { workingMax: most }: Pick<KeyOperation, "workingMax">,
+): Refused<"too_many_keys"> | null {
   // The keys are read for an operation with a limit alone.
-  if (workingMax === undefined) return false;
+  if (most === undefined) return null;
   const working = work.keysOf(account.id).filter((key) => works(key, times.atMs));
-  return working.length >= workingMax;
+  return working.length >= most ? { kind: "too_many_keys", of: "working", most } : null;
 }
 
 function rotate(
@@ -94,16 +95,15 @@ export function issueKey(work: UnitOfWork, found: FoundAccount, operation: Issue
     return { kind, key: { ...existing } };
   }
   const op = opOf(operation);
-  const before = op === null ? null : work.entry(op);
-  if (before !== null && before.account !== account.id) return { kind: "id_used", account: before.account };
-  if (before !== null) return { kind: "conflict", entry: before };
+  const entry = op === null ? null : work.entry(op);
+  if (entry !== null) return { kind: "operation_differs", account: account.id, entry };
   if (creator !== null) {
     const now = work.key(creator.id);
     if (now === null || !hasSameAuthority(now, creator)) return { kind: "key_changed" };
   }
-  if (keysMax !== null && work.keysOf(account.id).length >= keysMax) return { kind: "too_many_keys" };
-  if (areTooMany(work, found, operation)) return { kind: "too_many_work" };
-  return addKey(work, found, operation, op);
+  if (keysMax !== null && work.keysOf(account.id).length >= keysMax)
+    return { kind: "too_many_keys", of: "all", most: keysMax };
+  return tooManyWork(work, found, operation) ?? addKey(work, found, operation, op);
 }
 
 /** Adds a key that does not exist. */
@@ -115,7 +115,7 @@ function addKey(
 ): IssueOutcome {
   const { atMs } = found.times;
   const budget = budgetAfter(found.plan?.timezone, null, settings);
-  if (budget !== null && budget !== undefined && "kind" in budget) return budget;
+  if (budget !== null && budget !== undefined && "kind" in budget) return { ...budget, key: row.id };
   const key: KeyRow = { ...row, createdMs: atMs, ...unusedKey };
   setBudget(key, budget, atMs);
   work.addKey(key);
@@ -134,7 +134,8 @@ function addKey(
 
 export function revokeKey(work: UnitOfWork, found: FoundAccount, operation: RevokeOperation): RevokeOutcome {
   const read = work.key(operation.key);
-  if (read === null || read.account !== found.account.id) return { kind: "key_unknown" };
+  if (read === null || read.account !== found.account.id)
+    return { kind: "key_not_found", key: operation.key };
   if (read.revokedMs !== null) return { kind: "revoked", key: { ...read }, replayed: true };
   const key = work.keyToSet(operation.key);
   invariant(key !== null, "the key was read");

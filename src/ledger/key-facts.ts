@@ -7,7 +7,6 @@ import type { EpochMs } from "../units.ts";
 import { type FactFields, factText, outcomeFields } from "./fact-values.ts";
 import { type BudgetChange, rollBudget, ruleOfBudget, setBudget, unusedKey } from "./key-budget.ts";
 import type { BudgetSettings, KeySettings, NewKey } from "./operations.ts";
-import type { KeyOutcome } from "./outcomes.ts";
 import { countFields, type JournalRow, type KeyRow, keyColumns, limitsIn } from "./rows.ts";
 import { isCalendarPeriod } from "./windows.ts";
 
@@ -64,7 +63,7 @@ export function budgetAfter(
   planZone: string | undefined,
   key: KeyRow | null,
   budget: BudgetSettings | null | undefined,
-): BudgetChange | Extract<KeyOutcome, { kind: "no_budget" | "no_calendar_period" }> {
+): BudgetChange | { kind: "no_budget" } | { kind: "no_calendar_period"; every: string } {
   if (budget === undefined || budget === null) return budget;
   const before = key === null ? null : ruleOfBudget(key);
   const amountMicro = budget.amountMicro ?? key?.budgetMicro ?? null;

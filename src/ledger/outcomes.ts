@@ -4,8 +4,9 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { Operation } from "./operations.ts";
-import type { RateName, Rates } from "./rate-limits.ts";
-import type { BucketAmounts, ChargeRow, JournalRow, KeyRow, WindowBucket } from "./rows.ts";
+import type { Rates } from "./rate-limits.ts";
+import type { Refused } from "./refusals.ts";
+import type { BucketAmounts, ChargeRow, KeyRow } from "./rows.ts";
 
 /** A refresh of base, overage or a budget. */
 export interface Refresh {
@@ -14,8 +15,17 @@ export interface Refresh {
   amountMicro: MicroCredits;
 }
 
-/** The account gives no more credits. One whose end has passed is closed. */
-export type Halted = "account_suspended" | "account_closed";
+/** A hold that credits, or the budget of its key, cannot pay. The caller knows what it was for. */
+export interface Unpaid {
+  kind: "insufficient_credits" | "key_budget_exceeded";
+  /** Credits that a hold can take now. */
+  leftMicro: MicroCredits;
+  /** Refreshes after which more can be spent than before, soonest first. */
+  refreshes: readonly Refresh[];
+  rates: Rates;
+}
+
+export type RateRefused = Refused<"rate_limit_exceeded" | "concurrency_limit_exceeded"> & { rates: Rates };
 
 export type HoldOutcome =
   | {
@@ -25,45 +35,12 @@ export type HoldOutcome =
       reserved: boolean;
       rates: Rates;
     }
-  | {
-      kind: "refused";
-      /** Too few credits in the account, or too little left of the budget of the key. */
-      reason: "insufficient_credits" | "key_budget_exceeded";
-      /** Credits that a hold can take now. */
-      leftMicro: MicroCredits;
-      /** Refreshes after which more can be spent than before, soonest first. */
-      refreshes: readonly Refresh[];
-      rates: Rates;
-    }
-  | {
-      kind: "refused";
-      reason: "credits_reserved";
-      /** The holder of the rest: requests of the account, or those of the key's budget. */
-      scope: "account" | "key";
-      retryAfterMs: number;
-      rates: Rates;
-    }
-  | {
-      kind: "refused";
-      reason: "rate_limit_exceeded";
-      /** The limit that was reached. */
-      of: RateName;
-      scope: "account" | "key";
-      /** Null if this request alone exceeds the limit, so waiting does not help. */
-      retryAfterMs: number | null;
-      rates: Rates;
-    }
-  | {
-      kind: "refused";
-      reason: "concurrency_limit_exceeded";
-      scope: "account" | "key";
-      limit: number;
-      rates: Rates;
-    }
-  | { kind: "refused"; reason: Halted }
-  | { kind: "refused"; reason: "key_revoked" | "key_expired" | "key_unknown" }
+  | Unpaid
+  | (Refused<"credits_reserved"> & { rates: Rates })
+  | RateRefused
+  | Refused<"account_suspended" | "invalid_api_key">
   /** The hold was taken earlier and has ended. A new request needs a new id. */
-  | { kind: "refused"; reason: "hold_ended" };
+  | { kind: "ended" };
 
 export type ExtendOutcome =
   | {
@@ -74,8 +51,8 @@ export type ExtendOutcome =
        * back when they end.
        */
       reserved: boolean;
-      /** Why nothing was taken, whatever is left. */
-      halted?: Halted;
+      /** Nothing was taken, whatever is left. */
+      halted?: Refused<"account_suspended">;
     }
   /** The hold expired or was settled before. Nothing was taken. */
   | { kind: "ended" };
@@ -102,40 +79,19 @@ export type SettleOutcome =
 
 export type ExpireOutcome = { kind: "expired" } | { kind: "alive" } | { kind: "ended" };
 
-/** The operation was executed before with other values: this entry has them. */
-type Conflict = { kind: "conflict"; entry: JournalRow };
-
-/** The operation id was used on this other account. */
-type UsedElsewhere = { kind: "id_used"; account: string };
-
 export type TopupOutcome =
   | { kind: "added"; additionalMicro: MicroCredits; replayed: boolean }
-  | { kind: "conflict"; amountMicro: MicroCredits }
-  | UsedElsewhere
-  | { kind: "closed" }
-  /** The bucket would exceed the safe integers. */
-  | { kind: "too_much" };
+  | Refused<"payment_differs" | "payment_used" | "account_closed" | "too_many_credits">;
 
 export type PromoteOutcome =
   | { kind: "added"; additionalMicro: MicroCredits; replayed: boolean }
-  | Conflict
-  | UsedElsewhere
-  | { kind: "closed" }
-  | { kind: "ended" }
-  /** Of a memo: the request has no charge, or is still running. */
-  | { kind: "unknown_request" }
-  | { kind: "hold_open" }
-  /** Of a memo: only this much of what was paid for the request is left. Otherwise null. */
-  | { kind: "too_much"; leftMicro: MicroCredits | null };
+  | Refused<"operation_differs" | "account_closed" | "promotion_over" | "too_many_credits">
+  /** Of a memo. */
+  | Refused<"request_not_found" | "request_running" | "memo_too_large">;
 
 export type AdjustOutcome =
   | { kind: "adjusted"; additionalMicro: MicroCredits; replayed: boolean }
-  | Conflict
-  | UsedElsewhere
-  /** No open promotion has this number. */
-  | { kind: "unknown_grant" }
-  /** The promotions have only this much that is neither spent nor held. */
-  | { kind: "too_little"; freeMicro: MicroCredits };
+  | Refused<"operation_differs" | "grant_not_found" | "too_few_credits">;
 
 export type RefundOutcome =
   | {
@@ -146,80 +102,36 @@ export type RefundOutcome =
       additionalMicro: MicroCredits;
       replayed: boolean;
     }
-  | Conflict
-  | UsedElsewhere
-  /** The account has no such payment. */
-  | { kind: "unknown_payment" }
-  /** Only this much of the payment is not spent. */
-  | { kind: "too_much"; refundableMicro: MicroCredits };
+  | Refused<"refund_differs" | "refund_used" | "payment_not_found" | "refund_too_large">;
 
-/** Accounts can only be put on a plan that the current plans section has. */
-type PlanRefusal = { kind: "unknown_plan"; plans: readonly string[] } | { kind: "retired_plan" };
+export type PlanRefused = Refused<"unknown_plan" | "retired_plan">;
+export type OpenOutcome =
+  | { kind: "opened" }
+  | { kind: "exists"; plan: string }
+  | PlanRefused
+  | Refused<"payment_used">;
 
-/** `id_used`: the payment was counted on another account. */
-export type OpenRefusal = PlanRefusal | UsedElsewhere;
-export type OpenOutcome = { kind: "opened" } | { kind: "exists"; plan: string } | OpenRefusal;
-
-export type PlanOutcome =
-  | { kind: "changed"; replayed: boolean }
-  | Conflict
-  | UsedElsewhere
-  | { kind: "closed" }
-  /** These buckets have other windows in the new plan. The base window ends then. */
-  | { kind: "window_differs"; buckets: readonly WindowBucket[]; refreshMs: EpochMs }
-  | PlanRefusal;
+export type PlanOutcome = StateOutcome | Refused<"window_differs"> | PlanRefused;
 
 export type StateOutcome =
   | { kind: "changed"; replayed: boolean }
-  | Conflict
-  | UsedElsewhere
-  | { kind: "closed" };
-
-/** `no_budget`: there is none of which a part can change. */
-type BudgetError =
-  | { kind: "no_budget" }
-  /** Windows of the calendar cannot have this period. */
-  | { kind: "no_calendar_period"; every: string };
-
-/** As many keys of the account work as may. */
-type TooManyWork = { kind: "too_many_work" };
+  | Refused<"operation_differs" | "account_closed">;
 
 export type IssueOutcome =
   | { kind: "issued"; key: KeyRow }
   /** A key with this id was issued before, with another secret. */
   | { kind: "key_exists"; key: KeyRow }
-  | Conflict
-  | UsedElsewhere
-  | { kind: "too_many_keys" }
-  | TooManyWork
-  /** The creator is not as the caller has seen it. */
-  | { kind: "key_changed" }
-  | BudgetError;
+  | Refused<"operation_differs" | "too_many_keys" | "key_changed" | "no_budget" | "no_calendar_period">;
 
-export type RevokeOutcome = { kind: "revoked"; key: KeyRow; replayed: boolean } | { kind: "key_unknown" };
+export type RevokeOutcome = { kind: "revoked"; key: KeyRow; replayed: boolean } | Refused<"key_not_found">;
 
 export type KeyOutcome =
   | { kind: "changed"; key: KeyRow; replayed: boolean }
-  | Conflict
-  | UsedElsewhere
-  | { kind: "key_unknown" }
-  | BudgetError
-  /** An expired key gets no new secret. */
-  | { kind: "key_expired"; expiresMs: EpochMs }
-  /** A revoked key does not change. */
-  | { kind: "key_revoked" }
-  | TooManyWork
-  /** The key is not as the caller has seen it. */
-  | { kind: "key_changed" };
+  | Refused<"operation_differs" | "key_not_found" | "key_expired" | "key_revoked" | "key_changed">
+  | Refused<"too_many_keys" | "no_budget" | "no_calendar_period">;
 
 /** Possible outcome of any operation. */
-export type AccountError =
-  | { kind: "no_account" }
-  /**
-   * The row of the account is invalid, or a hold needs a plan that the database does not have.
-   * Nothing moves until an operator repairs it.
-   */
-  | { kind: "balance_invalid"; problem: string };
+export type AccountError = Refused<"account_not_found" | "balance_unavailable">;
 
 interface Outcomes {
   open: OpenOutcome;

@@ -23,7 +23,7 @@ export type PlanPreview =
        */
       earlyMicro: number;
     }
-  | Exclude<PlanOutcome, { kind: "changed" | "conflict" | "id_used" }>
+  | Exclude<PlanOutcome, { kind: "changed" | "operation_differs" }>
   | AccountError;
 
 export function previewPlan(
@@ -31,21 +31,21 @@ export function previewPlan(
   { plan, at }: Pick<PlanOperation, "plan" | "at">,
 ): PlanPreview {
   const before = readBalance(snapshot);
-  if ("problem" in before) return { kind: "balance_invalid", problem: before.problem };
+  if ("problem" in before) return before;
   const { work, found } = workOn(snapshot);
   if (found.kind !== "found") return found;
   const { account, times } = found;
   const operation = { kind: "plan", account: account.id, op: "preview", by: "preview", plan, at } as const;
   const outcome = changePlan(work, found, operation);
-  if (outcome.kind === "conflict" || outcome.kind === "id_used" || outcome.kind === "changed") {
+  if (outcome.kind === "operation_differs" || outcome.kind === "changed") {
     const boundaryMs = account.nextPlan === null ? null : (account.base?.untilMs ?? null);
     const effectiveMs = boundaryMs ?? times.atMs;
     const then = boundaryMs === null ? times : { nowMs: boundaryMs, atMs: boundaryMs };
     const later = found.grants.later ?? [];
     const after = readBalance({ ...snapshot, account, overdue: [], later, times: then });
-    if ("problem" in after) return { kind: "balance_invalid", problem: after.problem };
+    if ("problem" in after) return after;
     const unchanged = readBalance({ ...snapshot, times: then });
-    if ("problem" in unchanged) return { kind: "balance_invalid", problem: unchanged.problem };
+    if ("problem" in unchanged) return unchanged;
     const earlyMicro = windowBuckets
       .filter((bucket) => unchanged[bucket].startsMs < effectiveMs)
       .reduce((sum, bucket) => sum + after[bucket].remainingMicro - unchanged[bucket].remainingMicro, 0);

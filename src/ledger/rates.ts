@@ -10,7 +10,7 @@
 import type { RateState } from "../errors.ts";
 import { given } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
-import type { HoldOutcome } from "./outcomes.ts";
+import type { RateRefused } from "./outcomes.ts";
 import type { Limits } from "./plan.ts";
 import { type RateAmounts, type RateName, type Rates, rateLimits, rateNames } from "./rate-limits.ts";
 import { type AccountRow, type CountRow, type KeyRow, limitsIn } from "./rows.ts";
@@ -49,8 +49,6 @@ export function followLimits(scopes: readonly Scope[], nowMs: EpochMs): void {
     }
   }
 }
-
-type RateRefusal = Extract<HoldOutcome, { reason: "rate_limit_exceeded" | "concurrency_limit_exceeded" }>;
 
 /** A limit of a scope with its state. */
 interface Rate {
@@ -93,7 +91,7 @@ export function rateRefusalOf(
   scopes: readonly Scope[],
   amounts: RateAmounts,
   nowMs: EpochMs,
-): RateRefusal | null {
+): RateRefused | null {
   for (const each of scopes) {
     for (const of of rateNames) {
       const rate = rateOf(each, of);
@@ -102,14 +100,14 @@ export function rateRefusalOf(
       if (overMs <= 0) continue;
       const retryAfterMs = amounts[of] > rate.limit ? null : Math.ceil(overMs);
       const rates = ratesOf(scopes, nowMs);
-      return { kind: "refused", reason: "rate_limit_exceeded", of, scope: each.scope, retryAfterMs, rates };
+      return { kind: "rate_limit_exceeded", of, scope: each.scope, retryAfterMs, rates };
     }
   }
   for (const { scope, limits, row } of scopes) {
     const { concurrent: limit } = limits;
     if (limit === undefined || row.holds < limit) continue;
     const rates = ratesOf(scopes, nowMs);
-    return { kind: "refused", reason: "concurrency_limit_exceeded", scope, limit, rates };
+    return { kind: "concurrency_limit_exceeded", scope, limit, rates };
   }
   return null;
 }

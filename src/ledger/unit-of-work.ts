@@ -15,6 +15,7 @@ import { OpenGrants } from "./open-grants.ts";
 import type { OpenOperation, PostedOperation } from "./operations.ts";
 import type { AccountError } from "./outcomes.ts";
 import { newestVersion, type PlanCatalog, type PlanVersion, ruleOf } from "./plan.ts";
+import type { Refused } from "./refusals.ts";
 import {
   type AccountRow,
   type ChargeRow,
@@ -180,9 +181,9 @@ export class UnitOfWork {
     const known = this.#found.get(id);
     if (known !== undefined) return known;
     const read = this.#snapshot.accounts.get(id);
-    if (read === undefined) return { kind: "no_account" };
+    if (read === undefined) return { kind: "account_not_found", account: id };
     const problem = this.#snapshot.problems.get(id) ?? problemOf(read, this.plans);
-    if (problem !== null) return { kind: "balance_invalid", problem };
+    if (problem !== null) return { kind: "balance_unavailable", account: id, problem };
     const found = this.#add({ ...read });
     this.#watch?.begin(read);
     this.#applyDue(found);
@@ -465,14 +466,10 @@ export function earlier(
   work: UnitOfWork,
   operation: PostedOperation,
   { subject = null, after }: { subject?: string | null; after: string },
-):
-  | { kind: "replayed" }
-  | { kind: "conflict"; entry: JournalRow }
-  | { kind: "id_used"; account: string }
-  | null {
-  const before = work.entry(opOf(operation));
-  if (before === null) return null;
-  if (before.account !== operation.account) return { kind: "id_used", account: before.account };
-  const isSame = before.subject === subject && before.after === after;
-  return isSame ? { kind: "replayed" } : { kind: "conflict", entry: before };
+): { kind: "replayed" } | Refused<"operation_differs"> | null {
+  const { account } = operation;
+  const entry = work.entry(opOf(operation));
+  if (entry === null) return null;
+  const isSame = entry.account === account && entry.subject === subject && entry.after === after;
+  return isSame ? { kind: "replayed" } : { kind: "operation_differs", account, entry };
 }

@@ -9,11 +9,11 @@
  */
 import { randomBytes } from "node:crypto";
 import type { Logger } from "pino";
-import { otherRefusal } from "../accounts/outcome-refusals.ts";
 import { isHigherRole } from "../actors.ts";
-import { invariant } from "../errors.ts";
+import { invariant, Refusal } from "../errors.ts";
 import type { TellAccess } from "../ledger/events.ts";
 import type { Ledger } from "../ledger/ledger.ts";
+import { refusalOf } from "../ledger/refusals.ts";
 import type { AccountRow, JournalKind } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
 import { accountOfPerson, newPerson, type PersonFacts, type PersonRow } from "../store/people.ts";
@@ -21,7 +21,7 @@ import { eraseChange, linkChange, moveChange, roleChange } from "../store/person
 import type { ListedEntry, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import type { Identity } from "./claims.ts";
-import { notAdmitted, SignInRefusal } from "./refusals.ts";
+import { notAdmitted } from "./refusals.ts";
 import { planOf, recordOf, roleBefore, roleNow, roleRuleOf, ruleBy, type Verdict } from "./rules.ts";
 import type { RoleRule, SignInSettings } from "./settings.ts";
 
@@ -251,10 +251,10 @@ export class People {
     const options = { by: byRules, dryRun: false };
     const { kind } = await this.#deps.store.putAccount({ id: account, plan, contact }, options);
     if (kind === "opened" || kind === "exists") return;
-    throw new SignInRefusal(
+    throw new Refusal(
       "not_admitted",
       "Your account cannot be opened now. Ask the operator of this service.",
-      `the plan ${plan} of the rule is not among the current plans`,
+      { detail: `the plan ${plan} of the rule is not among the current plans` },
     );
   }
 
@@ -308,8 +308,8 @@ export class People {
   async #setState(account: string, kind: "suspend" | "resume", op: string): Promise<void> {
     const operation = { kind: "state", account, op, to: { kind }, by: byRules } as const;
     const outcome = await this.#deps.ledger.apply(operation);
-    if (outcome.kind === "changed" || outcome.kind === "closed") return;
-    throw otherRefusal(operation, outcome);
+    if (outcome.kind === "changed" || outcome.kind === "account_closed") return;
+    throw refusalOf(outcome);
   }
 
   async #changePlan(
@@ -329,14 +329,14 @@ export class People {
           return;
         case "window_differs":
           continue;
-        case "closed":
+        case "account_closed":
           return;
         case "unknown_plan":
         case "retired_plan":
           logger.error({ account, plan }, "a rule names a plan that is not among the current plans");
           return;
         default:
-          throw otherRefusal(operation, outcome);
+          throw refusalOf(outcome);
       }
     }
   }

@@ -13,7 +13,7 @@ import type { Logger } from "pino";
 import { type NewSession, type SessionSecrets, Sessions } from "../accounts/sessions.ts";
 import type { OperatorIdentity, SignedInPeople } from "../accounts/signed-in-people.ts";
 import type { OperatorRole } from "../actors.ts";
-import { invariant } from "../errors.ts";
+import { invariant, Refusal } from "../errors.ts";
 import type { TellAccess } from "../ledger/events.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import { invitationIssuer } from "../store/invitations.ts";
@@ -24,7 +24,7 @@ import type { EpochMs } from "../units.ts";
 import { isAway, isClientRefused, RejectedAnswerError, reasonOf } from "./failures.ts";
 import { type BegunSignIn, Issuer, IssuerMisdescribedError } from "./issuer.ts";
 import { People } from "./people.ts";
-import { issuerUnavailable, SignInRefusal, signInFailed, signInOff } from "./refusals.ts";
+import { issuerUnavailable, signInFailed, signInOff } from "./refusals.ts";
 import { roleNow } from "./rules.ts";
 import { isSameIssuer, type SignInSettings } from "./settings.ts";
 
@@ -232,7 +232,8 @@ export class PersonSignIn implements SignedInPeople {
         await due.putOff(checkAgainMs);
         return person;
       }
-      if (!(error instanceof RejectedAnswerError || error instanceof SignInRefusal)) {
+      const isNotAdmitted = error instanceof Refusal && error.code === "not_admitted";
+      if (!(error instanceof RejectedAnswerError || isNotAdmitted)) {
         // A failure of the database says nothing about the person.
         await due.putOff(checkAgainMs);
         throw error;

@@ -7,7 +7,8 @@
 
 import type { Columns, RowOf } from "../ledger/columns.ts";
 import type { OpeningCredits, OpenOperation } from "../ledger/operations.ts";
-import type { Decision, OpenRefusal } from "../ledger/outcomes.ts";
+import type { Decision, PlanRefused } from "../ledger/outcomes.ts";
+import type { Refused } from "../ledger/refusals.ts";
 import type { AccountRow } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 import { type ChangeLogRow, changeLogRow } from "./change-log.ts";
@@ -85,9 +86,8 @@ export interface DraftOptions {
 export type DraftOutcome =
   | { kind: "opened" }
   | { kind: "exists" }
-  | { kind: "no_account" }
-  | { kind: "external_id_used"; account: string }
-  | OpenRefusal;
+  | PlanRefused
+  | Refused<"account_not_found" | "external_id_used" | "payment_used">;
 
 /** Decides about an existing account too: the kernel answers `exists` whatever the plan is. */
 export function openingOf(
@@ -125,7 +125,7 @@ export function planDraft(
   const { externalId = null } = contact;
   const other = known.find((row) => row.account !== account && row.externalId === externalId);
   if (externalId !== null && other !== undefined)
-    return refused({ kind: "external_id_used", account: other.account });
+    return refused({ kind: "external_id_used", externalId, account: other.account });
   const isWritten = !dryRun;
   const before = known.find((row) => row.account === account) ?? { account, ...noContact };
   const row = { ...before, ...contact };
@@ -148,16 +148,16 @@ function loggedContact(
   return changeLogRow({ ...who, kind: "contact", account, before: partOf(before), after: partOf(row) });
 }
 
-function outcomeOf({ plan }: AccountDraft, decision: Decision | undefined): DraftOutcome {
+function outcomeOf({ id, plan }: AccountDraft, decision: Decision | undefined): DraftOutcome {
   switch (decision?.kind) {
     case "opened":
     case "retired_plan":
-    case "id_used":
+    case "payment_used":
       return decision;
     case "exists":
       return { kind: "exists" };
     case "unknown_plan":
-      return plan === null ? { kind: "no_account" } : decision;
+      return plan === null ? { kind: "account_not_found", account: id } : decision;
     default:
       throw new Error(`an opening is not decided as ${decision?.kind}`);
   }

@@ -4,7 +4,7 @@
  * Guarantees at most `perAccountMax` of an account, and at most `accountsMax` accounts: the
  * account whose last refusal is oldest is forgotten first. No text of a request is kept.
  */
-import type { ErrorCode } from "../errors.ts";
+import type { CallerCode } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import type { RequestObserver, RequestRecord } from "./request-record.ts";
 
@@ -15,7 +15,7 @@ export interface RecentRefusal {
   /** Id of the request. */
   id: string;
   atMs: EpochMs;
-  code: ErrorCode;
+  code: CallerCode;
   /** Null if the request named no known model. */
   model: string | null;
   /** Id of the key. */

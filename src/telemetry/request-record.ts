@@ -10,7 +10,7 @@ import type { Caller } from "../accounts/keys.ts";
 import type { ChatRequest } from "../chat/catalog.ts";
 import type { Sampling } from "../chat/engine.ts";
 import type { Charge, ChatRecord, ChatWork } from "../chat/generate.ts";
-import { catalogue, type ErrorCode } from "../errors.ts";
+import { type CallerCode, catalogue } from "../errors.ts";
 import { given } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
 
@@ -76,7 +76,7 @@ export class RequestRecord implements ChatRecord {
   charge: Charge | null = null;
   /** Null if the client left before an answer could be sent. */
   status: number | null = null;
-  code: ErrorCode | null = null;
+  code: CallerCode | null = null;
   durationMs = 0;
   /** Work on a chat request that was refused or left; null for other requests. */
   refused: Work | null = null;
@@ -122,7 +122,7 @@ export class RequestRecord implements ChatRecord {
   }
 
   /** Ends the record. Called once. */
-  finish(status: number | null, code: ErrorCode | null, refused: Work | null): void {
+  finish(status: number | null, code: CallerCode | null, refused: Work | null): void {
     this.#isFinished = true;
     this.status = status;
     this.code = code;

@@ -37,7 +37,7 @@ import {
 import type { Logger } from "pino";
 import type { Charge } from "../chat/generate.ts";
 import type { TracingConfig } from "../config/tracing.ts";
-import type { ErrorCode } from "../errors.ts";
+import type { CallerCode } from "../errors.ts";
 import type { Ending } from "../ledger/rows.ts";
 import { microPerCredit } from "../units.ts";
 import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
@@ -71,7 +71,7 @@ interface RequestSpan {
   /** Time of day at which `performance.now()` was 0. */
   clockMs: number;
   parsedMs: number;
-  code: ErrorCode | null;
+  code: CallerCode | null;
 }
 
 export class Tracing implements RequestObserver {

@@ -32,7 +32,7 @@ for (const backend of backends) {
 
     async function apply(...operations: Operation[]): Promise<void> {
       for (const each of [store, memory]) {
-        for (const { kind } of await each.commit(operations)) assert.notEqual(kind, "no_account");
+        for (const { kind } of await each.commit(operations)) assert.notEqual(kind, "account_not_found");
       }
     }
 

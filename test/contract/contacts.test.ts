@@ -83,18 +83,18 @@ for (const backend of backends) {
       [
         "an unknown plan",
         draft("x", "none", { owner: "X" }),
-        { kind: "unknown_plan", plans: ["starter", "big"] },
+        { kind: "unknown_plan", plan: "none", plans: ["starter", "big"] },
       ],
-      ["a missing account", draft("x", null, { owner: "X" }), { kind: "no_account" }],
+      ["a missing account", draft("x", null, { owner: "X" }), { kind: "account_not_found", account: "x" }],
       [
         "a used external id",
         draft("x", "big", { externalId: "crm-1" }),
-        { kind: "external_id_used", account: "ada" },
+        { kind: "external_id_used", externalId: "crm-1", account: "ada" },
       ],
       [
         "a used external id, of an account that exists,",
         draft("bob", null, { owner: "B", externalId: "crm-1" }),
-        { kind: "external_id_used", account: "ada" },
+        { kind: "external_id_used", externalId: "crm-1", account: "ada" },
       ],
       [
         "a payment that was counted",
@@ -102,7 +102,7 @@ for (const backend of backends) {
           ...draft("x", "big", { owner: "X" }),
           additional: { amountMicro: credits(7), payment: "pi_1" },
         },
-        { kind: "id_used", account: "ada" },
+        { kind: "payment_used", payment: "pi_1", account: "ada" },
       ],
     ] as const) {
       test(`write nothing if a draft has ${what}`, async () => {
@@ -146,7 +146,7 @@ for (const backend of backends) {
       const other = await database.open();
       for (const [of, refused] of [
         [{ contact: { externalId: "race" } }, "external_id_used"],
-        [{ additional: { amountMicro: credits(1), payment: "race" } }, "id_used"],
+        [{ additional: { amountMicro: credits(1), payment: "race" } }, "payment_used"],
       ] as const) {
         const outcomes = await Promise.all(
           [store, other].map((each, n) =>

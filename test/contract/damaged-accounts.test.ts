@@ -75,7 +75,7 @@ for (const { name, skip = false, create } of backends) {
       const [refused, held] = await store.commit([hold(id, 1, own), hold(`${id}-bob`, 1, bobs)]);
       assert.equal(held?.kind, "held", "a sound account is served by the same commit");
       await store.commit([settle(`${id}-bob`, 1, bobs)]);
-      assert.equal(refused?.kind, "balance_invalid", JSON.stringify(refused));
+      assert.equal(refused?.kind, "balance_unavailable", JSON.stringify(refused));
       return "problem" in refused ? refused.problem : "";
     }
 
@@ -97,7 +97,7 @@ for (const { name, skip = false, create } of backends) {
             const [paid] = await store.commit([
               { kind: "topup", account: "ada", payment: `p${n}`, amountMicro: 1, by: "test" },
             ]);
-            assert.equal(paid?.kind, "balance_invalid");
+            assert.equal(paid?.kind, "balance_unavailable");
           }
           const { broken } = await database.audit();
           const named = broken.filter(({ rows }) => rows.some(({ account }) => account === "ada"));
@@ -117,7 +117,7 @@ for (const { name, skip = false, create } of backends) {
         "create table account_kept as select * from account where id = 'ada'",
         "delete from account where id = 'ada'",
       );
-      assert.equal(await unavailable("ada"), "the account has no row");
+      assert.equal(await unavailable("ada"), "account of the request: it has no row");
       const found = await store.findKey("ada".padStart(64, "0"));
       assert.ok(found !== null, "its key is known");
       assert.throws(() => callerOf(found), {
@@ -125,7 +125,7 @@ for (const { name, skip = false, create } of backends) {
         detail: "account ada: it has no row",
       });
       const [refused] = await store.commit([hold("gone", 1, { account: "ada", key: "key-ada" })]);
-      assert.equal(refused?.kind, "no_account");
+      assert.equal(refused?.kind, "account_not_found");
       const { broken } = await database.audit();
       assert.ok(
         broken.some(({ rows }) => rows.some(({ account }) => account === "ada")),

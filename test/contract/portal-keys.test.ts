@@ -4,6 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
+import { newKeyOf } from "../../src/ledger/key-facts.ts";
 import type { KeyOperation } from "../../src/ledger/operations.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -74,15 +75,15 @@ for (const backend of backends) {
         (await store.commit(operations)).map(({ kind }) => kind);
       assert.deepEqual(await kinds(later("key-2", "a", start + 2 * hour)), ["changed"], "it works");
       database.clock.advance(3 * hour);
-      assert.deepEqual(await kinds(later("key-3", "b"), later("key-2", "c")), ["changed", "too_many_work"]);
-      assert.deepEqual(await kinds(later("key-4", "d")), ["too_many_work"]);
+      assert.deepEqual(await kinds(later("key-3", "b"), later("key-2", "c")), ["changed", "too_many_keys"]);
+      assert.deepEqual(await kinds(later("key-4", "d")), ["too_many_keys"]);
       assert.deepEqual(await kinds(later("key-3", "e")), ["changed"], "it works already");
-      const row = keyOf("key-5", "ada", { hash: "5".repeat(64) });
+      const row = newKeyOf(keyOf("key-5", "ada", { hash: "5".repeat(64) }));
       const issue = { kind: "issue", account: "ada", key: row.id, row, budget: null, by: "test" } as const;
       const limited = { ...issue, creator: null, keysMax: null, workingMax: 2 };
-      assert.deepEqual(await kinds(limited), ["too_many_work"]);
+      assert.deepEqual(await kinds(limited), ["too_many_keys"]);
       await revokeKey(store, "key-3");
-      assert.deepEqual(await kinds(limited, later("key-4", "f")), ["issued", "too_many_work"]);
+      assert.deepEqual(await kinds(limited, later("key-4", "f")), ["issued", "too_many_keys"]);
     });
 
     test("adds no key after its creator was revoked", async () => {

@@ -373,7 +373,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     await revoked;
     assert.notEqual((await store.keyById("key"))?.revokedMs ?? null, null);
     const [outcome] = await store.commit([hold("late", 1)]);
-    assert.deepEqual(outcome, { kind: "refused", reason: "key_revoked" });
+    assert.deepEqual(outcome, { kind: "invalid_api_key", why: "was revoked" });
   });
 
   test("nodes that commit on one account at once wait for each other, and no commit fails", async () => {
@@ -446,7 +446,7 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
         two.commit(topups("bob", ids.toReversed())),
       ]);
       const kinds = outcomes.map((of) => [...new Set(of.map(({ kind }) => kind))]);
-      assert.deepEqual(kinds.flat().sort(), ["added", "id_used"]);
+      assert.deepEqual(kinds.flat().sort(), ["added", "payment_used"]);
       // The other commit stopped at its first payment. In a circle, one would have to start again.
       const [row] = await server.sql("select last_value as rows from writes", database);
       assert.ok(Number(row?.rows) <= ids.length + 1, `${row?.rows} rows were tried`);

@@ -90,14 +90,14 @@ test("a commit sees a hold and a checkpoint of another process", async () => {
 test("a commit sees a key that another connection has revoked", async () => {
   const store = await warmStore();
   await revokeKey(await open(), "key");
-  assert.deepEqual(await store.commit([hold("h2", 1)]), [{ kind: "refused", reason: "key_revoked" }]);
+  assert.deepEqual(await store.commit([hold("h2", 1)]), [{ kind: "invalid_api_key", why: "was revoked" }]);
   isSound();
 });
 
 test("a commit sees a key that the same store has revoked", async () => {
   const store = await warmStore();
   await revokeKey(store, "key");
-  assert.deepEqual(await store.commit([hold("h2", 1)]), [{ kind: "refused", reason: "key_revoked" }]);
+  assert.deepEqual(await store.commit([hold("h2", 1)]), [{ kind: "invalid_api_key", why: "was revoked" }]);
   isSound();
 });
 

@@ -49,7 +49,7 @@ for (const backend of backends) {
         [
           { kind: "held", amountMicro: credits(3), reserved: false, rates: {} },
           { kind: "added", additionalMicro: credits(5), replayed: false },
-          { kind: "no_account" },
+          { kind: "account_not_found", account: "nobody" },
           { kind: "held", amountMicro: credits(2), reserved: false, rates: {} },
         ],
       );
@@ -192,7 +192,7 @@ for (const backend of backends) {
       assert.deepEqual(await store.commit(operations), [
         { kind: "exists", plan: "bought" },
         { kind: "added", additionalMicro: credits(5), replayed: true },
-        { kind: "refused", reason: "hold_ended" },
+        { kind: "ended" },
         settled,
       ]);
       assert.deepEqual(
@@ -229,7 +229,7 @@ for (const backend of backends) {
         await store.commit([
           { kind: "topup", account: "ada", payment: "p1", amountMicro: credits(6), by: "test" },
         ]),
-        [{ kind: "conflict", amountMicro: credits(5) }],
+        [{ kind: "payment_differs", payment: "p1", beforeMicro: credits(5), nowMicro: credits(6) }],
       );
     });
 
@@ -554,7 +554,8 @@ for (const backend of backends) {
 
     test("does not add a key for an account that does not exist", async () => {
       assert.deepEqual(await addKey(store, keyOf("key2", "nobody", { hash: hashOf(2) })), {
-        kind: "no_account",
+        kind: "account_not_found",
+        account: "nobody",
       });
       assert.equal(await store.findKey(hashOf(2)), null);
     });
@@ -575,9 +576,11 @@ for (const backend of backends) {
         database.clock.advance(5);
       }
       assert.equal((await store.findKey(hashOf(1)))?.key.revokedMs, start + 5);
-      assert.deepEqual(await store.commit([{ ...revoke, key: "nothing" }]), [{ kind: "key_unknown" }]);
+      assert.deepEqual(await store.commit([{ ...revoke, key: "nothing" }]), [
+        { kind: "key_not_found", key: "nothing" },
+      ]);
       assert.deepEqual(await store.commit([hold("h1", credits(1))]), [
-        { kind: "refused", reason: "key_revoked" },
+        { kind: "invalid_api_key", why: "was revoked" },
       ]);
     });
 
@@ -756,7 +759,7 @@ for (const backend of backends) {
       );
       assert.deepEqual(
         await store.commit([{ kind: "topup", account: "ada", payment: "p2", amountMicro: 1, by: "test" }]),
-        [{ kind: "too_much" }],
+        [{ kind: "too_many_credits", account: "ada" }],
       );
       const { account } = (await store.accountSnapshot("ada")) ?? {};
       assert.ok(account !== undefined);

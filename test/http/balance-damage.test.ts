@@ -85,7 +85,7 @@ for (const [what, [damage, mend]] of Object.entries(damages)) {
       by: "test",
     });
     // Only requests need the plans. A payment counts without them.
-    assert.equal(outcome.kind, /^(next_)?plan =/.test(damage) ? "added" : "balance_invalid");
+    assert.equal(outcome.kind, /^(next_)?plan =/.test(damage) ? "added" : "balance_unavailable");
 
     write(service, mend);
     assert.equal((await service.request("GET", "/v1/balance")).status, 200);

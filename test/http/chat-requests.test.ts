@@ -1,7 +1,7 @@
 /** The rules for chat requests: one row per rule, with its answer. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { catalogue, type ErrorCode } from "../../src/errors.ts";
+import { type CallerCode, catalogue } from "../../src/errors.ts";
 import { optionalParameters } from "../fixtures/chat-parameters.ts";
 import { errorOf, hello, jsonOf, startService, type TestService } from "../fixtures/service.ts";
 
@@ -28,7 +28,9 @@ function post(body: Body): Promise<Response> {
 
 const withoutModel = '{"messages":[{"role":"user","content":"x"}]}';
 
-const refused: [rule: string, body: Body, code: ErrorCode, param?: string | undefined, message?: RegExp][] = [
+type Refused = [rule: string, body: Body, code: CallerCode, param?: string | undefined, message?: RegExp];
+
+const refused: Refused[] = [
   ["an empty body is no JSON", "", "invalid_json"],
   [
     "half a body is no JSON",

@@ -93,7 +93,7 @@ test("counts expiries that a refused request found", async () => {
   await leaveBehind(service, "dead", 10);
   await overdue(service, 1);
   const refused = await service.ledger.apply(hold("more", 5e9, { account: "test", key: "key1" }));
-  assert.equal(refused.kind, "refused");
+  assert.equal(refused.kind, "insufficient_credits");
   assert.equal(await sampleOf(service, "inkwell_expired_holds_total"), 1);
   await assertCharged(service, { expired: { base: 400 } });
 });

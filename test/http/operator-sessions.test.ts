@@ -118,6 +118,11 @@ sessionTest("a session has the rights of the token, until it signs out", async (
   refused(await as(operator, cookie, "/admin/session"), 401, "invalid_session");
 });
 
+sessionTest("an answer of an issuer is refused where none is configured", async (operator) => {
+  const body = JSON.stringify({ response: "?code=1&state=1" });
+  refused(await operator.ask("POST", "/admin/session", { headers: page, body }), 404, "sign_in_off");
+});
+
 sessionTest("the cookie is for this listener's pages alone, and not for scripts", async (operator) => {
   const answer = await tryToken(operator, operatorToken);
   assert.match(

@@ -4,9 +4,6 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { IsSchema } from "typebox/schema";
-import { operatorCatalogue } from "../../src/accounts/refusals.ts";
-import { catalogue } from "../../src/errors.ts";
-import { sharedCodes } from "../../src/http/admin/refusals.ts";
 import {
   type Fields,
   fieldsOf,
@@ -299,11 +296,6 @@ operatorTest("the OpenAPI document describes the parts of every route", async (o
 operatorTest("the document is valid OpenAPI 3.1", async (operator) => {
   const { valid, errors } = await new Validator().validate(structuredClone(operator.document));
   assert.ok(valid, JSON.stringify(errors));
-});
-
-test("operator codes differ from public codes", () => {
-  for (const code of Object.keys(operatorCatalogue)) assert.ok(!(code in catalogue), code);
-  for (const code of sharedCodes) assert.ok(code in catalogue, code);
 });
 
 /** Returns a parameter, which may be a reference to a component. */

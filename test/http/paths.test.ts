@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { after, before, describe, test } from "node:test";
 import { EngineError } from "../../src/chat/engine.ts";
-import { catalogue, type ErrorCode } from "../../src/errors.ts";
+import { type CallerCode, catalogue, type Entry } from "../../src/errors.ts";
 import { exchange, parseAnswer, readAll } from "../fixtures/raw-http.ts";
 import { errorOf, jsonOf, type RequestOptions, startService, type TestService } from "../fixtures/service.ts";
 
@@ -22,10 +22,8 @@ const goodBody = '{"model":"small","messages":[{"role":"user","content":"x"}]}';
 async function refusal(response: Response): Promise<string> {
   const { code, type } = await errorOf(response);
   assert.match(response.headers.get("x-request-id") ?? "", /^[0-9a-f-]{36}$/);
-  assert.deepEqual(
-    { status: response.status, type },
-    new Map<string, object>(Object.entries(catalogue)).get(code),
-  );
+  const entry = new Map<string, Entry>(Object.entries(catalogue)).get(code);
+  assert.deepEqual([response.status, type], [entry?.status, entry?.type]);
   return code;
 }
 
@@ -200,7 +198,7 @@ describe("checks requests in a fixed order", () => {
     path: string,
     headers: Record<string, string | undefined>,
     body: string,
-    code: ErrorCode,
+    code: CallerCode,
   ][] = [
     [
       "the path comes before the key",

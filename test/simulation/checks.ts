@@ -10,7 +10,7 @@ import type { Plans } from "../../src/ledger/plan.ts";
 import type { PlanChanges } from "../../src/ledger/plan-section.ts";
 import { rowKey, type Times, timesAt } from "../../src/ledger/snapshot.ts";
 import { type AccountDraft, type DraftOptions, openingOf } from "../../src/store/contacts.ts";
-import { withoutRates } from "../fixtures/ledger-drafts.ts";
+import { caseOf, withoutRates } from "../fixtures/ledger-drafts.ts";
 import { auditRows } from "../fixtures/memory-audit.ts";
 import type { MemoryLedger } from "../fixtures/memory-ledger.ts";
 import { naiveEvents, naiveLineOf } from "../fixtures/naive-events.ts";
@@ -101,9 +101,8 @@ export class Checks {
       assert.deepEqual(found, expected, `outcome of ${JSON.stringify(operation)}`);
       assert.equal(reserved === true, isReserved, `credits are reserved for ${JSON.stringify(operation)}`);
       checkRates(this.#naive, operation, outcome);
-      const reason = "reason" in outcome ? ` ${outcome.reason}` : "";
-      this.count(`${operation.kind} ${outcome.kind}${reason}`);
-      this.note(`${times.nowMs} ${JSON.stringify(operation)} ${outcome.kind}${reason}`);
+      this.count(`${operation.kind} ${caseOf(outcome)}`);
+      this.note(`${times.nowMs} ${JSON.stringify(operation)} ${caseOf(outcome)}`);
     }
     this.#lowBudgets.check(ledger.events);
     for (const id of touched) {

@@ -77,7 +77,7 @@ export function checkDamages(row: AccountRow, { plans, times }: Pick<Moment, "pl
     const read = ledger.read([operation], { plans, times });
     const { outcomes, changes } = decide({ ...read, later: new Map() }, [operation]);
     const what = JSON.stringify(damaged);
-    assert.equal(outcomes[0]?.kind, "balance_invalid", what);
+    assert.equal(outcomes[0]?.kind, "balance_unavailable", what);
     assert.deepEqual([changes.accounts, changes.journal], [[], []], what);
   }
 }

@@ -116,7 +116,7 @@ export function applyPreviewed(
   const times = { nowMs, atMs: effectiveMs };
   const unchanged = naive.accountAt(id, times);
   const outcome = naive.apply(operation);
-  if (outcome.replayed === true || ["conflict", "id_used"].includes(outcome.kind)) return outcome;
+  if (outcome.replayed === true || outcome.kind === "operation_differs") return outcome;
   const preview = previewPlan(before, operation);
   if (outcome.kind !== "changed") {
     const { kind } = outcome;

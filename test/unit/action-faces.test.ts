@@ -6,7 +6,6 @@ import assert from "node:assert/strict";
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { operatorCatalogue } from "../../src/accounts/refusals.ts";
 import { placeOf } from "../../src/actions/action.ts";
 import * as credits from "../../src/actions/credits.ts";
 import { catalogue } from "../../src/errors.ts";
@@ -67,7 +66,7 @@ for (const [listener, actions] of Object.entries(listeners)) {
       assert.match(title, /^[A-Z][^\n]*[^.]$/, id);
       assert.equal(role === "holder", listener === "portal", id);
       assert.equal(role === "viewer" && isChange({ ...action, id, title, role, refuses, input }), false);
-      for (const code of refuses) assert.ok(code in catalogue || code in operatorCatalogue, `${id}: ${code}`);
+      for (const code of refuses) assert.ok(code in catalogue, `${id}: ${code}`);
       assert.deepEqual(refuses, [...new Set(refuses)], id);
       if (once !== undefined) assert.ok(once in input && refuses.includes("operation_differs"), id);
       for (const name of placeOf(action).names) assert.ok(name in input, `${id} has ${name}`);

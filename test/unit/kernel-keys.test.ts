@@ -17,14 +17,10 @@ function rotation(digit: string, overlap: string | null): KeySettings {
   return { rotation: { hash: digit.repeat(64), lastFour: digit.repeat(4), overlap } };
 }
 
-function reasonOf(outcome: { kind: string; reason?: string }): string {
-  return outcome.reason ?? outcome.kind;
-}
-
 async function spend(made: Bench, id: string, amount: number): Promise<string> {
   const outcome = await made.apply(hold(id, amount));
   if (outcome.kind === "held") await made.apply(settle(id, amount));
-  return reasonOf(outcome);
+  return outcome.kind;
 }
 
 example(
@@ -66,8 +62,8 @@ example(
 example("another change with the same id is a conflict", small, async (made) => {
   await addKey(made.store, keyOf("other", "ada"));
   await made.apply(set("a", { name: "laptop" }));
-  assert.equal((await made.apply(set("a", { name: "desk" }))).kind, "conflict");
-  assert.equal((await made.apply(set("a", { name: "laptop" }, "other"))).kind, "conflict");
+  assert.equal((await made.apply(set("a", { name: "desk" }))).kind, "operation_differs");
+  assert.equal((await made.apply(set("a", { name: "laptop" }, "other"))).kind, "operation_differs");
   assert.deepEqual([made.store.key("key").name, made.store.key("other").name], ["laptop", null]);
 });
 
@@ -99,8 +95,8 @@ example(
 
 example("a revoked key does not change, and neither does one of another account", small, async (made) => {
   await made.store.commit([{ kind: "open", account: "bob", plan: "small", by: "test" }]);
-  assert.equal((await made.apply({ ...set("a", { name: "x" }), account: "bob" })).kind, "key_unknown");
-  assert.equal((await made.apply(set("a", { name: "x" }, "none"))).kind, "key_unknown");
+  assert.equal((await made.apply({ ...set("a", { name: "x" }), account: "bob" })).kind, "key_not_found");
+  assert.equal((await made.apply(set("a", { name: "x" }, "none"))).kind, "key_not_found");
   await made.apply(set("before", { name: "y" }));
   await revokeKey(made.store, "key");
   assert.equal((await made.apply(set("a", rotation("2", null)))).kind, "key_revoked");
@@ -141,11 +137,11 @@ example("the refusal names the key if its own requests hold the rest of its budg
   await made.apply(set("1", { budget: { amountMicro: 100, rule: { every: "P1M" } } }));
   await made.apply(hold("h", 80));
   assert.partialDeepStrictEqual(await made.apply(hold("h2", 30)), {
-    reason: "credits_reserved",
+    kind: "credits_reserved",
     scope: "key",
   });
   assert.partialDeepStrictEqual(await made.apply(hold("h2", 101)), {
-    reason: "key_budget_exceeded",
+    kind: "key_budget_exceeded",
     leftMicro: 20,
     refreshes: [{ atMs: start + 31 * day, amountMicro: 100 }],
   });
@@ -184,16 +180,16 @@ example(
     await made.apply(set("2", { tokensPerMinute: 1000 }));
     // The debt of 1,000 tokens is one minute now, which passes before anyone looks.
     made.clock.nowMs += minute;
-    assert.equal(reasonOf(await made.apply(hold("h2", 1, { promptTokens: 1000 }))), "held");
+    assert.equal((await made.apply(hold("h2", 1, { promptTokens: 1000 }))).kind, "held");
     await made.apply(settle("h2", 0, { usage: tokens(1000, 0) }));
     await made.apply(set("3", { tokensPerMinute: 500 }));
     // 1,000 tokens are two minutes.
     assert.partialDeepStrictEqual(await made.apply(hold("h3", 1, { promptTokens: 100 })), {
-      reason: "rate_limit_exceeded",
+      kind: "rate_limit_exceeded",
       retryAfterMs: minute + 12_000,
     });
     await made.apply(set("4", { tokensPerMinute: null }));
-    assert.equal(reasonOf(await made.apply(hold("h4", 1, { promptTokens: 5000 }))), "held");
+    assert.equal((await made.apply(hold("h4", 1, { promptTokens: 5000 }))).kind, "held");
     await made.apply(settle("h4", 1));
   },
 );

@@ -196,7 +196,7 @@ example(
     assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", replayed: true });
     const conflict = await made.apply(planTo("small", "c1"));
     assert.partialDeepStrictEqual(conflict, {
-      kind: "conflict",
+      kind: "operation_differs",
       entry: { after: '{"at":"now","plan":"large"}' },
     });
     assert.equal(made.store.account("ada").plan, "small");
@@ -211,14 +211,18 @@ example(
     await made.store.applyPlans(plansOf(planOf("other", 1, 1), large), { force: false, by: "test" });
     assert.deepEqual(await made.apply(planTo("large", "c1")), { kind: "changed", replayed: false });
     await made.store.applyPlans(plansOf(planOf("other", 1, 1)), { force: false, by: "test" });
-    assert.deepEqual(await made.apply(planTo("small", "c2")), { kind: "retired_plan" });
+    assert.deepEqual(await made.apply(planTo("small", "c2")), { kind: "retired_plan", plan: "small" });
     made.clock.nowMs += day;
     assert.equal((await made.apply(hold("h", credits(30)))).kind, "held");
   },
 );
 
 example("a change to an unknown plan changes nothing", small, async (made) => {
-  assert.deepEqual(await made.apply(planTo("gold", "c1")), { kind: "unknown_plan", plans: ["small"] });
+  assert.deepEqual(await made.apply(planTo("gold", "c1")), {
+    kind: "unknown_plan",
+    plan: "gold",
+    plans: ["small"],
+  });
   assert.equal(made.store.account("ada").plan, "small");
   assert.deepEqual(await journalOf(made), openedJournal);
 });
@@ -294,7 +298,7 @@ example(
       ["weekly", ["base"]],
     ] as const) {
       const outcome = await made.apply(planTo(plan, plan));
-      assert.deepEqual(outcome, { kind: "window_differs", buckets, refreshMs });
+      assert.deepEqual(outcome, { kind: "window_differs", plan, buckets, refreshMs });
     }
     assert.equal(made.store.account("ada").plan, "small");
     assert.deepEqual(await journalOf(made), openedJournal);
@@ -312,7 +316,7 @@ example(
   async (made) => {
     const refreshMs = made.store.account("ada").base?.untilMs;
     assert.deepEqual(await made.apply(planTo("there", "a")), {
-      ...{ kind: "window_differs", buckets: ["base"], refreshMs },
+      ...{ kind: "window_differs", plan: "there", buckets: ["base"], refreshMs },
     });
     // Windows that do not follow the calendar count in UTC in every zone.
     assert.equal((await made.apply(planTo("opening", "b", "new_window"))).kind, "changed");

@@ -67,7 +67,8 @@ test("refuses a new request, and changes nothing", async () => {
   const before = store.account("ada");
   const [refused] = await store.commit([hold("h3", 1)]);
   assert.deepEqual(refused, {
-    kind: "balance_invalid",
+    kind: "balance_unavailable",
+    account: "ada",
     problem: 'the database has no version of its plan "small"',
   });
   assert.deepEqual(store.account("ada"), before);

@@ -45,7 +45,7 @@ example("opening an account again changes nothing and returns its plan", small, 
 
 example("rejects an account on an unknown plan", small, async (made) => {
   const outcome = await made.apply({ kind: "open", account: "bob", plan: "gold", by: "test" });
-  assert.deepEqual(outcome, { kind: "unknown_plan", plans: ["small"] });
+  assert.deepEqual(outcome, { kind: "unknown_plan", plan: "gold", plans: ["small"] });
   assert.throws(() => made.store.account("bob"));
 });
 
@@ -55,7 +55,7 @@ example(
   async (made) => {
     await made.store.applyPlans(plansOf(small), { force: false, by: "test" });
     const outcome = await made.apply({ kind: "open", account: "bob", plan: "large", by: "test" });
-    assert.deepEqual(outcome, { kind: "retired_plan" });
+    assert.deepEqual(outcome, { kind: "retired_plan", plan: "large" });
     assert.throws(() => made.store.account("bob"));
   },
   large,
@@ -86,10 +86,10 @@ example("every operation reports an unknown account", small, async ({ store }) =
     { kind: "key", account, key: "key", op: "k", set: {}, by: "test" },
     { kind: "revoke", account, key: "key", by: "test" },
   ]);
-  assert.equal((await addKey(store, keyOf("new", account))).kind, "no_account");
+  assert.equal((await addKey(store, keyOf("new", account))).kind, "account_not_found");
   assert.deepEqual(
     outcomes,
-    Array.from({ length: 13 }, () => ({ kind: "no_account" })),
+    Array.from({ length: 13 }, () => ({ kind: "account_not_found", account })),
   );
 });
 
@@ -121,8 +121,9 @@ example("a payment counts once, ever (lago-api#3618)", small, async (made) => {
 
 example("a repeated payment with another amount is a conflict and adds nothing", small, async (made) => {
   const outcomes = await made.store.commit([topup("p", 500), topup("p", 600)]);
-  assert.deepEqual(outcomes[1], { kind: "conflict", amountMicro: 500 });
-  assert.deepEqual(await made.apply(topup("p", 600)), { kind: "conflict", amountMicro: 500 });
+  const differs = { kind: "payment_differs", payment: "p", beforeMicro: 500, nowMicro: 600 };
+  assert.deepEqual(outcomes[1], differs);
+  assert.deepEqual(await made.apply(topup("p", 600)), differs);
   assert.equal(made.buckets()[2], 500);
 });
 
@@ -130,8 +131,9 @@ example("a payment counts for one account of the installation", small, async (ma
   await made.store.commit([{ kind: "open", account: "bob", plan: "small", by: "test" }]);
   const bob = { ...topup("p", 500), account: "bob" } as const;
   const outcomes = await made.store.commit([topup("p", 500), bob]);
-  assert.deepEqual(outcomes[1], { kind: "id_used", account: "ada" });
-  assert.deepEqual(await made.apply(bob), { kind: "id_used", account: "ada" });
+  const used = { kind: "payment_used", payment: "p", account: "ada" };
+  assert.deepEqual(outcomes[1], used);
+  assert.deepEqual(await made.apply(bob), used);
   assert.deepEqual([made.buckets()[2], made.buckets("bob")[2]], [500, 0]);
 });
 
@@ -147,7 +149,8 @@ example("a promotion and an adjustment count once per operation id", small, asyn
   assert.deepEqual(await made.apply(promote("up", 100)), { ...added, replayed: false });
   assert.deepEqual(await made.apply(promote("up", 100)), { ...added, replayed: true });
   const conflict = async () => ({
-    kind: "conflict",
+    kind: "operation_differs",
+    account: "ada",
     entry: (await made.store.journal("ada", { newestFirst: true, limit: 1 }))[0],
   });
   const upBefore = await conflict();
@@ -163,9 +166,12 @@ example("a promotion and an adjustment count once per operation id", small, asyn
   assert.deepEqual(await made.apply(adjust("down", 30, { reason: "another reason" })), downBefore);
 
   await made.store.commit([{ kind: "open", account: "bob", plan: "small", by: "test" }]);
-  const used = { kind: "id_used", account: "ada" };
-  assert.deepEqual(await made.apply(promote("up", 100, { account: "bob" })), used);
-  assert.deepEqual(await made.apply(adjust("down", 30, { account: "bob" })), used);
+  const bobs = { ...upBefore, account: "bob" };
+  assert.deepEqual(await made.apply(promote("up", 100, { account: "bob" })), bobs);
+  assert.deepEqual(await made.apply(adjust("down", 30, { account: "bob" })), {
+    ...bobs,
+    entry: downBefore.entry,
+  });
   assert.deepEqual(made.buckets("bob"), [credits(10), credits(5), 0]);
 });
 
@@ -175,7 +181,11 @@ example(
   async (made) => {
     await made.apply(promote("p", 100));
     await made.apply(hold("h", 60));
-    assert.deepEqual(await made.apply(adjust("a", 41)), { kind: "too_little", freeMicro: 40 });
+    assert.deepEqual(await made.apply(adjust("a", 41)), {
+      kind: "too_few_credits",
+      account: "ada",
+      freeMicro: 40,
+    });
     assert.equal((await made.apply(adjust("b", 40))).kind, "adjusted");
     await made.apply(settle("h", 10));
     assert.equal(made.buckets()[2], 50);
@@ -184,12 +194,24 @@ example(
 
 example("an adjustment never takes a payment", planOf("bought", 0, 0), async (made) => {
   await made.apply(topup("p", 100));
-  assert.deepEqual(await made.apply(adjust("a", 1)), { kind: "too_little", freeMicro: 0 });
+  assert.deepEqual(await made.apply(adjust("a", 1)), {
+    kind: "too_few_credits",
+    account: "ada",
+    freeMicro: 0,
+  });
   await made.apply(promote("b", 10));
-  assert.deepEqual(await made.apply(adjust("c", 11)), { kind: "too_little", freeMicro: 10 });
+  assert.deepEqual(await made.apply(adjust("c", 11)), {
+    kind: "too_few_credits",
+    account: "ada",
+    freeMicro: 10,
+  });
   const payment = made.store.account("ada").additional.find(({ isPayment }) => isPayment);
   const ofPayment = adjust("d", 1, { grant: payment?.seq ?? 0 });
-  assert.deepEqual(await made.apply(ofPayment), { kind: "unknown_grant" });
+  assert.deepEqual(await made.apply(ofPayment), {
+    kind: "grant_not_found",
+    account: "ada",
+    grant: payment?.seq,
+  });
   assert.equal(made.buckets()[2], 110);
 });
 
@@ -206,7 +228,11 @@ example("an adjustment takes the newest promotions first, or the named one", sma
   ]);
   const [, oldest] = made.store.account("ada").additional;
   const named = { grant: oldest?.seq ?? 0 };
-  assert.deepEqual(await made.apply(adjust("b", 11, named)), { kind: "too_little", freeMicro: 10 });
+  assert.deepEqual(await made.apply(adjust("b", 11, named)), {
+    kind: "too_few_credits",
+    account: "ada",
+    freeMicro: 10,
+  });
   await made.apply(adjust("c", 4, named));
   assert.deepEqual(left(), [
     [15, start + day],
@@ -230,7 +256,10 @@ example("a promotion without an end, or with the end of an open one, adds to it"
     ],
   );
   made.clock.nowMs += day;
-  assert.deepEqual(await made.apply(promote("late", 1, { untilMs: start + day })), { kind: "ended" });
+  assert.deepEqual(await made.apply(promote("late", 1, { untilMs: start + day })), {
+    kind: "promotion_over",
+    untilMs: start + day,
+  });
   assert.equal(made.buckets()[2], 70, "what has ended is gone");
 });
 
@@ -240,10 +269,11 @@ example(
   async (made) => {
     const most = Number.MAX_SAFE_INTEGER;
     assert.equal((await made.apply(topup("p", most))).kind, "added");
-    assert.deepEqual(await made.apply(topup("q", 1)), { kind: "too_much" });
+    const tooMany = { kind: "too_many_credits", account: "ada" };
+    assert.deepEqual(await made.apply(topup("q", 1)), tooMany);
     await made.apply(hold("h", 1000));
-    assert.deepEqual(await made.apply(topup("r", 1)), { kind: "too_much" });
-    assert.deepEqual(await made.apply(promote("s", 1000)), { kind: "too_much", leftMicro: null });
+    assert.deepEqual(await made.apply(topup("r", 1)), tooMany);
+    assert.deepEqual(await made.apply(promote("s", 1000)), tooMany);
     await made.apply(settle("h", 1000));
     assert.equal((await made.apply(topup("q", 1000))).kind, "added", "a refused payment may be sent again");
     assert.equal(made.buckets()[2], most);
@@ -317,7 +347,7 @@ test("no operation changes an account with an invalid row", async () => {
     const operations = [hold("h2", 1), extend("h", 1, 1), settle("h", 1), expire("h"), topup("p", 1)];
     const others = [promote("a", 1), adjust("b", 1), planTo("small", "c")];
     const outcomes = await store.commit([...operations, ...others]);
-    for (const outcome of outcomes) assert.equal(outcome.kind, "balance_invalid", `contradiction ${n}`);
+    for (const outcome of outcomes) assert.equal(outcome.kind, "balance_unavailable", `contradiction ${n}`);
     assert.equal(store.account("ada"), damaged);
   }
 });
@@ -330,7 +360,7 @@ test("an account with a missing plan takes no holds until its plan is changed", 
   const outcomes = await store.commit([...operations, planTo("small", "c"), hold("h3", 1)]);
   assert.deepEqual(
     outcomes.map(({ kind }) => kind),
-    ["balance_invalid", "extended", "settled", "added", "changed", "held"],
+    ["balance_unavailable", "extended", "settled", "added", "changed", "held"],
   );
   assert.equal(store.account("ada").plan, "small");
 });
@@ -342,6 +372,6 @@ test("an invalid account does not affect other accounts", async () => {
   const outcomes = await store.commit([topup("p", 1), { ...topup("q", 1), account: "bob" }]);
   assert.deepEqual(
     outcomes.map((outcome) => outcome.kind),
-    ["balance_invalid", "added"],
+    ["balance_unavailable", "added"],
   );
 });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { authenticate, callerOf, hashKey, mintKey, parseKey } from "../../src/accounts/keys.ts";
-import { type ErrorCode, Refusal } from "../../src/errors.ts";
+import { type CallerCode, Refusal } from "../../src/errors.ts";
 import type { PlanVersion } from "../../src/ledger/plan.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
 import { anyCharacter } from "../fixtures/characters.ts";
@@ -53,7 +53,7 @@ function assertNoKey(error: Refusal, header: string | undefined): void {
   }
 }
 
-async function refused(header: string | undefined, code: ErrorCode, says: RegExp, store = storeOf()) {
+async function refused(header: string | undefined, code: CallerCode, says: RegExp, store = storeOf()) {
   const error = await refusal(header, store);
   assert.equal(error.code, code);
   assert.match(error.message, says);

@@ -6,9 +6,8 @@ import { test } from "node:test";
 import { pino } from "pino";
 import { OperatorKeys } from "../../src/accounts/operator-keys.ts";
 import { OperatorSessions } from "../../src/accounts/operator-sessions.ts";
-import { operatorCatalogue } from "../../src/accounts/refusals.ts";
 import { Catalog } from "../../src/chat/catalog.ts";
-import { sharedCodes } from "../../src/http/admin/refusals.ts";
+import { catalogue, type Entry } from "../../src/errors.ts";
 import { adminRoutes } from "../../src/http/admin/routes.ts";
 import { SignIn } from "../../src/http/admin/sign-in.ts";
 import { createApiApp } from "../../src/http/api/app.ts";
@@ -21,21 +20,32 @@ import { MemoryStore } from "../fixtures/memory-store.ts";
 import { start } from "../fixtures/times.ts";
 
 const folder = path.join(import.meta.dirname, "../../docs/operating");
-const text = readdirSync(folder)
-  .map((page) => readFileSync(path.join(folder, page), "utf8"))
-  .join("\n");
+const pageOf = (name: string) => readFileSync(path.join(folder, name), "utf8");
+const text = readdirSync(folder).map(pageOf).join("\n");
 const rows = text
   .split("\n")
   .filter((line) => line.startsWith("|"))
   .map((line) => line.split("|").map((cell) => cell.trim().replaceAll("`", "")));
 
+function codesFor(whom: Entry["for"]): [code: string, entry: Entry][] {
+  return Object.entries<Entry>(catalogue).filter(([, entry]) => entry.for === whom);
+}
+
 test("each code of the catalogue has one row", () => {
   const found = rows.filter(([, status = ""]) => /^\d{3}$/.test(status));
   assert.deepEqual(
     found.map(([, status, type, code]) => [code, Number(status), type]),
-    Object.entries(operatorCatalogue).map(([code, { status, type }]) => [code, status, type]),
+    codesFor("operator").map(([code, { status, type }]) => [code, status, type]),
   );
-  for (const code of sharedCodes) assert.ok(text.includes(`\`${code}\``), `${code} is named`);
+  // The first paragraph after the title names what both listeners send.
+  const [, shared = ""] = pageOf("operator-errors.md").split("\n\n");
+  const named = [...shared.matchAll(/`(\w+)`/g)].map(([, code = ""]) => code);
+  assert.deepEqual(
+    named.toSorted(),
+    codesFor("both")
+      .map(([code]) => code)
+      .toSorted(),
+  );
 });
 
 test("each metric has one row", async () => {

@@ -61,8 +61,7 @@ test("a refusal names the limit, its scope and the time until the request is adm
   const scopes = [scope({ requestsPerMinute: 6 })];
   for (let n = 0; n < 6; n += 1) admit(scopes, 1, now);
   assert.deepEqual(rateRefusalOf(scopes, uses(1), now), {
-    kind: "refused",
-    reason: "rate_limit_exceeded",
+    kind: "rate_limit_exceeded",
     of: "requests",
     scope: "account",
     retryAfterMs: 10_000,
@@ -90,7 +89,7 @@ test("the next request waits for completion tokens above the limit", () => {
   assert.ok(admit(scopes, 10, now));
   countTokens(scopes, 190, now);
   const refusal = rateRefusalOf(scopes, uses(1), now);
-  assert.equal(refusal?.reason === "rate_limit_exceeded" && refusal.retryAfterMs, 60_600);
+  assert.equal(refusal?.kind === "rate_limit_exceeded" && refusal.retryAfterMs, 60_600);
   assert.ok(admit(scopes, 1, now + 60_600));
 });
 
@@ -112,7 +111,7 @@ test("tokens that are returned late never admit more than one burst", () => {
 test("the refusal of a prompt above the limit has no time to wait", () => {
   const scopes = [scope({ tokensPerMinute: 100 })];
   const refusal = rateRefusalOf(scopes, uses(101), now);
-  assert.ok(refusal?.reason === "rate_limit_exceeded");
+  assert.ok(refusal?.kind === "rate_limit_exceeded");
   assert.equal(refusal.of, "tokens");
   assert.equal(refusal.retryAfterMs, null);
 });
@@ -156,8 +155,7 @@ test("limits the running requests of an account and of a key", () => {
   key.row.holds = 1;
   account.row.holds = 1;
   assert.deepEqual(rateRefusalOf([account, key], uses(1), now), {
-    kind: "refused",
-    reason: "concurrency_limit_exceeded",
+    kind: "concurrency_limit_exceeded",
     scope: "key",
     limit: 1,
     rates: {},
@@ -235,7 +233,7 @@ test("property: the time to wait is exact to the millisecond", () => {
       for (const tokens of made) countTokens(scopes, tokens, now);
       const refusal = rateRefusalOf(scopes, uses(wanted), now);
       if (refusal === null) return;
-      assert.ok(refusal.reason === "rate_limit_exceeded" && refusal.retryAfterMs !== null);
+      assert.ok(refusal.kind === "rate_limit_exceeded" && refusal.retryAfterMs != null);
       assert.equal(rateRefusalOf(scopes, uses(wanted), now + refusal.retryAfterMs), null);
       assert.notEqual(rateRefusalOf(scopes, uses(wanted), now + refusal.retryAfterMs - 1), null);
     }),

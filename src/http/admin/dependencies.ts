@@ -52,7 +52,7 @@ export interface AdminDependencies {
   logger: Pick<Logger, "warn">;
   /** The processes on the same database, including this process. */
   nodes(): readonly NodeView[];
-  /** Reloads the configuration. Throws an `OperatorRefusal` if it cannot be used. */
+  /** Reloads the configuration. Throws a refusal if it cannot be used. */
   reload(by: string): Promise<ReloadReport>;
   /** The zone of the configuration, for local days. */
   timezone(): string;
@@ -71,7 +71,7 @@ export interface AdminDependencies {
   /** The plans of this node's configuration, as the node last read it. */
   configuredPlans(): Plans;
   /**
-   * Makes the plans of the configuration current. Throws an `OperatorRefusal` while it reloads.
+   * Makes the plans of the configuration current. Throws a refusal while it reloads.
    */
   applyPlans(by: string): Promise<AppliedPlansReport>;
 }

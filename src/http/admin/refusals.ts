@@ -1,10 +1,6 @@
-/**
- * Error responses of the operator API: its error codes for the OpenAPI document, and the response
- * to each error. The catalogue of operator codes is accounts/refusals.ts; the other codes are
- * shared with the public catalogue.
- */
-import { Refusal } from "../../errors.ts";
-import { refusedEverywhere, refusedWithBody, responseTo } from "../api/refusals.ts";
+/** Error codes and responses of the operator API. */
+import { isForCaller, Refusal } from "../../errors.ts";
+import { responseTo } from "../api/refusals.ts";
 import type { ErrorResponse } from "../openai-format/error-body.ts";
 
 /** Codes of requests that are refused before their route is called. */
@@ -19,14 +15,6 @@ export const refusedBeforeRouting = [
   "rate_limit_exceeded",
 ] as const;
 
-/** All codes of the public catalogue that the operator API shares, with the same meaning. */
-export const sharedCodes = [
-  ...refusedEverywhere,
-  ...refusedWithBody,
-  "unknown_path",
-  "method_not_allowed",
-] as const;
-
 export function unknownPath(): Refusal {
   return new Refusal(
     "unknown_path",
@@ -35,8 +23,8 @@ export function unknownPath(): Refusal {
 }
 
 export function operatorResponseTo(error: unknown, bodyBytesMax?: number): ErrorResponse {
-  // Only operators read this response, so it contains the detail.
-  if (error instanceof Refusal && error.detail !== undefined) {
+  // Operators are told the detail that callers are not. That of a sign-in is for the log alone.
+  if (error instanceof Refusal && isForCaller(error) && error.detail !== undefined) {
     const { status, type, code, param, retryAfterSeconds } = error;
     const message = `${error.message} (${error.detail})`;
     return { status, type, code, message, param, retryAfterSeconds };

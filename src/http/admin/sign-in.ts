@@ -10,10 +10,10 @@ import {
   type OperatorSessions,
   wrongToken,
 } from "../../accounts/operator-sessions.ts";
-import { invalidValue, OperatorRefusal } from "../../accounts/refusals.ts";
+import { invalidValue } from "../../accounts/refusals.ts";
 import { label } from "../../accounts/value-rules.ts";
 import { type Actor, commandLine, owner, userHeader } from "../../actors.ts";
-import { invariant } from "../../errors.ts";
+import { invariant, Refusal } from "../../errors.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { BrowserSignIn, invalidSession, type SignInDependencies } from "../api/sign-in.ts";
 import { ReadRate } from "../read-rate.ts";
@@ -116,7 +116,7 @@ export class SignIn {
   /** Makes a code. Only the token may: otherwise a session could prolong itself for ever. */
   async newCode(request: FastifyRequest): Promise<NewCode & { url: string | null }> {
     if (request.session !== null || !isToken(actorOf(request))) {
-      throw new OperatorRefusal(
+      throw new Refusal(
         "token_required",
         "Only the operator token makes a sign-in link. Send the operator token in a header: Authorization: Bearer ...",
       );
@@ -142,8 +142,8 @@ function decoded(text: string): string | null {
   }
 }
 
-function foreignUser(): OperatorRefusal {
-  return new OperatorRefusal(
+function foreignUser(): Refusal {
+  return new Refusal(
     "not_permitted",
     `Only the operator token may name a user (${userHeader}). Nothing has changed.`,
   );
@@ -160,8 +160,8 @@ export function actorOf({ actor }: FastifyRequest): Actor {
   return actor;
 }
 
-function missingCredentials(): OperatorRefusal {
-  return new OperatorRefusal(
+function missingCredentials(): Refusal {
+  return new Refusal(
     "missing_operator_token",
     "The operator token is missing. Send it in a header: Authorization: Bearer ... Its value is INKWELL_OPERATOR_TOKEN, or the content of the file operator-token in the data folder.",
   );

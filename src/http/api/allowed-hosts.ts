@@ -9,7 +9,7 @@
  */
 import type { IncomingMessage } from "node:http";
 import { isIPv4, isIPv6 } from "node:net";
-import { OperatorRefusal } from "../../accounts/refusals.ts";
+import { Refusal } from "../../errors.ts";
 
 /** Longest part of a refused name that a message repeats. */
 const shownCharactersMax = 100;
@@ -48,12 +48,12 @@ export class AllowedHosts {
     const inTarget = /^[a-z][a-z\d+.-]*:\/\/([^/?#]*)/i.exec(target)?.[1];
     for (const host of inTarget === undefined ? hosts : [...hosts, inTarget]) {
       if (!this.#allows(host)) {
-        throw new OperatorRefusal("host_not_allowed", this.#message("requests for the host", host));
+        throw new Refusal("host_not_allowed", this.#message("requests for the host", host));
       }
     }
     for (const origin of origins) {
       if (!this.#allowsOrigin(origin)) {
-        throw new OperatorRefusal("origin_not_allowed", this.#message("pages of the origin", origin));
+        throw new Refusal("origin_not_allowed", this.#message("pages of the origin", origin));
       }
     }
   }

@@ -20,9 +20,8 @@ import { fastify } from "fastify";
 import Type, { type Static, type TSchema } from "typebox";
 import { Compile } from "typebox/compile";
 import { closed } from "../../accounts/json-objects.ts";
-import type { OperatorCode } from "../../accounts/refusals.ts";
 import type { Role } from "../../actors.ts";
-import { type ErrorCode, invariant, Refusal } from "../../errors.ts";
+import { type Code, invariant, Refusal } from "../../errors.ts";
 import { limits } from "../../limits/limits.ts";
 import { isRecord } from "../../objects.ts";
 import { newRequestId } from "../../telemetry/request-record.ts";
@@ -35,7 +34,7 @@ declare module "fastify" {
     /** The role that it needs. A route of operators that has none needs `owner`. */
     role?: Role;
     /** Codes of the route, in addition to the codes of all routes. */
-    refusals?: readonly (OperatorCode | ErrorCode)[];
+    refusals?: readonly Code[];
     /** The route can respond with CSV too. */
     csv?: boolean;
     /** The route responds with server-sent events, whose data the response describes. */

@@ -9,8 +9,7 @@
 import { isIP } from "node:net";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
-import { OperatorRefusal } from "../../accounts/refusals.ts";
-import { Refusal } from "../../errors.ts";
+import { isForCaller, Refusal } from "../../errors.ts";
 import { isUploading, sendError } from "../error-response.ts";
 import type { ErrorResponse } from "../openai-format/error-body.ts";
 import { type AllowedHosts, loggable } from "./allowed-hosts.ts";
@@ -90,7 +89,7 @@ export function guard(app: FastifyInstance, options: GuardOptions): void {
     const response = options.responseTo(error, request.routeOptions.bodyLimit);
     const { status, code } = response;
     // The message of a refusal is for the sender, and may have an address.
-    const err = error instanceof OperatorRefusal ? {} : { err: error };
+    const err = error instanceof Refusal && !isForCaller(error) ? {} : { err: error };
     if (status >= 500) logger.error({ requestId: request.id, code, ...err }, `${section} request failed`);
     if (code === "host_not_allowed" || code === "origin_not_allowed") {
       const { host, origin } = request.headers;

@@ -7,12 +7,9 @@ import swagger from "@fastify/swagger";
 import type { FastifyInstance, FastifySchema } from "fastify";
 import Type from "typebox";
 import { closed, component, components, orNull } from "../../accounts/json-objects.ts";
-import { type OperatorCode, operatorCatalogue } from "../../accounts/refusals.ts";
-import { invariant, catalogue as publicCatalogue } from "../../errors.ts";
+import { type Code, catalogue, invariant } from "../../errors.ts";
 import { isRecord } from "../../objects.ts";
 import { refusedEverywhere, refusedWithBody } from "./refusals.ts";
-
-type Code = OperatorCode | keyof typeof publicCatalogue;
 
 const error = component("Error", {
   error: closed({
@@ -199,7 +196,7 @@ function errorResponses({ refusals = [], body, role }: FastifySchema, before: re
 }
 
 function statusOf(code: Code): number {
-  return { ...publicCatalogue, ...operatorCatalogue }[code].status;
+  return catalogue[code].status;
 }
 
 function jsonOf(body: unknown) {

@@ -2,7 +2,6 @@
  * Error responses of the operator API and of the portal's API: the codes that all of their routes
  * share, and the response to each error.
  */
-import { OperatorRefusal } from "../../accounts/refusals.ts";
 import { codeOf, Refusal, StoreUnavailableError } from "../../errors.ts";
 import { ListTooSlowError } from "../../store/store.ts";
 import { notJson } from "../error-response.ts";
@@ -29,8 +28,8 @@ export const refusedWithBody = [
 ] as const;
 
 export function responseTo(error: unknown, bodyBytesMax = apiBodyBytesMax): ErrorResponse {
-  if (error instanceof OperatorRefusal || error instanceof Refusal) return error;
-  if (error instanceof ListTooSlowError) return new OperatorRefusal("list_too_slow", error.message);
+  if (error instanceof Refusal) return error;
+  if (error instanceof ListTooSlowError) return new Refusal("list_too_slow", error.message);
   if (error instanceof StoreUnavailableError) {
     return new Refusal(
       "store_unavailable",

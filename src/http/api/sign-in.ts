@@ -8,16 +8,14 @@
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
-import { OperatorRefusal } from "../../accounts/refusals.ts";
 import { type NewSession, type SessionSecrets, sessionLifeMs } from "../../accounts/sessions.ts";
 import { owner } from "../../actors.ts";
 import { isLoopback } from "../../config/kinds.ts";
-import { Refusal } from "../../errors.ts";
+import { type Code, Refusal } from "../../errors.ts";
 import type { Jobs } from "../../jobs.ts";
 import { limits } from "../../limits/limits.ts";
 import { TokenBucket } from "../../limits/token-bucket.ts";
 import type { Listener, SignInPlace } from "../../sign-in/person-sign-in.ts";
-import { SignInRefusal } from "../../sign-in/refusals.ts";
 import { changeLogRow } from "../../store/change-log.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import type { Store } from "../../store/store.ts";
@@ -191,10 +189,9 @@ export class BrowserSignIn<Found extends SessionRow> {
       return await step(page);
     } catch (error) {
       if (isRefusal(error)) {
-        const { code } = error;
-        const reason = error instanceof SignInRefusal ? { reason: error.reason } : {};
+        const { code, detail: reason } = error;
         metrics.signedIn(section, resultOf(code));
-        const fields = { requestId: request.id, client: addressOf(request), by, code, ...reason };
+        const fields = { requestId: request.id, client: addressOf(request), by, code, reason };
         logger.warn(fields, "a sign-in was refused");
       }
       throw error;
@@ -239,11 +236,10 @@ export class BrowserSignIn<Found extends SessionRow> {
   #countStep(client: string): void {
     const seconds = Math.ceil(this.#attempts.take(client) / 1000);
     if (seconds === 0) return;
-    throw new OperatorRefusal(
+    throw new Refusal(
       "too_many_sign_ins",
       `This address has made ${limits.signIns.most} attempts to sign in within a minute. Try again in ${seconds} s. ${this.#options.stillPossible}`,
-      null,
-      seconds,
+      { retryAfterSeconds: seconds },
     );
   }
 
@@ -297,14 +293,14 @@ export class BrowserSignIn<Found extends SessionRow> {
     const plainOrigins = origins.filter((origin) => !/^https:/i.test(origin));
     if (this.#cookie.isSecure) {
       if (plainOrigins.every(isOnLoopback)) return;
-      throw new OperatorRefusal(
+      throw new Refusal(
         "insecure_sign_in",
         `This page was loaded over plain http. Open ${ownUrl()} instead.`,
       );
     }
     const urls = [...hosts.map((host) => `http://${host}`), ...origins];
     if (hosts.length > 0 && urls.every(isOnLoopback)) return;
-    throw new OperatorRefusal(
+    throw new Refusal(
       "insecure_sign_in",
       `Over plain http, ${people} can sign in on this machine only: open http://127.0.0.1 with the port of this listener, directly or through an SSH tunnel. For other machines, put a proxy with TLS in front and set ${section}.url to its https URL.`,
     );
@@ -312,11 +308,11 @@ export class BrowserSignIn<Found extends SessionRow> {
 }
 
 /** A refused attempt, and not a failure of the service. */
-function isRefusal(error: unknown): error is OperatorRefusal | Refusal {
-  return error instanceof OperatorRefusal || (error instanceof Refusal && error.status < 500);
+function isRefusal(error: unknown): error is Refusal {
+  return error instanceof Refusal && (error.status < 500 || error.code === "issuer_unavailable");
 }
 
-function resultOf(code: (OperatorRefusal | Refusal)["code"]): SignInResult {
+function resultOf(code: Code): SignInResult {
   switch (code) {
     case "invalid_operator_token":
       return "wrong_token";
@@ -349,12 +345,12 @@ export function isOnLoopback(url: string): boolean {
 export function requirePage(headers: FastifyRequest["headers"]): string {
   const page = pageSecretIn(headers);
   if (page !== null) return page;
-  throw new OperatorRefusal(
+  throw new Refusal(
     "missing_request_header",
     "A session, and signing in, need the header X-Inkwell-Request with 43 random letters and digits. They must be the same for all requests of a session. If a page reports this, load it again.",
   );
 }
 
-export function invalidSession(message: string): OperatorRefusal {
-  return new OperatorRefusal("invalid_session", message);
+export function invalidSession(message: string): Refusal {
+  return new Refusal("invalid_session", message);
 }

@@ -10,7 +10,7 @@
  */
 import Type, { type TProperties, type TSchema } from "typebox";
 import { Compile, type Validator } from "typebox/compile";
-import { type ErrorCode, Refusal } from "../../errors.ts";
+import { type CallerCode, Refusal } from "../../errors.ts";
 import { isRecord } from "../../objects.ts";
 
 /** Longest text of the caller that a message or `param` repeats. */
@@ -94,7 +94,7 @@ function wrongValue(
   schema: TSchema,
   value: unknown,
   path: string,
-  code: ErrorCode = "invalid_value",
+  code: CallerCode = "invalid_value",
 ): Refusal {
   const hint = keywordOf(schema, "hint");
   const message = `${path === "" ? "The body" : path} must be ${rightFor(schema)}, not ${shownAs(value)}.${hint === undefined ? "" : ` ${hint}`}`;

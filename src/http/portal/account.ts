@@ -16,10 +16,10 @@ import { balance, keyObject, ownMailObject } from "../../accounts/operator-objec
 import { limitsObject } from "../../accounts/plan-limits.ts";
 import { whyNoNewKeys } from "../../accounts/portal-rights.ts";
 import { accountOf, authorityOf, isPerson, type PersonKeys } from "../../accounts/portal-viewer.ts";
-import { tooManyWork } from "../../accounts/refusals.ts";
 import { ownAccountActions } from "../../actions/portal-runs.ts";
 import { type BalanceView, balanceOf } from "../../ledger/balance.ts";
 import { keyAt } from "../../ledger/key-budget.ts";
+import { refusalOf } from "../../ledger/refusals.ts";
 import { accountStates, portalRights } from "../../ledger/rows.ts";
 import { endOf } from "../../ledger/windows.ts";
 import type { Contact } from "../../store/contacts.ts";
@@ -90,7 +90,10 @@ export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
     rights,
     ({ session, allowed, atMs }) => {
       const own = authorityOf(session);
-      const why = allowed?.most === 0 ? tooManyWork(0).message : whyNoNewKeys(own, session.account.state);
+      const why =
+        allowed?.most === 0
+          ? refusalOf({ kind: "too_many_keys", of: "working", most: 0 }).message
+          : whyNoNewKeys(own, session.account.state);
       return {
         ...{ keys: own.portal, can_create_keys: why === null, why_not: why },
         ...{ most_keys: allowed?.most ?? null, key_life: allowed?.life ?? null },

@@ -7,7 +7,7 @@ import Type from "typebox";
 import { closed, count, micro, orNull, text } from "../../accounts/json-objects.ts";
 import { callerOf } from "../../accounts/keys.ts";
 import { isPerson } from "../../accounts/portal-viewer.ts";
-import { OperatorRefusal } from "../../accounts/refusals.ts";
+import { Refusal } from "../../errors.ts";
 import { type ApiApp, route } from "../api/app.ts";
 import type { PortalDependencies } from "./dependencies.ts";
 import { sessionOf } from "./sign-in.ts";
@@ -48,10 +48,7 @@ export function chatRoutes(app: ApiApp, { actions, chat, signIn }: PortalDepende
       const session = sessionOf(request);
       const key = isPerson(session) ? await actions.keyForChat(session) : session.key;
       if (key.actsFor !== null) {
-        throw new OperatorRefusal(
-          "not_permitted",
-          "This key is that of a front end, which must name a person.",
-        );
+        throw new Refusal("not_permitted", "This key is that of a front end, which must name a person.");
       }
       return callerOf({ ...session, key });
     },

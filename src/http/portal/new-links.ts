@@ -7,7 +7,7 @@
 import { setImmediate } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Invitations } from "../../accounts/invitations.ts";
-import { OperatorRefusal } from "../../accounts/refusals.ts";
+import { Refusal } from "../../errors.ts";
 import { limits } from "../../limits/limits.ts";
 import { TokenBucket } from "../../limits/token-bucket.ts";
 import { inLowerCase } from "../../store/sql.ts";
@@ -39,15 +39,14 @@ export class NewLinks {
   /** Queues a mail. Throws a refusal for a client that asks too often. */
   ask(email: string, client: string): void {
     if (!this.isOn) {
-      throw new OperatorRefusal("no_mail_server", "Links are not sent by mail here. Ask the operator.");
+      throw new Refusal("no_mail_server", "Links are not sent by mail here. Ask the operator.");
     }
     const seconds = Math.ceil(this.#clients.take(clientOf(client)) / 1000);
     if (seconds > 0) {
-      throw new OperatorRefusal(
+      throw new Refusal(
         "too_many_sign_ins",
         `Too many links were asked for from this address. Try again in ${seconds} s.`,
-        null,
-        seconds,
+        { retryAfterSeconds: seconds },
       );
     }
     if (this.#mailboxes.take(inLowerCase(email)) > 0) return;
@@ -67,7 +66,7 @@ export class NewLinks {
         await this.#invitations.renew(email);
       } catch (error) {
         // The message of a refusal has the address, and what the mail server says about it.
-        const reason = error instanceof OperatorRefusal ? { code: error.code } : { err: error };
+        const reason = error instanceof Refusal ? { code: error.code } : { err: error };
         this.#logger.error(reason, "a new link could not be sent");
       }
     }

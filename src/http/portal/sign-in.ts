@@ -8,8 +8,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Invitations } from "../../accounts/invitations.ts";
 import type { KeySessions, PortalSession } from "../../accounts/key-sessions.ts";
 import { isPerson } from "../../accounts/portal-viewer.ts";
-import { OperatorRefusal } from "../../accounts/refusals.ts";
-import { invariant } from "../../errors.ts";
+import { invariant, Refusal } from "../../errors.ts";
 import type { KeyRow } from "../../ledger/rows.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { BrowserSignIn, invalidSession, requirePage, type SignInDependencies } from "../api/sign-in.ts";
@@ -93,8 +92,8 @@ export class PortalSignIn {
   readonly sessionOf = sessionOf;
 }
 
-function noKeys(): OperatorRefusal {
-  return new OperatorRefusal(
+function noKeys(): Refusal {
+  return new Refusal(
     "not_permitted",
     "API keys do not open this portal. Sign in with your organisation, or with the link of an invitation.",
   );

@@ -6,9 +6,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from "fastify";
 import type { Logger } from "pino";
 import type { Caller } from "../../accounts/keys.ts";
-import { OperatorRefusal } from "../../accounts/refusals.ts";
 import type { Catalog } from "../../chat/catalog.ts";
-import { Refusal } from "../../errors.ts";
+import { isForCaller, Refusal } from "../../errors.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
 import { type RequestObserver, RequestRecord } from "../../telemetry/request-record.ts";
 import { notJson } from "../error-response.ts";
@@ -130,7 +129,7 @@ export class ChatService {
       scope.setErrorHandler((error, request, reply) => {
         // Refused by the listener: before it was a chat request, or again after its body.
         if (!hasContext(request)) throw error;
-        if (error instanceof OperatorRefusal) {
+        if (error instanceof Refusal && !isForCaller(error)) {
           contextOf(request).finish(error.status, null);
           throw error;
         }

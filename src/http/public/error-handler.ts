@@ -4,16 +4,19 @@
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
-import { codeOf, Refusal, StoreUnavailableError } from "../../errors.ts";
+import { type CallerRefusal, codeOf, isForCaller, Refusal, StoreUnavailableError } from "../../errors.ts";
 import { notJson, sendError } from "../error-response.ts";
 import { rateHeaders } from "../openai-format/response.ts";
 import { contextOf } from "./request-context.ts";
 
-/**
- * Returns `error` itself if it is a refusal, otherwise the refusal that the caller gets instead.
- */
-export function publicRefusalOf(error: unknown): Refusal {
-  if (error instanceof Refusal) return error;
+/** Returns a refusal for callers as it is, and otherwise what the caller gets instead. */
+export function publicRefusalOf(error: unknown): CallerRefusal {
+  const refusal = error instanceof Refusal ? error : refusalOfFailure(error);
+  if (isForCaller(refusal)) return refusal;
+  return publicRefusalOf(new Error(`${refusal.code} is not a code for callers`, { cause: error }));
+}
+
+function refusalOfFailure(error: unknown): Refusal {
   if (codeOf(error) === "FST_ERR_CTP_INVALID_MEDIA_TYPE") return notJson();
   if (error instanceof StoreUnavailableError) {
     return new Refusal(

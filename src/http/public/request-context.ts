@@ -4,7 +4,7 @@
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Caller } from "../../accounts/keys.ts";
-import { catalogue, type ErrorCode, invariant } from "../../errors.ts";
+import { type CallerCode, catalogue, invariant } from "../../errors.ts";
 import type { RequestRecord, Work } from "../../telemetry/request-record.ts";
 import type { Upload } from "./uploads.ts";
 
@@ -53,7 +53,7 @@ export class RequestContext {
   /**
    * Ends the record. Only the first call counts, because an answer that was sent cannot change.
    */
-  finish(status: number | null, code: ErrorCode | null): void {
+  finish(status: number | null, code: CallerCode | null): void {
     const { record, upload } = this;
     if (record.isFinished) return;
     upload?.release();
