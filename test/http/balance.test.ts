@@ -3,11 +3,12 @@
  * balance.
  */
 import assert from "node:assert/strict";
-import { mock, test } from "node:test";
+import { test } from "node:test";
 import { balanceObject } from "../../src/accounts/balance-object.ts";
 import type { BalanceView, BucketView } from "../../src/ledger/balance.ts";
 import { limits } from "../../src/limits/limits.ts";
 import { babble, errorOf, jsonOf, startService } from "../fixtures/service.ts";
+import { stopTime } from "../fixtures/stopped-time.ts";
 import { until } from "../fixtures/until.ts";
 
 const at = Date.UTC(2026, 1, 28, 23, 59, 59, 999);
@@ -140,10 +141,8 @@ test("a key reads its balance and models so many times a second, and its chat ha
     const retryAfter = answer.headers.get("retry-after");
     return { status: answer.status, retryAfter, text: await answer.text() };
   };
-  // However slow the machine is, all of them are within one time.
-  const clock = mock.method(performance, "now", () => 0);
+  using _ = stopTime();
   const answers = await Promise.all(Array.from({ length: 2 * most }, (_, n) => read(n)));
-  clock.mock.restore();
   const late = answers.filter(({ status }) => status !== 200);
   assert.equal(late.length, most);
   for (const { status, retryAfter, text } of late) {

@@ -1,7 +1,6 @@
 /** The live state of the portal: what it shows to whom, and what it costs. */
 
 import assert from "node:assert/strict";
-import { mock } from "node:test";
 import type { Operation } from "../../src/ledger/operations.ts";
 import { timesAt } from "../../src/ledger/snapshot.ts";
 import { limits } from "../../src/limits/limits.ts";
@@ -9,6 +8,7 @@ import { type Fields, fieldsOf, listOf, refused } from "../fixtures/operator.ts"
 import { pageHeader } from "../fixtures/page-header.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
 import { babble, type TestService } from "../fixtures/service.ts";
+import { stopTime } from "../fixtures/stopped-time.ts";
 import { until } from "../fixtures/until.ts";
 
 const liveTest = portalTests({ script: babble("word ", { tokenDelayMs: 5 }) });
@@ -181,8 +181,7 @@ liveTest("what a page reads by itself does not prolong the session", async (port
 liveTest("an account has a limited number of reads, and another account its own", async (portal, service) => {
   await service.ledger.apply({ kind: "open", account: "eve", plan: "test", by: "test" });
   const [cookie, eve] = [await portal.signIn(service.key), await service.addKey({ account: "eve" })];
-  // However slow the machine is, all of them are within one time.
-  const clock = mock.method(performance, "now", () => 0);
+  using _ = stopTime();
   let { status, tag } = await stateOf(portal, cookie);
   for (let n = 1; n < limits.accountReads.most; n += 1)
     ({ status, tag } = await stateOf(portal, cookie, tag));
@@ -192,5 +191,4 @@ liveTest("an account has a limited number of reads, and another account its own"
   assert.match(refusal.headers.get("retry-after") ?? "", /^\d+$/);
   assert.equal((await stateOf(portal, await portal.signIn(eve))).status, 200);
   assert.equal((await portal.as(cookie, "GET", "/api/account")).status, 200, "other reads go on");
-  clock.mock.restore();
 });
