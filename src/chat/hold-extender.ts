@@ -203,12 +203,12 @@ export class HoldExtender {
   async #extendOnce(nextTokens: number): Promise<void> {
     const { price, promptTokensMax, wantTokens } = this.#request;
     const generation = this.#generation;
-    // A request that waits in the engine's queue costs nothing, even if its prompt is counted.
-    const usage = generation?.started === true ? countsOf(this.#payable(generation.usage)) : noTokens;
     const askedMs = performance.now();
-    const isMore = !this.#isLast && nextTokens > this.#paidTokens;
-    const moreMicro = isMore ? costAtMost(price, promptTokensMax, nextTokens) - this.#heldMicro : 0;
     try {
+      // A request that waits in the engine's queue costs nothing, even if its prompt is counted.
+      const usage = generation?.started === true ? countsOf(this.#payable(generation.usage)) : noTokens;
+      const isMore = !this.#isLast && nextTokens > this.#paidTokens;
+      const moreMicro = isMore ? costAtMost(price, promptTokensMax, nextTokens) - this.#heldMicro : 0;
       const outcome = await this.#ask(Math.max(0, moreMicro), usage);
       if (outcome.kind !== "extended") return await this.#lose(outcome.kind);
       clearTimeout(this.#deadline);

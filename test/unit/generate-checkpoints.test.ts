@@ -37,6 +37,19 @@ test("extends the hold of a long answer while it runs, also for a slow reader", 
   await assertEnded(made, "stop", promptCost + 20 * 30);
 });
 
+test("a checkpoint that cannot be computed does not end the process", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const { made, events, generation } = await begun();
+  generation.token("x");
+  const { promptTokens } = generation.usage;
+  generation.usage.promptTokens = Number.NaN;
+  await beat(t, made);
+  generation.usage.promptTokens = promptTokens;
+  generation.end("stop");
+  await rest(events);
+  await assertEnded(made, "stop", promptCost + 30);
+});
+
 test("writes no checkpoint after the end of the request", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const { made, events } = await queued();

@@ -2,6 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Exchange } from "../../src/engines/upstream/exchange.ts";
+import { UpstreamServer } from "../../src/engines/upstream/server.ts";
+import { limits } from "../../src/limits/limits.ts";
+import { Turns } from "../../src/limits/turns.ts";
 
 /** A connection that delivers the rest of the answer as soon as it is resumed. */
 function connect(rest: string[] = [], status = 200) {
@@ -47,6 +50,27 @@ test("pauses at a full window, and reads on when it is taken", () => {
   assert.deepEqual(exchange.takeEvents(), ["b", "c"]);
   assert.equal(exchange.ending, "ended");
 });
+
+for (const characters of [1, 1_000_000]) {
+  test(`a body of ${characters} characters that cannot be written fails its request and frees the slot`, async () => {
+    const times = { connectMs: 1000, headersMs: 1000, idleMs: 1000 };
+    const options = { url: "http://127.0.0.1:9/v1", key: null, connectionsMax: 1, times };
+    const server = new UpstreamServer({ ...options, turns: new Turns(limits.largeMessages, { turnMs: 0 }) });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const body = {
+      characters,
+      text() {
+        throw new Error("too long for a text");
+      },
+    };
+    const attempt = server.begin("ada", null);
+    const exchange = server.send(body, { changed() {}, freed: resolve }, { attempt, isFresh: false });
+    await promise;
+    assert.equal(server.busy, 0);
+    assert.match(String(exchange.ending), /could not be written: too long for a text/);
+    await server.close();
+  });
+}
 
 test("frees the connection at its end, or when an owner that waits has seen the end", () => {
   const early = connect();

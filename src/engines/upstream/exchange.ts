@@ -19,12 +19,13 @@
 import { StringDecoder } from "node:string_decoder";
 import { createParser } from "eventsource-parser";
 import { type Dispatcher, errors } from "undici";
+import { messageOf } from "../../errors.ts";
 import {
   brokenAnswer,
   failureOfConnection,
   failureOfNamedError,
   failureOfStatus,
-  type UpstreamFailure,
+  UpstreamFailure,
 } from "./failure.ts";
 
 /** An event with the log-probabilities of a burst of tokens has tens of thousands. */
@@ -144,6 +145,12 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   /** The request has not been sent, and will not be. */
   drop(): void {
+    this.#close();
+  }
+
+  /** The request could not be written, by a defect of this program. */
+  fail(error: unknown): void {
+    this.#end(new UpstreamFailure("failed", `the request could not be written: ${messageOf(error)}`));
     this.#close();
   }
 

@@ -249,12 +249,14 @@ export class UpstreamServer {
     const exchange = new Exchange({ changed: owner.changed, freed }, this.#headersMs);
     const path = `${this.#path}/chat/completions`;
     const dispatch = () => {
-      if (exchange.isAborted) exchange.drop();
-      else
-        (client ?? this.#pool).dispatch(
-          { method: "POST", path, headers: this.#headers, body: body.text() },
-          exchange,
-        );
+      if (exchange.isAborted) return exchange.drop();
+      try {
+        const request = { method: "POST", path, headers: this.#headers, body: body.text() } as const;
+        (client ?? this.#pool).dispatch(request, exchange);
+      } catch (error) {
+        // Its owner has it first.
+        queueMicrotask(() => exchange.fail(error));
+      }
     };
     if (body.characters < largeCharacters) dispatch();
     else void this.#turn(body.characters).then(dispatch);
