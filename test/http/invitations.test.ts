@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
+import { StoreUnavailableError } from "../../src/errors.ts";
 import { limits } from "../../src/limits/limits.ts";
 import { TokenBucket } from "../../src/limits/token-bucket.ts";
 import { startInvitations } from "../fixtures/invitations.ts";
@@ -83,6 +84,17 @@ test("a person chooses the mail about the account, and a key that manages only i
   assert.equal((await as("GET", "/api/account")).body.mail, null);
   const listed = await place.operator.get("/admin/accounts/ada");
   assert.partialDeepStrictEqual(listed.body, { balance_low_mail: "on", key_expiring_mail: "off" });
+});
+
+test("a link gives a session although the list of changes takes no entry", async (t) => {
+  await using place = await startInvitations();
+  await place.open("ada");
+  const code = await place.invite("ada");
+  const away = () => Promise.reject(new StoreUnavailableError("the database is away"));
+  const logged = t.mock.method(place.service.store, "logChange", away);
+  const cookie = await place.enter(code);
+  assert.equal(logged.mock.callCount(), 1);
+  assert.equal((await place.portal.as(cookie, "GET", "/api/account")).body.account, "ada");
 });
 
 test("a link works once, an older one ends with a newer one, and the person stays the same", async () => {

@@ -150,6 +150,12 @@ operatorTest("many gifts of support at once never exceed its allowance", async (
   assert.equal(statuses.filter((status) => status === 200).length, 7);
 });
 
+operatorTest("an operator key has no session", async (operator) => {
+  const headers = await keyFor(operator, "viewer");
+  const answer = await operator.ask("GET", "/admin/session", { headers });
+  assert.equal(refused(answer, 401, "invalid_session"), "This request has no session.");
+});
+
 operatorTest("a key is made once, names its maker, and ends at once", async (operator, { store }) => {
   const asked = { operation_id: "k1", name: "billing", role: "operator" };
   const made = await operator.post("/admin/operator-keys", asked);

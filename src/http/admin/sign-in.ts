@@ -20,7 +20,7 @@ import { ReadRate } from "../read-rate.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** Null if the request has the operator token, or needs neither. */
+    /** Null if the request has other credentials, or needs none. */
     session: OperatorSession | null;
     /** The sender of the request. Null: it needs nobody. */
     actor: Actor | null;
@@ -107,10 +107,10 @@ export class SignIn {
       : await this.browsers.signIn(request, "code", (page) => sessions.startByCode(code, page));
   }
 
-  /** Returns the session of the request. Throws a refusal if it has the operator token. */
+  /** Returns the session of the request. Throws a refusal if it has other credentials. */
   sessionOf({ session }: FastifyRequest): OperatorSession {
     if (session !== null) return session;
-    throw invalidSession("This request has the operator token, and no session.");
+    throw invalidSession("This request has no session.");
   }
 
   /** Makes a code. Only the token may: otherwise a session could prolong itself for ever. */

@@ -74,7 +74,7 @@ export interface SignInDependencies<Sessions> {
   jobs: Jobs;
   /** `operator.url` or `portal.url`: the URL that users of the listener open, if configured. */
   ownUrl(): string | null;
-  logger: Pick<Logger, "info" | "warn">;
+  logger: Pick<Logger, "info" | "warn" | "error">;
   metrics: Pick<Metrics, "signedIn">;
   /** Signing in with OpenID Connect. Default: nobody does. */
   issuer?: IssuerSignIn | undefined;
@@ -213,7 +213,10 @@ export class BrowserSignIn<Found extends SessionRow> {
       const actor = isPerson ? `person:${who.person}` : owner.by;
       const after = { listener: section, credentials: by };
       const change = { kind: "sign_in", by: actor, atMs: store.times().atMs, before: null, after } as const;
-      await store.logChange(changeLogRow({ ...change, account: who?.account ?? null }));
+      // The link or code is used up. Without a session, the person would have nothing.
+      await store
+        .logChange(changeLogRow({ ...change, account: who?.account ?? null }))
+        .catch((err: unknown) => logger.error({ err, actor }, "a sign-in is not in the list of changes"));
     }
     await this.#end(await this.#present(request, page));
     metrics.signedIn(section, "signed_in");
