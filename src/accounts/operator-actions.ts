@@ -256,7 +256,7 @@ export class OperatorActions {
   }
 
   async #listed(snapshot: AccountSnapshot): Promise<ListedAccount> {
-    const account = accountAt(snapshot);
+    const account = withStanding(snapshot);
     return { ...account, contact: (await this.store.contact(account.id)) ?? noContact };
   }
 
@@ -267,8 +267,8 @@ export class OperatorActions {
   }
 }
 
-/** Returns the row with everything applied that is due, if its plan can be read. */
-function accountAt(snapshot: AccountSnapshot): AccountRow {
+/** Returns the row with plan and state as of now, if its plan can be read. */
+function withStanding(snapshot: AccountSnapshot): AccountRow {
   const read = readBalance(snapshot);
   if ("problem" in read) return snapshot.account;
   const { plan, nextPlan, state } = read;

@@ -4,7 +4,8 @@
  * server is then asked so for an hour.
  *
  * Pure. Guarantees: a value of the caller is never changed. A limit of tokens is only lowered, and
- * never left out if the answer cannot be stopped in time.
+ * never left out if the answer is known not to be stopped in time. A model that was believed to
+ * report in time, and then did not, goes on to answer without the limit that it refuses.
  */
 import { callersParam } from "./error-body.ts";
 import type { Objection } from "./failure.ts";

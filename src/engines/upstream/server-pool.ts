@@ -288,7 +288,7 @@ export class ServerPool {
   }
 
   /**
-   * Pumps again when an open circuit admits a trial, because no request ends then. `nowMs` is the
+   * Dispatches again when an open circuit admits a trial, because no request ends then. `nowMs` is the
    * time of the last search for a server: circuits that admit one since then count.
    */
   #dispatchAtTrial(nowMs: number): void {

@@ -21,7 +21,7 @@
  * | `Ledger` (ledger/ledger.ts) | a `StoreUnavailableError` | 7 times in 15 s |
  * | `AccountQueues` (ledger/) | the answer `locked` | for 15 s |
  * | `PostgresCommits.commit` | an account or payment that another node just wrote | 2 times |
- * | `#withoutLocked` | a lock timeout; it then skips locked accounts | 2 times |
+ * | `#withoutLocked` | a lock timeout; it then skips locked accounts | once |
  */
 
 import { invariant, withNothingDone } from "../../errors.ts";
