@@ -10,7 +10,7 @@ import { isUtf8 } from "node:buffer";
 import { keyHolder } from "../actors.ts";
 import { Refusal } from "../errors.ts";
 import { refusalOf } from "../ledger/refusals.ts";
-import type { ActsFor } from "../ledger/rows.ts";
+import { type ActsFor, isClosedAt } from "../ledger/rows.ts";
 import { issuerOfFrontEnd } from "../store/accounts-of-key.ts";
 import { accountOfPerson, type FoundHolder, isErasedSub, newPerson } from "../store/people.ts";
 import { linkChange } from "../store/person-changes.ts";
@@ -54,8 +54,7 @@ export class FrontEnds {
       throw missingPerson(`This key needs the header ${actsFor.header}, with the person who asks.`);
     }
     // The account of the person decides about itself when it pays.
-    const hasEnded = account.endsMs !== null && account.endsMs <= this.#store.times().atMs;
-    if (account.state !== "active" || hasEnded) {
+    if (account.state !== "active" || isClosedAt(account, this.#store.times().atMs)) {
       throw new Refusal("account_suspended", "The account of this front end is suspended or closed.");
     }
     const known = await this.#store.findHolder(issuerOfFrontEnd(actsFor.name), sub);
@@ -70,8 +69,7 @@ export class FrontEnds {
         account: holder.account.id,
         problem: problem ?? "it has no plan",
       });
-    const { id: keyId, models, concurrent } = key;
-    return { accountId: holder.account.id, keyId, plan, models, concurrent, isShared: true };
+    return { accountId: holder.account.id, plan, key };
   }
 
   async #openOnce(keyId: string, actsFor: ActsFor, sub: string): Promise<FoundHolder> {
@@ -150,9 +148,15 @@ async function open(
     );
   }
   const added = newPerson({ issuer, sub }, nowMs);
-  const person = known ?? (await store.addPerson(added));
-  // Another request of the same person was faster.
-  if (known === null && person.id !== added.id) await store.dailyCounts.uncount(issuer, 1, atMs);
+  let person = known;
+  if (person === null) {
+    try {
+      person = await store.addPerson(added);
+    } finally {
+      // Nobody was added, or another request of the same person was faster.
+      if (person?.id !== added.id) await store.dailyCounts.uncount(issuer, 1, atMs);
+    }
+  }
   const account = accountOfPerson(person);
   if (person.account === null) {
     const options = { by, dryRun: false };

@@ -10,6 +10,7 @@ import Type, { type Static } from "typebox";
 import { type Actor, hasRole } from "../actors.ts";
 import { messageOf, Refusal } from "../errors.ts";
 import { refusalOf } from "../ledger/refusals.ts";
+import { isClosedAt } from "../ledger/rows.ts";
 import { changeLogRow } from "../store/change-log.ts";
 import { invitationIssuer } from "../store/invitations.ts";
 import { newPerson, type PersonRow } from "../store/people.ts";
@@ -180,8 +181,7 @@ export class Invitations {
     const { store } = this.#deps;
     const snapshot = await store.accountSnapshot(account);
     if (snapshot === null) throw refusalOf({ kind: "account_not_found", account });
-    const { state, endsMs } = snapshot.account;
-    if (state === "closed" || (endsMs !== null && endsMs <= snapshot.times.atMs)) {
+    if (isClosedAt(snapshot.account, snapshot.times.atMs)) {
       throw refusalOf({ kind: "account_closed", account });
     }
     const { email = null, owner = null } = (await store.contact(account)) ?? {};

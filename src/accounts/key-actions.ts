@@ -1,8 +1,7 @@
 /**
  * Everything that operators do with keys: issuing, listing, changing, rotating and revoking them.
  *
- * Changes and rotations take effect once for each operation id. Only `issue` issues another key
- * with each call. Actions throw refusals, and then nothing has changed.
+ * Each operation id takes effect once. Actions throw refusals, and then nothing has changed.
  * Returned rows are in the budget's window of this moment.
  */
 import { hash } from "node:crypto";
@@ -21,6 +20,7 @@ import {
   budgetSettings,
   hashKey,
   isAsAsked,
+  isCurrent,
   type KeyOptions,
   keyFormat,
   mintKey,
@@ -44,12 +44,6 @@ export interface KeyChange extends RowLimits {
   budget?: (BudgetOptions & { byOperator?: boolean | undefined }) | null | undefined;
 }
 
-/** A key, and its secret: show it once. */
-interface IssuedKey {
-  key: string;
-  row: KeyRow;
-}
-
 /** Conditions of issuing a key. */
 interface IssueConditions {
   /** The key that creates it is as here. */
@@ -60,15 +54,13 @@ interface IssueConditions {
   workingMax?: number | undefined;
   /** The budget is that of a holder, who may change it. Default: if a key creates it. */
   isByHolder?: boolean;
-  /** The operation id, which was not used before. */
-  op?: string | undefined;
 }
 
 /** Conditions of changing a key: it has this authority, and fewer work if it does not. */
 type ChangeConditions = Pick<KeyOperation, "seen" | "workingMax">;
 
 /** A key, and its secret unless it was shown before. */
-interface ShownKey {
+export interface ShownKey {
   key: string | null;
   row: KeyRow;
 }
@@ -98,12 +90,13 @@ export class KeyActions {
     this.#deps = dependencies;
   }
 
-  /** Issues a key. Every call issues another key, unless it has an operation id. */
-  async issue(
+  /** Issues a key, with an operation id that was not used before. */
+  async #issue(
     account: string,
+    op: string,
     options: KeyOptions,
-    { creator = null, keysMax = null, workingMax, isByHolder = creator !== null, op }: IssueConditions = {},
-  ): Promise<IssuedKey> {
+    { creator = null, keysMax = null, workingMax, isByHolder = creator !== null }: IssueConditions = {},
+  ): Promise<ShownKey> {
     const { store, ledger, modelIds, by } = this.#deps;
     requireUsableKey(options, modelIds(), store.times().atMs);
     const { key, row } = newKey(account, options);
@@ -131,7 +124,7 @@ export class KeyActions {
     let known = await this.#deps.store.keyById(id);
     if (known === null) {
       try {
-        return await this.issue(account, { ...options, id }, { ...conditions, op: operation });
+        return await this.#issue(account, operation, { ...options, id }, conditions);
       } catch (error) {
         // The key may exist all the same: issued by a request at the same time, or just before the
         // store failed.
@@ -170,9 +163,7 @@ export class KeyActions {
     }
     const row = this.#present(found.key);
     const { atMs } = this.#deps.store.times();
-    const isCurrent = which === "present" || (row.oldUntilMs !== null && row.oldUntilMs > atMs);
-    const isUsable = works(row, atMs) && isCurrent;
-    return { row, secret: which, isUsable };
+    return { row, secret: which, isUsable: works(row, atMs) && isCurrent(which, row, atMs) };
   }
 
   /** Returns the keys of an account, in the order of their creation. */

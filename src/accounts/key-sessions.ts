@@ -6,7 +6,7 @@
  * its key: revoked, expired or rotated; with the access of its person; and with its account.
  */
 import { Refusal } from "../errors.ts";
-import { type KeyRow, works } from "../ledger/rows.ts";
+import { isClosedAt, type KeyRow, works } from "../ledger/rows.ts";
 import { limits } from "../limits/limits.ts";
 import { TokenBucket } from "../limits/token-bucket.ts";
 import { isPersonId, type PersonRow } from "../store/people.ts";
@@ -54,7 +54,7 @@ export class KeySessions {
       throw invalidKey("This API key was replaced by a new one. Sign in with the new one.");
     }
     callerOf(found);
-    if (isClosed(found, atMs)) {
+    if (isClosedAt(found.account, atMs)) {
       throw new Refusal(
         "account_suspended",
         "The account of this API key is closed. Ask the operator of this service.",
@@ -117,12 +117,8 @@ export class KeySessions {
   }
 }
 
-function isUsable(found: FoundKey, secretHash: string, atMs: EpochMs): boolean {
-  const { key } = found;
+/** Whether a session of this secret of the key goes on. */
+export function isUsable({ key, account }: FoundKey, secretHash: string, atMs: EpochMs): boolean {
   const isPresent = secretWith(secretHash, key) === "present";
-  return isPresent && works(key, atMs) && !isClosed(found, atMs);
-}
-
-function isClosed({ account: { state, endsMs } }: FoundKey, atMs: EpochMs): boolean {
-  return state === "closed" || (endsMs !== null && endsMs <= atMs);
+  return isPresent && works(key, atMs) && !isClosedAt(account, atMs);
 }

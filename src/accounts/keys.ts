@@ -16,7 +16,7 @@ import { newKeyOf } from "../ledger/key-facts.ts";
 import type { BudgetSettings, NewKey } from "../ledger/operations.ts";
 import type { Plan } from "../ledger/plan.ts";
 import { refusalOf } from "../ledger/refusals.ts";
-import { type ActsFor, type KeyRow, limitsIn, type PortalRights } from "../ledger/rows.ts";
+import { type ActsFor, type KeyRow, limitsIn, type PortalRights, works } from "../ledger/rows.ts";
 import type { Alignment } from "../ledger/windows.ts";
 import { defined } from "../objects.ts";
 import type { FoundKey, Store } from "../store/store.ts";
@@ -156,6 +156,11 @@ export function secretWith(given: string, key: KeyRow): "present" | "old" | null
   return key.oldHash !== null && isSame(key.oldHash) ? "old" : null;
 }
 
+/** Whether a secret is valid, as long as its key works. */
+export function isCurrent(secret: "present" | "old", { oldUntilMs }: KeyRow, atMs: EpochMs): boolean {
+  return secret === "present" || (oldUntilMs !== null && oldUntilMs > atMs);
+}
+
 /** Returns the CRC32 of the random characters as 6 base62 digits: 62^6 is more than 2^32. */
 function checksumOf(random: string): string {
   let rest = crc32(random);
@@ -167,18 +172,13 @@ function checksumOf(random: string): string {
   return digits;
 }
 
-/** The account and key that a request is authenticated as. */
+/** The account that pays for a request, and the key that it is authenticated by. */
 export interface Caller {
   accountId: string;
-  keyId: string;
   /** Plan of the account. */
   plan: Plan;
-  /** Requests that the key may run at the same time; null if only the plan limits them. */
-  concurrent: number | null;
-  /** The key is that of a front end: many people use it, each with an account. */
-  isShared?: true;
-  /** Models that the key allows (`*` for all). The plan must allow the model too. */
-  models: readonly string[];
+  /** As of the authentication. */
+  key: KeyRow;
 }
 
 /**
@@ -208,16 +208,15 @@ export async function findUsableKey(
   if (found === null) throw unknownKey();
   const { key } = found;
   const secret = secretWith(given, key);
-  if (secret === null || (secret === "old" && key.oldUntilMs === null)) throw unknownKey();
-  if (secret === "old" && key.oldUntilMs !== null && key.oldUntilMs <= nowMs) {
-    const until = new Date(key.oldUntilMs).toISOString();
+  if (secret === null) throw unknownKey();
+  const { revokedMs, expiresMs, oldUntilMs } = key;
+  if (!isCurrent(secret, key, nowMs)) {
+    const until = new Date(oldUntilMs ?? 0).toISOString();
     throw invalidKey(`This API key was replaced by a new one, and was valid until ${until}.`);
   }
-  if (key.revokedMs !== null) throw invalidKey("This API key has been revoked.");
-  if (key.expiresMs !== null && key.expiresMs <= nowMs) {
-    throw invalidKey(`This API key expired at ${new Date(key.expiresMs).toISOString()}.`);
-  }
-  return found;
+  if (works(key, nowMs)) return found;
+  if (revokedMs !== null) throw invalidKey("This API key has been revoked.");
+  throw invalidKey(`This API key expired at ${new Date(expiresMs ?? 0).toISOString()}.`);
 }
 
 /** Throws the refusal `balance_unavailable` if the database lacks the account or its plan. */
@@ -228,8 +227,7 @@ export function callerOf({ key, plan, problem }: Pick<FoundKey, "key" | "plan" |
       account: key.account,
       problem: problem ?? "it has no plan",
     });
-  const { account: accountId, id: keyId, models, concurrent } = key;
-  return { accountId, keyId, plan, models, concurrent };
+  return { accountId: key.account, plan, key };
 }
 
 function unknownKey(): Refusal {

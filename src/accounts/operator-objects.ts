@@ -98,7 +98,7 @@ export const listedAccountObject = objectFor<AccountOfList>("ListedAccount")({
   ],
   low_balance: [
     Type.Boolean({
-      description: `whether less than one credit is left, or less than ${lowBalancePercent} % of the credits of both windows, purchased credits included`,
+      description: `whether less than one credit is left, or less than ${lowBalancePercent} % of the credits of both windows, additional credits included`,
     }),
     (row) => row.balance !== null && hasLowBalance(row.balance),
   ],

@@ -21,7 +21,8 @@ import type { FoundHolder } from "../store/people.ts";
 import type { Receipt, Store, UsageQuery } from "../store/store.ts";
 import type { Hour, UsageHour } from "../store/usage-hours.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
-import type { KeyActions } from "./key-actions.ts";
+import type { KeyActions, ShownKey } from "./key-actions.ts";
+import { isUsable } from "./key-sessions.ts";
 import type { KeyOptions } from "./keys.ts";
 import type { OperatorActions } from "./operator-actions.ts";
 import {
@@ -42,16 +43,10 @@ import type { SignedInPeople } from "./signed-in-people.ts";
 import type { UsageReport } from "./usage-sums.ts";
 import { accountKeysMax } from "./value-rules.ts";
 
-/** A key, and its secret unless it was shown before. */
-interface ShownKey {
-  key: string | null;
-  row: KeyRow;
-}
-
 type NewKeyOptions = Omit<KeyOptions, "id" | "portal">;
 
 interface PortalActionDependencies {
-  store: Pick<Store, "contact" | "keyById" | "keys" | "putAccount" | "times" | "stopRequests">;
+  store: Pick<Store, "contact" | "findKey" | "keyById" | "keys" | "putAccount" | "times" | "stopRequests">;
   people: Pick<SignedInPeople, "holdersAmong">;
   /** Returns what people with an account on a plan may do with keys. */
   personKeys(plan: string | undefined): PersonKeys;
@@ -137,11 +132,15 @@ export class PortalActions {
     const created = await onceFor(own, operation, (id) =>
       keys.issueOnce(own.account, id, settings, conditions),
     );
-    if (created.key !== null && (await this.#now(viewer)) === null) {
+    if (created.key === null) return created;
+    try {
+      const now = await this.#now(viewer);
+      requireCreates(authorityOf(now), now.account.state);
+      return created;
+    } catch (error) {
       await keys.revoke(created.row.id);
-      throw sessionEnded();
+      throw error;
     }
-    return created;
   }
 
   /** Changes settings of the key itself, or of another key of the account. */
@@ -164,10 +163,9 @@ export class PortalActions {
 
   /** Gives the key itself, or another key of the account, a new secret. */
   async rotateKey(viewer: Viewer, id: string, operation: string, overlap?: string): Promise<ShownKey> {
-    const { account } = viewer;
     const own = authorityOf(viewer);
     const target = await this.#find(viewer, id);
-    requireRotates(own, account.state, target);
+    requireRotates(own, viewer.account.state, target);
     // Keys that manage only themselves do not use up the changes of those that manage others.
     this.#countChange(own.portal === "own" ? `own keys of ${own.account}` : own.account);
     const rotated = await onceFor(own, operation, (op) =>
@@ -176,8 +174,7 @@ export class PortalActions {
     if (target.id !== own.id) {
       // A session that has ended meanwhile, or lost its right, does not get the secret.
       const now = await this.#now(viewer);
-      if (now === null) throw sessionEnded();
-      requireRotates(now, account.state, target);
+      requireRotates(authorityOf(now), now.account.state, target);
     }
     return rotated;
   }
@@ -266,15 +263,18 @@ export class PortalActions {
     }
   }
 
-  /** Returns the authority of a session as it is now, or null if the session has ended with it. */
-  async #now(viewer: Viewer): Promise<KeyAuthority | null> {
+  /** Returns the viewer as of now. Throws a refusal if the session has ended meanwhile. */
+  async #now(viewer: Viewer): Promise<Viewer> {
+    const { people, store } = this.#deps;
     if (isPerson(viewer)) {
-      const [holder] = await this.#deps.people.holdersAmong([viewer.person.id]);
-      return holder?.account.id === viewer.account.id ? authorityOf(holder) : null;
+      const [holder] = await people.holdersAmong([viewer.person.id]);
+      if (holder?.account.id === viewer.account.id) return holder;
+    } else {
+      const { hash } = viewer.key;
+      const found = await store.findKey(hash);
+      if (found !== null && isUsable(found, hash, store.times().atMs)) return found;
     }
-    const { id, hash } = viewer.key;
-    const now = await this.#deps.store.keyById(id);
-    return now?.hash === hash && works(now, this.#deps.store.times().atMs) ? now : null;
+    throw new Refusal("invalid_session", "The session has ended. Sign in again.");
   }
 
   /** `scope`: an account, or what else has changes of its own. */
@@ -339,8 +339,4 @@ function tooManyReads(): Refusal {
     `The account has ${limits.waitingUsageReads.most} lists and sums of usage waiting. Try again in a moment.`,
     { retryAfterSeconds: 5 },
   );
-}
-
-function sessionEnded(): Refusal {
-  return new Refusal("invalid_session", "The session has ended. Sign in again.");
 }

@@ -33,7 +33,7 @@ export const listAccounts = view({
   title: "List accounts with their balances",
   help:
     "`search` finds accounts whose id, e-mail or external id begins with the text, or whose owner contains it, in either case of a to z. `external_id` finds one account. " +
-    "`low_balance` finds accounts with less than one credit, or less than a tenth of the credits of both windows, purchased credits included. " +
+    "`low_balance` finds accounts with less than one credit, or less than a tenth of the credits of both windows, additional credits included. " +
     "`order=remaining` compares the credits of all buckets. A window that has ended counts as full.",
   http: "GET /admin/accounts",
   cli: "account list",

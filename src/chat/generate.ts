@@ -177,7 +177,7 @@ export async function* generate(
     kind: "hold",
     account: caller.accountId,
     requestId,
-    key: caller.keyId,
+    key: caller.key.id,
     model: model.id,
     price,
     promptTokens,
@@ -302,7 +302,7 @@ interface Ended {
   signal: AbortSignal;
 }
 
-/** Returns the charged usage of the table above, if it differs from the generated usage. */
+/** Returns the charged part of the generated usage, by the table above. */
 function chargedUsage(
   ending: Ending,
   { started, stream }: { started: boolean; stream: boolean },
@@ -333,7 +333,7 @@ function modelUse(catalog: Catalog, id: string) {
 }
 
 function requireAllowed(caller: Caller, id: string): void {
-  if (!allows(caller.plan.models, id) || !allows(caller.models, id)) {
+  if (!allows(caller.plan.models, id) || !allows(caller.key.models, id)) {
     throw new Refusal(
       "model_not_allowed",
       `This key may not use "${id}". GET /v1/models lists the models that it may use.`,

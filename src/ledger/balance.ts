@@ -10,7 +10,14 @@ import { type Entitlement, passBoundaries } from "./entitlement.ts";
 import { additionalOf, remainingOf } from "./grants.ts";
 import { type Limits, type PlanCatalog, planProblem } from "./plan.ts";
 import { type Refused, refusalOf } from "./refusals.ts";
-import type { AccountRow, AccountState, AdditionalGrant, HoldRow, WindowBucket } from "./rows.ts";
+import {
+  type AccountRow,
+  type AccountState,
+  type AdditionalGrant,
+  type HoldRow,
+  isClosedAt,
+  type WindowBucket,
+} from "./rows.ts";
 import { rowKey, type Times } from "./snapshot.ts";
 import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
 
@@ -92,7 +99,7 @@ export function readBalance(snapshot: AccountSnapshot): BalanceView | BalanceErr
   };
 }
 
-/** A closed account has nothing left, in windows that never end. */
+/** A closed account has nothing left, in windows that end at once. */
 function viewOf(account: AccountRow, { plans, times }: AccountSnapshot, bucket: WindowBucket): BucketView {
   const grant = account[bucket];
   if (grant === null) {
@@ -124,7 +131,7 @@ function heldOf({ base, overage, additional, later }: AccountRow): MicroCredits 
 /** Returns the account as time changes it until `atMs`, if nothing else happens until then. */
 export function accountAt(account: AccountRow, catalog: PlanCatalog, atMs: EpochMs): AccountRow {
   const later = { ...account };
-  if (later.endsMs !== null && later.endsMs <= atMs) {
+  if (isClosedAt(later, atMs)) {
     return Object.assign(later, { base: null, overage: null, state: "closed", nextPlan: null });
   }
   passBoundaries(later, catalog, atMs, (fact: Entitlement) => {
@@ -145,7 +152,7 @@ export const lowBalancePercent = 10;
 
 /**
  * Reports whether the account has less than one credit, or less than a tenth of the credits of
- * both windows, purchased credits included. A closed account has no low balance.
+ * both windows, additional credits included. A closed account has no low balance.
  */
 export function hasLowBalance({ state, base, overage, additionalMicro }: BalanceView): boolean {
   if (state === "closed") return false;

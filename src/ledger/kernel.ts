@@ -38,7 +38,15 @@ import { assertTokens, costOf, priceOf } from "./pricing.ts";
 import type { Rates } from "./rate-limits.ts";
 import { countRates, followLimits, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
 import type { Refused } from "./refusals.ts";
-import { type AccountRow, countsOf, type HoldRow, type KeyRow, noTokens, type TokenCounts } from "./rows.ts";
+import {
+  type AccountRow,
+  countsOf,
+  type HoldRow,
+  type KeyRow,
+  noTokens,
+  type TokenCounts,
+  works,
+} from "./rows.ts";
 import type { Changes, Snapshot, Times } from "./snapshot.ts";
 import { type FoundAccount, UnitOfWork } from "./unit-of-work.ts";
 
@@ -209,17 +217,15 @@ function keyRefusal(
 ): Refused<"invalid_api_key" | "account_suspended"> | null {
   // The key of a front end acts for other accounts.
   if (key === null || (key.account !== account.id && key.actsFor === null)) return keyUnknown;
-  if (key.revokedMs !== null) return { kind: "invalid_api_key", why: "was revoked" };
-  if (key.expiresMs !== null && key.expiresMs <= times.atMs)
-    return { kind: "invalid_api_key", why: "has expired" };
-  return haltOf(account, times);
+  if (!works(key, times.atMs)) {
+    return { kind: "invalid_api_key", why: key.revokedMs === null ? "has expired" : "was revoked" };
+  }
+  return haltOf(account);
 }
 
 /** Why the account gives no credits to requests. Null: it does. */
-function haltOf({ state, endsMs }: AccountRow, { atMs }: Times): Refused<"account_suspended"> | null {
-  const isOver = endsMs !== null && endsMs <= atMs;
-  if (state === "active" && !isOver) return null;
-  return { kind: "account_suspended", state: isOver || state === "closed" ? "closed" : "suspended" };
+function haltOf({ state }: AccountRow): Refused<"account_suspended"> | null {
+  return state === "active" ? null : { kind: "account_suspended", state };
 }
 
 function reserved(scope: "account" | "key", rates: Rates): HoldOutcome {
@@ -290,7 +296,7 @@ function extend(
   }
   // The new expiry and the checkpoint are still written.
   if (moreMicro > 0 && ended === "some") return { kind: "more_overdue" };
-  const halted = haltOf(account, times);
+  const halted = haltOf(account);
   if (moreMicro > 0 && halted !== null) return { kind: "extended", amountMicro: 0, reserved: false, halted };
   const budget = key === null ? null : rollBudget(key, times.atMs);
   const takings = grants.take(Math.min(moreMicro, budget?.leftMicro ?? moreMicro), times, "heldMicro");

@@ -77,8 +77,6 @@ export interface PlanCatalog {
   damaged: ReadonlyMap<string, string>;
 }
 
-export const noPlans: PlanCatalog = { epoch: 0, offered: [], versions: new Map(), damaged: new Map() };
-
 /** Describes why the catalog lacks one of the plans of an account. Null: it has both. */
 export function planProblem(catalog: PlanCatalog, plan: string, nextPlan: string | null): string | null {
   const { versions, damaged } = catalog;

@@ -2,6 +2,7 @@
  * What a change of the plan would do. The kernel's own code changes a copy of the account, so the
  * preview is what the change does if nothing else happens before it. Writes nothing. Pure.
  */
+import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import { changePlan } from "./account.ts";
 import { type AccountSnapshot, type BalanceView, readBalance, workOn } from "./balance.ts";
@@ -37,7 +38,8 @@ export function previewPlan(
   const { account, times } = found;
   const operation = { kind: "plan", account: account.id, op: "preview", by: "preview", plan, at } as const;
   const outcome = changePlan(work, found, operation);
-  if (outcome.kind === "operation_differs" || outcome.kind === "changed") {
+  invariant(outcome.kind !== "operation_differs", "no operation before had this id");
+  if (outcome.kind === "changed") {
     const boundaryMs = account.nextPlan === null ? null : (account.base?.untilMs ?? null);
     const effectiveMs = boundaryMs ?? times.atMs;
     const then = boundaryMs === null ? times : { nowMs: boundaryMs, atMs: boundaryMs };

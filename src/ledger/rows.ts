@@ -70,10 +70,6 @@ export interface LaterGrants extends RowOf<typeof laterGrants> {}
 export const accountStates = ["active", "suspended", "closed"] as const;
 export type AccountState = (typeof accountStates)[number];
 
-/**
- * The present state of an account. Its open grants are in one row, so that one lock protects a
- * decision.
- */
 /** The limits of plans and keys; null is no limit. All lists of limits follow from this one. */
 export const limitColumns = {
   requestsPerMinute: "integer?",
@@ -112,6 +108,10 @@ export function limitsIn(row: { [Name in keyof LimitRow]?: LimitRow[Name] | unde
   return Object.fromEntries(values);
 }
 
+/**
+ * The present state of an account. Its open grants are in one row, so that one lock protects a
+ * decision.
+ */
 export const accountColumns = {
   id: "text",
   plan: "text",
@@ -138,6 +138,11 @@ export const accountColumns = {
   runningCostMicro: "micro",
 } as const satisfies Columns;
 export interface AccountRow extends RowOf<typeof accountColumns> {}
+
+/** Whether an account is closed, or closes with its next use because its end has passed. */
+export function isClosedAt({ state, endsMs }: Pick<AccountRow, "state" | "endsMs">, atMs: EpochMs): boolean {
+  return state === "closed" || (endsMs !== null && endsMs <= atMs);
+}
 
 /** An open additional grant beyond those in the row of its account. */
 export const laterGrantColumns = { account: "text", ...additionalGrant } as const satisfies Columns;
@@ -397,19 +402,19 @@ export const keyColumns = {
 } as const satisfies Columns;
 export interface KeyRow extends RowOf<typeof keyColumns> {}
 
+/** The fields of a key that requests change. */
+export const keyStateFields = [
+  ...countFields,
+  ...(["heldMicro", "runningCostMicro", "lastUsedMs"] as const),
+  ...(["budgetFromMs", "budgetUntilMs", "budgetAnchorMs", "budgetSpentMicro"] as const),
+] as const satisfies (keyof KeyRow)[];
+
 /** The fields of a key that say nothing about what its holder may do. */
 const noAuthority = [
   "name",
   "lastFour",
   "createdMs",
-  "lastUsedMs",
-  ...countFields,
-  "heldMicro",
-  "runningCostMicro",
-  "budgetAnchorMs",
-  "budgetFromMs",
-  "budgetUntilMs",
-  "budgetSpentMicro",
+  ...keyStateFields,
   "oldHash",
   "oldUntilMs",
 ] as const satisfies (keyof KeyRow)[];

@@ -25,6 +25,7 @@ import {
   type JournalKind,
   type JournalRow,
   type KeyRow,
+  keyStateFields,
   type LaterGrantRow,
   uncounted,
   windowBuckets,
@@ -418,7 +419,7 @@ export function nextFact(account: AccountRow, { atMs }: Times): number {
   return account.seq;
 }
 
-/** The fields of an account that change without a new fact. */
+/** An account has changed if one of them has: each fact has another number. */
 const state = [
   ...(["seq", "base", "overage", "additional", "later", "runningCostMicro"] as const),
   ...countFields,
@@ -428,14 +429,8 @@ function isMoved(account: AccountRow, read: AccountRow | undefined): boolean {
   return read === undefined || state.some((field) => account[field] !== read[field]);
 }
 
-const keyState = [
-  ...(["heldMicro", "runningCostMicro", "lastUsedMs"] as const),
-  ...countFields,
-  ...(["budgetSpentMicro", "budgetFromMs"] as const),
-] satisfies (keyof KeyRow)[];
-
 function isChanged(key: KeyRow, read: KeyRow | undefined): boolean {
-  return read === undefined || keyState.some((field) => key[field] !== read[field]);
+  return read === undefined || keyStateFields.some((field) => key[field] !== read[field]);
 }
 
 /** An account before its first fact. */

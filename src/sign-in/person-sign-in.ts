@@ -16,6 +16,7 @@ import type { OperatorRole } from "../actors.ts";
 import { invariant, Refusal } from "../errors.ts";
 import type { TellAccess } from "../ledger/events.ts";
 import type { Ledger } from "../ledger/ledger.ts";
+import { isClosedAt } from "../ledger/rows.ts";
 import { invitationIssuer } from "../store/invitations.ts";
 import type { FoundHolder, PersonRow } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
@@ -175,11 +176,8 @@ export class PersonSignIn implements SignedInPeople {
     const { atMs } = this.#deps.store.times();
     const found = await this.#deps.store.findHolders(ids);
     return found.filter(
-      ({ person, account: { state, endsMs } }) =>
-        person.suspendedMs === null &&
-        this.#isAdmitted(person) &&
-        state !== "closed" &&
-        (endsMs === null || endsMs > atMs),
+      ({ person, account }) =>
+        person.suspendedMs === null && this.#isAdmitted(person) && !isClosedAt(account, atMs),
     );
   }
 

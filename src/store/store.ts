@@ -71,7 +71,7 @@ export interface AccountsQuery {
   state?: AccountState | undefined;
   /**
    * Accounts with less than one credit, or with less than a tenth of the credits of both windows,
-   * purchased credits included. Closed accounts are not among them.
+   * additional credits included. Closed accounts are not among them.
    */
   hasLowBalance?: true | undefined;
   /** By default `id`. Equal accounts are in the order of their ids. */

@@ -11,11 +11,11 @@ import { appliedColumns } from "../ledger/plan.ts";
 import {
   accountColumns,
   chargeColumns,
-  countFields,
   grantColumns,
   holdColumns,
   journalColumns,
   keyColumns,
+  keyStateFields,
   laterGrantColumns,
   limitColumns,
 } from "../ledger/rows.ts";
@@ -56,16 +56,7 @@ export const chargeTable = tableOf("charge", chargeColumns);
 export const grantTable = tableOf("credit_grant", grantColumns);
 
 /** The part of a key that requests change, after the two columns that identify it. */
-export const keyStateTable = tableOf(
-  "api_key",
-  pick(
-    keyColumns,
-    ...(["account", "id"] as const),
-    ...countFields,
-    ...(["heldMicro", "runningCostMicro"] as const),
-    ...(["lastUsedMs", "budgetFromMs", "budgetUntilMs", "budgetAnchorMs", "budgetSpentMicro"] as const),
-  ),
-);
+export const keyStateTable = tableOf("api_key", pick(keyColumns, "account", "id", ...keyStateFields));
 
 export const keyTable = tableOf("api_key", keyColumns);
 

@@ -28,9 +28,9 @@ export class RecentRefusals implements RequestObserver {
 
   finished({ isChat, caller, code, requestId: id, model }: RequestRecord): void {
     if (!isChat || caller === null || code === null) return;
-    const { accountId, keyId: key } = caller;
+    const { accountId, key } = caller;
     const refusals = this.#accounts.get(accountId) ?? [];
-    refusals.push({ id, atMs: Date.now(), code, model, key });
+    refusals.push({ id, atMs: Date.now(), code, model, key: key.id });
     if (refusals.length > kept.perAccountMax) refusals.shift();
     this.#accounts.delete(accountId);
     this.#accounts.set(accountId, refusals);

@@ -23,7 +23,7 @@ export class RequestLog implements RequestObserver {
       method,
       path,
       status,
-      ...given({ code, account: caller?.accountId, keyId: caller?.keyId, model }),
+      ...given({ code, account: caller?.accountId, keyId: caller?.key.id, model }),
       ...(charge === null ? {} : chargeFields(charge)),
       durationMs: Math.round(durationMs),
       ...(firstTokenMs === null ? {} : { firstTokenMs: Math.round(firstTokenMs) }),
@@ -36,8 +36,13 @@ export class RequestLog implements RequestObserver {
 
   chargedLate(record: RequestRecord, charge: Charge): void {
     const { requestId, caller } = record;
-    const { accountId: account, keyId } = caller ?? {};
-    const fields = { requestId, account, keyId, model: charge.model, ...chargeFields(charge) };
+    const fields = {
+      requestId,
+      account: caller?.accountId,
+      keyId: caller?.key.id,
+      model: charge.model,
+      ...chargeFields(charge),
+    };
     this.#logger.info(fields, "the charge of an earlier request has been recorded");
     this.#reportUncharged(record, charge);
   }

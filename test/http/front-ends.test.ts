@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { request as httpRequest } from "node:http";
 import { test } from "node:test";
+import { StoreUnavailableError } from "../../src/errors.ts";
 import type { Plan } from "../../src/ledger/plan.ts";
 import type { ActsFor } from "../../src/ledger/rows.ts";
 import { changeLogRow } from "../../src/store/change-log.ts";
@@ -86,6 +87,16 @@ test("chat without a person is refused, and so are an empty, a long and a repeat
   });
   assert.equal(status, 400);
   assert.equal((await service.store.listPeople({ limit: 10 })).length, 0, "nobody was added");
+});
+
+test("a person who could not be added is none of the day's new accounts", async (t) => {
+  await using service = await start({ newAccountsPerDay: 1 });
+  const away = () => Promise.reject(new StoreUnavailableError("the database is away"));
+  const added = t.mock.method(service.store, "addPerson", away);
+  assert.equal((await service.chat({}, as("ada"))).status, 503);
+  added.mock.restore();
+  assert.equal((await service.chat({}, as("ada"))).status, 200);
+  assert.equal(await codeOf(await service.chat({}, as("bob"))), "rate_limit_exceeded");
 });
 
 test("two spellings of a value are one person, in NFC and lower case", async () => {

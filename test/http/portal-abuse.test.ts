@@ -2,6 +2,8 @@
 
 import assert from "node:assert/strict";
 import { connect } from "node:net";
+import { mock } from "node:test";
+import type { IssueOperation, KeyOperation } from "../../src/ledger/operations.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
 import { refused } from "../fixtures/operator.ts";
 import { pageSecret } from "../fixtures/page-header.ts";
@@ -71,6 +73,35 @@ portalTest("a suspended account gets no new keys, and its keys can be revoked", 
   assert.partialDeepStrictEqual(rights, { keys: "account", can_create_keys: false, why_not: whyNot });
   assert.equal((await boss("DELETE", "/api/keys/key1")).status, 200);
 });
+
+for (const [what, path] of [
+  ["a new key", "/api/keys"],
+  ["the secret of another key", "/api/keys/key1/rotate"],
+] as const) {
+  portalTest(`an account that is suspended meanwhile gets ${what} withheld`, async (portal, service) => {
+    const boss = await session(portal, service, { id: "boss", portal: "account" });
+    const { ledger } = service;
+    const apply = ledger.apply.bind(ledger);
+    const suspend = {
+      kind: "state",
+      account: "test",
+      op: "stop",
+      to: { kind: "suspend" },
+      by: "test",
+    } as const;
+    const made: string[] = [];
+    mock.method(ledger, "apply", async (operation: IssueOperation | KeyOperation) => {
+      const outcome = await apply(operation);
+      if (operation.kind === "issue") made.push(operation.key);
+      await apply(suspend);
+      return outcome;
+    });
+    const answer = await boss("POST", path, { operation_id: "new" });
+    assert.match(refused(answer, 403, "not_permitted"), /The account is suspended/);
+    for (const id of made) assert.notEqual((await service.store.keyById(id))?.revokedMs, null);
+    assert.equal(made.length, path === "/api/keys" ? 1 : 0);
+  });
+}
 
 portalTest("successful sign-ins of a key are limited too", async (portal, service) => {
   const key = await service.addKey({ id: "busy" });

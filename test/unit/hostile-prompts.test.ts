@@ -22,7 +22,7 @@ import { Ledger } from "../../src/ledger/ledger.ts";
 import { hostilePrompt } from "../fixtures/hostile-prompts.ts";
 import { adjust, promote } from "../fixtures/kernel-examples.ts";
 import { bench } from "../fixtures/ledger-bench.ts";
-import { planOf } from "../fixtures/ledger-rows.ts";
+import { keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import { llamaTokens, zephyrPrompt } from "../fixtures/llama-tokenizer.ts";
 import { randomOf } from "../fixtures/random.ts";
 import { isThorough } from "../fixtures/thorough.ts";
@@ -117,13 +117,7 @@ async function runHostile(prompts: number, seed: number) {
   const ledger = new Ledger(made.store, { retriesMs: [], latePauseMs: 1 });
   const price = { prompt: 3, completion: 7 };
   const catalog = new Catalog([{ id: "model", engine, price, outputTokensMax: null, created: 0 }]);
-  const caller = {
-    accountId: "ada",
-    keyId: "key",
-    plan: planOf("none", 0, 0),
-    models: ["*"],
-    concurrent: null,
-  };
+  const caller = { accountId: "ada", plan: planOf("none", 0, 0), key: keyOf("key", "ada") };
   const random = randomOf(seed);
   let refused = 0;
   for (let n = 0; n < prompts; n += 1) {

@@ -128,7 +128,8 @@ test("the hash is SHA-256 in lower-case hex", () => {
 
 test("authenticates a valid key as its account, with plan and models", async () => {
   const store = storeOf({ models: ["small"] });
-  const caller = { accountId: "ada", keyId: "key_1", plan: version, models: ["small"], concurrent: null };
+  const row = keyOf("key_1", "ada", { hash: hashKey(key), models: ["small"] });
+  const caller = { accountId: "ada", plan: version, key: row };
   assert.deepEqual(callerOf(await authenticate(store, `Bearer ${key}`, start)), caller);
   assert.deepEqual(callerOf(await authenticate(store, `  bearer   ${key} `, start)), caller);
 });

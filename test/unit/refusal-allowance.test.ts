@@ -3,13 +3,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Refusal } from "../../src/errors.ts";
 import { RefusalAllowance } from "../../src/http/public/refusal-allowance.ts";
-import { planOf } from "../fixtures/ledger-rows.ts";
+import { keyOf, planOf } from "../fixtures/ledger-rows.ts";
 
 const limits = { refusedBytesPerMinute: 60_000, refusedMsPerMinute: 1_200 };
 const plan = planOf("test", 1, 0);
 
 function callerOf(keyId: string, accountId = "ada") {
-  return { accountId, keyId, plan, models: ["*"], concurrent: null };
+  return { accountId, plan, key: keyOf(keyId, accountId) };
 }
 
 function begin() {

@@ -7,7 +7,7 @@ import { RefusalAllowance } from "../../src/http/public/refusal-allowance.ts";
 import { Uploads } from "../../src/http/public/uploads.ts";
 import { type ConfigFingerprint, type NodeRegistry, startNodeWatch } from "../../src/store/nodes.ts";
 import { testJobs } from "../fixtures/jobs.ts";
-import { planOf } from "../fixtures/ledger-rows.ts";
+import { keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import { PuppetEngine } from "../fixtures/puppet-engine.ts";
 
 function modelOf(engine: PuppetEngine, prompt = 1) {
@@ -57,7 +57,7 @@ test("a queue follows its limit", () => {
 });
 
 test("uploads of a known account follow changed limits", () => {
-  const caller = { accountId: "a", keyId: "k", plan: planOf("p", 1, 1), concurrent: null, models: ["*"] };
+  const caller = { accountId: "a", plan: planOf("p", 1, 1), key: keyOf("k", "a") };
   const limits = { bodyBytesMax: 100, uploadBytesMax: 200, uploadMs: 1000 };
   const uploads = new Uploads(limits);
   const admit = () => uploads.admit(caller, { "content-length": "60" });
@@ -74,7 +74,7 @@ test("uploads of a known account follow changed limits", () => {
 
 test("refused work that was done before counts against a changed limit", () => {
   const allowance = new RefusalAllowance({ refusedBytesPerMinute: 1000, refusedMsPerMinute: 1000 }, () => 0);
-  const caller = { accountId: "a", keyId: "k", plan: planOf("p", 1, 1), concurrent: null, models: ["*"] };
+  const caller = { accountId: "a", plan: planOf("p", 1, 1), key: keyOf("k", "a") };
   allowance.charge(caller, { bytes: 500, ms: 0 });
   allowance.require(caller);
   allowance.configure({ refusedBytesPerMinute: 100, refusedMsPerMinute: 1000 });

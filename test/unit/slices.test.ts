@@ -8,7 +8,7 @@ import { byBucket, sumOf } from "../../src/ledger/grants.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { eventsOf } from "../fixtures/batches.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
-import { planOf } from "../fixtures/ledger-rows.ts";
+import { keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import { PuppetEngine, type PuppetGeneration } from "../fixtures/puppet-engine.ts";
 import { until } from "../fixtures/until.ts";
 
@@ -36,7 +36,7 @@ async function setup(micro: number, stream = true): Promise<Setup> {
     ledger: new Ledger(made.store, { retriesMs: [], batchDelayMs: 0 }),
     holdTtlMs: 60_000,
   };
-  const caller = { accountId: "ada", keyId: "key", plan: broke, models: ["*"], concurrent: null };
+  const caller = { accountId: "ada", plan: broke, key: keyOf("key", "ada") };
   const request = { model: "model", messages: [], sampling: { stop: [] }, reasoning: {}, stream };
   return {
     ...made,

@@ -8,15 +8,9 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, request } from "node:http";
 import { after, before, test } from "node:test";
 import { Uploads } from "../../src/http/public/uploads.ts";
-import { planOf } from "../fixtures/ledger-rows.ts";
+import { keyOf, planOf } from "../fixtures/ledger-rows.ts";
 
-const caller = {
-  accountId: "ada",
-  keyId: "key",
-  plan: planOf("test", 1, 0),
-  models: ["*"],
-  concurrent: null,
-};
+const caller = { accountId: "ada", plan: planOf("test", 1, 0), key: keyOf("key", "ada") };
 const uploads = new Uploads({ bodyBytesMax: 3_000_000, uploadBytesMax: 12_000_000, uploadMs: 60_000 });
 
 let read: (received: Uint8Array, message: IncomingMessage) => void = () => {};

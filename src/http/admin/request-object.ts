@@ -12,7 +12,7 @@ const here = Type.Boolean({
 export const requestObject = objectFor<RequestRecord>("RunningRequest")({
   request_id: [text, (record) => record.requestId],
   account: [orNull(text), ({ caller }) => caller?.accountId ?? null],
-  key: [orNull(text), ({ caller }) => caller?.keyId ?? null],
+  key: [orNull(text), ({ caller }) => caller?.key.id ?? null],
   model: [orNull(text), (record) => record.model],
   stream: [
     orNull(Type.Boolean({ description: "unknown if another process answers the request" })),

@@ -209,7 +209,8 @@ export class PublicServer {
     }
     context.record.caller = caller;
     if (isChat) this.chat.admit(request, reply);
-    else this.#reads.count(caller.isShared === true ? caller.accountId : caller.keyId);
+    // Many people use the key of a front end, each with an account.
+    else this.#reads.count(caller.key.account === caller.accountId ? caller.key.id : caller.accountId);
     return;
   }
 
@@ -244,7 +245,7 @@ export class PublicServer {
 
   #sendModels(request: FastifyRequest, reply: FastifyReply): void {
     const caller = callerOf(request);
-    const usable = this.#dependencies.catalog.usable(caller, caller.plan).map((model) => {
+    const usable = this.#dependencies.catalog.usable(caller.key, caller.plan).map((model) => {
       const { engine, outputTokensMax } = model;
       return { ...model, outputTokensMax: longestAnswer(engine.contextWindow, outputTokensMax) };
     });
