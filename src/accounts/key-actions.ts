@@ -10,7 +10,7 @@ import { keyAt } from "../ledger/key-budget.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { KeyOperation, KeySettings } from "../ledger/operations.ts";
 import { newIdNeeded, refusalOf } from "../ledger/refusals.ts";
-import { type KeyAuthority, type KeyRow, type PortalRights, works } from "../ledger/rows.ts";
+import { type KeyAuthority, type KeyRow, type SomeSettings, works } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
 import { defined, given } from "../objects.ts";
 import type { Store } from "../store/store.ts";
@@ -28,18 +28,13 @@ import {
   parseKey,
   secretWith,
 } from "./keys.ts";
-import type { RowLimits } from "./plan-limits.ts";
 import { invalidValue, requireUsableKey } from "./refusals.ts";
 import { defaultOverlap, noOverlap } from "./value-rules.ts";
 
 const overlapMsMax = 366 * 86_400_000;
 
 /** New settings of a key. Undefined: the setting stays. Null removes it. */
-export interface KeyChange extends RowLimits {
-  name?: string | null | undefined;
-  models?: readonly string[] | undefined;
-  expiresMs?: EpochMs | null | undefined;
-  portal?: PortalRights | undefined;
+export interface KeyChange extends SomeSettings {
   /** An absent part stays. `byOperator` (default): holders of keys may only lower the amount. */
   budget?: (BudgetOptions & { byOperator?: boolean | undefined }) | null | undefined;
 }

@@ -16,12 +16,11 @@ import { newKeyOf } from "../ledger/key-facts.ts";
 import type { BudgetSettings, NewKey } from "../ledger/operations.ts";
 import type { Plan } from "../ledger/plan.ts";
 import { refusalOf } from "../ledger/refusals.ts";
-import { type ActsFor, type KeyRow, limitsIn, type PortalRights, works } from "../ledger/rows.ts";
+import { type ActsFor, type KeyRow, type SomeSettings, settingsIn, works } from "../ledger/rows.ts";
 import type { Alignment } from "../ledger/windows.ts";
 import { defined } from "../objects.ts";
 import type { FoundKey, Store } from "../store/store.ts";
 import { type Credits, type EpochMs, microOf } from "../units.ts";
-import type { RowLimits } from "./plan-limits.ts";
 
 const prefix = "ink_";
 const randomLength = 34;
@@ -59,14 +58,10 @@ export function budgetSettings(
  * An absent property means: a random id, no name, all models of the plan, no expiry, no limits, no
  * budget of its own, and in the portal no rights beyond itself.
  */
-export interface KeyOptions extends RowLimits {
+export interface KeyOptions extends SomeSettings {
   /** Must be new. */
   id?: string | undefined;
-  name?: string | undefined;
-  models?: readonly string[] | undefined;
-  expiresMs?: EpochMs | undefined;
   budget?: (BudgetOptions & { credits: Credits; every: string }) | undefined;
-  portal?: PortalRights | undefined;
   /** The front end whose key it is. */
   actsFor?:
     | (Pick<ActsFor, "name" | "header"> & {
@@ -91,11 +86,7 @@ export function newKey(account: string, options: KeyOptions): MintedKey {
     account,
     hash: hashKey(key),
     lastFour: key.slice(-4),
-    name: options.name ?? null,
-    models: options.models ?? ["*"],
-    expiresMs: options.expiresMs ?? null,
-    ...limitsIn(options),
-    portal: options.portal ?? "own",
+    ...settingsIn(options),
     actsFor: actsForIn(options),
   };
   return { key, row };

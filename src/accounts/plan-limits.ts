@@ -34,7 +34,7 @@ export const planLimitNames = Object.keys(planLimits) as LimitName[];
 
 type LimitRow = (typeof planLimits)[LimitName]["row"];
 /** Absent and null: no limit. */
-export type RowLimits = { [Row in LimitRow]?: number | null | undefined };
+type RowLimits = { [Row in LimitRow]?: number | null | undefined };
 
 /** Returns the limits as the API names them. */
 export function limitsObject(row: RowLimits): Record<LimitName, number | null> {

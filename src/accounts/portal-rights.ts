@@ -7,21 +7,15 @@
  */
 
 import { Refusal } from "../errors.ts";
-import { type AccountState, type KeyAuthority, limitsIn } from "../ledger/rows.ts";
+import { termOf } from "../ledger/fact-values.ts";
+import type { AccountState, KeyAuthority, SettingRow, SomeSettings } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
-import { defined, given } from "../objects.ts";
+import { defined } from "../objects.ts";
 import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
 import type { KeyChange } from "./key-actions.ts";
 import type { BudgetOptions } from "./keys.ts";
-import { planLimitNames, planLimits, type RowLimits } from "./plan-limits.ts";
 import type { PersonKeys } from "./portal-viewer.ts";
 import { invalidValue } from "./refusals.ts";
-
-/** The settings of a key that the key of a session limits. Undefined: the setting stays. */
-export interface LimitedSettings extends RowLimits {
-  models?: readonly string[] | undefined;
-  expiresMs?: EpochMs | null | undefined;
-}
 
 /** A change that a session can make: rights are the operator's. */
 export type OwnKeyChange = Omit<KeyChange, "portal">;
@@ -31,6 +25,31 @@ interface Excess {
   param: string;
   message: string;
 }
+
+/** The settings of a key that say what its holder may do. */
+type Right = keyof SettingRow & keyof KeyAuthority;
+
+/** Returns for each right what is more than a key has. Undefined: the right stays. */
+const excesses: {
+  readonly [Name in Right]: (
+    value: SomeSettings[Name],
+    own: KeyAuthority[Name],
+    param: string,
+  ) => Excess | null;
+} = {
+  models: excessOfModels,
+  expiresMs(value, own, param) {
+    if (!isMore(value, own)) return null;
+    const most = `${new Date(own ?? 0).toISOString()} or earlier, when the key that you signed in with expires`;
+    return { param, message: `${param} must be ${most}.` };
+  },
+  requestsPerMinute: excessOfLimit,
+  tokensPerMinute: excessOfLimit,
+  concurrent: excessOfLimit,
+  // No session sets it, and only a key that manages all acts on another one.
+  portal: () => null,
+};
+const rights = Object.keys(excesses) as Right[];
 
 /** Returns why a key cannot create keys; null if it can. */
 export function whyNoNewKeys(
@@ -107,7 +126,7 @@ export function requireRevokes(own: KeyAuthority): void {
 }
 
 /** Refuses settings that are more than the key itself has. */
-export function requireWithin(own: KeyAuthority, settings: LimitedSettings): void {
+export function requireWithin(own: KeyAuthority, settings: SomeSettings): void {
   const excess = excessOf(own, settings);
   if (excess !== null) throw invalidValue(excess.param, excess.message);
 }
@@ -115,7 +134,7 @@ export function requireWithin(own: KeyAuthority, settings: LimitedSettings): voi
 /** Refuses a key that may do more than the key itself. */
 function requireNoWider(
   own: KeyAuthority,
-  key: LimitedSettings & Pick<KeyAuthority, "id" | "actsFor">,
+  key: SomeSettings & Pick<KeyAuthority, "id" | "actsFor">,
   remedy: string,
 ): void {
   if (key.actsFor !== null && key.id !== own.id) {
@@ -158,31 +177,31 @@ function microIn({ credits }: BudgetOptions): MicroCredits | undefined {
   return credits === undefined ? undefined : microOf(credits);
 }
 
-function excessOf(own: KeyAuthority, settings: LimitedSettings): Excess | null {
-  const { models = [], expiresMs } = settings;
-  const at = own.models.includes("*") ? -1 : models.findIndex((id) => !own.models.includes(id));
-  if (at !== -1) {
-    const param = `models[${at}]`;
-    return {
-      param,
-      message: `${param} must be a model of the key that you signed in with: ${own.models.join(", ")}.`,
-    };
-  }
-  if (isMore(expiresMs, own.expiresMs)) {
-    const expiry = new Date(own.expiresMs ?? 0).toISOString();
-    return {
-      param: "expires_at",
-      message: `expires_at must be ${expiry} or earlier, when the key that you signed in with expires.`,
-    };
-  }
-  for (const param of planLimitNames) {
-    const { row } = planLimits[param];
-    if (isMore(settings[row], own[row])) {
-      const message = `${param} must be at most ${own[row]}, the limit of the key that you signed in with.`;
-      return { param, message };
-    }
+function excessOf(own: KeyAuthority, settings: SomeSettings): Excess | null {
+  for (const name of rights) {
+    const excess = excessIn(name, own, settings);
+    if (excess !== null) return excess;
   }
   return null;
+}
+
+function excessIn<Name extends Right>(name: Name, own: KeyAuthority, settings: SomeSettings): Excess | null {
+  return excesses[name](settings[name], own[name], termOf(name));
+}
+
+function excessOfModels(models: readonly string[] = [], own: readonly string[], name: string): Excess | null {
+  const at = own.includes("*") ? -1 : models.findIndex((id) => !own.includes(id));
+  if (at === -1) return null;
+  const param = `${name}[${at}]`;
+  return {
+    param,
+    message: `${param} must be a model of the key that you signed in with: ${own.join(", ")}.`,
+  };
+}
+
+function excessOfLimit(value: number | null | undefined, own: number | null, param: string): Excess | null {
+  if (!isMore(value, own)) return null;
+  return { param, message: `${param} must be at most ${own}, the limit of the key that you signed in with.` };
 }
 
 /** Null is no limit. */
@@ -194,7 +213,7 @@ function isMore(value: number | null | undefined, limit: number | null): boolean
 /** Refuses an expiry after the longest life of a key of a person, and a key without an expiry. */
 export function requireLife(
   { life }: PersonKeys,
-  { expiresMs }: Pick<LimitedSettings, "expiresMs">,
+  { expiresMs }: Pick<SomeSettings, "expiresMs">,
   nowMs: EpochMs,
 ): void {
   if (life === null || (typeof expiresMs === "number" && expiresMs <= endOf(life, nowMs))) return;
@@ -204,13 +223,9 @@ export function requireLife(
   );
 }
 
-/** Returns the settings of a new key: those of the key itself, if they are not given. */
-export function inherited(own: KeyAuthority, settings: LimitedSettings) {
-  return {
-    models: settings.models ?? own.models,
-    expiresMs: settings.expiresMs ?? own.expiresMs ?? undefined,
-    ...limitsIn({ ...limitsIn(own), ...given(limitsIn(settings)) }),
-  };
+/** Returns the rights of a new key: those of the key itself, if they are not given. */
+export function inherited(own: KeyAuthority, settings: SomeSettings): SomeSettings {
+  return Object.fromEntries(rights.map((name) => [name, settings[name] ?? own[name]]));
 }
 
 function notPermitted(message: string): Refusal {

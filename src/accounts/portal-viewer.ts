@@ -38,5 +38,5 @@ export function actorOf(viewer: Viewer): Actor {
 export function authorityOf(viewer: Viewer): KeyAuthority {
   if (!isPerson(viewer)) return viewer.key;
   const { person, account } = viewer;
-  return { ...blankKey, id: person.id, account: account.id, portal: "account", models: ["*"] };
+  return { ...blankKey, id: person.id, account: account.id, portal: "account" };
 }

@@ -52,10 +52,14 @@ function parsed(text: string | null) {
 function inTerms(value: unknown): unknown {
   if (!isRecord(value)) return value;
   const values = Object.entries(defined(value)).map(([name, each]) => {
-    if (!name.endsWith("Ms")) return [snakeCased(name), inTerms(each)] as const;
-    return [`${snakeCased(name.slice(0, -2))}_at`, isoOf(each)] as const;
+    return [termOf(name), name.endsWith("Ms") ? isoOf(each) : inTerms(each)] as const;
   });
   return Object.fromEntries(values.toSorted(([one], [other]) => (one < other ? -1 : 1)));
+}
+
+/** Returns the name of a field in the API. */
+export function termOf(name: string): string {
+  return name.endsWith("Ms") ? `${snakeCased(name.slice(0, -2))}_at` : snakeCased(name);
 }
 
 function isoOf(value: unknown): unknown {

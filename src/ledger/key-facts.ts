@@ -7,7 +7,7 @@ import type { EpochMs } from "../units.ts";
 import { type FactFields, factText, outcomeFields } from "./fact-values.ts";
 import { type BudgetChange, rollBudget, ruleOfBudget, setBudget, unusedKey } from "./key-budget.ts";
 import type { BudgetSettings, KeySettings, NewKey } from "./operations.ts";
-import { countFields, type JournalRow, type KeyRow, keyColumns, limitsIn } from "./rows.ts";
+import { countFields, type JournalRow, type KeyRow, keyColumns, settingsIn } from "./rows.ts";
 import { isCalendarPeriod } from "./windows.ts";
 
 /** Hexadecimal digits of the SHA-256 of a secret that the journal has. */
@@ -19,8 +19,8 @@ function secretFact(hash: string): string {
 
 /** Returns the fields alone that the creator of a key chooses. */
 export function newKeyOf(row: NewKey): NewKey {
-  const { id, account, hash, lastFour, name, models, expiresMs, portal, actsFor } = row;
-  return { id, account, hash, lastFour, name, models, expiresMs, ...limitsIn(row), portal, actsFor };
+  const { id, account, hash, lastFour, actsFor } = row;
+  return { id, account, hash, lastFour, ...settingsIn(row), actsFor };
 }
 
 /** The values of a change of a key: what the operation names, without the secret. */
@@ -111,11 +111,7 @@ export const blankKey: Omit<KeyRow, "id" | "account" | "createdMs"> = {
   ...unusedKey,
   hash: "",
   lastFour: "",
-  name: null,
-  models: [],
-  ...limitsIn({}),
-  expiresMs: null,
-  portal: "own",
+  ...settingsIn({}),
   actsFor: null,
 };
 

@@ -4,7 +4,7 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { Price } from "./pricing.ts";
-import type { Ending, KeyAuthority, KeyRow, LimitRow, PortalRights, TokenCounts } from "./rows.ts";
+import type { Ending, KeyAuthority, KeyRow, SettingRow, TokenCounts } from "./rows.ts";
 import type { WindowRule } from "./windows.ts";
 
 export interface OpenOperation {
@@ -162,11 +162,7 @@ export interface IssueOperation extends Recorded {
 }
 
 /** What its creator chooses of a key. */
-export type NewKey = Pick<
-  KeyRow,
-  | ("id" | "account" | "hash" | "lastFour" | "name" | "models" | "expiresMs" | "portal" | "actsFor")
-  | keyof LimitRow
->;
+export type NewKey = Pick<KeyRow, "id" | "account" | "hash" | "lastFour" | "actsFor" | keyof SettingRow>;
 
 /** Revokes a key for good. */
 export interface RevokeOperation extends Recorded {
@@ -197,11 +193,7 @@ export interface KeyOperation extends Recorded {
   workingMax?: number | undefined;
 }
 
-export interface KeySettings extends Partial<LimitRow> {
-  name?: string | null;
-  models?: readonly string[];
-  expiresMs?: EpochMs | null;
-  portal?: PortalRights;
+export interface KeySettings extends Partial<SettingRow> {
   /** An absent part stays. Amount and period are needed if the key has no budget. */
   budget?: BudgetSettings | null;
   /**

@@ -351,20 +351,50 @@ const actsFor = {
 } as const satisfies Columns;
 export interface ActsFor extends RowOf<typeof actsFor> {}
 
+/**
+ * The settings of a key, apart from its budget: what its creator chooses, and a change can set. All
+ * lists of settings follow from this one.
+ */
+const settingColumns = {
+  name: "text?",
+  /** Model ids or `*`. They restrict the models of the plan. */
+  models: "texts",
+  ...limitColumns,
+  expiresMs: "ms?",
+  portal: portalRights,
+} as const satisfies Columns;
+export interface SettingRow extends RowOf<typeof settingColumns> {}
+
+/** Settings of which some are absent. */
+export type SomeSettings = { [Name in keyof SettingRow]?: SettingRow[Name] | undefined };
+
+/** Nobody has limited the key. */
+const defaultSettings: SettingRow = {
+  name: null,
+  models: ["*"],
+  ...limitsIn({}),
+  expiresMs: null,
+  portal: "own",
+};
+
+const settingNames = namesOf(settingColumns);
+
+/** Returns the settings alone, with the defaults of those that are absent. */
+export function settingsIn(given: SomeSettings): SettingRow {
+  const values = settingNames.map((name) => [name, given[name] ?? defaultSettings[name]]);
+  return Object.fromEntries(values);
+}
+
 /** An API key. Only the SHA-256 of the key is stored. */
 export const keyColumns = {
   id: "text",
   account: "text",
   /** SHA-256 of the whole key, lower-case hex. */
   hash: "text",
-  name: "text?",
   /** Last four characters, so that people can recognise their keys. */
   lastFour: "text",
-  /** Model ids or `*`. They restrict the models of the plan. */
-  models: "texts",
-  ...limitColumns,
+  ...settingColumns,
   createdMs: "ms",
-  expiresMs: "ms?",
   revokedMs: "ms?",
   lastUsedMs: "ms?",
   ...countColumns,
@@ -393,7 +423,6 @@ export const keyColumns = {
   oldHash: "text?",
   oldUntilMs: "ms?",
 
-  portal: portalRights,
   /**
    * Null: its requests are those of its account. Otherwise other accounts pay them, and the limits
    * and the budget of the key count them all.

@@ -4,9 +4,9 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inherited, type LimitedSettings, requireWithin } from "../../src/accounts/portal-rights.ts";
+import { inherited, requireWithin } from "../../src/accounts/portal-rights.ts";
 import { Refusal } from "../../src/errors.ts";
-import type { KeyRow } from "../../src/ledger/rows.ts";
+import type { KeyRow, SomeSettings } from "../../src/ledger/rows.ts";
 import { keyOf } from "../fixtures/ledger-rows.ts";
 import { start } from "../fixtures/times.ts";
 
@@ -14,7 +14,7 @@ function manager(change: Partial<KeyRow> = {}): KeyRow {
   return keyOf("own", "ada", { portal: "account", ...change });
 }
 
-function refusedFor(param: string, own: KeyRow, settings: LimitedSettings): void {
+function refusedFor(param: string, own: KeyRow, settings: SomeSettings): void {
   assert.throws(
     () => requireWithin(own, settings),
     (error) => error instanceof Refusal && error.code === "invalid_value" && error.param === param,
@@ -44,6 +44,6 @@ test("a new key has the settings of its creator where none are given", () => {
   const own = manager({ models: ["small"], expiresMs: start, requestsPerMinute: 5, concurrent: 2 });
   assert.deepEqual(inherited(own, { requestsPerMinute: 3 }), {
     ...{ models: ["small"], expiresMs: start, requestsPerMinute: 3 },
-    ...{ tokensPerMinute: null, concurrent: 2 },
+    ...{ tokensPerMinute: null, concurrent: 2, portal: "account" },
   });
 });
