@@ -63,13 +63,7 @@ export class FrontEnds {
     if (person.suspendedMs !== null) {
       throw new Refusal("account_suspended", "The operator of this service has suspended this person.");
     }
-    if (plan === null)
-      throw refusalOf({
-        kind: "balance_unavailable",
-        account: holder.account.id,
-        problem: problem ?? "it has no plan",
-      });
-    return { accountId: holder.account.id, plan, key };
+    return callerOf({ key, plan, problem }, holder.account.id);
   }
 
   async #openOnce(keyId: string, actsFor: ActsFor, sub: string): Promise<FoundHolder> {

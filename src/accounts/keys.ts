@@ -210,15 +210,16 @@ export async function findUsableKey(
   throw invalidKey(`This API key expired at ${new Date(expiresMs ?? 0).toISOString()}.`);
 }
 
-/** Throws the refusal `balance_unavailable` if the database lacks the account or its plan. */
-export function callerOf({ key, plan, problem }: Pick<FoundKey, "key" | "plan" | "problem">): Caller {
-  if (plan === null)
-    throw refusalOf({
-      kind: "balance_unavailable",
-      account: key.account,
-      problem: problem ?? "it has no plan",
-    });
-  return { accountId: key.account, plan, key };
+/**
+ * Returns a caller of the account that pays. Throws the refusal `balance_unavailable` if the
+ * database lacks the account or its plan.
+ */
+export function callerOf(
+  { key, plan, problem }: Pick<FoundKey, "key" | "plan" | "problem">,
+  account = key.account,
+): Caller {
+  if (plan !== null) return { accountId: account, plan, key };
+  throw refusalOf({ kind: "balance_unavailable", account, problem: problem ?? "it has no plan" });
 }
 
 function unknownKey(): Refusal {

@@ -5,7 +5,9 @@
  * Pages bundle this file.
  */
 
+import type { planLimits } from "../accounts/plan-limits.ts";
 import { type EpochMs, exactCredits } from "../units.ts";
+import type { makeKey } from "./keys.ts";
 
 const numberKinds = ["count", "number", "price", "credits", "change", "ms"] as const;
 
@@ -41,6 +43,10 @@ const costs = {
   additional_micro: ["Additional", "credits"],
 } as const;
 
+/** Each setting of a key is shown, limits together. */
+type KeySettings = keyof (typeof makeKey)["input"];
+type ShownSetting = Exclude<KeySettings, "operation_id" | keyof typeof planLimits> | "limits";
+
 export const shown = {
   account: {
     id,
@@ -69,13 +75,15 @@ export const shown = {
     name: ["Name"],
     revoked_at: ["State", "state"],
     portal: ["In the portal"],
+    acts_for: ["Front end"],
     budget: ["Budget", "text", "Budget left"],
     limits: ["Limits"],
     models: ["Models", "list"],
+    created_at: ["Created", "time"],
     expires_at: ["Expires", "time"],
     last_used_at: ["Last used", "time"],
     old_secret_until: ["Old secret until", "time"],
-  },
+  } satisfies Record<ShownSetting, ShownField> & ShownFields,
   request,
   /** Of this process, of another one, and of the holder of a key: their times have three names. */
   runningRequest: {

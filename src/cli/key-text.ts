@@ -9,41 +9,30 @@ import { columnsOf, table } from "./format.ts";
 export function keyTable(keys: readonly KeyJson[], nowMs: EpochMs): string {
   const names =
     "id account last_four name revoked_at models limits budget? last_used_at expires_at old_secret_until?";
-  return table(
-    keys,
-    columnsOf("key", names, {
-      last_four: (key: KeyJson) => `ink_...${key.last_four}`,
-      revoked_at: (key: KeyJson) => keyState(key, nowMs),
-      limits: limitsOf,
-      budget: budgetText,
-    }),
-  );
+  return table(keys, columnsOf("key", names, cellsAt(nowMs)));
 }
 
 export function keyDetails(key: KeyJson, nowMs: EpochMs): string {
-  const { budget } = key;
-  const lines: [label: string, text: string][] = [
-    ["key", `ink_...${key.last_four} of account ${key.account}`],
-    ["name", key.name ?? "-"],
-    ["state", keyState(key, nowMs)],
-    ["models", key.models.join(", ")],
-    ["limits", limitsOf(key)],
-    ["budget", budgetText(key)],
-    ...(budget === null
-      ? []
-      : ([
-          ["  spent", `${exactCredits(budget.spent_micro)} since ${shortTime(budget.started_at)}`],
-          ["  held", `${exactCredits(budget.held_micro)} by running requests`],
-          ["  refreshes", shortTime(budget.refreshes_at)],
-        ] satisfies typeof lines)),
-    ["portal", key.portal === "own" ? "sees itself" : "manages all keys of the account"],
-    ...(key.acts_for === null ? [] : ([["front end", frontEndText(key.acts_for)]] satisfies typeof lines)),
-    ["created", shortTime(key.created_at)],
-    ["expires", key.expires_at === null ? "never" : shortTime(key.expires_at)],
-    ["last used", shortTime(key.last_used_at)],
-    ["old secret", key.old_secret_until === null ? "-" : `valid until ${shortTime(key.old_secret_until)}`],
-  ];
-  return [`Key ${key.id}`, ...lines.map(([label, text]) => `  ${label.padEnd(12)}${text}`)].join("\n");
+  const names =
+    "last_four account name revoked_at models limits budget portal acts_for created_at expires_at last_used_at old_secret_until";
+  const columns = columnsOf("key", names, {
+    ...cellsAt(nowMs),
+    budget: (each: KeyJson) => budgetText(each) + windowText(each),
+    portal: ({ portal }: KeyJson) => (portal === "own" ? "sees itself" : "manages all keys of the account"),
+    acts_for: ({ acts_for: frontEnd }: KeyJson) => (frontEnd === null ? "-" : frontEndText(frontEnd)),
+  });
+  return [`Key ${key.id}`, ...columns.map(({ title, cell }) => `  ${title.padEnd(18)}${cell(key)}`)].join(
+    "\n",
+  );
+}
+
+function cellsAt(nowMs: EpochMs) {
+  return {
+    last_four: (key: KeyJson) => `ink_...${key.last_four}`,
+    revoked_at: (key: KeyJson) => keyState(key, nowMs),
+    limits: ({ limits }: KeyJson) => limitTexts(limits).join(", ") || "-",
+    budget: budgetText,
+  };
 }
 
 function frontEndText({ name, header, plan, new_accounts_per_day: most }: NonNullable<KeyJson["acts_for"]>) {
@@ -57,6 +46,8 @@ function budgetText({ budget }: KeyJson): string {
   return `${grouped(creditsIn(budget.left_micro))} of ${grouped(budget.credits)} (${budget.every}${zone})`;
 }
 
-function limitsOf({ limits }: KeyJson): string {
-  return limitTexts(limits).join(", ") || "-";
+function windowText({ budget }: KeyJson): string {
+  if (budget === null) return "";
+  const { spent_micro: spent, held_micro: held, started_at: start, refreshes_at: end } = budget;
+  return `; ${exactCredits(spent)} spent since ${shortTime(start)}, ${exactCredits(held)} held; refreshes ${shortTime(end)}`;
 }

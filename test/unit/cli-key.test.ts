@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hashKey } from "../../src/accounts/keys.ts";
+import { shown } from "../../src/actions/columns.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 
 const ledger = cliLedger();
@@ -54,7 +55,7 @@ test("set changes the named settings and keeps the others", async () => {
   const ran = await ledger.inkwell("key", "set", id, "--rpm", "9", "--no-tpm", "--models", "small");
   assert.equal(ran.code, 0, ran.stderr);
   assert.match(ran.stderr, /is changed\. Its next request uses these settings/);
-  assert.match(ran.stdout, /limits +9 requests\/min\n/);
+  assert.match(ran.stdout, /Limits +9 requests\/min\n/);
   assert.partialDeepStrictEqual(ledger.store.key(id), {
     ...{ name: "ci", requestsPerMinute: 9, tokensPerMinute: null, models: ["small"] },
     ...{ expiresMs: Date.UTC(2100, 0, 2), portal: "own" },
@@ -66,6 +67,14 @@ test("set changes the named settings and keeps the others", async () => {
     ...{ name: null, requestsPerMinute: null, concurrent: 2, models: ["small"] },
     ...{ expiresMs: null, portal: "account" },
   });
+});
+
+test("show has each described field of a key", async () => {
+  await ledger.openAccount();
+  const { id } = await ledger.makeKey("--budget", "5", "--every", "P1D");
+  const { stdout } = await ledger.inkwell("key", "show", id);
+  for (const [name, [title]] of Object.entries(shown.key))
+    if (name !== "id") assert.match(stdout, new RegExp(`^  ${title} +\\S`, "m"));
 });
 
 test("set changes amount and period of a budget, and removes it", async () => {
@@ -140,7 +149,7 @@ test("lookup reads a secret from stdin and shows its key, even after its end", a
   const found = await lookUp(`${key}\n`);
   assert.match(
     found.stdout,
-    new RegExp(`^Key ${id}\n  key +ink_\\.\\.\\.${key.slice(-4)} of account alice\n`),
+    new RegExp(`^Key ${id}\n  Secret +ink_\\.\\.\\.${key.slice(-4)}\n  Account +alice\n`),
   );
   assert.equal(found.stderr, "Requests with this secret are authenticated.\n");
   await ledger.inkwell("key", "revoke", id);

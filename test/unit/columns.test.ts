@@ -19,6 +19,7 @@ import { usageHoursSchema } from "../../src/accounts/usage-hours.ts";
 import { usageReportSchema } from "../../src/accounts/usage-sums.ts";
 import { shown, valuesText } from "../../src/actions/columns.ts";
 import { deliveryObject, endpointObject } from "../../src/actions/event-runs.ts";
+import { changeKey, makeKey } from "../../src/actions/keys.ts";
 import { modelObject } from "../../src/http/admin/live-objects.ts";
 import { overviewObject } from "../../src/http/admin/overview-object.ts";
 import { requestObject } from "../../src/http/admin/request-object.ts";
@@ -73,6 +74,15 @@ test("every described column names a field of its JSON object", () => {
       .filter((name) => found.every((schema) => partOf(schema, name.split(".")) === undefined));
     assert.deepEqual(missing, [], object);
   }
+});
+
+test("each setting of a key is in its JSON, so that forms begin with the present values", () => {
+  const names = Object.keys({ ...makeKey.input, ...changeKey.input });
+  const settings = names.filter((name) => !["account", "key", "operation_id"].includes(name));
+  const { properties } = keyObject.schema;
+  const missing = settings.filter((name) => !(name in properties || name in properties.limits.properties));
+  assert.deepEqual(missing, []);
+  assert.ok(settings.length > 5);
 });
 
 /** Columns of tables whose rows are no described objects, and columns that are no field. */

@@ -288,8 +288,8 @@ export class ServerPool {
   }
 
   /**
-   * Dispatches again when an open circuit admits a trial, because no request ends then. `nowMs` is the
-   * time of the last search for a server: circuits that admit one since then count.
+   * Dispatches again when an open circuit admits a trial, because no request ends then. `nowMs` is
+   * the time of the last search for a server: circuits that admit one since then count.
    */
   #dispatchAtTrial(nowMs: number): void {
     if (this.#line.size === 0) return;

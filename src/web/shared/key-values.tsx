@@ -41,6 +41,9 @@ export function KeyBudget({ of: { budget }, period }: { of: Key; period(every: s
   );
 }
 
+/** Columns of a key that both apps have. */
+export const keyNames = "name last_four revoked_at budget limits models expires_at last_used_at";
+
 /** Cells of a key that both apps have. */
 export const keyCells = {
   name: (key: Key): ComponentChildren => key.name ?? <span class="quiet">unnamed</span>,

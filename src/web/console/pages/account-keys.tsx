@@ -3,7 +3,7 @@ import { changeKey, makeKey, revokeKey, rotateKey } from "../../../actions/keys.
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath } from "../../shared/api.ts";
 import { ChangeKeyDialog, NewKeyDialog, RotateKeyDialog } from "../../shared/key-dialogs.tsx";
-import { KeyBudget, keyActions, keyCells, keyTitle } from "../../shared/key-values.tsx";
+import { KeyBudget, keyActions, keyCells, keyNames, keyTitle } from "../../shared/key-values.tsx";
 import { ResourceList } from "../../shared/resource-page.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
@@ -11,20 +11,12 @@ import type { AccountTabProps } from "./account-tab.ts";
 
 const keysMax = 500;
 
-const columns = columnsOf(
-  "key",
-  "name last_four revoked_at portal budget limits models expires_at last_used_at",
-  {
-    ...keyCells,
-    portal: ({ portal, acts_for }: Key) =>
-      acts_for !== null
-        ? `front end ${acts_for.name}`
-        : portal === "own"
-          ? "sees itself"
-          : "manages all keys",
-    budget: (key: Key) => <KeyBudget of={key} period={(every) => ` (${every}), refreshes`} />,
-  },
-);
+const columns = columnsOf("key", `${keyNames} portal`, {
+  ...keyCells,
+  portal: ({ portal, acts_for }: Key) =>
+    acts_for !== null ? `front end ${acts_for.name}` : portal === "own" ? "sees itself" : "manages all keys",
+  budget: (key: Key) => <KeyBudget of={key} period={(every) => ` (${every}), refreshes`} />,
+});
 
 const rowActions = keyActions({
   Edit: (key, close) => <ChangeKeyDialog action={changeKey} of={key} name={keyTitle(key)} close={close} />,

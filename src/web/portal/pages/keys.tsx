@@ -1,6 +1,13 @@
 /** The keys that the session may see: creating, changing, rotating and revoking them. */
 import { apiPath } from "../../shared/api.ts";
-import { KeyBudget, keyActions, keyCells, limitsOf, periodTitle } from "../../shared/key-values.tsx";
+import {
+  KeyBudget,
+  keyActions,
+  keyCells,
+  keyNames,
+  limitsOf,
+  periodTitle,
+} from "../../shared/key-values.tsx";
 import { PageHead } from "../../shared/layout.tsx";
 import { type ListAction, ResourceList, type RowAction } from "../../shared/resource-page.tsx";
 import { columnsOf } from "../../shared/table.tsx";
@@ -30,7 +37,7 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
       path={apiPath("keys")}
       limit={keysMax}
       caption="Keys"
-      columns={columnsOf("key", "name last_four revoked_at budget limits models expires_at last_used_at", {
+      columns={columnsOf("key", keyNames, {
         ...keyCells,
         name: (key: Key) => (
           <>
