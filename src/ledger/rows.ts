@@ -352,8 +352,8 @@ const actsFor = {
 export interface ActsFor extends RowOf<typeof actsFor> {}
 
 /**
- * The settings of a key, apart from its budget: what its creator chooses, and a change can set. All
- * lists of settings follow from this one.
+ * The settings of a key, apart from its budget: what its creator chooses, and a change can set.
+ * All lists of settings follow from this one.
  */
 const settingColumns = {
   name: "text?",
