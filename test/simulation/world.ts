@@ -291,13 +291,16 @@ class World {
     }
   }
 
-  /** The receivers recover, operators end the pauses, and then every event arrives. */
+  /**
+   * The receivers recover, operators end the pauses, and then every event arrives. Each result
+   * that the database loses costs the time of a claim.
+   */
   async #receiveAll(): Promise<void> {
     const { receivers } = this;
     receivers.recover();
     for (const name of receivers.names)
       await this.#insist(null, "POST", `/admin/events/endpoints/${name}/send`, {});
-    for (let n = 0; n < 60 && !(await receivers.isDone()); n += 1) await this.timeline.pause(10 * second);
+    for (let n = 0; n < 600 && !(await receivers.isDone()); n += 1) await this.timeline.pause(10 * second);
     this.#check(() => receivers.checkArrived());
   }
 
