@@ -177,7 +177,7 @@ class Service {
     const watch = await this.#watchNodes(nodes);
     const dependencies = { store, ledger, catalog, metrics: this.#metrics, logger: this.#logger };
     const server = this.#createPublicServer(dependencies, tracing, settings);
-    const boundUrl = await bindOrExplain("listen", config.listen, () => server.listen(config.listen));
+    const boundUrl = await bindOrExplain("listen", config.listen, (at) => server.listen(at));
     const addresses = publicAddress(config.listen, boundUrl);
     this.#metrics.observe({
       version,
@@ -191,10 +191,9 @@ class Service {
       clock: () => clock.state(),
       lateCharges: () => ledger.late,
     });
-    const live = { jobs: this.#jobs };
+    const jobs = this.#jobs;
     const { access: tell } = events;
-    const ofPeople = { ...dependencies, token: token.token, tell };
-    const people = startSignIn(config, ofPeople, this.#jobs, this.#times);
+    const people = startSignIn(config, { ...dependencies, token: token.token, tell }, jobs, this.#times);
     const ofPortal = {
       chat: server.chat,
       version,
@@ -203,8 +202,7 @@ class Service {
       people,
       invitations: () => invitationSettingsOf(this.#config),
     };
-    const portal =
-      config.portal === null ? null : new Portal(config, { ...dependencies, ...live, ...ofPortal });
+    const portal = config.portal === null ? null : new Portal(config, { ...dependencies, jobs, ...ofPortal });
     const allowedHosts = new AllowedHosts(operatorNames(config.operator));
     const reloaded = { models, plans, store, server, allowedHosts, portal, people, watch, events };
     const reloader = this.#createReloader(reloaded);
@@ -213,8 +211,12 @@ class Service {
     this.#sessions = access.sessions;
     const operator = createOperatorServer({
       ...dependencies,
-      ...live,
-      ...{ stops, version, allowedHosts, live: this.#live, requests: server.requests },
+      jobs,
+      stops,
+      version,
+      allowedHosts,
+      live: this.#live,
+      requests: server.requests,
       ...access,
       modelIds: () => catalog.all().map(({ id }) => id),
       onSignedIn: (session) => events.signedIn(session),
@@ -239,14 +241,12 @@ class Service {
       readConsole: webFiles("console"),
     });
     this.#started.defer(() => operator.close());
-    const operatorUrl = await bindOrExplain("operator", config.operator, () =>
-      listenOn(operator, config.operator),
-    );
+    const operatorUrl = await bindOrExplain("operator", config.operator, (at) => listenOn(operator, at));
     this.#writeAddress(config, clientUrl(config.operator.host, operatorUrl));
     if (portal !== null) this.#started.defer(() => portal.close());
     const portalUrl = portal === null ? null : await portal.listen();
     const timezone = () => this.#config.timezone;
-    startStoreJobs(this.#jobs, { store, ledger, times: this.#times, timezone });
+    startStoreJobs(jobs, { store, ledger, times: this.#times, timezone });
 
     const loaded = await loading;
     signal.throwIfAborted();
@@ -423,8 +423,13 @@ class Service {
   #startEvents(store: Store, catalog: Catalog): EventSending {
     this.#metrics.events.observe(() => store.events.endpoints(wantedEventsOf(this.#config.events)));
     const events = new EventSending({
-      ...{ store, catalog, jobs: this.#jobs, node: this.#node, logger: this.#logger },
-      ...{ times: this.#times.events, portalUrl: this.#config.portal?.url ?? null },
+      store,
+      catalog,
+      jobs: this.#jobs,
+      node: this.#node,
+      logger: this.#logger,
+      times: this.#times.events,
+      portalUrl: this.#config.portal?.url ?? null,
       onAttempt: (endpoint, result) => this.#metrics.events.attempted(endpoint, result),
     });
     events.configure(this.#config.events);

@@ -91,7 +91,10 @@ export class Job {
     const run = this.#run;
     const hangs = run !== null && performance.now() - run.beganAt > hangsAfterMs;
     return {
-      ...{ name, everyMs, lastSuccessMs: this.#lastSuccessMs, lastError: this.#lastError },
+      name,
+      everyMs,
+      lastSuccessMs: this.#lastSuccessMs,
+      lastError: this.#lastError,
       state: hangs ? "hanging" : this.#isFailing ? "failing" : "ok",
       sinceMs: hangs ? run.beganMs : this.#sinceMs,
     };

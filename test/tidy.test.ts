@@ -107,8 +107,14 @@ function closureOf(file: string, found = new Set<string>()): Set<string> {
 
 const sources = [...filesBelow("src", ".ts"), ...filesBelow("src", ".tsx")];
 const documents = [
-  ...["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"],
-  ...["bench/README.md", "bench/results/README.md", "examples/README.md"],
+  "README.md",
+  "ARCHITECTURE.md",
+  "CONTRIBUTING.md",
+  "CHANGELOG.md",
+  "SECURITY.md",
+  "bench/README.md",
+  "bench/results/README.md",
+  "examples/README.md",
   ...filesBelow("docs", ".md"),
 ];
 
@@ -353,6 +359,16 @@ test("messages name commands and documents as the reader can use them", () => {
         assert.ok(existsSync(join(root, path)), `${file} names ${path}, which does not exist`);
       }
     }
+  }
+});
+
+test("no literal is spread to hold several properties on a line", () => {
+  // The values that a method makes of a list, as in `...["a"].map(f)`, may be spread.
+  const list = /\[(?:[^[\]]|\[[^\]]*\])*\]/.source;
+  const spread = new RegExp(`\\.\\.\\.(?:\\{|(?:${list}|\\(\\s*${list}\\s*(?:as const)?\\s*\\))(?!\\s*\\.))`);
+  for (const file of sources) {
+    const [found] = spread.exec(codeOf(file).join("\n")) ?? [];
+    assert.equal(found, undefined, `${file}: write the properties or items themselves`);
   }
 });
 

@@ -79,6 +79,8 @@ export function refillsOf({ base, overage }: BalanceView): Static<typeof refills
     .filter(({ refillMicro }) => refillMicro > 0)
     .toSorted((one, other) => one.endsMs - other.endsMs)
     .map(({ bucket, refillMicro, endsMs }) => ({
-      ...{ bucket, credits: creditsIn(refillMicro), at: isoTime(endsMs) },
+      bucket,
+      credits: creditsIn(refillMicro),
+      at: isoTime(endsMs),
     }));
 }

@@ -107,8 +107,12 @@ export class Invitations {
         endsMs: expiresMs,
       },
       changeLogRow({
-        ...{ kind: "invitation", by, atMs, account },
-        ...{ before: null, after: { expires_at: isoTime(expiresMs) } },
+        kind: "invitation",
+        by,
+        atMs,
+        account,
+        before: null,
+        after: { expires_at: isoTime(expiresMs) },
       }),
     );
     if (!isAdded) throw contactDiffers(account, "was changed at the same time");

@@ -235,7 +235,12 @@ export class KeyActions {
   ): Promise<KeyRow> {
     const { account } = await this.find(id);
     const change: KeyOperation = {
-      ...{ kind: "key", account, key: id, op: operation, set, by: this.#deps.by },
+      kind: "key",
+      account,
+      key: id,
+      op: operation,
+      set,
+      by: this.#deps.by,
       ...conditions,
     };
     const outcome = await this.#deps.ledger.apply(change);

@@ -69,8 +69,16 @@ export class OperatorKeyActions {
     const { by } = actor;
     const id = `opkey_${hash("sha256", `${by}\n${operation}`, "hex").slice(0, 16)}`;
     const row: OperatorKeyRow = {
-      ...{ id, name, role, by, hash: hashOf(key, await this.#deps.token()), lastFour: key.slice(-4) },
-      ...{ createdMs: nowMs, expiresMs: endMs, usedMs: null, endedMs: null },
+      id,
+      name,
+      role,
+      by,
+      hash: hashOf(key, await this.#deps.token()),
+      lastFour: key.slice(-4),
+      createdMs: nowMs,
+      expiresMs: endMs,
+      usedMs: null,
+      endedMs: null,
     };
     await this.#requireRoom(id);
     const after = { name, role, expires_at: isoTime(endMs) };

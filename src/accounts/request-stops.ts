@@ -70,7 +70,9 @@ export class RequestStops {
     this.#here = here;
     this.#onError = onError;
     this.#looks = jobs.start({
-      ...{ name: "stop_requests", everyMs, failure: "the stops of requests could not be read" },
+      name: "stop_requests",
+      everyMs,
+      failure: "the stops of requests could not be read",
       run: () => this.#look(),
     });
   }

@@ -113,9 +113,17 @@ export class Sessions {
   #rowOf(kind: SessionKind, owner: string, secret: string, { idleMs, lifeMs }: SessionLimits): SessionRow {
     const { nowMs } = this.#store.times();
     return {
-      ...{ hash: this.#hash(kind, secret), kind, owner, idleMs },
-      ...{ createdMs: nowMs, usedMs: nowMs, endsMs: nowMs + lifeMs, endedMs: null },
-      ...{ sealed: null, checkedMs: null, authenticatedMs: null },
+      hash: this.#hash(kind, secret),
+      kind,
+      owner,
+      idleMs,
+      createdMs: nowMs,
+      usedMs: nowMs,
+      endsMs: nowMs + lifeMs,
+      endedMs: null,
+      sealed: null,
+      checkedMs: null,
+      authenticatedMs: null,
     };
   }
 

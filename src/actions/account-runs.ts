@@ -47,7 +47,9 @@ export const accountActions = {
   listAccounts: bind(listAccounts, pageSchema(listedAccountObject.schema), async (actions, input) => {
     const { limit, after, direction, lowBalance, order = "id", ...filters } = input;
     const query = {
-      ...{ ...filters, ...placeOf(after, order), hasLowBalance: lowBalance && (true as const) },
+      ...filters,
+      ...placeOf(after, order),
+      hasLowBalance: lowBalance && (true as const),
       ...(order === "id" ? {} : { order }),
       descending: direction === "desc" || undefined,
     };

@@ -198,8 +198,12 @@ export const inviteAccount = action({
     ),
   },
   refuses: [
-    ...(["account_closed", "contact_differs", "person_suspended"] as const),
-    ...(["no_portal_url", "no_mail_server", "mail_failed"] as const),
+    "account_closed",
+    "contact_differs",
+    "person_suspended",
+    "no_portal_url",
+    "no_mail_server",
+    "mail_failed",
   ],
   form: {
     title: "Invite a person to {name}",

@@ -36,7 +36,10 @@ export const creditActions = {
     const { account, operationId: op, credits } = input;
     const replayed = await (credits < 0 ? take(operator, input) : give(operator, input));
     return adjustmentObject.of({
-      ...{ account, id: op, credits, replayed },
+      account,
+      id: op,
+      credits,
+      replayed,
       balance: await operator.balance(account),
     });
   }),

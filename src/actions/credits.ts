@@ -92,14 +92,15 @@ export const adjustCredits = action({
     ),
   },
   refuses: [
-    ...(["account_closed", "operation_differs", "too_few_credits", "too_many_credits"] as const),
-    ...([
-      "grant_not_found",
-      "allowance_exceeded",
-      "request_not_found",
-      "request_running",
-      "memo_too_large",
-    ] as const),
+    "account_closed",
+    "operation_differs",
+    "too_few_credits",
+    "too_many_credits",
+    "grant_not_found",
+    "allowance_exceeded",
+    "request_not_found",
+    "request_running",
+    "memo_too_large",
   ],
   form: {
     title: "Adjust the credits of {name}",

@@ -38,10 +38,16 @@ const budgetCredits = number(rules.budget, "whole credits", {
 });
 /** Periods that forms offer for a budget, with their titles. */
 export const budgetPeriods: Readonly<Record<string, string>> = {
-  ...{ PT5H: "5 hours", P1D: "day", P1W: "week", P1M: "month" },
+  PT5H: "5 hours",
+  P1D: "day",
+  P1W: "week",
+  P1M: "month",
 };
 const budgetEvery: Field<string> = {
-  ...{ kind: "text", check: "refill period", rule: period, option: "--every <period>" },
+  kind: "text",
+  check: "refill period",
+  rule: period,
+  option: "--every <period>",
   label: "Budget period",
   hint: "The budget is full again after each period.",
   presets: [

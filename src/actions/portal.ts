@@ -28,8 +28,12 @@ export const changeOwnKey = variantOf(keys.changeKey, {
   role,
   input: { key: keyId, operation_id: operationId(), ...changedKeySettings },
   refuses: [
-    ...(["not_permitted", "key_revoked", "operation_differs", "key_changed"] as const),
-    ...(["too_many_keys", "too_many_changes"] as const),
+    "not_permitted",
+    "key_revoked",
+    "operation_differs",
+    "key_changed",
+    "too_many_keys",
+    "too_many_changes",
   ],
 });
 
@@ -39,8 +43,12 @@ export const rotateOwnKey = variantOf(keys.rotateKey, {
   http: "POST /api/keys/{key}/rotate",
   role,
   refuses: [
-    ...(["not_permitted", "key_revoked", "key_expired"] as const),
-    ...(["operation_differs", "key_changed", "too_many_changes"] as const),
+    "not_permitted",
+    "key_revoked",
+    "key_expired",
+    "operation_differs",
+    "key_changed",
+    "too_many_changes",
   ],
 });
 

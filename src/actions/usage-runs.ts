@@ -27,7 +27,10 @@ export const usageActions = {
     const { limit, after, order, format, requestId: id, from, to, ...filters } = input;
     const place = placeIn(after);
     const wanted = {
-      ...{ ...filters, ...periodIn({ from, to }), id, newestFirst: order === "newest" },
+      ...filters,
+      ...periodIn({ from, to }),
+      id,
+      newestFirst: order === "newest",
       after: place && { account: place.account, seq: seqIn(place.rest) },
     };
     if (format === "csv") {

@@ -54,7 +54,12 @@ export async function openLocalOperator(
   const metrics = new Metrics();
   const jobs = new Jobs({ logger, metrics });
   const app = createOperatorServer({
-    ...{ store, ledger, jobs, logger, metrics, version },
+    store,
+    ledger,
+    jobs,
+    logger,
+    metrics,
+    version,
     modelIds: () => config.models.map(({ id }) => id),
     timezone: () => config.timezone,
     endpoints: () => wantedEventsOf(config.events),
@@ -86,8 +91,13 @@ export async function openLocalOperator(
       },
     },
     reload: unavailable,
-    ...{ nodes: unavailable, clock: unavailable, draining: unavailable, isWritable: unavailable },
-    ...{ warnings: unavailable, lastReload: unavailable, readConsole: unavailable },
+    nodes: unavailable,
+    clock: unavailable,
+    draining: unavailable,
+    isWritable: unavailable,
+    warnings: unavailable,
+    lastReload: unavailable,
+    readConsole: unavailable,
   });
   await app.ready();
   return {

@@ -57,7 +57,8 @@ export class Portal {
     const invitations = new Invitations({ store, token: async () => token, settings });
     this.#app = createPortalServer({
       ...dependencies,
-      ...{ sessions, invitations },
+      sessions,
+      invitations,
       issuer: dependencies.people,
       acceptsKeys: portal.keys,
       personKeys: (plan) => this.#personKeys.get(plan ?? "") ?? personKeysDefault,
@@ -74,7 +75,7 @@ export class Portal {
   /** Resolves with the URL for a browser on this machine. */
   async listen(): Promise<string> {
     const { host, url } = this.#config;
-    const boundUrl = await bindOrExplain("portal", this.#config, () => listenOn(this.#app, this.#config));
+    const boundUrl = await bindOrExplain("portal", this.#config, (at) => listenOn(this.#app, at));
     return url ?? clientUrl(host, boundUrl);
   }
 

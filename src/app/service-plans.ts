@@ -78,7 +78,9 @@ export class ServicePlans {
   /** Looks every `everyMs` whether the section is still the current one. */
   watch(jobs: Jobs, everyMs: number): void {
     jobs.start({
-      ...{ name: "watch_plans", everyMs, failure: "the plans could not be read" },
+      name: "watch_plans",
+      everyMs,
+      failure: "the plans could not be read",
       run: () => this.#look(),
     });
   }

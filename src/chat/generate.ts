@@ -206,8 +206,14 @@ export async function* generate(
   const { accountId } = caller;
   const { holdTtlMs } = dependencies;
   const extendedRequest = {
-    ...{ accountId, requestId, price, promptTokensMax, wantTokens, wantMicro },
-    ...{ holdTtlMs, askedMs },
+    accountId,
+    requestId,
+    price,
+    promptTokensMax,
+    wantTokens,
+    wantMicro,
+    holdTtlMs,
+    askedMs,
   };
   const holdExtender = new HoldExtender(ledger, extendedRequest, held);
   const stop = () => void generation?.stop();

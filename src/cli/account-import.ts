@@ -65,8 +65,13 @@ async function requireOwn(key: string, { api }: Cli, file: string): Promise<void
 }
 
 const actions = {
-  ...{ showAccount, openAccount, setContact, makeKey, rotateKey },
-  ...{ inviteAccount, listPeople },
+  showAccount,
+  openAccount,
+  setContact,
+  makeKey,
+  rotateKey,
+  inviteAccount,
+  listPeople,
 } satisfies Record<keyof ActionResults, unknown>;
 
 function remarkRow(cli: Cli, { line, account, differences, key, fault }: ImportedRow): void {

@@ -62,8 +62,18 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
  * other commands is loaded.
  */
 const requests = [
-  ...["account", "balance", "credits", "events", "key", "log", "operator", "person"],
-  ...["plans", "reload", "requests", "usage"],
+  "account",
+  "balance",
+  "credits",
+  "events",
+  "key",
+  "log",
+  "operator",
+  "person",
+  "plans",
+  "reload",
+  "requests",
+  "usage",
 ];
 
 async function commandsByHand(argv: readonly string[]) {

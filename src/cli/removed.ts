@@ -7,7 +7,8 @@ const removed: Readonly<Record<string, string>> = {
   "events resume": "use events send ENDPOINT, which ends all pauses and sends dead events again",
   "events replay":
     "use events send ENDPOINT for events that are dead, with --event ID for one that was delivered",
-  ...{ "reload --url": byAddress, "console --url": byAddress },
+  "reload --url": byAddress,
+  "console --url": byAddress,
 };
 
 /** Returns the sentence about a removed word in place of Commander's about an unknown one. */

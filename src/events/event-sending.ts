@@ -132,25 +132,23 @@ export class EventSending {
     const { jobs, store, times } = this.#options;
     this.#hasJobs = true;
     jobs.start({
-      ...{ name: "send_events", everyMs: times.everyMs, failure: "events could not be read or recorded" },
+      name: "send_events",
+      everyMs: times.everyMs,
+      failure: "events could not be read or recorded",
       run: () => this.#send(store.events),
     });
     jobs.start({
-      ...{
-        name: "watch_models",
-        everyMs: times.modelsEveryMs,
-        failure: "the state of a model could not be recorded",
-      },
+      name: "watch_models",
+      everyMs: times.modelsEveryMs,
+      failure: "the state of a model could not be recorded",
       run: async () => {
         if (this.#config !== null) await this.#service.lookAtModels();
       },
     });
     jobs.start({
-      ...{
-        name: "keep_events",
-        everyMs: times.slowEveryMs,
-        failure: "expiring keys or old events could not be read",
-      },
+      name: "keep_events",
+      everyMs: times.slowEveryMs,
+      failure: "expiring keys or old events could not be read",
       run: async (isStopped) => {
         if (this.#config === null) return;
         await this.#service.findExpiringKeys(this.#config.expiringMs);

@@ -18,16 +18,26 @@ export async function sendMail(
 ): Promise<string> {
   const { createTransport } = await import("nodemailer");
   const transport = createTransport({
-    ...{ host, port, secure: tls === "immediate" },
-    ...{ requireTLS: tls === "required", ignoreTLS: tls === "none" },
+    host,
+    port,
+    secure: tls === "immediate",
+    requireTLS: tls === "required",
+    ignoreTLS: tls === "none",
     ...(user === null || password === null ? {} : { auth: { user, pass: password } }),
-    ...{ connectionTimeout: timeoutMs, greetingTimeout: timeoutMs, socketTimeout: timeoutMs },
-    ...{ dnsTimeout: timeoutMs, disableFileAccess: true, disableUrlAccess: true },
+    connectionTimeout: timeoutMs,
+    greetingTimeout: timeoutMs,
+    socketTimeout: timeoutMs,
+    dnsTimeout: timeoutMs,
+    disableFileAccess: true,
+    disableUrlAccess: true,
   });
   try {
     const sent = transport.sendMail({
       // The library reads a text as a list: "a,b@x.example" would be the mailbox of b.
-      ...{ from, to: typeof to === "string" ? { name: "", address: to } : [...to], subject, text },
+      from,
+      to: typeof to === "string" ? { name: "", address: to } : [...to],
+      subject,
+      text,
       messageId: `<${id}@${hostOf(from)}>`,
       headers: { "auto-submitted": "auto-generated" },
     });

@@ -123,8 +123,12 @@ function valuesOf(
   const time = (ms: unknown) => (typeof ms === "string" ? shortTime(ms) : "");
   return {
     ...Object.fromEntries(Object.entries(data).map(([name, value]) => [name, `${value ?? "-"}`])),
-    ...{ account: account ?? "", owner, time: new Date(atMs).toISOString() },
-    ...{ left: credits(data.left_micro), of: credits(data.of_micro), expires: time(data.expires_at) },
+    account: account ?? "",
+    owner,
+    time: new Date(atMs).toISOString(),
+    left: credits(data.left_micro),
+    of: credits(data.of_micro),
+    expires: time(data.expires_at),
     percent: percentOf(data),
     credits: data.scope === "key" ? `budget of the key ${data.key}` : `${data.scope} credits`,
   };

@@ -96,14 +96,15 @@ export async function requirePort(name: ListenerName, address: Address): Promise
   });
 }
 
-/** Runs `bind`. Throws an `OperatorError` if the address cannot be bound. */
+/** Binds the address with `bind`. Throws an `OperatorError` if it cannot be bound. */
 export async function bindOrExplain<T>(
   name: ListenerName,
-  { host, port }: Address,
-  bind: () => Promise<T>,
+  address: Address,
+  bind: (address: Address) => Promise<T>,
 ): Promise<T> {
+  const { host, port } = address;
   try {
-    return await bind();
+    return await bind(address);
   } catch (error) {
     const code = codeOf(error);
     const prefix = variablePrefix[name];

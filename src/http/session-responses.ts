@@ -29,7 +29,9 @@ export class SessionResponses {
   constructor({ jobs, name, valid }: SessionResponsesOptions) {
     this.#valid = valid;
     this.#job = jobs.start({
-      ...{ name, everyMs, failure: "sessions could not be read, so responses to them are ended" },
+      name,
+      everyMs,
+      failure: "sessions could not be read, so responses to them are ended",
       isIdle: () => this.#bySession.size === 0,
       run: () => this.#check(),
     });

@@ -151,7 +151,13 @@ function settleLate(
   const scopes = scopesOf(account, found.plan, key);
   countTokens(scopes, difference.promptTokens + difference.completionTokens, times.nowMs);
   const charge = chargeOf(found, expired, {
-    ...{ usage: difference, ending, by, estimated, note, costMicro, paid },
+    usage: difference,
+    ending,
+    by,
+    estimated,
+    note,
+    costMicro,
+    paid,
     late: true,
   });
   work.record(charge);
@@ -178,11 +184,24 @@ function chargeOf({ account, times }: FoundAccount, of: HoldRow | ChargeRow, cha
   const { usage, costMicro, paid } = charge;
   const { id, key, model, pricePrompt, priceCompletion, priceCachedPrompt } = of;
   return {
-    ...{ account: account.id, id, seq: nextFact(account, times), atMs: times.atMs, key, model },
-    ...{ ending: charge.ending, by: charge.by, estimated: charge.estimated, late: charge.late },
+    account: account.id,
+    id,
+    seq: nextFact(account, times),
+    atMs: times.atMs,
+    key,
+    model,
+    ending: charge.ending,
+    by: charge.by,
+    estimated: charge.estimated,
+    late: charge.late,
     note: charge.note ?? null,
     ...countsOf(usage),
-    ...{ pricePrompt, priceCompletion, priceCachedPrompt },
-    ...{ costMicro, ...byBucket(paid), paid, shortfallMicro: costMicro - amountOf(paid) },
+    pricePrompt,
+    priceCompletion,
+    priceCachedPrompt,
+    costMicro,
+    ...byBucket(paid),
+    paid,
+    shortfallMicro: costMicro - amountOf(paid),
   };
 }

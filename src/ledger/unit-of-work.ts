@@ -228,8 +228,17 @@ export class UnitOfWork {
         const seq = this.post(found, { kind: "window", by, bucket, amountMicro, after });
         account[bucket] = { ...grant, seq };
         this.#grant(account, {
-          ...{ seq, bucket, amountMicro, spentMicro, fromMs, untilMs, anchorMs, plan, version },
-          ...{ payment: null, requestId: null },
+          seq,
+          bucket,
+          amountMicro,
+          spentMicro,
+          fromMs,
+          untilMs,
+          anchorMs,
+          plan,
+          version,
+          payment: null,
+          requestId: null,
         });
         return;
       }
@@ -269,17 +278,17 @@ export class UnitOfWork {
     const seq = this.post(found, { ...posting, bucket: "additional" });
     grants.add({ seq, amountMicro, spentMicro: 0, heldMicro: 0, untilMs, isPayment: payment !== null });
     this.#grant(account, {
-      ...{
-        seq,
-        bucket: "additional",
-        amountMicro,
-        spentMicro: 0,
-        fromMs: times.atMs,
-        untilMs,
-        payment,
-        requestId,
-      },
-      ...{ anchorMs: null, plan: null, version: null },
+      seq,
+      bucket: "additional",
+      amountMicro,
+      spentMicro: 0,
+      fromMs: times.atMs,
+      untilMs,
+      payment,
+      requestId,
+      anchorMs: null,
+      plan: null,
+      version: null,
     });
     if (payment !== null) {
       this.#payments.set(payment, { account: account.id, seq, amountMicro, refundedMicro: 0 });
@@ -421,7 +430,12 @@ export function nextFact(account: AccountRow, { atMs }: Times): number {
 
 /** An account has changed if one of them has: each fact has another number. */
 const state = [
-  ...(["seq", "base", "overage", "additional", "later", "runningCostMicro"] as const),
+  "seq",
+  "base",
+  "overage",
+  "additional",
+  "later",
+  "runningCostMicro",
   ...countFields,
 ] satisfies (keyof AccountRow)[];
 

@@ -50,7 +50,10 @@ type Shared = Pick<Limit, "topic" | "metric" | "beyond" | "unit">;
 function group(topic: Topic, beyond: string, metric: string | null = null, unit?: "bytes" | "ms") {
   const shared: Shared = { topic, beyond, metric, ...(unit === undefined ? {} : { unit }) };
   return <Most extends number | string>(of: Limit["of"], most: Most, what: string, setting?: string) => ({
-    ...{ ...shared, of, most, what },
+    ...shared,
+    of,
+    most,
+    what,
     ...(setting === undefined ? {} : { setting }),
   });
 }

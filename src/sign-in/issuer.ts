@@ -84,7 +84,10 @@ export class Issuer {
         ...(isAgain === null ? {} : { max_age: isAgain ? "0" : anyAge }),
         // Some issuers ignore `max_age`.
         ...(isAgain === true ? { prompt: "login" } : {}),
-        ...{ state, nonce, code_challenge: challenge, code_challenge_method: "S256" },
+        state,
+        nonce,
+        code_challenge: challenge,
+        code_challenge_method: "S256",
       });
     } catch (error) {
       // The page of the issuer is missing, or is no page of the web.

@@ -159,7 +159,10 @@ export class People {
       const keepsRole = !role.isComplete && held !== null && isHigherRole(held.role, given?.role ?? null);
       const rule = keepsRole ? held : given;
       const facts: PersonFacts = {
-        ...{ name, email, emailVerified, seenMs: nowMs },
+        name,
+        email,
+        emailVerified,
+        seenMs: nowMs,
         roleRule: rule && recordOf(rule),
         roleMatchedMs: keepsRole || given === null ? person.roleMatchedMs : nowMs,
         accountMatchedMs: plan.value === null ? person.accountMatchedMs : nowMs,

@@ -254,7 +254,8 @@ export class PersonSignIn implements SignedInPeople {
   #begun(state: string, place: SignInPlace, settings: SignInSettings): BegunSignIn {
     const about = secretOf(state, place, settings);
     return {
-      ...{ state, redirectUri: place.redirectUri },
+      state,
+      redirectUri: place.redirectUri,
       nonce: this.#sessions.derive(`nonce ${about}`),
       verifier: this.#sessions.derive(`verifier ${about}`),
     };

@@ -217,7 +217,8 @@ export function* auditSteps(
       accounts.map(({ row }) => [
         row.id,
         new AccountFold(row.id, {
-          ...{ plans, frontEndKeys },
+          plans,
+          frontEndKeys,
           report: (invariant: FoldedInvariant, fault) => report(foldedInvariants[invariant], fault),
         }),
       ]),

@@ -101,7 +101,11 @@ export function changeLogRow(
   const { account = null, subject = null, before, after, ...rest } = change;
   const json = (value: object | null) => (value === null ? null : JSON.stringify(value));
   return {
-    ...{ id: randomBytes(8).toString("hex"), ...rest, account, subject },
-    ...{ before: json(before), after: json(after) },
+    id: randomBytes(8).toString("hex"),
+    ...rest,
+    account,
+    subject,
+    before: json(before),
+    after: json(after),
   };
 }

@@ -47,8 +47,13 @@ export const endOtherLinks = `delete from invitation where not exists (select 1 
 
 const contactFields = Object.keys(contactFacts) as (keyof Contact)[];
 export const noContact: Contact = {
-  ...{ owner: null, email: null, note: null, externalId: null },
-  ...{ balanceLowMail: "on", balanceExhaustedMail: "on", keyExpiringMail: "on" },
+  owner: null,
+  email: null,
+  note: null,
+  externalId: null,
+  balanceLowMail: "on",
+  balanceExhaustedMail: "on",
+  keyExpiringMail: "on",
 };
 
 /** An account of a list. */

@@ -97,7 +97,9 @@ export async function startNodeWatch(
   }
 
   const heartbeats = jobs.start({
-    ...{ name: "send_heartbeats", everyMs, failure: "the heartbeat to the other nodes failed" },
+    name: "send_heartbeats",
+    everyMs,
+    failure: "the heartbeat to the other nodes failed",
     run: heartbeat,
   });
   await heartbeats.run();

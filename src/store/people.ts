@@ -69,10 +69,22 @@ export function newPerson(
   nowMs: EpochMs,
 ): PersonRow {
   return {
-    ...{ id: `person_${randomBytes(8).toString("hex")}`, issuer, sub, name, email, emailVerified },
-    ...{ roleRule: null, roleMatchedMs: null, accountMatchedMs: null, seenMs: nowMs },
-    ...{ account: null, accountBy: null, lapsedMs: null },
-    ...{ suspendedMs: null, erasedMs: null, createdMs: nowMs },
+    id: `person_${randomBytes(8).toString("hex")}`,
+    issuer,
+    sub,
+    name,
+    email,
+    emailVerified,
+    roleRule: null,
+    roleMatchedMs: null,
+    accountMatchedMs: null,
+    seenMs: nowMs,
+    account: null,
+    accountBy: null,
+    lapsedMs: null,
+    suspendedMs: null,
+    erasedMs: null,
+    createdMs: nowMs,
   };
 }
 

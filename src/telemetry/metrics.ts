@@ -78,8 +78,12 @@ const refusalReasons = ["total", "address"] as const;
 export type ConnectionRefusal = (typeof refusalReasons)[number];
 
 const signInResultsOfBoth = [
-  ...(["signed_in", "too_many", "insecure"] as const),
-  ...(["failed", "not_admitted", "issuer_unavailable"] as const),
+  "signed_in",
+  "too_many",
+  "insecure",
+  "failed",
+  "not_admitted",
+  "issuer_unavailable",
 ] as const;
 
 /** Results of signing in, by the listener. */

@@ -45,7 +45,12 @@ interface Slot extends Sums {
 }
 
 const noSums: Sums = {
-  ...{ requests: 0, errors: 0, refused: 0, promptTokens: 0, completionTokens: 0, costMicro: 0 },
+  requests: 0,
+  errors: 0,
+  refused: 0,
+  promptTokens: 0,
+  completionTokens: 0,
+  costMicro: 0,
 };
 
 const classesPerE = 1 / Math.log(1.1);

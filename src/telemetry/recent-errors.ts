@@ -53,7 +53,11 @@ export class RecentErrors {
     this.#count += 1;
     this.#errors.set(key, {
       id: before?.id ?? String(this.#count),
-      ...{ level: known, message, code, model, requestId: textOrNull(fields.get("requestId")) },
+      level: known,
+      message,
+      code,
+      model,
+      requestId: textOrNull(fields.get("requestId")),
       count: (before?.count ?? 0) + 1,
       firstMs: before?.firstMs ?? lastMs,
       lastMs,

@@ -174,8 +174,13 @@ export class UpstreamServer {
     const { pausedAccounts } = this.#circuit;
     const notices = this.notices.list();
     return {
-      ...{ url, state: this.#state, sinceMs: this.#stateSinceMs, running },
-      ...{ pausedAccounts, lastError, notices },
+      url,
+      state: this.#state,
+      sinceMs: this.#stateSinceMs,
+      running,
+      pausedAccounts,
+      lastError,
+      notices,
     };
   }
 

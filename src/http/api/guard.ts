@@ -49,9 +49,12 @@ export function guard(app: FastifyInstance, options: GuardOptions): void {
     // Null: the client left before its answer.
     const status = reply.raw.headersSent ? reply.raw.statusCode : null;
     const fields = {
-      ...{ requestId, method, path: route },
+      requestId,
+      method,
+      path: route,
       ...options.logged(request, status),
-      ...{ status, durationMs: Math.round(performance.now() - startedMs) },
+      status,
+      durationMs: Math.round(performance.now() - startedMs),
     };
     logger.info(fields, `${method} ${route ?? "(unknown path)"} ${status ?? "client gone"}`);
   }

@@ -103,7 +103,8 @@ export class BrowserSignIn<Found extends SessionRow> {
     this.#options = options;
     this.#attempts = attempts;
     this.#responses = new SessionResponses({
-      ...{ jobs, name: `check_${section}_sessions` },
+      jobs,
+      name: `check_${section}_sessions`,
       valid: (hashes) => sessions.valid(hashes),
     });
   }

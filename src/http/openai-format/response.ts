@@ -152,8 +152,11 @@ export function pricingObject({ prompt, completion, cachedPrompt = prompt }: Pri
 export function defaultsObject(defaults: RequestDefaults) {
   const { temperature, topP, topK, frequencyPenalty, maxTokens } = defaults;
   return given({
-    ...{ temperature, top_p: topP, top_k: topK },
-    ...{ frequency_penalty: frequencyPenalty, max_tokens: maxTokens },
+    temperature,
+    top_p: topP,
+    top_k: topK,
+    frequency_penalty: frequencyPenalty,
+    max_tokens: maxTokens,
   });
 }
 

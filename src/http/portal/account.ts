@@ -95,8 +95,11 @@ export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
           ? refusalOf({ kind: "too_many_keys", of: "working", most: 0 }).message
           : whyNoNewKeys(own, session.account.state);
       return {
-        ...{ keys: own.portal, can_create_keys: why === null, why_not: why },
-        ...{ most_keys: allowed?.most ?? null, key_life: allowed?.life ?? null },
+        keys: own.portal,
+        can_create_keys: why === null,
+        why_not: why,
+        most_keys: allowed?.most ?? null,
+        key_life: allowed?.life ?? null,
         latest_expiry: allowed?.life == null ? null : isoTime(endOf(allowed.life, atMs)),
       };
     },

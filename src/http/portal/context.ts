@@ -6,7 +6,9 @@ import { sessionOf } from "./sign-in.ts";
 
 export function contextFor({ actions, timezone }: Pick<PortalDependencies, "actions" | "timezone">) {
   return (request: FastifyRequest): PortalContext => ({
-    ...{ actions, timezone: timezone(), role: "holder" },
+    actions,
+    timezone: timezone(),
+    role: "holder",
     session: sessionOf(request),
   });
 }

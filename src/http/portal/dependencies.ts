@@ -58,7 +58,9 @@ export function portalActions({
 >): PortalActions {
   const modelIds = () => catalog.all().map(({ id }) => id);
   return new PortalActions({
-    ...{ store, people, personKeys },
+    store,
+    people,
+    personKeys,
     usableModels: (viewer) => usableModels(catalog, viewer).map(({ id }) => id),
     operator: new OperatorActions({ store, ledger, modelIds, actor: nobody, timezone, token: noToken }),
   });

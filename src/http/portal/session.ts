@@ -64,7 +64,10 @@ export function sessionRoutes(app: ApiApp, { signIn: access, links, timezone }: 
         }),
         response: { 200: sessionObject.schema },
         refusals: [
-          ...(["invalid_api_key", "account_suspended", "not_permitted", "invalid_invitation"] as const),
+          "invalid_api_key",
+          "account_suspended",
+          "not_permitted",
+          "invalid_invitation",
           ...refusedAnswers,
         ],
       },

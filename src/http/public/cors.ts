@@ -11,7 +11,8 @@ const exposed = [
   "retry-after",
   "x-should-retry",
   "openai-processing-ms",
-  ...["x-inkwell-cost", "x-inkwell-balance"],
+  "x-inkwell-cost",
+  "x-inkwell-balance",
   ...rateNames.flatMap(rateHeaderNames),
 ].join(", ");
 

@@ -114,7 +114,12 @@ export class PublicServer {
     this.#frontEnds = new FrontEnds(dependencies.store);
     this.#cors = new Cors(options.corsOrigins);
     this.chat = new ChatService({
-      ...{ catalog, ledger, logger, limits, holdTtlMs, uploadTimes },
+      catalog,
+      ledger,
+      logger,
+      limits,
+      holdTtlMs,
+      uploadTimes,
       observers: [metrics, new RequestLog(logger), ...observers],
     });
     this.#app = this.#createApp(limits.uploadMs);

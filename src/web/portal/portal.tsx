@@ -38,7 +38,14 @@ const words: SignInWords = {
 };
 
 export function Portal({ arrival }: { arrival: Arrival | null }) {
-  return <WebApp {...{ words, sections, arrival }} page={(place) => <CurrentPage place={place} />} />;
+  return (
+    <WebApp
+      words={words}
+      sections={sections}
+      arrival={arrival}
+      page={(place) => <CurrentPage place={place} />}
+    />
+  );
 }
 
 function CurrentPage({ place }: { place: Place }) {

@@ -17,7 +17,10 @@ export function inputsOf(fields: Fields, before: unknown = {}, path = ""): Field
     const options = optionsOf(field, initial);
     return [
       {
-        ...{ name, label, initial, kind: kindOf(part, field) },
+        name,
+        label,
+        initial,
+        kind: kindOf(part, field),
         isRequired: options === undefined ? isNeeded(field, path) : !options.some(([value]) => value === ""),
         ...(hint !== undefined && { hint }),
         ...(field.kind === "number" && { min: Math.max(field.min, path === "" ? field.min : 1) }),

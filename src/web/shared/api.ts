@@ -178,7 +178,9 @@ async function respond(
     ...(signal && unattended.has(signal) && { "x-inkwell-unattended": "1" }),
   };
   const response = await fetch(path, {
-    ...{ method, headers, credentials: "same-origin" },
+    method,
+    headers,
+    credentials: "same-origin",
     ...(body ? { body: JSON.stringify(body) } : {}),
     ...(signal ? { signal } : {}),
   }).catch((error: unknown) => {

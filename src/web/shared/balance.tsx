@@ -23,11 +23,17 @@ export function BalancePicture(props: { balance: Balance; refills: Refills; held
         </Figure>
       </div>
       <Bucket
-        {...{ name: "Base", ...balances.base, cap: caps.base.credits, window: baseWindow }}
+        name="Base"
+        {...balances.base}
+        cap={caps.base.credits}
+        window={baseWindow}
         refill={refillOf("base")}
       />
       <Bucket
-        {...{ name: "Overage", ...balances.overage, cap: caps.overage.credits, window: overageWindow }}
+        name="Overage"
+        {...balances.overage}
+        cap={caps.overage.credits}
+        window={overageWindow}
         refill={refillOf("overage")}
       />
     </>

@@ -28,7 +28,8 @@ const colorsMax = 6;
 
 export function useChartView(): ChartView {
   const [view, setView] = useState<Pick<ChartView, "hidden" | "isApart">>({
-    ...{ hidden: new Set<string>(), isApart: false },
+    hidden: new Set<string>(),
+    isApart: false,
   });
   return { ...view, change: (changes) => setView((before) => ({ ...before, ...changes })) };
 }
@@ -46,7 +47,9 @@ export function Chart({ times, series, label, view }: ChartProps) {
   const [isOpen, setOpen] = useState(false);
   const group = useId();
   const drawn = series.map(({ name, micro }, number) => ({
-    ...{ name, micro, isShown: !view.hidden.has(name) },
+    name,
+    micro,
+    isShown: !view.hidden.has(name),
     color: number < colorsMax ? `series-${number + 1}` : "quiet",
   }));
   const plot = { times, group, onPoint: setAt };
@@ -67,7 +70,7 @@ export function Chart({ times, series, label, view }: ChartProps) {
       ) : (
         <Plot {...plot} series={drawn} heightPx={220} />
       )}
-      <Legend {...{ drawn, view }} at={at !== null && at < times.length ? at : null} times={times} />
+      <Legend drawn={drawn} view={view} at={at !== null && at < times.length ? at : null} times={times} />
       <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
         <summary style={{ width: "fit-content" }}>Values as a table</summary>
         {isOpen && <ValueTable times={times} series={series} label={label} />}

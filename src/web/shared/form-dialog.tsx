@@ -94,7 +94,9 @@ export function FormDialog(props: FormProps) {
   const fieldIn = (field: FieldOf) => (
     <Field
       key={field.name}
-      {...{ field, value: values[field.name] ?? "", problem: problemAt(field.name) }}
+      field={field}
+      value={values[field.name] ?? ""}
+      problem={problemAt(field.name)}
       change={(value) => change(field.name, value)}
     />
   );

@@ -102,7 +102,8 @@ interface RotateProps extends KeyDialogProps<NewKey> {
 export function RotateKeyDialog({ of: key, name, note = "", action, close }: RotateProps) {
   return (
     <ActionDialog
-      {...{ action, close }}
+      action={action}
+      close={close}
       target={{ key: key.id }}
       subject={name}
       intro={

@@ -13,7 +13,8 @@ export function PeriodPicker(props: { from: string | null; to: string | null; ha
   const lastDay = to === null ? undefined : dayAfter(to, -1);
   const ranges = [
     ...spans.map((days) => ({
-      ...{ title: days === 1 ? "Today" : `${days} days`, to: tomorrow },
+      title: days === 1 ? "Today" : `${days} days`,
+      to: tomorrow,
       from: today(1 - days),
     })),
     { title: "Last month", ...monthBefore() },

@@ -107,7 +107,10 @@ function draw(element: HTMLElement, latest: { readonly current: PlotProps }): uP
     series: [
       {},
       ...series.map(({ name, color: line, isShown }) => ({
-        ...{ label: name, stroke: resolved(color(line)), width: 2, show: isShown },
+        label: name,
+        stroke: resolved(color(line)),
+        width: 2,
+        show: isShown,
         ...(series.length === 1 && bars
           ? { fill: resolved(color(line)), paths: bars, width: 0, points: { show: false } }
           : {}),

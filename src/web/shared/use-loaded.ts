@@ -24,7 +24,10 @@ export function useLoaded<T>(key: string, load: (signal: AbortSignal) => Promise
   const [turn, setTurn] = useState(0);
   const isRetry = useRef(false);
   const [{ of, ...state }, setState] = useState<Omit<Loaded<T>, "reload"> & { of: string }>({
-    ...{ of: key, value: null, error: null, isLoading: true },
+    of: key,
+    value: null,
+    error: null,
+    isLoading: true,
   });
   // The key stands for what `load` closes over.
   useEffect(() => {
@@ -39,7 +42,8 @@ export function useLoaded<T>(key: string, load: (signal: AbortSignal) => Promise
       if (aborter.signal.aborted) return;
       setState((before) => ({
         ...change(before.of === key ? before.value : null),
-        ...{ of: key, isLoading: false },
+        of: key,
+        isLoading: false,
       }));
     };
     load(aborter.signal).then(

@@ -71,7 +71,7 @@ export function RefundCredits({ account: { id }, close }: Props) {
     const failed = { title, retry: payments.reload, close: () => close(false) };
     return payments.error && <FailedDialog {...failed} error={payments.error} />;
   }
-  return <RefundForm {...{ id, title, payments: payments.value.data, close }} />;
+  return <RefundForm id={id} title={title} payments={payments.value.data} close={close} />;
 }
 
 function RefundForm(props: {
@@ -103,7 +103,10 @@ function RefundForm(props: {
       }
       fields={[
         {
-          ...{ name: "payment", label: "Payment", kind: "select", isRequired: true },
+          name: "payment",
+          label: "Payment",
+          kind: "select",
+          isRequired: true,
           ...(offered.length === 0 && { initial: typed }),
           isShown: () => offered.length > 0,
           options: [
@@ -116,7 +119,9 @@ function RefundForm(props: {
             credits === "" || credits === restOf(payment) ? { credits: restOf(choice) } : {},
         },
         {
-          ...{ name: "payment_id", label: "Payment id", isRequired: true },
+          name: "payment_id",
+          label: "Payment id",
+          isRequired: true,
           isShown: ({ payment }) => payment === typed,
         },
         { name: "credits", label: "Credits", kind: "number", isRequired: true, min: 1 },

@@ -15,15 +15,21 @@ interface Props {
 
 const changes = {
   suspend: {
-    ...{ title: "Suspend", state: "suspended", submit: "Suspend the account" },
+    title: "Suspend",
+    state: "suspended",
+    submit: "Suspend the account",
     intro: "New requests are refused. Running requests finish, and the windows continue. You can resume it.",
   },
   resume: {
-    ...{ title: "Resume", state: "active", submit: "Resume the account" },
+    title: "Resume",
+    state: "active",
+    submit: "Resume the account",
     intro: "Requests are answered again, with the credits that the account has now.",
   },
   close: {
-    ...{ title: "Close", state: "closed", submit: "Close for good" },
+    title: "Close",
+    state: "closed",
+    submit: "Close for good",
     intro:
       "This is final. Base and overage credits lapse, and requests of all keys are refused. Additional credits stay, and payments can be refunded.",
   },

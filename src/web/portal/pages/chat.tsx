@@ -47,7 +47,10 @@ export function ChatPage({ own }: { own: OwnAccount }) {
 
 function Conversation({ models, first }: { models: readonly UsableModel[]; first: UsableModel }) {
   const [settings, setSettings] = useState<Settings>({
-    ...{ model: first.id, system: "", temperature: "", maxTokens: "" },
+    model: first.id,
+    system: "",
+    temperature: "",
+    maxTokens: "",
   });
   const [exchanges, setExchanges] = useState<readonly Exchange[]>([]);
   const [text, setText] = useState("");
@@ -234,7 +237,11 @@ function SettingsForm(props: {
           <label key={id} for={id}>
             {label}
             <input
-              {...{ id, inputMode, size: 6, placeholder: "default", value: settings[name] }}
+              id={id}
+              inputMode={inputMode}
+              size={6}
+              placeholder="default"
+              value={settings[name]}
               type="text"
               onInput={({ currentTarget }) => change({ [name]: currentTarget.value })}
             />
@@ -264,7 +271,8 @@ function requestOf(
     if (turn?.text) messages.push({ role: "assistant", content: turn.text });
   }
   return {
-    ...{ model, messages: [...messages, { role: "user", content: question }] },
+    model,
+    messages: [...messages, { role: "user", content: question }],
     ...(degrees === null ? {} : { temperature: degrees }),
     ...(tokens === null ? {} : { max_tokens: tokens }),
   };

@@ -46,7 +46,10 @@ export function ChangeKey({ of: key, creator, close }: Omit<Props, "isOwn"> & { 
   };
   return (
     <ChangeKeyDialog
-      {...{ action: changeOwnKey, of: key, name: keyTitle(key), close }}
+      action={changeOwnKey}
+      of={key}
+      name={keyTitle(key)}
+      close={close}
       {...(creator === null ? {} : { creator })}
       {...(creator !== null && creator.budget !== null ? ofName : intro ? { intro } : {})}
     />

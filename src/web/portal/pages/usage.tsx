@@ -69,7 +69,8 @@ function byModel(data: UsageHours["data"], times: readonly string[]): Series[] {
     models.set(name, costs.set(hourOf(Date.parse(hour)), cost_micro));
   }
   const all = [...models].map(([name, costs]) => ({
-    ...{ name, micro: times.map((time) => costs.get(time) ?? 0) },
+    name,
+    micro: times.map((time) => costs.get(time) ?? 0),
   }));
   return all.length === 0 ? [{ name: "cost", micro: times.map(() => 0) }] : highest(all, times.length);
 }
