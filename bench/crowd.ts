@@ -50,7 +50,9 @@ async function signIn(person: string, agent: Agent): Promise<void> {
   const page = { "x-inkwell-request": randomBytes(32).toString("base64url") };
   const post = async (address: string, body: object, headers: Record<string, string> = {}) => {
     const response = await fetch(portal + address, {
-      ...{ method: "POST", dispatcher: agent, body: JSON.stringify(body) },
+      method: "POST",
+      dispatcher: agent,
+      body: JSON.stringify(body),
       headers: { ...page, "content-type": "application/json", ...headers },
     });
     const text = await response.text();

@@ -52,7 +52,10 @@ export async function run(args: readonly string[]): Promise<void> {
         const path = join(folder, "ledger.db");
         copyFileSync(empty, path);
         const found = await measure(path, setting, {
-          ...{ callers: callers ?? 1, accounts: accounts ?? 1, perSecond: events ?? 0, ms },
+          callers: callers ?? 1,
+          accounts: accounts ?? 1,
+          perSecond: events ?? 0,
+          ms,
         });
         measured.get(setting)?.push(found);
         for (const ending of ["", "-wal", "-shm"]) rmSync(path + ending, { force: true });
@@ -92,7 +95,9 @@ async function measure(
 ): Promise<Measured> {
   const hasEvents = setting !== settings[0];
   const store = await openSqliteStore({
-    ...{ path, plans, events: () => (hasEvents ? { thresholdPercents: [80, 90, 100] } : null) },
+    path,
+    plans,
+    events: () => (hasEvents ? { thresholdPercents: [80, 90, 100] } : null),
   });
   const ledger = new Ledger(store);
   const stop = setting === settings[2] ? await startSending(store) : async () => 0;
@@ -113,8 +118,11 @@ async function measure(
       for (const due = ((performance.now() - began) / 1000) * perSecond; paid < due; paid += 1)
         underWay.push(
           ledger.apply({
-            ...{ kind: "topup", account: accountId(paid % accounts), payment: `p${paid}` },
-            ...{ amountMicro: 1_000_000, by: "bench" },
+            kind: "topup",
+            account: accountId(paid % accounts),
+            payment: `p${paid}`,
+            amountMicro: 1_000_000,
+            by: "bench",
           }),
         );
       await sleep(5);
@@ -153,22 +161,25 @@ async function startSending(
   const logger = { info: () => {}, error: console.error };
   const jobs = new Jobs({ logger, metrics: { jobStarted: () => {}, jobEnded: () => {} } });
   const sending = new EventSending({
-    ...{
-      store,
-      jobs,
-      logger,
-      node: "bench",
-      times: eventTimes,
-      catalog: { all: () => [] },
-      portalUrl: null,
-      onAttempt: () => {},
-    },
+    store,
+    jobs,
+    logger,
+    node: "bench",
+    times: eventTimes,
+    catalog: { all: () => [] },
+    portalUrl: null,
+    onAttempt: () => {},
   });
   sending.configure({
-    ...{ thresholdPercents: [80, 90, 100], expiringMs: 1, networks: ["127.0.0.0/8"], mail: null },
+    thresholdPercents: [80, 90, 100],
+    expiringMs: 1,
+    networks: ["127.0.0.0/8"],
+    mail: null,
     endpoints: [
       {
-        ...{ name: "bench", url: `http://127.0.0.1:${address.port}`, types: ["payment.added"] },
+        name: "bench",
+        url: `http://127.0.0.1:${address.port}`,
+        types: ["payment.added"],
         secrets: [`whsec_${Buffer.alloc(32).toString("base64")}`],
       },
     ],

@@ -48,7 +48,10 @@ const press = (name: string) => async (page: Page) => {
 const shots: readonly Shot[] = [
   { name: "sign-in", path: "", service: "empty", isSignedOut: true, expects: /^401 GET \/admin\/session$/ },
   {
-    ...{ name: "sign-in-refused", path: "", service: "empty", isSignedOut: true },
+    name: "sign-in-refused",
+    path: "",
+    service: "empty",
+    isSignedOut: true,
     expects: /^401 (?:GET|POST) \/admin\/session$/,
     async act(page) {
       await page.getByLabel("Operator token").fill("wrong");
@@ -68,7 +71,9 @@ const shots: readonly Shot[] = [
   { name: "account-missing", path: "/accounts/nobody", service: "month", expects: /^404 GET/ },
   { name: "account-top-up", path: "/accounts/ada", service: "month", act: press("Top up") },
   {
-    ...{ name: "account-change-plan", path: "/accounts/lin", service: "month" },
+    name: "account-change-plan",
+    path: "/accounts/lin",
+    service: "month",
     async act(page) {
       await choose("Change the plan")(page);
       await page.getByRole("button", { name: "Preview" }).click();
@@ -78,20 +83,21 @@ const shots: readonly Shot[] = [
   { name: "account-close", path: "/accounts/ada", service: "month", act: choose("Close for good") },
   { name: "account-keys", path: "/accounts/ada/keys", service: "month" },
   {
-    ...{ name: "account-key-new", path: "/accounts/ada/keys", service: "month" },
+    name: "account-key-new",
+    path: "/accounts/ada/keys",
+    service: "month",
     async act(page) {
       await press("Create a key")(page);
       await page.getByText("More settings").click();
     },
   },
   {
-    ...{ name: "account-key-rotate", path: "/accounts/ada/keys", service: "month" },
+    name: "account-key-rotate",
+    path: "/accounts/ada/keys",
+    service: "month",
     act: press("Rotate the key notebook"),
   },
-  {
-    ...{ name: "account-refund", path: "/accounts/ada", service: "month" },
-    act: choose("Refund a payment"),
-  },
+  { name: "account-refund", path: "/accounts/ada", service: "month", act: choose("Refund a payment") },
   { name: "account-usage", path: "/accounts/ada/usage", service: "month" },
   { name: "account-receipts", path: "/accounts/ada/receipts", service: "month" },
   { name: "account-receipts-empty", path: "/accounts/default/receipts", service: "empty" },
@@ -100,7 +106,9 @@ const shots: readonly Shot[] = [
   { name: "plans", path: "/plans", service: "month" },
   { name: "usage", path: "/usage", service: "month" },
   {
-    ...{ name: "health", path: "/health", service: "month" },
+    name: "health",
+    path: "/health",
+    service: "month",
     // A node is named after its host.
     act: (page) =>
       page.getByRole("cell", { name: "(this one)" }).evaluate((cell) => {
@@ -108,7 +116,11 @@ const shots: readonly Shot[] = [
       }),
   },
   {
-    ...{ name: "portal-sign-in", path: "", holder: "ada", service: "month", isSignedOut: true },
+    name: "portal-sign-in",
+    path: "",
+    holder: "ada",
+    service: "month",
+    isSignedOut: true,
     expects: /^401 GET \/api\/session$/,
   },
   { name: "portal-home", path: "/", holder: "ada", service: "month" },
@@ -116,7 +128,10 @@ const shots: readonly Shot[] = [
   { name: "portal-home-suspended", path: "/", holder: "mohammed", service: "month" },
   { name: "portal-requests", path: "/requests", holder: "ada", service: "month" },
   {
-    ...{ name: "portal-request", path: "/requests", holder: "ada", service: "month" },
+    name: "portal-request",
+    path: "/requests",
+    holder: "ada",
+    service: "month",
     async act(page) {
       await page.getByRole("button", { name: /^Why/ }).first().click();
       await page.getByRole("dialog").waitFor();
@@ -124,7 +139,10 @@ const shots: readonly Shot[] = [
   },
   { name: "portal-usage", path: "/usage?by=model", holder: "ada", service: "month" },
   {
-    ...{ name: "portal-usage-scales", path: "/usage?by=model", holder: "ada", service: "month" },
+    name: "portal-usage-scales",
+    path: "/usage?by=model",
+    holder: "ada",
+    service: "month",
     async act(page) {
       await page.getByRole("button", { name: "Each on its own scale" }).first().click();
       await page.locator("figure").first().locator("canvas").nth(2).waitFor();
@@ -133,12 +151,17 @@ const shots: readonly Shot[] = [
   { name: "portal-home-html", path: "/", holder: "hostile", service: "month" },
   { name: "portal-keys-html", path: "/keys", holder: "hostile", service: "month" },
   {
-    ...{ name: "portal-home-long-name", path: "/", service: "month" },
+    name: "portal-home-long-name",
+    path: "/",
+    service: "month",
     holder: "a-department-with-a-very-long-identifier-and-no-spaces",
   },
   { name: "portal-keys", path: "/keys", holder: "ada", service: "month" },
   {
-    ...{ name: "portal-key-edit", path: "/keys", holder: "ada", service: "month" },
+    name: "portal-key-edit",
+    path: "/keys",
+    holder: "ada",
+    service: "month",
     act: press("Edit the key notebook"),
   },
   { name: "portal-key-new", path: "/keys", holder: "ada", service: "month", act: press("Create a key") },

@@ -284,7 +284,10 @@ export class Operator {
     const credits = Math.min(1 + Math.floor(this.#random() * 2000), Math.floor(leftMicro / 1_000_000));
     const id = this.#newId();
     await this.#add({
-      ...{ id, kind: "refund", method: "POST", path: `/admin/accounts/${this.#account}/refunds` },
+      id,
+      kind: "refund",
+      method: "POST",
+      path: `/admin/accounts/${this.#account}/refunds`,
       body: { refund_id: id, payment_id: payment, credits },
     });
   }

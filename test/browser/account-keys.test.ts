@@ -24,7 +24,8 @@ async function openKey(
 ): Promise<{ id: string; secret: string }> {
   await service.call("POST", "/admin/accounts", { id: account, plan: "team" });
   const made = await service.call("POST", `/admin/accounts/${account}/keys`, {
-    ...{ operation_id: `first-${account}`, name: "notebook" },
+    operation_id: `first-${account}`,
+    name: "notebook",
     ...settings,
   });
   assert.ok(typeof made.id === "string" && typeof made.key === "string", JSON.stringify(made));
@@ -77,7 +78,9 @@ releaseTest("changes the settings of a key, which its next request uses", async 
     { name, models, expires_at, limits, portal },
     {
       portal: "account",
-      ...{ name: "<b>exercises</b>", models: ["tutor"], expires_at: "2098-02-28T12:30:00.000Z" },
+      name: "<b>exercises</b>",
+      models: ["tutor"],
+      expires_at: "2098-02-28T12:30:00.000Z",
       limits: { requests_per_minute: 90, tokens_per_minute: 50_000, concurrent: 3 },
     },
   );
@@ -105,7 +108,8 @@ releaseTest("changes the settings of a key, which its next request uses", async 
 test("a change of the name keeps every other setting exactly", async (visit) => {
   const { page, service } = visit;
   const { id } = await openKey(service, "exact", {
-    ...{ expires_at: "2098-02-28T12:30:45.678Z", models: ["writer", "tutor"] },
+    expires_at: "2098-02-28T12:30:45.678Z",
+    models: ["writer", "tutor"],
     budget: { credits: 250, every: "P3D" },
   });
   const before = await service.call("GET", `/admin/keys/${id}`);

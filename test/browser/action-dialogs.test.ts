@@ -74,25 +74,33 @@ const keySettings: Pick<Dialog, "refusals" | "right"> = {
   refusals: [
     { type: { Name: long }, at: "Name", says: /Name must be .* 64 characters/, status: 400 },
     {
-      ...{ type: { Name: "thesis", "Budget in credits": "a lot" }, at: "Budget in credits" },
+      type: { Name: "thesis", "Budget in credits": "a lot" },
+      at: "Budget in credits",
       says: /Enter a whole number/,
     },
     {
-      ...{ type: { "Budget in credits": "500" }, at: "Budget period", status: 400 },
+      type: { "Budget in credits": "500" },
+      at: "Budget period",
+      status: 400,
       says: /Budget period is missing|has no budget/,
     },
     {
       type: { "Budget in credits": "", "Requests per minute": "0" },
-      ...{ at: "Requests per minute", says: /at least 1/ },
+      at: "Requests per minute",
+      says: /at least 1/,
     },
     { type: { "Requests per minute": "1.5" }, at: "Requests per minute", says: /whole number/ },
     {
       type: { "Requests per minute": "", Models: "no such model!" },
-      ...{ at: "Models", says: /no model/, status: 400 },
+      at: "Models",
+      says: /no model/,
+      status: 400,
     },
     {
       type: { Models: "*", "Expires at (UTC)": "2020-01-01T00:00" },
-      ...{ at: "Expires at (UTC)", says: /expired already/, status: 400 },
+      at: "Expires at (UTC)",
+      says: /expired already/,
+      status: 400,
     },
   ],
   right: { "Expires at (UTC)": "", "Budget in credits": "500", "Budget period": "P1M" },
@@ -109,33 +117,46 @@ function ofKey(name: string, button: string): Pick<Dialog, "subject" | "open"> {
 
 const dialogs: Dialog[] = [
   {
-    ...{ action: operatorKeys.makeOperatorKey, path: "/operators", open: press("Make an operator key") },
+    action: operatorKeys.makeOperatorKey,
+    path: "/operators",
+    open: press("Make an operator key"),
     refusals: [
       { type: { Role: "support" }, at: "Name", says: /Name is missing/ },
       { type: { Name: long }, at: "Name", says: /Name must be .* 64 characters/, status: 400 },
       {
         type: { Name: "ci", "Expires at (UTC)": "2020-01-01T00:00" },
-        ...{ at: "Expires at (UTC)", says: /must be in the future/, status: 400 },
+        at: "Expires at (UTC)",
+        says: /must be in the future/,
+        status: 400,
       },
     ],
     right: { "Expires at (UTC)": "" },
   },
   {
-    ...{ action: operatorKeys.endOperatorKey, path: "/operators", subject: "ci", open: press("End ci") },
+    action: operatorKeys.endOperatorKey,
+    path: "/operators",
+    subject: "ci",
+    open: press("End ci"),
     right: {},
   },
   {
-    ...{ action: people.addPerson, path: "/people", open: press("Add a person behind a front end") },
+    action: people.addPerson,
+    path: "/people",
+    open: press("Add a person behind a front end"),
     refusals: [
       {
         type: { "Front end": "webiu", "Value of the header": "7", Account: "other" },
-        ...{ at: "Front end", says: /no front end "webiu"/, status: 400 },
+        at: "Front end",
+        says: /no front end "webiu"/,
+        status: 400,
       },
     ],
     right: { "Front end": "webui" },
   },
   {
-    ...{ action: people.linkPerson, path: "/people", subject: "Linda <b>L</b>" },
+    action: people.linkPerson,
+    path: "/people",
+    subject: "Linda <b>L</b>",
     open: press("Link an account to Linda <b>L</b>"),
     refusals: [
       { type: { Account: "Not an id!" }, at: "Account", says: /Account must be .*lower-case/, status: 400 },
@@ -143,12 +164,16 @@ const dialogs: Dialog[] = [
     right: { Account: "other" },
   },
   {
-    ...{ action: people.erasePerson, path: "/people", subject: "Erasmus" },
+    action: people.erasePerson,
+    path: "/people",
+    subject: "Erasmus",
     open: press("Erase the data of Erasmus"),
     right: {},
   },
   {
-    ...{ action: accounts.openAccount, path: "/accounts", open: press("Open an account") },
+    action: accounts.openAccount,
+    path: "/accounts",
+    open: press("Open an account"),
     refusals: [
       { type: { Owner: "Jo", Note: "A note" }, at: "Account", says: /Account is missing/ },
       { type: { Account: "Not an id!" }, at: "Account", says: /Account must be .*lower-case/, status: 400 },
@@ -165,7 +190,9 @@ const dialogs: Dialog[] = [
     right: { "External id": "" },
   },
   {
-    ...{ ...ofAccount, action: credits.addCredits, open: press("Top up") },
+    ...ofAccount,
+    action: credits.addCredits,
+    open: press("Top up"),
     refusals: [
       { type: { "Payment id": "invoice <i>1</i>" }, at: "Credits", says: /Credits is missing/ },
       { type: { Credits: "0" }, at: "Credits", says: /at least 1/ },
@@ -178,7 +205,10 @@ const dialogs: Dialog[] = [
     right: { "Payment id": "invoice <i>1</i>" },
   },
   {
-    ...{ ...ofAccount, action: credits.adjustCredits, open: menu("Adjust credits"), hasPreview: true },
+    ...ofAccount,
+    action: credits.adjustCredits,
+    open: menu("Adjust credits"),
+    hasPreview: true,
     refusals: [
       { type: { Credits: "10" }, at: "Reason", says: /Reason is missing/ },
       { type: { Reason: "A correction", Credits: "" }, at: "Credits", says: /missing/ },
@@ -188,7 +218,9 @@ const dialogs: Dialog[] = [
     right: { Reason: "A correction" },
   },
   {
-    ...{ ...ofAccount, action: credits.refundCredits, hasPreview: true },
+    ...ofAccount,
+    action: credits.refundCredits,
+    hasPreview: true,
     async open(page) {
       await choose(page, "Refund a payment");
       await typePayment(page);
@@ -203,7 +235,9 @@ const dialogs: Dialog[] = [
     unlike: { filled: ["refund_id"], own: ["payment"] },
   },
   {
-    ...{ ...ofAccount, action: accounts.setContact, open: menu("Edit the contact") },
+    ...ofAccount,
+    action: accounts.setContact,
+    open: menu("Edit the contact"),
     refusals: [
       { type: { Owner: long, Note: "kept" }, at: "Owner", says: /Owner must be .*200/, status: 400 },
       { type: { Owner: "Jo", "E-mail": "a@b@c" }, at: "E-mail", says: /E-mail must be/, status: 400 },
@@ -217,7 +251,9 @@ const dialogs: Dialog[] = [
     right: { "External id": "crm-2" },
   },
   {
-    ...{ ...ofAccount, action: accounts.inviteAccount, open: menu("Invite a person") },
+    ...ofAccount,
+    action: accounts.inviteAccount,
+    open: menu("Invite a person"),
     refusals: [
       { type: {}, at: "E-mail", says: /no e-mail address/, status: 400 },
       { type: { "E-mail": "a@b@c" }, at: "E-mail", says: /E-mail must be/, status: 400 },
@@ -225,21 +261,24 @@ const dialogs: Dialog[] = [
     right: { "E-mail": "formed@example.com" },
   },
   {
-    ...{ ...ofAccount, action: accounts.changePlan, open: menu("Change the plan"), hasPreview: true },
+    ...ofAccount,
+    action: accounts.changePlan,
+    open: menu("Change the plan"),
+    hasPreview: true,
     right: { When: "now" },
   },
   {
-    ...{ ...ofAccount, action: accounts.setEnd, open: menu("Set the end date"), hasPreview: true },
+    ...ofAccount,
+    action: accounts.setEnd,
+    open: menu("Set the end date"),
+    hasPreview: true,
     right: { "Closes at (UTC)": "2099-03-31T18:00" },
   },
   { ...ofKeys, action: keys.makeKey, open: createKey, ...keySettings },
   { ...ofKeys, action: keys.changeKey, ...ofKey("edited", "Edit"), ...keySettings },
   { ...ofKeys, action: keys.rotateKey, ...ofKey("rotated", "Rotate") },
   { ...ofKeys, action: keys.revokeKey, ...ofKey("revoked", "Revoke") },
-  {
-    ...{ ...inPortal, action: portal.makeOwnKey, open: createKey, ...keySettings },
-    unlike: { required: ["name"] },
-  },
+  { ...inPortal, action: portal.makeOwnKey, open: createKey, ...keySettings, unlike: { required: ["name"] } },
   { ...inPortal, action: portal.changeOwnKey, ...ofKey("changed", "Edit"), ...keySettings },
   { ...inPortal, action: portal.rotateOwnKey, ...ofKey("replaced", "Rotate") },
   { ...inPortal, action: portal.revokeOwnKey, ...ofKey("ended", "Revoke"), hasPreview: true },

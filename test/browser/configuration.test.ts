@@ -97,7 +97,9 @@ test("Health shows the recorded audit, and the overview warns of an unsound ledg
     change(
       service.folder,
       "insert or replace into audit_record (id, checked_ms, journal_rows, problems, first_problem) values (1, ?, 1234, ?, nullif(?, ''))",
-      ...[Date.now(), problems, firstProblem],
+      Date.now(),
+      problems,
+      firstProblem,
     );
   await open(visit, "/health");
   await page.getByText("No audit is recorded.").waitFor();

@@ -55,7 +55,9 @@ releaseTest(
     const { data } = await service.call("GET", "/admin/accounts/default/keys?limit=500");
     const saved = Object(data).find((key: { name: string }) => key.name === "lab");
     assert.partialDeepStrictEqual(saved, {
-      ...{ expires_at: "2099-01-31T12:30:00.000Z", budget: { credits: 300, every: "P1W" }, portal: "own" },
+      expires_at: "2099-01-31T12:30:00.000Z",
+      budget: { credits: 300, every: "P1W" },
+      portal: "own",
       limits: { requests_per_minute: 20, tokens_per_minute: null, concurrent: null },
     });
     await page.getByRole("button", { name: "Rotate the key lab" }).click();

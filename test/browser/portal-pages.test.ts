@@ -130,9 +130,13 @@ test("explains the cost of a request: tokens times price, and the bucket that pa
   const dialog = page.getByRole("dialog");
   const text = await dialog.innerText();
   for (const shown of [
-    ...[receipt.prompt_tokens - receipt.cached_tokens, receipt.completion_tokens],
-    ...[receipt.price_prompt.toLocaleString("en-US"), receipt.price_completion.toLocaleString("en-US")],
-    ...[receipt.cost_micro / 1_000_000, "Base credits", receipt.request_id],
+    receipt.prompt_tokens - receipt.cached_tokens,
+    receipt.completion_tokens,
+    receipt.price_prompt.toLocaleString("en-US"),
+    receipt.price_completion.toLocaleString("en-US"),
+    receipt.cost_micro / 1_000_000,
+    "Base credits",
+    receipt.request_id,
   ]) {
     assert.ok(text.includes(String(shown)), `${shown} in ${text}`);
   }

@@ -18,7 +18,12 @@ const widths = [390, 768, 1280];
 const longest = "a-department-with-a-very-long-identifier-and-no-spaces";
 const topics = ["", "/keys", "/usage", "/receipts", "/journal"];
 const consolePages = [
-  ...["", "/accounts", "/plans", "/usage", "/usage?by=account", "/health"],
+  "",
+  "/accounts",
+  "/plans",
+  "/usage",
+  "/usage?by=account",
+  "/health",
   ...topics.map((topic) => `/accounts/${longest}${topic}`),
 ];
 const portalPages = ["/", "/requests", "/usage?by=model", "/keys", "/start", "/chat"];

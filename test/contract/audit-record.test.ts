@@ -40,7 +40,9 @@ for (const backend of backends) {
       assert.deepEqual([await store.lastAudit(), await other.lastAudit()], [first, first]);
       await other.recordAudit(unsound);
       const second = {
-        ...{ checkedMs: start + 1, journalRows: 7, problems: 2 },
+        checkedMs: start + 1,
+        journalRows: 7,
+        problems: 2,
         firstProblem: "the journal is the balance",
       };
       assert.deepEqual(await store.lastAudit(), second);

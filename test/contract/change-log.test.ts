@@ -14,8 +14,16 @@ const big = planOf("big", 200, 20);
 
 function operatorKey(id: string): OperatorKeyRow {
   return {
-    ...{ id, hash: id.padEnd(64, "0"), lastFour: "abcd", name: "ci", role: "support", by: "owner" },
-    ...{ createdMs: 5, expiresMs: 10, usedMs: null, endedMs: null },
+    id,
+    hash: id.padEnd(64, "0"),
+    lastFour: "abcd",
+    name: "ci",
+    role: "support",
+    by: "owner",
+    createdMs: 5,
+    expiresMs: 10,
+    usedMs: null,
+    endedMs: null,
   };
 }
 
@@ -61,8 +69,13 @@ for (const backend of backends) {
     test("has each change with who made it and its values, newest first", async () => {
       await happen();
       const rows = (await listed()).map(({ kind, by, account, subject, amount_micro, before, after }) => [
-        ...[kind, by, account, subject, amount_micro],
-        ...[before, after],
+        kind,
+        by,
+        account,
+        subject,
+        amount_micro,
+        before,
+        after,
       ]);
       assert.deepEqual(
         rows.filter(([kind, by]) => kind !== "key" || by === "bert"),
@@ -73,13 +86,15 @@ for (const backend of backends) {
           ["suspend", "ann", "ada", null, null, { state: "active" }, { state: "suspended" }],
           ["payment", "ann", "ada", "inv-1", 5, null, null],
           [
-            ...["plan", "ann", "ada", null, null],
-            ...[
-              { plan: "starter", next_plan: null },
-              { plan: "big", at: "refresh" },
-            ],
+            "plan",
+            "ann",
+            "ada",
+            null,
+            null,
+            { plan: "starter", next_plan: null },
+            { plan: "big", at: "refresh" },
           ],
-          [...["open", "ann", "ada", null, null, null], { plan: "starter" }],
+          ["open", "ann", "ada", null, null, null, { plan: "starter" }],
           ["contact", "ann", "ada", null, null, { email: null }, { email: "ada@example.com" }],
           ["plans", "service", null, null, null, { plans: {} }, { plans: { starter: 1, big: 1 } }],
         ],

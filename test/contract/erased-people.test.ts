@@ -18,16 +18,33 @@ const change = { by: "owner", atMs: start };
 
 /** Texts that name Ada. */
 const names = {
-  ...{ name: "Ada Lovelace", email: "ada@x.example", sub: "sub-of-ada" },
-  ...{ owner: "Countess", note: "called on Monday", externalId: "student-1815" },
+  name: "Ada Lovelace",
+  email: "ada@x.example",
+  sub: "sub-of-ada",
+  owner: "Countess",
+  note: "called on Monday",
+  externalId: "student-1815",
 };
 
 function personOf(n: number, parts: Partial<PersonRow> = {}): PersonRow {
   return {
-    ...{ id: `person_${n.toString(16).padStart(16, "0")}`, issuer, sub: `sub-${n}`, name: null, email: null },
-    ...{ emailVerified: true, roleRule: null, roleMatchedMs: null, accountMatchedMs: start, seenMs: start },
-    ...{ account: null, accountBy: null, lapsedMs: null, suspendedMs: null, erasedMs: null },
-    ...{ createdMs: start, ...parts },
+    id: `person_${n.toString(16).padStart(16, "0")}`,
+    issuer,
+    sub: `sub-${n}`,
+    name: null,
+    email: null,
+    emailVerified: true,
+    roleRule: null,
+    roleMatchedMs: null,
+    accountMatchedMs: start,
+    seenMs: start,
+    account: null,
+    accountBy: null,
+    lapsedMs: null,
+    suspendedMs: null,
+    erasedMs: null,
+    createdMs: start,
+    ...parts,
   };
 }
 
@@ -131,7 +148,9 @@ for (const backend of backends) {
       assert.deepEqual(await traces(), []);
       assert.deepEqual(await store.person(id), {
         ...personOf(1, { sub: `erased:${id}`, emailVerified: false, account: "ada" }),
-        ...{ accountBy: "owner", suspendedMs: start + minute, erasedMs: start + minute },
+        accountBy: "owner",
+        suspendedMs: start + minute,
+        erasedMs: start + minute,
       });
       assert.deepEqual(await store.journal("ada", { limit: 100 }), journal);
       assert.deepEqual(await store.usage({ account: "ada", limit: 100 }), receipts);

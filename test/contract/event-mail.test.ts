@@ -58,22 +58,32 @@ for (const backend of backends) {
       const jobs = testJobs();
       const { port } = server;
       const sending = new EventSending({
-        ...{ store, catalog: { all: () => [] }, jobs, node: "a", onAttempt: () => {} },
+        store,
+        catalog: { all: () => [] },
+        jobs,
+        node: "a",
+        onAttempt: () => {},
         portalUrl: "https://portal.example.edu",
         // A mail that took too long would be sent again when the clock of the test has moved.
         times: { everyMs: 20, modelsEveryMs: 1000, slowEveryMs: 50, claimMs: minute, requestMs: 200_000 },
         logger: { info: () => {}, error: () => {} },
       });
       sending.configure({
-        ...{ thresholdPercents: [80, 90], expiringMs: 7 * day, networks: [], endpoints: [] },
+        thresholdPercents: [80, 90],
+        expiringMs: 7 * day,
+        networks: [],
+        endpoints: [],
         mail: {
-          ...{ host: "127.0.0.1", port, tls: "none", user: null, password: null, templates: null },
-          ...{
-            from: "Inkwell <inkwell@example.edu>",
-            operators: ["ops@example.edu"],
-            // Each test has a key before it begins to send.
-            types: mailTypes.filter((type) => type !== "key.created"),
-          },
+          host: "127.0.0.1",
+          port,
+          tls: "none",
+          user: null,
+          password: null,
+          templates: null,
+          from: "Inkwell <inkwell@example.edu>",
+          operators: ["ops@example.edu"],
+          // Each test has a key before it begins to send.
+          types: mailTypes.filter((type) => type !== "key.created"),
           ...change,
         },
       });
@@ -256,8 +266,11 @@ for (const backend of backends) {
     test("operators get one mail of a model a day, also if the service is restarted", async () => {
       const down = (model: string, node: string) =>
         store.events.add({
-          ...{ type: "model.down", atMs: store.times().atMs, data: { model, node } },
-          ...{ account: null, cause: `${model} ${node}` },
+          type: "model.down",
+          atMs: store.times().atMs,
+          data: { model, node },
+          account: null,
+          cause: `${model} ${node}`,
         });
       send();
       await down("small", "node-1");

@@ -133,7 +133,12 @@ for (const backend of backends) {
       const set = (n: number) => ({ name: `name ${n}` });
       const changes = Array.from({ length: 20 }, (_, n) =>
         ledgers[n % 2 === 0 ? 0 : 1].apply({
-          ...{ kind: "key", account: "front", key: "fe", op: `n${n}`, set: set(n), by: "test" },
+          kind: "key",
+          account: "front",
+          key: "fe",
+          op: `n${n}`,
+          set: set(n),
+          by: "test",
         }),
       );
       await Promise.all([

@@ -60,8 +60,15 @@ for (const backend of [...backends, memory]) {
       const hash = await invite("ada", "ada@x.example");
       const person = await exchange(hash);
       assert.partialDeepStrictEqual(person, {
-        ...{ issuer: invitationIssuer, name: "Owner of ada", email: "Ada@x.example", emailVerified: false },
-        ...{ roleRule: null, account: "ada", accountBy: "invitation", seenMs: start + 5, suspendedMs: null },
+        issuer: invitationIssuer,
+        name: "Owner of ada",
+        email: "Ada@x.example",
+        emailVerified: false,
+        roleRule: null,
+        account: "ada",
+        accountBy: "invitation",
+        seenMs: start + 5,
+        suspendedMs: null,
       });
       assert.deepEqual(await other.person(person?.id ?? ""), person);
       assert.deepEqual(await other.personOf(invitationIssuer, person?.sub ?? ""), person);

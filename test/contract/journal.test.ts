@@ -149,7 +149,10 @@ for (const backend of backends) {
           .filter(({ kind }) => kind === "charge")
           .map(({ seq, subject, amountMicro, by }) => [seq, subject, amountMicro, by]),
         charges.map(({ seq, id, base, overage, additional }) => [
-          ...[seq, id, 0 - base - overage - additional, "service"],
+          seq,
+          id,
+          0 - base - overage - additional,
+          "service",
         ]),
       );
     });

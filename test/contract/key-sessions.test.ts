@@ -55,7 +55,11 @@ for (const backend of backends) {
       [
         "a rotation with an overlap",
         {
-          ...{ kind: "key", account: "ada", key: "key", op: "1", by: "test" },
+          kind: "key",
+          account: "ada",
+          key: "key",
+          op: "1",
+          by: "test",
           set: { rotation: { hash: hash("sha256", "next"), lastFour: "next", overlap: "P1D" } },
         },
       ],

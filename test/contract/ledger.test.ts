@@ -153,22 +153,20 @@ const tokensArb = fc.nat({ max: 30 }).map((n) => ({
 const amountArb = fc.oneof(fc.nat({ max: credits(9) }), fc.nat({ max: 3 }));
 const draftArb = fc.record({
   kind: fc.constantFrom(
-    ...([
-      "hold",
-      "hold",
-      "hold",
-      "settle",
-      "settle",
-      "extend",
-      "expire",
-      "topup",
-      "promote",
-      "adjust",
-      "refund",
-      "stop",
-      "plan",
-      "again",
-    ] as const),
+    "hold",
+    "hold",
+    "hold",
+    "settle",
+    "settle",
+    "extend",
+    "expire",
+    "topup",
+    "promote",
+    "adjust",
+    "refund",
+    "stop",
+    "plan",
+    "again",
   ),
   account: fc.constantFrom(...accounts),
   which: whenArb,
@@ -215,33 +213,35 @@ function operationOf(draft: Draft, sent: readonly Operation[], serial: number): 
       return { kind, account, payment: `p${which % 9}`, amountMicro: amount + 1, by: "test" };
     case "adjust":
       return {
-        ...{
-          kind,
-          account,
-          op: `a${which % 9}`,
-          amountMicro: amount + 1,
-          grant: null,
-          reason: "why",
-          by: "test",
-        },
+        kind,
+        account,
+        op: `a${which % 9}`,
+        amountMicro: amount + 1,
+        grant: null,
+        reason: "why",
+        by: "test",
       };
     case "promote": {
       const untilMs = which % 3 === 0 ? start + (1 + (which % 4)) * day : null;
       const requestId = which % 5 === 0 ? target.requestId : null;
       return {
-        ...{ kind, account, op: `g${which % 9}`, amountMicro: amount + 1, untilMs, requestId },
-        ...{ reason: "why", by: "test" },
+        kind,
+        account,
+        op: `g${which % 9}`,
+        amountMicro: amount + 1,
+        untilMs,
+        requestId,
+        reason: "why",
+        by: "test",
       };
     }
     case "refund":
       return {
-        ...{
-          kind,
-          account,
-          refund: `r${which % 7}`,
-          payment: `p${which % 9}`,
-          amountMicro: 1 + (amount >> 1),
-        },
+        kind,
+        account,
+        refund: `r${which % 7}`,
+        payment: `p${which % 9}`,
+        amountMicro: 1 + (amount >> 1),
         by: "test",
       };
     case "stop":

@@ -83,8 +83,13 @@ for (const backend of [...backends, memory]) {
       const row = await store.addPerson(rowOf(20));
       assert.equal(await suspend(store, row, start + 5), true);
       const facts = {
-        ...{ name: null, email: "new@x.example", emailVerified: true, roleRule: "group owners" },
-        ...{ roleMatchedMs: start + 7, accountMatchedMs: start + 8, seenMs: start + 9 },
+        name: null,
+        email: "new@x.example",
+        emailVerified: true,
+        roleRule: "group owners",
+        roleMatchedMs: start + 7,
+        accountMatchedMs: start + 8,
+        seenMs: start + 9,
       };
       await other.setPersonFacts(row, facts, roleChange(row, null, "owner", change));
       assert.deepEqual(await store.person(row.id), { ...row, ...facts, suspendedMs: start + 5 });
@@ -207,8 +212,13 @@ for (const backend of [...backends, memory]) {
       assert.equal(await erase(), true);
       const erased = await store.person(row.id);
       assert.deepEqual(erased, {
-        ...{ ...rowOf(80), sub: `erased:${row.id}`, name: null, account: "eve", accountBy: "operator" },
-        ...{ suspendedMs: start + 9, erasedMs: start + 9 },
+        ...rowOf(80),
+        sub: `erased:${row.id}`,
+        name: null,
+        account: "eve",
+        accountBy: "operator",
+        suspendedMs: start + 9,
+        erasedMs: start + 9,
       });
       assert.equal((await store.contact("eve"))?.email, null);
       assert.equal(await suspend(store, row, null), false);

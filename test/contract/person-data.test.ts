@@ -30,10 +30,22 @@ for (const backend of some(backends, 2)) {
 
     test("has every row, and no part with more than a page", async () => {
       const person = await store.addPerson({
-        ...{ id: "person_0000000000000001", issuer: "https://login.example", sub: "ada", name: "Ada" },
-        ...{ email: null, emailVerified: false, roleRule: null, roleMatchedMs: null, accountMatchedMs: null },
-        ...{ seenMs: start, account: null, accountBy: null, lapsedMs: null, suspendedMs: null },
-        ...{ erasedMs: null, createdMs: start },
+        id: "person_0000000000000001",
+        issuer: "https://login.example",
+        sub: "ada",
+        name: "Ada",
+        email: null,
+        emailVerified: false,
+        roleRule: null,
+        roleMatchedMs: null,
+        accountMatchedMs: null,
+        seenMs: start,
+        account: null,
+        accountBy: null,
+        lapsedMs: null,
+        suspendedMs: null,
+        erasedMs: null,
+        createdMs: start,
       });
       const by = `person:${person.id}`;
       const options = { by, dryRun: false };
@@ -52,7 +64,11 @@ for (const backend of some(backends, 2)) {
       const parts: string[] = [];
       const ledger = new Ledger(store);
       const actions = new OperatorActions({
-        ...{ store, ledger, modelIds: () => [], actor: owner, timezone: () => "UTC" },
+        store,
+        ledger,
+        modelIds: () => [],
+        actor: owner,
+        timezone: () => "UTC",
         token: async () => "",
       });
       const linked = await store.person(person.id);

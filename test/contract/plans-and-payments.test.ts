@@ -261,8 +261,13 @@ for (const backend of backends) {
       assert.ok(inNew !== undefined);
       // Nothing was spent in the old window, and what is held of it stays with its grant.
       assert.partialDeepStrictEqual(inNew.base, {
-        ...{ amountMicro: credits(300), spentMicro: 0, heldMicro: credits(5), plan: "monthly", version: 1 },
-        ...{ fromMs: start, untilMs: start + 31 * day },
+        amountMicro: credits(300),
+        spentMicro: 0,
+        heldMicro: credits(5),
+        plan: "monthly",
+        version: 1,
+        fromMs: start,
+        untilMs: start + 31 * day,
       });
       const takingsOf = async (store: Store) => {
         const [row] = await store.holds({ account: "ada", limit: 10 });

@@ -14,8 +14,11 @@ import { addKey, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-ro
 import { hour, start } from "../fixtures/times.ts";
 
 const creator = keyOf("creator", "ada", {
-  ...{ hash: "1".repeat(64), portal: "account", models: ["small", "large"] },
-  ...{ requestsPerMinute: 10, expiresMs: start + 100 * hour },
+  hash: "1".repeat(64),
+  portal: "account",
+  models: ["small", "large"],
+  requestsPerMinute: 10,
+  expiresMs: start + 100 * hour,
 });
 
 for (const backend of backends) {

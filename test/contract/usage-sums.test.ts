@@ -153,7 +153,9 @@ for (const backend of backends) {
       await sumAll(store, "Asia/Tokyo");
       await request(4000);
       assert.deepEqual(await costs({ by: "day" }), {
-        ...{ [first]: 1, [second]: 320, [second + 1]: 4000 },
+        [first]: 1,
+        [second]: 320,
+        [second + 1]: 4000,
         finalDay: second,
       });
       // In Tokyo the third day ends at three in the afternoon.

@@ -76,8 +76,18 @@ test("chat without a person is refused, and so are an empty, a long and a repeat
   assert.equal(await codeOf(await service.chat({}, as("x".repeat(256)))), "missing_person");
   const status = await new Promise<number | undefined>((resolve, reject) => {
     const headers = [
-      ...["authorization", `Bearer ${service.key}`, "content-type", "application/json"],
-      ...["content-length", "2", "host", "localhost", header, "ada", header, "bob"],
+      "authorization",
+      `Bearer ${service.key}`,
+      "content-type",
+      "application/json",
+      "content-length",
+      "2",
+      "host",
+      "localhost",
+      header,
+      "ada",
+      header,
+      "bob",
     ];
     const sent = httpRequest(`${service.url}/v1/chat/completions`, { method: "POST", headers }, (answer) => {
       answer.resume();
@@ -142,7 +152,11 @@ test("in the portal nobody gets the secret of the key, widens it, or chats with 
   assert.match(refused(rotated, 403, "not_permitted"), /front end/);
   const wider = { operation_id: "w", requests_per_minute: null };
   await service.ledger.apply({
-    ...{ kind: "key", account: service.account, key: "key1", op: "narrow", by: "test" },
+    kind: "key",
+    account: service.account,
+    key: "key1",
+    op: "narrow",
+    by: "test",
     set: { requestsPerMinute: 5 },
   });
   refused(await portal.as(manager, "PATCH", "/api/keys/key1", wider), 403, "not_permitted");

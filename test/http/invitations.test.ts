@@ -171,7 +171,9 @@ test("only the address of the contact of an open account is invited", async () =
   refused(await invite("gone"), 409, "account_closed");
   // Support issues keys and so links, and changes no contacts.
   const made = await place.operator.post("/admin/operator-keys", {
-    ...{ operation_id: "k", name: "desk", role: "support" },
+    operation_id: "k",
+    name: "desk",
+    role: "support",
   });
   const headers = { authorization: `Bearer ${made.body.key}` };
   const asSupport = (account: string, body: object) =>

@@ -22,7 +22,10 @@ operatorTest("changes the given fields of a contact, and null removes a field", 
   await change({ owner: "Test Ltd", note: "pays late", external_id: "crm-9" });
   const { body } = await change({ note: null, email: "t@example.com" });
   assert.partialDeepStrictEqual(body, {
-    ...{ owner: "Test Ltd", email: "t@example.com", note: null, external_id: "crm-9" },
+    owner: "Test Ltd",
+    email: "t@example.com",
+    note: null,
+    external_id: "crm-9",
   });
   assert.deepEqual((await operator.get("/admin/accounts/test")).body, body);
   await operator.post("/admin/accounts", { id: "ada", plan: "big" });

@@ -147,7 +147,11 @@ operatorTest(
           },
           {
             ...given,
-            ...{ seq: 7, kind: "adjust", operation: "operation:down", amount_micro: credits(-20), grant: 6 },
+            seq: 7,
+            kind: "adjust",
+            operation: "operation:down",
+            amount_micro: credits(-20),
+            grant: 6,
             after: { amount_micro: credits(20), grant: null, reason: "a typing error" },
           },
           { ...plain, seq: 8, kind: "charge", by: "service", amount_micro: -charged, subject: request },
@@ -226,7 +230,11 @@ operatorTest("refunds what is free of a payment, once per refund id", async (ope
   assert.equal(status, 200);
   const { balance, ...shown } = body;
   assert.deepEqual(shown, {
-    ...{ account: "test", ...asked, refunded_micro: 40_000_000, rest_micro: 5_000_000, again: false },
+    account: "test",
+    ...asked,
+    refunded_micro: 40_000_000,
+    rest_micro: 5_000_000,
+    again: false,
   });
   assert.deepEqual(fieldsOf(fieldsOf(balance).balances).additional, { credits: 10 });
   assert.deepEqual((await operator.post(refunds, asked)).body, { ...body, again: true });

@@ -30,7 +30,9 @@ operatorTest(
   async (operator) => {
     let failure: Error | null = new Error("the disk is full");
     const job = operator.jobs.start({
-      ...{ name: "count", everyMs: 3_600_000, failure: "rows could not be counted" },
+      name: "count",
+      everyMs: 3_600_000,
+      failure: "rows could not be counted",
       run: async () => {
         if (failure !== null) throw failure;
       },

@@ -30,7 +30,10 @@ operatorTest("changes settings, each operation once", async (operator) => {
   const changed = await operator.patch(path, change);
   assert.equal(changed.status, 200, changed.text);
   assert.partialDeepStrictEqual(changed.body, {
-    ...{ name: "ci", models: ["*"], expires_at: "2100-01-02T00:00:00.000Z", budget: null },
+    name: "ci",
+    models: ["*"],
+    expires_at: "2100-01-02T00:00:00.000Z",
+    budget: null,
     limits: { requests_per_minute: 5, tokens_per_minute: null, concurrent: null },
   });
   const later = { name: null, requests_per_minute: null, expires_at: null };

@@ -108,7 +108,12 @@ operatorTest("today has the hours that began on the local day", async (_, servic
   const paid = { costMicro: 1, base: 1, overage: 0, additional: 0, shortfallMicro: 0 };
   store.usageHours = async ({ from, to }) =>
     Array.from({ length: to - from }, (_, n) => ({
-      ...{ hour: from + n, model: null, requests: 1, late: 0, ...sums, ...paid },
+      hour: from + n,
+      model: null,
+      requests: 1,
+      late: 0,
+      ...sums,
+      ...paid,
     }));
   for (const [timezone, at, expected] of [
     ["UTC", "2027-01-01T18:30:00Z", 19],

@@ -118,7 +118,8 @@ operatorTest("stops a request that another process on the database answers", asy
   const store = await openSqliteStore({ path: service.databaseFile, plans: service.plans });
   const idle = { count: 0, stopOne: () => false };
   const stops = new RequestStops({ store, ledger: service.ledger }, idle, {
-    ...{ jobs: testJobs(), everyMs: 1000 },
+    jobs: testJobs(),
+    everyMs: 1000,
     onError: assert.fail,
   });
   try {

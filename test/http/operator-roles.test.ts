@@ -30,9 +30,18 @@ const changes: Readonly<Record<string, readonly string[]>> = {
     "makeOperatorKey",
   ],
   operator: [
-    ...["openAccount", "changePlan", "setContact", "setEnd", "addCredits", "refundCredits"],
-    ...["applyPlans", "reloadConfiguration"],
-    ...["sendEvents", "addPerson", "linkPerson", "exportPerson"],
+    "openAccount",
+    "changePlan",
+    "setContact",
+    "setEnd",
+    "addCredits",
+    "refundCredits",
+    "applyPlans",
+    "reloadConfiguration",
+    "sendEvents",
+    "addPerson",
+    "linkPerson",
+    "exportPerson",
   ],
   owner: ["makeSignInCode", "changePersonState", "erasePerson"],
 };
@@ -46,7 +55,8 @@ interface Operation {
 function operationsOf(document: Fields): Operation[] {
   return Object.entries(document.paths ?? {}).flatMap(([path, methods]) =>
     Object.entries<Fields>(methods).map(([method, { operationId }]) => ({
-      ...{ id: String(operationId), method: method.toUpperCase() },
+      id: String(operationId),
+      method: method.toUpperCase(),
       path: path.replace("{operator_key}", "opkey_0000000000000000").replace(/\{\w+\}/g, "nobody"),
     })),
   );
@@ -251,7 +261,8 @@ operatorTest("the journal names the key that did it", async (operator) => {
   const { authorization } = await keyFor(operator, "operator", "billing");
   const headers = { authorization, "content-type": "application/json" };
   const opened = await operator.ask("POST", "/admin/accounts", {
-    ...{ headers, body: JSON.stringify({ id: "bob", plan: "test" }) },
+    headers,
+    body: JSON.stringify({ id: "bob", plan: "test" }),
   });
   assert.equal(opened.status, 201);
   const [key] = await operator.all("/admin/operator-keys", 10);

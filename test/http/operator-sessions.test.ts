@@ -29,8 +29,15 @@ const sessionTest = operatorTests();
 const otherPage = "another-page-".padEnd(43, "x");
 /** Values of the header that are no secret of a page. */
 const notSecrets = [
-  ...[undefined, "0", "1", "true", "1, 1", pageSecret.slice(1), `${pageSecret}x`],
-  ...[`${pageSecret}, ${pageSecret}`, pageSecret.replace("-", "=")],
+  undefined,
+  "0",
+  "1",
+  "true",
+  "1, 1",
+  pageSecret.slice(1),
+  `${pageSecret}x`,
+  `${pageSecret}, ${pageSecret}`,
+  pageSecret.replace("-", "="),
 ];
 
 const page = { authorization: undefined, ...pageHeader };

@@ -345,14 +345,17 @@ test("owner keys, erases and refunds need a sign-in at the issuer within 15 minu
   store.times = () => ({ ...times(), nowMs: times().nowMs + 16 * 60_000 });
   assert.deepEqual(await attempts(third), stale);
   const { body } = await place.operator.post("/admin/operator-keys", {
-    ...{ operation_id: operation(), name: "x", role: "owner" },
+    operation_id: operation(),
+    name: "x",
+    role: "owner",
   });
   assert.equal(typeof body.key, "string", "the operator token is not concerned");
 });
 
 test("a person, a key and the operator token see their own sessions, and end all of them", async () => {
   await using place = await startSignIn({
-    ...{ accounts, operators: [{ kind: "group", value: "all", role: "viewer" }] },
+    accounts,
+    operators: [{ kind: "group", value: "all", role: "viewer" }],
   });
   const { issuer, service } = place;
   const cookieOf = async (side: Side, credentials: object) => {

@@ -36,7 +36,10 @@ interface Attack {
 }
 
 const none: Names = {
-  ...{ account: "nobody", key: "key_0000000000000000", model: "nothing", cursors: {} },
+  account: "nobody",
+  key: "key_0000000000000000",
+  model: "nothing",
+  cursors: {},
   request: "01a2053a-0000-7000-8000-000000000000",
 };
 
@@ -47,15 +50,16 @@ function filters(
   more: string[] = [],
 ): Attack[] {
   const queries = [
-    ...[
-      "",
-      `key=${key}`,
-      `model=${model}`,
-      `account=${account}`,
-      `request_id=${request}`,
-      `owner=${account}`,
-    ],
-    ...[`key=${key}&account=${account}`, `key=${key}&key=${key}`, `after=${key}`, `after=${request}`],
+    "",
+    `key=${key}`,
+    `model=${model}`,
+    `account=${account}`,
+    `request_id=${request}`,
+    `owner=${account}`,
+    `key=${key}&account=${account}`,
+    `key=${key}&key=${key}`,
+    `after=${key}`,
+    `after=${request}`,
     ...more,
   ];
   const cursor = cursors[path];
@@ -225,7 +229,10 @@ async function startScene(): Promise<Scene> {
     return body.next;
   };
   const names: Names = {
-    ...{ account: "victim", key: worker.id, request: requests[1] ?? "", model: "secret-model" },
+    account: "victim",
+    key: worker.id,
+    request: requests[1] ?? "",
+    model: "secret-model",
     cursors: {
       "/api/requests": await cursorOf("/api/requests"),
       "/api/keys": await cursorOf("/api/keys"),
@@ -234,8 +241,16 @@ async function startScene(): Promise<Scene> {
   const account: Party = {
     names,
     secrets: [
-      ...["victim", "Victoria", "vip note", "crm-777", "invoice-victim", peer.id],
-      ...[...ofKeys, ...requests, ofRunning, ...amounts],
+      "victim",
+      "Victoria",
+      "vip note",
+      "crm-777",
+      "invoice-victim",
+      peer.id,
+      ...ofKeys,
+      ...requests,
+      ofRunning,
+      ...amounts,
     ],
     snapshot: () => snapshotOf(operator, "victim", [boss.id, worker.id, peer.id]),
   };

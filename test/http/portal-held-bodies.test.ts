@@ -49,7 +49,10 @@ async function set(service: TestService, key: string, settings: KeySettings): Pr
 portalTest("a key that was rotated meanwhile is not rotated by its old session", async (portal, service) => {
   const cookie = await portal.signIn(await service.addKey({ id: "stolen" }));
   const held = await hold(portal, service, {
-    ...{ cookie, method: "POST", path: "/api/keys/stolen/rotate", body: { operation_id: "mine" } },
+    cookie,
+    method: "POST",
+    path: "/api/keys/stolen/rotate",
+    body: { operation_id: "mine" },
   });
   const hash = "ab".repeat(32);
   await set(service, "stolen", { rotation: { hash, lastFour: "last", overlap: null } });
@@ -79,7 +82,9 @@ for (const key of ["boss", "sibling"]) {
     await service.addKey({ id: "sibling", requestsPerMinute: 1 });
     const boss = await service.addKey({ id: "boss", portal: "account", requestsPerMinute: 100 });
     const held = await hold(portal, service, {
-      ...{ cookie: await portal.signIn(boss), method: "PATCH", path: `/api/keys/${key}` },
+      cookie: await portal.signIn(boss),
+      method: "PATCH",
+      path: `/api/keys/${key}`,
       body: { operation_id: "mine", requests_per_minute: 100 },
     });
     await set(service, "boss", { requestsPerMinute: 10 });
@@ -99,7 +104,10 @@ for (const [method, action, body] of [
     await service.addKey({ id: "sibling" });
     const boss = await service.addKey({ id: "boss", portal: "account" });
     const held = await hold(portal, service, {
-      ...{ cookie: await portal.signIn(boss), method, path: `/api/keys/sibling${action}`, body },
+      cookie: await portal.signIn(boss),
+      method,
+      path: `/api/keys/sibling${action}`,
+      body,
     });
     const before = await service.store.keyById("sibling");
     await set(service, "boss", { portal: "own" });
@@ -113,7 +121,10 @@ portalTest("a chat obeys the models of its key when its body has come", async (p
   const cookie = await portal.signIn(service.key);
   const messages = [{ role: "user", content: "Hi" }];
   const held = await hold(portal, service, {
-    ...{ cookie, method: "POST", path: "/api/chat", body: { model: "small", stream: true, messages } },
+    cookie,
+    method: "POST",
+    path: "/api/chat",
+    body: { model: "small", stream: true, messages },
   });
   await set(service, "key1", { models: ["other"] });
   const { status, received } = await held.send();

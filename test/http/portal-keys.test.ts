@@ -203,18 +203,24 @@ portalTest(
 portalTest("a key with a budget manages names and revocations only", async (portal, service) => {
   const boss = await manager(portal, service, { id: "budgeted" });
   await service.ledger.apply({
-    ...{ kind: "key", account: "test", key: boss.id, op: "budget", by: "test" },
+    kind: "key",
+    account: "test",
+    key: boss.id,
+    op: "budget",
+    by: "test",
     set: { budget: { amountMicro: 5_000_000, rule: { every: "P1D" } } },
   });
   const rights = (await boss.ask("GET", "/api/account")).body.rights;
   assert.partialDeepStrictEqual(rights, {
-    ...{ keys: "account", can_create_keys: false },
+    keys: "account",
+    can_create_keys: false,
     why_not: "This key has a budget. A new key could spend more than that.",
   });
   await unchanged(service, async () => {
     for (const [n, change] of [
       ...[null, { credits: 9_000, every: "P1D" }, { every: "PT1H" }].map((budget) => ({ budget })),
-      ...[{ expires_at: "2100-01-01" }, { concurrent: 1 }],
+      { expires_at: "2100-01-01" },
+      { concurrent: 1 },
     ].entries())
       refused(await boss.change(boss.id, change, `own-${n}`), 403, "not_permitted");
   });
@@ -426,9 +432,14 @@ portalTest("no answer about keys has a hash, an owner or a note", async (portal,
   const rotated = await boss.rotate(String(made.body.id));
   const row = await service.store.keyById(String(made.body.id));
   const answers = [
-    ...[made, rotated, await boss.ask("GET", "/api/keys"), await boss.ask("GET", "/api/account")],
-    ...[await boss.ask("GET", "/api/requests"), await boss.ask("GET", "/api/usage")],
-    ...[await boss.ask("GET", "/api/models"), await boss.change("key1", { name: "x" })],
+    made,
+    rotated,
+    await boss.ask("GET", "/api/keys"),
+    await boss.ask("GET", "/api/account"),
+    await boss.ask("GET", "/api/requests"),
+    await boss.ask("GET", "/api/usage"),
+    await boss.ask("GET", "/api/models"),
+    await boss.change("key1", { name: "x" }),
   ];
   const hidden: Fields = { ...contact, hash: row?.hash, old: row?.oldHash };
   for (const { text, status } of answers) {

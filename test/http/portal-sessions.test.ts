@@ -117,8 +117,12 @@ portalTest("the rights of the key are read again with each request", async (port
     service.ledger.apply({ kind: "key", account: "test", key: "key1", op, set: settings, by: "test" });
   await set("raise", { portal: "account" });
   assert.deepEqual(await rights(), {
-    ...{ keys: "account", can_create_keys: true, why_not: null },
-    ...{ most_keys: null, key_life: null, latest_expiry: null },
+    keys: "account",
+    can_create_keys: true,
+    why_not: null,
+    most_keys: null,
+    key_life: null,
+    latest_expiry: null,
   });
   await set("budget", { budget: { amountMicro: 5, rule: { every: "P1D" } } });
   assert.partialDeepStrictEqual(await rights(), { keys: "account", can_create_keys: false });

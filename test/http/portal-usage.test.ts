@@ -31,7 +31,11 @@ async function requests(portal: TestPortal, service: TestService) {
   }
   const [ownFirst = "", bossFirst = "", , ownLast = "", bossLast = "", foreignLast = ""] = ids;
   return {
-    ...{ ownFirst, bossFirst, ownLast, bossLast, foreignLast },
+    ownFirst,
+    bossFirst,
+    ownLast,
+    bossLast,
+    foreignLast,
     own: await portal.signIn(service.key),
     boss: await portal.signIn(boss),
     foreign: await portal.signIn(foreign),
@@ -209,7 +213,10 @@ portalTest(
       ["small", "large"],
     );
     assert.deepEqual(all[0], {
-      ...{ id: "small", state: "ready", context_window: 8192, max_output_tokens: 8192 },
+      id: "small",
+      state: "ready",
+      context_window: 8192,
+      max_output_tokens: 8192,
       pricing: { prompt: 10, completion: 30, cached_prompt: 10 },
     });
     assert.deepEqual(

@@ -55,7 +55,10 @@ function bodyWith(setting: Setting, place: Place): Fields {
 
 const day = { every: "P1D" };
 const paused: Partial<KeyRow> = {
-  ...{ budgetMicro: 0, budgetEvery: "P1D", budgetAlign: "opening", budgetTimezone: "UTC" },
+  budgetMicro: 0,
+  budgetEvery: "P1D",
+  budgetAlign: "opening",
+  budgetTimezone: "UTC",
   budgetByOperator: false,
 };
 const withBudget: Partial<KeyRow> = { ...paused, budgetMicro: 5_000_000 };
@@ -86,8 +89,10 @@ const others: Action[] = [
     widens: true,
   },
   {
-    ...{ name: "shortens its budget's period", target: withBudget },
-    ...{ body: { budget: { every: "PT1H" } }, widens: true },
+    name: "shortens its budget's period",
+    target: withBudget,
+    body: { budget: { every: "PT1H" } },
+    widens: true,
   },
   { name: "removes its budget of 0", target: paused, body: { budget: null }, widens: true },
   { name: "raises its budget of 0", target: paused, body: { budget: { credits: 1 } }, widens: true },
@@ -100,13 +105,17 @@ function othersFor(setting: Setting): Action[] {
     .flatMap((other): Action[] => [
       { name: `narrows its ${other}`, body: bodyWith(other, "below") },
       {
-        ...{ name: `widens its ${other}`, target: rowWith(other, "below") },
-        ...{ body: bodyWith(other, "at"), widens: true },
+        name: `widens its ${other}`,
+        target: rowWith(other, "below"),
+        body: bodyWith(other, "at"),
+        widens: true,
       },
     ]);
   const revived: Action = {
-    ...{ name: "revives it, expired", target: { expiresMs: now - hourMs } },
-    ...{ body: bodyWith("expiresMs", "at"), widens: true },
+    name: "revives it, expired",
+    target: { expiresMs: now - hourMs },
+    body: bodyWith("expiresMs", "at"),
+    widens: true,
   };
   return [...others, ...more, ...(setting === "expiresMs" ? [] : [revived])];
 }

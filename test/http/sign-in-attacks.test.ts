@@ -132,7 +132,9 @@ describe("an answer of the real issuer", () => {
   test("is an error with a text that would write into the log or the page", async () => {
     const { searchParams } = await place.begin("portal");
     const query = new URLSearchParams({
-      ...{ error: "access_denied", state: searchParams.get("state") ?? "", iss: place.issuer.url },
+      error: "access_denied",
+      state: searchParams.get("state") ?? "",
+      iss: place.issuer.url,
       error_description: '<img src=x onerror="alert(1)">\n{"level":30,"msg":"an operator has signed in"}',
     });
     const answer = await place.finish("portal", `?${query}`);
@@ -379,35 +381,45 @@ describe("an issuer that lies", () => {
             .setHeader("content-type", "application/json")
             .end(JSON.stringify({ access_token: "at", token_type: "Bearer" }));
       },
-      ...([401, "sign_in_failed", /id_token/] as const),
+      401,
+      "sign_in_failed",
+      /id_token/,
     ],
     [
       "sends no JSON",
       () => {
         issuer.exchange = (response) => response.setHeader("content-type", "text/html").end("<p>Hello");
       },
-      ...([401, "sign_in_failed", /content-type/] as const),
+      401,
+      "sign_in_failed",
+      /content-type/,
     ],
     [
       "sends a token of a megabyte",
       () => {
         issuer.forge = claims({ padding: "x".repeat(1024 * 1024) });
       },
-      ...([503, "issuer_unavailable", /more than 256 KiB/] as const),
+      503,
+      "issuer_unavailable",
+      /more than 256 KiB/,
     ],
     [
       "fails",
       () => {
         issuer.exchange = (response) => response.writeHead(502).end();
       },
-      ...([503, "issuer_unavailable", /status 502/] as const),
+      503,
+      "issuer_unavailable",
+      /status 502/,
     ],
     [
       "closes the connection",
       () => {
         issuer.exchange = (response) => response.destroy();
       },
-      ...([503, "issuer_unavailable", /cannot be reached/] as const),
+      503,
+      "issuer_unavailable",
+      /cannot be reached/,
     ],
     [
       "refuses the client",
@@ -417,14 +429,18 @@ describe("an issuer that lies", () => {
             .writeHead(401, { "content-type": "application/json" })
             .end(JSON.stringify({ error: "invalid_client" }));
       },
-      ...([503, "issuer_unavailable", /invalid_client/] as const),
+      503,
+      "issuer_unavailable",
+      /invalid_client/,
     ],
     [
       "redirects the client secret to another host",
       () => {
         issuer.describe = (metadata) => ({ ...metadata, token_endpoint: `${issuer.url}/redirect` });
       },
-      ...([401, "sign_in_failed", /status code/] as const),
+      401,
+      "sign_in_failed",
+      /status code/,
     ],
   ];
   for (const [sentence, lie, status, code, reason] of broken) {

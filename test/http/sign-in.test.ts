@@ -48,7 +48,8 @@ test("the first rule that matches gives a person an account, once, with a genera
   const { store } = place.service;
   assert.deepEqual(await store.contact(account), {
     ...noContact,
-    ...{ owner: "Ada Lovelace", email: "Ada@example.edu" },
+    owner: "Ada Lovelace",
+    email: "Ada@example.edu",
   });
   const [opening] = await store.journal(account, { limit: 1 });
   assert.equal(opening?.by, "service:sign_in");
@@ -149,8 +150,11 @@ test("a person who no longer matches is suspended, and resumed when they match a
   assert.deepEqual(
     entries.map(({ kind, by }) => `${kind} ${by}`),
     [
-      ...["suspend service:sign_in", "resume service:sign_in", "suspend service:sign_in"],
-      ...["suspend operator", "suspend service:sign_in"],
+      "suspend service:sign_in",
+      "resume service:sign_in",
+      "suspend service:sign_in",
+      "suspend operator",
+      "suspend service:sign_in",
     ],
   );
 });
@@ -224,7 +228,8 @@ test("an account is linked by a confirmed address, if nobody else has either", a
 
 test("accounts and roles lapse after their time, and a matching sign-in restores them", async () => {
   await using place = await startSignIn({
-    ...{ operators: [{ kind: "group", value: "all", role: "viewer" }], lapse: "P90D" },
+    operators: [{ kind: "group", value: "all", role: "viewer" }],
+    lapse: "P90D",
     accounts: [{ kind: "group", value: "all", plan: "test" }],
   });
   const { store } = place.service;
@@ -250,7 +255,8 @@ test("accounts and roles lapse after their time, and a matching sign-in restores
 
 test("a role that has lapsed is neither given nor told by a sign-in without groups", async () => {
   await using place = await startSignIn({
-    ...{ operators: [{ kind: "group", value: "all", role: "viewer" }], lapse: "P90D" },
+    operators: [{ kind: "group", value: "all", role: "viewer" }],
+    lapse: "P90D",
     accounts: [],
   });
   const { store } = place.service;
@@ -269,7 +275,8 @@ test("a role that has lapsed is neither given nor told by a sign-in without grou
 });
 
 const lapsing = {
-  ...{ operators: [], lapse: "P90D" },
+  operators: [],
+  lapse: "P90D",
   accounts: [{ kind: "group", value: "all", plan: "test" }],
 } as const;
 
@@ -364,16 +371,21 @@ test("a person moves from the issuer before by their confirmed address, once", a
   });
   const { store } = place.service;
   const row = {
-    ...{ id: "person_00000000000000aa", issuer: "https://old.example/", sub: "old", name: null },
-    ...{ email: "ada@x.example", emailVerified: true, roleRule: null, roleMatchedMs: null, seenMs: 1 },
-    ...{
-      accountMatchedMs: null,
-      account: null,
-      accountBy: null,
-      lapsedMs: null,
-      suspendedMs: null,
-      erasedMs: null,
-    },
+    id: "person_00000000000000aa",
+    issuer: "https://old.example/",
+    sub: "old",
+    name: null,
+    email: "ada@x.example",
+    emailVerified: true,
+    roleRule: null,
+    roleMatchedMs: null,
+    seenMs: 1,
+    accountMatchedMs: null,
+    account: null,
+    accountBy: null,
+    lapsedMs: null,
+    suspendedMs: null,
+    erasedMs: null,
     createdMs: 1,
   };
   await store.addPerson(row);

@@ -144,7 +144,16 @@ families.push({
 /** Words that vocabularies have as tokens, so that marks of text are made of few of them. */
 const words = [
   ..."INST SYS Instruction Response USER ASSISTANT user system assistant im start end".split(" "),
-  ...["###", "<|", "|>", "<<", ">>", "</", "[/", "[INST", "▁[", "_"],
+  "###",
+  "<|",
+  "|>",
+  "<<",
+  ">>",
+  "</",
+  "[/",
+  "[INST",
+  "▁[",
+  "_",
 ];
 
 function vocabularyOf({ control = [], userDefined = [] }: Family): Vocabulary {

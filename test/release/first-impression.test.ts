@@ -53,10 +53,7 @@ test("the default model ends everyday answers, and does not repeat itself", {
       const response = await fetch(`${url}/v1/chat/completions`, {
         method: "POST",
         headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-        body: JSON.stringify({
-          ...{ model: "smollm2-135m-instruct", seed },
-          messages: [{ role: "user", content }],
-        }),
+        body: JSON.stringify({ model: "smollm2-135m-instruct", seed, messages: [{ role: "user", content }] }),
       });
       const body: unknown = await response.json();
       assert.ok(isRecord(body) && Array.isArray(body.choices), JSON.stringify(body));

@@ -28,9 +28,17 @@ test("packs documents, examples, the miniature model and nothing else beside the
   assert.deepEqual(
     packed.toSorted(),
     [
-      ...["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"],
-      ...["docs/screenshots/overview-1280-light.png", "inkwell.example.yaml", "models/miniature.gguf"],
-      ...["package.json", ...documents],
+      "ARCHITECTURE.md",
+      "CHANGELOG.md",
+      "CONTRIBUTING.md",
+      "LICENSE",
+      "README.md",
+      "SECURITY.md",
+      "docs/screenshots/overview-1280-light.png",
+      "inkwell.example.yaml",
+      "models/miniature.gguf",
+      "package.json",
+      ...documents,
     ].toSorted(),
   );
 });

@@ -123,7 +123,9 @@ releaseTest(
         method: "POST",
         headers: { ...page, cookie, "content-type": "application/json" },
         body: JSON.stringify({
-          ...{ model: models[0]?.id, stream: true, max_tokens: 50 },
+          model: models[0]?.id,
+          stream: true,
+          max_tokens: 50,
           messages: [{ role: "user", content: "What is ink?" }],
         }),
       });

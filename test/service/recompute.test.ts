@@ -502,7 +502,9 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
     );
     const found = {
       added: Number(left_before_micro) + Number(added_micro),
-      ...{ spent: spent_micro, refunded: refunded_micro, left: left_micro },
+      spent: spent_micro,
+      refunded: refunded_micro,
+      left: left_micro,
     };
     assert.deepEqual(found, total);
   });
@@ -528,7 +530,9 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
 
   test("sums by day, model, key and account are those of the receipts", async () => {
     const filters: Partial<Receipt>[] = [
-      ...[{}, { model: "dear" }, { account: "poor", model: "plain" }],
+      {},
+      { model: "dear" },
+      { account: "poor", model: "plain" },
       ...accounts.map((account) => ({ account })),
       ...load.keys.map(({ id }) => ({ key: id })),
     ];
@@ -594,8 +598,10 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
         receiptsOf({ model }),
       );
       const tokens = {
-        ...{ prompt: prompt_tokens - cached_tokens, cached_prompt: cached_tokens },
-        ...{ completion: completion_tokens - reasoning_tokens, reasoning: reasoning_tokens },
+        prompt: prompt_tokens - cached_tokens,
+        cached_prompt: cached_tokens,
+        completion: completion_tokens - reasoning_tokens,
+        reasoning: reasoning_tokens,
       };
       for (const [kind, count] of Object.entries(tokens))
         assert.equal(found("tokens_total", { model, kind }), count, `${model} ${kind}`);

@@ -73,7 +73,12 @@ async function start(settings: Settings): Promise<Reloadable> {
   const { url, operatorUrl, key } = await program.up();
   assert.ok(key !== null);
   const service: Reloadable = {
-    ...{ folder, program, url, operatorUrl, key, write },
+    folder,
+    program,
+    url,
+    operatorUrl,
+    key,
+    write,
     async reload() {
       const headers = { authorization: `Bearer ${token}` };
       const response = await fetch(`${service.operatorUrl}/admin/reload`, { method: "POST", headers });

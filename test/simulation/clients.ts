@@ -141,9 +141,13 @@ export class Clients {
     let tokens = 0;
     const leavesAfter = random.whole(0, 5);
     const request: Request = {
-      ...{ method: "POST", path: "/v1/chat/completions", body },
+      method: "POST",
+      path: "/v1/chat/completions",
+      body,
       headers: {
-        ...{ authorization: `Bearer ${secret}`, "content-type": "application/json", connection: "close" },
+        authorization: `Bearer ${secret}`,
+        "content-type": "application/json",
+        connection: "close",
         ...person,
       },
       onData: (part, headers) => {

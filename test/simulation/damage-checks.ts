@@ -27,22 +27,40 @@ import type { Moment } from "./row-checks.ts";
 const afterAllDates = 9_000_000_000_000_000;
 
 const windowDamages: Partial<WindowGrant>[] = [
-  ...[{ amountMicro: -1 }, { spentMicro: -1 }, { heldMicro: -1 }, { spentMicro: 0.5 }],
-  ...[{ fromMs: -afterAllDates }, { untilMs: afterAllDates }, { anchorMs: afterAllDates }, { untilMs: 0 }],
+  { amountMicro: -1 },
+  { spentMicro: -1 },
+  { heldMicro: -1 },
+  { spentMicro: 0.5 },
+  { fromMs: -afterAllDates },
+  { untilMs: afterAllDates },
+  { anchorMs: afterAllDates },
+  { untilMs: 0 },
   { version: 99 },
 ];
 
 const otherDamages: Partial<AccountRow>[] = [
-  ...[{ seq: 0 }, { atMs: afterAllDates }, { endsMs: afterAllDates }, { holds: -1 }, { holds: 0.5 }],
-  ...[{ runningCostMicro: -1 }, { requestsTatMs: Number.NaN }, { tokensTatMs: Infinity }],
+  { seq: 0 },
+  { atMs: afterAllDates },
+  { endsMs: afterAllDates },
+  { holds: -1 },
+  { holds: 0.5 },
+  { runningCostMicro: -1 },
+  { requestsTatMs: Number.NaN },
+  { tokensTatMs: Infinity },
 ];
 
 const laterDamages: Partial<AccountRow["later"]>[] = [
-  ...[{ count: -1 }, { freeMicro: -1 }, { heldMicro: -1 }, { freeMicro: Number.MAX_SAFE_INTEGER + 2 }],
+  { count: -1 },
+  { freeMicro: -1 },
+  { heldMicro: -1 },
+  { freeMicro: Number.MAX_SAFE_INTEGER + 2 },
 ];
 
 const additionalDamages: Partial<AdditionalGrant>[] = [
-  ...[{ spentMicro: -1 }, { heldMicro: -1 }, { amountMicro: -1 }, { amountMicro: 0.5 }],
+  { spentMicro: -1 },
+  { heldMicro: -1 },
+  { amountMicro: -1 },
+  { amountMicro: 0.5 },
 ];
 
 /** Rows of an account, each with one thing that cannot be. */
@@ -181,26 +199,32 @@ const tamperings: Record<string, Tampering> = {
   "a grant": raised(({ grants }) => grants, "amountMicro", "spentMicro"),
   "a charge": raised(
     ({ charges }) => charges,
-    ...(["costMicro", "base", "overage", "additional", "shortfallMicro"] as const),
+    "costMicro",
+    "base",
+    "overage",
+    "additional",
+    "shortfallMicro",
   ),
   "a payment of a charge": raised(({ charges }) => charges.flatMap(({ paid }) => paid), "amountMicro"),
   "the account": raised(({ account }) => [account], "seq", "atMs", "createdMs", "holds", "runningCostMicro"),
   "a window": raised(
     ({ account: { base, overage } }) => [base, overage],
-    ...([
-      "seq",
-      "amountMicro",
-      "spentMicro",
-      "heldMicro",
-      "fromMs",
-      "untilMs",
-      "anchorMs",
-      "version",
-    ] as const),
+    "seq",
+    "amountMicro",
+    "spentMicro",
+    "heldMicro",
+    "fromMs",
+    "untilMs",
+    "anchorMs",
+    "version",
   ),
   "an additional grant": raised(
     ({ account: { additional }, later }) => [...additional, ...later],
-    ...(["seq", "amountMicro", "spentMicro", "heldMicro", "untilMs"] as const),
+    "seq",
+    "amountMicro",
+    "spentMicro",
+    "heldMicro",
+    "untilMs",
   ),
   "sums of later grants": raised(({ account: { later } }) => [later], "count", "freeMicro", "heldMicro"),
   "what a hold takes": raised(({ holds }) => holds.flatMap(({ takings }) => takings), "amountMicro"),
@@ -210,8 +234,16 @@ const tamperings: Record<string, Tampering> = {
   ),
   "a key": raised(
     ({ keys }) => keys.filter(({ actsFor }) => actsFor === null),
-    ...(["holds", "heldMicro", "runningCostMicro", "budgetMicro", "budgetSpentMicro"] as const),
-    ...(["createdMs", "revokedMs", "expiresMs", "requestsPerMinute", "concurrent"] as const),
+    "holds",
+    "heldMicro",
+    "runningCostMicro",
+    "budgetMicro",
+    "budgetSpentMicro",
+    "createdMs",
+    "revokedMs",
+    "expiresMs",
+    "requestsPerMinute",
+    "concurrent",
   ),
   "the state": ({ account }) => {
     account.state = account.state === "suspended" ? "active" : "suspended";

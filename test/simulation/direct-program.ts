@@ -41,7 +41,9 @@ export class DirectProgram {
     this.#random = random;
     this.#sections = [plans, plans, ...configurations];
     this.#told = {
-      ...{ operations: [], holds: [], payments: [] },
+      operations: [],
+      holds: [],
+      payments: [],
       grantsOf: (account) => database.ledger.accounts.get(account)?.additional.map(({ seq }) => seq) ?? [],
     };
   }

@@ -19,8 +19,14 @@ const header = "x-person";
 
 /** Each person has a normal form, and other spellings of it. */
 const pool = [
-  ...[["ada"], ["user-17", "USER-17"], ["bert@x.example", "Bert@X.example"], ["4711"]],
-  ...[["zoë", "ZOË", "Zoe\u0308"], ["åsa", "A\u030asa", "\u212bsa"], ["李雷"], ["p-0720f5393168bf68"]],
+  ["ada"],
+  ["user-17", "USER-17"],
+  ["bert@x.example", "Bert@X.example"],
+  ["4711"],
+  ["zoë", "ZOË", "Zoe\u0308"],
+  ["åsa", "A\u030asa", "\u212bsa"],
+  ["李雷"],
+  ["p-0720f5393168bf68"],
 ];
 
 interface Person {
@@ -100,7 +106,11 @@ export class FrontEnd {
     const opens = { plan: this.#plan, new_accounts_per_day: this.#newPerDay };
     const budget = { credits: random.whole(5, 60), every: "PT1H" };
     const limits: Omit<DrawnKey, "acts_for"> = random.pick([
-      ...[{}, { budget }, { budget }, { budget, concurrent: 3 }, { requests_per_minute: 20 }],
+      {},
+      { budget },
+      { budget },
+      { budget, concurrent: 3 },
+      { requests_per_minute: 20 },
     ]);
     const opening = { acts_for: { ...actsFor, ...opens }, ...limits };
     const refusing = { acts_for: actsFor };
@@ -126,7 +136,9 @@ export class FrontEnd {
     const isGuest = whose === "guest";
     const asked = { person, isOpening, isGuest, life, account: person?.accounts[life], isSuspended, changes };
     return {
-      ...{ secret, headers, payer: `${spellings[0]} ${life}` },
+      secret,
+      headers,
+      payer: `${spellings[0]} ${life}`,
       answered: (answer, payers) => this.#answered(asked, answer, payers),
     };
   }
@@ -135,8 +147,12 @@ export class FrontEnd {
     const known = this.#people.get(normal);
     if (known !== undefined) return known;
     const person: Person = {
-      ...{ life: 0, isErasing: false, accounts: [], links: new Set() },
-      ...{ isSuspended: false, changes: 0 },
+      life: 0,
+      isErasing: false,
+      accounts: [],
+      links: new Set(),
+      isSuspended: false,
+      changes: 0,
     };
     this.#people.set(normal, person);
     return person;

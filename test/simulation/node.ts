@@ -77,7 +77,10 @@ export class SimulatedNode {
     const { timeline, database, upstreams, receivers } = this.#world;
     const random = this.#world.random.fork();
     const program = evaluate<Program>(this.#world.bundle, {
-      ...{ timeline, random, owner, listeners: this.listeners },
+      timeline,
+      random,
+      owner,
+      listeners: this.listeners,
       turnMs: this.#world.turnMs,
       hostname: `node-${this.number}`,
       clockAheadMs: () => this.#clockAheadMs,
@@ -93,7 +96,9 @@ export class SimulatedNode {
     };
     const service = await program.startService(reread(), host, new AbortController().signal, {
       ...program.serviceTimes,
-      ...{ heartbeatEveryMs: minute, stopsEveryMs: 5 * second, clockEveryMs: this.#world.clockEveryMs },
+      heartbeatEveryMs: minute,
+      stopsEveryMs: 5 * second,
+      clockEveryMs: this.#world.clockEveryMs,
       events: { ...program.serviceTimes.events, everyMs: 10 * second, modelsEveryMs: minute },
     });
     if (owner.isGone) return;

@@ -32,8 +32,18 @@ export function drawChange(random: Random, known: Known): OperatorChange | "plan
   const ofAny = <T>(items: readonly T[], change: (item: T) => OperatorChange) =>
     items.length === 0 ? null : change(random.pick(items));
   const action = random.weighted({
-    ...{ topup: 5, refund: 4, promote: 3, adjust: 2, memo: 2, plan: 4, suspend: 1, resume: 2, budget: 2 },
-    ...{ stop: 2, reload: 1, plans: 1 },
+    topup: 5,
+    refund: 4,
+    promote: 3,
+    adjust: 2,
+    memo: 2,
+    plan: 4,
+    suspend: 1,
+    resume: 2,
+    budget: 2,
+    stop: 2,
+    reload: 1,
+    plans: 1,
   });
   switch (action) {
     case "topup":
@@ -41,7 +51,9 @@ export function drawChange(random: Random, known: Known): OperatorChange | "plan
     case "refund":
       return ofAny(known.payments, (payment) =>
         post(`/admin/accounts/${payment.account}/refunds`, {
-          ...{ refund_id: id, payment_id: payment.id, credits: random.whole(1, 6) },
+          refund_id: id,
+          payment_id: payment.id,
+          credits: random.whole(1, 6),
         }),
       );
     case "promote": {
@@ -57,7 +69,8 @@ export function drawChange(random: Random, known: Known): OperatorChange | "plan
       );
     case "plan":
       return patch(path, {
-        ...{ operation_id: id, plan: random.pick(["small", "large"]) },
+        operation_id: id,
+        plan: random.pick(["small", "large"]),
         at: random.pick(["refresh", "now", "new_window"]),
       });
     case "suspend":

@@ -78,9 +78,12 @@ export class SimulatedReceivers {
       (events?.endpoints ?? []).map(({ name, types }) => [
         name,
         {
-          ...{ types: new Set<string>(types), texts: new Map(), ids: new Map() },
-          ...{ taken: new Set(), senders: new Map() },
-          ...{ refusedType: hasTrouble ? refusedType : "none" },
+          types: new Set<string>(types),
+          texts: new Map(),
+          ids: new Map(),
+          taken: new Set(),
+          senders: new Map(),
+          refusedType: hasTrouble ? refusedType : "none",
         },
       ]),
     );

@@ -47,9 +47,16 @@ export function checkAccount(naive: NaiveLedger, id: string, moment: Moment): vo
     assert.ok(own !== undefined, `hold ${hold.id} of ${id} is open`);
     const { takings, expires, extension, metered, used, price, key } = own;
     const expected = {
-      ...{ key, takings: takingsIn(takings), expiresMs: expires, meteredTokens: metered },
-      ...{ extension: extension.n, extendedMicro: extension.amount, ...used },
-      ...{ pricePrompt: price.prompt, priceCompletion: price.completion, priceCachedPrompt: price.cached },
+      key,
+      takings: takingsIn(takings),
+      expiresMs: expires,
+      meteredTokens: metered,
+      extension: extension.n,
+      extendedMicro: extension.amount,
+      ...used,
+      pricePrompt: price.prompt,
+      priceCompletion: price.completion,
+      priceCachedPrompt: price.cached,
     };
     assert.partialDeepStrictEqual(hold, expected, `hold ${hold.id} of ${id}`);
   }

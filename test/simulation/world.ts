@@ -32,8 +32,15 @@ import { SimulatedUpstreams, type UpstreamHabits } from "./upstreams.ts";
 
 /** What can go wrong, or change, in a world. */
 export const troubles = [
-  ...(["clock", "crashes", "restarts", "database", "calls"] as const),
-  ...(["servers", "clients", "operators", "receivers"] as const),
+  "clock",
+  "crashes",
+  "restarts",
+  "database",
+  "calls",
+  "servers",
+  "clients",
+  "operators",
+  "receivers",
 ];
 export type Trouble = (typeof troubles)[number];
 
@@ -174,18 +181,27 @@ class World {
       ended: (mark: string) => this.#fairness.ended(mark),
     };
     this.upstreams = new SimulatedUpstreams({
-      ...{ timeline, random: random.fork(), habits },
+      timeline,
+      random: random.fork(),
+      habits,
       listener: upstreamListener,
     });
     this.receivers = new SimulatedReceivers({
-      ...{ timeline, random: random.fork(), events, database: this.database },
+      timeline,
+      random: random.fork(),
+      events,
+      database: this.database,
       hasTrouble: this.#has("receivers"),
       fail: listener.failed,
       count: (outcome) => this.checks.count(outcome),
     });
     this.#frontEnd = random.chance(0.6) ? new FrontEnd(random.fork()) : null;
     this.#clients = new Clients({
-      ...{ ...options, timeline, checks: this.checks, database: this.database, nodes: this.#nodes },
+      ...options,
+      timeline,
+      checks: this.checks,
+      database: this.database,
+      nodes: this.#nodes,
       fairness: faults.lost > 0 ? null : this.#fairness,
       frontEnd: this.#frontEnd,
       hasTrouble: this.#has("clients"),
@@ -193,7 +209,9 @@ class World {
       check: this.#check.bind(this),
     });
     const clockWorld = {
-      ...{ timeline, clock: this.database.clock, nodes: this.#nodes },
+      timeline,
+      clock: this.database.clock,
+      nodes: this.#nodes,
       ask: this.#insist.bind(this),
       startAgain: (node: SimulatedNode) => this.#startAgain(node),
       count: (outcome: string) => this.checks.count(outcome),
@@ -388,7 +406,9 @@ class World {
     const socket = this.#connect(node ?? this.random.pick(this.#nodes), operatorPort, "127.0.0.1");
     if (socket === null) return null;
     const request: Request = {
-      ...{ method, path, body: JSON.stringify(body) },
+      method,
+      path,
+      body: JSON.stringify(body),
       headers: { authorization: `Bearer ${token}`, "content-type": "application/json", connection: "close" },
     };
     this.timeline.after(minute, () => socket.destroy(new Error("the operator has waited for a minute")));
@@ -450,8 +470,12 @@ class World {
     const ofPeople = this.#frontEnd?.accounts ?? [];
     const account = random.pick(random.chance(0.4) ? [own, ...ofPeople] : [own]);
     const change = drawChange(random, {
-      ...{ id, account, nowMs: this.timeline.nowMs, ledger: this.database.ledger },
-      ...{ payments: this.#payments, requestIds: this.#clients.requestIds.slice(-20) },
+      id,
+      account,
+      nowMs: this.timeline.nowMs,
+      ledger: this.database.ledger,
+      payments: this.#payments,
+      requestIds: this.#clients.requestIds.slice(-20),
     });
     if (change === "plans") {
       await this.#changePlans(random);
@@ -484,8 +508,11 @@ class World {
       }
       const node = random.pick(this.#nodes);
       const what = random.weighted({
-        ...{ kill: this.#has("crashes") ? 4 : 0, restart: this.#has("restarts") ? 2 : 0 },
-        ...{ database: this.#has("database") ? 2 : 0, clock: this.#hasClockFaults ? 4 : 0, nothing: 0.1 },
+        kill: this.#has("crashes") ? 4 : 0,
+        restart: this.#has("restarts") ? 2 : 0,
+        database: this.#has("database") ? 2 : 0,
+        clock: this.#hasClockFaults ? 4 : 0,
+        nothing: 0.1,
       });
       this.checks.count(`fate ${what}`);
       if (what === "clock") await this.#clockFate.happen();
@@ -519,8 +546,14 @@ class World {
 
 const goodHabits: UpstreamHabits = {
   well: 100,
-  ...{ refusesConnection: 0, respondsWithError: 0, breaksOff: 0, hangs: 0, staysSilent: 0, lies: 0 },
-  ...{ runsOn: 0, endsEarly: 0 },
+  refusesConnection: 0,
+  respondsWithError: 0,
+  breaksOff: 0,
+  hangs: 0,
+  staysSilent: 0,
+  lies: 0,
+  runsOn: 0,
+  endsEarly: 0,
 };
 
 /** Runs a world to its end. Throws a `SimulationError` at the first violation. */

@@ -23,34 +23,74 @@ const listeners = { operator: operatorActions, portal: portalActions };
 const otherRoutes = {
   operator: [
     "showOverview",
-    ...["signIn", "showSignIn", "beginSignIn", "showSession", "signOut", "makeSignInCode"],
-    ...["listSessions", "signOutEverywhere"],
+    "signIn",
+    "showSignIn",
+    "beginSignIn",
+    "showSession",
+    "signOut",
+    "makeSignInCode",
+    "listSessions",
+    "signOutEverywhere",
   ],
   portal: [
     "showAccount",
     "listModels",
     "chat",
     "showLive",
-    ...["signIn", "showSignIn", "beginSignIn", "askForLink"],
-    ...["showSession", "listSessions", "signOut", "signOutEverywhere"],
+    "signIn",
+    "showSignIn",
+    "beginSignIn",
+    "askForLink",
+    "showSession",
+    "listSessions",
+    "signOut",
+    "signOutEverywhere",
   ],
 };
 
 /** Commands that wrap actions: see docs/decisions/0077-one-table-of-actions.md. */
 const wrappers = [
-  ...["account create", "account set", "account close", "account suspend", "account resume"],
-  ...["account import", "credits add", "key lookup", "usage", "requests stop", "plans apply"],
+  "account create",
+  "account set",
+  "account close",
+  "account suspend",
+  "account resume",
+  "account import",
+  "credits add",
+  "key lookup",
+  "usage",
+  "requests stop",
+  "plans apply",
 ];
 /** Commands that list all pages of the store's rows, or show several objects. */
 const lists = [
-  ...["account list", "account show", "account journal", "key list", "balance", "requests list"],
-  ...["credits payments", "credits report", "plans list", "operator list"],
-  ...["events endpoints", "events deliveries", "person list"],
+  "account list",
+  "account show",
+  "account journal",
+  "key list",
+  "balance",
+  "requests list",
+  "credits payments",
+  "credits report",
+  "plans list",
+  "operator list",
+  "events endpoints",
+  "events deliveries",
+  "person list",
 ];
 /** Commands that are about the program and its files. */
 const ofProgram = [
-  ...["serve", "reload", "console", "chat", "models", "models list", "models pull"],
-  ...["config check", "audit", "backup", "clock accept"],
+  "serve",
+  "reload",
+  "console",
+  "chat",
+  "models",
+  "models list",
+  "models pull",
+  "config check",
+  "audit",
+  "backup",
+  "clock accept",
 ];
 
 /** Changes without a dialog: those of a state have three, the others a page of their own. */
@@ -89,14 +129,12 @@ test("credits say what was done, what could not be taken, and what was done befo
   const rest = "The other 5 are held by running requests, and can be refunded when these have ended.";
   const cases: [action: { done?: unknown }, result: object, sentence: string][] = [
     [addCredits, { account: "ada", credits: 5000 }, "5,000 credits added to ada."],
-    [
-      ...([addCredits, { payment_id: "p1", again: true }] as const),
-      "Payment p1 was counted before. Nothing has changed.",
-    ],
+    [addCredits, { payment_id: "p1", again: true }, "Payment p1 was counted before. Nothing has changed."],
     [adjustCredits, { account: "ada", credits: -30 }, "30 promotional credits taken from ada."],
     [refundCredits, refund, `35 credits refunded from ada. ${rest}`],
     [
-      ...([refundCredits, { ...refund, again: true }] as const),
+      refundCredits,
+      { ...refund, again: true },
       "Refund r1 was made before, of 35 credits. Nothing has changed.",
     ],
   ];

@@ -30,8 +30,11 @@ test("a new account has full buckets and windows that start with it", async () =
     state: "active",
     endsMs: null,
     base: {
-      ...{ remainingMicro: credits(10), capMicro: credits(10), refillMicro: credits(10) },
-      ...{ startsMs: start, endsMs: start + day },
+      remainingMicro: credits(10),
+      capMicro: credits(10),
+      refillMicro: credits(10),
+      startsMs: start,
+      endsMs: start + day,
     },
     overage: {
       refillMicro: credits(5),

@@ -28,7 +28,13 @@ describe("credits", () => {
   test("add gives promotional credits until their last day", async () => {
     await ledger.openAccount();
     const given = await ledger.inkwell(
-      ...["credits", "add", "alice", "5", "--promotional", "--expires", "2027-01-31"],
+      "credits",
+      "add",
+      "alice",
+      "5",
+      "--promotional",
+      "--expires",
+      "2027-01-31",
     );
     assert.equal(given.stderr, "5 promotional credits given to alice. It has 5 additional credits now.\n");
     const [grant] = ledger.store.account("alice").additional;

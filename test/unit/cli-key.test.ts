@@ -57,15 +57,23 @@ test("set changes the named settings and keeps the others", async () => {
   assert.match(ran.stderr, /is changed\. Its next request uses these settings/);
   assert.match(ran.stdout, /Limits +9 requests\/min\n/);
   assert.partialDeepStrictEqual(ledger.store.key(id), {
-    ...{ name: "ci", requestsPerMinute: 9, tokensPerMinute: null, models: ["small"] },
-    ...{ expiresMs: Date.UTC(2100, 0, 2), portal: "own" },
+    name: "ci",
+    requestsPerMinute: 9,
+    tokensPerMinute: null,
+    models: ["small"],
+    expiresMs: Date.UTC(2100, 0, 2),
+    portal: "own",
   });
   const raised = await ledger.inkwell("key", "set", id, "--portal", "account");
   assert.match(raised.stdout, /portal +manages all keys of the account\n/);
   await ledger.inkwell("key", "set", id, "--no-name", "--no-rpm", "--expires", "never", "--concurrent", "2");
   assert.partialDeepStrictEqual(ledger.store.key(id), {
-    ...{ name: null, requestsPerMinute: null, concurrent: 2, models: ["small"] },
-    ...{ expiresMs: null, portal: "account" },
+    name: null,
+    requestsPerMinute: null,
+    concurrent: 2,
+    models: ["small"],
+    expiresMs: null,
+    portal: "account",
   });
 });
 
@@ -89,8 +97,13 @@ test("set changes amount and period of a budget, and removes it", async () => {
   const changed = await ledger.documentOf("key", "set", id, "--budget", "8");
   assert.partialDeepStrictEqual(changed, {
     budget: {
-      ...{ credits: 8, every: "P1D", left_micro: 8_000_000, spent_micro: 0, held_micro: 0 },
-      ...{ started_at: "2027-01-15T12:00:00.000Z", refreshes_at: "2027-01-16T12:00:00.000Z" },
+      credits: 8,
+      every: "P1D",
+      left_micro: 8_000_000,
+      spent_micro: 0,
+      held_micro: 0,
+      started_at: "2027-01-15T12:00:00.000Z",
+      refreshes_at: "2027-01-16T12:00:00.000Z",
     },
   });
   assert.match((await ledger.inkwell("key", "list")).stdout, /BUDGET LEFT.*\n.*8 of 8 \(P1D\)/);
@@ -117,8 +130,11 @@ test("rotate prints only the new secret, and the old one stays valid for a day",
   assert.match(ran.stdout, /^ink_[0-9A-Za-z]{40}\n$/);
   assert.match(ran.stderr, /shown only now.*stays valid until 2027-01-16 12:00Z/);
   assert.partialDeepStrictEqual(ledger.store.key(id), {
-    ...{ name: "ci", hash: hashKey(ran.stdout.trim()), lastFour: ran.stdout.trim().slice(-4) },
-    ...{ oldHash: hashKey(key), oldUntilMs: ledger.nowMs + 86_400_000 },
+    name: "ci",
+    hash: hashKey(ran.stdout.trim()),
+    lastFour: ran.stdout.trim().slice(-4),
+    oldHash: hashKey(key),
+    oldUntilMs: ledger.nowMs + 86_400_000,
   });
   assert.match((await ledger.inkwell("key", "list")).stdout, /OLD SECRET UNTIL\n.*2027-01-16 12:00Z/);
   assert.match(
@@ -155,7 +171,8 @@ test("lookup reads a secret from stdin and shows its key, even after its end", a
   await ledger.inkwell("key", "revoke", id);
   const revoked = await lookUp(key, "--json");
   assert.partialDeepStrictEqual(JSON.parse(revoked.stdout), {
-    ...{ secret: "present", usable: false },
+    secret: "present",
+    usable: false,
     key: { id, account: "alice" },
   });
   refused(await lookUp(""), /This is not a key of Inkwell\./);

@@ -17,10 +17,23 @@ const json = async (...argv: string[]) => await ledger.documentOf("person", ...a
 
 function person(n: number, parts: Partial<PersonRow> = {}): PersonRow {
   return {
-    ...{ id: `person_${n.toString(16).padStart(16, "0")}`, issuer: "https://login.example", sub: `sub-${n}` },
-    ...{ name: null, email: null, emailVerified: true, roleRule: null, roleMatchedMs: null },
-    ...{ accountMatchedMs: null, seenMs: ledger.nowMs, account: null, accountBy: null, lapsedMs: null },
-    ...{ suspendedMs: null, erasedMs: null, createdMs: ledger.nowMs, ...parts },
+    id: `person_${n.toString(16).padStart(16, "0")}`,
+    issuer: "https://login.example",
+    sub: `sub-${n}`,
+    name: null,
+    email: null,
+    emailVerified: true,
+    roleRule: null,
+    roleMatchedMs: null,
+    accountMatchedMs: null,
+    seenMs: ledger.nowMs,
+    account: null,
+    accountBy: null,
+    lapsedMs: null,
+    suspendedMs: null,
+    erasedMs: null,
+    createdMs: ledger.nowMs,
+    ...parts,
   };
 }
 
@@ -28,8 +41,10 @@ describe("inkwell person", () => {
   beforeEach(async () => {
     await ledger.store.addPerson(
       person(0xaa, {
-        ...{ name: "Ada\u202e", email: "ada@x.example" },
-        ...{ roleRule: "support email ada@x.example", roleMatchedMs: ledger.nowMs },
+        name: "Ada\u202e",
+        email: "ada@x.example",
+        roleRule: "support email ada@x.example",
+        roleMatchedMs: ledger.nowMs,
       }),
     );
     await ledger.openAccount("alice");

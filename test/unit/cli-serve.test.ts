@@ -66,7 +66,10 @@ async function startedAt(
 ): Promise<{ shown: string; codes: number }> {
   let codes = 0;
   const service = {
-    ...{ banner: { ...banner, first }, stop: async () => {}, stopped: Promise.resolve(), hangUp() {} },
+    banner: { ...banner, first },
+    stop: async () => {},
+    stopped: Promise.resolve(),
+    hangUp() {},
     newSignInCode: async () => {
       codes += 1;
       return "a-code";
@@ -124,7 +127,10 @@ test("names the file of the first key in place of the key, also in the examples"
   assert.match(elsewhere, /^ {4}\/data\/first-key$/m);
   const { stdout: line } = await started(["serve", "--json"], { ...banner, first });
   assert.deepEqual(JSON.parse(line).first_account, {
-    ...{ account: "default", plan: "starter", key: null, key_file: "/srv/my data/first-key" },
+    account: "default",
+    plan: "starter",
+    key: null,
+    key_file: "/srv/my data/first-key",
   });
 });
 

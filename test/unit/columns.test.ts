@@ -29,7 +29,12 @@ import { fieldOf } from "../../src/objects.ts";
 
 const month = { leftBeforeMicro: 0, addedMicro: 0, spentMicro: 0, refundedMicro: 0, leftMicro: 0 };
 const reported = paymentReportObject({
-  ...{ month: "2027-01", timezone: "UTC", fromMs: 0, toMs: 0, isOver: true, total: month },
+  month: "2027-01",
+  timezone: "UTC",
+  fromMs: 0,
+  toMs: 0,
+  isOver: true,
+  total: month,
   rows: [{ id: "inv-1", account: "ada", atMs: 0, ...month }],
 }).payments.map((row) => ({ properties: row }));
 

@@ -30,8 +30,17 @@ test("finds no change in an equal configuration, whatever its lines and order", 
 
 test("knows every section of the configuration", () => {
   const compared = [
-    ...["listen", "operator", "portal", "dataDir", "modelsDir", "database", "plans", "models"],
-    ...["personKeys", "signIn", "signInProblems"],
+    "listen",
+    "operator",
+    "portal",
+    "dataDir",
+    "modelsDir",
+    "database",
+    "plans",
+    "models",
+    "personKeys",
+    "signIn",
+    "signInProblems",
   ];
   const fromEnvironment = ["sources", "client", "file", "ignoredVariables"];
   const { operator, ...sections } = read(base);

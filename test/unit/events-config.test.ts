@@ -31,7 +31,9 @@ test("reads endpoints and mail, with defaults", () => {
   const { events } = load(text, { HOOK: secrets.current });
   assert.deepEqual(events?.endpoints, [
     {
-      ...{ name: "hook", url: "https://hooks.example/in?a=b", secrets: [secrets.current, secrets.previous] },
+      name: "hook",
+      url: "https://hooks.example/in?a=b",
+      secrets: [secrets.current, secrets.previous],
       types: ["balance.low", "balance.exhausted", "key.created"],
     },
     { name: "all", url: "http://10.0.0.7:80/x", secrets: [secrets.current], types: [...eventTypes] },
@@ -39,8 +41,14 @@ test("reads endpoints and mail, with defaults", () => {
   assert.deepEqual(eventSettingsOf(events), { thresholdPercents: [50, 100] });
   assert.equal(events.expiringMs, 3 * 86_400_000);
   assert.deepEqual(events.mail, {
-    ...{ host: "mail.example", port: 587, tls: "required", user: null, password: null },
-    ...{ from: "Inkwell <inkwell@x.example>", operators: ["ops@x.example"], templates: null },
+    host: "mail.example",
+    port: 587,
+    tls: "required",
+    user: null,
+    password: null,
+    from: "Inkwell <inkwell@x.example>",
+    operators: ["ops@x.example"],
+    templates: null,
     types: [
       "balance.low",
       "balance.exhausted",

@@ -24,7 +24,9 @@ function startJob(t: TestContext) {
   const job = new Job({ name: "work", everyMs, run, onError: (error) => errors.push(error) });
   const settled = () => new Promise(setImmediate);
   return {
-    ...{ job, runs, errors },
+    job,
+    runs,
+    errors,
     async succeed() {
       runs.at(-1)?.resolve();
       await settled();
@@ -43,7 +45,12 @@ function startJob(t: TestContext) {
 
 function shown(change: Partial<JobState>): JobState {
   return {
-    ...{ name: "work", everyMs, state: "ok", sinceMs: start, lastSuccessMs: null, lastError: null },
+    name: "work",
+    everyMs,
+    state: "ok",
+    sinceMs: start,
+    lastSuccessMs: null,
+    lastError: null,
     ...change,
   };
 }
@@ -153,7 +160,9 @@ test("a stop waits for the run under way, tells it, and begins no other", async 
   const isStopped: (() => boolean)[] = [];
   const run = Promise.withResolvers<void>();
   const job = new Job({
-    ...{ name: "work", everyMs, onError: assert.fail },
+    name: "work",
+    everyMs,
+    onError: assert.fail,
     run: (stopped) => {
       isStopped.push(stopped);
       return run.promise;
@@ -179,7 +188,9 @@ test("the log has a line for each new error of a job, and one when it works agai
   const jobs = new Jobs({ logger: loggerTo(log), metrics: new Metrics() });
   let failure: string | null = "timeout";
   const job = jobs.start({
-    ...{ name: "count", everyMs, failure: "rows could not be counted" },
+    name: "count",
+    everyMs,
+    failure: "rows could not be counted",
     run: async () => {
       if (failure !== null) throw new Error(failure);
     },
@@ -205,7 +216,9 @@ test("metrics count the runs of each job, and have the time of its last success"
   const jobs = new Jobs({ logger: loggerTo([]), metrics });
   const runs: PromiseWithResolvers<void>[] = [];
   const job = jobs.start({
-    ...{ name: "count", everyMs, failure: "rows could not be counted" },
+    name: "count",
+    everyMs,
+    failure: "rows could not be counted",
     run: () => {
       const ended = Promise.withResolvers<void>();
       runs.push(ended);

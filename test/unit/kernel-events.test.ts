@@ -71,8 +71,12 @@ test("a threshold that several credits pass at once is an event too", async () =
   const made = await eventful(small);
   await spend(made, 15);
   assert.deepEqual(made.told(), [
-    ...["balance.low base 80", "balance.low base 90", "balance.low base 100"],
-    ...["balance.low overage 80", "balance.low overage 90", "balance.low overage 100"],
+    "balance.low base 80",
+    "balance.low base 90",
+    "balance.low base 100",
+    "balance.low overage 80",
+    "balance.low overage 90",
+    "balance.low overage 100",
     "balance.exhausted",
   ]);
 });
@@ -118,7 +122,9 @@ test("additional credits are compared with the grant that is spent last", async 
   assert.deepEqual(made.told(), ["balance.low additional 80"]);
   await spend(made, 20);
   assert.deepEqual(made.told(), [
-    ...["balance.low additional 90", "balance.low additional 100", "balance.exhausted"],
+    "balance.low additional 90",
+    "balance.low additional 100",
+    "balance.exhausted",
   ]);
   await made.apply(topup("p3", credits(10)));
   await spend(made, 8);
@@ -131,8 +137,11 @@ test("additional credits that end are low", async () => {
   made.clock.nowMs += minute;
   await made.apply(topup("p1", credits(10)));
   assert.deepEqual(made.told(), [
-    ...["balance.low additional 80", "balance.low additional 90", "balance.low additional 100"],
-    ...["balance.exhausted", "payment.added"],
+    "balance.low additional 80",
+    "balance.low additional 90",
+    "balance.low additional 100",
+    "balance.exhausted",
+    "payment.added",
   ]);
 });
 
@@ -148,7 +157,10 @@ test("the budget of a key has thresholds of its own", async () => {
   made.clock.nowMs += 5 * 60 * minute;
   await spend(made, 4);
   assert.deepEqual(made.told().toSorted(), [
-    ...["balance.low base 80", "balance.low key key 100", "balance.low key key 80", "balance.low key key 90"],
+    "balance.low base 80",
+    "balance.low key key 100",
+    "balance.low key key 80",
+    "balance.low key key 90",
   ]);
 });
 
@@ -242,7 +254,9 @@ test("random operations have the events that follow from the facts, in batches a
     let nowMs = startMs;
     const [together, apart] = [await prepared(() => nowMs), await prepared(() => nowMs)];
     const told: Told = {
-      ...{ operations: [], holds: [], payments: [] },
+      operations: [],
+      holds: [],
+      payments: [],
       grantsOf: (account) => together.grants(account).map(({ seq }) => seq),
     };
     for (const step of steps) {

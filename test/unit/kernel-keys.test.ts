@@ -120,8 +120,11 @@ example("a part of a budget changes alone, but not if there is no budget", small
   made.clock.nowMs += minute;
   await made.apply(set("3", { budget: { rule: { every: "P1D" } } }));
   assert.partialDeepStrictEqual(made.store.key("key"), {
-    ...{ budgetMicro: 70, budgetEvery: "P1D", budgetSpentMicro: 60 },
-    ...{ budgetFromMs: start + minute, budgetUntilMs: start + minute + day },
+    budgetMicro: 70,
+    budgetEvery: "P1D",
+    budgetSpentMicro: 60,
+    budgetFromMs: start + minute,
+    budgetUntilMs: start + minute + day,
   });
   assert.equal(await spend(made, "h2", 11), "key_budget_exceeded");
   assert.equal(await spend(made, "h2", 10), "held");

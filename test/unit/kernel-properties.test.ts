@@ -36,7 +36,9 @@ test("a batch gives the same rows and outcomes as its operations one by one", as
     const together = await prepared(() => nowMs);
     const apart = await prepared(() => nowMs);
     const told: Told = {
-      ...{ operations: [], holds: [], payments: [] },
+      operations: [],
+      holds: [],
+      payments: [],
       grantsOf: (account) => together.grants(account).map(({ seq }) => seq),
     };
     for (const step of steps) {

@@ -316,7 +316,10 @@ example(
   async (made) => {
     const refreshMs = made.store.account("ada").base?.untilMs;
     assert.deepEqual(await made.apply(planTo("there", "a")), {
-      ...{ kind: "window_differs", plan: "there", buckets: ["base"], refreshMs },
+      kind: "window_differs",
+      plan: "there",
+      buckets: ["base"],
+      refreshMs,
     });
     // Windows that do not follow the calendar count in UTC in every zone.
     assert.equal((await made.apply(planTo("opening", "b", "new_window"))).kind, "changed");
@@ -339,8 +342,12 @@ example(
     assert.equal((await made.apply(planTo("monthly", "a", "new_window"))).kind, "changed");
     const { base, overage } = made.store.account("ada");
     assert.partialDeepStrictEqual(base, {
-      ...{ amountMicro: credits(40), spentMicro: credits(3), heldMicro: 0, plan: "monthly" },
-      ...{ fromMs: at, untilMs: Date.UTC(2026, 1, 15, 13) },
+      amountMicro: credits(40),
+      spentMicro: credits(3),
+      heldMicro: 0,
+      plan: "monthly",
+      fromMs: at,
+      untilMs: Date.UTC(2026, 1, 15, 13),
     });
     assert.equal(overage?.fromMs, start, "the bucket with the same windows keeps its grant");
     assert.deepEqual(made.buckets(), [credits(37), credits(5), 0]);
@@ -414,8 +421,10 @@ example(
     const { base, overage } = made.store.account("ada");
     assert.partialDeepStrictEqual(base, { fromMs: start + day, untilMs: start + 8 * day, spentMicro: 0 });
     assert.partialDeepStrictEqual(overage, {
-      ...{ fromMs: start + day, untilMs: start + 3 * day },
-      ...{ amountMicro: credits(50), spentMicro: credits(2) },
+      fromMs: start + day,
+      untilMs: start + 3 * day,
+      amountMicro: credits(50),
+      spentMicro: credits(2),
     });
     assert.deepEqual(made.buckets(), [credits(30), credits(48), 0]);
   },

@@ -312,8 +312,12 @@ test("no operation changes an account with an invalid row", async () => {
       ({ overage }: AccountRow) => ({ overage: overage && { ...overage, ...change } }),
     ]),
     ...[
-      ...[{ fromMs: Number.NaN }, { untilMs: start }, { untilMs: 9e15 }, { anchorMs: 0.5 }],
-      ...[{ version: 2 }, { version: 0 }],
+      { fromMs: Number.NaN },
+      { untilMs: start },
+      { untilMs: 9e15 },
+      { anchorMs: 0.5 },
+      { version: 2 },
+      { version: 0 },
     ].flatMap((change) => [
       ({ base }: AccountRow) => ({ base: base && { ...base, ...change } }),
       ({ overage }: AccountRow) => ({ overage: overage && { ...overage, ...change } }),

@@ -64,14 +64,12 @@ test("each route has one row", async () => {
   const jobs = testJobs();
   const signIn = new SignIn({
     operatorKeys: new OperatorKeys(store, "a-token-of-operators", reload),
-    ...{
-      store,
-      sessions,
-      jobs,
-      ownUrl: () => null,
-      logger: pino({ enabled: false }),
-      metrics: new Metrics(),
-    },
+    store,
+    sessions,
+    jobs,
+    ownUrl: () => null,
+    logger: pino({ enabled: false }),
+    metrics: new Metrics(),
   });
   const ok = "ok" as const;
   const health = () => ({ ready: true, store: ok, clock: ok, draining: false, warnings: [] });

@@ -26,8 +26,11 @@ test("a key without limits allows every setting", () => {
   const own = manager();
   requireWithin(own, {});
   requireWithin(own, {
-    ...{ models: ["*"], expiresMs: null, requestsPerMinute: null },
-    ...{ tokensPerMinute: null, concurrent: null },
+    models: ["*"],
+    expiresMs: null,
+    requestsPerMinute: null,
+    tokensPerMinute: null,
+    concurrent: null,
   });
   requireWithin(own, { models: ["any"], expiresMs: start, requestsPerMinute: 1_000_000 });
 });

@@ -68,8 +68,15 @@ test("has the columns of the schema", () => {
       .all(table)
       .map(({ name }) => String(name));
   for (const { name, columns } of [
-    ...[accountTable, holdTable, journalTable, grantTable, chargeTable, keyTable],
-    ...[laterGrantTable, planVersionTable, planFileTable],
+    accountTable,
+    holdTable,
+    journalTable,
+    grantTable,
+    chargeTable,
+    keyTable,
+    laterGrantTable,
+    planVersionTable,
+    planFileTable,
   ]) {
     assert.deepEqual(columns.map((column) => column.name).sort(), inSchema(name).sort(), name);
   }
@@ -141,26 +148,33 @@ test("throws for a cell of another type, with the field and the table", () => {
 
 const account: AccountRow = {
   ...emptyAccount,
-  ...{
-    id: "ada",
-    plan: "small",
-    nextPlan: "big",
-    seq: 9,
-    createdMs: 1,
-    endsMs: 2,
-    holds: 1,
-    runningCostMicro: 3,
-  },
+  id: "ada",
+  plan: "small",
+  nextPlan: "big",
+  seq: 9,
+  createdMs: 1,
+  endsMs: 2,
+  holds: 1,
+  runningCostMicro: 3,
   base: {
-    ...{ seq: 2, amountMicro: 10, spentMicro: 4, heldMicro: 5, fromMs: 6, untilMs: 7, anchorMs: 8 },
-    ...{ plan: "small", version: 1 },
+    seq: 2,
+    amountMicro: 10,
+    spentMicro: 4,
+    heldMicro: 5,
+    fromMs: 6,
+    untilMs: 7,
+    anchorMs: 8,
+    plan: "small",
+    version: 1,
   },
   additional: [
     { seq: 5, amountMicro: 10, spentMicro: 1, heldMicro: 2, isPayment: false, untilMs: 11 },
     { seq: 4, amountMicro: 20, spentMicro: 3, heldMicro: 0, isPayment: true, untilMs: null },
   ],
   later: { count: 1, freeMicro: 12, heldMicro: 13, untilMs: 14 },
-  ...{ requestsTatMs: 0.5, tokensTatMs: 1.25, tokensLimit: 100 },
+  requestsTatMs: 0.5,
+  tokensTatMs: 1.25,
+  tokensLimit: 100,
 };
 
 test("reads back an account with its grants", () => {

@@ -55,7 +55,10 @@ test("keeps the order of times although another observer of the request was slow
   const at = (ms: number) => startedMs + ms;
   const times = { preparedMs: at(10), heldMs: at(20), generatedMs: at(40), settledMs: at(45) };
   const record = recordOf({
-    ...{ startedMs, parsedMs: at(5), firstTokenMs: 30, durationMs: 50 },
+    startedMs,
+    parsedMs: at(5),
+    firstTokenMs: 30,
+    durationMs: 50,
     charge: chargeOf({ times }),
   });
   const { root, stages } = stagesOf(await spansOf((tracing) => tracing.finished(record)));

@@ -201,7 +201,11 @@ async function endingOfHeads(status: number, body: string): Promise<string> {
   const { promise: freed, resolve } = Promise.withResolvers<void>();
   const exchange: Exchange = new Exchange({ changed() {}, freed: resolve }, 30);
   const controller = {
-    ...{ paused: false, aborted: false, reason: null, rawHeaders: null, rawTrailers: null },
+    paused: false,
+    aborted: false,
+    reason: null,
+    rawHeaders: null,
+    rawTrailers: null,
     pause() {},
     resume() {},
     abort: (reason: Error) => exchange.onResponseError(controller, reason),

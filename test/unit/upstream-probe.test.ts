@@ -25,7 +25,9 @@ function startProbe(t: TestContext) {
   });
   t.after(() => probe.stop());
   return {
-    ...{ probe, asked, failures },
+    probe,
+    asked,
+    failures,
     /** Answers the last probe. */
     async answer(status: number) {
       asked.at(-1)?.resolve(status);
