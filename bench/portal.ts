@@ -13,7 +13,7 @@ import { DatabaseSync } from "node:sqlite";
 import { hashKey, mintKey } from "../src/accounts/keys.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
 import { chargeTable } from "../src/store/tables.ts";
-import { dayMs } from "../src/store/usage-days.ts";
+import { dayMs } from "../src/units.ts";
 import { startConsoleService } from "../test/fixtures/browser.ts";
 import { accountId, makeLedgerFile, plans, usage } from "./ledger-file.ts";
 import { optionsOf } from "./options.ts";

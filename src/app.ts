@@ -15,7 +15,7 @@ import { firstKeyFileName, openFirstAccount } from "./accounts/first-account.ts"
 import type { OperatorSessions } from "./accounts/operator-sessions.ts";
 import { RequestStops } from "./accounts/request-stops.ts";
 import { startClockJob } from "./app/clock-job.ts";
-import { fingerprintOf } from "./app/config-fingerprint.ts";
+import { configFingerprintOf } from "./app/config-fingerprint.ts";
 import { type OpenDatabase, openUpgradedStore } from "./app/database.ts";
 import { startStoreJobs } from "./app/jobs.ts";
 import { connectionLimits } from "./app/open-files.ts";
@@ -33,7 +33,7 @@ import type { Catalog } from "./chat/catalog.ts";
 import { databaseText } from "./config/database.ts";
 import { eventSettingsOf, wantedEventsOf } from "./config/events.ts";
 import type { Config } from "./config/load.ts";
-import { operatorNames, operatorToken } from "./config/operator.ts";
+import { operatorNames, readOperatorToken } from "./config/operator.ts";
 import { invariant, messageOf } from "./errors.ts";
 import { EventSending } from "./events/event-sending.ts";
 import { invitationSettingsOf } from "./events/invitation-mail.ts";
@@ -157,7 +157,7 @@ class Service {
     if (config.portal !== null) await requirePort("portal", config.portal);
     const settings = this.#settingsOf(config);
     makeDataFolder(config.dataDir);
-    const token = await operatorToken(config);
+    const token = await readOperatorToken(config);
 
     this.#watchEventLoop();
     // Models take longest to load, so they begin first.
@@ -443,12 +443,12 @@ class Service {
       everyMs: this.#times.stopsEveryMs,
       onError: (err) => this.#logger.warn({ err }, "the end of a stopped request could not be read"),
     });
-    this.#started.defer(() => stops.stop());
+    this.#started.defer(() => stops.close());
     return stops;
   }
 
   async #watchNodes(nodes: NodeRegistry): Promise<NodeWatch> {
-    const self = { id: this.#node, version, fingerprint: fingerprintOf(this.#config) };
+    const self = { id: this.#node, version, fingerprint: configFingerprintOf(this.#config) };
     const watch = await startNodeWatch(nodes, self, {
       jobs: this.#jobs,
       everyMs: this.#times.heartbeatEveryMs,

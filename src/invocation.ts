@@ -27,7 +27,7 @@ export function programAt(module: string, cwd: string): string {
   const isLocal = at >= 0 && existsSync(join(folder, folderOfPackages, ".bin", "inkwell"));
   if (!isLocal) return "inkwell";
   const isInside = !relative(folder, cwd).startsWith("..");
-  return isInside ? "npx inkwell" : `npx --prefix ${quoted(folder)} inkwell`;
+  return isInside ? "npx inkwell" : `npx --prefix ${shellWordOf(folder)} inkwell`;
 }
 
 /** Returns the path of a file of the checkout or package, as it can be opened here. */
@@ -42,6 +42,6 @@ export function shownPath(folder: string, file: string): string {
 }
 
 /** Returns the path as one word of a shell. */
-export function quoted(path: string): string {
+export function shellWordOf(path: string): string {
   return /^[\w./:@+-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }

@@ -15,6 +15,9 @@ export type Credits = number & { readonly [unit]?: "credits" };
 /** Milliseconds since 1970-01-01T00:00:00Z. */
 export type EpochMs = number & { readonly [unit]?: "epoch-ms" };
 
+export const hourMs = 3_600_000;
+export const dayMs = 24 * hourMs;
+
 export const microPerCredit = 1_000_000;
 
 /**

@@ -15,7 +15,7 @@ import { issuerOfFrontEnd } from "../store/accounts-of-key.ts";
 import { accountOfPerson, type FoundHolder, isErasedSub, newPerson } from "../store/people.ts";
 import { linkChange } from "../store/person-changes.ts";
 import type { FoundKey, Store } from "../store/store.ts";
-import { type Caller, callerOf } from "./keys.ts";
+import { type Caller, keyCallerOf } from "./keys.ts";
 import { idProblem } from "./value-rules.ts";
 
 /** Longer values are refused. */
@@ -44,13 +44,13 @@ export class FrontEnds {
    * Throws the refusals `balance_unavailable`, `missing_person`, `unknown_person`,
    * `rate_limit_exceeded` and `account_suspended`.
    */
-  async callerOf(found: FoundKey, { rawHeaders, needsPerson }: FrontEndRequest): Promise<Caller> {
+  async findCaller(found: FoundKey, { rawHeaders, needsPerson }: FrontEndRequest): Promise<Caller> {
     const { key, account } = found;
     const { actsFor } = key;
-    if (actsFor === null) return callerOf(found);
+    if (actsFor === null) return keyCallerOf(found);
     const sub = personIn(rawHeaders, actsFor.header);
     if (sub === null) {
-      if (!needsPerson) return callerOf(found);
+      if (!needsPerson) return keyCallerOf(found);
       throw missingPerson(`This key needs the header ${actsFor.header}, with the person who asks.`);
     }
     // The account of the person decides about itself when it pays.
@@ -63,14 +63,14 @@ export class FrontEnds {
     if (person.suspendedMs !== null) {
       throw new Refusal("account_suspended", "The operator of this service has suspended this person.");
     }
-    return callerOf({ key, plan, problem }, holder.account.id);
+    return keyCallerOf({ key, plan, problem }, holder.account.id);
   }
 
   async #openOnce(keyId: string, actsFor: ActsFor, sub: string): Promise<FoundHolder> {
     const name = JSON.stringify([keyId, sub]);
     const underWay = this.#opening.get(name);
     if (underWay !== undefined) return await underWay;
-    const opening = open(this.#store, { keyId, actsFor }, sub);
+    const opening = openForPerson(this.#store, { keyId, actsFor }, sub);
     this.#opening.set(name, opening);
     try {
       return await opening;
@@ -120,7 +120,7 @@ function isAscii(text: string): boolean {
  * Opens the account of a person, at most so many in a day. A request that breaks off in between is
  * completed by the next one, for the same person and the same account.
  */
-async function open(
+async function openForPerson(
   store: Store,
   { keyId, actsFor }: { keyId: string; actsFor: ActsFor },
   sub: string,

@@ -214,7 +214,7 @@ export async function findUsableKey(
  * Returns a caller of the account that pays. Throws the refusal `balance_unavailable` if the
  * database lacks the account or its plan.
  */
-export function callerOf(
+export function keyCallerOf(
   { key, plan, problem }: Pick<FoundKey, "key" | "plan" | "problem">,
   account = key.account,
 ): Caller {

@@ -27,10 +27,10 @@ import type {
   Store,
   UsageQuery,
 } from "../store/store.ts";
-import { type Hour, hourMs, type UsageHour, type UsageHoursQuery } from "../store/usage-hours.ts";
+import type { Hour, UsageHour, UsageHoursQuery } from "../store/usage-hours.ts";
 import { usagePages } from "../store/usage-pages.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
-import { type Credits, type EpochMs, type MicroCredits, microOf } from "../units.ts";
+import { type Credits, type EpochMs, hourMs, type MicroCredits, microOf } from "../units.ts";
 import { type InvitationSettings, Invitations, noInvitations } from "./invitations.ts";
 import { KeyActions } from "./key-actions.ts";
 import { OperatorKeyActions } from "./operator-key-actions.ts";

@@ -13,7 +13,7 @@ import { isWorking, type OperatorKeyRow } from "../store/operator-keys.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import { parseKey } from "./keys.ts";
-import { nobody, type SignedInPeople } from "./signed-in-people.ts";
+import { noIssuerPeople, type SignedInPeople } from "./signed-in-people.ts";
 
 export const operatorKeyPrefix = "iko_";
 /** A use is recorded if the last record is older. */
@@ -35,7 +35,7 @@ export class OperatorKeys {
     store: KeyDatabase,
     token: string,
     onError: (error: unknown) => void,
-    people: Pick<SignedInPeople, "roleOf"> = nobody,
+    people: Pick<SignedInPeople, "roleOf"> = noIssuerPeople,
   ) {
     this.#people = people;
     this.#store = store;
@@ -44,7 +44,7 @@ export class OperatorKeys {
   }
 
   /** Returns who has this key now. Throws a refusal if nobody has it. */
-  async actorOf(secret: string): Promise<Actor> {
+  async authenticate(secret: string): Promise<Actor> {
     const row =
       parseKey(secret, operatorKeyPrefix) === "ok"
         ? await this.#store.operatorKeys.find(hashOf(secret, this.#token))

@@ -10,7 +10,7 @@ import { isPersonId } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { EpochMs } from "../units.ts";
 import { type NewSession, type SessionDatabase, type SessionSecrets, Sessions } from "./sessions.ts";
-import { nobody, type OperatorIdentity, type SignedInPeople } from "./signed-in-people.ts";
+import { noIssuerPeople, type OperatorIdentity, type SignedInPeople } from "./signed-in-people.ts";
 
 /** A code can be used for this time. */
 const codeLifeMs = 5 * 60_000;
@@ -39,7 +39,7 @@ export class OperatorSessions {
     store: SessionDatabase,
     token: string,
     onError: (error: unknown) => void,
-    people: SignedInPeople = nobody,
+    people: SignedInPeople = noIssuerPeople,
   ) {
     this.#sessions = new Sessions(store, token, onError);
     this.#people = people;

@@ -22,7 +22,6 @@ import type { Receipt, Store, UsageQuery } from "../store/store.ts";
 import type { Hour, UsageHour } from "../store/usage-hours.ts";
 import type { UsageSumsQuery } from "../store/usage-sums.ts";
 import type { KeyActions, ShownKey } from "./key-actions.ts";
-import { isUsable } from "./key-sessions.ts";
 import type { KeyOptions } from "./keys.ts";
 import type { OperatorActions } from "./operator-actions.ts";
 import {
@@ -36,7 +35,8 @@ import {
   requireTighter,
   requireWithin,
 } from "./portal-rights.ts";
-import { actorOf, authorityOf, isPerson, type PersonKeys, type Viewer } from "./portal-viewer.ts";
+import { isUsable } from "./portal-sessions.ts";
+import { authorityOf, isPerson, type PersonKeys, type Viewer, viewerActorOf } from "./portal-viewer.ts";
 import { invalidValue, requireId } from "./refusals.ts";
 import type { StoppedRequest } from "./request-stops.ts";
 import type { SignedInPeople } from "./signed-in-people.ts";
@@ -198,7 +198,7 @@ export class PortalActions {
     this.#countChange(account);
     const { store } = this.#deps;
     const draft = { id: account, plan: null, contact: defined(choices) };
-    await store.putAccount(draft, { by: actorOf(viewer).by, dryRun: false });
+    await store.putAccount(draft, { by: viewerActorOf(viewer).by, dryRun: false });
     return (await store.contact(account)) ?? noContact;
   }
 
@@ -212,7 +212,7 @@ export class PortalActions {
       throw new Refusal("request_not_found", `No request "${requestId}" of your account is running.`);
     }
     this.#countChange(viewer.account.id);
-    return await this.#deps.operator.as(actorOf(viewer)).stopRequest(requestId);
+    return await this.#deps.operator.as(viewerActorOf(viewer)).stopRequest(requestId);
   }
 
   /** Returns the newest key of a person that works. */
@@ -231,7 +231,7 @@ export class PortalActions {
 
   /** The changes of keys, made by the viewer. */
   #keysOf(viewer: Viewer): Pick<KeyActions, "issueOnce" | "change" | "rotate" | "revoke"> {
-    return this.#deps.operator.as(actorOf(viewer)).keys;
+    return this.#deps.operator.as(viewerActorOf(viewer)).keys;
   }
 
   /** Finds a key that the session may see. Its own key is as the session has seen it. */

@@ -30,7 +30,7 @@ export function accountOf(viewer: Viewer): string {
   return isPerson(viewer) ? viewer.account.id : viewer.key.account;
 }
 
-export function actorOf(viewer: Viewer): Actor {
+export function viewerActorOf(viewer: Viewer): Actor {
   return isPerson(viewer) ? { by: `person:${viewer.person.id}`, role: "holder" } : keyHolder(viewer.key.id);
 }
 

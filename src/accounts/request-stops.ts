@@ -82,14 +82,14 @@ export class RequestStops {
     const { id: requestId, by } = stop;
     if (this.#here.stopOne(requestId, by)) return { requestId, isStopped: true };
     await recordStop(this.#deps, stop);
-    const waiting = endOf(this.#deps, stop).catch(this.#onError);
+    const waiting = awaitEnd(this.#deps, stop).catch(this.#onError);
     this.#elsewhere.add(waiting);
     void waiting.finally(() => this.#elsewhere.delete(waiting));
     return { requestId, isStopped: false };
   }
 
   /** Resolves when the last look has ended, and all stops are carried out. */
-  async stop(): Promise<void> {
+  async close(): Promise<void> {
     await Promise.all([this.#looks.stop(), ...this.#elsewhere]);
   }
 
@@ -137,14 +137,14 @@ export async function stopElsewhere(
   times = stopTimes,
 ): Promise<StoppedRequest> {
   await recordStop(dependencies, stop);
-  return await endOf(dependencies, stop, times);
+  return await awaitEnd(dependencies, stop, times);
 }
 
 /**
  * Waits until the hold of a stopped request has ended. If its process does not end it, it ends
  * here, at its last checkpoint. A process that is only slow adds the rest when it settles.
  */
-async function endOf(
+async function awaitEnd(
   { store, ledger }: StopDependencies,
   { id: requestId, by }: StopRequestRow,
   { everyMs, waitMsMax } = stopTimes,

@@ -29,7 +29,7 @@ export interface SignedInPeople {
 }
 
 /** Nobody signs in with OpenID Connect. */
-export const nobody: SignedInPeople = {
+export const noIssuerPeople: SignedInPeople = {
   operatorOf: async () => null,
   roleOf: async () => null,
   operatorsAmong: async () => new Set(),

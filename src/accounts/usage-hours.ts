@@ -1,6 +1,7 @@
 /** The JSON of usage by hour, for the operator API and the command line. */
 import Type from "typebox";
-import { type Hour, hourMs, type UsageHour } from "../store/usage-hours.ts";
+import type { Hour, UsageHour } from "../store/usage-hours.ts";
+import { hourMs } from "../units.ts";
 import { closed, isoTime, objectFor, orNull, text, time } from "./json-objects.ts";
 import { sumFields } from "./usage-sums.ts";
 

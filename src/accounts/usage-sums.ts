@@ -1,9 +1,10 @@
 /** Reports: sums of usage by day, model, key or account, with whether they can still change. */
 import Type, { type Static } from "typebox";
 import type { Store } from "../store/store.ts";
-import { type Day, dayMs, dayOf } from "../store/usage-days.ts";
+import { type Day, dayOf } from "../store/usage-days.ts";
 import type { UsageSum } from "../store/usage-measures.ts";
 import type { UsageGroup, UsageSumRow, UsageSums, UsageSumsQuery } from "../store/usage-sums.ts";
+import { dayMs } from "../units.ts";
 import { csvOf } from "./csv.ts";
 import { closed, count, fieldsFor, micro, objectFor, orNull, text } from "./json-objects.ts";
 import { invalidValue, momentNamed } from "./refusals.ts";

@@ -56,23 +56,23 @@ const unclear = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{DI}\u2800\uFFFD\u{1D159}]|[^\
  */
 export function idProblem(text: string): string | null {
   const outer = /^\s|\s$/u.exec(text)?.[0];
-  if (outer !== undefined) return `begins or ends with white space, ${codeOf(outer)}`;
+  if (outer !== undefined) return `begins or ends with white space, ${codePointOf(outer)}`;
   const hidden = unclear.exec(text)?.[0];
-  if (hidden !== undefined) return `has ${codeOf(hidden)}, which cannot be told from other characters`;
+  if (hidden !== undefined) return `has ${codePointOf(hidden)}, which cannot be told from other characters`;
   const normal = [...text.normalize("NFC")];
   const at = [...text].findIndex((character, n) => character !== normal[n]);
   if (at === -1) return null;
   const [found = "", wanted = ""] = [
     [...text]
       .slice(at, at + 2)
-      .map(codeOf)
+      .map(codePointOf)
       .join(" "),
-    codeOf(normal[at] ?? ""),
+    codePointOf(normal[at] ?? ""),
   ];
   return `is not in the normal form NFC: it has ${found} in place of ${wanted}`;
 }
 
-function codeOf(character: string): string {
+function codePointOf(character: string): string {
   return `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
 }
 

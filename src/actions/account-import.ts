@@ -104,7 +104,7 @@ export async function* importAccounts(
       if (links !== null) done.link = await giveLink({ ...done, email }, links, run, options);
     } catch (error) {
       if (!(error instanceof ApiError) || isLasting(error)) throw error;
-      done.fault = { column: columnOf(error.param), message: error.message };
+      done.fault = { column: importColumnOf(error.param), message: error.message };
     }
     yield done;
   }
@@ -125,7 +125,7 @@ async function importAccount(
       const message = `There is no account ${id} yet. Name the plan to open it on.`;
       throw new ApiError(404, "account_not_found", message, "plan");
     }
-    const draft = { id, plan, ...Object.fromEntries(contact), ...creditsIn(row) };
+    const draft = { id, plan, ...Object.fromEntries(contact), ...creditFieldsIn(row) };
     const opened = await run("openAccount", dryRun ? { ...draft, dry_run: true } : draft);
     account = opened.result;
     if (opened.isNew || dryRun) {
@@ -161,7 +161,7 @@ async function importAccount(
   return account;
 }
 
-function creditsIn({ additional, payment }: ImportRow): object {
+function creditFieldsIn({ additional, payment }: ImportRow): object {
   const credits = additional === undefined ? {} : { credits: numberIn(additional) };
   return payment === undefined ? credits : { ...credits, payment_id: payment };
 }
@@ -171,7 +171,7 @@ async function hasOpenedWith(row: ImportRow, run: RunAction): Promise<boolean> {
   const { account: id, plan } = row;
   if (plan === undefined) return false;
   try {
-    await run("openAccount", { id, plan, ...creditsIn(row), dry_run: true });
+    await run("openAccount", { id, plan, ...creditFieldsIn(row), dry_run: true });
     return true;
   } catch (error) {
     if (error instanceof ApiError && error.code === "account_exists") return false;
@@ -200,7 +200,7 @@ async function giveKey(
 ): Promise<ImportedRow["key"]> {
   if (keys.has(account)) return "listed";
   if (dryRun) return "due";
-  const made = await makeKey(account, run);
+  const made = await makeFirstKey(account, run);
   if (made === null) return "kept";
   const { id, key, last_used_at: usedAt, revoked_at: revokedAt } = made;
   if (key !== null) {
@@ -216,7 +216,7 @@ async function giveKey(
 }
 
 /** Null: the key was made before, and changed since. */
-async function makeKey(account: string, run: RunAction): Promise<NewKeyJson | null> {
+async function makeFirstKey(account: string, run: RunAction): Promise<NewKeyJson | null> {
   try {
     const operation = { account, operation_id: `import-first-key-${account}`, name: "first" };
     return (await run("makeKey", operation)).result;
@@ -262,7 +262,7 @@ function numberIn(cell: string): number | string {
   return /^-?\d+(\.\d+)?$/.test(cell) ? Number(cell) : cell;
 }
 
-function columnOf(param: string | null): ImportColumn | null {
+function importColumnOf(param: string | null): ImportColumn | null {
   const names: Record<string, ImportColumn> = { id: "account", credits: "additional", payment_id: "payment" };
   return importColumns.find((column) => column === param) ?? names[param ?? ""] ?? null;
 }

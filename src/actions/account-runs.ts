@@ -33,7 +33,7 @@ export const accountActions = {
     const { id, plan, credits, paymentId: payment = null, dryRun = false, ...rest } = input;
     const additional = credits === undefined ? undefined : { amountMicro: microOf(credits), payment };
     const contact = defined(rest);
-    const isNew = await open(operator, { id, plan, contact, additional }, dryRun);
+    const isNew = await openDraft(operator, { id, plan, contact, additional }, dryRun);
     if (isNew && dryRun) {
       const { atMs } = operator.store.times();
       const row = { ...emptyAccount, id, plan, atMs, createdMs: atMs };
@@ -48,7 +48,7 @@ export const accountActions = {
     const { limit, after, direction, lowBalance, order = "id", ...filters } = input;
     const query = {
       ...filters,
-      ...placeOf(after, order),
+      ...listPlaceOf(after, order),
       hasLowBalance: lowBalance && (true as const),
       ...(order === "id" ? {} : { order }),
       descending: direction === "desc" || undefined,
@@ -92,10 +92,10 @@ export const accountActions = {
     return new Created(invitationObject.of(await invitations.invite(account, options, actor)));
   }),
   changeState: bind(changeState, accountObject.schema, async (operator, { account, operationId, state }) =>
-    accountObject.of(await stateOf(operator, account, operationId, { kind: toState[state] })),
+    accountObject.of(await applyState(operator, account, operationId, { kind: toState[state] })),
   ),
   setEnd: bind(setEnd, accountObject.schema, async (operator, { account, operationId, endsMs }) =>
-    accountObject.of(await stateOf(operator, account, operationId, { kind: "end", endsMs })),
+    accountObject.of(await applyState(operator, account, operationId, { kind: "end", endsMs })),
   ),
 };
 
@@ -119,7 +119,7 @@ function requireSameOpening(
 }
 
 /** Returns whether the account is new. */
-async function open(
+async function openDraft(
   { ledger, store, by }: OperatorActions,
   draft: AccountDraft & { plan: string },
   dryRun: boolean,
@@ -134,7 +134,7 @@ async function open(
   throw refusalOf(outcome);
 }
 
-async function stateOf(
+async function applyState(
   operator: OperatorActions,
   account: string,
   op: string,
@@ -147,7 +147,7 @@ async function stateOf(
 }
 
 /** Reads the cursor of a list of accounts. */
-function placeOf(cursor: string | undefined, order: AccountOrder) {
+function listPlaceOf(cursor: string | undefined, order: AccountOrder) {
   if (order === "id" || cursor === undefined) return { after: cursor };
   const place = placeIn(cursor);
   if (order === "plan") return { after: place?.account, afterValue: place?.rest };

@@ -84,7 +84,7 @@ export function variantOf<const F extends Fields, Result>(
 }
 
 /** Returns the method, the path, and the names of the fields in the path. */
-export function placeOf({ http }: Pick<ActionTexts, "http">): {
+export function routeOf({ http }: Pick<ActionTexts, "http">): {
   method: Method;
   path: string;
   names: string[];

@@ -137,7 +137,7 @@ export function group<F extends Fields>(fields: F, texts: FieldTexts = {}): Fiel
  * Returns a message of the API about a field, with another name for the field. The messages of
  * the API begin with the path of the field, and then say what is wrong.
  */
-export function renamed(message: string, path: string, name: string): string {
+export function renameField(message: string, path: string, name: string): string {
   return message.startsWith(`${path} `) || message.startsWith(`${path}[`)
     ? name + message.slice(path.length)
     : message;

@@ -15,7 +15,7 @@ export const operatorActions = {
     listChanges,
     pageSchema(changeObject.schema),
     async ({ store }, { limit, after, from, to, ...filter }) => {
-      const query = { ...filter, fromMs: from, toMs: to, after: placeIn(after) };
+      const query = { ...filter, fromMs: from, toMs: to, after: changePlaceIn(after) };
       return await pageOf(
         limit,
         (rows) => store.changes({ ...query, limit: rows }),
@@ -41,7 +41,7 @@ export const operatorActions = {
   ),
 };
 
-function placeIn(cursor: string | undefined): ChangePlace | undefined {
+function changePlaceIn(cursor: string | undefined): ChangePlace | undefined {
   if (cursor === undefined) return undefined;
   const [, atMs, name, place] = /^(\d{1,16}) (\w+) (.+)$/.exec(cursor) ?? [];
   const source = sources.find((each) => each === name);

@@ -37,12 +37,12 @@ export const peopleActions = {
     if (!names.includes(frontEnd)) throw invalidValue("front_end", unknownName("front end", frontEnd, names));
     const person = { issuer: issuerOfFrontEnd(frontEnd), sub: normalPerson(value) };
     const { id } = await store.addPerson(newPerson(person, store.times().nowMs));
-    return shownPerson(operator, await linked(operator, id, account));
+    return shownPerson(operator, await link(operator, id, account));
   }),
   linkPerson: bind(linkPerson, personObject.schema, async (operator, { person: id, account }) => {
     await presentPerson(operator, id);
     await operator.snapshot(account);
-    return shownPerson(operator, await linked(operator, id, account));
+    return shownPerson(operator, await link(operator, id, account));
   }),
   changePersonState: bind(changePersonState, personObject.schema, async (operator, { person: id, state }) => {
     const { store, by } = operator;
@@ -74,7 +74,7 @@ async function personOf({ store }: OperatorActions, id: string): Promise<PersonR
 }
 
 /** Links an account to a person who has none, or has this one. */
-async function linked(operator: OperatorActions, id: string, account: string): Promise<PersonRow> {
+async function link(operator: OperatorActions, id: string, account: string): Promise<PersonRow> {
   const { store, by } = operator;
   const change = linkChange(id, account, { by, atMs: store.times().atMs });
   await store.linkPerson(id, { account, by, isFirst: false }, change);

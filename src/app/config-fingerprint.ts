@@ -6,13 +6,13 @@
 import { createHash } from "node:crypto";
 import type { Config } from "../config/load.ts";
 import type { Plans } from "../ledger/plan.ts";
-import { fingerprintOf as plansFingerprint } from "../ledger/plan-section.ts";
+import { plansFingerprintOf } from "../ledger/plan-section.ts";
 import type { ConfigFingerprint } from "../store/nodes.ts";
 
 /**
  * A model and its price have separate entries, so that a missing model and another price differ.
  */
-export function fingerprintOf({
+export function configFingerprintOf({
   plans,
   models,
   events,
@@ -22,7 +22,7 @@ export function fingerprintOf({
   events?: Config["events"];
 }): ConfigFingerprint {
   return Object.fromEntries([
-    ["plans", plansFingerprint(plans)],
+    ["plans", plansFingerprintOf(plans)],
     ...models.flatMap(({ id, price }) => [
       [`model ${id}`, "offered"],
       [`price of ${id}`, `${price.prompt}/${price.completion}/${price.cachedPrompt ?? price.prompt}`],

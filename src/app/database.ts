@@ -112,7 +112,7 @@ export async function openStore(config: Config, given: StoreOptions = {}): Promi
  * Reads the plans of the present ledger without changing it. Null if there is none yet, which only
  * SQLite can report.
  */
-export async function readPlans({ database }: Config): Promise<PlansInUse | null> {
+export async function readPlansInUse({ database }: Config): Promise<PlansInUse | null> {
   if (database.kind === "sqlite") {
     if (!existsSync(database.path)) return null;
     return plansInUseIn({ path: database.path, busyMs: readBusyMs });

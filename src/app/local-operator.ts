@@ -73,31 +73,31 @@ export async function openLocalOperator(
     }),
     stops: { stopRequest: (stop) => stopWithoutService({ store, ledger }, stop) },
     requests: { list: () => [] },
-    sessions: new OperatorSessions(store, token, unavailable),
-    operatorKeys: { actorOf: unavailable },
+    sessions: new OperatorSessions(store, token, refuseHere),
+    operatorKeys: { authenticate: refuseHere },
     allowedHosts: new AllowedHosts([]),
     ownUrl: () => null,
     isTrusted: () => false,
-    catalog: { all: unavailable },
+    catalog: { all: refuseHere },
     live: {
       get activity() {
-        return unavailable();
+        return refuseHere();
       },
       get errors() {
-        return unavailable();
+        return refuseHere();
       },
       get refusals() {
-        return unavailable();
+        return refuseHere();
       },
     },
-    reload: unavailable,
-    nodes: unavailable,
-    clock: unavailable,
-    draining: unavailable,
-    isWritable: unavailable,
-    warnings: unavailable,
-    lastReload: unavailable,
-    readConsole: unavailable,
+    reload: refuseHere,
+    nodes: refuseHere,
+    clock: refuseHere,
+    draining: refuseHere,
+    isWritable: refuseHere,
+    warnings: refuseHere,
+    lastReload: refuseHere,
+    readConsole: refuseHere,
   });
   await app.ready();
   return {
@@ -111,6 +111,6 @@ export async function openLocalOperator(
   };
 }
 
-function unavailable(): never {
+function refuseHere(): never {
   throw new Refusal("service_unavailable", noServiceHere());
 }

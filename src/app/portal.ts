@@ -1,6 +1,6 @@
 /** The portal of a service, if it is configured: its listener, and how reloads apply to it. */
 import { type InvitationSettings, Invitations } from "../accounts/invitations.ts";
-import { KeySessions } from "../accounts/key-sessions.ts";
+import { PortalSessions } from "../accounts/portal-sessions.ts";
 import { personKeysDefault } from "../accounts/portal-viewer.ts";
 import type { Config } from "../config/load.ts";
 import { type PortalConfig, portalNames } from "../config/portal.ts";
@@ -53,7 +53,7 @@ export class Portal {
     this.#publicUrl = listen.url;
     this.#connections = new Connections(portalConnectionLimits(limits));
     const { store, logger, people } = dependencies;
-    const sessions = new KeySessions(store, token, unrecordedUse(logger), people);
+    const sessions = new PortalSessions(store, token, unrecordedUse(logger), people);
     const invitations = new Invitations({ store, token: async () => token, settings });
     this.#app = createPortalServer({
       ...dependencies,

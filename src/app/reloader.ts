@@ -29,7 +29,7 @@ import { changeLogRow } from "../store/change-log.ts";
 import type { NodeWatch } from "../store/nodes.ts";
 import type { Store } from "../store/store.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import { fingerprintOf } from "./config-fingerprint.ts";
+import { configFingerprintOf } from "./config-fingerprint.ts";
 import type { Portal } from "./portal.ts";
 import type { RunningModels } from "./running-models.ts";
 import type { ServicePlans } from "./service-plans.ts";
@@ -199,6 +199,6 @@ export class Reloader {
     this.#running = next;
     onApplied(next);
     // Reports its failures itself, and repeats the heartbeat.
-    void watch.changed(fingerprintOf(next));
+    void watch.changed(configFingerprintOf(next));
   }
 }

@@ -1,6 +1,6 @@
 /** The output of `inkwell serve` after the start: URLs, the first key and examples. */
 import type { FirstAccount } from "../accounts/first-account.ts";
-import { inkwell, quoted, shownPath } from "../invocation.ts";
+import { inkwell, shellWordOf, shownPath } from "../invocation.ts";
 
 export interface StartupBanner {
   /**
@@ -77,7 +77,9 @@ export function bannerText(banner: StartupBanner, cwd: string, signInCode: strin
 /** Returns the key as a command of a shell has it. */
 function keyText(first: FirstAccount | null, cwd: string): string {
   if (first === null) return "KEY";
-  return first.keyFile === null ? (first.key ?? "KEY") : `$(cat ${quoted(shownPath(cwd, first.keyFile))})`;
+  return first.keyFile === null
+    ? (first.key ?? "KEY")
+    : `$(cat ${shellWordOf(shownPath(cwd, first.keyFile))})`;
 }
 
 /** Returns the URL of the console on a listener. */

@@ -69,7 +69,7 @@ export function webFiles(app: WebAppName, folder = webFolder): ReadWebFiles {
   return async () => {
     const stamp = await stampOf(folder, app);
     if (last?.stamp === stamp) return last.files;
-    const files = readFiles(app, folder).catch((error: unknown) => {
+    const files = readAppFiles(app, folder).catch((error: unknown) => {
       if (last === mine) last = null;
       throw missing(app, messageOf(error));
     });
@@ -90,7 +90,7 @@ async function stampOf(folder: string, app: WebAppName): Promise<string> {
   }
 }
 
-async function readFiles(app: WebAppName, folder: string): Promise<WebFiles> {
+async function readAppFiles(app: WebAppName, folder: string): Promise<WebFiles> {
   const built = join(folder, app);
   const names = await readdir(built);
   const files = names.includes(indexName)

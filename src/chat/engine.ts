@@ -218,9 +218,9 @@ export interface EngineServer {
 /**
  * `unknown_ending`: it ends answers with an unknown word. `odd_total`: its counts do not add up to
  * its total. `no_text`: tokens without text were charged. `prompt_cut`: it counts far fewer tokens
- * than the prompt has. `adjusted_field`: it refused a field that Inkwell adds.
+ * than the prompt has. `corrected_field`: it refused a field that Inkwell adds.
  */
-export type NoticeKind = "unknown_ending" | "odd_total" | "no_text" | "prompt_cut" | "adjusted_field";
+export type NoticeKind = "unknown_ending" | "odd_total" | "no_text" | "prompt_cut" | "corrected_field";
 
 export interface EngineNotice {
   kind: NoticeKind;

@@ -140,7 +140,7 @@ export async function* generate(
 ): AsyncGenerator<readonly AnswerEvent[], void, undefined> {
   const { ledger } = dependencies;
   const { requestId } = record;
-  using use = modelUse(dependencies.catalog, asked.model);
+  using use = useModel(dependencies.catalog, asked.model);
   const { model } = use;
   record.model = model.id;
   requireAllowed(caller, model.id);
@@ -157,7 +157,7 @@ export async function* generate(
     if (signal.aborted) return null;
     throw refusalOfFailure(error, model);
   });
-  if (prepared === null || signal.aborted) return endOfAborted(signal);
+  if (prepared === null || signal.aborted) return throwIfRefused(signal);
   const preparedMs = performance.now();
   const { promptTokens, bound } = prepared;
   const promptTokensMax = bound?.tokens ?? promptTokens;
@@ -199,7 +199,7 @@ export async function* generate(
   // A hold is open from here on. Every path below ends in the `finally`.
   let generation: Generation | null = null;
   let finishReason: FinishReason | null = null;
-  let completedBy: Ended["completedBy"] = null;
+  let completedBy: EndedAnswer["completedBy"] = null;
   let failure: unknown = null;
   let charged = nothingMade;
   let isCharged = false;
@@ -220,7 +220,7 @@ export async function* generate(
   try {
     if (holdsInFull) await holdExtender.payInFull(signal);
     if (holdExtender.failure !== null) throw holdExtender.failure;
-    if (signal.aborted) return endOfAborted(signal);
+    if (signal.aborted) return throwIfRefused(signal);
     const { maxTokens, paidTokens } = holdExtender;
     const { sampling } = request;
     generation = prepared.generate({
@@ -244,7 +244,7 @@ export async function* generate(
     if (finishReason === null) {
       if (holdExtender.failure !== null) throw holdExtender.failure;
       if (!signal.aborted) throw new EngineError("failed", "the generation ended without an end event");
-      return endOfAborted(signal);
+      return throwIfRefused(signal);
     }
     const boughtOut = finishReason === "length" && holdExtender.maxTokens < wantTokens;
     const halted = boughtOut ? holdExtender.halted : null;
@@ -265,7 +265,7 @@ export async function* generate(
     const made = { started: generation?.started ?? false, stream: request.stream };
     const usage = chargedUsage(ending, made, generation?.usage ?? nothingMade);
     charged = await holdExtender.cover(usage);
-    isCharged = await settle(
+    isCharged = await settleHold(
       ledger,
       { accountId, record, signal },
       {
@@ -285,7 +285,7 @@ export async function* generate(
 }
 
 /** Returns the ending of the table above. */
-function endingOf({ generation, completedBy, failure, signal }: Ended): Ending {
+function endingOf({ generation, completedBy, failure, signal }: EndedAnswer): Ending {
   if (generation === null) return "refused";
   if (completedBy !== null) return completedBy;
   if (failure instanceof EngineError && failure.isCallers) return "refused";
@@ -299,7 +299,7 @@ function stoppedBy(ending: Ending, { reason }: AbortSignal): string | null {
   return ending === "stopped" && reason instanceof RequestStopped ? reason.by : null;
 }
 
-interface Ended {
+interface EndedAnswer {
   generation: Generation | null;
   /** Null if the answer is not complete. */
   completedBy: "stop" | "length" | "credits" | "stopped" | null;
@@ -328,7 +328,7 @@ function chargedUsage(
   };
 }
 
-function modelUse(catalog: Catalog, id: string) {
+function useModel(catalog: Catalog, id: string) {
   const use = catalog.use(id);
   if (use === undefined) {
     throw new Refusal("model_not_found", `Unknown model "${id}". GET /v1/models lists the models.`, {
@@ -370,7 +370,7 @@ function leftFor({ promptTokens, bound }: PreparedPrompt, contextWindow: number)
 }
 
 /** Throws the reason if the service ended the request. A client that has left gets no answer. */
-function endOfAborted(signal: AbortSignal): void {
+function throwIfRefused(signal: AbortSignal): void {
   if (signal.reason instanceof Refusal) throw signal.reason;
 }
 
@@ -397,7 +397,7 @@ function notSettled(): Refusal {
  * been away for too long and the charge is retried in the background. Returns false if the charge
  * can never be recorded; the log then has the reason.
  */
-async function settle(
+async function settleHold(
   ledger: Ledger,
   { accountId, record, signal }: { accountId: string; record: ChatRecord; signal: AbortSignal },
   made: Pick<Charge, "model" | "ending" | "usage" | "uncharged"> & { times: Omit<StageTimes, "settledMs"> },

@@ -21,7 +21,7 @@ import { inkwell } from "../invocation.ts";
 import { exactCredits, grouped, localMomentOf, shortTime } from "../units.ts";
 import { importCommand } from "./account-import-command.ts";
 import { actionCommand, commandWith, type Given, listCommand } from "./action-command.ts";
-import { type BalanceJson, balanceOf, balanceTable, remarkHeld } from "./balance.ts";
+import { type BalanceJson, balanceTable, fetchBalance, remarkHeld } from "./balance.ts";
 import type { Cli } from "./cli.ts";
 import { repairAdvice } from "./failure.ts";
 import { columnsOf, count } from "./format.ts";
@@ -76,7 +76,7 @@ export function accountCommand(cli: Cli): Command {
       examples: ["account close ada --yes"],
       preset: { state: "closed" },
       confirm: async ({ account }) => {
-        const { balances } = (await balanceOf(cli, String(account)))?.balance ?? {};
+        const { balances } = (await fetchBalance(cli, String(account)))?.balance ?? {};
         const lapsing = (balances?.base.credits ?? 0) + (balances?.overage.credits ?? 0);
         return {
           effect: `Closing ${account} is final. ${grouped(lapsing)} base and overage credits lapse.`,
@@ -149,7 +149,7 @@ function accountList(cli: Cli): Command {
 async function showOne(cli: Cli, account: string): Promise<void> {
   const { api } = cli;
   const found = await api.get<AccountJson>(showAccount, { account });
-  const { balance, heldMicro, problem } = await balanceOf(cli, account);
+  const { balance, heldMicro, problem } = await fetchBalance(cli, account);
   const keys = await api.all<KeyJson>(listKeys, { account });
   const { nowMs } = await api.clock();
   cli.print(

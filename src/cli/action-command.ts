@@ -3,9 +3,9 @@
  * sends its request. A value that breaks a rule of its field is wrong usage. Nothing is sent then.
  */
 import { Command, Option } from "commander";
-import { type Action, placeOf } from "../actions/action.ts";
+import { type Action, routeOf } from "../actions/action.ts";
 import { ApiError } from "../actions/api-error.ts";
-import { type Field, type Fields, number, optional, renamed } from "../actions/field.ts";
+import { type Field, type Fields, number, optional, renameField } from "../actions/field.ts";
 import { textProblem } from "../actions/value-problem.ts";
 import { inkwell } from "../invocation.ts";
 import { momentOf } from "../units.ts";
@@ -92,7 +92,7 @@ export function actionCommand<F extends Fields, Result>(
       fields: { ...Object.fromEntries(fields), ...yes },
     },
     async ({ yes: isConfirmed = false, ...given }, command) => {
-      const isChange = placeOf(action).method === "PATCH";
+      const isChange = routeOf(action).method === "PATCH";
       if (isChange && Object.values(command.opts()).every((value) => value === undefined))
         command.error("error: nothing to change: name at least one setting");
       const asked = typeof confirm === "function" ? await confirm(given) : confirm;
@@ -225,13 +225,13 @@ function optionalParts(fields: Fields): Fields {
 
 function read(command: Command, fields: Fields): Given {
   const values = Object.entries(fields).flatMap(([name, field]) => {
-    const value = valueAt(command, name, field);
+    const value = optionValueOf(command, name, field);
     return value === undefined ? [] : [[name, value] as const];
   });
   return Object.fromEntries(values);
 }
 
-function valueAt(command: Command, name: string, field: Field): unknown {
+function optionValueOf(command: Command, name: string, field: Field): unknown {
   const option = new Option(flagsOf(name, field));
   const value: unknown = command.getOptionValue(option.attributeName());
   if (field.kind !== "group") {
@@ -289,7 +289,7 @@ function parsed(command: Command, field: Field, word: string, name: string): unk
 /** Returns a refusal in the words of the command line: with the option of its field. */
 function inWords({ status, code, message, param }: ApiError, fields: Fields): ApiError {
   const name = param === null ? null : optionAt(param.split("."), fields);
-  return new ApiError(status, code, name === null ? message : renamed(message, param ?? "", name), param);
+  return new ApiError(status, code, name === null ? message : renameField(message, param ?? "", name), param);
 }
 
 function optionAt([name = "", ...rest]: readonly string[], fields: Fields): string | null {

@@ -35,7 +35,7 @@ type Found = { balance: BalanceJson; heldMicro: MicroCredits; problem: null };
 type Unreadable = { balance: null; heldMicro: MicroCredits; problem: string };
 
 /** Returns the balance of an account, or why it cannot be read. */
-export async function balanceOf(cli: Cli, account: string): Promise<Found | Unreadable> {
+export async function fetchBalance(cli: Cli, account: string): Promise<Found | Unreadable> {
   try {
     const { balance, held_micro: heldMicro } = await cli.api.get<LiveJson>(showAccountLive, { account });
     return { balance, heldMicro, problem: null };

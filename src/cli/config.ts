@@ -130,7 +130,7 @@ function callbackOf({ url, host, port }: { url: string | null; host: string; por
 async function remarkPlans(cli: Cli, config: Config): Promise<void> {
   let found: PlansInUse | null;
   try {
-    found = await cli.host.services.readPlans(config);
+    found = await cli.host.services.readPlansInUse(config);
   } catch (error) {
     if (!(error instanceof OperatorError) && !(error instanceof StoreUnavailableError)) throw error;
     cli.remark(`The plans were not compared with those of the ledger: ${error.message}`);

@@ -34,10 +34,10 @@ const advice: ReadonlyMap<string, string> = new Map<Code, string>([
  * `complaint`: everything that Commander wrote to stderr. `operation`: the id that the command has
  * made for its change.
  */
-export function failureOf(error: unknown, complaint: string, operation: string | null): Failure {
+export function commandFailureOf(error: unknown, complaint: string, operation: string | null): Failure {
   if (error instanceof SuppressedError) {
-    const { code, text } = failureOf(error.suppressed, complaint, operation);
-    return { code, text: text + failureOf(error.error, "", operation).text };
+    const { code, text } = commandFailureOf(error.suppressed, complaint, operation);
+    return { code, text: text + commandFailureOf(error.error, "", operation).text };
   }
   if (error instanceof CommanderError) return { code: "wrong_usage", text: complaint };
   if (error instanceof OperatorError) return refused(error.message);

@@ -14,7 +14,7 @@
 import { userInfo } from "node:os";
 import { setTimeout } from "node:timers/promises";
 import type { Action } from "../actions/action.ts";
-import { placeOf } from "../actions/action.ts";
+import { routeOf } from "../actions/action.ts";
 import { ApiError } from "../actions/api-error.ts";
 import type { Fields } from "../actions/field.ts";
 import { listPlans, showTime } from "../actions/views.ts";
@@ -90,7 +90,7 @@ export class OperatorApi implements AsyncDisposable {
   /** Runs an action. Throws its refusal. */
   async run<Result>(action: Asked, json: Json = {}): Promise<{ result: Result; isNew: boolean }> {
     const answer = await this.#sound(sentBy(action, json, this.#options.host));
-    return { result: jsonIn(await whole(answer)), isNew: answer.status === 201 };
+    return { result: jsonIn(await readWhole(answer)), isNew: answer.status === 201 };
   }
 
   async get<Result>(action: Asked, json: Json = {}): Promise<Result> {
@@ -144,7 +144,7 @@ export class OperatorApi implements AsyncDisposable {
   async #sound(sent: Sent): Promise<Answer> {
     const answer = await this.#allowed(sent);
     if (answer.status < 400) return answer;
-    const error = fieldOf(jsonIn(await whole(answer)), "error");
+    const error = fieldOf(jsonIn(await readWhole(answer)), "error");
     const [code, message, param] = ["code", "message", "param"].map((name) => fieldOf(error, name));
     if (typeof code !== "string" || typeof message !== "string") throw notInkwell();
     const failure = this.#way?.failure() ?? null;
@@ -160,7 +160,7 @@ export class OperatorApi implements AsyncDisposable {
     for (let leftMs = waitMsMax; ; ) {
       const answer = await this.#ask(sent);
       if (answer.status !== 429 || !(answer.retryAfterMs <= leftMs)) return answer;
-      await whole(answer);
+      await readWhole(answer);
       leftMs -= answer.retryAfterMs;
       await setTimeout(answer.retryAfterMs);
     }
@@ -228,7 +228,7 @@ export class OperatorApi implements AsyncDisposable {
 }
 
 function sentBy(action: Asked, json: Json, { silenceMs = defaultSilenceMs }: Host): Sent {
-  const { method, path, names } = placeOf(action);
+  const { method, path, names } = routeOf(action);
   const given = Object.entries(json).filter(([, value]) => value !== undefined);
   const target = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(json[name])));
   const others = given.filter(([name]) => !names.includes(name));
@@ -283,7 +283,7 @@ async function* partsOf({ body }: Answer): AsyncGenerator<string, void, undefine
   }
 }
 
-async function whole(answer: Answer): Promise<string> {
+async function readWhole(answer: Answer): Promise<string> {
   let text = "";
   for await (const part of partsOf(answer)) text += part;
   return text;

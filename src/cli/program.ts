@@ -11,7 +11,7 @@ import { balanceCommand } from "./balance.ts";
 import { Cli, type GlobalOptions } from "./cli.ts";
 import { creditsCommand } from "./credits.ts";
 import { eventsCommand } from "./events.ts";
-import { failureLine, failureOf } from "./failure.ts";
+import { commandFailureOf, failureLine } from "./failure.ts";
 import { explainUse, rootCommand } from "./help.ts";
 import type { Host } from "./host.ts";
 import { keyCommand } from "./key.ts";
@@ -50,7 +50,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
     return closing.exitCode;
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
-    const failure = failureOf(error, complaint.join(""), cli.operation);
+    const failure = commandFailureOf(error, complaint.join(""), cli.operation);
     if (cli.json) host.stdout.write(`${visibleText(failureLine(failure))}\n`);
     else host.stderr.write(visibleText(failure.text));
     return failure.code === "wrong_usage" ? 2 : 1;

@@ -55,9 +55,9 @@ export const services = {
     const { backup } = await import("../app/database.ts");
     return await backup(...given);
   },
-  async readPlans(config: Config): Promise<PlansInUse | null> {
-    const { readPlans } = await import("../app/database.ts");
-    return await readPlans(config);
+  async readPlansInUse(config: Config): Promise<PlansInUse | null> {
+    const { readPlansInUse } = await import("../app/database.ts");
+    return await readPlansInUse(config);
   },
 };
 

@@ -125,7 +125,7 @@ export function parseYaml(text: string, name: string, env: Environment, problems
           const expected = `\${NAME} or \${NAME:-default}, without \${ in the default`;
           problems.add(
             where,
-            `${prefix}found ${quoted(match)}, expected ${expected}; write $\${ for a plain \${`,
+            `${prefix}found ${quoteShort(match)}, expected ${expected}; write $\${ for a plain \${`,
           );
           return match;
         }
@@ -142,11 +142,11 @@ export function parseYaml(text: string, name: string, env: Environment, problems
     );
     const told = problems.count > before ? { told: true as const } : {};
     const omitted = value === "" && /^\$\{\w+:-\}$/.test(written) ? { omitted: true as const } : {};
-    return { where, value, text: fromEnvironment, shown: quoted(written), ...told, ...omitted };
+    return { where, value, text: fromEnvironment, shown: quoteShort(written), ...told, ...omitted };
   }
 }
 
-export function quoted(text: string): string {
+export function quoteShort(text: string): string {
   return JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}...` : text);
 }
 

@@ -18,6 +18,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import path from "node:path";
 import { messageOf, OperatorError } from "../errors.ts";
+import { shownPath } from "../invocation.ts";
 import { readDatabase } from "./database.ts";
 import { type Environment, type Found, parseYaml } from "./document.ts";
 import { readEvents } from "./events.ts";
@@ -216,12 +217,6 @@ function readText(file: string): string {
   } catch (error) {
     throw new OperatorError(`The configuration ${file} cannot be read: ${messageOf(error)}`, error);
   }
-}
-
-/** Path for messages: relative to the working directory if the file is below it. */
-function shownPath(cwd: string, file: string): string {
-  const relative = path.relative(cwd, file);
-  return relative.startsWith("..") || path.isAbsolute(relative) ? file : relative;
 }
 
 export function configurationError(lines: readonly string[]): OperatorError {

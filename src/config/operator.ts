@@ -34,7 +34,7 @@ export function readOperator(section: Section, listen: ListenerAddress) {
     host: host.value,
     /** 0: any free port. */
     port: port.value,
-    /** Null: in a file of the data folder, see `operatorToken`. */
+    /** Null: in a file of the data folder, see `readOperatorToken`. */
     token,
     /** URL that operators use, if it differs from that of the listener. */
     url,
@@ -58,7 +58,7 @@ export const tokenFileName = "operator-token";
  * `operator-token` of the data folder. The first call creates this file, readable only by its
  * owner. `file` is null if the token is configured.
  */
-export async function operatorToken(config: {
+export async function readOperatorToken(config: {
   operator: OperatorListener;
   dataDir: string;
 }): Promise<{ token: string; file: string | null }> {

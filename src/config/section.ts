@@ -8,7 +8,7 @@ import path from "node:path";
 import { withoutLogin } from "../model-files/source.ts";
 import { nearest } from "../spelling.ts";
 import type { Environment, Found } from "./document.ts";
-import { quoted } from "./document.ts";
+import { quoteShort } from "./document.ts";
 import type { Kind } from "./kinds.ts";
 import type { Problems } from "./problems.ts";
 import { removedSetting } from "./removed.ts";
@@ -68,7 +68,7 @@ export class Section {
     const text = this.env[name];
     if (!text) return null;
     const value = kind.read(text, true);
-    if (value === undefined) this.problem(name, `found ${quoted(text)}, expected ${kind.expects}`);
+    if (value === undefined) this.problem(name, `found ${quoteShort(text)}, expected ${kind.expects}`);
     return value ?? kind.standIn;
   }
 
@@ -175,7 +175,7 @@ export class Section {
       return ids.map((id) => {
         if (!rule.pattern.test(id)) {
           const where = map.#node.get(id)?.where ?? map.where;
-          this.problem(where, `${map.path}: found the name ${quoted(id)}, expected ${rule.says}`);
+          this.problem(where, `${map.path}: found the name ${quoteShort(id)}, expected ${rule.says}`);
         }
         return map.section(id, (section) => read(id, section));
       });
@@ -258,7 +258,7 @@ function readAs<T>(
 
 /** A URL may contain a password where none is expected. */
 function shownWithoutLogin({ value, shown }: Found): string {
-  return typeof value === "string" && /:\/\/.*@/s.test(value) ? quoted(withoutLogin(value)) : shown;
+  return typeof value === "string" && /:\/\/.*@/s.test(value) ? quoteShort(withoutLogin(value)) : shown;
 }
 
 /** Describes a value that may be a secret. */

@@ -7,8 +7,8 @@ import * as fields from "../accounts/value-rules.ts";
 import { operatorRoles } from "../actors.ts";
 import {
   type Condition,
+  conditionNameOf,
   isSameIssuer,
-  nameOf,
   type PlanRule,
   type RoleRule,
   type SignInSettings,
@@ -142,7 +142,7 @@ function requireRules(section: Section, operators: readonly RoleRule[], accounts
   for (const [name, rules] of Object.entries({ operators, accounts })) {
     const first = new Map<string, number>();
     for (const [index, rule] of rules.entries()) {
-      const same = nameOf(rule);
+      const same = conditionNameOf(rule);
       const before = first.get(same);
       first.set(same, before ?? index);
       if (before === undefined || rule.value === "") continue;

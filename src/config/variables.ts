@@ -3,7 +3,7 @@
  * variables that look like settings are refused. The file reads any variable as `${NAME}`.
  */
 import { editDistance } from "../spelling.ts";
-import { type Environment, type Found, quoted } from "./document.ts";
+import { type Environment, type Found, quoteShort } from "./document.ts";
 import type { Problems } from "./problems.ts";
 
 const settings: Readonly<Record<string, string>> = {
@@ -42,7 +42,7 @@ export function withVariables(file: ReadonlyMap<string, Found>, env: Environment
   for (const [where, path] of Object.entries(settings)) {
     const text = env[where];
     if (!text) continue;
-    const value: Found = { where, value: text, text: true, shown: quoted(text) };
+    const value: Found = { where, value: text, text: true, shown: quoteShort(text) };
     const [first = "", key] = path.split(".");
     const known = root.get(first);
     const isWritten = known !== undefined && !known.omitted;

@@ -10,12 +10,10 @@ import { messageOf } from "../errors.ts";
 import type { Contact } from "../store/contacts.ts";
 import type { ClaimedEvent } from "../store/events.ts";
 import type { Store } from "../store/store.ts";
-import { type EpochMs, exactCredits, shortTime } from "../units.ts";
+import { dayMs, type EpochMs, exactCredits, shortTime } from "../units.ts";
 import { sendMail } from "./mail-server.ts";
 import { filled, mailTextOf } from "./mail-texts.ts";
 import { type Answer, answerText, type Receiver } from "./receiver.ts";
-
-const dayMs = 86_400_000;
 
 interface MailOptions {
   config: MailConfig;

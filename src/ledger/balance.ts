@@ -141,7 +141,7 @@ export function accountAt(account: AccountRow, catalog: PlanCatalog, atMs: Epoch
     } else if (fact.kind === "window") later[fact.bucket] = { ...fact.grant, seq: 0 };
     else {
       const grant = later[fact.bucket];
-      if (grant !== null) later[fact.bucket] = { ...grant, amountMicro: grant.amountMicro + fact.by };
+      if (grant !== null) later[fact.bucket] = { ...grant, amountMicro: grant.amountMicro + fact.byMicro };
     }
   });
   return later;

@@ -55,7 +55,7 @@ export interface Asked extends RecordedTimes {
 /** Cells that the threads of a process share. */
 export type ClockCells = BigInt64Array<SharedArrayBuffer>;
 
-const cellsOf = {
+const cellNumbers = {
   /** The clock minus uptime when the process began. */
   base: 0,
   /** The process's own clock minus uptime. */
@@ -67,7 +67,7 @@ const cellsOf = {
 } as const;
 
 export function clockCells(): ClockCells {
-  return new BigInt64Array(new SharedArrayBuffer(8 * Object.keys(cellsOf).length));
+  return new BigInt64Array(new SharedArrayBuffer(8 * Object.keys(cellNumbers).length));
 }
 
 /** Several threads may use the same cells: no cell has to fit another one. */
@@ -144,20 +144,20 @@ export class LedgerClock {
     else if (clockMs > own + answeredMs) this.#set("own", clockMs - answeredMs);
   }
 
-  #get(cell: keyof typeof cellsOf): number {
-    return Number(Atomics.load(this.#cells, cellsOf[cell]));
+  #get(cell: keyof typeof cellNumbers): number {
+    return Number(Atomics.load(this.#cells, cellNumbers[cell]));
   }
 
-  #set(cell: keyof typeof cellsOf, ms: number): void {
-    Atomics.store(this.#cells, cellsOf[cell], BigInt(ms));
+  #set(cell: keyof typeof cellNumbers, ms: number): void {
+    Atomics.store(this.#cells, cellNumbers[cell], BigInt(ms));
   }
 
   /** Returns the greater of both. */
-  #raise(cell: keyof typeof cellsOf, ms: number): number {
+  #raise(cell: keyof typeof cellNumbers, ms: number): number {
     for (;;) {
-      const before = Atomics.load(this.#cells, cellsOf[cell]);
+      const before = Atomics.load(this.#cells, cellNumbers[cell]);
       if (BigInt(ms) <= before) return Number(before);
-      const found = Atomics.compareExchange(this.#cells, cellsOf[cell], before, BigInt(ms));
+      const found = Atomics.compareExchange(this.#cells, cellNumbers[cell], before, BigInt(ms));
       if (found === before) return ms;
     }
   }

@@ -82,7 +82,7 @@ export function stop(work: UnitOfWork, found: FoundAccount, { requestId, by }: S
   return { kind: "expired" };
 }
 
-function expiryOf(row: HoldRow): Ended {
+function expiryOf(row: HoldRow): HoldEnd {
   return { usage: row, ending: "expired", by: null, estimated: false };
 }
 
@@ -96,7 +96,7 @@ export function expireOverdue(work: UnitOfWork, found: FoundAccount): "all" | "s
   return work.hasMoreOverdue(account.id) ? "some" : "all";
 }
 
-interface Ended {
+interface HoldEnd {
   usage: TokenCounts;
   ending: Ending;
   by: string | null;
@@ -105,7 +105,7 @@ interface Ended {
 }
 
 /** Ends an open hold: charges it and returns the rest to the grants that are still open. */
-function end(work: UnitOfWork, found: FoundAccount, row: HoldRow, ended: Ended): ChargeRow {
+function end(work: UnitOfWork, found: FoundAccount, row: HoldRow, ended: HoldEnd): ChargeRow {
   const { account, grants, times } = found;
   const { usage } = ended;
   const costMicro = costOf(priceOf(row), usage);
@@ -173,14 +173,14 @@ function differenceOf(usage: TokenCounts, before: TokenCounts): TokenCounts {
   };
 }
 
-interface Charge extends Ended {
+interface HoldCharge extends HoldEnd {
   costMicro: MicroCredits;
   paid: readonly Taking[];
   late: boolean;
 }
 
 /** Makes the charge, which is the next fact of the account. */
-function chargeOf({ account, times }: FoundAccount, of: HoldRow | ChargeRow, charge: Charge): ChargeRow {
+function chargeOf({ account, times }: FoundAccount, of: HoldRow | ChargeRow, charge: HoldCharge): ChargeRow {
   const { usage, costMicro, paid } = charge;
   const { id, key, model, pricePrompt, priceCompletion, priceCachedPrompt } = of;
   return {

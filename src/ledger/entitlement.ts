@@ -14,7 +14,7 @@ import { isOnGrid, isSameRule, type Window, windowAfter, windowOfNewRule } from 
 /** A fact that time or a change of the plan makes, in the order of its journal entry. */
 export type Entitlement =
   | { kind: "window"; bucket: WindowBucket; grant: Omit<WindowGrant, "seq"> }
-  | { kind: "change"; bucket: WindowBucket; grant: number; by: number; plan: string }
+  | { kind: "change"; bucket: WindowBucket; grant: number; byMicro: number; plan: string }
   | { kind: "plan"; plan: string };
 
 /** Receives the facts, changes the account by them, and gives them their numbers. */
@@ -126,8 +126,8 @@ export function changeBucket(
   if (open === null) return;
   const amount = microOf(version[bucket].credits);
   if (keepsWindow(open, catalog, { bucket, version })) {
-    const by = amount - open.amountMicro;
-    if (by !== 0) post({ kind: "change", bucket, grant: open.seq, by, plan: version.id });
+    const byMicro = amount - open.amountMicro;
+    if (byMicro !== 0) post({ kind: "change", bucket, grant: open.seq, byMicro, plan: version.id });
     return;
   }
   post({

@@ -167,7 +167,7 @@ function hold(
   const leastMicro = key.budgetMicro === 0 ? 1 : minMicro;
   if (budget !== null && budgetLeftMicro < leastMicro) {
     const rates = ratesOf(scopes, nowMs);
-    if (budget.unspentMicro >= leastMicro) return reserved("key", rates);
+    if (budget.unspentMicro >= leastMicro) return reservedRefusal("key", rates);
     const amountMicro = key.budgetMicro ?? 0;
     const refreshes = amountMicro > budgetLeftMicro ? [{ atMs: budget.untilMs, amountMicro }] : [];
     return { kind: "key_budget_exceeded", leftMicro: budgetLeftMicro, refreshes, rates };
@@ -175,7 +175,7 @@ function hold(
   const leftMicro = sumOf(grants.free(times));
   if (leftMicro < minMicro) {
     const rates = ratesOf(scopes, nowMs);
-    if (grants.ifAllReturns(times) >= minMicro) return reserved("account", rates);
+    if (grants.ifAllReturns(times) >= minMicro) return reservedRefusal("account", rates);
     const refreshes = refreshesOf(work, found, leftMicro);
     return { kind: "insufficient_credits", leftMicro, refreshes, rates };
   }
@@ -228,7 +228,7 @@ function haltOf({ state }: AccountRow): Refused<"account_suspended"> | null {
   return state === "active" ? null : { kind: "account_suspended", state };
 }
 
-function reserved(scope: "account" | "key", rates: Rates): HoldOutcome {
+function reservedRefusal(scope: "account" | "key", rates: Rates): HoldOutcome {
   return { kind: "credits_reserved", scope, retryAfterMs: reservedRetryMs, rates };
 }
 

@@ -89,7 +89,7 @@ const defaultLatePauseMs = 1000;
  * Collects operations for a commit while the event loop has other work. An idle turn of the loop
  * ends the delay, so an operation that is alone is committed at once.
  */
-async function batchDelay({ waiting }: CommitQueue, msMax: number): Promise<void> {
+async function delayBatch({ waiting }: CommitQueue, msMax: number): Promise<void> {
   const beganMs = performance.now();
   for (let turnMs = beganMs; waiting.length < delayedBelow; ) {
     await timers.setImmediate();
@@ -264,7 +264,7 @@ export class Ledger {
 
   async #run(queue: CommitQueue): Promise<void> {
     while (queue.waiting.length > 0) {
-      await batchDelay(queue, this.#batchDelayMs);
+      await delayBatch(queue, this.#batchDelayMs);
       const batch = queue.waiting.splice(0, this.#batchMax);
       try {
         this.#moveToAccountQueues(queue, (await this.#commit(batch, this.#retriesMs)).entries);

@@ -29,7 +29,7 @@ function normalised({ id, base, overage, timezone, limits, models }: Plan): stri
 }
 
 /** Returns the SHA-256 of a plans section, whatever the order of its plans. */
-export function fingerprintOf(section: Plans): string {
+export function plansFingerprintOf(section: Plans): string {
   const text = [...section.values()].map(normalised).sort().join("\n");
   return createHash("sha256").update(text).digest("hex");
 }
@@ -37,7 +37,8 @@ export function fingerprintOf(section: Plans): string {
 /** Reports whether the section grants the same as the current one, apart from damaged plans. */
 export function isCurrent(catalog: PlanCatalog, section: Plans): boolean {
   return (
-    catalog.epoch > 0 && fingerprintOf(offeredPlans(catalog)) === fingerprintOf(readable(catalog, section))
+    catalog.epoch > 0 &&
+    plansFingerprintOf(offeredPlans(catalog)) === plansFingerprintOf(readable(catalog, section))
   );
 }
 
@@ -69,7 +70,7 @@ export function planChanges(
 ): PlanChanges {
   const nothing = { added: [], changed: [], retired: [], versions: [] };
   if (isCurrent(catalog, section)) return { kind: "unchanged", ...nothing };
-  if (!force && fingerprints.includes(fingerprintOf(section))) return { kind: "superseded", ...nothing };
+  if (!force && fingerprints.includes(plansFingerprintOf(section))) return { kind: "superseded", ...nothing };
   const added = [...section.keys()].filter((id) => !catalog.offered.includes(id));
   const retired = catalog.offered.filter((id) => !section.has(id));
   const versions = [...readable(catalog, section).values()].flatMap((plan): PlanVersion[] => {

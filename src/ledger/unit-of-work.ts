@@ -243,7 +243,7 @@ export class UnitOfWork {
         return;
       }
       case "change": {
-        const { bucket, grant, by: amountMicro, plan } = fact;
+        const { bucket, grant, byMicro: amountMicro, plan } = fact;
         const open = account[bucket];
         invariant(open?.seq === grant, "the grant that changes is open");
         account[bucket] = { ...open, amountMicro: open.amountMicro + amountMicro };

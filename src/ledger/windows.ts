@@ -10,7 +10,7 @@
  * has a length. Pure.
  */
 import { invariant } from "../errors.ts";
-import type { EpochMs } from "../units.ts";
+import { dayMs, type EpochMs } from "../units.ts";
 
 export const alignments = ["opening", "calendar"] as const;
 export type Alignment = (typeof alignments)[number];
@@ -38,7 +38,6 @@ interface Period {
   fixedMs: number;
 }
 
-const dayMs = 86_400_000;
 /** Offsets of time zones are multiples of it. */
 const quarterHourMs = 900_000;
 const periodMsMax = 100 * 366 * dayMs;

@@ -24,7 +24,7 @@ import {
 } from "./part-file.ts";
 import { megabytes } from "./progress.ts";
 import { type FetchTools, fetchWithRetries } from "./retry.ts";
-import { discard, failureOf, type HttpResponse, TransportFailure } from "./transport.ts";
+import { discard, type HttpResponse, TransportFailure, transportFailureOf } from "./transport.ts";
 import type { Credential } from "./url-credentials.ts";
 
 export interface Wanted {
@@ -97,7 +97,7 @@ async function attempt(wanted: Wanted, part: PartFile, tools: FetchTools): Promi
         false,
       );
     }
-    requireWithin(wanted, totalBytes ?? 0);
+    requireExpectedSize(wanted, totalBytes ?? 0);
     if (totalBytes !== undefined) await requireRoom(wanted.folder, totalBytes - receivedBytes);
     const sha256 = await receive(wanted, part, tools, answer, state, receivedBytes, totalBytes);
     finished = true;
@@ -116,7 +116,7 @@ interface Resumable extends PartState {
 async function readState(wanted: Wanted, part: PartFile): Promise<Resumable | undefined> {
   const sizeBytes = await sizeOf(part.partPath);
   const state = parseState(await readFile(part.statePath, "utf8").catch(() => ""));
-  if (sizeBytes === 0 || state === undefined || state.url !== addressOf(wanted)) return undefined;
+  if (sizeBytes === 0 || state === undefined || state.url !== plainUrlOf(wanted)) return undefined;
   // Without any of these, two halves of different files would not be noticed.
   const known = wanted.sha256 !== undefined || state.validator !== null || state.contentSha256 !== null;
   return known ? { ...state, sizeBytes } : undefined;
@@ -154,7 +154,7 @@ function stateOf(wanted: Wanted, answer: HttpResponse): PartState {
   const named = answer.firstHeaders.get("x-linked-etag") ?? (wanted.isOnHub ? etag : undefined);
   const linked = /^"?([0-9a-f]{64})"?$/i.exec(named ?? "")?.[1];
   return {
-    url: addressOf(wanted),
+    url: plainUrlOf(wanted),
     validator: strong ?? answer.headers.get("last-modified") ?? null,
     contentSha256: linked?.toLowerCase() ?? null,
   };
@@ -212,7 +212,7 @@ async function receive(
     else {
       for await (const chunk of piecesOf(answer)) {
         receivedBytes += chunk.length;
-        requireWithin(wanted, receivedBytes);
+        requireExpectedSize(wanted, receivedBytes);
         await file.writeFile(chunk);
         hash.update(chunk);
         report();
@@ -237,7 +237,7 @@ async function receive(
   return hash.digest("hex");
 }
 
-function requireWithin({ url, sizeBytesMax }: Wanted, bytes: number): void {
+function requireExpectedSize({ url, sizeBytesMax }: Wanted, bytes: number): void {
   if (sizeBytesMax === undefined || bytes <= sizeBytesMax) return;
   throw new TransportFailure(
     `${url.host} offers more than the ${sizeBytesMax} bytes that are expected`,
@@ -253,7 +253,7 @@ async function* piecesOf(answer: HttpResponse): AsyncGenerator<Buffer> {
   try {
     yield* answer.body;
   } catch (error) {
-    throw failureOf(answer.url, error);
+    throw transportFailureOf(answer.url, error);
   }
 }
 
@@ -276,7 +276,7 @@ async function verify(
 }
 
 /** URL without query and credentials: they may change, or must not be stored. */
-function addressOf(wanted: Wanted): string {
+function plainUrlOf(wanted: Wanted): string {
   return `${wanted.url.origin}${wanted.url.pathname}`;
 }
 

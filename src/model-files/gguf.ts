@@ -284,7 +284,7 @@ export function checkGguf(path: string): Promise<GgufSummary> {
 
 async function checkFile(path: string, isPart: boolean): Promise<GgufSummary> {
   await using file = await open(path, "r").catch((error: unknown) => {
-    throw new OperatorError(`model file ${path} cannot be opened: ${reasonOf(error)}`, error);
+    throw new OperatorError(`model file ${path} cannot be opened: ${unreadableReasonOf(error)}`, error);
   });
   try {
     if (!(await file.stat()).isFile()) throw new Damage("it is not a file");
@@ -292,11 +292,11 @@ async function checkFile(path: string, isPart: boolean): Promise<GgufSummary> {
   } catch (error) {
     if (error instanceof Damage)
       throw new OperatorError(`model file ${path} cannot be used: ${error.message}`);
-    throw new OperatorError(`model file ${path} cannot be read: ${reasonOf(error)}`, error);
+    throw new OperatorError(`model file ${path} cannot be read: ${unreadableReasonOf(error)}`, error);
   }
 }
 
-function reasonOf(error: unknown): string {
+function unreadableReasonOf(error: unknown): string {
   const code = codeOf(error);
   if (code === "ENOENT") return "there is no such file";
   if (code === "EACCES" || code === "EPERM") return "this user may not read it";

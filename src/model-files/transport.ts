@@ -136,7 +136,7 @@ export class Transport {
       return await Promise.race([asked, aborted.promise]);
     } catch (error) {
       signal.throwIfAborted();
-      throw failureOf(url, error);
+      throw transportFailureOf(url, error);
     } finally {
       clearTimeout(timer);
     }
@@ -154,7 +154,7 @@ export class Transport {
         pieces.push(piece);
       }
     } catch (error) {
-      throw failureOf(answer.url, error);
+      throw transportFailureOf(answer.url, error);
     }
     return Buffer.concat(pieces);
   }
@@ -231,7 +231,7 @@ const unreachable: Record<string, string> = {
 };
 
 /** Returns the failure for an error below HTTP, while connecting or in the middle of a body. */
-export function failureOf(url: URL, error: unknown): TransportFailure {
+export function transportFailureOf(url: URL, error: unknown): TransportFailure {
   if (error instanceof TransportFailure) return error;
   const place = url.host;
   const fail = (message: string, transient: boolean): TransportFailure =>

@@ -20,7 +20,7 @@ export const boundedFetch: CustomFetch = async (url, { body, signal, ...options 
   try {
     const response = await fetch(url, {
       ...options,
-      ...(body === undefined || body === null ? {} : { body: bytesOf(body) }),
+      ...(body === undefined || body === null ? {} : { body: formOf(body) }),
       ...(signal === undefined ? {} : { signal }),
     });
     if (response.status >= 500) throw new IssuerAwayError(`${host} responds with status ${response.status}`);
@@ -31,14 +31,14 @@ export const boundedFetch: CustomFetch = async (url, { body, signal, ...options 
     return new Response(hasBody ? bytes : null, { status, headers });
   } catch (error) {
     if (error instanceof IssuerAwayError) throw error;
-    throw new IssuerAwayError(`${host} cannot be reached: ${causeOf(error)}`, { cause: error });
+    throw new IssuerAwayError(`${host} cannot be reached: ${fetchFailureOf(error)}`, { cause: error });
   }
 };
 
 type FetchBody = NonNullable<Parameters<CustomFetch>[1]["body"]>;
 
 /** Bodies are forms, which the client sends as texts. */
-function bytesOf(body: FetchBody): string | URLSearchParams {
+function formOf(body: FetchBody): string | URLSearchParams {
   if (typeof body === "string" || body instanceof URLSearchParams) return body;
   throw new TypeError("requests to the issuer have forms as their bodies");
 }
@@ -63,7 +63,7 @@ async function bodyOf(response: Response, host: string): Promise<Uint8Array<Arra
 }
 
 /** `fetch failed` has the reason in its cause. */
-function causeOf(error: unknown): string {
+function fetchFailureOf(error: unknown): string {
   if (error instanceof DOMException && error.name === "TimeoutError") {
     return `no answer within ${answerSeconds} s`;
   }

@@ -80,7 +80,7 @@ export class Issuer {
     try {
       return library.buildAuthorizationUrl(config, {
         redirect_uri: redirectUri,
-        scope: scopesOf(config.serverMetadata(), isAgain !== null),
+        scope: requestedScopesOf(config.serverMetadata(), isAgain !== null),
         ...(isAgain === null ? {} : { max_age: isAgain ? "0" : anyAge }),
         // Some issuers ignore `max_age`.
         ...(isAgain === true ? { prompt: "login" } : {}),
@@ -289,7 +289,7 @@ function firstAuthentication({
 }
 
 /** Some issuers send groups and refresh tokens only if a scope asks for them. */
-function scopesOf(
+function requestedScopesOf(
   { scopes_supported: supported = [] }: Client.ServerMetadata,
   wantsRefresh: boolean,
 ): string {

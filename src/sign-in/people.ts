@@ -54,7 +54,7 @@ export class People {
    * Returns the person of an identity, after everything that the sign-in changes. Throws a refusal
    * for somebody whom no rule lets in there.
    */
-  async signedIn(
+  async admit(
     identity: Identity,
     listener: "operator" | "portal",
     settings: SignInSettings,
@@ -83,7 +83,7 @@ export class People {
   }
 
   /** Records what the issuer says about an operator now. Returns the person as they are now. */
-  async checked(person: PersonRow, identity: Identity, settings: SignInSettings): Promise<PersonRow> {
+  async recordCheck(person: PersonRow, identity: Identity, settings: SignInSettings): Promise<PersonRow> {
     const verdicts = { role: roleRuleOf(identity, settings), plan: planOf(identity, settings) };
     const now = await this.#record(person, identity, verdicts, settings);
     await this.#follow(now, verdicts.plan);

@@ -126,7 +126,7 @@ export class PersonSignIn implements SignedInPeople {
       const answer = await issuer.redeem(query, this.#begun(state, place, settings));
       const { identity, refreshToken, problem } = answer;
       if (problem !== null) this.#deps.logger.warn({ reason: problem }, "the userinfo endpoint was not read");
-      const person = await this.#people.signedIn(identity, place.listener, settings);
+      const person = await this.#people.admit(identity, place.listener, settings);
       return await this.#start(person, place, refreshToken, identity.authenticatedMs);
     } catch (error) {
       throw this.#refusalOf(error, settings);
@@ -138,7 +138,7 @@ export class PersonSignIn implements SignedInPeople {
     const person = await this.#deps.store.person(session.owner);
     // The issuer of now gets no token of the issuer before.
     if (configured === null || person === null || this.roleNow(person) === null) return null;
-    const now = await this.#checked(session, secrets, person, configured);
+    const now = await this.#checkAgain(session, secrets, person, configured);
     const role = now && this.roleNow(now);
     if (now === null || role === null) return null;
     const { authenticatedMs, createdMs } = session;
@@ -146,7 +146,7 @@ export class PersonSignIn implements SignedInPeople {
     return { actor: { by: `person:${now.id}`, role, isStale }, person: now };
   }
 
-  async signedOut(session: SessionRow, secrets: SessionSecrets): Promise<void> {
+  async revokeToken(session: SessionRow, secrets: SessionSecrets): Promise<void> {
     const { issuer } = this.#configured ?? {};
     try {
       const token = await this.#sessions.refreshTokenOf(session, secrets);
@@ -209,7 +209,7 @@ export class PersonSignIn implements SignedInPeople {
   }
 
   /** Asks the issuer again if an hour has passed. Null: the person has no session any more. */
-  async #checked(
+  async #checkAgain(
     session: SessionRow,
     secrets: SessionSecrets,
     person: PersonRow,
@@ -222,7 +222,7 @@ export class PersonSignIn implements SignedInPeople {
       const { identity, refreshToken, problem } = await issuer.refresh(due.refreshToken, person);
       if (problem !== null) logger.warn({ reason: problem }, "the userinfo endpoint was not read");
       if (refreshToken !== null) await this.#sessions.reseal(session, secrets, refreshToken);
-      return await this.#people.checked(person, identity, settings);
+      return await this.#people.recordCheck(person, identity, settings);
     } catch (error) {
       const reason = reasonOf(error);
       if (isUnusable(error)) {

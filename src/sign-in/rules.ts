@@ -10,7 +10,13 @@ import type { PersonRow } from "../store/people.ts";
 import { inLowerCase } from "../store/sql.ts";
 import type { EpochMs } from "../units.ts";
 import type { Identity } from "./claims.ts";
-import { type Condition, isSameIssuer, nameOf, type RoleRule, type SignInSettings } from "./settings.ts";
+import {
+  type Condition,
+  conditionNameOf,
+  isSameIssuer,
+  type RoleRule,
+  type SignInSettings,
+} from "./settings.ts";
 
 /** `isComplete`: false if a rule about groups could not be decided and might have given more. */
 export interface Verdict<T> {
@@ -51,13 +57,13 @@ function firstOf<R extends Condition>(rules: readonly R[], identity: Identity, t
 
 /** Returns the record of a rule on its person: the role that it gave, and its condition. */
 export function recordOf(rule: RoleRule): string {
-  return `${rule.role} ${nameOf(rule)}`;
+  return `${rule.role} ${conditionNameOf(rule)}`;
 }
 
 /** Returns the present rule with the condition of a record. Null: there is none any more. */
 export function ruleBy(record: string | null, { operators }: Rules): RoleRule | null {
   const condition = record?.slice(record.indexOf(" ") + 1);
-  return operators.find((rule) => nameOf(rule) === condition) ?? null;
+  return operators.find((rule) => conditionNameOf(rule) === condition) ?? null;
 }
 
 /** Returns the role that a person has now. Null: none, its rule is gone, or it has lapsed. */

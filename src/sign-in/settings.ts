@@ -9,7 +9,7 @@ export interface Condition {
 }
 
 /** Names a condition. Two rules of a list never have the same one. */
-export function nameOf({ kind, value }: Condition): string {
+export function conditionNameOf({ kind, value }: Condition): string {
   return `${kind} ${value}`;
 }
 

@@ -8,7 +8,7 @@
  */
 import { lowBalancePercent } from "../ledger/balance.ts";
 import { microPerCredit } from "../units.ts";
-import { accountOf } from "./account-rows.ts";
+import { accountRowIn } from "./account-rows.ts";
 import { Conditions } from "./conditions.ts";
 import { type AccountInOrder, type Contact, noContact } from "./contacts.ts";
 import { inLowerCase, type SqlDialect, type SqlStatement } from "./sql.ts";
@@ -50,7 +50,7 @@ function remaining(dialect: SqlDialect): string {
 
 const granted = `(${ofWindow("base", "a.base_amount")} + ${ofWindow("overage", "a.overage_amount")})`;
 
-function hasLowBalance(dialect: SqlDialect): string {
+function lowBalanceSql(dialect: SqlDialect): string {
   const left = remaining(dialect);
   return `(not ${hasClosed} and (${left} < ${microPerCredit}
     or ${left} * ${100 / lowBalancePercent} < ${granted}))`;
@@ -88,7 +88,7 @@ export function accountsSql(query: AccountsQuery, dialect: SqlDialect): SqlState
   if (query.state !== undefined) {
     conditions.and(`case when ${hasClosed} then 'closed' else a.state end = ?`, query.state);
   }
-  if (query.hasLowBalance === true) conditions.always(hasLowBalance(dialect));
+  if (query.hasLowBalance === true) conditions.always(lowBalanceSql(dialect));
   if (query.search !== undefined) search(conditions, query.search);
   const inOrder = order === "id" ? `a.id ${direction}` : `${value} ${direction}, a.id ${direction}`;
   const { sql, values } = conditions.page(inOrder, limit);
@@ -118,7 +118,7 @@ function search(conditions: Conditions, text: string): void {
 export function listedAccountOf(cells: readonly unknown[]): AccountInOrder {
   const contact = contactIn(cells.slice(accountTable.columns.length));
   const value = cells.at(-1);
-  const { row, problem } = accountOf(cells.slice(0, accountTable.columns.length));
+  const { row, problem } = accountRowIn(cells.slice(0, accountTable.columns.length));
   return { ...row, problem, contact, orderValue: typeof value === "string" ? value : Number(value) };
 }
 

@@ -18,7 +18,7 @@ export interface ReadAccount {
 }
 
 /** Returns the account of these cells. */
-export function accountOf(cells: readonly unknown[]): ReadAccount {
+export function accountRowIn(cells: readonly unknown[]): ReadAccount {
   const numbers = cells.map((cell) => (typeof cell === "bigint" ? Number(cell) : cell));
   try {
     return { row: accountTable.rowOf(numbers), problem: null };

@@ -9,9 +9,9 @@ import { messageOf } from "../errors.ts";
 import { AccountFold, type FoldedInvariant, foldedInvariants } from "../ledger/account-fold.ts";
 import { keyHeldFault } from "../ledger/key-problems.ts";
 import { offeredPlans, type PlanCatalog } from "../ledger/plan.ts";
-import { fingerprintOf } from "../ledger/plan-section.ts";
+import { plansFingerprintOf } from "../ledger/plan-section.ts";
 import type { EpochMs } from "../units.ts";
-import { accountOf } from "./account-rows.ts";
+import { accountRowIn } from "./account-rows.ts";
 import { type AuditReport, type FaultyRow, faultyRowsMax } from "./audit-report.ts";
 import { readFiles, readVersions } from "./plans.ts";
 import type { Seal, SealedList } from "./seal.ts";
@@ -205,7 +205,7 @@ export function* auditSteps(
     const accounts = (yield* read(
       `select ${accountTable.list()} from account where ${within("id")} order by id`,
       range,
-    )).map(accountOf);
+    )).map(accountRowIn);
     const frontEndKeys = new Set((yield* read(readFrontEndKeys, [])).map(([id]) => String(id)));
     const [highest] = yield* read(
       `select max(seq) from (
@@ -326,7 +326,7 @@ function* frontEndSteps({ read, rowsOf, report }: ReadingSteps): Generator<Audit
 }
 
 function isPrinted(plans: PlanCatalog, fingerprint: string): boolean {
-  return fingerprintOf(offeredPlans(plans)) === fingerprint;
+  return plansFingerprintOf(offeredPlans(plans)) === fingerprint;
 }
 
 type Entry = Parameters<AccountFold["add"]>[0] & { seq: number };

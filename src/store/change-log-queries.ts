@@ -124,7 +124,7 @@ function changesSql(
   const order = ["at_ms", ...place.map(([column]) => column)];
   if (after !== undefined) {
     if (after.source === source) {
-      const cells = cellsOf(after, place).map(bound);
+      const cells = placeCellsOf(after, place).map(bound);
       conditions.push(`(${order.join(", ")}) < (${cells.join(", ")})`);
     } else {
       conditions.push(`at_ms ${rank(source) > rank(after.source) ? "<=" : "<"} ${bound(after.atMs)}`);
@@ -137,7 +137,7 @@ function changesSql(
 }
 
 /** Account names have no colon. An id, which is alone in its place, can have some. */
-function cellsOf({ atMs, place }: ChangePlace, columns: SourceSql["place"]): Value[] {
+function placeCellsOf({ atMs, place }: ChangePlace, columns: SourceSql["place"]): Value[] {
   const parts = columns.length === 1 ? [place] : place.split(":");
   return [
     atMs,

@@ -2,11 +2,12 @@
  * Daily counts: the credits that support gives, and the accounts that front ends open. A count
  * only ever has too much, because it is changed before what it counts.
  */
+
+import { dayMs } from "../units.ts";
 import type { SqlConnections } from "./queries.ts";
 import type { SqlDialect } from "./sql.ts";
 import type { DailyCounts } from "./store.ts";
 
-const dayMs = 86_400_000;
 /** Days for which counters are kept. */
 const keptDays = 7;
 

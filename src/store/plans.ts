@@ -13,7 +13,7 @@ import {
   type Plans,
   type PlanVersion,
 } from "../ledger/plan.ts";
-import { fingerprintOf, type PlanChanges, planChanges } from "../ledger/plan-section.ts";
+import { type PlanChanges, planChanges, plansFingerprintOf } from "../ledger/plan-section.ts";
 import { limitsIn, windowBuckets } from "../ledger/rows.ts";
 import { isCalendarPeriod, isPeriod, isTimezone } from "../ledger/windows.ts";
 import { given } from "../objects.ts";
@@ -66,7 +66,7 @@ function readVersion(cells: readonly unknown[]): PlanVersion | { plan: string; p
   });
   let version: PlanVersion;
   try {
-    version = versionOf(planVersionTable.rowOf(cells));
+    version = planVersionOf(planVersionTable.rowOf(cells));
   } catch (error) {
     return damage(messageOf(error));
   }
@@ -82,7 +82,7 @@ function readVersion(cells: readonly unknown[]): PlanVersion | { plan: string; p
   return version;
 }
 
-function versionOf({ plan: id, ...row }: PlanVersionRow): PlanVersion {
+function planVersionOf({ plan: id, ...row }: PlanVersionRow): PlanVersion {
   const { version, createdMs, base, overage, timezone, models } = row;
   return { id, version, createdMs, base, overage, timezone, limits: given(limitsIn(row)), models };
 }
@@ -170,7 +170,7 @@ export function plansToApply(
   const fingerprints = files.map((cells) => planFileTable.rowOf(cells).fingerprint);
   const changes = planChanges(catalog, section, { fingerprints, force, nowMs });
   if (changes.kind !== "applied") return { changes, versions: [], applied: null };
-  const fingerprint = fingerprintOf(section);
+  const fingerprint = plansFingerprintOf(section);
   const epoch = catalog.epoch + 1;
   const plans = [...section.keys()];
   const newest = (ids: readonly string[], added: readonly PlanVersion[] = []) => {

@@ -5,9 +5,11 @@
  * and model. A list with such a filter reads the spans that can contain its receipts, and not all
  * receipts of the account.
  */
+
+import { dayMs } from "../units.ts";
 import { Conditions } from "./conditions.ts";
 import type { UsageQuery } from "./store.ts";
-import { dayMax, dayMs } from "./usage-days.ts";
+import { dayMax } from "./usage-days.ts";
 import { hidden } from "./usage-measures.ts";
 
 /** Journal numbers, both included. */

@@ -3,9 +3,7 @@
  *
  * The zone in force is recorded with the final days (usage-steps.ts). Pure.
  */
-import type { EpochMs } from "../units.ts";
-
-export const dayMs = 86_400_000;
+import { dayMs, type EpochMs } from "../units.ts";
 
 /** A date, as the number of days since 1970-01-01. */
 export type Day = number;

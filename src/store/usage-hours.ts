@@ -3,11 +3,9 @@
  * yet (usage-steps.ts) to the sums by hour. Reports and invoices do not use hours.
  */
 
-import type { EpochMs } from "../units.ts";
+import { type EpochMs, hourMs } from "../units.ts";
 import { accountsBehind, type OfFrontEnd } from "./accounts-of-key.ts";
 import { hidden, measured, measuresOfCharge, sumIn, type UsageSum } from "./usage-measures.ts";
-
-export const hourMs = 3_600_000;
 
 /** The longest graph, and one more day: a step of the summing may be late. */
 export const graphHoursMax = 7 * 24;

@@ -4,13 +4,11 @@
  * and speeds are counted in classes of 10 %, so a percentile is at most 5 % off.
  */
 import type { Charge } from "../chat/generate.ts";
-import type { MicroCredits } from "../units.ts";
+import { dayMs, type MicroCredits } from "../units.ts";
 import { isFailure, type RequestObserver, type RequestRecord } from "./request-record.ts";
 
 const slotMs = 300_000;
-const slotsKept = 288;
-export const hourMs = 3_600_000;
-export const dayMs = slotMs * slotsKept;
+const slotsKept = dayMs / slotMs;
 
 /** Shorter answers say little about the speed. */
 const speedTokensMin = 8;

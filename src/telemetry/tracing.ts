@@ -156,7 +156,10 @@ export class Tracing implements RequestObserver {
     stage("prepare", parsedMs, preparedMs);
     stage("hold", preparedMs, heldMs);
     // Tokens are on one span only, so that a sum over spans counts them once.
-    const generation = { ...conventional, ...given({ "gen_ai.request.model": model, "error.type": code }) };
+    const generation = {
+      ...conventional,
+      ...attributesOf({ "gen_ai.request.model": model, "error.type": code }),
+    };
     stage(spanName(model), heldMs, generatedMs, generation, SpanKind.CLIENT);
     stage("settle", generatedMs, settledMs, settlement);
   }
@@ -216,7 +219,7 @@ function spanName(model: string | null): string {
 
 function requestAttributes({ model, parameters }: RequestRecord): Attributes {
   if (parameters === null) return {};
-  return given({
+  return attributesOf({
     "gen_ai.request.model": model,
     "gen_ai.request.max_tokens": parameters.maxTokens,
     "gen_ai.request.temperature": parameters.temperature,
@@ -230,7 +233,7 @@ function requestAttributes({ model, parameters }: RequestRecord): Attributes {
 
 function answerAttributes(record: RequestRecord): Attributes {
   const { requestId, method, path, status, code, caller, streamed, firstTokenMs } = record;
-  return given({
+  return attributesOf({
     "http.request.method": method,
     "http.route": path ?? "",
     "http.response.status_code": status,
@@ -247,7 +250,7 @@ function chargeAttributes(
   { model, ending, usage, costMicro, shortfallMicro }: Charge,
 ): Attributes {
   const finishReason = finishReasons[ending];
-  return given({
+  return attributesOf({
     "gen_ai.response.id": `chatcmpl-${requestId}`,
     "gen_ai.response.model": model,
     "gen_ai.response.finish_reasons": finishReason && [finishReason],
@@ -269,7 +272,7 @@ const finishReasons: Partial<Record<Ending, string>> = { stop: "stop", length: "
  * Returns the attributes that have a value. Whole numbers are sent with 64 bits. A larger number
  * would make the collector refuse the whole batch, so it is left out.
  */
-function given(values: Record<string, AttributeValue | null | undefined>): Attributes {
+function attributesOf(values: Record<string, AttributeValue | null | undefined>): Attributes {
   const attributes: Attributes = {};
   for (const [name, value] of Object.entries(values)) {
     const isTooLarge = Number.isInteger(value) && !Number.isSafeInteger(value);

@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import type { Locator, Page } from "playwright-core";
 import * as accounts from "../../src/actions/accounts.ts";
-import { placeOf } from "../../src/actions/action.ts";
+import { routeOf } from "../../src/actions/action.ts";
 import * as credits from "../../src/actions/credits.ts";
 import type { Fields } from "../../src/actions/field.ts";
 import * as keys from "../../src/actions/keys.ts";
@@ -316,7 +316,7 @@ function isOffered({ presets = [["", ""]] }: Fields[string]): boolean {
 
 /** Returns the inputs that a description asks for when its dialog opens. */
 function inputsFor({ action, unlike = {} }: Dialog): string[] {
-  const { names } = placeOf(action);
+  const { names } = routeOf(action);
   const filled = [...names, action.once, ...(unlike.filled ?? [])];
   const inputsOf = (fields: Fields, path = ""): string[] =>
     Object.entries(fields).flatMap(([part, field]) => {
@@ -378,7 +378,7 @@ for (const each of some(dialogs, 6)) {
 
     const before = await journal(service);
     const typed: Record<string, string> = {};
-    const { method, path } = placeOf(action);
+    const { method, path } = routeOf(action);
     const sent = new RegExp(`^\\d+ ${method} ${path.replace(/\{\w+\}/g, "[^/]+")}$`);
     if (refusals.some(({ status }) => status !== undefined)) expects(sent);
     for (const { type, at, says, status } of refusals) {

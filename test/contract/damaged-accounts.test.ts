@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { after, before, describe, test } from "node:test";
 import { pino } from "pino";
-import { callerOf } from "../../src/accounts/keys.ts";
+import { keyCallerOf } from "../../src/accounts/keys.ts";
 import { ServicePlans } from "../../src/app/service-plans.ts";
 import { Refusal } from "../../src/errors.ts";
 import { balanceOf } from "../../src/ledger/balance.ts";
@@ -120,7 +120,7 @@ for (const { name, skip = false, create } of backends) {
       assert.equal(await unavailable("ada"), "account of the request: it has no row");
       const found = await store.findKey("ada".padStart(64, "0"));
       assert.ok(found !== null, "its key is known");
-      assert.throws(() => callerOf(found), {
+      assert.throws(() => keyCallerOf(found), {
         code: "balance_unavailable",
         detail: "account ada: it has no row",
       });

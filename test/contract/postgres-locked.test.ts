@@ -10,7 +10,7 @@ import { eraseChange, linkChange } from "../../src/store/person-changes.ts";
 import { auditDatabase } from "../../src/store/postgres/audit.ts";
 import { PostgresCommits } from "../../src/store/postgres/commits.ts";
 import { commitPool } from "../../src/store/postgres/connection-pool.ts";
-import { limits } from "../../src/store/postgres/limits.ts";
+import { databaseLimits } from "../../src/store/postgres/limits.ts";
 import { commitQueuesMax, openPostgresStore } from "../../src/store/postgres/store.ts";
 import type { Store } from "../../src/store/store.ts";
 import { accountTable } from "../../src/store/tables.ts";
@@ -209,7 +209,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
         await sleep(skipsForMs / 2);
         await timed("other-0");
         await sleep(skipsForMs / 2 + 100);
-        assert.ok((await timed("other-0")) > limits.commitLockMs * 0.9, "it was not waited for");
+        assert.ok((await timed("other-0")) > databaseLimits.commitLockMs * 0.9, "it was not waited for");
       } finally {
         await release();
       }
@@ -248,7 +248,7 @@ describe("rows that another session has locked", { skip: noPostgres ?? false }, 
       tookMs.push(performance.now() - beganMs);
     }
     // Otherwise each commit waits for the whole limit, and the fastest one as well.
-    assert.ok(Math.min(...tookMs) < limits.commitLockMs, tookMs.join());
+    assert.ok(Math.min(...tookMs) < databaseLimits.commitLockMs, tookMs.join());
     await release();
   });
 

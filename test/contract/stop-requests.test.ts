@@ -51,7 +51,7 @@ for (const backend of backends) {
         isStopped: false,
       });
       assert.deepEqual(await stopped.promise, ["r1", "ann"]);
-      for (const node of nodes) await node.stop();
+      for (const node of nodes) await node.close();
     });
 
     test("name an open hold, and can be repeated", async () => {

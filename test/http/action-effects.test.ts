@@ -10,7 +10,7 @@ import path from "node:path";
 import { test } from "node:test";
 import * as accounts from "../../src/actions/accounts.ts";
 import type { ActionTexts } from "../../src/actions/action.ts";
-import { placeOf } from "../../src/actions/action.ts";
+import { routeOf } from "../../src/actions/action.ts";
 import * as credits from "../../src/actions/credits.ts";
 import * as keys from "../../src/actions/keys.ts";
 import * as portalActions from "../../src/actions/portal.ts";
@@ -282,7 +282,7 @@ test("an account or a key that does not exist is refused by every action", async
   const { service, send, inkwell } = faces;
   const before = rowsOf(service);
   for (const action of operatorActions) {
-    const { names } = placeOf(action);
+    const { names } = routeOf(action);
     const inFilter = action.refuses.includes("account_not_found") ? ["account"] : [];
     // A person who does not exist is refused before the account.
     const wanted = names.includes("person") ? [] : [...names, ...inFilter];

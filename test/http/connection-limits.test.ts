@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
-import { connectionLimits as operatorLimits } from "../../src/http/admin/server.ts";
+import { operatorConnectionLimits as operatorLimits } from "../../src/http/admin/server.ts";
 import { startOperator } from "../fixtures/operator.ts";
 import { startPortal } from "../fixtures/portal.ts";
 import { parseAnswer, readAll } from "../fixtures/raw-http.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { connectionLimits } from "../../src/http/admin/server.ts";
+import { operatorConnectionLimits } from "../../src/http/admin/server.ts";
 import { requestsAheadMax } from "../../src/http/connections.ts";
 import { rightClock } from "../fixtures/clocks.ts";
 import { operatorTests, operatorToken, type TestOperator } from "../fixtures/operator.ts";
@@ -95,7 +95,7 @@ operatorTest("closes a connection that pipelines thousands of requests", async (
 });
 
 operatorTest("one address cannot take all connections", async (operator, service) => {
-  const { connectionsPerAddressMax, connectionsMax } = connectionLimits;
+  const { connectionsPerAddressMax, connectionsMax } = operatorConnectionLimits;
   assert.ok(connectionsPerAddressMax < connectionsMax);
   const { accounts } = service.store;
   const { promise: until, resolve: release } = Promise.withResolvers<void>();
@@ -137,7 +137,7 @@ operatorTest(
     assert.equal(parseAnswer(await readAll(checking)).status, 200);
     const refused = /refused_connections_total\{listener="operator",reason="address"\} (\d+)/;
     const count = Number(refused.exec((await operator.get("/metrics")).text)?.[1]);
-    assert.equal(count, sockets.length - connectionLimits.connectionsPerAddressMax);
+    assert.equal(count, sockets.length - operatorConnectionLimits.connectionsPerAddressMax);
     for (const socket of sockets) socket.destroy();
   },
 );

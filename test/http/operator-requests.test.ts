@@ -127,7 +127,7 @@ operatorTest("stops a request that another process on the database answers", asy
     assert.match(await textOf(reader), /request_stopped/);
     await assert.rejects(stops.stopRequest({ id, by: "owner" }), { code: "request_not_found" });
   } finally {
-    await stops.stop();
+    await stops.close();
     await store.close();
   }
 });

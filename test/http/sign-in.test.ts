@@ -493,7 +493,7 @@ test("a check at the issuer that began before a sign-in gives back nothing that 
     hasTooManyGroups: false,
     authenticatedMs: null,
   };
-  const now = await new People({ store, ledger, logger }).checked(before, identity, place.settings);
+  const now = await new People({ store, ledger, logger }).recordCheck(before, identity, place.settings);
   assert.equal(now.roleRule, "viewer group all");
   assert.equal((await store.person(before.id))?.roleRule, "viewer group all");
 });

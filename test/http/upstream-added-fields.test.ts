@@ -46,11 +46,11 @@ test("asks again with the number that a refusal names, and from then on at once"
   const message = "it refused max_tokens, which no caller sent; for an hour, it is sent with 1000 at most";
   assert.deepEqual(
     server?.notices.map(({ kind, message: said }) => [kind, said]),
-    [["adjusted_field", message]],
+    [["corrected_field", message]],
   );
   assert.ok(front.log().includes(message));
   const metrics = await front.service.metrics.text();
-  assert.match(metrics, /inkwell_upstream_notices_total\{model="big",kind="adjusted_field"\} 1/);
+  assert.match(metrics, /inkwell_upstream_notices_total\{model="big",kind="corrected_field"\} 1/);
 });
 
 test("forgets it after an hour, and at a reload", async (t) => {

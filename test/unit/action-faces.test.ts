@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { placeOf } from "../../src/actions/action.ts";
+import { routeOf } from "../../src/actions/action.ts";
 import * as credits from "../../src/actions/credits.ts";
 import { catalogue } from "../../src/errors.ts";
 import { commands, described, isChange, operatorActions, portalActions } from "../fixtures/actions.ts";
@@ -109,7 +109,7 @@ for (const [listener, actions] of Object.entries(listeners)) {
       for (const code of refuses) assert.ok(code in catalogue, `${id}: ${code}`);
       assert.deepEqual(refuses, [...new Set(refuses)], id);
       if (once !== undefined) assert.ok(once in input && refuses.includes("operation_differs"), id);
-      for (const name of placeOf(action).names) assert.ok(name in input, `${id} has ${name}`);
+      for (const name of routeOf(action).names) assert.ok(name in input, `${id} has ${name}`);
     }
   });
 }

@@ -3,9 +3,10 @@ import assert from "node:assert/strict";
 import { Writable } from "node:stream";
 import { test } from "node:test";
 import { createLogger } from "../../src/telemetry/logger.ts";
-import { dayMs, hourMs, RecentActivity } from "../../src/telemetry/recent-activity.ts";
+import { RecentActivity } from "../../src/telemetry/recent-activity.ts";
 import { RecentErrors } from "../../src/telemetry/recent-errors.ts";
 import { RecentRefusals } from "../../src/telemetry/recent-refusals.ts";
+import { dayMs, hourMs } from "../../src/units.ts";
 import { chargeOf, recordOf } from "../fixtures/request-record.ts";
 
 const minuteMs = 60_000;

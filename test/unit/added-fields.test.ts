@@ -4,8 +4,8 @@ import { describe, test } from "node:test";
 import {
   type AddedFields,
   addedFields,
-  adjust,
-  adjustmentFor,
+  correctFields,
+  correctionFor,
   fitting,
   isAboutAdded,
 } from "../../src/engines/upstream/added-fields.ts";
@@ -26,8 +26,8 @@ interface Refusal {
 
 function answerTo({ text, sent, field, isTooLong = false }: Refusal, change: Partial<AddedFields> = {}) {
   const objection = { field: field ?? null, param: null, text };
-  const request = { adjusted: new Set<string>(), sentTokens: sent, isTooLong };
-  const next = adjustmentFor(objection, { ...added, ...change }, request);
+  const request = { corrected: new Set<string>(), sentTokens: sent, isTooLong };
+  const next = correctionFor(objection, { ...added, ...change }, request);
   return next && [next.name, next.value, next.isLasting];
 }
 
@@ -203,19 +203,19 @@ describe("a field is left out", () => {
     assert.deepEqual([...fitting(learned, added).keys()], ["max_tokens", "stream_options"]);
   });
 
-  test("but not one that was adjusted before, or that the caller sent", () => {
+  test("but not one that was corrected before, or that the caller sent", () => {
     const objection = { field: "max_tokens", param: "max_tokens", text: "max_tokens is odd" };
-    const request = { adjusted: new Set(["max_tokens"]), sentTokens: 9, isTooLong: false };
-    assert.equal(adjustmentFor(objection, added, request), null);
+    const request = { corrected: new Set(["max_tokens"]), sentTokens: 9, isTooLong: false };
+    assert.equal(correctionFor(objection, added, request), null);
     const lower = {
       field: "max_tokens",
       param: "max_tokens",
       text: "max_tokens is still too large. At most 5.",
     };
-    assert.equal(adjustmentFor(lower, added, request)?.value, 5, "a limit may be lowered again");
+    assert.equal(correctionFor(lower, added, request)?.value, 5, "a limit may be lowered again");
     const ofCaller = addedFields(dialectOf("compatible"), { isLimited: true, needsLimit: false });
     assert.deepEqual([ofCaller.names, ofCaller.limit], [["stream_options"], null]);
-    assert.equal(adjustmentFor(objection, ofCaller, { ...request, adjusted: new Set() }), null);
+    assert.equal(correctionFor(objection, ofCaller, { ...request, corrected: new Set() }), null);
     assert.equal(isAboutAdded(objection, ofCaller), false);
     assert.equal(isAboutAdded(objection, added), true);
     const learned = new Map([["max_tokens", 5]]);
@@ -245,8 +245,8 @@ describe("a field is left out", () => {
     ] as const) {
       const fields = addedFields(dialectOf(dialect), { isLimited: true, needsLimit: false });
       const objection = { field: null, param: null, text: `extra field ${name} not permitted` };
-      const request = { adjusted: new Set<string>(), sentTokens: 9, isTooLong: false };
-      assert.deepEqual(adjustmentFor(objection, fields, request), { name, value: null, isLasting: true });
+      const request = { corrected: new Set<string>(), sentTokens: 9, isTooLong: false };
+      assert.deepEqual(correctionFor(objection, fields, request), { name, value: null, isLasting: true });
     }
   });
 });
@@ -257,9 +257,9 @@ test("what a balance can pay is sent once, and not kept (OpenRouter)", () => {
   assert.deepEqual(answerTo({ text, sent: 65_536 }), ["max_tokens", 30_104, false]);
 });
 
-test("an adjusted request has the field no more, or the lower of two numbers", () => {
+test("a corrected request has the field no more, or the lower of two numbers", () => {
   const body = { model: "m", max_tokens: 100, stream_options: { include_usage: true } };
-  adjust(
+  correctFields(
     body,
     new Map([
       ["stream_options", null],
@@ -268,6 +268,6 @@ test("an adjusted request has the field no more, or the lower of two numbers", (
     ]),
   );
   assert.deepEqual(body, { model: "m", max_tokens: 50 });
-  adjust(body, new Map([["max_tokens", 70]]));
+  correctFields(body, new Map([["max_tokens", 70]]));
   assert.equal(body.max_tokens, 50);
 });

@@ -13,7 +13,7 @@ import { type RunOptions, runCli } from "../fixtures/cli-host.ts";
 import { refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 import { listOf } from "../fixtures/operator.ts";
 
-const { openStore, readPlans, isNew } = services;
+const { openStore, readPlansInUse, isNew } = services;
 let cwd = "";
 beforeEach(() => {
   if (cwd !== "") rmSync(cwd, { recursive: true });
@@ -33,7 +33,7 @@ function write(plans: Record<string, string>): void {
 }
 
 function run(argv: string, changes: RunOptions["services"] = {}) {
-  return runCli(argv.split(" "), { cwd, services: { openStore, readPlans, isNew, ...changes } });
+  return runCli(argv.split(" "), { cwd, services: { openStore, readPlansInUse, isNew, ...changes } });
 }
 
 async function done(argv: string): Promise<{ stdout: string; stderr: string }> {
@@ -168,12 +168,12 @@ Retired plans that accounts still have, and keep: trial (2 accounts).
 test("config check succeeds if the plans of the ledger cannot be read, and reports that", async () => {
   write({ starter });
   const unreadable = () => Promise.reject(new StoreUnavailableError("it is locked"));
-  const { code, stderr } = await run("config check", { readPlans: unreadable });
+  const { code, stderr } = await run("config check", { readPlansInUse: unreadable });
   assert.equal(code, 0);
   assert.match(stderr, /^The plans were not compared with those of the ledger: it is locked$/m);
   writeFileSync(path.join(cwd, "other.db"), "no database");
   const env = { INKWELL_DATABASE: "sqlite:other.db" };
-  const other = await runCli(["config", "check"], { cwd, env, services: { readPlans } });
+  const other = await runCli(["config", "check"], { cwd, env, services: { readPlansInUse } });
   assert.equal(other.code, 0);
   assert.match(other.stderr, /^The plans were not compared .*other\.db/m);
 });

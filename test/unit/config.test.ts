@@ -10,7 +10,7 @@ import { describe, test } from "node:test";
 import { engineEnvironment } from "../../src/config/engine-environment.ts";
 import { type Config, loadConfig } from "../../src/config/load.ts";
 import type { LlamaModelConfig } from "../../src/config/model.ts";
-import { operatorNames, operatorToken } from "../../src/config/operator.ts";
+import { operatorNames, readOperatorToken } from "../../src/config/operator.ts";
 import { portalNames } from "../../src/config/portal.ts";
 import { settingVariables } from "../../src/config/variables.ts";
 import { OperatorError } from "../../src/errors.ts";
@@ -594,7 +594,7 @@ test("accepts positive whole periods in either calendar or fixed units", () => {
 
 describe("the operator token", () => {
   const at = (dataDir: string, env: Env = {}) =>
-    operatorToken(load(undefined, { INKWELL_DATA: dataDir, ...env }));
+    readOperatorToken(load(undefined, { INKWELL_DATA: dataDir, ...env }));
 
   test("is created once, readable only by its owner, and does not change", async () => {
     const dataDir = path.join(directory(), "deep/data");

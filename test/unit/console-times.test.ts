@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
+  dateOf,
   dayAfter,
-  dayOf,
   daysBetween,
   exactTime,
   monthBefore,
@@ -38,9 +38,9 @@ test("relative times round towards now and change units where people do", () => 
 
 test("exact times are in UTC, and days in the zone of the session", () => {
   assert.equal(exactTime(now + 7_999), "2027-03-10 12:00:07 UTC");
-  assert.equal(dayOf(now), "2027-03-10");
+  assert.equal(dateOf(now), "2027-03-10");
   setTimezone("Pacific/Auckland");
-  assert.equal(dayOf(now), "2027-03-11");
+  assert.equal(dateOf(now), "2027-03-11");
   assert.equal(timezone(), "Pacific/Auckland");
   setTimezone("UTC");
   assert.equal(dayAfter("2027-03-10", -10), "2027-02-28");

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, test } from "node:test";
-import { programAt, quoted, shownPath } from "../../src/invocation.ts";
+import { programAt, shellWordOf, shownPath } from "../../src/invocation.ts";
 
 const folder = mkdtempSync(path.join(tmpdir(), "inkwell invocation "));
 after(() => rmSync(folder, { recursive: true }));
@@ -33,8 +33,8 @@ test("names the program as a person calls it", () => {
 });
 
 test("quotes a path for a shell if necessary, and shortens one below the present folder", () => {
-  assert.equal(quoted("/srv/data/first-key"), "/srv/data/first-key");
-  assert.equal(quoted("/srv/ada's data"), "'/srv/ada'\\''s data'");
+  assert.equal(shellWordOf("/srv/data/first-key"), "/srv/data/first-key");
+  assert.equal(shellWordOf("/srv/ada's data"), "'/srv/ada'\\''s data'");
   assert.equal(shownPath("/srv", "/srv/data/first-key"), path.join("data", "first-key"));
   assert.equal(shownPath("/etc/inkwell", "/data/first-key"), "/data/first-key");
 });

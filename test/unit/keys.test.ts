@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { authenticate, callerOf, hashKey, mintKey, parseKey } from "../../src/accounts/keys.ts";
+import { authenticate, hashKey, keyCallerOf, mintKey, parseKey } from "../../src/accounts/keys.ts";
 import { type CallerCode, Refusal } from "../../src/errors.ts";
 import type { PlanVersion } from "../../src/ledger/plan.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
@@ -33,7 +33,7 @@ function storeOf(change: Partial<KeyRow> = {}, planVersion: PlanVersion | null =
 
 async function refusal(header: string | undefined, store = storeOf()): Promise<Refusal> {
   try {
-    callerOf(await authenticate(store, header, start));
+    keyCallerOf(await authenticate(store, header, start));
   } catch (error) {
     assert.ok(error instanceof Refusal);
     assertNoKey(error, header);
@@ -130,8 +130,8 @@ test("authenticates a valid key as its account, with plan and models", async () 
   const store = storeOf({ models: ["small"] });
   const row = keyOf("key_1", "ada", { hash: hashKey(key), models: ["small"] });
   const caller = { accountId: "ada", plan: version, key: row };
-  assert.deepEqual(callerOf(await authenticate(store, `Bearer ${key}`, start)), caller);
-  assert.deepEqual(callerOf(await authenticate(store, `  bearer   ${key} `, start)), caller);
+  assert.deepEqual(keyCallerOf(await authenticate(store, `Bearer ${key}`, start)), caller);
+  assert.deepEqual(keyCallerOf(await authenticate(store, `  bearer   ${key} `, start)), caller);
 });
 
 test("reports a missing key for a missing or empty header and for Bearer alone", async () => {

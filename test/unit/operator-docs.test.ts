@@ -8,8 +8,8 @@ import { OperatorKeys } from "../../src/accounts/operator-keys.ts";
 import { OperatorSessions } from "../../src/accounts/operator-sessions.ts";
 import { Catalog } from "../../src/chat/catalog.ts";
 import { catalogue, type Entry } from "../../src/errors.ts";
+import { OperatorSignIn } from "../../src/http/admin/operator-sign-in.ts";
 import { adminRoutes } from "../../src/http/admin/routes.ts";
-import { SignIn } from "../../src/http/admin/sign-in.ts";
 import { createApiApp } from "../../src/http/api/app.ts";
 import { RunningRequests } from "../../src/http/public/running-requests.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
@@ -62,7 +62,7 @@ test("each route has one row", async () => {
   const configuration = { reload, applyPlans: reload, configuredPlans: () => new Map() };
   const sessions = new OperatorSessions(store, "a-token-of-operators", reload);
   const jobs = testJobs();
-  const signIn = new SignIn({
+  const signIn = new OperatorSignIn({
     operatorKeys: new OperatorKeys(store, "a-token-of-operators", reload),
     store,
     sessions,

@@ -1,7 +1,7 @@
 /** The plans of a running service: superseded sections, and retired plans that accounts have. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fingerprintOf } from "../../src/app/config-fingerprint.ts";
+import { configFingerprintOf } from "../../src/app/config-fingerprint.ts";
 import { ServicePlans } from "../../src/app/service-plans.ts";
 import { Jobs } from "../../src/jobs.ts";
 import type { Plan, PlanCatalog, Plans } from "../../src/ledger/plan.ts";
@@ -140,7 +140,7 @@ test("a section is current if the database offers the same, whatever its order a
 });
 
 test("nodes report different plans sections of their files", () => {
-  const of = (plans: Plans) => fingerprintOf({ plans, models: [] });
+  const of = (plans: Plans) => configFingerprintOf({ plans, models: [] });
   assert.deepEqual(of(one), of(plansOf(planOf("b", 1, 1), planOf("a", 1, 1))));
   assert.notDeepEqual(of(one), of(two));
   assert.deepEqual(Object.keys(of(one)), ["plans"]);

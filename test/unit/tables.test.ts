@@ -4,7 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import type { AccountRow, ChargeRow } from "../../src/ledger/rows.ts";
 import { emptyAccount } from "../../src/ledger/unit-of-work.ts";
-import { accountOf } from "../../src/store/account-rows.ts";
+import { accountRowIn } from "../../src/store/account-rows.ts";
 import { readMigrations } from "../../src/store/migrations.ts";
 import {
   accountTable,
@@ -180,7 +180,7 @@ const account: AccountRow = {
 test("reads back an account with its grants", () => {
   const cells = accountTable.valuesOf(account);
   assert.deepEqual(accountTable.rowOf(cells), account);
-  assert.deepEqual(accountOf(cells), { row: account, problem: null });
+  assert.deepEqual(accountRowIn(cells), { row: account, problem: null });
   const closed: AccountRow = { ...emptyAccount, state: "closed" };
   assert.deepEqual(accountTable.rowOf(accountTable.valuesOf(closed)), closed);
 });
@@ -196,7 +196,7 @@ function damagedBy(column: string, value: unknown): unknown[] {
 test("reads an account with an amount beyond 2^53 as an inexact number", () => {
   const cells = damagedBy("base_amount", 2n ** 60n);
   assert.throws(() => accountTable.rowOf(cells), /base of account/);
-  assert.equal(accountOf(cells).row.base?.amountMicro, 2 ** 60);
+  assert.equal(accountRowIn(cells).row.base?.amountMicro, 2 ** 60);
 });
 
 test("an account that cannot be read has its id and a problem", () => {
@@ -213,7 +213,7 @@ test("an account that cannot be read has its id and a problem", () => {
     ["additional", "[[5,10,1,2,2,null]]"],
     ["additional", '[[5,"10",1,2,0,null]]'],
   ] as const) {
-    const { row, problem } = accountOf(damagedBy(column, value));
+    const { row, problem } = accountRowIn(damagedBy(column, value));
     assert.equal(row.id, "ada");
     assert.ok(problem !== null, `${column} ${value}`);
   }

@@ -9,7 +9,7 @@ import type { Message, Reasoning, Sampling } from "../../src/chat/engine.ts";
 import { AnswerText } from "../../src/engines/upstream/answer-text.ts";
 import { Circuit, failuresMax, openMs, openMsMax } from "../../src/engines/upstream/circuit.ts";
 import { type DialectName, dialectOf, dialects, requestBody } from "../../src/engines/upstream/dialects.ts";
-import { failureOfStatus, loggable } from "../../src/engines/upstream/failure.ts";
+import { failureOfStatus, redact } from "../../src/engines/upstream/failure.ts";
 
 function bodyOf(
   dialect: DialectName,
@@ -178,16 +178,16 @@ describe("logged messages of upstreams", () => {
   ];
   const unlogged = { key: "topsecret123", user: "ada@example.com", messages };
   test("contain no key", () => {
-    const said = loggable("bad key topsecret123 or sk-abcdefgh12345 or Bearer xyz", unlogged);
+    const said = redact("bad key topsecret123 or sk-abcdefgh12345 or Bearer xyz", unlogged);
     assert.equal(said, "bad key [key] or [key] or Bearer [key]");
   });
   test("do not contain the caller's user", () => {
-    assert.equal(loggable("no ada@example.com here", unlogged), "no [user] here");
-    assert.equal(loggable("no such user", { ...unlogged, user: "u" }), "no such user");
+    assert.equal(redact("no ada@example.com here", unlogged), "no [user] here");
+    assert.equal(redact("no such user", { ...unlogged, user: "u" }), "no such user");
   });
   test("contain nothing of the conversation", () => {
-    assert.match(loggable('input "me of the sea and all its cre" is bad', unlogged), /quote the request/);
-    assert.equal(loggable("drinking is bad", unlogged), "drinking is bad");
+    assert.match(redact('input "me of the sea and all its cre" is bad', unlogged), /quote the request/);
+    assert.equal(redact("drinking is bad", unlogged), "drinking is bad");
   });
   describe("contain no escaped conversation", () => {
     const user = "zo\u00eb\\smith";
@@ -209,24 +209,24 @@ describe("logged messages of upstreams", () => {
     ];
     for (const [name, write] of ways) {
       test(name, () => {
-        assert.match(loggable(`bad input: ${write(quoted)}`, packed), /quote the request/);
-        const said = loggable(`unknown: ${write(user)}`, packed);
+        assert.match(redact(`bad input: ${write(quoted)}`, packed), /quote the request/);
+        const said = redact(`unknown: ${write(user)}`, packed);
         assert.match(said, /^unknown: .*\[user\]/);
         assert.ok(!said.includes("zo") && !said.includes("smith"), said);
       });
     }
     test("keep the upstream's own words", () => {
       const said = '{"error":"no model \\"big\\"\\nin \\u0022/models\\u0022"}';
-      assert.equal(loggable(said, packed), '{"error":"no model "big" in "/models""}');
+      assert.equal(redact(said, packed), '{"error":"no model "big" in "/models""}');
     });
   });
   test("contain no quote from any part of the conversation", () => {
     const content = Array.from({ length: 300 }, (_, n) => n.toString(36)).join("-");
     const asked = { key: null, user: null, messages: [{ role: "user" as const, content }] };
     for (let from = 0; from + 24 <= content.length; from += 1) {
-      assert.match(loggable(`bad: ${content.slice(from, from + 24)}!`, asked), /quote the request/);
+      assert.match(redact(`bad: ${content.slice(from, from + 24)}!`, asked), /quote the request/);
       const shorter = `bad: ${content.slice(from, from + 23)}!`;
-      assert.equal(loggable(shorter, asked), shorter);
+      assert.equal(redact(shorter, asked), shorter);
     }
   });
   test("contain no quotes if the conversation takes too long to compare", () => {
@@ -235,14 +235,14 @@ describe("logged messages of upstreams", () => {
       user: null,
       messages: [{ role: "user" as const, content: "a".repeat(262_145) }],
     };
-    assert.match(loggable("it is too long", asked), /quote the request/);
+    assert.match(redact("it is too long", asked), /quote the request/);
   });
   test("show hidden characters, also those that JSON had escaped", () => {
-    const said = loggable(`bad \u202ekey, ${String.raw`\u2066`}no\u200b`, unlogged);
+    const said = redact(`bad \u202ekey, ${String.raw`\u2066`}no\u200b`, unlogged);
     assert.equal(said, String.raw`bad \u202ekey, \u2066no\u200b`);
   });
   test("have one line of a few hundred characters", () => {
-    const said = loggable("a\nb ".repeat(10_000), unlogged);
+    const said = redact("a\nb ".repeat(10_000), unlogged);
     assert.ok(said.length <= 300 && !said.includes("\n"));
   });
 });

@@ -26,7 +26,7 @@ function sendAndWait(message: FromChild): Promise<void> {
   });
 }
 
-function refusalOf(cause: unknown, modelPath: string): string {
+function loadFailureOf(cause: unknown, modelPath: string): string {
   if (cause instanceof OperatorError) return cause.message;
   return `The model file ${modelPath} cannot be used: ${messageOf(cause)}.`;
 }
@@ -51,7 +51,7 @@ class Child {
   handle(message: ToChild): void {
     if (message.type === "load") {
       this.#load(message.options).catch((cause: unknown) => {
-        send({ type: "refused", message: refusalOf(cause, message.options.modelPath) });
+        send({ type: "refused", message: loadFailureOf(cause, message.options.modelPath) });
       });
     } else if (message.type === "prepare") void this.#prepare(message);
     else this.#decoder?.receive(message);

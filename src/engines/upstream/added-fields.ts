@@ -11,7 +11,7 @@ import { callersParam } from "./error-body.ts";
 import type { Objection } from "./failure.ts";
 
 /** Null: the field is left out. A number: the most that is sent. */
-export type Adjustments = ReadonlyMap<string, number | null>;
+export type Corrections = ReadonlyMap<string, number | null>;
 
 export interface AddedFields {
   /** Names in the request. */
@@ -32,8 +32,8 @@ export function addedFields(
 }
 
 /** Changes the fields of a request in place. */
-export function adjust(body: Record<string, unknown>, adjustments: Adjustments): void {
-  for (const [name, value] of adjustments) {
+export function correctFields(body: Record<string, unknown>, corrections: Corrections): void {
+  for (const [name, value] of corrections) {
     const sent = body[name];
     if (value === null) delete body[name];
     else if (typeof sent === "number") body[name] = Math.min(sent, value);
@@ -41,7 +41,7 @@ export function adjust(body: Record<string, unknown>, adjustments: Adjustments):
 }
 
 /** Returns the part of what was learned that fits a request. */
-export function fitting(learned: Adjustments, { names, limit, needsLimit }: AddedFields): Adjustments {
+export function fitting(learned: Corrections, { names, limit, needsLimit }: AddedFields): Corrections {
   return new Map(
     [...learned].filter(
       ([name, value]) => names.includes(name) && !(needsLimit && name === limit && value === null),
@@ -49,7 +49,7 @@ export function fitting(learned: Adjustments, { names, limit, needsLimit }: Adde
   );
 }
 
-interface Adjustment {
+interface Correction {
   name: string;
   value: number | null;
   /** Other requests need it too: it depends neither on the prompt nor on a balance. */
@@ -57,8 +57,8 @@ interface Adjustment {
 }
 
 interface RefusedRequest {
-  /** Fields that were adjusted for it. */
-  adjusted: ReadonlySet<string>;
+  /** Fields that were corrected for it. */
+  corrected: ReadonlySet<string>;
   /** Limit of tokens in the request. */
   sentTokens: number;
   /** The objection is to the length of prompt and answer together. */
@@ -67,15 +67,15 @@ interface RefusedRequest {
 
 /**
  * Returns how to answer an objection, or null if it is not about an added field or that field has
- * been adjusted before. A limit may be lowered again: SGLang first names the most that the model
+ * been corrected before. A limit may be lowered again: SGLang first names the most that the model
  * generates, and then what the window leaves.
  */
-export function adjustmentFor(
+export function correctionFor(
   objection: Objection,
   { names, limit, needsLimit }: AddedFields,
-  { adjusted, sentTokens, isTooLong }: RefusedRequest,
-): Adjustment | null {
-  const open = names.filter((name) => !adjusted.has(name));
+  { corrected, sentTokens, isTooLong }: RefusedRequest,
+): Correction | null {
+  const open = names.filter((name) => !corrected.has(name));
   if (limit !== null && (isTooLong || isAbout(objection, limit))) {
     const named = numberIn(objection.text, { sentTokens, isTooLong });
     if (named !== null) return { name: limit, ...named };
@@ -116,7 +116,7 @@ const aliases: Readonly<Record<string, RegExp>> = {
 function numberIn(
   said: string,
   { sentTokens, isTooLong }: Pick<RefusedRequest, "sentTokens" | "isTooLong">,
-): Pick<Adjustment, "value" | "isLasting"> | null {
+): Pick<Correction, "value" | "isLasting"> | null {
   // vLLM's difference of window and limit, and Gemini's end of a range, which it does not allow.
   const text = said
     .replace(/maximum input length of \d+/, "")

@@ -9,7 +9,7 @@
 import { hash } from "node:crypto";
 import type { Message, Reasoning, Sampling } from "../../chat/engine.ts";
 import { isGreedy, topKMax } from "../sampling-limits.ts";
-import { type Adjustments, adjust } from "./added-fields.ts";
+import { type Corrections, correctFields } from "./added-fields.ts";
 
 export const dialects = ["compatible", "openai", "vllm", "sglang", "llama-server", "ollama"] as const;
 export type DialectName = (typeof dialects)[number];
@@ -152,7 +152,7 @@ export interface UpstreamRequest {
   /** Send the stop sequences. */
   sendStop: boolean;
   /** Changes of fields that no caller sent and the server refuses. */
-  adjustments?: Adjustments;
+  corrections?: Corrections;
 }
 
 /** The JSON of a chat request. */
@@ -173,7 +173,7 @@ export function requestBody(dialect: Dialect, request: UpstreamRequest): string 
   if (sampling.topP !== undefined && sampling.topP > 0) body.top_p = sampling.topP;
   if (sampling.topK !== undefined && dialect.topKOff !== null)
     body.top_k = sampling.topK === 0 ? dialect.topKOff : Math.min(sampling.topK, topKMax);
-  if (sampling.seed !== undefined) body.seed = seedOf(sampling.seed, dialect.seeds);
+  if (sampling.seed !== undefined) body.seed = wrapSeed(sampling.seed, dialect.seeds);
   if (sampling.presencePenalty !== undefined) body.presence_penalty = sampling.presencePenalty;
   if (sampling.frequencyPenalty !== undefined) body.frequency_penalty = sampling.frequencyPenalty;
   if (sendStop && sampling.stop.length > 0) body.stop = sampling.stop;
@@ -182,7 +182,7 @@ export function requestBody(dialect: Dialect, request: UpstreamRequest): string 
   if (topLogprobs !== undefined) body.top_logprobs = topLogprobs;
   if (user !== null) body.user = user;
   if (dialect.accountSalt !== null) body[dialect.accountSalt] = saltOf(request.accountId);
-  adjust(body, request.adjustments ?? new Map());
+  correctFields(body, request.corrections ?? new Map());
   return JSON.stringify(body);
 }
 
@@ -206,7 +206,7 @@ function topLogprobsOf({ logprobs, topLogprobs }: Sampling, { topLogprobsMin }: 
 }
 
 /** Returns a seed in the range as it is, and one value of the range for each other seed. */
-function seedOf(seed: number, { min, max }: Seeds): number {
+function wrapSeed(seed: number, { min, max }: Seeds): number {
   const whole = BigInt(seed);
   if (whole >= min && whole <= max) return seed;
   const count = max + 1n;

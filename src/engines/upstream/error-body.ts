@@ -54,7 +54,7 @@ function cutSentence(json: string): string | null {
 export function errorIn(value: unknown): UpstreamError {
   const outer: unknown = Array.isArray(value) ? value[0] : value;
   const inner = fieldOf(outer, "error") ?? outer;
-  const place = placeIn(inner);
+  const place = reasonPlaceIn(inner);
   const codes = [
     ...["code", "type", "status"].map((name) => fieldOf(inner, name)),
     ...["error_type", "http_status_code"].map((name) => fieldOf(outer, name) ?? fieldOf(inner, name)),
@@ -91,12 +91,12 @@ interface Place {
 /** Nested messages deeper than this are not read. */
 const depthMax = 4;
 
-function placeIn(value: unknown, depth = 0): Place {
+function reasonPlaceIn(value: unknown, depth = 0): Place {
   if (typeof value === "string") return placeInPython(value);
-  if (Array.isArray(value) && depth < depthMax) return placeIn(value[0], depth + 1);
+  if (Array.isArray(value) && depth < depthMax) return reasonPlaceIn(value[0], depth + 1);
   const name = ["message", "msg", "detail", "error"].find((key) => (fieldOf(value, key) ?? null) !== null);
   if (name === undefined || depth >= depthMax) return { sentence: null, param: null };
-  const { sentence, param } = placeIn(fieldOf(value, name), depth + 1);
+  const { sentence, param } = reasonPlaceIn(fieldOf(value, name), depth + 1);
   const location = fieldOf(value, "loc");
   if (!Array.isArray(location)) return { sentence, param };
   return placeAt(location.filter(isPlain).map(String), sentence);

@@ -95,14 +95,14 @@ const notReached: ReadonlySet<unknown> = new Set([
   "EHOSTUNREACH",
   "ENETUNREACH",
 ]);
-const closed: ReadonlySet<unknown> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
+const closedCodes: ReadonlySet<unknown> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
 
 /**
  * Returns whether the other side closed the connection. If the answer had not started, the
  * connection may have been stale.
  */
 export function wasClosed(error: unknown): boolean {
-  return closed.has(codeOf(error));
+  return closedCodes.has(codeOf(error));
 }
 
 /**
@@ -268,7 +268,7 @@ interface Unlogged {
 }
 
 /** Returns an upstream's message without data of the request, with all JSON escapes decoded. */
-export function loggable(said: string, { key, user, messages }: Unlogged): string {
+export function redact(said: string, { key, user, messages }: Unlogged): string {
   const readings: string[] = [];
   let text = said.slice(0, 16 * saidLengthMax);
   for (let depth = 0; depth <= escapesMax; depth += 1) {

@@ -21,7 +21,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { EngineError, type EngineEvent, type Generation, type Usage } from "../../chat/engine.ts";
 import { given } from "../../objects.ts";
 import type { ConversationForms } from "../text/conversation-forms.ts";
-import { type AddedFields, type Adjustments, adjustmentFor, fitting, isAboutAdded } from "./added-fields.ts";
+import { type AddedFields, type Corrections, correctionFor, fitting, isAboutAdded } from "./added-fields.ts";
 import type { Waiter } from "./admission-queue.ts";
 import { type AnswerOptions, UpstreamAnswer } from "./answer.ts";
 import { type Dialect, requestBody, type UpstreamRequest } from "./dialects.ts";
@@ -48,7 +48,7 @@ interface UpstreamJob extends AnswerOptions {
   /**
    * The request without the limit of tokens and the messages, which may differ when it is sent.
    */
-  request: Omit<UpstreamRequest, "maxTokens" | "messages" | "adjustments">;
+  request: Omit<UpstreamRequest, "maxTokens" | "messages" | "corrections">;
   /** Fields of the request that the caller did not send. */
   added: AddedFields;
   /** The conversation, with the forms for stricter chat templates. */
@@ -87,9 +87,9 @@ export class UpstreamGeneration implements Generation, Waiter {
   #hasAnswered = false;
   #attempts = 0;
   /** For the server that is asked now. */
-  #adjustments = new Map<string, number | null>();
-  /** Fields that were adjusted because this request was refused. */
-  readonly #adjusted = new Set<string>();
+  #corrections = new Map<string, number | null>();
+  /** Fields that were corrected because this request was refused. */
+  readonly #corrected = new Set<string>();
   /** Those of them that other requests need too. */
   readonly #lessons = new Map<string, number | null>();
   /** Events from the exchange. Those before `#next` are part of the answer. */
@@ -265,15 +265,15 @@ export class UpstreamGeneration implements Generation, Waiter {
     this.#attempts += 1;
     this.#tried.add(server);
     if (server !== this.#sent?.server) {
-      this.#adjustments = new Map(fitting(server.adjustments(), added));
-      this.#adjusted.clear();
+      this.#corrections = new Map(fitting(server.corrections(), added));
+      this.#corrected.clear();
       this.#lessons.clear();
     }
-    const adjustments: Adjustments = new Map(this.#adjustments);
-    const maxTokens = this.#answer.restart(added.limit === null ? undefined : adjustments.get(added.limit));
+    const corrections: Corrections = new Map(this.#corrections);
+    const maxTokens = this.#answer.restart(added.limit === null ? undefined : corrections.get(added.limit));
     const body = {
       characters: forms.characters,
-      text: () => requestBody(dialect, { ...request, maxTokens, messages: forms.current, adjustments }),
+      text: () => requestBody(dialect, { ...request, maxTokens, messages: forms.current, corrections }),
     };
     const attempt = server.begin(request.accountId, this.#sent?.attempt ?? null);
     this.#dueMs = null;
@@ -305,7 +305,7 @@ export class UpstreamGeneration implements Generation, Waiter {
       this.#wasFresh = true;
       return server;
     }
-    if (this.#attempts < attemptsMax && this.#adjust(failure)) return server;
+    if (this.#attempts < attemptsMax && this.#correct(failure)) return server;
     if (failure.isRefused && this.job.forms.normaliseFurther()) return server;
     return failure.elsewhere && this.#tried.size === 1
       ? this.#pool.another(this.accountId, this.#tried)
@@ -313,16 +313,16 @@ export class UpstreamGeneration implements Generation, Waiter {
   }
 
   /** Changes the request as a refusal of an added field asks. Returns false for other failures. */
-  #adjust({ failure, objection }: UpstreamFailure): boolean {
+  #correct({ failure, objection }: UpstreamFailure): boolean {
     if (objection === undefined) return false;
-    const next = adjustmentFor(objection, this.job.added, {
-      adjusted: this.#adjusted,
+    const next = correctionFor(objection, this.job.added, {
+      corrected: this.#corrected,
       sentTokens: this.#answer.askedTokens,
       isTooLong: failure === "too_long",
     });
     if (next === null) return false;
-    this.#adjusted.add(next.name);
-    this.#adjustments.set(next.name, next.value);
+    this.#corrected.add(next.name);
+    this.#corrections.set(next.name, next.value);
     if (next.isLasting) this.#lessons.set(next.name, next.value);
     return true;
   }
@@ -332,11 +332,11 @@ export class UpstreamGeneration implements Generation, Waiter {
     this.#hasAnswered = true;
     const { server } = this.#sent;
     this.#pool.answered(server, this.accountId);
-    server.keepAdjustments(this.#lessons);
+    server.keepCorrections(this.#lessons);
     for (const [name, value] of this.#lessons) {
       const how = value === null ? "left out" : `sent with ${value} at most`;
       const message = `it refused ${name}, which no caller sent; for an hour, it is ${how}`;
-      this.#pool.notice(server, { kind: "adjusted_field", message, subject: name });
+      this.#pool.notice(server, { kind: "corrected_field", message, subject: name });
     }
   }
 

@@ -22,7 +22,7 @@ import { limits } from "../../limits/limits.ts";
 import { Turns } from "../../limits/turns.ts";
 import type { EngineLog } from "../engine-log.ts";
 import { AdmissionQueue, type Slots, type Waiter } from "./admission-queue.ts";
-import { loggable, type UpstreamFailure } from "./failure.ts";
+import { redact, type UpstreamFailure } from "./failure.ts";
 import { UpstreamServer, type UpstreamTimes } from "./server.ts";
 import type { AccountAttempt } from "./server-circuit.ts";
 
@@ -193,7 +193,7 @@ export class ServerPool {
   failed(server: UpstreamServer, failure: UpstreamFailure, request: FailedRequest): string {
     const { key, log } = this.#options;
     const { attempt, inAnswer, isAgain, user, messages } = request;
-    const reason = `${server.name}: ${loggable(failure.message, { key, user, messages })}`;
+    const reason = `${server.name}: ${redact(failure.message, { key, user, messages })}`;
     if (!failure.isCallers) server.lastError = { atMs: Date.now(), message: reason };
     if (isAgain) log.warn({ reason }, "an upstream failed; the request goes to another one");
     const { accountId } = attempt;
@@ -223,7 +223,7 @@ export class ServerPool {
   reasonOf({ reason }: UpstreamFailure): RejectionReason | undefined {
     const { key, passErrors = false } = this.#options;
     const said = passErrors ? (reason?.sentence ?? "") : "";
-    return reason && { ...reason, sentence: loggable(said, { key, user: null, messages: [] }) };
+    return reason && { ...reason, sentence: redact(said, { key, user: null, messages: [] }) };
   }
 
   /** Reports something odd about an answer. Logged if it is new. */

@@ -10,7 +10,7 @@ import { Client, type Dispatcher, Pool } from "undici";
 import type { EngineServer } from "../../chat/engine.ts";
 import type { Turns } from "../../limits/turns.ts";
 import type { EpochMs } from "../../units.ts";
-import type { Adjustments } from "./added-fields.ts";
+import type { Corrections } from "./added-fields.ts";
 import { coolDownMsMax } from "./circuit.ts";
 import { Exchange, type ExchangeOwner } from "./exchange.ts";
 import { type UpstreamFailure, wasClosed } from "./failure.ts";
@@ -63,7 +63,7 @@ const keepAliveMs = 4000;
 /** Time between trials of a server at which the operator's account is empty. */
 const outOfCreditMs = 300_000;
 /** Time for which refused fields are remembered. */
-const adjustedMs = 3_600_000;
+const correctedMs = 3_600_000;
 /** Questions must not wait behind answers. */
 const askConnectionsMax = 16;
 /** Limit for the answer to a question: two million tokens. Takes up to 70 ms to parse. */
@@ -82,7 +82,7 @@ export class UpstreamServer {
   readonly notices = new Notices();
   readonly #circuit = new ServerCircuit();
   #isOutOfCredit = false;
-  readonly #adjustments = new Map<string, { value: number | null; untilMs: number }>();
+  readonly #corrections = new Map<string, { value: number | null; untilMs: number }>();
   readonly #origin: string;
   readonly #path: string;
   readonly #connectionsMax: number;
@@ -216,16 +216,16 @@ export class UpstreamServer {
   }
 
   /** Changes of added fields that the server has lately made necessary. */
-  adjustments(): Adjustments {
+  corrections(): Corrections {
     const nowMs = performance.now();
-    for (const [name, { untilMs }] of this.#adjustments) if (untilMs <= nowMs) this.#adjustments.delete(name);
-    return new Map([...this.#adjustments].map(([name, { value }]) => [name, value]));
+    for (const [name, { untilMs }] of this.#corrections) if (untilMs <= nowMs) this.#corrections.delete(name);
+    return new Map([...this.#corrections].map(([name, { value }]) => [name, value]));
   }
 
-  /** Records the adjustments with which a request succeeded. */
-  keepAdjustments(adjustments: Adjustments): void {
-    const untilMs = performance.now() + adjustedMs;
-    for (const [name, value] of adjustments) this.#adjustments.set(name, { value, untilMs });
+  /** Records the corrections with which a request succeeded. */
+  keepCorrections(corrections: Corrections): void {
+    const untilMs = performance.now() + correctedMs;
+    for (const [name, value] of corrections) this.#corrections.set(name, { value, untilMs });
   }
 
   /** Forgets failures and refused fields, because the operator may have mended their causes. */
@@ -233,7 +233,7 @@ export class UpstreamServer {
     this.#circuit.reset();
     this.#isOutOfCredit = false;
     this.#coolsDownUntilMs = 0;
-    this.#adjustments.clear();
+    this.#corrections.clear();
     this.notices.clear();
     this.#noteState();
   }

@@ -17,7 +17,7 @@ import type { LiveTelemetry } from "../../telemetry/live-telemetry.ts";
 import type { Credits } from "../../units.ts";
 import type { RunningRequests } from "../public/running-requests.ts";
 import type { ReadRate } from "../read-rate.ts";
-import type { SignIn } from "./sign-in.ts";
+import type { OperatorSignIn } from "./operator-sign-in.ts";
 
 /** `read_only`: the disk is full, for example. */
 export const storeStates = ["ok", "unreachable", "read_only"] as const;
@@ -45,7 +45,7 @@ export interface AdminDependencies {
   /** The chat requests that this process answers. */
   requests: Pick<RunningRequests, "list">;
   stops: Pick<RequestStops, "stopRequest">;
-  signIn: SignIn;
+  signIn: OperatorSignIn;
   /** Reads of live pages, by session. */
   reads: Pick<ReadRate, "count">;
   jobs: Jobs;

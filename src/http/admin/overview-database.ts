@@ -9,9 +9,9 @@ import type { AccountOfList, OperatorActions } from "../../accounts/operator-act
 import type { HoldRow } from "../../ledger/rows.ts";
 import type { AuditRecord } from "../../store/audit-report.ts";
 import { pageRowsMax, type Store } from "../../store/store.ts";
-import { hourMs, type UsageHour } from "../../store/usage-hours.ts";
+import type { UsageHour } from "../../store/usage-hours.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
-import type { EpochMs } from "../../units.ts";
+import { type EpochMs, hourMs } from "../../units.ts";
 
 export const hoursShown = 24;
 /** The longest day has an hour more. */

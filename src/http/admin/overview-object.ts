@@ -18,11 +18,11 @@ import { clockPlaces } from "../../ledger/clock.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import type { NodeView } from "../../store/nodes.ts";
 import { dayOf } from "../../store/usage-days.ts";
-import { type Hour, hourMs, type UsageHour } from "../../store/usage-hours.ts";
+import type { Hour, UsageHour } from "../../store/usage-hours.ts";
 import type { Activity } from "../../telemetry/recent-activity.ts";
 import type { RecentError } from "../../telemetry/recent-errors.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
-import { creditsIn } from "../../units.ts";
+import { creditsIn, hourMs } from "../../units.ts";
 import { type Health, storeStates } from "./dependencies.ts";
 import { jobObject } from "./job-object.ts";
 import { activityObject, errorObject, type LiveModel, modelObject } from "./live-objects.ts";
@@ -68,15 +68,15 @@ const hourObject = objectFor<Sums & { hour: Hour }>("OverviewHour")({
 const usageObject = objectFor<DatabaseView>("OverviewUsage")({
   hour: [
     Type.String({ format: "date-time", description: "start of the present hour" }),
-    (view) => isoHour(hourOf(view)),
+    (view) => isoHour(viewHourOf(view)),
   ],
   hours: [
     Type.Array(hourObject.schema, {
       description: `the last ${hoursShown} hours, without those in which no request ended`,
     }),
-    (view) => view.hours.filter(({ hour }) => hour > hourOf(view) - hoursShown).map(hourObject.of),
+    (view) => view.hours.filter(({ hour }) => hour > viewHourOf(view) - hoursShown).map(hourObject.of),
   ],
-  this_hour: [sumsObject.schema, (view) => sumsObject.of(sumFrom(view, hourOf(view)))],
+  this_hour: [sumsObject.schema, (view) => sumsObject.of(sumFrom(view, viewHourOf(view)))],
   today: [
     Type.Object(sumsObject.schema.properties, {
       additionalProperties: false,
@@ -147,13 +147,13 @@ export const overviewObject = objectFor<Snapshot>("Overview")({
 
 export type Overview = Static<typeof overviewObject.schema>;
 
-function hourOf({ atMs }: DatabaseView): Hour {
+function viewHourOf({ atMs }: DatabaseView): Hour {
   return Math.floor(atMs / hourMs);
 }
 
 function firstHourOfDay(view: DatabaseView): Hour {
   const dayOfHour = (hour: Hour) => dayOf(hour * hourMs, view.timezone);
-  const present = hourOf(view);
+  const present = viewHourOf(view);
   let first = present;
   while (dayOfHour(first - 1) === dayOfHour(present)) first -= 1;
   return first;

@@ -3,7 +3,7 @@
  * is computed.
  */
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
-import { dayMs, hourMs } from "../../telemetry/recent-activity.ts";
+import { dayMs, hourMs } from "../../units.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { OverviewDatabase } from "./overview-database.ts";
 import { errorsMax, type Overview, overviewObject, type Snapshot } from "./overview-object.ts";

@@ -15,6 +15,7 @@ import type { ApiApp } from "../api/app.ts";
 import { documentRoutes } from "../api/openapi.ts";
 import { accountLiveRoutes } from "./account-live.ts";
 import type { AdminDependencies } from "./dependencies.ts";
+import { consoleCookieName, senderOf } from "./operator-sign-in.ts";
 import { overviewRoutes } from "./overview.ts";
 import { refusedBeforeRouting } from "./refusals.ts";
 import {
@@ -25,7 +26,6 @@ import {
   serviceActions,
 } from "./service-actions.ts";
 import { sessionRoutes } from "./session.ts";
-import { actorOf, consoleCookieName } from "./sign-in.ts";
 
 /** `actions`: those of nobody, which read. */
 type AddRoutes = (app: ApiApp, actions: OperatorActions, dependencies: AdminDependencies) => void;
@@ -50,13 +50,13 @@ const groups: Record<string, AddRoutes> = {
 };
 
 function ofLedger(bound: Record<string, BoundAction<OperatorActions>>): AddRoutes {
-  return (app, actions) => actionRoutes(app, bound, (request) => actions.as(actorOf(request)));
+  return (app, actions) => actionRoutes(app, bound, (request) => actions.as(senderOf(request)));
 }
 
 function ofService(bound: Record<string, BoundAction<ServiceContext>>): AddRoutes {
   return (app, actions, here) =>
     actionRoutes(app, bound, (request) => {
-      const own = actions.as(actorOf(request));
+      const own = actions.as(senderOf(request));
       return { timezone: own.timezone, role: own.role, actions: own, here };
     });
 }

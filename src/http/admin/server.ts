@@ -30,13 +30,13 @@ import { ReadRate } from "../read-rate.ts";
 import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
 import type { AdminDependencies, Health } from "./dependencies.ts";
 import { isLoaded, modelWarnings } from "./model-health.ts";
+import { OperatorSignIn, type OperatorSignInDependencies, senderOf } from "./operator-sign-in.ts";
 import { operatorResponseTo, unknownPath } from "./refusals.ts";
 import { adminRoutes } from "./routes.ts";
-import { actorOf, type OperatorSignIn, SignIn } from "./sign-in.ts";
 
 interface OperatorDependencies
   extends Omit<AdminDependencies, "signIn" | "health" | "reads">,
-    Omit<OperatorSignIn, "store"> {
+    Omit<OperatorSignInDependencies, "store"> {
   /** Version of the service, for the OpenAPI document. */
   version: string;
   /** Whether a proxy with this address names its client in `X-Forwarded-For`. */
@@ -65,7 +65,7 @@ export interface Readiness extends Health {
  * Fewer than the files that app/open-files.ts reserves. One client address cannot take all
  * connections.
  */
-export const connectionLimits = {
+export const operatorConnectionLimits = {
   connectionsMax: limits.operatorConnections.most,
   connectionsPerAddressMax: limits.operatorAddressConnections.most,
   trustedProxies: [],
@@ -84,11 +84,11 @@ const documentPath = "/admin/openapi.json";
 
 export function createOperatorServer(dependencies: OperatorDependencies): FastifyInstance {
   const { metrics, logger, version } = dependencies;
-  const signIn = new SignIn(dependencies);
+  const signIn = new OperatorSignIn(dependencies);
   const app = createApiApp(dependencies.isTrusted);
   app.decorateRequest("session", null);
   app.decorateRequest("actor", null);
-  const connections = new Connections(connectionLimits);
+  const connections = new Connections(operatorConnectionLimits);
   connections.guard(app.server, refusedConnections("operator", { metrics, logger }));
 
   guard(app, {
@@ -104,7 +104,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
     logger,
     authenticate: async (request, reply) => {
       await signIn.authenticate(request, reply);
-      requireRole(actorOf(request).role, neededRole(request));
+      requireRole(senderOf(request).role, neededRole(request));
     },
     logged: ({ params, session, actor }, status) => ({
       ...(actor === null ? {} : { by: actor.by }),

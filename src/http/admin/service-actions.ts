@@ -11,7 +11,7 @@ import { applyPlans, reloadConfiguration, stopRequest } from "../../actions/serv
 import * as views from "../../actions/views.ts";
 import type { Role } from "../../actors.ts";
 import type { AppliedPlansReport, ReloadReport } from "../../config/changes.ts";
-import { dayMs } from "../../telemetry/recent-activity.ts";
+import { dayMs } from "../../units.ts";
 import type { AdminDependencies } from "./dependencies.ts";
 import { jobObject } from "./job-object.ts";
 import { errorObject, modelObject, refusalObject } from "./live-objects.ts";

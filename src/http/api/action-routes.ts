@@ -2,7 +2,7 @@
 import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { closed } from "../../accounts/json-objects.ts";
-import { type ActionTexts, placeOf } from "../../actions/action.ts";
+import { type ActionTexts, routeOf } from "../../actions/action.ts";
 import type { BoundAction } from "../../actions/bind.ts";
 import { propertiesOf } from "../../actions/input.ts";
 import { isRecord } from "../../objects.ts";
@@ -30,7 +30,7 @@ export function actionRoute<Context, Result>(
     result,
 ): void {
   const { action, result } = bound;
-  const { method, path } = placeOf(action);
+  const { method, path } = routeOf(action);
   app.route({
     method,
     url: path.replace(/\{(\w+)\}/g, ":$1"),
@@ -62,7 +62,7 @@ function typeOf({ csv }: ActionTexts, result: unknown): string | null {
 
 function schemaOf(action: ActionTexts, result: unknown) {
   const { title, help, role, input, refuses, status, csv } = action;
-  const { method, names } = placeOf(action);
+  const { method, names } = routeOf(action);
   const others = Object.keys(input).filter((name) => !names.includes(name));
   const params = closed(propertiesOf(input, names));
   const rest = closed(propertiesOf(input, others));

@@ -91,6 +91,6 @@ function canonical(name: string): string {
  * A host or origin as the log may have it: undefined for text that is not a DNS name, which may be
  * a secret.
  */
-export function loggable(header: string | undefined): string | undefined {
+export function loggableHostIn(header: string | undefined): string | undefined {
   return /^(?:https?:\/\/)?[a-z\d.-]{1,253}(?::\d{1,5})?$/i.test(header ?? "") ? header : undefined;
 }

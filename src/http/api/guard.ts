@@ -12,7 +12,7 @@ import type { Logger } from "pino";
 import { isForCaller, Refusal } from "../../errors.ts";
 import { isUploading, sendError } from "../error-response.ts";
 import type { ErrorResponse } from "../openai-format/error-body.ts";
-import { type AllowedHosts, loggable } from "./allowed-hosts.ts";
+import { type AllowedHosts, loggableHostIn } from "./allowed-hosts.ts";
 import { methodsOf } from "./openapi.ts";
 
 interface GuardOptions {
@@ -97,7 +97,7 @@ export function guard(app: FastifyInstance, options: GuardOptions): void {
     if (code === "host_not_allowed" || code === "origin_not_allowed") {
       const { host, origin } = request.headers;
       logger.warn(
-        { requestId: request.id, code, host: loggable(host), origin: loggable(origin) },
+        { requestId: request.id, code, host: loggableHostIn(host), origin: loggableHostIn(origin) },
         `${section} request refused: ${options.hostSetting} does not list its host or origin`,
       );
     }

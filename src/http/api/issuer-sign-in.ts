@@ -12,12 +12,12 @@ export interface IssuerSignIn {
   /** `query`: what the issuer has added to the address of the page that it sent the browser to. */
   finish(query: string, place: SignInPlace): Promise<NewSession>;
   /** Revokes the refresh token of a session that has ended. Logs failures, and never rejects. */
-  signedOut(session: SessionRow, secrets: SessionSecrets): Promise<void>;
+  revokeToken(session: SessionRow, secrets: SessionSecrets): Promise<void>;
 }
 
 export const noIssuer: IssuerSignIn = {
   shown: null,
   begin: () => Promise.reject(signInOff()),
   finish: () => Promise.reject(signInOff()),
-  signedOut: async () => {},
+  revokeToken: async () => {},
 };

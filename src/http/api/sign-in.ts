@@ -147,10 +147,10 @@ export class BrowserSignIn<Found extends SessionRow> {
     by: string,
     start: (page: string) => Promise<NewSession>,
   ): Promise<{ session: SessionRow; setCookie: string }> {
-    return await this.#logged(
+    return await this.#runStep(
       request,
       by,
-      async (page) => await this.#begun(request, page, by, await start(page)),
+      async (page) => await this.#complete(request, page, by, await start(page)),
     );
   }
 
@@ -162,7 +162,7 @@ export class BrowserSignIn<Found extends SessionRow> {
   /** Begins a sign-in of the page with OpenID Connect. Returns the page of the issuer. */
   async beginAtIssuer(request: FastifyRequest): Promise<URL> {
     const { issuer = noIssuer } = this.#options;
-    return await this.#logged(request, "issuer", async (page) => {
+    return await this.#runStep(request, "issuer", async (page) => {
       const isAgain = (await this.#present(request, page)) !== null;
       return await issuer.begin({ ...this.#place(request, page), isAgain });
     });
@@ -174,14 +174,14 @@ export class BrowserSignIn<Found extends SessionRow> {
     query: string,
   ): Promise<{ session: SessionRow; setCookie: string }> {
     const { issuer = noIssuer } = this.#options;
-    return await this.#logged(request, "issuer", async (page) => {
+    return await this.#runStep(request, "issuer", async (page) => {
       const started = await issuer.finish(query, this.#place(request, page));
-      return await this.#begun(request, page, "issuer", started);
+      return await this.#complete(request, page, "issuer", started);
     });
   }
 
   /** Runs a step of a sign-in, if the client may. Counts and logs a refusal with its reason. */
-  async #logged<T>(request: FastifyRequest, by: string, step: (page: string) => Promise<T>): Promise<T> {
+  async #runStep<T>(request: FastifyRequest, by: string, step: (page: string) => Promise<T>): Promise<T> {
     const { section, logger, metrics } = this.#options;
     const page = requirePage(request.headers);
     try {
@@ -200,7 +200,7 @@ export class BrowserSignIn<Found extends SessionRow> {
   }
 
   /** Ends the session that the request has, in favour of another one. */
-  async #begun(
+  async #complete(
     request: FastifyRequest,
     page: string,
     by: string,
@@ -271,7 +271,7 @@ export class BrowserSignIn<Found extends SessionRow> {
     const given = cookieIn(headers, this.#cookie);
     // Nobody waits for the issuer.
     if (given.kind === "secret")
-      void issuer.signedOut(session, { cookie: given.secret, page: requirePage(headers) });
+      void issuer.revokeToken(session, { cookie: given.secret, page: requirePage(headers) });
     logger.info({ requestId: request.id, client: addressOf(request) }, `${person} has signed out`);
     return setCookie(this.#cookie, "", 0);
   }

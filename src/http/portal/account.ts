@@ -11,10 +11,10 @@ import {
   orNull,
   text,
 } from "../../accounts/json-objects.ts";
-import type { PortalSession } from "../../accounts/key-sessions.ts";
 import { balance, keyObject, ownMailObject } from "../../accounts/operator-objects.ts";
 import { limitsObject } from "../../accounts/plan-limits.ts";
 import { whyNoNewKeys } from "../../accounts/portal-rights.ts";
+import type { PortalSession } from "../../accounts/portal-sessions.ts";
 import { accountOf, authorityOf, isPerson, type PersonKeys } from "../../accounts/portal-viewer.ts";
 import { ownAccountActions } from "../../actions/portal-runs.ts";
 import { type BalanceView, balanceOf } from "../../ledger/balance.ts";

@@ -5,7 +5,7 @@
  */
 import Type from "typebox";
 import { closed, count, micro, orNull, text } from "../../accounts/json-objects.ts";
-import { callerOf } from "../../accounts/keys.ts";
+import { keyCallerOf } from "../../accounts/keys.ts";
 import { isPerson } from "../../accounts/portal-viewer.ts";
 import { Refusal } from "../../errors.ts";
 import { type ApiApp, route } from "../api/app.ts";
@@ -59,13 +59,13 @@ export function chatRoutes(app: ApiApp, { actions, chat, signIn }: PortalDepende
       ],
     }),
     authenticate: (request, reply) => signIn.authenticate(request, reply),
-    async callerOf(request) {
+    async findCaller(request) {
       const session = sessionOf(request);
       const key = isPerson(session) ? await actions.keyForChat(session) : session.key;
       if (key.actsFor !== null) {
         throw new Refusal("not_permitted", "This key is that of a front end, which must name a person.");
       }
-      return callerOf({ ...session, key });
+      return keyCallerOf({ ...session, key });
     },
   });
 }

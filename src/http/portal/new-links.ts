@@ -11,9 +11,8 @@ import { Refusal } from "../../errors.ts";
 import { limits } from "../../limits/limits.ts";
 import { TokenBucket } from "../../limits/token-bucket.ts";
 import { inLowerCase } from "../../store/sql.ts";
+import { hourMs } from "../../units.ts";
 import { clientOf } from "../connections.ts";
-
-const hourMs = 3_600_000;
 
 export class NewLinks {
   readonly #invitations: Pick<Invitations, "renew" | "sendsLinks">;

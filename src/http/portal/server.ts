@@ -45,7 +45,7 @@ export function createPortalServer(dependencies: PortalServerDependencies): ApiA
   const signIn = new PortalSignIn(dependencies);
   const links = new NewLinks(dependencies.invitations, logger);
   const app = createApiApp((address) => connections.isTrusted(address));
-  app.decorateRequest("keySession", null);
+  app.decorateRequest("portalSession", null);
   connections.guard(app.server, refusedConnections("portal", dependencies));
   guard(app, {
     section: "portal",
@@ -57,13 +57,15 @@ export function createPortalServer(dependencies: PortalServerDependencies): ApiA
     allowedHosts,
     logger,
     authenticate: (request, reply) => signIn.authenticate(request, reply),
-    logged: ({ keySession }) =>
-      keySession === null
+    logged: ({ portalSession }) =>
+      portalSession === null
         ? {}
         : {
-            account: accountOf(keySession),
-            ...(isPerson(keySession) ? { person: keySession.person.id } : { keyId: keySession.key.id }),
-            session: keySession.hash.slice(0, 8),
+            account: accountOf(portalSession),
+            ...(isPerson(portalSession)
+              ? { person: portalSession.person.id }
+              : { keyId: portalSession.key.id }),
+            session: portalSession.hash.slice(0, 8),
           },
     responseTo,
     unknownPath,

@@ -6,7 +6,7 @@
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Invitations } from "../../accounts/invitations.ts";
-import type { KeySessions, PortalSession } from "../../accounts/key-sessions.ts";
+import type { PortalSession, PortalSessions } from "../../accounts/portal-sessions.ts";
 import { isPerson } from "../../accounts/portal-viewer.ts";
 import { invariant, Refusal } from "../../errors.ts";
 import type { KeyRow } from "../../ledger/rows.ts";
@@ -16,7 +16,7 @@ import { BrowserSignIn, invalidSession, requirePage, type SignInDependencies } f
 declare module "fastify" {
   interface FastifyRequest {
     /** Null if the request needs no session. */
-    keySession: PortalSession | null;
+    portalSession: PortalSession | null;
   }
 }
 
@@ -26,7 +26,7 @@ export const portalCookieName = "inkwell_portal";
 /** One of them. */
 type PortalCredentials = { readonly [Kind in "key" | "response" | "invitation"]?: string };
 
-export interface PortalSignInDependencies extends SignInDependencies<KeySessions> {
+export interface PortalSignInDependencies extends SignInDependencies<PortalSessions> {
   invitations: Pick<Invitations, "exchange">;
   /** Whether an API key signs in. Default: it does. */
   acceptsKeys?: boolean;
@@ -35,7 +35,7 @@ export interface PortalSignInDependencies extends SignInDependencies<KeySessions
 export class PortalSignIn {
   /** `portal.keys`: whether an API key signs in. */
   readonly acceptsKeys: boolean;
-  readonly #sessions: KeySessions;
+  readonly #sessions: PortalSessions;
   readonly #invitations: Pick<Invitations, "exchange">;
   readonly browsers: BrowserSignIn<PortalSession>;
 
@@ -56,7 +56,7 @@ export class PortalSignIn {
 
   /** Throws a refusal unless the request has a valid session. */
   async authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    request.keySession = this.#admitted(await this.browsers.authenticate(request, reply));
+    request.portalSession = this.#admitted(await this.browsers.authenticate(request, reply));
   }
 
   /** Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. */
@@ -100,7 +100,7 @@ function noKeys(): Refusal {
 }
 
 /** Returns the session of a request, as it was when the request arrived. */
-export function sessionOf({ keySession }: FastifyRequest): PortalSession {
-  invariant(keySession !== null, "a route of the portal is called with a session");
-  return keySession;
+export function sessionOf({ portalSession }: FastifyRequest): PortalSession {
+  invariant(portalSession !== null, "a route of the portal is called with a session");
+  return portalSession;
 }

@@ -108,7 +108,7 @@ export class ChatEndpoint {
   /** Parses a body that has arrived with its headers. Returns null if it must be awaited. */
   #parseArrived({ raw }: FastifyRequest, context: RequestContext, style: AnswerStyle): ParsedRequest | null {
     if (!this.#turns.isFree || this.#running.draining || raw.socket.destroyed) return null;
-    const body = uploadOf(context).arrived(raw);
+    const body = uploadOf(context).takeArrived(raw);
     return body === null ? null : this.#turns.run(() => this.#parse(body, context, style));
   }
 
@@ -154,7 +154,7 @@ export class ChatEndpoint {
     // The first chunk is sent with the first text or the end.
     let prelude = chunks.first();
     let hasEnded = false;
-    const cost = () => (style === "stream with cost" ? costOf(context) : "");
+    const cost = () => (style === "stream with cost" ? costFieldsOf(context) : "");
     try {
       for await (const batch of batches) {
         let text = "";
@@ -251,7 +251,7 @@ function inStyle(style: AnswerStyle, parsed: ParsedRequest): ParsedRequest {
  * Returns JSON fields: the charge in micro-credits, and the part of it that the account could not
  * pay. Null if the store is away, and records the charge later.
  */
-function costOf({ record: { charge } }: RequestContext): string {
+function costFieldsOf({ record: { charge } }: RequestContext): string {
   return `"cost_micro":${charge?.costMicro ?? null},"shortfall_micro":${charge?.shortfallMicro ?? null}`;
 }
 

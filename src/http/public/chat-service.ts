@@ -40,7 +40,7 @@ interface ChatRoute {
   /** Reads the rights of a request again, as the hooks of the listener have done. */
   authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Returns the account and key of a request that is authenticated. */
-  callerOf(request: FastifyRequest): Promise<Caller>;
+  findCaller(request: FastifyRequest): Promise<Caller>;
 }
 
 export class ChatService {
@@ -108,17 +108,17 @@ export class ChatService {
    * limits as on the public listener, and are refused with the same codes. Answers are streams,
    * and show what they cost.
    */
-  serve(app: FastifyInstance, { path, schema, authenticate, callerOf: askerOf }: ChatRoute): void {
+  serve(app: FastifyInstance, { path, schema, authenticate, findCaller }: ChatRoute): void {
     app.register(async (scope) => {
       readBodiesInHandlers(scope);
       scope.addHook("onRequest", async (request, reply) => {
-        const caller = await askerOf(request);
+        const caller = await findCaller(request);
         // Node has already asked for a body that the client held back.
         const context = this.begin(request, { path, isChat: true, holdsBody: false });
         context.record.caller = caller;
         context.callerNow = async () => {
           await authenticate(request, reply);
-          return await askerOf(request);
+          return await findCaller(request);
         };
         this.admit(request, reply);
       });

@@ -206,7 +206,7 @@ export class PublicServer {
     reply.headers(this.#cors.headers(headers));
     if (path === null) throw unknownPath(request.originalUrl);
     if (request.is404) return this.#refuseMethod(request, reply, path);
-    context.callerNow = () => this.#callerOf(request, isChat);
+    context.callerNow = () => this.#findCaller(request, isChat);
     const caller = await this.requests.waitUnlessGone(request.raw, reply.raw, context.callerNow);
     if (caller === null) {
       context.finishUnanswered(reply);
@@ -219,10 +219,10 @@ export class PublicServer {
     return;
   }
 
-  async #callerOf({ raw, headers }: FastifyRequest, isChat: boolean): Promise<Caller> {
+  async #findCaller({ raw, headers }: FastifyRequest, isChat: boolean): Promise<Caller> {
     const { store } = this.#dependencies;
     const found = await authenticate(store, headers.authorization, store.times().atMs);
-    return await this.#frontEnds.callerOf(found, { rawHeaders: raw.rawHeaders, needsPerson: isChat });
+    return await this.#frontEnds.findCaller(found, { rawHeaders: raw.rawHeaders, needsPerson: isChat });
   }
 
   /** Throws `method_not_allowed`, except for the preflight request of a browser. */

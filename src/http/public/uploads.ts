@@ -99,7 +99,7 @@ export class Uploads {
   admit({ accountId, plan }: Caller, headers: IncomingMessage["headers"]): Upload {
     const declaredBytes =
       headers["transfer-encoding"] === undefined ? Number(headers["content-length"] ?? 0) : null;
-    requireRoom(this.#uploads, accountId, plan.limits.concurrent ?? null);
+    requireUploadSlot(this.#uploads, accountId, plan.limits.concurrent ?? null);
     const scopes = [
       { whose: "this account", key: accountId, bytes: this.#accountBytes },
       { whose: "all callers", key: all, bytes: this.#allBytes },
@@ -112,7 +112,7 @@ export class Uploads {
   }
 }
 
-function requireRoom(uploads: Slots, account: string, concurrent: number | null): void {
+function requireUploadSlot(uploads: Slots, account: string, concurrent: number | null): void {
   if (concurrent === null || uploads.fits(account, 1, concurrent + spareUploads)) return;
   throw new Refusal(
     "concurrency_limit_exceeded",
@@ -186,7 +186,7 @@ export class Upload {
    * Returns the whole body if Node has received it with the headers, which is the common case;
    * otherwise null: `read` it. Throws like `read`.
    */
-  arrived(request: IncomingMessage): Uint8Array | null {
+  takeArrived(request: IncomingMessage): Uint8Array | null {
     invariant(!this.#isReleased && this.#bytes === null, "a body is read once, before it is released");
     if (!request.complete) return null;
     const whole: Buffer | null = request.read();
@@ -205,7 +205,7 @@ export class Upload {
    * leaves; `release` ends the reading.
    */
   async read(request: IncomingMessage): Promise<Uint8Array> {
-    const arrived = this.arrived(request);
+    const arrived = this.takeArrived(request);
     if (arrived !== null) return arrived;
     const startMs = performance.now();
     const { promise, resolve, reject } = Promise.withResolvers<Uint8Array>();

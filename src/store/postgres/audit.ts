@@ -40,12 +40,12 @@ export async function auditDatabase(
     const checkedMs = Number(onlyCell(await ask(`select coalesce($1::bigint, ${serverMs})`, [nowMs])));
     const steps = auditSteps((n) => `$${n}`, { checkedMs, against });
     let step = steps.next();
-    while (step.done !== true) step = steps.next(await answerOf(connection, step.value));
+    while (step.done !== true) step = steps.next(await answerStep(connection, step.value));
     return { checkedMs, journalRows, ...step.value };
   });
 }
 
-async function answerOf(connection: Connection, step: AuditStep): Promise<AuditAnswer> {
+async function answerStep(connection: Connection, step: AuditStep): Promise<AuditAnswer> {
   try {
     switch (step.kind) {
       case "snapshot": {

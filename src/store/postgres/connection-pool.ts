@@ -13,7 +13,7 @@ import { given } from "../../objects.ts";
 import { causeOf, unavailable } from "../errors.ts";
 import { type Place, postgresError } from "./errors.ts";
 import { exchange, type Statement, types } from "./exchange.ts";
-import { connectionsMax, limits } from "./limits.ts";
+import { connectionsMax, databaseLimits } from "./limits.ts";
 import type { Cell } from "./rows.ts";
 
 /** The schema of the tables, apart from the tables of other programs. */
@@ -81,10 +81,10 @@ const readSettings: Settings = {
   default_transaction_isolation: "read committed",
   // Fractions of a millisecond of the rate limits are not rounded.
   extra_float_digits: 1,
-  statement_timeout: limits.statementMs,
-  lock_timeout: limits.lockMs,
-  idle_in_transaction_session_timeout: limits.idleInTransactionMs,
-  tcp_user_timeout: limits.unreadAnswerMs,
+  statement_timeout: databaseLimits.statementMs,
+  lock_timeout: databaseLimits.lockMs,
+  idle_in_transaction_session_timeout: databaseLimits.idleInTransactionMs,
+  tcp_user_timeout: databaseLimits.unreadAnswerMs,
   client_min_messages: "error",
 };
 
@@ -94,7 +94,7 @@ const readSettings: Settings = {
  */
 const commitSettings: Settings = {
   ...readSettings,
-  lock_timeout: limits.commitLockMs,
+  lock_timeout: databaseLimits.commitLockMs,
   plan_cache_mode: "force_generic_plan",
   enable_seqscan: "off",
   enable_hashjoin: "off",
@@ -118,34 +118,34 @@ const lookupSettings: Settings = {
  */
 const listSettings: Settings = {
   ...readSettings,
-  statement_timeout: limits.listMs,
+  statement_timeout: databaseLimits.listMs,
   max_parallel_workers_per_gather: 0,
   jit: "off",
 };
 
 const auditSettings: Settings = {
   ...readSettings,
-  idle_in_transaction_session_timeout: limits.idleAloneMs,
-  statement_timeout: limits.auditStatementMs,
+  idle_in_transaction_session_timeout: databaseLimits.idleAloneMs,
+  statement_timeout: databaseLimits.auditStatementMs,
   work_mem: "64MB",
   jit: "off",
 };
 
 const migrationSettings: Settings = {
   ...readSettings,
-  idle_in_transaction_session_timeout: limits.idleAloneMs,
-  statement_timeout: limits.auditStatementMs,
-  lock_timeout: limits.migrationLockMs,
+  idle_in_transaction_session_timeout: databaseLimits.idleAloneMs,
+  statement_timeout: databaseLimits.auditStatementMs,
+  lock_timeout: databaseLimits.migrationLockMs,
 };
 
 /** Parses a URL for messages. Throws an OperatorError if it is invalid. */
 export function placeOf(url: string): Place {
-  const { host, port, database = "", user = "" } = clientOf(parsed(url));
+  const { host, port, database = "", user = "" } = newClient(parsed(url));
   const at = host.startsWith("/") ? host : `${host}:${port}`;
   return { where: `${at}/${database}`, database, user };
 }
 
-function clientOf({ href }: URL): pg.Client {
+function newClient({ href }: URL): pg.Client {
   try {
     return new pg.Client({ connectionString: href });
   } catch (error) {
@@ -204,8 +204,9 @@ export class ConnectionPool implements Connections {
     this.#pool = new pg.Pool({
       connectionString: parsed(url).href,
       fallback_application_name: "inkwell",
-      connectionTimeoutMillis: limits.connectMs,
-      query_timeout: Number(settings.statement_timeout) + limits.answerMs - limits.statementMs,
+      connectionTimeoutMillis: databaseLimits.connectMs,
+      query_timeout:
+        Number(settings.statement_timeout) + databaseLimits.answerMs - databaseLimits.statementMs,
       keepAlive: true,
       types,
       stream: () => this.#socket(),

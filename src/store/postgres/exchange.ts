@@ -24,12 +24,12 @@ export interface Statement {
  */
 export const types: pg.CustomTypesConfig = {
   getTypeParser(oid: number, format?: "text" | "binary") {
-    if (oid === pg.types.builtins.INT8 || oid === pg.types.builtins.NUMERIC) return wholeNumber;
+    if (oid === pg.types.builtins.INT8 || oid === pg.types.builtins.NUMERIC) return integerIn;
     return pg.types.getTypeParser(oid, format);
   },
 };
 
-function wholeNumber(text: string): number | bigint {
+function integerIn(text: string): number | bigint {
   const number = Number(text);
   return Number.isSafeInteger(number) ? number : BigInt(text);
 }

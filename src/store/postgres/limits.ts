@@ -2,7 +2,7 @@
 import { listLimitMs } from "../store.ts";
 
 /** Time limits in milliseconds. */
-export const limits = {
+export const databaseLimits = {
   /** Opening a connection, and waiting for a connection of the pool. */
   connectMs: 5_000,
   /** One statement of a commit or a lookup. */

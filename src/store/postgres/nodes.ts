@@ -42,11 +42,11 @@ function nodeOf([id, version, startedMs, seenMs, fingerprint]: Cell[]): NodeRow 
     version: String(version),
     startedMs,
     seenMs,
-    fingerprint: fingerprintOf(fingerprint),
+    fingerprint: fingerprintIn(fingerprint),
   };
 }
 
-function fingerprintOf(found: unknown): ConfigFingerprint {
+function fingerprintIn(found: unknown): ConfigFingerprint {
   invariant(typeof found === "object" && found !== null, "a fingerprint is an object");
   return Object.fromEntries(Object.entries(found).map(([name, words]) => [name, String(words)]));
 }

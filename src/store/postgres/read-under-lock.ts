@@ -11,7 +11,7 @@ import type { Operation } from "../../ledger/operations.ts";
 import type { PlanCatalog } from "../../ledger/plan.ts";
 import type { AdditionalGrant, ChargeRow, HoldRow, KeyRow } from "../../ledger/rows.ts";
 import { readsOf, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
-import { accountOf } from "../account-rows.ts";
+import { accountRowIn } from "../account-rows.ts";
 import { paymentOf, selectPayments } from "../journal.ts";
 import { readEpoch } from "../plans.ts";
 import { accountTable, chargeTable, holdTable, journalTable, keyTable, laterGrantTable } from "../tables.ts";
@@ -196,7 +196,7 @@ export async function readUnderLock(
     typeof clockMs === "number" && typeof epoch === "number",
     "the clock and the epoch of the plans are read with the holds",
   );
-  const accounts = (rows.accounts ?? []).map(accountOf);
+  const accounts = (rows.accounts ?? []).map(accountRowIn);
   // If no hold is found, the only row has the clock alone.
   const withHold = (rows.holds ?? []).filter((cells) => cells[holdFrom] !== null);
   const holds = withHold.map((cells) => holdTable.rowOf(cells, holdFrom));

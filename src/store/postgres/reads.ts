@@ -8,7 +8,7 @@ import type { AccountSnapshot } from "../../ledger/balance.ts";
 import type { AdditionalGrant } from "../../ledger/rows.ts";
 import { overdueMax } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
-import { accountOf } from "../account-rows.ts";
+import { accountRowIn } from "../account-rows.ts";
 import { readEpoch } from "../plans.ts";
 import type { Purpose, SqlConnections } from "../queries.ts";
 import { answerOf, type SqlDialect } from "../sql.ts";
@@ -17,7 +17,7 @@ import { accountTable, holdTable, laterGrantTable } from "../tables.ts";
 import { type CommitClock, elapsedMs, reading } from "./clock.ts";
 import { type ConnectionPool, inTransaction } from "./connection-pool.ts";
 import { isDeadlock, isStatementTimeout } from "./errors.ts";
-import { limits } from "./limits.ts";
+import { databaseLimits } from "./limits.ts";
 
 type ReadPools = Readonly<Record<Purpose | "writes", ConnectionPool>>;
 
@@ -34,7 +34,7 @@ export function postgresDialect(ledgerMs: () => EpochMs): SqlDialect {
 const deadlockAttemptsMax = 3;
 
 /** `listMs`: the time limit of the pool for lists, for the error. */
-export function connectionsOn(pools: ReadPools, listMs: number = limits.listMs): SqlConnections {
+export function connectionsOn(pools: ReadPools, listMs: number = databaseLimits.listMs): SqlConnections {
   return {
     find: (purpose, statement) => pools[purpose].find(statement),
     async findPage(purpose, statement) {
@@ -117,7 +117,7 @@ export async function findSnapshot(
   const laterAt = accountFrom + accountTable.columns.length;
   const holdsFrom = laterAt + 1;
   const overdue = rows.filter((cells) => cells[holdsFrom] !== null);
-  const { row, problem } = accountOf(first.slice(accountFrom, laterAt));
+  const { row, problem } = accountRowIn(first.slice(accountFrom, laterAt));
   return {
     account: row,
     problem,

@@ -42,7 +42,7 @@ export async function prepareSchema(url: string, options: Migrating): Promise<vo
     await forMigration(url, async (connection) => {
       await recogniseServer(connection, place);
       // Two open connections have a session each, unless a pooler lends sessions by transaction.
-      if ((await sessionOf(connection)) === (await forMigration(url, sessionOf))) {
+      if ((await serverProcessOf(connection)) === (await forMigration(url, serverProcessOf))) {
         throw new OperatorError(
           `A pooler in front of PostgreSQL at ${place.where} gives one session to several connections. Inkwell needs a session for each: set pool_mode = session in PgBouncer, or connect to the server itself.`,
         );
@@ -82,7 +82,7 @@ async function ask(connection: Connection, text: string, values?: readonly unkno
 }
 
 /** Returns the id of the server's process. */
-async function sessionOf(connection: Connection) {
+async function serverProcessOf(connection: Connection) {
   return onlyCell(await ask(connection, "select pg_backend_pid()"));
 }
 

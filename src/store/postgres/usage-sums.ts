@@ -10,14 +10,14 @@ import { firstKeptHour } from "../usage-hours.ts";
 import { isSummingDue, readUsageState, summingStep, usageStateOf } from "../usage-steps.ts";
 import { type Connection, type ConnectionPool, inTransaction } from "./connection-pool.ts";
 import { isLockTimeout } from "./errors.ts";
-import { limits } from "./limits.ts";
+import { databaseLimits } from "./limits.ts";
 import { onlyCell } from "./rows.ts";
 
 /** Charges of one step: half a second. Commits do not wait for it. */
 const chargesMax = 50_000;
 
 /** Commits that begin meanwhile wait as long, so it is less than they wait for a lock. */
-const lockMs = limits.commitLockMs / 2;
+const lockMs = databaseLimits.commitLockMs / 2;
 
 const lastNumber = "select case when is_called then last_value else 0 end from charge_rowid_seq";
 
@@ -50,7 +50,7 @@ export class PostgresUsageSums {
       this.#settled = { number, atMs };
     }
     const settled = this.#settled;
-    const isDone = await inTransaction(this.#pool, (connection) => sum(connection, settled, timezone));
+    const isDone = await inTransaction(this.#pool, (connection) => sumSettled(connection, settled, timezone));
     if (isDone) this.#settled = null;
     return !isDone;
   }
@@ -71,7 +71,7 @@ export class PostgresUsageSums {
 }
 
 /** Returns whether all settled charges are summed. */
-async function sum(
+async function sumSettled(
   connection: Connection,
   { number: last, atMs: nowMs }: Settled,
   timezone: string,

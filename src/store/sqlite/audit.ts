@@ -53,11 +53,11 @@ export function auditOf(db: DatabaseSync, nowMs: EpochMs, against: Seal | null =
   const plans = readCatalog(db);
   const steps = auditSteps((n) => `?${n}`, { checkedMs: nowMs, against });
   let step = steps.next();
-  while (step.done !== true) step = steps.next(answerOf(db, step.value, plans));
+  while (step.done !== true) step = steps.next(answerStep(db, step.value, plans));
   return { checkedMs: nowMs, journalRows: Number(counted?.entries ?? 0), ...step.value };
 }
 
-function answerOf(db: DatabaseSync, step: AuditStep, plans: PlanCatalog): AuditAnswer {
+function answerStep(db: DatabaseSync, step: AuditStep, plans: PlanCatalog): AuditAnswer {
   if (step.kind === "snapshot") return { kind: "snapshot", plans };
   if (step.kind === "rule") return { kind: "rule", rows: rowsOf(db, step.sql) };
   const { text, values } = step.statement;

@@ -53,14 +53,14 @@ const transient: ReadonlySet<number | null> = new Set([
  * Returns the primary result code: the low byte of the code. Null if SQLite did not raise the
  * error.
  */
-function codeOf(error: unknown): number | null {
+function sqliteCodeOf(error: unknown): number | null {
   if (!(error instanceof Error) || !("errcode" in error) || typeof error.errcode !== "number") return null;
   return error.errcode & 0xff;
 }
 
 /** Reports whether another connection has the lock that the statement needs. */
 export function isBusy(error: unknown): boolean {
-  return codeOf(error) === code.busy;
+  return sqliteCodeOf(error) === code.busy;
 }
 
 /**
@@ -68,7 +68,7 @@ export function isBusy(error: unknown): boolean {
  * `StoreUnavailableError`.
  */
 export function sqliteError(error: unknown): Error {
-  return storeError(error, transient.has(codeOf(error)));
+  return storeError(error, transient.has(sqliteCodeOf(error)));
 }
 
 /** Runs the work under the lock that writers need. If it fails, nothing is written. */
@@ -91,7 +91,7 @@ export function openToRead(file: SqliteFile): DatabaseSync {
 }
 
 /**
- * Opens a read-only connection to a file of any version (`versionOf`), without creating it.
+ * Opens a read-only connection to a file of any version (`schemaVersionOf`), without creating it.
  * `purpose` completes the sentence "There is no database to ...".
  */
 export function openAsItIs(file: SqliteFile, purpose: "copy" | "check"): DatabaseSync {
@@ -119,13 +119,13 @@ export function openAsItIs(file: SqliteFile, purpose: "copy" | "check"): Databas
 export function readAsItIs<T>(file: SqliteFile, work: (db: DatabaseSync) => T): T {
   const db = openAsItIs(file, "check");
   try {
-    const { version, pending } = versionOf(db, file);
+    const { version, pending } = schemaVersionOf(db, file);
     if (version === 0) throw otherSchema(file, "it has no tables");
     if (pending > 0) throw otherSchema(file, "an older version of Inkwell made it");
     return work(db);
   } catch (error) {
     // Unknown tables and columns.
-    if (codeOf(error) === code.error) throw otherSchema(file, messageOf(error), error);
+    if (sqliteCodeOf(error) === code.error) throw otherSchema(file, messageOf(error), error);
     throw sqliteError(error);
   } finally {
     db.close();
@@ -143,7 +143,7 @@ function otherSchema({ path }: SqliteFile, why: string, cause?: unknown): Operat
  * Returns the number of the last applied migration, and how many are pending. Throws an
  * OperatorError if they are not those of this build.
  */
-function versionOf(db: DatabaseSync, file: SqliteFile): { version: number; pending: number } {
+function schemaVersionOf(db: DatabaseSync, file: SqliteFile): { version: number; pending: number } {
   return explained(file, () => {
     const made = db.prepare("select 1 from sqlite_schema where name = 'migration'").get() !== undefined;
     const applied = made ? appliedMigrations(db) : [];
@@ -158,7 +158,7 @@ export function needsUpgrade(file: SqliteFile): boolean {
   if (found === undefined || !found.isFile() || found.size === 0) return false;
   const db = openAsItIs(file, "check");
   try {
-    const { version, pending } = versionOf(db, file);
+    const { version, pending } = schemaVersionOf(db, file);
     return version > 0 && pending > 0;
   } finally {
     db.close();
@@ -193,7 +193,7 @@ export function explained<T>({ path, busyMs }: SqliteFile, open: () => T): T {
     return open();
   } catch (error) {
     const why = messageOf(error);
-    switch (codeOf(error)) {
+    switch (sqliteCodeOf(error)) {
       case code.notadb:
         throw new OperatorError(
           `${path} is not an SQLite database. Nothing was changed. Set another path (database: sqlite:PATH), or restore a backup.`,

@@ -3,7 +3,7 @@
  * damaged.
  */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-import { accountOf, type ReadAccount } from "../account-rows.ts";
+import { accountRowIn, type ReadAccount } from "../account-rows.ts";
 import type { SqlStatement } from "../sql.ts";
 import { ListTooSlowError } from "../store.ts";
 import { accountTable } from "../tables.ts";
@@ -70,7 +70,7 @@ function numberIfExact(cell: unknown): unknown {
 /** Finds an account by its id, even if it was damaged. */
 export function findAccount(statements: Statements, id: string): ReadAccount | undefined {
   const [cells] = statements.rows({ name: "account", text: selectAccount, values: [id] });
-  return cells === undefined ? undefined : accountOf(cells);
+  return cells === undefined ? undefined : accountRowIn(cells);
 }
 
 const selectAccount = `select ${accountTable.list()} from account where id = ?`;

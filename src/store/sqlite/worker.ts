@@ -21,7 +21,7 @@ import {
 } from "./thread.ts";
 
 /** Each role loads its modules only: a reader starts in two thirds of the time of the writer. */
-const open: Record<SqliteThreadData["role"], (data: SqliteThreadData) => Promise<Handlers>> = {
+const openers: Record<SqliteThreadData["role"], (data: SqliteThreadData) => Promise<Handlers>> = {
   async writer(data) {
     const { openWriter } = await import("./writer.ts");
     return openWriter(data);
@@ -48,7 +48,7 @@ function kindOf(error: Error): Fault["kind"] {
 /** Opens the file in the role of this thread, and answers calls. */
 export async function serve(port: MessagePort, data: SqliteThreadData): Promise<void> {
   try {
-    const handlers = await open[data.role](data);
+    const handlers = await openers[data.role](data);
     port.on("message", (call) => answer(port, data.role, handlers, call));
     port.postMessage({ id: openedId, value: null } satisfies ThreadReply);
   } catch (error) {

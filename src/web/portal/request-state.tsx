@@ -14,7 +14,7 @@ const endings: Readonly<Record<string, readonly [state: string, tone: string, me
   expired: ["failed", "bad", "The request did not end in time. The last known tokens are paid."],
 };
 
-export function meaningOf({ ending, stopped_by: by }: Receipt): string {
+export function explainEnding({ ending, stopped_by: by }: Receipt): string {
   const meaning = endings[ending]?.[2] ?? "";
   if (ending === "stopped" && by === null)
     return "The account was suspended, closed or past its end. The tokens until then are paid.";
@@ -24,7 +24,7 @@ export function meaningOf({ ending, stopped_by: by }: Receipt): string {
 export function endingCell(receipt: Receipt) {
   const [state, tone] = endings[receipt.ending] ?? [receipt.ending, "neutral"];
   return (
-    <span title={meaningOf(receipt)}>
+    <span title={explainEnding(receipt)}>
       <Badge text={receipt.late ? "corrected" : state} tone={receipt.late ? "neutral" : tone} />
     </span>
   );

@@ -5,7 +5,7 @@
  */
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { type ActionTexts, placeOf } from "../../actions/action.ts";
+import { type ActionTexts, routeOf } from "../../actions/action.ts";
 import { inputsOf, jsonIn, withoutNulls } from "./action-fields.ts";
 import { send } from "./api.ts";
 import type { FieldOf, Values } from "./field.tsx";
@@ -50,7 +50,7 @@ export function ActionDialog<Result>(props: ActionProps<Result>) {
   const [unchanged] = useState(() =>
     jsonIn(fields, Object.fromEntries(inputs.map(({ name, initial: text = "" }) => [name, text]))),
   );
-  const { method, path, names } = placeOf(action);
+  const { method, path, names } = routeOf(action);
   const json = (values: Values) => {
     const typed = jsonIn(fields, values);
     if (before === undefined) return withoutNulls(typed);

@@ -73,7 +73,7 @@ export async function create<T>(path: string, body: object): Promise<{ value: T;
 }
 
 /** Reads a response that is no JSON, for a download. */
-export async function download(path: string, query: Query): Promise<Blob> {
+export async function readBlob(path: string, query: Query): Promise<Blob> {
   return (await respond("GET", withQuery(path, query))).blob();
 }
 

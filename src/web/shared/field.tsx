@@ -1,7 +1,7 @@
 /** A field of a form, with its label, its hint and its error. */
 
 import { useId } from "preact/hooks";
-import { renamed } from "../../actions/field.ts";
+import { renameField } from "../../actions/field.ts";
 import { wholeNumberIn } from "./numbers.ts";
 import { Options } from "./options.tsx";
 
@@ -29,7 +29,7 @@ export interface FieldOf {
 }
 
 /** Returns what is wrong with a value before it is sent. The API checks the rest. */
-export function problemOf(field: FieldOf, value: string, isHalfTyped: boolean): string | null {
+export function valueProblemOf(field: FieldOf, value: string, isHalfTyped: boolean): string | null {
   const { kind, label, isRequired = false, min = Number.NEGATIVE_INFINITY } = field;
   if (isHalfTyped) return "Enter a date and a time, or remove what is there.";
   if (value.trim() === "") return isRequired ? `${label} is missing.` : null;
@@ -42,7 +42,7 @@ export function problemOf(field: FieldOf, value: string, isHalfTyped: boolean): 
 
 /** Returns a message of the API with the labels of the form in the place of the API's names. */
 export function withLabels(message: string, fields: readonly FieldOf[]): string {
-  return fields.reduce((text, { name, label }) => renamed(text, name, label), message);
+  return fields.reduce((text, { name, label }) => renameField(text, name, label), message);
 }
 
 /** Returns the time in UTC that a person chose; null for none. */

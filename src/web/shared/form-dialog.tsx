@@ -7,7 +7,7 @@
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "./api.ts";
-import { Field, type FieldOf, problemOf, type Values, withLabels } from "./field.tsx";
+import { Field, type FieldOf, type Values, valueProblemOf, withLabels } from "./field.tsx";
 import { newOperationId } from "./operation-id.ts";
 import { Failure } from "./states.tsx";
 import { toast } from "./toasts.tsx";
@@ -63,7 +63,7 @@ export function FormDialog(props: FormProps) {
   };
   const run = async (form: HTMLFormElement) => {
     const found = shown.flatMap((field) => {
-      const message = problemOf(field, values[field.name] ?? "", isHalfTyped(form, field.name));
+      const message = valueProblemOf(field, values[field.name] ?? "", isHalfTyped(form, field.name));
       return message === null ? [] : [{ param: field.name, message }];
     });
     report(found);

@@ -57,7 +57,7 @@ export function keyTitle({ name, last_four }: Pick<Key, "name" | "last_four">): 
 }
 
 /** Returns the last column of a list of keys, with dialogs by title. A revoked key has none. */
-export function keyActions(dialogs: Readonly<Record<string, RowAction<Key>["dialog"]>>) {
+export function keyActionsColumn(dialogs: Readonly<Record<string, RowAction<Key>["dialog"]>>) {
   const actions = Object.entries(dialogs).map(
     ([title, dialog]): RowAction<Key> => ({
       title,

@@ -98,7 +98,7 @@ function draw(element: HTMLElement, latest: { readonly current: PlotProps }): uP
     axes: [
       {
         ...axis,
-        values: (_plot, splits) => splits.map((split) => shortTime(latest.current.times[split] ?? "")),
+        values: (_plot, splits) => splits.map((split) => tickLabelOf(latest.current.times[split] ?? "")),
         space: 60,
         incrs: [1, 2, 5, 7, 14, 30, 60, 90],
       },
@@ -131,7 +131,7 @@ function draw(element: HTMLElement, latest: { readonly current: PlotProps }): uP
 }
 
 /** Returns `18:00` of an hour, and `01-31` of a day. */
-function shortTime(time: string): string {
+function tickLabelOf(time: string): string {
   return time.slice(time.length > 10 ? 11 : 5);
 }
 

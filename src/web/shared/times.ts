@@ -49,7 +49,7 @@ export function timezone(): string {
 }
 
 /** Returns the day of a time, `2027-01-31`. */
-export function dayOf(ms: EpochMs): string {
+export function dateOf(ms: EpochMs): string {
   return days.format(ms);
 }
 
@@ -60,7 +60,7 @@ export function dayAfter(date: string, daysLater: number): string {
 
 /** Returns the present day, moved by some days. */
 export function today(daysLater = 0): string {
-  return dayAfter(dayOf(Date.now()), daysLater);
+  return dayAfter(dateOf(Date.now()), daysLater);
 }
 
 /** Returns the calendar month before the present one; `to` is excluded. */

@@ -1,6 +1,6 @@
 /** Usage of a period: a chart by day, the total, and a table by day, model, key or account. */
 
-import { download, get } from "./api.ts";
+import { get, readBlob } from "./api.ts";
 import { Chart, useChartView } from "./chart.tsx";
 import { Card, Figure } from "./layout.tsx";
 import { wholeNumber } from "./numbers.ts";
@@ -12,7 +12,7 @@ import { Empty, Shown } from "./states.tsx";
 import { columnsOf, Pager, Table } from "./table.tsx";
 import { dayAfter, daysBetween } from "./times.ts";
 import type { UsageReport, UsageSum } from "./types.ts";
-import { nameOf, renamed, type UsageGroup, usageSeries } from "./usage-series.ts";
+import { groupNameOf, renameSeries, type UsageGroup, usageSeries } from "./usage-series.ts";
 import { useLoaded } from "./use-loaded.ts";
 import { ShortAmount } from "./values.tsx";
 
@@ -78,7 +78,7 @@ export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) =
           {(series) => (
             <Chart
               times={daysBetween(from, to)}
-              series={renamed(series, by === "key" ? nameOfKey : (id) => id)}
+              series={renameSeries(series, by === "key" ? nameOfKey : (id) => id)}
               view={view}
               label="Cost in credits by day"
             />
@@ -125,7 +125,7 @@ function Sums(props: {
       <Table
         caption={`Usage by ${by}`}
         rows={report.data}
-        keyOf={(row) => nameOf(row)}
+        keyOf={(row) => groupNameOf(row)}
         columns={[
           ...columnsOf("usageSum", by, { day: name, model: name, key: name, account: name }),
           ...measures,
@@ -154,7 +154,7 @@ function Sums(props: {
 }
 
 function Name({ row, by, nameOfKey }: { row: UsageSum; by: UsageGroup; nameOfKey(id: string): string }) {
-  const name = nameOf(row);
+  const name = groupNameOf(row);
   if (by === "account") {
     return (
       <span class="id" title={name}>
@@ -178,7 +178,7 @@ function Export({ path, query }: { path: string; query: Record<string, string | 
       <SaveButton
         text="Export CSV"
         file={`usage-${query.by}-${query.from}-${last}.csv`}
-        load={() => download(path, { ...query, format: "csv" })}
+        load={() => readBlob(path, { ...query, format: "csv" })}
       />
     </span>
   );

@@ -11,7 +11,7 @@ type UsageFilter = Record<"from" | "to", string> & Record<string, string | null 
 const seriesMax = 6;
 const othersName = "all others";
 
-export function nameOf(row: UsageSum): string {
+export function groupNameOf(row: UsageSum): string {
   return row.day ?? row.model ?? row.key ?? row.account ?? "";
 }
 
@@ -37,7 +37,7 @@ export async function usageSeries(
   if (by === "day") return [await daily("cost", {})];
   const query = { ...filter, by, order: "cost", limit: seriesMax + 1 };
   const { data } = await get<UsageReport>(path, query, signal);
-  const top = data.slice(0, seriesMax).map((row) => daily(nameOf(row), { [by]: nameOf(row) }));
+  const top = data.slice(0, seriesMax).map((row) => daily(groupNameOf(row), { [by]: groupNameOf(row) }));
   if (data.length <= seriesMax) return await Promise.all(top);
   const [total, ...series] = await Promise.all([daily("total", {}), ...top]);
   return total === undefined ? series : withOthers(series, total.micro);
@@ -45,14 +45,14 @@ export async function usageSeries(
 
 /** Returns the series with the highest sums, and a last one with the sum of the others. */
 export function highest(all: readonly Series[], count: number): Series[] {
-  const sorted = all.toSorted((one, other) => sumOf(other.micro) - sumOf(one.micro));
+  const sorted = all.toSorted((one, other) => totalOf(other.micro) - totalOf(one.micro));
   const total = Array.from({ length: count }, (_, at) =>
     all.reduce((sum, { micro }) => sum + (micro[at] ?? 0), 0),
   );
   return all.length <= seriesMax ? sorted : withOthers(sorted.slice(0, seriesMax), total);
 }
 
-function sumOf(micro: readonly number[]): number {
+function totalOf(micro: readonly number[]): number {
   return micro.reduce((sum, amount) => sum + amount, 0);
 }
 
@@ -68,7 +68,7 @@ function withOthers(series: readonly Series[], total: readonly number[]): Series
 }
 
 /** Returns the series with other names. Names that are equal are told apart by the old ones. */
-export function renamed(series: readonly Series[], nameFor: (name: string) => string): Series[] {
+export function renameSeries(series: readonly Series[], nameFor: (name: string) => string): Series[] {
   const names = series.map(({ name }) => nameFor(name));
   return series.map(({ name, micro }, index) => {
     const given = names[index] ?? name;

@@ -120,7 +120,7 @@ function Frame({ person, sections, page, leave }: FrameProps) {
         <ThemeSwitch />
         <button
           type="button"
-          title={person === null ? undefined : nameOf(person)}
+          title={person === null ? undefined : personNameOf(person)}
           onClick={() => leave("leaving")}
         >
           Log out
@@ -166,7 +166,7 @@ function SessionList() {
 }
 
 /** Names are not unique, and anybody can choose them. */
-function nameOf({ id, name, email }: NonNullable<Session["person"]>): string {
+function personNameOf({ id, name, email }: NonNullable<Session["person"]>): string {
   return [name, email, id].filter((part) => part !== null).join(", ");
 }
 

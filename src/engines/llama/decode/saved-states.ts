@@ -39,7 +39,7 @@ export class SavedStates {
   }
 
   get bytes(): number {
-    return bytesOf(this.#saved);
+    return stateBytesOf(this.#saved);
   }
 
   async save(sequence: Sequence, accountId: string): Promise<EvictedSequence> {
@@ -95,10 +95,12 @@ export class SavedStates {
   #makeRoom(accountId: string, bytes: number): boolean {
     while (this.bytes + bytes > this.#options.bytesMax) {
       const byAccount = Map.groupBy(this.#saved, (evicted) => evicted.accountId);
-      const ownBytes = bytesOf(byAccount.get(accountId) ?? []) + bytes;
+      const ownBytes = stateBytesOf(byAccount.get(accountId) ?? []) + bytes;
       byAccount.delete(accountId);
-      const [largest = []] = [...byAccount.values()].sort((left, right) => bytesOf(right) - bytesOf(left));
-      if (largest[0] === undefined || bytesOf(largest) < ownBytes) return false;
+      const [largest = []] = [...byAccount.values()].sort(
+        (left, right) => stateBytesOf(right) - stateBytesOf(left),
+      );
+      if (largest[0] === undefined || stateBytesOf(largest) < ownBytes) return false;
       this.drop(largest[0]);
     }
     return true;
@@ -113,7 +115,7 @@ export class SavedStates {
   }
 }
 
-function bytesOf(evicted: Iterable<EvictedSequence>): number {
+function stateBytesOf(evicted: Iterable<EvictedSequence>): number {
   let bytes = 0;
   for (const { state } of evicted) bytes += state?.bytes ?? 0;
   return bytes;

@@ -8,19 +8,19 @@ import { ChangeContact, Close, InvitePerson, Resume, SetEnd, Suspend } from "./a
 
 type Dialog = ComponentType<{ account: Account; close(isDone: boolean): void }>;
 
-const open: readonly string[] = ["active", "suspended"];
+const unclosed: readonly string[] = ["active", "suspended"];
 
 /** The items of the menu, and the states of an account that has them. */
 const changes: readonly { title: string; Dialog: Dialog; states: readonly string[] }[] = [
-  { title: "Change the plan", Dialog: ChangePlan, states: open },
-  { title: "Adjust credits", Dialog: AdjustCredits, states: open },
-  { title: "Refund a payment", Dialog: RefundCredits, states: [...open, "closed"] },
-  { title: "Invite a person", Dialog: InvitePerson, states: open },
-  { title: "Edit the contact", Dialog: ChangeContact, states: [...open, "closed"] },
-  { title: "Set the end date", Dialog: SetEnd, states: open },
+  { title: "Change the plan", Dialog: ChangePlan, states: unclosed },
+  { title: "Adjust credits", Dialog: AdjustCredits, states: unclosed },
+  { title: "Refund a payment", Dialog: RefundCredits, states: [...unclosed, "closed"] },
+  { title: "Invite a person", Dialog: InvitePerson, states: unclosed },
+  { title: "Edit the contact", Dialog: ChangeContact, states: [...unclosed, "closed"] },
+  { title: "Set the end date", Dialog: SetEnd, states: unclosed },
   { title: "Suspend", Dialog: Suspend, states: ["active"] },
   { title: "Resume", Dialog: Resume, states: ["suspended"] },
-  { title: "Close for good", Dialog: Close, states: open },
+  { title: "Close for good", Dialog: Close, states: unclosed },
 ];
 
 export function AccountActions({ account, reload }: { account: Account; reload(): void }) {

@@ -8,7 +8,7 @@ import type { Values } from "../../shared/field.tsx";
 import { FailedDialog, FormDialog } from "../../shared/form-dialog.tsx";
 import { wholeNumber, wholeNumberIn } from "../../shared/numbers.ts";
 import { newOperationId } from "../../shared/operation-id.ts";
-import { dayOf } from "../../shared/times.ts";
+import { dateOf } from "../../shared/times.ts";
 import type { Balance, Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { ShortAmount } from "../../shared/values.tsx";
@@ -166,7 +166,7 @@ function creditsLeftOf({ amount_micro, refunded_micro, spent_micro }: Payment): 
 function paymentText({ payment_id, at, amount_micro, ...payment }: Payment): string {
   const spent = payment.spent_micro === 0 ? "" : `, ${exactCredits(payment.spent_micro)} spent`;
   const refunded = payment.refunded_micro === 0 ? "" : `, ${exactCredits(payment.refunded_micro)} refunded`;
-  return `${payment_id}: ${exactCredits(amount_micro)} credits, ${dayOf(Date.parse(at))}${spent}${refunded}`;
+  return `${payment_id}: ${exactCredits(amount_micro)} credits, ${dateOf(Date.parse(at))}${spent}${refunded}`;
 }
 
 function typedCredits(values: Values): number {

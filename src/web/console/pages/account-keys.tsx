@@ -3,7 +3,7 @@ import { changeKey, makeKey, revokeKey, rotateKey } from "../../../actions/keys.
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath } from "../../shared/api.ts";
 import { ChangeKeyDialog, NewKeyDialog, RotateKeyDialog } from "../../shared/key-dialogs.tsx";
-import { KeyBudget, keyActions, keyCells, keyNames, keyTitle } from "../../shared/key-values.tsx";
+import { KeyBudget, keyActionsColumn, keyCells, keyNames, keyTitle } from "../../shared/key-values.tsx";
 import { ResourceList } from "../../shared/resource-page.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
@@ -18,7 +18,7 @@ const columns = columnsOf("key", `${keyNames} portal`, {
   budget: (key: Key) => <KeyBudget of={key} period={(every) => ` (${every}), refreshes`} />,
 });
 
-const rowActions = keyActions({
+const rowActions = keyActionsColumn({
   Edit: (key, close) => <ChangeKeyDialog action={changeKey} of={key} name={keyTitle(key)} close={close} />,
   Rotate: (key, close) => <RotateKeyDialog action={rotateKey} of={key} name={keyTitle(key)} close={close} />,
   Revoke: (key, close) => (

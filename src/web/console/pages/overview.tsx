@@ -8,7 +8,7 @@ import { counted, wholeNumber } from "../../shared/numbers.ts";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { columnsOf, Table } from "../../shared/table.tsx";
-import { dayOf, daysBetween, hourOf, hoursUntil, today } from "../../shared/times.ts";
+import { dateOf, daysBetween, hourOf, hoursUntil, today } from "../../shared/times.ts";
 import type { UsageReport } from "../../shared/types.ts";
 import { usageSeries } from "../../shared/usage-series.ts";
 import { type Loaded, useLoaded } from "../../shared/use-loaded.ts";
@@ -103,7 +103,7 @@ function Now({ now, daily }: { now: Overview; daily: Loaded<UsageReport> }) {
         <SumFigure period="today" sums={usage?.today ?? null} />
         <SumFigure
           period={`in ${chartDays} days`}
-          sums={daily.value && usage && inDays(daily.value, usage.today, dayOf(Date.parse(usage.hour)))}
+          sums={daily.value && usage && inDays(daily.value, usage.today, dateOf(Date.parse(usage.hour)))}
         />
       </div>
       <RunningRequests
@@ -215,7 +215,7 @@ function inDays({ total, data }: UsageReport, today: Sums, day: string): Sums {
 
 function microByDay({ data }: UsageReport, days: readonly string[], now: Overview | null): number[] {
   const costs = new Map(data.map(({ day, cost_micro }) => [day, cost_micro]));
-  if (now?.usage) costs.set(dayOf(Date.parse(now.usage.hour)), now.usage.today.cost_micro);
+  if (now?.usage) costs.set(dateOf(Date.parse(now.usage.hour)), now.usage.today.cost_micro);
   return days.map((day) => costs.get(day) ?? 0);
 }
 

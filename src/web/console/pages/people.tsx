@@ -2,7 +2,7 @@
 import { personName, personState } from "../../../actions/columns.ts";
 import { addPerson, changePersonState, erasePerson, linkPerson } from "../../../actions/people.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
-import { apiPath, download } from "../../shared/api.ts";
+import { apiPath, readBlob } from "../../shared/api.ts";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { type ListAction, ResourceList, type RowAction } from "../../shared/resource-page.tsx";
 import type { Place } from "../../shared/router.tsx";
@@ -80,7 +80,7 @@ const exportData = (person: Person) => (
     text="Export"
     label={`Export the data of ${personName(person)}`}
     file={`${person.id}.json`}
-    load={() => download(apiPath("people", person.id, "data"), {})}
+    load={() => readBlob(apiPath("people", person.id, "data"), {})}
   />
 );
 

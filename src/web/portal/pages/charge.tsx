@@ -6,7 +6,7 @@ import { columnsOf, factsOf, Table } from "../../shared/table.tsx";
 import { exactTime } from "../../shared/times.ts";
 import type { Receipt } from "../../shared/types.ts";
 import { Amount, Facts } from "../../shared/values.tsx";
-import { endingCell, meaningOf } from "../request-state.tsx";
+import { endingCell, explainEnding } from "../request-state.tsx";
 
 interface Line {
   name: string;
@@ -32,7 +32,7 @@ export function Charge({ of: receipt, keyName, close }: ChargeProps) {
   return (
     <Dialog title="Cost of a request" cancel={close}>
       <div class="intro">
-        {endingCell(receipt)} {meaningOf(receipt)}
+        {endingCell(receipt)} {explainEnding(receipt)}
         {receipt.estimated && " The token counts are estimated, because the server reported none."}
         {receipt.note !== null && ` Note: ${receipt.note}.`}
         {receipt.late && " This entry corrects an earlier one of the same request."}

@@ -2,7 +2,7 @@
 import { apiPath } from "../../shared/api.ts";
 import {
   KeyBudget,
-  keyActions,
+  keyActionsColumn,
   keyCells,
   keyNames,
   limitsOf,
@@ -48,7 +48,7 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
         budget: (key: Key) => <KeyBudget of={key} period={() => ", refills"} />,
         models: ({ models }: Key) => (models.includes("*") ? "all" : models.join(", ")),
       })}
-      rowActions={keyActions(rights.keys === "own" ? { Rotate: rotate } : all)}
+      rowActions={keyActionsColumn(rights.keys === "own" ? { Rotate: rotate } : all)}
       actions={rights.can_create_keys ? [create] : []}
       frame={(buttons, list) => (
         <>

@@ -13,18 +13,18 @@ import { isPersonId, type PersonRow } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import type { FoundKey, Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
-import { callerOf, findUsableKey, hashKey, invalidKey, secretWith } from "./keys.ts";
+import { findUsableKey, hashKey, invalidKey, keyCallerOf, secretWith } from "./keys.ts";
 import type { Viewer } from "./portal-viewer.ts";
 import { type NewSession, type SessionDatabase, type SessionSecrets, Sessions } from "./sessions.ts";
-import { nobody, type SignedInPeople } from "./signed-in-people.ts";
+import { noIssuerPeople, type SignedInPeople } from "./signed-in-people.ts";
 
 /** A session with its key or person, and the account, as they are now. It is not closed. */
 export type PortalSession = SessionRow & Viewer;
 
-type KeySessionDatabase = SessionDatabase & Pick<Store, "findKey" | "findKeys">;
+type PortalSessionDatabase = SessionDatabase & Pick<Store, "findKey" | "findKeys">;
 
-export class KeySessions {
-  readonly #store: KeySessionDatabase;
+export class PortalSessions {
+  readonly #store: PortalSessionDatabase;
   readonly #sessions: Sessions;
   readonly #people: SignedInPeople;
   /** Sign-ins by key. Each writes a session. */
@@ -32,10 +32,10 @@ export class KeySessions {
 
   /** `onError`: a use could not be recorded, so the session may end earlier. */
   constructor(
-    store: KeySessionDatabase,
+    store: PortalSessionDatabase,
     token: string,
     onError: (error: unknown) => void,
-    people: SignedInPeople = nobody,
+    people: SignedInPeople = noIssuerPeople,
   ) {
     this.#store = store;
     this.#people = people;
@@ -53,7 +53,7 @@ export class KeySessions {
     if (secretWith(hashKey(given), found.key) !== "present") {
       throw invalidKey("This API key was replaced by a new one. Sign in with the new one.");
     }
-    callerOf(found);
+    keyCallerOf(found);
     if (isClosedAt(found.account, atMs)) {
       throw new Refusal(
         "account_suspended",

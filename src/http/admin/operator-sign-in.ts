@@ -33,18 +33,18 @@ export const consoleCookieName = "inkwell_console";
 /** One of them. */
 type Credentials = { readonly [Kind in "token" | "code" | "response"]?: string };
 
-export interface OperatorSignIn extends SignInDependencies<OperatorSessions> {
-  operatorKeys: Pick<OperatorKeys, "actorOf">;
+export interface OperatorSignInDependencies extends SignInDependencies<OperatorSessions> {
+  operatorKeys: Pick<OperatorKeys, "authenticate">;
   /** Called before a new session is given out: if it fails, so does the sign-in. */
   onSignedIn?(session: SessionRow): Promise<void>;
 }
 
-export class SignIn {
-  readonly #deps: OperatorSignIn;
+export class OperatorSignIn {
+  readonly #deps: OperatorSignInDependencies;
   readonly browsers: BrowserSignIn<OperatorSession>;
   readonly #reads = new ReadRate("key");
 
-  constructor(dependencies: OperatorSignIn) {
+  constructor(dependencies: OperatorSignInDependencies) {
     this.#deps = dependencies;
     this.browsers = new BrowserSignIn({
       ...dependencies,
@@ -72,7 +72,7 @@ export class SignIn {
   async #actorIn(request: FastifyRequest, reply: FastifyReply): Promise<Actor> {
     const [, token] = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? "") ?? [];
     if (token?.startsWith(operatorKeyPrefix)) {
-      const actor = await this.#deps.operatorKeys.actorOf(token);
+      const actor = await this.#deps.operatorKeys.authenticate(token);
       if (request.method === "GET" || request.method === "HEAD") this.#reads.count(actor.by);
       return actor;
     }
@@ -115,7 +115,7 @@ export class SignIn {
 
   /** Makes a code. Only the token may: otherwise a session could prolong itself for ever. */
   async newCode(request: FastifyRequest): Promise<NewCode & { url: string | null }> {
-    if (request.session !== null || !isToken(actorOf(request))) {
+    if (request.session !== null || !isToken(senderOf(request))) {
       throw new Refusal(
         "token_required",
         "Only the operator token makes a sign-in link. Send the operator token in a header: Authorization: Bearer ...",
@@ -155,7 +155,7 @@ function isToken({ by }: Actor): boolean {
 }
 
 /** Returns who sends the request. */
-export function actorOf({ actor }: FastifyRequest): Actor {
+export function senderOf({ actor }: FastifyRequest): Actor {
   invariant(actor !== null, "a route of the operator API is called by somebody");
   return actor;
 }

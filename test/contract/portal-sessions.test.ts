@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { hash } from "node:crypto";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { KeySessions } from "../../src/accounts/key-sessions.ts";
 import { hashKey, mintKey } from "../../src/accounts/keys.ts";
+import { PortalSessions } from "../../src/accounts/portal-sessions.ts";
 import type { Operation } from "../../src/ledger/operations.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
@@ -17,8 +17,8 @@ for (const backend of backends) {
   describe(`sessions of keys on ${backend.name}`, { skip: backend.skip ?? false }, () => {
     let database: Database;
     let store: Store;
-    let here: KeySessions;
-    let there: KeySessions;
+    let here: PortalSessions;
+    let there: PortalSessions;
     const secret = mintKey();
     const fail = (error: unknown) => {
       throw error;
@@ -28,8 +28,8 @@ for (const backend of backends) {
       database = backend.create(plansOf(planOf("starter", 100, 10)));
       store = await database.open();
       const other = await database.open();
-      here = new KeySessions(store, token, fail);
-      there = new KeySessions(other, token, fail);
+      here = new PortalSessions(store, token, fail);
+      there = new PortalSessions(other, token, fail);
       await store.commit([{ kind: "open", account: "ada", plan: "starter", by: "test" }]);
       await addKey(store, keyOf("key", "ada", { hash: hashKey(secret) }));
       await addKey(store, keyOf("other", "ada", { hash: hash("sha256", "other") }));
