@@ -361,9 +361,9 @@ export const usageObject = objectFor<Receipt>("UsageRecord")({
   cached_tokens: [Type.Integer(), (row) => row.cachedTokens],
   reasoning_tokens: [Type.Integer(), (row) => row.reasoningTokens],
   cost_micro: [micro, (row) => row.costMicro],
-  base_micro: [micro, (row) => row.base],
-  overage_micro: [micro, (row) => row.overage],
-  additional_micro: [micro, (row) => row.additional],
+  base_micro: [micro, (row) => row.baseMicro],
+  overage_micro: [micro, (row) => row.overageMicro],
+  additional_micro: [micro, (row) => row.additionalMicro],
   shortfall_micro: [micro, (row) => row.shortfallMicro],
   memo_micro: [
     Type.Integer({ minimum: 0, description: "what memos gave back for the request later, in micro-credits" }),

@@ -57,9 +57,9 @@ export const sumFields = fieldsFor<UsageSum>()({
   completion_tokens: [tokens, (sum) => sum.completionTokens],
   reasoning_tokens: [tokens, (sum) => sum.reasoningTokens],
   cost_micro: [micro, (sum) => sum.costMicro],
-  base_micro: [micro, (sum) => sum.base],
-  overage_micro: [micro, (sum) => sum.overage],
-  additional_micro: [micro, (sum) => sum.additional],
+  base_micro: [micro, (sum) => sum.baseMicro],
+  overage_micro: [micro, (sum) => sum.overageMicro],
+  additional_micro: [micro, (sum) => sum.additionalMicro],
   shortfall_micro: [micro, (sum) => sum.shortfallMicro],
 });
 

@@ -128,8 +128,8 @@ export class HoldExtender {
    * generated more than was paid for. The account pays for no more than that.
    */
   async cover(usage: Usage): Promise<Usage> {
-    const cost = costOf(this.#request.price, this.#withinBound(usage));
-    if (cost > this.#heldMicro) await this.#takeRest(cost, usage);
+    const costMicro = costOf(this.#request.price, this.#withinBound(usage));
+    if (costMicro > this.#heldMicro) await this.#takeRest(costMicro, usage);
     return this.#payable(usage);
   }
 
@@ -231,9 +231,9 @@ export class HoldExtender {
    * Reports whether the answer goes on waiting for other requests. The time is counted anew when
    * it got credits.
    */
-  #waitsOn(amount: MicroCredits): boolean {
+  #waitsOn(gotMicro: MicroCredits): boolean {
     const nowMs = performance.now();
-    if (this.#waiting === null || amount > 0) {
+    if (this.#waiting === null || gotMicro > 0) {
       const limitMs = randomInt(othersWaitMsMin, othersWaitMsMax);
       this.#waiting = { sinceMs: nowMs, limitMs, attempts: 0 };
     }
@@ -254,14 +254,14 @@ export class HoldExtender {
   }
 
   /** Takes what is missing to the cost, or what the account has left. */
-  async #takeRest(cost: MicroCredits, usage: Usage): Promise<void> {
+  async #takeRest(costMicro: MicroCredits, usage: Usage): Promise<void> {
     this.#end();
     await this.#underWay;
     try {
       // The first answer can be that of an extension whose answer was lost, and which asked for
       // less.
-      while (cost > this.#heldMicro) {
-        const outcome = await this.#ask(cost - this.#heldMicro, countsOf(this.#payable(usage)));
+      while (costMicro > this.#heldMicro) {
+        const outcome = await this.#ask(costMicro - this.#heldMicro, countsOf(this.#payable(usage)));
         if (outcome.kind !== "extended" || outcome.amountMicro === 0) return;
       }
     } catch (error) {
@@ -294,9 +294,9 @@ export class HoldExtender {
   #payable(usage: Usage): Usage {
     const { price } = this.#request;
     const bounded = this.#withinBound(usage);
-    const rest = this.#heldMicro - costOf(price, { ...bounded, completionTokens: 0 });
+    const restMicro = this.#heldMicro - costOf(price, { ...bounded, completionTokens: 0 });
     const paidTokens =
-      price.completion === 0 ? Number.POSITIVE_INFINITY : Math.floor(rest / price.completion);
+      price.completion === 0 ? Number.POSITIVE_INFINITY : Math.floor(restMicro / price.completion);
     const completionTokens = Math.min(usage.completionTokens, paidTokens);
     const reasoningTokens = Math.min(usage.reasoningTokens, completionTokens);
     return { ...bounded, completionTokens, reasoningTokens };

@@ -56,7 +56,7 @@ interface EntryFact {
 interface FoldedGrant extends Omit<GrantRow, "account" | "seq"> {
   seq: number;
   /** The most that its amount has been: a change can lower it below what was spent. */
-  most: MicroCredits;
+  mostMicro: MicroCredits;
 }
 
 /** The rows that the facts are compared with. */
@@ -215,7 +215,7 @@ export class AccountFold {
     if (grant.plan !== this.#plan) wrong(`is of the plan ${grant.plan}, and the account is on ${this.#plan}`);
     const before = this.#open[bucket];
     if (after.plan !== grant.plan) wrong(`is of the plan ${grant.plan}, and its entry says ${after.plan}`);
-    this.#open[bucket] = { ...grant, most: grant.amountMicro };
+    this.#open[bucket] = { ...grant, mostMicro: grant.amountMicro };
     this.#grants.set(seq, this.#open[bucket]);
     if (this.#plans.damaged.has(grant.plan ?? "")) return;
     const version = versionOf(this.#plans, grant.plan ?? "", grant.version ?? 0);
@@ -246,9 +246,9 @@ export class AccountFold {
       wrong("is the first one, and does not begin with the opening");
     const replaces = !isFirst && fromMs < (before.untilMs ?? Number.NEGATIVE_INFINITY);
     if (replaces && fromMs < before.fromMs) wrong("begins before the window that it replaces");
-    const carried = replaces ? before.spentMicro : 0;
-    if (spentMicro !== carried)
-      wrong(`begins with ${spentMicro} spent, and the window before left ${carried}`);
+    const carriedMicro = replaces ? before.spentMicro : 0;
+    if (spentMicro !== carriedMicro)
+      wrong(`begins with ${spentMicro} spent, and the window before left ${carriedMicro}`);
   }
 
   #beginAdditional(entry: JournalRow, grant: GrantRow): void {
@@ -265,7 +265,7 @@ export class AccountFold {
     if (entry.subject !== (payment ?? requestId)) wrong("is about something else than its entry");
     if ((requestId !== null) !== (entry.kind === "memo")) wrong("is a memo without a request, or has one");
     if (grant.plan !== null || grant.version !== null || grant.anchorMs !== null) wrong("has a plan");
-    this.#grants.set(seq, { ...grant, most: amountMicro });
+    this.#grants.set(seq, { ...grant, mostMicro: amountMicro });
   }
 
   /** A change of the amount of an open grant. */
@@ -281,7 +281,7 @@ export class AccountFold {
       return;
     }
     grant.amountMicro += amountMicro;
-    grant.most = Math.max(grant.most, grant.amountMicro);
+    grant.mostMicro = Math.max(grant.mostMicro, grant.amountMicro);
     const isPayment = grant.payment !== null;
     if (kind === "change") {
       if (grant.bucket !== "additional" && this.#open[grant.bucket] !== grant)
@@ -300,10 +300,10 @@ export class AccountFold {
     if (grant.amountMicro < grant.spentMicro) wrong("takes credits that were spent");
   }
 
-  #isAmountOf(plan: string, bucket: WindowBucket, amount: MicroCredits): boolean {
+  #isAmountOf(plan: string, bucket: WindowBucket, amountMicro: MicroCredits): boolean {
     const versions = this.#plans.versions.get(plan);
     if (versions === undefined) return this.#plans.damaged.has(plan);
-    return versions.some((version) => microOf(version[bucket].credits) === amount);
+    return versions.some((version) => microOf(version[bucket].credits) === amountMicro);
   }
 
   charge(charge: ChargeRow): void {
@@ -313,7 +313,8 @@ export class AccountFold {
     if (costOfCharge(charge) !== costMicro) wrong("its cost is not tokens x prices");
     const sums = byBucket(paid);
     for (const bucket of ["base", "overage", "additional"] as const)
-      if (sums[bucket] !== charge[bucket]) wrong(`its grants paid another amount from ${bucket}`);
+      if (sums[bucket] !== charge[`${bucket}Micro` as const])
+        wrong(`its grants paid another amount from ${bucket}`);
     if (sumOf(sums) + shortfallMicro !== costMicro || shortfallMicro < 0)
       wrong("what was paid and the shortfall are not the cost");
     for (const taking of paid) this.#spend(taking, seq);
@@ -330,7 +331,8 @@ export class AccountFold {
       return;
     }
     grant.spentMicro += amountMicro;
-    if (grant.spentMicro > grant.most) this.#wrong("charges", seq, `takes more from grant ${of} than it had`);
+    if (grant.spentMicro > grant.mostMicro)
+      this.#wrong("charges", seq, `takes more from grant ${of} than it had`);
   }
 
   /**
@@ -349,9 +351,9 @@ export class AccountFold {
     different("created_ms", account.createdMs, this.#createdMs);
     different("holds", account.holds, holds.length);
     different("running_cost", account.runningCostMicro, sum(holds.map(costOfHold)));
-    const held = this.#heldByHolds(holds);
-    for (const bucket of windowBuckets) this.#compareWindow(account[bucket], bucket, held);
-    this.#compareAdditional(account, { later, held, nowMs });
+    const heldMicro = this.#heldByHolds(holds);
+    for (const bucket of windowBuckets) this.#compareWindow(account[bucket], bucket, heldMicro);
+    this.#compareAdditional(account, { later, heldMicro, nowMs });
     for (const key of keys) {
       const heldFault = key.actsFor === null ? keyHeldFault(key, holds) : null;
       if (heldFault !== null) this.#report("holds", heldFault);
@@ -368,7 +370,7 @@ export class AccountFold {
 
   /** Credits that the open holds have taken from each grant. */
   #heldByHolds(holds: readonly HoldRow[]): Map<number, MicroCredits> {
-    const held = new Map<number, MicroCredits>();
+    const heldMicro = new Map<number, MicroCredits>();
     for (const { id, takings } of holds) {
       for (const { grant: of, bucket, amountMicro } of takings) {
         const grant = this.#grants.get(of);
@@ -387,20 +389,20 @@ export class AccountFold {
             problem: "takes from it twice",
           });
         }
-        held.set(of, (held.get(of) ?? 0) + amountMicro);
+        heldMicro.set(of, (heldMicro.get(of) ?? 0) + amountMicro);
       }
     }
-    return held;
+    return heldMicro;
   }
 
   #compareWindow(
     row: WindowGrant | null,
     bucket: WindowBucket,
-    held: ReadonlyMap<number, MicroCredits>,
+    heldMicro: ReadonlyMap<number, MicroCredits>,
   ): void {
     const expected = this.#open[bucket];
     const found = row === null ? null : windowText(row, row.heldMicro);
-    const wanted = expected === null ? null : windowText(expected, held.get(expected.seq) ?? 0);
+    const wanted = expected === null ? null : windowText(expected, heldMicro.get(expected.seq) ?? 0);
     if (found !== wanted)
       this.#report("account", { account: this.#account, field: bucket, found, expected: wanted });
   }
@@ -409,9 +411,9 @@ export class AccountFold {
     { additional, later: sums }: AccountRow,
     {
       later,
-      held,
+      heldMicro,
       nowMs,
-    }: { later: readonly AdditionalGrant[]; held: ReadonlyMap<number, MicroCredits>; nowMs: EpochMs },
+    }: { later: readonly AdditionalGrant[]; heldMicro: ReadonlyMap<number, MicroCredits>; nowMs: EpochMs },
   ): void {
     const wrong = (seq: number, problem: string) => this.#wrong("additional", seq, problem);
     const rows = [...additional, ...later.toSorted(inSpendingOrder)];
@@ -428,7 +430,7 @@ export class AccountFold {
       const { amountMicro, spentMicro, untilMs, payment } = grant;
       const expected = additionalText(
         { amountMicro, spentMicro, untilMs },
-        held.get(row.seq) ?? 0,
+        heldMicro.get(row.seq) ?? 0,
         payment !== null,
       );
       const found = additionalText(row, row.heldMicro, row.isPayment);
@@ -436,14 +438,14 @@ export class AccountFold {
     }
     for (const grant of this.#grants.values()) {
       if (grant.bucket !== "additional" || listed.has(grant.seq)) continue;
-      const isLeft = grant.amountMicro > grant.spentMicro || (held.get(grant.seq) ?? 0) > 0;
+      const isLeft = grant.amountMicro > grant.spentMicro || (heldMicro.get(grant.seq) ?? 0) > 0;
       // A promotion that has ended closes with the next commit, which may write no fact.
       const hasEnded = grant.untilMs !== null && grant.untilMs <= Math.max(this.#atMs, nowMs);
       if (isLeft && !hasEnded) wrong(grant.seq, "has credits left, and is not there");
     }
-    const free = sum(later.map(freeOf));
+    const freeMicro = sum(later.map(freeOf));
     const untilMs = later.reduce((first, each) => Math.min(first, each.untilMs ?? Infinity), Infinity);
-    const expected = [later.length, free, sum(later.map((each) => each.heldMicro)), untilMs].join(" ");
+    const expected = [later.length, freeMicro, sum(later.map((each) => each.heldMicro)), untilMs].join(" ");
     const found = [sums.count, sums.freeMicro, sums.heldMicro, sums.untilMs ?? Infinity].join(" ");
     if (found !== expected) wrong(0, `the sums of later grants are ${found}, and they add up to ${expected}`);
   }
@@ -455,15 +457,15 @@ type Amounts = Pick<GrantRow, "amountMicro" | "spentMicro" | "untilMs">;
 
 function windowText(
   grant: Amounts & Pick<GrantRow, "seq" | "fromMs" | "anchorMs" | "plan" | "version">,
-  held: MicroCredits,
+  heldMicro: MicroCredits,
 ): string {
   const { seq, amountMicro, spentMicro, fromMs, untilMs, anchorMs, plan, version } = grant;
-  return `${seq}: ${spentMicro} spent and ${held} held of ${amountMicro}, ${fromMs} to ${untilMs} from ${anchorMs}, ${plan} ${version}`;
+  return `${seq}: ${spentMicro} spent and ${heldMicro} held of ${amountMicro}, ${fromMs} to ${untilMs} from ${anchorMs}, ${plan} ${version}`;
 }
 
-function additionalText(grant: Amounts, held: MicroCredits, isPayment: boolean): string {
+function additionalText(grant: Amounts, heldMicro: MicroCredits, isPayment: boolean): string {
   const { amountMicro, spentMicro, untilMs } = grant;
-  return `${spentMicro} spent and ${held} held of ${amountMicro} until ${untilMs}${isPayment ? ", paid" : ""}`;
+  return `${spentMicro} spent and ${heldMicro} held of ${amountMicro} until ${untilMs}${isPayment ? ", paid" : ""}`;
 }
 
 /** A late charge has differences, which can be negative. */

@@ -7,7 +7,7 @@
 import { invariant } from "../errors.ts";
 import type { MicroCredits } from "../units.ts";
 import { factText } from "./fact-values.ts";
-import { additionalOf, freeOf, sumOf } from "./grants.ts";
+import { additionalOf, freeOf, paidOf, sumOf } from "./grants.ts";
 import type {
   AdjustOperation,
   OpeningCredits,
@@ -80,10 +80,10 @@ export function promote(work: UnitOfWork, found: FoundAccount, operation: Promot
   const posting = { op: opOf(operation), by, amountMicro, ...fact };
   if (request !== null) {
     if (work.hold(account.id, request) !== null) return { kind: "request_running", request };
-    const { charges, memos } = work.ended(account.id, request);
+    const { charges, memosMicro } = work.ended(account.id, request);
     if (charges.length === 0) return { kind: "request_not_found", account: account.id, request };
-    const paid = charges.reduce((sum, charge) => sum + sumOf(charge), 0);
-    const leftMicro = paid - memos;
+    const paidMicro = charges.reduce((sum, charge) => sum + sumOf(paidOf(charge)), 0);
+    const leftMicro = paidMicro - memosMicro;
     if (amountMicro > leftMicro) return { kind: "memo_too_large", request, leftMicro };
     work.grantAdditional(found, { kind: "memo", ...posting }, { untilMs, payment: null, requestId: request });
     return { kind: "added", additionalMicro: additionalOf(account), replayed: false };

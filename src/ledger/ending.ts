@@ -7,14 +7,13 @@
  */
 import { invariant } from "../errors.ts";
 import type { MicroCredits } from "../units.ts";
-import { amountOf, byBucket, joined } from "./grants.ts";
+import { amountOf, byBucket, joined, paidOf } from "./grants.ts";
 import { chargeBudget } from "./key-budget.ts";
 import type { SettleOperation, StopOperation } from "./operations.ts";
 import type { ExpireOutcome, SettleOutcome } from "./outcomes.ts";
 import { assertTokens, costOf, priceOf } from "./pricing.ts";
 import { countTokens, scopesOf } from "./rates.ts";
 import {
-  type BucketAmounts,
   type ChargeRow,
   countsOf,
   type Ending,
@@ -52,18 +51,14 @@ function settledBy([first, late]: [ChargeRow, ChargeRow?]): Settled {
     kind: "settled",
     costMicro: first.costMicro + late.costMicro,
     paid: {
-      base: paid.base + late.base,
-      overage: paid.overage + late.overage,
-      additional: paid.additional + late.additional,
+      base: paid.base + late.baseMicro,
+      overage: paid.overage + late.overageMicro,
+      additional: paid.additional + late.additionalMicro,
     },
     shortfallMicro: first.shortfallMicro + late.shortfallMicro,
     paidBefore: paid,
     shortfallBeforeMicro: first.shortfallMicro,
   };
-}
-
-function paidOf({ base, overage, additional }: ChargeRow): BucketAmounts {
-  return { base, overage, additional };
 }
 
 export function expire(work: UnitOfWork, found: FoundAccount, id: string): ExpireOutcome {
@@ -182,6 +177,7 @@ interface HoldCharge extends HoldEnd {
 /** Makes the charge, which is the next fact of the account. */
 function chargeOf({ account, times }: FoundAccount, of: HoldRow | ChargeRow, charge: HoldCharge): ChargeRow {
   const { usage, costMicro, paid } = charge;
+  const { base: baseMicro, overage: overageMicro, additional: additionalMicro } = byBucket(paid);
   const { id, key, model, pricePrompt, priceCompletion, priceCachedPrompt } = of;
   return {
     account: account.id,
@@ -200,7 +196,9 @@ function chargeOf({ account, times }: FoundAccount, of: HoldRow | ChargeRow, cha
     priceCompletion,
     priceCachedPrompt,
     costMicro,
-    ...byBucket(paid),
+    baseMicro,
+    overageMicro,
+    additionalMicro,
     paid,
     shortfallMicro: costMicro - amountOf(paid),
   };

@@ -3,7 +3,7 @@
  * the additional ones. open-grants.ts changes grants. Pure.
  */
 import type { MicroCredits } from "../units.ts";
-import type { AccountRow, AdditionalGrant, BucketAmounts, LaterGrants, Taking } from "./rows.ts";
+import type { AccountRow, AdditionalGrant, BucketAmounts, ChargeRow, LaterGrants, Taking } from "./rows.ts";
 
 export const noLater: LaterGrants = { count: 0, freeMicro: 0, heldMicro: 0, untilMs: null };
 
@@ -41,6 +41,13 @@ export function inSpendingOrder(one: AdditionalGrant, other: AdditionalGrant): n
 
 export function sumOf({ base, overage, additional }: BucketAmounts): MicroCredits {
   return base + overage + additional;
+}
+
+/** Returns what each bucket has paid of a charge. */
+export function paidOf(
+  charge: Pick<ChargeRow, "baseMicro" | "overageMicro" | "additionalMicro">,
+): BucketAmounts {
+  return { base: charge.baseMicro, overage: charge.overageMicro, additional: charge.additionalMicro };
 }
 
 /** Adds up takings by bucket. */

@@ -50,11 +50,11 @@ export function rollBudget(key: KeyRow, atMs: EpochMs): BudgetState | null {
   return budgetOf(key);
 }
 
-function startWindow(key: KeyRow, { fromMs, untilMs, anchorMs }: Window, spent: MicroCredits): void {
+function startWindow(key: KeyRow, { fromMs, untilMs, anchorMs }: Window, spentMicro: MicroCredits): void {
   key.budgetFromMs = fromMs;
   key.budgetUntilMs = untilMs;
   key.budgetAnchorMs = anchorMs;
-  key.budgetSpentMicro = spent;
+  key.budgetSpentMicro = spentMicro;
 }
 
 /** Returns the state of the budget in the window that the key has, or null if it has none. */
@@ -80,8 +80,8 @@ export function keyAt(read: KeyRow, { atMs }: Times): KeyRow {
 }
 
 /** Counts a charge in the window of `atMs`. */
-export function chargeBudget(key: KeyRow, paid: MicroCredits, atMs: EpochMs): void {
-  if (rollBudget(key, atMs) !== null) key.budgetSpentMicro = (key.budgetSpentMicro ?? 0) + paid;
+export function chargeBudget(key: KeyRow, paidMicro: MicroCredits, atMs: EpochMs): void {
+  if (rollBudget(key, atMs) !== null) key.budgetSpentMicro = (key.budgetSpentMicro ?? 0) + paidMicro;
 }
 
 /**

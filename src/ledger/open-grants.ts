@@ -77,48 +77,48 @@ export class OpenGrants {
     return sumOf(this.balance(times));
   }
 
-  /** `ofLater`: the sum of the later grants. */
-  #amounts({ atMs }: Times, of: (grant: Amounts) => MicroCredits, ofLater: MicroCredits): BucketAmounts {
+  /** `ofLaterMicro`: the sum of the later grants. */
+  #amounts({ atMs }: Times, of: (grant: Amounts) => MicroCredits, ofLaterMicro: MicroCredits): BucketAmounts {
     const { base, overage, additional, later } = this.#account;
     const isOpen = ({ untilMs }: { untilMs: EpochMs | null }) => untilMs === null || untilMs > atMs;
     const ofWindow = (grant: AccountRow["base"]) => (grant !== null && grant.untilMs > atMs ? of(grant) : 0);
-    let sum = 0;
+    let sumMicro = 0;
     if (isOpen(later)) {
-      for (const grant of additional) if (isOpen(grant)) sum += of(grant);
-      sum += ofLater;
-    } else for (const grant of this.#all()) if (isOpen(grant)) sum += of(grant);
-    return { base: ofWindow(base), overage: ofWindow(overage), additional: sum };
+      for (const grant of additional) if (isOpen(grant)) sumMicro += of(grant);
+      sumMicro += ofLaterMicro;
+    } else for (const grant of this.#all()) if (isOpen(grant)) sumMicro += of(grant);
+    return { base: ofWindow(base), overage: ofWindow(overage), additional: sumMicro };
   }
 
   /** Holds up to an amount, or spends one that was not held, in spending order. */
-  take(amount: MicroCredits, { atMs }: Times, as: "heldMicro" | "spentMicro"): Taking[] {
+  take(amountMicro: MicroCredits, { atMs }: Times, as: "heldMicro" | "spentMicro"): Taking[] {
     const account = this.#account;
     const takings: Taking[] = [];
-    let rest = amount;
+    let restMicro = amountMicro;
     const takeFrom = <G extends Amounts & { seq: number }>(grant: G, bucket: Bucket): G => {
-      const part = Math.min(rest, freeOf(grant));
-      if (part === 0) return grant;
-      rest -= part;
-      takings.push({ grant: grant.seq, bucket, amountMicro: part });
-      return { ...grant, [as]: grant[as] + part };
+      const partMicro = Math.min(restMicro, freeOf(grant));
+      if (partMicro === 0) return grant;
+      restMicro -= partMicro;
+      takings.push({ grant: grant.seq, bucket, amountMicro: partMicro });
+      return { ...grant, [as]: grant[as] + partMicro };
     };
     const takeFromAdditional = (grant: AdditionalGrant) => takeFrom(grant, "additional");
     for (const bucket of windowBuckets) {
       const grant = account[bucket];
       if (grant !== null && grant.untilMs > atMs) account[bucket] = takeFrom(grant, bucket);
     }
-    if (rest > 0 && account.additional.length > 0)
+    if (restMicro > 0 && account.additional.length > 0)
       account.additional = account.additional.map(takeFromAdditional);
-    if (rest > 0 && account.later.freeMicro > 0) this.#set(this.#all().map(takeFromAdditional));
+    if (restMicro > 0 && account.later.freeMicro > 0) this.#set(this.#all().map(takeFromAdditional));
     this.#closeUsedUp();
     return takings;
   }
 
   /**
-   * Ends what a hold took: charges up to `cost` of it and gives the rest back. Returns what was
-   * charged.
+   * Ends what a hold took: charges up to `costMicro` of it and gives the rest back. Returns what
+   * was charged.
    */
-  settle(takings: readonly Taking[], cost: MicroCredits): Taking[] {
+  settle(takings: readonly Taking[], costMicro: MicroCredits): Taking[] {
     const account = this.#account;
     const isNotInRow = ({ grant, bucket }: Taking) =>
       bucket === "additional" && !account.additional.some(({ seq }) => seq === grant);
@@ -128,22 +128,26 @@ export class OpenGrants {
     for (const grant of [account.base, account.overage, ...additional])
       if (grant !== null) order.set(grant.seq, order.size);
     const paid: Taking[] = [];
-    const ended = new Map<number, { amount: MicroCredits; part: MicroCredits }>();
-    let rest = cost;
+    const ended = new Map<number, { takenMicro: MicroCredits; paidMicro: MicroCredits }>();
+    let restMicro = costMicro;
     // Those of closed grants have no place in the order, and come first.
     for (const taking of takings.toSorted(
       (a, b) => (order.get(a.grant) ?? -1) - (order.get(b.grant) ?? -1),
     )) {
-      const part = Math.min(rest, taking.amountMicro);
-      rest -= part;
-      if (part > 0) paid.push({ ...taking, amountMicro: part });
-      ended.set(taking.grant, { amount: taking.amountMicro, part });
+      const paidMicro = Math.min(restMicro, taking.amountMicro);
+      restMicro -= paidMicro;
+      if (paidMicro > 0) paid.push({ ...taking, amountMicro: paidMicro });
+      ended.set(taking.grant, { takenMicro: taking.amountMicro, paidMicro });
     }
     const after = <G extends Amounts & { seq: number }>(grant: G): G => {
       const end = ended.get(grant.seq);
       return end === undefined
         ? grant
-        : { ...grant, heldMicro: grant.heldMicro - end.amount, spentMicro: grant.spentMicro + end.part };
+        : {
+            ...grant,
+            heldMicro: grant.heldMicro - end.takenMicro,
+            spentMicro: grant.spentMicro + end.paidMicro,
+          };
     };
     if (account.base !== null) account.base = after(account.base);
     if (account.overage !== null) account.overage = after(account.overage);
@@ -216,17 +220,17 @@ export class LaterNeeded extends Error {
 }
 
 function laterOf(grants: readonly AdditionalGrant[]): LaterGrants {
-  let [free, held, untilMs] = [0, 0, Infinity];
+  let [freeMicro, heldMicro, untilMs] = [0, 0, Infinity];
   for (const grant of grants) {
-    free += freeOf(grant);
-    held += grant.heldMicro;
+    freeMicro += freeOf(grant);
+    heldMicro += grant.heldMicro;
     untilMs = Math.min(untilMs, grant.untilMs ?? Infinity);
   }
-  invariant(Number.isSafeInteger(free + held), "credits are counted exactly");
+  invariant(Number.isSafeInteger(freeMicro + heldMicro), "credits are counted exactly");
   return {
     count: grants.length,
-    freeMicro: free,
-    heldMicro: held,
+    freeMicro,
+    heldMicro,
     untilMs: untilMs === Infinity ? null : untilMs,
   };
 }

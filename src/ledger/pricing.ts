@@ -20,15 +20,15 @@ interface PricedTokens {
 
 export function costOf(price: Price, tokens: PricedTokens): MicroCredits {
   const { promptTokens, cachedTokens, completionTokens } = tokens;
-  const cost =
+  const costMicro =
     (promptTokens - cachedTokens) * price.prompt +
     cachedTokens * (price.cachedPrompt ?? price.prompt) +
     completionTokens * price.completion;
   invariant(
-    Number.isSafeInteger(cost) && cost >= 0,
+    Number.isSafeInteger(costMicro) && costMicro >= 0,
     () => `cost of ${JSON.stringify(tokens)} is a whole amount`,
   );
-  return cost;
+  return costMicro;
 }
 
 /**
@@ -44,10 +44,10 @@ export function costAtMost(price: Price, promptTokens: number, completionTokens:
  * Returns the number of completion tokens that an amount buys after the prompt, or `Infinity` if
  * they are free.
  */
-export function completionTokensFor(price: Price, promptTokens: number, held: MicroCredits): number {
-  const rest = held - costAtMost(price, promptTokens, 0);
-  if (rest < 0) return 0;
-  return price.completion === 0 ? Number.POSITIVE_INFINITY : Math.floor(rest / price.completion);
+export function completionTokensFor(price: Price, promptTokens: number, heldMicro: MicroCredits): number {
+  const restMicro = heldMicro - costAtMost(price, promptTokens, 0);
+  if (restMicro < 0) return 0;
+  return price.completion === 0 ? Number.POSITIVE_INFINITY : Math.floor(restMicro / price.completion);
 }
 
 /** Throws an `InvariantError` for counts that no request can have. */

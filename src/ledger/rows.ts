@@ -322,9 +322,9 @@ export const chargeColumns = {
   /** tokens x prices = cost = paid + shortfall. */
   costMicro: "micro",
   /** Sums of `paid` by bucket. */
-  base: "micro",
-  overage: "micro",
-  additional: "micro",
+  baseMicro: "micro",
+  overageMicro: "micro",
+  additionalMicro: "micro",
   paid: { items: taking },
   /** The part of the cost that the account could not pay. */
   shortfallMicro: "micro",

@@ -2,7 +2,7 @@
  * The rows that the store reads under its locks for a batch of operations, and the rows that it
  * writes after the kernel has decided. Pure.
  */
-import type { EpochMs } from "../units.ts";
+import type { EpochMs, MicroCredits } from "../units.ts";
 import type { EventFact } from "./events.ts";
 import type { Operation, PostedOperation } from "./operations.ts";
 import type { PlanCatalog } from "./plan.ts";
@@ -54,7 +54,7 @@ export interface PaymentFact {
 export interface EndedRequest {
   charges: readonly ChargeRow[];
   /** The sum of the memos that name it. */
-  memos: number;
+  memosMicro: MicroCredits;
 }
 
 /**

@@ -62,7 +62,7 @@ export class UnitOfWork {
   readonly #entries = new Map<string, JournalRow>();
   readonly #grants: GrantRow[] = [];
   readonly #charges = new Map<string, ChargeRow[]>();
-  readonly #memos = new Map<string, number>();
+  readonly #memosMicro = new Map<string, number>();
   readonly #payments = new Map<string, PaymentFact>();
   readonly #keys = new Map<string, KeyRow>();
   readonly #keysSet = new Set<KeyRow>();
@@ -296,7 +296,7 @@ export class UnitOfWork {
     }
     if (requestId !== null) {
       const key = rowKey(account.id, requestId);
-      this.#memos.set(key, (this.#memos.get(key) ?? 0) + amountMicro);
+      this.#memosMicro.set(key, (this.#memosMicro.get(key) ?? 0) + amountMicro);
     }
   }
 
@@ -380,10 +380,10 @@ export class UnitOfWork {
   /** Returns the charges of a request in their order, and the sum of its memos. */
   ended(account: string, id: string): EndedRequest {
     const key = rowKey(account, id);
-    const { charges = [], memos = 0 } = this.#snapshot.ended.get(key) ?? {};
+    const { charges = [], memosMicro = 0 } = this.#snapshot.ended.get(key) ?? {};
     return {
       charges: [...charges, ...(this.#charges.get(key) ?? [])],
-      memos: memos + (this.#memos.get(key) ?? 0),
+      memosMicro: memosMicro + (this.#memosMicro.get(key) ?? 0),
     };
   }
 

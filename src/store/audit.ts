@@ -151,13 +151,13 @@ export function* auditSteps(
   yield { kind: "snapshot" };
   const sections = rowsOf(planFileTable, yield* read(readFiles, []));
   sealing.begin("sections");
-  for (const section of sections) sealing.add(section.epoch, section);
+  for (const section of sections) sealing.add(section.epoch, planFileTable.valuesOf(section));
   const current = sections.at(-1);
   let plan = "";
   for (const version of rowsOf(planVersionTable, yield* read(readVersions, []))) {
     if (version.plan !== plan) sealing.begin(`plan ${version.plan}`);
     plan = version.plan;
-    sealing.add(version.version, version);
+    sealing.add(version.version, planVersionTable.valuesOf(version));
   }
   const [clock = []] = yield* read("select ledger_ms, elapsed_ms from clock", []);
   const [ledgerMs = 0, elapsedMs = -1] = clock.map(Number);
@@ -339,7 +339,7 @@ function addInOrder(
 ): void {
   const add = ({ seq, entry, grant }: Entry) => {
     fold.add({ entry, grant });
-    sealing.add(seq, [entry, grant]);
+    sealing.add(seq, [journalTable.valuesOf(entry), grant && grantTable.valuesOf(grant)]);
   };
   let n = 0;
   for (const charge of charges) {
@@ -348,7 +348,7 @@ function addInOrder(
       n += 1;
     }
     fold.charge(charge);
-    sealing.add(charge.seq, charge);
+    sealing.add(charge.seq, chargeTable.valuesOf(charge));
   }
   for (const entry of entries.slice(n)) add(entry);
 }

@@ -34,10 +34,11 @@ export class Sealing {
     this.#seen.add(name);
   }
 
-  add(number: number, fact: unknown): void {
+  /** `cells`: in the order of the columns. A field of the code may have another name later. */
+  add(number: number, cells: readonly unknown[]): void {
     this.#compareBefore(number);
     this.#last = number;
-    this.#digest.update(`${JSON.stringify(fact)}\n`);
+    this.#digest.update(`${JSON.stringify(cells)}\n`);
   }
 
   /** Compares as soon as the sealed part is complete. */

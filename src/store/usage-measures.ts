@@ -12,9 +12,9 @@ export interface UsageSum {
   completionTokens: number;
   reasoningTokens: number;
   costMicro: MicroCredits;
-  base: MicroCredits;
-  overage: MicroCredits;
-  additional: MicroCredits;
+  baseMicro: MicroCredits;
+  overageMicro: MicroCredits;
+  additionalMicro: MicroCredits;
   shortfallMicro: MicroCredits;
 }
 
@@ -52,9 +52,9 @@ export function sumIn(cells: readonly unknown[], from: number): UsageSum {
     completionTokens: of("completion_tokens"),
     reasoningTokens: of("reasoning_tokens"),
     costMicro: of("cost"),
-    base: of("base"),
-    overage: of("overage"),
-    additional: of("additional"),
+    baseMicro: of("base"),
+    overageMicro: of("overage"),
+    additionalMicro: of("additional"),
     shortfallMicro: of("shortfall"),
   };
 }

@@ -383,7 +383,7 @@ export class Metrics implements RequestObserver {
     this.#expired.inc(expired.length);
     for (const receipt of expired) {
       for (const bucket of paying) {
-        this.#charged.inc({ bucket, ending: "expired" }, receipt[bucket] / microPerCredit);
+        this.#charged.inc({ bucket, ending: "expired" }, receipt[`${bucket}Micro` as const] / microPerCredit);
       }
       this.#shortfall.inc(receipt.shortfallMicro / microPerCredit);
     }

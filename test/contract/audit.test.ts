@@ -3,6 +3,7 @@
  * test/contract/tampering.test.ts changes every cell.
  */
 import assert from "node:assert/strict";
+import { hash } from "node:crypto";
 import { once } from "node:events";
 import { closeSync, copyFileSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -24,6 +25,7 @@ import { auditFile, auditOf } from "../../src/store/sqlite/audit.ts";
 import { readCatalog } from "../../src/store/sqlite/plans.ts";
 import { openSqliteStore } from "../../src/store/sqlite/store.ts";
 import type { Store } from "../../src/store/store.ts";
+import { chargeTable, grantTable, journalTable } from "../../src/store/tables.ts";
 import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { patientSettings } from "../fixtures/patience.ts";
@@ -197,6 +199,38 @@ test("the check of a PostgreSQL database without a ledger, or of another version
   await server.sql("delete from migration", name);
   await assert.rejects(audit(config), /was made by an older version of Inkwell. Nothing was changed/);
   assert.deepEqual(await server.sql("select 1 from migration", name), []);
+});
+
+test("a seal hashes the cells of each row as the table has them, whatever their fields are called", () => {
+  const db = new DatabaseSync(sound, { readOnly: true });
+  const cellsOf = (table: { name: string; list(): string }) => {
+    const rows = db.prepare(
+      `select seq, ${table.list()} from ${table.name} where account = 'ada' order by seq`,
+    );
+    rows.setReturnArrays(true);
+    return new Map(
+      rows
+        .all()
+        .map((row) => Object.values(row))
+        .map(([seq, ...cells]) => [Number(seq), cells]),
+    );
+  };
+  const [entries, grants, charges] = [journalTable, grantTable, chargeTable].map(cellsOf);
+  const facts = [...(entries ?? []), ...(charges ?? [])].sort(([one], [other]) => one - other);
+  const lines = facts.map(([seq, cells]) =>
+    JSON.stringify(charges?.has(seq) ? cells : [cells, grants?.get(seq) ?? null]),
+  );
+  const { lists } = sealedIn(db, () => {});
+  const expected = {
+    name: "account ada",
+    last: facts.length,
+    sha256: hash("sha256", `${lines.join("\n")}\n`, "hex"),
+  };
+  assert.deepEqual(
+    lists.find(({ name }) => name === "account ada"),
+    expected,
+  );
+  db.close();
 });
 
 /** Answers as PostgreSQL does: a snapshot lasts until the next one, after `between`. */

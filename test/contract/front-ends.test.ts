@@ -77,7 +77,7 @@ for (const backend of backends) {
         await Promise.all(people.map((account) => stores[0].usage({ account, limit: 100 })))
       ).flat();
       assert.equal(
-        rows.reduce((sum, { base }) => sum + base, 0),
+        rows.reduce((sum, { baseMicro }) => sum + baseMicro, 0),
         budgetSpentMicro,
       );
       assert.ok(rows.every(({ key }) => key === "fe"));

@@ -148,10 +148,10 @@ for (const backend of backends) {
         all
           .filter(({ kind }) => kind === "charge")
           .map(({ seq, subject, amountMicro, by }) => [seq, subject, amountMicro, by]),
-        charges.map(({ seq, id, base, overage, additional }) => [
+        charges.map(({ seq, id, baseMicro, overageMicro, additionalMicro }) => [
           seq,
           id,
-          0 - base - overage - additional,
+          0 - baseMicro - overageMicro - additionalMicro,
           "service",
         ]),
       );

@@ -190,7 +190,7 @@ for (const backend of backends) {
       assert.equal((await page({ limit: 1, after: "b" })).total.costMicro, 100);
       assert.deepEqual(await named({ by: "day", after: String(finalDay) }), [String(finalDay + 1)]);
       const [key] = (await page({ by: "key" })).rows;
-      assert.deepEqual([key?.name, key?.account, key?.base], ["key-ada", "ada", 30]);
+      assert.deepEqual([key?.name, key?.account, key?.baseMicro], ["key-ada", "ada", 30]);
     });
 
     test("two nodes sum at once while others write, and each charge counts once", async () => {

@@ -147,8 +147,8 @@ describe("a streamed answer", () => {
     assert.ok(streamed !== undefined && whole !== undefined);
     assert.ok(streamed.costMicro > 0);
     assert.deepEqual(
-      [streamed.costMicro, streamed.completionTokens, streamed.base],
-      [whole.costMicro, 3, whole.base],
+      [streamed.costMicro, streamed.completionTokens, streamed.baseMicro],
+      [whole.costMicro, 3, whole.baseMicro],
     );
   });
 

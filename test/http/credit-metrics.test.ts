@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { StoreUnavailableError } from "../../src/errors.ts";
+import { paidOf, sumOf } from "../../src/ledger/grants.ts";
 import type { BucketAmounts } from "../../src/ledger/rows.ts";
 import { hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { PuppetEngine } from "../fixtures/puppet-engine.ts";
@@ -42,7 +43,7 @@ async function assertCharged(
   }
   assert.deepEqual(counted, charged);
   const rows = await service.store.usage({ limit: 100 });
-  const taken = rows.reduce((sum, { base, overage, additional }) => sum + base + overage + additional, 0);
+  const taken = rows.reduce((sum, line) => sum + sumOf(paidOf(line)), 0);
   const told = Object.values(counted).flatMap((split) => Object.values(split));
   assert.equal(
     told.reduce((sum, micro) => sum + micro, 0),

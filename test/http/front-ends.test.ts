@@ -319,7 +319,7 @@ test("the budget of the key caps all people together, exactly", async () => {
   const codes = await Promise.all(Array.from({ length: 40 }, (_, n) => insist(`person ${n % 20}`)));
   assert.deepEqual(new Set(codes), new Set(["ok", "key_budget_exceeded"]));
   const receipts = await service.store.usage({ key: "key1", limit: pageRowsMax });
-  const charged = receipts.reduce((sum, { base }) => sum + base, 0);
+  const charged = receipts.reduce((sum, { baseMicro }) => sum + baseMicro, 0);
   const row = await service.store.keyById("key1");
   assert.ok(charged <= credits(60) && charged > credits(60) - 4 * 1_000_000, `${charged}`);
   assert.deepEqual([row?.budgetSpentMicro, row?.heldMicro, row?.holds], [charged, 0, 0]);

@@ -3,6 +3,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { paidOf, sumOf } from "../../src/ledger/grants.ts";
 import { pageRowsMax } from "../../src/store/store.ts";
 import { credits } from "../fixtures/ledger-rows.ts";
 import { errorOf, say, startService, type TestService } from "../fixtures/service.ts";
@@ -44,7 +45,7 @@ async function insist(service: TestService, key: string): Promise<string> {
 
 async function chargedTo(service: TestService, key: string): Promise<number> {
   const lines = await service.store.usage({ key, limit: pageRowsMax });
-  return lines.reduce((sum, { base, overage, additional }) => sum + base + overage + additional, 0);
+  return lines.reduce((sum, line) => sum + sumOf(paidOf(line)), 0);
 }
 
 test("50 concurrent requests spend exactly what the budget of their key pays for", async () => {

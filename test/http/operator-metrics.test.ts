@@ -68,7 +68,7 @@ operatorTest(
       const of = rows.filter((row) => row.ending === ending);
       assert.equal(found.get(`inkwell_settled_requests_total{model="small",ending="${ending}"}`), of.length);
       for (const bucket of ["base", "overage", "additional"] as const) {
-        const paid = of.reduce((total, row) => total + row[bucket], 0) / 1e6;
+        const paid = of.reduce((total, row) => total + row[`${bucket}Micro` as const], 0) / 1e6;
         const counted =
           found.get(`inkwell_charged_credits_total{bucket="${bucket}",ending="${ending}"}`) ?? 0;
         assert.ok(
@@ -78,7 +78,7 @@ operatorTest(
       }
     }
     assert.ok(
-      rows.some((row) => row.overage > 0),
+      rows.some((row) => row.overageMicro > 0),
       "more than one bucket pays",
     );
   },

@@ -105,7 +105,7 @@ operatorTest("today has the hours that began on the local day", async (_, servic
   const { store } = service;
   const { times, usageHours } = store;
   const sums = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
-  const paid = { costMicro: 1, base: 1, overage: 0, additional: 0, shortfallMicro: 0 };
+  const paid = { costMicro: 1, baseMicro: 1, overageMicro: 0, additionalMicro: 0, shortfallMicro: 0 };
   store.usageHours = async ({ from, to }) =>
     Array.from({ length: to - from }, (_, n) => ({
       hour: from + n,

@@ -200,9 +200,9 @@ const tamperings: Record<string, Tampering> = {
   "a charge": raised(
     ({ charges }) => charges,
     "costMicro",
-    "base",
-    "overage",
-    "additional",
+    "baseMicro",
+    "overageMicro",
+    "additionalMicro",
     "shortfallMicro",
   ),
   "a payment of a charge": raised(({ charges }) => charges.flatMap(({ paid }) => paid), "amountMicro"),

@@ -50,9 +50,9 @@ example(
       priceCompletion: 30,
       priceCachedPrompt: 1,
       costMicro: 40 * 10 + 60 + 20 * 30,
-      base: 1060,
-      overage: 0,
-      additional: 0,
+      baseMicro: 1060,
+      overageMicro: 0,
+      additionalMicro: 0,
       shortfallMicro: 0,
       late: false,
       paid: [{ grant: 2, bucket: "base", amountMicro: 1060 }],
@@ -96,8 +96,11 @@ example(
     const outcome = await made.apply(settle("h", credits(20)));
     assert.partialDeepStrictEqual(outcome, settledBy({ base: credits(10), overage: credits(5) }, credits(5)));
     assert.deepEqual(made.buckets(), [0, 0, 0]);
-    const { base, overage, additional, shortfallMicro } = made.store.receipt("ada", "h") ?? {};
-    assert.deepEqual([base, overage, additional, shortfallMicro], [credits(10), credits(5), 0, credits(5)]);
+    const { baseMicro, overageMicro, additionalMicro, shortfallMicro } = made.store.receipt("ada", "h") ?? {};
+    assert.deepEqual(
+      [baseMicro, overageMicro, additionalMicro, shortfallMicro],
+      [credits(10), credits(5), 0, credits(5)],
+    );
   },
 );
 
@@ -308,7 +311,7 @@ example(
     assert.ok(refused.kind === "insufficient_credits");
     assert.deepEqual(refused.expired, [made.store.receipt("ada", "h1"), made.store.receipt("ada", "h2")]);
     assert.deepEqual(
-      refused.expired?.map(({ id, costMicro, base }) => [id, costMicro, base]),
+      refused.expired?.map(({ id, costMicro, baseMicro }) => [id, costMicro, baseMicro]),
       [
         ["h1", credits(1), credits(1)],
         ["h2", 0, 0],

@@ -43,9 +43,9 @@ const receipt = {
   priceCompletion: 9,
   priceCachedPrompt: 10,
   costMicro: 11,
-  base: 12,
-  overage: 13,
-  additional: 14,
+  baseMicro: 12,
+  overageMicro: 13,
+  additionalMicro: 14,
   paid: [
     { grant: 2, bucket: "base", amountMicro: 12 },
     { grant: 16, bucket: "overage", amountMicro: 13 },

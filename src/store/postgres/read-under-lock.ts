@@ -233,7 +233,7 @@ export async function readUnderLock(
     moreOverdue: new Set(Array.isArray(moreOverdue) ? moreOverdue.map(String) : []),
     journal: new Map(journal.flatMap((row) => (row.op === null ? [] : [[row.op, row] as const]))),
     ended: new Map(
-      [...charges].map(([name, rows]) => [name, { charges: rows, memos: memos.get(name) ?? 0 }]),
+      [...charges].map(([name, rows]) => [name, { charges: rows, memosMicro: memos.get(name) ?? 0 }]),
     ),
     payments: new Map((rows.payments ?? []).map(paymentOf).map((payment) => [payment.id, payment])),
     keys: new Map(keys.map((row: KeyRow) => [row.id, row])),

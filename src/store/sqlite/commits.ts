@@ -222,7 +222,7 @@ export class SqliteCommits {
       if (holds.has(name) || !accounts.has(account)) continue;
       const charges = this.#sql.charges.all(id, account);
       if (charges.length === 0) continue;
-      ended.set(name, { charges, memos: Number(this.#sql.memos.get(id, account)?.memos) });
+      ended.set(name, { charges, memosMicro: Number(this.#sql.memos.get(id, account)?.memos) });
       for (const { key } of charges) readKey(account, key);
     }
     for (const { account, id } of reads.keys.values()) readKey(account, id);
