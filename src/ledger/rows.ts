@@ -434,8 +434,13 @@ export interface KeyRow extends RowOf<typeof keyColumns> {}
 /** The fields of a key that requests change. */
 export const keyStateFields = [
   ...countFields,
-  ...(["heldMicro", "runningCostMicro", "lastUsedMs"] as const),
-  ...(["budgetFromMs", "budgetUntilMs", "budgetAnchorMs", "budgetSpentMicro"] as const),
+  "heldMicro",
+  "runningCostMicro",
+  "lastUsedMs",
+  "budgetFromMs",
+  "budgetUntilMs",
+  "budgetAnchorMs",
+  "budgetSpentMicro",
 ] as const satisfies (keyof KeyRow)[];
 
 /** The fields of a key that say nothing about what its holder may do. */
