@@ -15,6 +15,7 @@ const plan: Plan = {
   id: "bench",
   base: { credits: 9_000_000, every: "P1D", align: "opening" },
   overage: { credits: 0, every: "P1D", align: "opening" },
+  caps: [],
   limits: {},
   models: ["*"],
   timezone: "UTC",
@@ -54,7 +55,7 @@ export function makeLedgerFile(path: string, accounts: number, charges: number):
   for (let n = 0; n < accounts; n += 1) {
     const [account, key] = [accountId(n), keyId(n)];
     const row = newKeyOf({ ...keyOf(key, account), hash: String(n).padStart(64, "0") });
-    const issue = { kind: "issue", account, key, row, budget: null, keysMax: null, creator: null } as const;
+    const issue = { kind: "issue", account, key, row, caps: [], keysMax: null, creator: null } as const;
     commits.commit([
       { kind: "open", account, plan: plan.id, by },
       { ...issue, by },

@@ -37,7 +37,7 @@ export const catalogue = {
   missing_api_key: { for: "caller", status: 401, type: "authentication_error" },
   invalid_api_key: { for: "caller", status: 401, type: "authentication_error" },
   insufficient_credits: { for: "caller", status: 402, type: "insufficient_quota" },
-  key_budget_exceeded: { for: "caller", status: 402, type: "insufficient_quota" },
+  cap_reached: { for: "caller", status: 402, type: "insufficient_quota" },
   account_suspended: { for: "caller", status: 403, type: "permission_error" },
   model_not_allowed: { for: "caller", status: 403, type: "permission_error" },
   unknown_person: { for: "caller", status: 403, type: "permission_error" },

@@ -3,7 +3,7 @@
  * PostgreSQL, which are killed (`kill -9`) again and again. At the end:
  *
  * - each charge is on the account of the person who sent its request, and names the key;
- * - the budget of the key has paid exactly what all people paid, and no more than it has;
+ * - the cap of the key has counted exactly what all people paid, and no more than it allows;
  * - the ledger is sound, and no hold is left.
  */
 import assert from "node:assert/strict";
@@ -56,7 +56,7 @@ export async function tortureFrontEnd({ store, seed, people, requests }: FrontEn
   const open = ledgers[store];
   assert.ok(open !== undefined);
   const ledger = await open(ledgerFolder.path);
-  const budgetCredits = Math.floor(requests * 0.9) * answerCredits;
+  const capCredits = Math.floor(requests * 0.9) * answerCredits;
   const start = async (known: Omit<Node, "program" | "url" | "operatorUrl">): Promise<Node> => {
     const program = startProgram(known.folder.path, { entry: quickEntry, env: known.env });
     return { ...known, program, ...(await program.up()) };
@@ -68,7 +68,7 @@ export async function tortureFrontEnd({ store, seed, people, requests }: FrontEn
     const port = { INKWELL_PORT: String(await freePort()), INKWELL_OPERATOR_TOKEN: token };
     nodes.push(await start({ folder, env: { ...ledger.env, ...port } }));
   }
-  const key = await makeKey(nodes[0]?.operatorUrl ?? "", budgetCredits);
+  const key = await makeKey(nodes[0]?.operatorUrl ?? "", capCredits);
 
   /** By request: the person who sent it. */
   const sentBy = new Map<string, string>();
@@ -137,19 +137,19 @@ export async function tortureFrontEnd({ store, seed, people, requests }: FrontEn
     assert.equal(charge.account, accounts.get(person), `${charge.id} is paid by ${person}`);
   }
   const [row] = await ledger.query(
-    "select budget_spent, held, holds from api_key where id in (select key from charge)",
+    "select counters, running, holds from api_key where id in (select key from charge)",
   );
   assert.deepEqual(
-    [Number(row?.budget_spent), Number(row?.held), Number(row?.holds)],
-    [paid, 0, 0],
+    [spentOf(row?.counters), row?.running, Number(row?.holds)],
+    [paid, null, 0],
     "the key has counted what all people paid",
   );
-  assert.ok(paid <= budgetCredits * 1_000_000, "the cap holds");
+  assert.ok(paid <= capCredits * 1_000_000, "the cap holds");
   const seconds = (performance.now() - startedMs) / 1000;
   console.log(
     `\n${sent} requests (${[...codes].map(([code, n]) => `${n} ${code}`).join(", ")}), ${kills} kills, ${seconds.toFixed(0)} s.\n` +
       `${charges.length} charges, ${found} of requests whose client knows the id: each on the account of its person.\n` +
-      `The people paid ${paid / 1_000_000} credits, the key has counted as many, and its budget is ${budgetCredits}.`,
+      `The people paid ${paid / 1_000_000} credits, the key has counted as many, and its cap is ${capCredits}.`,
   );
   for (const { folder } of nodes.slice(1)) await folder[Symbol.asyncDispose]();
 }
@@ -164,7 +164,13 @@ models:
 `;
 }
 
-/** Opens the account of the front end and makes its key, with a budget. */
+/** What the only counter of a key has counted. */
+function spentOf(counters: unknown): number {
+  const [counter] = typeof counters === "string" ? JSON.parse(counters) : [];
+  return Number(counter?.at(-1));
+}
+
+/** Opens the account of the front end and makes its key, with a cap. */
 async function makeKey(operatorUrl: string, credits: number): Promise<string> {
   const post = async (address: string, body: object) => {
     const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
@@ -179,8 +185,8 @@ async function makeKey(operatorUrl: string, credits: number): Promise<string> {
   };
   await post("/admin/accounts", { id: "front", plan: "one" });
   const acts_for = { name: "webui", header, plan: "one", new_accounts_per_day: 1_000_000 };
-  const budget = { credits, every: "P1D" };
-  const made = await post("/admin/accounts/front/keys", { operation_id: "key", acts_for, budget });
+  const spending_caps = [{ credits, every: "P1D" }];
+  const made = await post("/admin/accounts/front/keys", { operation_id: "key", acts_for, spending_caps });
   return String(made.key);
 }
 

@@ -1,7 +1,7 @@
 /**
  * The operator of `torture-kill.ts`: changes plans, writes and reloads configuration files,
- * refunds payments, rotates and re-budgets a key, suspends and resumes the account, one change
- * after the other.
+ * refunds payments, rotates a key and changes its caps, suspends and resumes the account, one
+ * change after the other.
  *
  * Every change has an operation id. One whose result a kill hid is sent again after the restart,
  * and so are some that were acknowledged. The ledger must show that each took effect once.
@@ -28,7 +28,7 @@ interface Change {
 }
 
 const lastingPlans = ["starter", "quick", "monthly"];
-const budgetPeriods = ["PT1M", "P1D", "P1M"];
+const capPeriods = ["PT1M", "P1D", "P1M"];
 /** Credits of `starter` in broken files. They never become a version. */
 const brokenCredits = 900_000;
 
@@ -94,7 +94,7 @@ export class Operator {
       () => this.#reloadBrokenFile(),
       () => this.#refund(),
       () => this.#rotate(),
-      () => this.#setBudget(),
+      () => this.#setCaps(),
       () => this.#suspendAndResume(),
     ];
     try {
@@ -146,7 +146,7 @@ export class Operator {
     return `Changes: ${counts}; ${reloads} reloads, ${brokenFiles} broken files, ${repetitions} repetitions; ${scheduled} scheduled changes took effect. Each took effect once.`;
   }
 
-  /** Checks that plan, state and budget are those that the last changes in the journal set. */
+  /** Checks that plan, state and caps are those that the last changes in the journal set. */
   async #assertAccount(): Promise<void> {
     const [account] = await this.#ledger.query("select id, plan, next_plan, state from account");
     assert.ok(account !== undefined, "the account exists");
@@ -157,13 +157,13 @@ export class Operator {
     let plan = "";
     let next_plan: string | null = null;
     let state = "active";
-    let budget: unknown = null;
+    let caps: unknown = null;
     this.#done.scheduled = 0;
     for (const { kind, op, after } of entries) {
       const set = JSON.parse(String(after));
       if (kind === "suspend") state = "suspended";
       else if (kind === "resume") state = "active";
-      else if (kind === "key") budget = budgetOf(set) ?? budget;
+      else if (kind === "key") caps = capsOf(set) ?? caps;
       else if (set.at === "refresh") next_plan = set.plan === plan ? null : set.plan;
       else {
         plan = set.plan;
@@ -174,12 +174,14 @@ export class Operator {
     }
     const shown = { plan: account.plan, next_plan: account.next_plan, state: account.state };
     assert.deepEqual(shown, { plan, next_plan, state }, "the account is as its last changes left it");
-    const [key] = await this.#ledger.query(
-      "select budget, budget_every from api_key where id = ?",
-      this.#teamKey,
-    );
-    if (budget !== null) {
-      assert.deepEqual({ micro: key?.budget, every: key?.budget_every }, budget, "the last budget");
+    const [key] = await this.#ledger.query("select caps from api_key where id = ?", this.#teamKey);
+    if (caps !== null) {
+      // Name, period, alignment, zone and amount.
+      const found = JSON.parse(String(key?.caps)).map(([, every, , , micro]: unknown[]) => ({
+        micro,
+        every,
+      }));
+      assert.deepEqual(found, caps, "the last caps");
     }
   }
 
@@ -205,7 +207,7 @@ export class Operator {
   async #issueTeamKey(): Promise<void> {
     const [account] = await this.#ledger.query("select id from account");
     this.#account = String(account?.id);
-    const body = { operation_id: "team", budget: { credits: 1000, every: "PT1M" } };
+    const body = { operation_id: "team", spending_caps: [{ credits: 1000, every: "PT1M" }] };
     const { status, fields } = await this.#ask("POST", `/admin/accounts/${this.#account}/keys`, body);
     assert.equal(status, 201);
     this.#teamKey = String(fields.id);
@@ -296,9 +298,11 @@ export class Operator {
     await this.#make("key", "POST", `/admin/keys/${this.#teamKey}/rotate`, { overlap: "P1D" });
   }
 
-  async #setBudget(): Promise<void> {
-    const budget = { credits: 500 + Math.floor(this.#random() * 5000), every: this.#pick(budgetPeriods) };
-    await this.#make("key", "PATCH", `/admin/keys/${this.#teamKey}`, { budget });
+  async #setCaps(): Promise<void> {
+    const spending_caps = capPeriods
+      .slice(Math.floor(this.#random() * capPeriods.length))
+      .map((every) => ({ credits: 500 + Math.floor(this.#random() * 5000), every }));
+    await this.#make("key", "PATCH", `/admin/keys/${this.#teamKey}`, { spending_caps });
   }
 
   async #suspendAndResume(): Promise<void> {
@@ -419,9 +423,9 @@ function opOf({ kind, id }: Change): string {
   return `${kind === "refund" ? kind : "operation"}:${id}`;
 }
 
-/** The budget that an entry of a key set, or null. */
-function budgetOf({ budget }: { budget?: { amount_micro: number; rule: { every: string } } }): unknown {
-  return budget ? { micro: budget.amount_micro, every: budget.rule.every } : null;
+/** The caps that an entry of a key set, or null. */
+function capsOf({ caps }: { caps?: { amount_micro: number; every: string }[] }): unknown {
+  return caps?.map(({ amount_micro: micro, every }) => ({ micro, every })) ?? null;
 }
 
 /** Reports whether a connection broke, as it does when the service is killed. */

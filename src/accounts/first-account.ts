@@ -105,7 +105,7 @@ async function issueFirstKey(ledger: Ledger, secret: string): Promise<boolean> {
     account,
     key: row.id,
     row,
-    budget: null,
+    caps: [],
     keysMax: null,
     creator: null,
   } as const;

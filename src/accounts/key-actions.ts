@@ -2,22 +2,22 @@
  * Everything that operators do with keys: issuing, listing, changing, rotating and revoking them.
  *
  * Each operation id takes effect once. Actions throw refusals, and then nothing has changed.
- * Returned rows are in the budget's window of this moment.
+ * Returned rows are in the windows of this moment.
  */
 import { hash } from "node:crypto";
 import { Refusal } from "../errors.ts";
-import { keyAt } from "../ledger/key-budget.ts";
+import { keyAt } from "../ledger/key-facts.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { KeyOperation, KeySettings } from "../ledger/operations.ts";
 import { newIdNeeded, refusalOf } from "../ledger/refusals.ts";
 import { type KeyAuthority, type KeyRow, type SomeSettings, works } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
-import { defined, given } from "../objects.ts";
+import { defined } from "../objects.ts";
 import type { Store } from "../store/store.ts";
 import type { EpochMs } from "../units.ts";
 import {
-  type BudgetOptions,
-  budgetSettings,
+  type CapInput,
+  capSettings,
   hashKey,
   isAsAsked,
   isCurrent,
@@ -36,7 +36,7 @@ const overlapMsMax = 366 * 86_400_000;
 /** New settings of a key. Undefined: the setting stays. Null removes it. */
 export interface KeyChange extends SomeSettings {
   /** An absent part stays. `byOperator` (default): holders of keys may only lower the amount. */
-  budget?: (BudgetOptions & { byOperator?: boolean | undefined }) | null | undefined;
+  spendingCaps?: readonly CapInput[] | undefined;
 }
 
 /** Conditions of issuing a key. */
@@ -47,7 +47,7 @@ interface IssueConditions {
   keysMax?: number | null;
   /** Fewer keys of the account work. */
   workingMax?: number | undefined;
-  /** The budget is that of a holder, who may change it. Default: if a key creates it. */
+  /** The caps are those of a holder, who may change them. Default: if a key creates it. */
   isByHolder?: boolean;
 }
 
@@ -95,9 +95,9 @@ export class KeyActions {
     const { store, ledger, modelIds, by } = this.#deps;
     requireUsableKey(options, modelIds(), store.times().atMs);
     const { key, row } = newKey(account, options);
-    const budget = options.budget === undefined ? null : budgetSettings(options.budget, !isByHolder);
+    const caps = (options.spendingCaps ?? []).map((cap) => capSettings({ ...cap, byOperator: !isByHolder }));
     const id = { account, key: row.id, op };
-    const operation = { kind: "issue", ...id, row, budget, creator, keysMax, workingMax, by } as const;
+    const operation = { kind: "issue", ...id, row, caps, creator, keysMax, workingMax, by } as const;
     const outcome = await ledger.apply(operation);
     if (outcome.kind === "issued") return { key, row: this.#present(outcome.key) };
     if (outcome.kind !== "key_exists") throw refusalOf(outcome);
@@ -184,13 +184,9 @@ export class KeyActions {
     change: KeyChange,
     conditions?: ChangeConditions,
   ): Promise<KeyRow> {
-    const { budget, ...others } = change;
-    const settings: KeySettings = defined({
-      ...others,
-      budget: budget && budgetSettings(budget, budget.byOperator ?? true),
-    });
-    const isEmpty = Object.keys(settings).length === 0;
-    if (isEmpty || (budget && Object.keys(given(budget)).length === 0)) throw nothingToChange();
+    const { spendingCaps, ...others } = change;
+    const settings: KeySettings = defined({ ...others, caps: spendingCaps?.map(capSettings) });
+    if (Object.keys(settings).length === 0) throw nothingToChange();
     requireUsableKey(change, this.#deps.modelIds(), this.#deps.store.times().atMs);
     return await this.#apply(id, operation, settings, conditions);
   }
@@ -249,7 +245,7 @@ export class KeyActions {
   }
 
   #present(row: KeyRow): KeyRow {
-    return keyAt(row, this.#deps.store.times());
+    return keyAt(row, this.#deps.store.times().atMs);
   }
 }
 

@@ -11,9 +11,9 @@ import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { crc32 } from "node:zlib";
 import { Refusal } from "../errors.ts";
-import { ruleOfBudget } from "../ledger/key-budget.ts";
-import { newKeyOf } from "../ledger/key-facts.ts";
-import type { BudgetSettings, NewKey } from "../ledger/operations.ts";
+import type { KeyCap } from "../ledger/cap-rows.ts";
+import { capsAfter, newKeyOf } from "../ledger/key-facts.ts";
+import type { CapSettings, NewKey } from "../ledger/operations.ts";
 import type { Plan } from "../ledger/plan.ts";
 import { refusalOf } from "../ledger/refusals.ts";
 import { type ActsFor, type KeyRow, type SomeSettings, settingsIn, works } from "../ledger/rows.ts";
@@ -35,33 +35,30 @@ const byteLimit = 248;
 
 export const keyFormat = `A key is "${prefix}" and ${keyLength - prefix.length} letters and digits.`;
 
-/** Of a budget. Without `align`, windows begin when the first one began. */
-export interface BudgetOptions {
-  credits?: Credits | undefined;
-  every?: string | undefined;
+/** A cap as the API names it. Absent parts have the defaults of `CapSettings`. */
+export interface CapInput {
+  credits: Credits;
+  every: string;
   align?: Alignment | undefined;
-  /** Absent: that of the account's plan. */
   timezone?: string | undefined;
+  name?: string | undefined;
+  models?: readonly string[] | undefined;
+  /** Holders of keys may only lower the amount. Default: true. */
+  byOperator?: boolean | undefined;
 }
 
-/** Fields that the ledger sets. `byOperator`: holders of keys may only lower the amount. */
-export function budgetSettings(
-  { credits, every, align, timezone }: BudgetOptions,
-  byOperator: boolean | undefined,
-): BudgetSettings {
-  const amountMicro = credits === undefined ? undefined : microOf(credits);
-  const rule = defined({ every, align, timezone });
-  return defined({ amountMicro, rule: Object.keys(rule).length === 0 ? undefined : rule, byOperator });
+export function capSettings({ credits, byOperator = true, ...cap }: CapInput): CapSettings {
+  return { ...defined(cap), every: cap.every, amountMicro: microOf(credits), byOperator };
 }
 
 /**
  * An absent property means: a random id, no name, all models of the plan, no expiry, no limits, no
- * budget of its own, and in the portal no rights beyond itself.
+ * caps of its own, and in the portal no rights beyond itself.
  */
 export interface KeyOptions extends SomeSettings {
   /** Must be new. */
   id?: string | undefined;
-  budget?: (BudgetOptions & { credits: Credits; every: string }) | undefined;
+  spendingCaps?: readonly CapInput[] | undefined;
   /** The front end whose key it is. */
   actsFor?:
     | (Pick<ActsFor, "name" | "header"> & {
@@ -102,10 +99,16 @@ function actsForIn({ actsFor }: KeyOptions): ActsFor | null {
 export function isAsAsked(row: KeyRow, options: KeyOptions): boolean {
   const asked = newKey(row.account, { ...options, id: row.id });
   if (!isDeepStrictEqual(settingsOf(row), settingsOf(asked.row))) return false;
-  const rule = ruleOfBudget(row);
-  if (options.budget === undefined || rule === null) return options.budget === undefined && rule === null;
-  const { credits, every, align = "opening", timezone = rule.timezone } = options.budget;
-  return row.budgetMicro === microOf(credits) && isDeepStrictEqual(rule, { every, align, timezone });
+  const settings = (options.spendingCaps ?? []).map((cap, n) =>
+    // The zone of the plan may have changed since.
+    capSettings({ ...cap, timezone: cap.timezone ?? row.caps[n]?.timezone }),
+  );
+  const caps = capsAfter(row.caps, settings, { zone: undefined, atMs: row.createdMs });
+  return !("kind" in caps) && isDeepStrictEqual(row.caps.map(withoutAuthor), caps.map(withoutAuthor));
+}
+
+function withoutAuthor({ byOperator: _, ...cap }: KeyCap): Omit<KeyCap, "byOperator"> {
+  return cap;
 }
 
 function settingsOf(row: NewKey): Omit<NewKey, "hash" | "lastFour"> {

@@ -8,7 +8,7 @@
 import Type, { type Static } from "typebox";
 import { type BalanceView, hasLowBalance, lowBalancePercent } from "../ledger/balance.ts";
 import { amountOf } from "../ledger/grants.ts";
-import { budgetOf } from "../ledger/key-budget.ts";
+import { capStatesOf } from "../ledger/key-facts.ts";
 import type { PlanPreview } from "../ledger/preview.ts";
 import {
   accountStates,
@@ -19,12 +19,11 @@ import {
   type RowPrice,
   type TokenCounts,
 } from "../ledger/rows.ts";
-import { alignments } from "../ledger/windows.ts";
 import type { AuditRecord, AuditReport } from "../store/audit-report.ts";
 import type { Contact, ListedAccount } from "../store/contacts.ts";
 import type { NodeView } from "../store/nodes.ts";
 import type { ListedEntry, ListedPayment, Receipt } from "../store/store.ts";
-import { type Credits, creditsIn, type EpochMs, type MicroCredits } from "../units.ts";
+import type { Credits, EpochMs, MicroCredits } from "../units.ts";
 import { balanceObject } from "./balance-object.ts";
 import {
   closed,
@@ -44,6 +43,7 @@ import {
 import type { KeyOfSecret } from "./key-actions.ts";
 import type { AccountOfList } from "./operator-actions.ts";
 import { limitsObject } from "./plan-limits.ts";
+import { spendingCaps, spendingCapsObject } from "./spending-caps-object.ts";
 import * as rules from "./value-rules.ts";
 
 const mail = Type.Enum([...rules.onOrOff]);
@@ -51,6 +51,7 @@ const mail = Type.Enum([...rules.onOrOff]);
 /** Kinds of mail about an account. */
 const mailFields = fieldsFor<{ contact: Contact }>()({
   balance_low_mail: [mail, (row) => row.contact.balanceLowMail],
+  balance_cap_mail: [mail, (row) => row.contact.balanceCapMail],
   balance_exhausted_mail: [mail, (row) => row.contact.balanceExhaustedMail],
   key_expiring_mail: [mail, (row) => row.contact.keyExpiringMail],
 });
@@ -104,34 +105,6 @@ export const listedAccountObject = objectFor<AccountOfList>("ListedAccount")({
   ],
 });
 
-const budget = closed({
-  credits: count,
-  every: text,
-  align: Type.Enum([...alignments]),
-  timezone: text,
-  left_micro: micro,
-  spent_micro: micro,
-  held_micro: micro,
-  started_at: time,
-  refreshes_at: time,
-});
-
-function budgetObject(row: KeyRow): Static<typeof budget> | null {
-  const state = budgetOf(row);
-  if (state === null) return null;
-  return {
-    credits: creditsIn(row.budgetMicro ?? 0),
-    every: row.budgetEvery ?? "",
-    align: row.budgetAlign ?? "opening",
-    timezone: row.budgetTimezone ?? "UTC",
-    left_micro: state.leftMicro,
-    spent_micro: row.budgetSpentMicro ?? 0,
-    held_micro: row.heldMicro,
-    started_at: isoTime(state.fromMs),
-    refreshes_at: isoTime(state.untilMs),
-  };
-}
-
 const actsFor = closed({
   name: text,
   header: text,
@@ -152,7 +125,7 @@ const keyFields = fieldsFor<KeyRow>()({
   last_four: [text, (row) => row.lastFour],
   models: [Type.Array(text), (row) => [...row.models]],
   limits: [limitsSchema, limitsObject],
-  budget: [orNull(budget), budgetObject],
+  spending_caps: [spendingCaps, (row) => spendingCapsObject(capStatesOf(row))],
   portal: [
     Type.Enum([...portalRights], {
       description: "what the key may do in the portal: `own` sees itself, `account` manages all keys",
@@ -211,6 +184,7 @@ const changeFields = fieldsFor<CreditsRow>()({
   credits: [Type.Integer(), (row) => row.credits],
   again: [Type.Boolean({ description: "whether the id had taken effect before" }), (row) => row.replayed],
   balance: [balance, (row) => balanceObject(row.balance)],
+  spending_caps: [spendingCaps, (row) => spendingCapsObject(row.balance.caps)],
 });
 
 export const topupObject = objectFor<CreditsRow>("Topup")({
@@ -258,10 +232,17 @@ const previewed = closed({
   next_plan: orNull(text),
   state: Type.Enum([...accountStates]),
   balance,
+  spending_caps: spendingCaps,
 });
 
 function previewedOf(view: BalanceView) {
-  return { plan: view.plan, next_plan: view.nextPlan, state: view.state, balance: balanceObject(view) };
+  return {
+    plan: view.plan,
+    next_plan: view.nextPlan,
+    state: view.state,
+    balance: balanceObject(view),
+    spending_caps: spendingCapsObject(view.caps),
+  };
 }
 
 /** What a change of an account's plan would do. */
@@ -278,6 +259,10 @@ export const previewObject = objectFor<PlanPreviewOf>("PlanPreview")({
         "micro-credits that come with the change, or go if negative, before the present windows would have ended",
     }),
     (preview) => preview.earlyMicro,
+  ],
+  new_caps: [
+    Type.Array(text, { description: "names of the caps of the plan that begin then, with nothing spent" }),
+    (preview) => preview.newCaps,
   ],
 });
 export type PlanPreviewJson = Static<typeof previewObject.schema>;
@@ -348,7 +333,12 @@ export const usageObject = objectFor<Receipt>("UsageRecord")({
   stopped_by: [orNull(text), (row) => row.by],
   estimated: [Type.Boolean(), (row) => row.estimated],
   note: [
-    orNull(Type.String({ description: "something odd about the counts that the server reported" })),
+    orNull(
+      Type.String({
+        description:
+          "something odd about the counts that the server reported, or the cap that ended the answer",
+      }),
+    ),
     (row) => row.note,
   ],
   late: [

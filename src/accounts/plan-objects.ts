@@ -18,9 +18,12 @@ export interface PlanState {
 
 const bucket = closed({ credits: count, every: text, align: Type.Enum([...alignments]) });
 
+const cap = closed({ name: text, ...bucket.properties, models: Type.Array(text) });
+
 const granted = {
   base: bucket,
   overage: bucket,
+  spending_caps: Type.Array(cap),
   timezone: text,
   limits: limitsSchema,
   models: Type.Array(text),
@@ -78,10 +81,11 @@ function versionFields(of: PlanVersion) {
 }
 
 /** Returns what a plan grants. */
-export function grantedBy({ base, overage, timezone, limits, models }: Plan) {
+export function grantedBy({ base, overage, caps, timezone, limits, models }: Plan) {
   return {
     base,
     overage,
+    spending_caps: caps.map((each) => ({ ...each, models: [...each.models] })),
     timezone,
     limits: limitsObject(limits),
     models: [...models],

@@ -9,6 +9,7 @@
 
 import type { Actor } from "../actors.ts";
 import { Refusal } from "../errors.ts";
+import { isModelOf } from "../ledger/caps.ts";
 import { newIdNeeded, refusalOf } from "../ledger/refusals.ts";
 import { type KeyAuthority, type KeyRow, works } from "../ledger/rows.ts";
 import { limits } from "../limits/limits.ts";
@@ -27,6 +28,7 @@ import type { OperatorActions } from "./operator-actions.ts";
 import {
   inherited,
   type OwnKeyChange,
+  ofHolder,
   requireChanges,
   requireCreates,
   requireLife,
@@ -144,9 +146,10 @@ export class PortalActions {
   }
 
   /** Changes settings of the key itself, or of another key of the account. */
-  async changeKey(viewer: Viewer, id: string, operation: string, change: OwnKeyChange): Promise<KeyRow> {
+  async changeKey(viewer: Viewer, id: string, operation: string, asked: OwnKeyChange): Promise<KeyRow> {
     const own = authorityOf(viewer);
     const target = await this.#find(viewer, id);
+    const change = ofHolder(target, asked);
     requireChanges(own, viewer.account.state, target, change);
     const allowed = this.allowedKeys(viewer);
     if (allowed !== null) requireTighter(target, change);
@@ -157,7 +160,7 @@ export class PortalActions {
     this.#countChange(own.account);
     const conditions = { seen: target, workingMax: allowed?.most };
     return await onceFor(own, operation, (op) =>
-      this.#keysOf(viewer).change(target.id, op, ofHolder(target, change), conditions),
+      this.#keysOf(viewer).change(target.id, op, change, conditions),
     );
   }
 
@@ -258,7 +261,7 @@ export class PortalActions {
   #requireModels(viewer: Viewer, models: readonly string[] = []): void {
     const usable = this.#deps.usableModels(viewer);
     for (const [index, model] of models.entries()) {
-      if (model !== "*" && !usable.includes(model))
+      if (model !== "*" && !usable.some((id) => isModelOf(model, id)))
         throw invalidValue(`models[${index}]`, unknownName("model", model, usable));
     }
   }
@@ -302,13 +305,6 @@ export class PortalActions {
       this.#reads.release(account);
     }
   }
-}
-
-/** A budget that a holder sets is the holder's, unless the operator has set it before. */
-function ofHolder({ budgetByOperator }: KeyRow, change: OwnKeyChange): OwnKeyChange {
-  const { budget } = change;
-  if (!budget) return change;
-  return { ...change, budget: { ...budget, byOperator: budgetByOperator ?? false } };
 }
 
 /**

@@ -6,14 +6,17 @@
  * revoked. The key of a front end may do more than all others.
  */
 
+import { isDeepStrictEqual } from "node:util";
 import { Refusal } from "../errors.ts";
+import type { KeyCap } from "../ledger/cap-rows.ts";
+import { isModelOf, isSameCap } from "../ledger/caps.ts";
 import { termOf } from "../ledger/fact-values.ts";
 import type { AccountState, KeyAuthority, SettingRow, SomeSettings } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
 import { defined } from "../objects.ts";
-import { type EpochMs, type MicroCredits, microOf } from "../units.ts";
+import { type EpochMs, microOf } from "../units.ts";
 import type { KeyChange } from "./key-actions.ts";
-import type { BudgetOptions } from "./keys.ts";
+import type { CapInput } from "./keys.ts";
 import type { PersonKeys } from "./portal-viewer.ts";
 import { invalidValue } from "./refusals.ts";
 
@@ -53,13 +56,13 @@ const rights = Object.keys(excesses) as Right[];
 
 /** Returns why a key cannot create keys; null if it can. */
 export function whyNoNewKeys(
-  { portal, budgetMicro }: Pick<KeyAuthority, "portal" | "budgetMicro">,
+  { portal, caps }: Pick<KeyAuthority, "portal" | "caps">,
   state: AccountState,
 ): string | null {
   if (portal === "own") {
     return "This key manages only itself. The operator can let it manage the keys of its account.";
   }
-  if (budgetMicro !== null) return "This key has a budget. A new key could spend more than that.";
+  if (caps.length > 0) return "This key has a spending cap. A new key could spend more than that.";
   return state === "suspended" ? suspended : null;
 }
 
@@ -85,9 +88,9 @@ export function requireChanges(
 ): void {
   if (own.portal === "own") throw notPermitted("This key cannot change settings. It can be rotated.");
   const settings = defined(change);
-  if (own.budgetMicro !== null && Object.keys(settings).length > 0) {
+  if (own.caps.length > 0 && Object.keys(settings).length > 0) {
     throw notPermitted(
-      "This key has a budget, so it cannot change what keys may do. It can rename and revoke them.",
+      "This key has a spending cap, so it cannot change what keys may do. It can rename and revoke them.",
     );
   }
   requireWithin(own, settings);
@@ -114,8 +117,8 @@ export function requireTighter(target: KeyAuthority, change: OwnKeyChange): void
 export function requireRotates(own: KeyAuthority, state: AccountState, target: KeyAuthority): void {
   if (target.id === own.id) return;
   if (own.portal === "own") throw notPermitted("This key manages only itself.");
-  if (own.budgetMicro !== null) {
-    throw notPermitted("This key has a budget, so it cannot get the secret of another key.");
+  if (own.caps.length > 0) {
+    throw notPermitted("This key has a spending cap, so it cannot get the secret of another key.");
   }
   if (state === "suspended") throw notPermitted(suspended);
   requireNoWider(own, target, "The operator, or a session of that key, can rotate it.");
@@ -148,33 +151,52 @@ function requireNoWider(
 }
 
 /** Whether a change gives a key more than it has in any setting. */
-function widens(target: KeyAuthority, { budget, ...settings }: OwnKeyChange): boolean {
+function widens(target: KeyAuthority, { spendingCaps, ...settings }: OwnKeyChange): boolean {
   if (excessOf(target, settings) !== null) return true;
-  if (budget === undefined || target.budgetMicro === null) return false;
-  if (budget === null || isMore(microIn(budget), target.budgetMicro)) return true;
-  const { every, align, timezone } = budget;
-  const isOther = (part: string | undefined, now: string | null) => part !== undefined && part !== now;
-  // Shorter windows give more.
-  return (
-    isOther(every, target.budgetEvery) ||
-    isOther(align, target.budgetAlign) ||
-    isOther(timezone, target.budgetTimezone)
-  );
+  return spendingCaps !== undefined && !target.caps.every((cap) => isKept(cap, spendingCaps));
 }
 
-/** Holders may only lower the budget that an operator has set. */
-function requireLower(target: KeyAuthority, { budget }: OwnKeyChange): void {
-  if (budget === undefined || target.budgetByOperator !== true) return;
-  const windows = budget === null ? [] : [budget.every, budget.align, budget.timezone];
-  const keepsWindows = windows.every((part) => part === undefined);
-  if (budget !== null && keepsWindows && !isMore(microIn(budget), target.budgetMicro)) return;
+/**
+ * Returns a change with the caps that a holder sets. A cap that counts as one of the operator
+ * stays the operator's, and without a time zone it keeps its zone. The others are the holder's.
+ */
+export function ofHolder({ caps }: KeyAuthority, change: OwnKeyChange): OwnKeyChange {
+  if (change.spendingCaps === undefined) return change;
+  const spendingCaps = change.spendingCaps.map((input) => {
+    const kept = caps.find(
+      (cap) => cap.byOperator && isSetting({ ...input, timezone: input.timezone ?? cap.timezone }, cap),
+    );
+    if (kept === undefined) return { ...input, byOperator: false };
+    return { ...input, timezone: kept.timezone, byOperator: true };
+  });
+  return { ...change, spendingCaps };
+}
+
+/** Holders may only lower the amount of a cap that an operator has set. */
+function requireLower(target: KeyAuthority, { spendingCaps }: OwnKeyChange): void {
+  if (spendingCaps === undefined) return;
+  const lost = target.caps.find((cap) => cap.byOperator && !isKept(cap, spendingCaps));
+  if (lost === undefined) return;
   throw notPermitted(
-    `The operator has set the budget of key ${target.id}. Here it can be lowered, and nothing else.`,
+    `The operator has set the cap "${lost.name}" of key ${target.id}. Here its credits can be lowered, and nothing else.`,
   );
 }
 
-function microIn({ credits }: BudgetOptions): MicroCredits | undefined {
-  return credits === undefined ? undefined : microOf(credits);
+/** Reports whether a list has the cap, with the same models and at most its amount. */
+function isKept(cap: KeyCap, list: readonly CapInput[]): boolean {
+  return list.some(
+    (each) =>
+      isSetting(each, cap) &&
+      microOf(each.credits) <= cap.amountMicro &&
+      isDeepStrictEqual([...(each.models ?? ["*"])].sort(), [...cap.models].sort()),
+  );
+}
+
+/** Reports whether an input sets a cap that counts the same. */
+function isSetting(input: CapInput, cap: KeyCap): boolean {
+  // The zone of the plan is not known here.
+  const { every, name = every, align = "opening", timezone = "" } = input;
+  return isSameCap({ name, every, align, timezone }, cap);
 }
 
 function excessOf(own: KeyAuthority, settings: SomeSettings): Excess | null {
@@ -190,7 +212,7 @@ function excessIn<Name extends Right>(name: Name, own: KeyAuthority, settings: S
 }
 
 function excessOfModels(models: readonly string[] = [], own: readonly string[], name: string): Excess | null {
-  const at = own.includes("*") ? -1 : models.findIndex((id) => !own.includes(id));
+  const at = models.findIndex((id) => !own.some((pattern) => isModelOf(pattern, id)));
   if (at === -1) return null;
   const param = `${name}[${at}]`;
   return {

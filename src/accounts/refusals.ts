@@ -1,6 +1,7 @@
 /** Guards of actions: each refuses an actor or a value. */
 import { type Actor, hasRole, type Role } from "../actors.ts";
 import { Refusal } from "../errors.ts";
+import { isModelOf } from "../ledger/caps.ts";
 import { unknownName } from "../spelling.ts";
 import { type EpochMs, localMomentOf, momentRule } from "../units.ts";
 import { idProblem } from "./value-rules.ts";
@@ -74,7 +75,7 @@ export function requireUsableKey(
   nowMs: EpochMs,
 ): void {
   for (const [index, model] of models.entries()) {
-    if (model !== "*" && !modelIds.includes(model))
+    if (model !== "*" && !modelIds.some((id) => isModelOf(model, id)))
       throw invalidValue(`models[${index}]`, unknownName("model", model, modelIds));
   }
   if (expiresMs !== null && expiresMs <= nowMs) {

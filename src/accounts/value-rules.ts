@@ -131,8 +131,16 @@ export const limit: NumberField = { min: 1, max: 1_000_000_000 };
 
 export const topup: NumberField = { min: 1, max: creditsMax };
 
-/** Budget of a key. 0 lets it spend nothing. */
-export const budget: NumberField = { min: 0, max: creditsMax };
+/** Most caps of a plan, and of a key. */
+export const capsMax = 4;
+
+/** Cap of a key. 0 pauses it. */
+export const cap: NumberField = { min: 0, max: creditsMax };
+
+export const capName: TextField = {
+  pattern: /^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$/,
+  rule: "1 to 40 letters, digits, dots, dashes and underscores",
+};
 
 /** 0 is refused separately. */
 export const adjustment: NumberField = { min: -creditsMax, max: creditsMax };

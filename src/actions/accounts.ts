@@ -75,6 +75,7 @@ export const contact = {
 /** Kinds of mail about an account. */
 export const mailChoices = {
   balance_low_mail: mailChoice("Mail about low credits"),
+  balance_cap_mail: mailChoice("Mail about spending caps"),
   balance_exhausted_mail: mailChoice("Mail when no credits are left"),
   key_expiring_mail: mailChoice("Mail before a key expires"),
 };

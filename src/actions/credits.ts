@@ -3,6 +3,7 @@ import type { AdjustmentJson, RefundJson, TopupJson } from "../accounts/operator
 import * as rules from "../accounts/value-rules.ts";
 import { exactCredits, grouped } from "../units.ts";
 import { action } from "./action.ts";
+import { capText } from "./cap-text.ts";
 import { idText, moment, number, optional, text } from "./field.ts";
 import { accountId, operationId } from "./fields.ts";
 
@@ -24,11 +25,16 @@ export const addCredits = action({
   input: { account: accountId, credits, payment_id: paymentId },
   refuses: ["account_closed", "payment_differs", "payment_used", "too_many_credits"],
   form: { title: "Top up {name}", submit: "Add the credits" },
-  done: ({ account, payment_id, credits, again }: TopupJson) =>
+  done: ({ account, payment_id, credits, again, spending_caps }: TopupJson) =>
     again
       ? `Payment ${payment_id} was counted before. Nothing has changed.`
-      : `${grouped(credits)} credits added to ${account}.`,
+      : `${grouped(credits)} credits added to ${account}.${cappedText(spending_caps)}`,
 });
+
+/** Purchased credits do not raise a cap, which nobody expects. */
+function cappedText(caps: TopupJson["spending_caps"]): string {
+  return caps.length === 0 ? "" : ` The caps of its plan count them too: ${capText.write(caps)}.`;
+}
 
 /** Whether the credits of a form are given. */
 function isGift({ credits = "" }: Readonly<Record<string, string>>): boolean {
@@ -120,10 +126,12 @@ export const adjustCredits = action({
     const sign = isGiven ? "taken away: credits must be negative" : "given: credits must be positive";
     return { param: misplaced, message: `${misplaced} belongs to credits that are ${sign}.` };
   },
-  done: ({ account, operation_id, credits, again }: AdjustmentJson) =>
-    again
-      ? `Adjustment ${operation_id} was made before. Nothing has changed.`
-      : `${grouped(Math.abs(credits))} promotional credits ${credits > 0 ? "given to" : "taken from"} ${account}.`,
+  done({ account, operation_id, credits, again, spending_caps }: AdjustmentJson) {
+    if (again) return `Adjustment ${operation_id} was made before. Nothing has changed.`;
+    const amount = `${grouped(Math.abs(credits))} promotional credits`;
+    if (credits < 0) return `${amount} taken from ${account}.`;
+    return `${amount} given to ${account}.${cappedText(spending_caps)}`;
+  },
 });
 
 export const refundCredits = action({

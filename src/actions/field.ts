@@ -38,7 +38,19 @@ type Kind =
   | { kind: "moment"; day?: "start"; isTyped?: true }
   | { kind: "texts"; item: TextField; max: number }
   | { kind: "flag" }
-  | { kind: "group"; fields: Fields };
+  | { kind: "group"; fields: Fields }
+  /** Up to `max` groups. `text` is how an option and an input show them. */
+  | { kind: "list"; fields: Fields; max: number; text: ListText };
+
+/** The text of a list, for an option of the command line and an input of a form. */
+export interface ListText {
+  example: string;
+  /** Returns the items as JSON, or null if the text is no list. */
+  read(text: string): Record<string, unknown>[] | null;
+  write(items: readonly unknown[]): string;
+  /** Whether the parts of one item say it all. */
+  isPlain(items: readonly unknown[]): boolean;
+}
 
 /** `Value` is what an action gets. */
 export type Field<Value = unknown> = Kind &
@@ -131,6 +143,23 @@ export function flag(texts: FieldTexts = {}): Field<boolean> {
 
 export function group<F extends Fields>(fields: F, texts: FieldTexts = {}): Field<InputOf<F>> {
   return { kind: "group", fields, rule: "an object", ...texts };
+}
+
+export function list<F extends Fields>(
+  fields: F,
+  { max, text: form, rule, ...texts }: FieldTexts & { max: number; text: ListText; rule: string },
+): Field<readonly InputOf<F>[]> {
+  return { kind: "list", fields, max, text: form, rule, ...texts };
+}
+
+/** Returns a part of JSON that may be no object. */
+export function partOf(json: unknown, name: string): unknown {
+  return typeof json === "object" && json !== null ? Reflect.get(json, name) : undefined;
+}
+
+/** Returns the fields of a list that say it all if it has one plain item: those with an option. */
+export function plainParts(fields: Fields): Fields {
+  return Object.fromEntries(Object.entries(fields).filter(([, { option }]) => option !== undefined));
 }
 
 /**

@@ -4,7 +4,19 @@ import * as rules from "../accounts/value-rules.ts";
 import type { PortalRights } from "../ledger/rows.ts";
 import type { Alignment } from "../ledger/windows.ts";
 import { timezoneRule } from "../units.ts";
-import { choice, type Field, group, idText, moment, nullable, number, optional, text } from "./field.ts";
+import { calendarPeriods, capText } from "./cap-text.ts";
+import {
+  choice,
+  type Field,
+  group,
+  idText,
+  list,
+  moment,
+  nullable,
+  number,
+  optional,
+  text,
+} from "./field.ts";
 
 const asListed = "as account list shows it";
 
@@ -31,19 +43,14 @@ const limitFields = allOf(planLimits, ({ label, option, about }) =>
 
 const period = "an ISO 8601 period such as PT5H, P1D or P1M";
 
-const budgetCredits = number(rules.budget, "whole credits", {
-  label: "Budget in credits",
-  option: "--budget <credits>",
-  about: "credits that the key may spend in each period; needs --every, unless it has a budget already",
-});
-/** Periods that forms offer for a budget, with their titles. */
-export const budgetPeriods: Readonly<Record<string, string>> = {
+/** Periods that forms offer for a cap, with their titles. */
+export const capPeriods: Readonly<Record<string, string>> = {
   PT5H: "5 hours",
   P1D: "day",
   P1W: "week",
   P1M: "month",
 };
-const budgetEvery: Field<string> = {
+const capEvery: Field<string> = {
   kind: "text",
   check: "refill period",
   rule: period,
@@ -52,11 +59,11 @@ const budgetEvery: Field<string> = {
   hint: "The budget is full again after each period.",
   presets: [
     ["", "no budget"],
-    ...Object.entries(budgetPeriods).map(([period, title]) => [period, `${title} (${period})`] as const),
+    ...Object.entries(capPeriods).map(([period, title]) => [period, `${title} (${period})`] as const),
   ],
-  about: "period of the budget, ISO 8601: PT5H, P1D, P1M; another one begins a window",
+  about: "period of the budget, ISO 8601: PT5H, P1D, P1M",
 };
-const budgetAlign: Field<Alignment> = choice(["opening", "calendar"], {
+const capAlign: Field<Alignment> = choice(["opening", "calendar"], {
   label: "Refill of the budget",
   rule: '"opening" (the default: windows begin when the first one began) or "calendar"',
   titles: ["one period after it is set, and so on", "with the calendar day, week or month"],
@@ -64,18 +71,47 @@ const budgetAlign: Field<Alignment> = choice(["opening", "calendar"], {
   option: "--align <alignment>",
   about: "windows of the budget: from its beginning on (opening), or days, weeks or months (calendar)",
 });
-const budgetTimezone: Field<string> = {
+const capTimezone: Field<string> = {
   kind: "text",
   check: "timezone",
   rule: `${timezoneRule}, for windows of the calendar; by default that of the plan`,
   label: "Time zone of the budget",
   hint: "A name such as Europe/Berlin. Without one, it is the time zone of the plan.",
-  isShown: (texts) => hasCalendarPeriod(texts) && texts["budget.align"] === "calendar",
+  isShown: (texts) => hasCalendarPeriod(texts) && texts["spending_caps.align"] === "calendar",
   option: "--timezone <zone>",
   about: "zone of a calendar, such as Europe/Berlin (default: that of the plan)",
 };
 
-const budgetTexts = { label: "Budget", option: "--budget" };
+/** What a key may spend. A list of one is a budget: on the command line and in forms its parts. */
+const spendingCaps = list(
+  {
+    credits: number(rules.cap, "whole credits", {
+      label: "Budget in credits",
+      option: "--budget <credits>",
+      about: "credits that the key may spend in each period; needs --every",
+    }),
+    every: capEvery,
+    align: optional(capAlign),
+    timezone: optional(capTimezone),
+    name: optional(text(rules.capName)),
+    models: optional<Field<readonly string[]>>({
+      kind: "texts",
+      item: { ...rules.note, rule: "the id of a model, in which * stands for any characters" },
+      max: 100,
+      rule: "a list of 1 to 100 model ids, or of *",
+    }),
+  },
+  {
+    max: rules.capsMax,
+    text: capText,
+    rule: `up to ${rules.capsMax} caps, each with credits and period`,
+    label: "Spending caps",
+    hint: `Up to ${rules.capsMax}, separated by commas: ${capText.example}`,
+    option: "--caps <caps>",
+    about: `up to ${rules.capsMax} caps that hold together: "${capText.example}"; "none" removes them`,
+  },
+);
+
 const name = text(rules.label, {
   label: "Name",
   hint: "For whom or what the key is.",
@@ -101,17 +137,7 @@ const expiresAt = moment({
 /** Settings of a new key, in the order of its form. */
 export const newKeySettings = {
   name: optional(name),
-  budget: optional(
-    group(
-      {
-        credits: budgetCredits,
-        every: budgetEvery,
-        align: optional(budgetAlign),
-        timezone: optional(budgetTimezone),
-      },
-      budgetTexts,
-    ),
-  ),
+  spending_caps: optional(spendingCaps),
   models: optional(models),
   expires_at: optional(expiresAt),
   ...allOf(limitFields, (field) => optional(field)),
@@ -120,19 +146,7 @@ export const newKeySettings = {
 /** Settings that a change of a key can have. */
 export const changedKeySettings = {
   name: optional(nullable(name)),
-  budget: optional(
-    nullable(
-      group(
-        {
-          credits: optional(budgetCredits),
-          every: optional(budgetEvery),
-          align: optional(budgetAlign),
-          timezone: optional(budgetTimezone),
-        },
-        budgetTexts,
-      ),
-    ),
-  ),
+  spending_caps: optional(spendingCaps),
   models: optional(models),
   expires_at: optional(nullable(expiresAt)),
   ...allOf(limitFields, (field) => optional(nullable(field))),
@@ -187,5 +201,5 @@ function isFrontEnd(texts: Readonly<Record<string, string>>): boolean {
 }
 
 function hasCalendarPeriod(texts: Readonly<Record<string, string>>): boolean {
-  return ["P1D", "P1W", "P1M"].includes(texts["budget.every"] ?? "");
+  return calendarPeriods.includes(texts["spending_caps.every"] ?? "");
 }

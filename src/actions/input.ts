@@ -46,6 +46,8 @@ function valueSchema(field: Field): TSchema {
       return Type.Boolean({ description });
     case "group":
       return closed(propertiesOf(field.fields));
+    case "list":
+      return Type.Array(closed(propertiesOf(field.fields)), { maxItems: field.max, description });
   }
 }
 
@@ -69,6 +71,8 @@ function valueIn(field: Field, value: unknown, timezone: string, param: string):
     const problem = textProblem(field.check, value);
     if (problem !== null) throw invalidValue(param, `${param} ${problem}`);
   }
+  if (field.kind === "list" && Array.isArray(value))
+    return value.map((item, n) => inputOf(field.fields, item, timezone, `${param}[${n}].`));
   if (Array.isArray(value)) return [...new Set(value)];
   if (field.kind === "group" && isRecord(value)) return inputOf(field.fields, value, timezone, `${param}.`);
   return value;

@@ -70,12 +70,13 @@ export const makeKey = action({
 export const changeKey = action({
   id: "changeKey",
   title: "Change settings of a key",
-  help: "Takes effect with the next request of the key. Absent fields stay, and null removes a setting. Another amount of the budget keeps its window. Another period, alignment or time zone starts a window that keeps what was spent. Each operation id takes effect once. The key of a front end needs the role `operator`.",
+  help: "Takes effect with the next request of the key. Absent fields stay, and null removes a setting. `spending_caps` replaces all caps, and an empty list removes them. A cap with the same name, period, alignment and time zone keeps its window and what was spent; another one begins with nothing spent. Each operation id takes effect once. The key of a front end needs the role `operator`.",
   http: "PATCH /admin/keys/{key}",
   cli: "key set <key>",
   examples: [
     "key set key_1f2e3d4c5b6a7988 --budget 500 --every P1M",
-    "key set key_1f2e3d4c5b6a7988 --budget 800",
+    'key set key_1f2e3d4c5b6a7988 --caps "300/PT5H, 1000/P1W/calendar"',
+    "key set key_1f2e3d4c5b6a7988 --caps none",
     "key set key_1f2e3d4c5b6a7988 --models smollm2-135m-instruct --no-tpm --expires never",
   ],
   role: "support",
@@ -99,7 +100,7 @@ export const changeKey = action({
 export const rotateKey = action({
   id: "rotateKey",
   title: "Give a key a new secret",
-  help: "The present secret stays valid for the period `overlap`, and an older one ends at once. Id, budget, limits and receipts of the key stay. Each operation id takes effect once: a repetition returns the key with `key` null. The key of a front end needs the role `operator`.",
+  help: "The present secret stays valid for the period `overlap`, and an older one ends at once. Id, caps, limits and receipts of the key stay. Each operation id takes effect once: a repetition returns the key with `key` null. The key of a front end needs the role `operator`.",
   http: "POST /admin/keys/{key}/rotate",
   cli: "key rotate <key>",
   examples: [
@@ -114,7 +115,7 @@ export const rotateKey = action({
   form: {
     title: "Rotate the key {name}",
     intro:
-      "The key gets a new secret. Its name, budget, limits and receipts stay. A secret from an earlier rotation ends at once.",
+      "The key gets a new secret. Its name, caps, limits and receipts stay. A secret from an earlier rotation ends at once.",
     submit: "Create a new secret",
     isDangerous: true,
   },

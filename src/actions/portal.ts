@@ -10,7 +10,7 @@ const role = "holder";
 
 export const makeOwnKey = variantOf(keys.makeKey, {
   title: "Create a key of the account",
-  help: `For keys with the right \`account\` and without a budget. The new key has the right \`own\`. Settings that are missing are those of the session's key, and none may exceed them. An account has at most ${accountKeysMax} keys. Only the response that creates the key (201) contains it. A repetition with the same operation id returns 200 with \`key: null\`.`,
+  help: `For keys with the right \`account\` and without a spending cap. The new key has the right \`own\`. Settings that are missing are those of the session's key, and none may exceed them. An account has at most ${accountKeysMax} keys. Only the response that creates the key (201) contains it. A repetition with the same operation id returns 200 with \`key: null\`.`,
   http: "POST /api/keys",
   role,
   input: { operation_id: operationId(), ...newKeySettings },
@@ -23,7 +23,7 @@ export const makeOwnKey = variantOf(keys.makeKey, {
 });
 
 export const changeOwnKey = variantOf(keys.changeKey, {
-  help: "For keys with the right `account`. No setting may exceed those of the session's key. A change that gives the key more must leave a key that may do no more than the session's key. A session whose key has a budget changes names only. A person only narrows limits and models. Absent fields stay, and null removes a setting. Each operation id takes effect once.",
+  help: "For keys with the right `account`. No setting may exceed those of the session's key. A change that gives the key more must leave a key that may do no more than the session's key. A session whose key has a spending cap changes names only. Of a cap that an operator has set, only the credits can change here, and only fall. A person only narrows limits and models. Absent fields stay, and null removes a setting. Each operation id takes effect once.",
   http: "PATCH /api/keys/{key}",
   role,
   input: { key: keyId, operation_id: operationId(), ...changedKeySettings },

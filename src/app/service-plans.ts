@@ -7,6 +7,7 @@
  */
 import type { Logger } from "pino";
 import { service } from "../actors.ts";
+import { capWarnings } from "../config/cap-warnings.ts";
 import type { AppliedPlansReport } from "../config/changes.ts";
 import type { ModelConfig } from "../config/model.ts";
 import { unpayableModels } from "../config/unpayable.ts";
@@ -37,6 +38,7 @@ export class ServicePlans {
   #models: readonly ModelConfig[] = [];
   #superseded = false;
   #unpayable: ReturnType<typeof unpayableModels> = [];
+  #caps: ReturnType<typeof capWarnings> = [];
   #applications = 0;
 
   constructor(store: PlanStore, logger: Logger) {
@@ -52,7 +54,7 @@ export class ServicePlans {
   /** Sentences for the operator about the plans that are current now. */
   get warnings(): string[] {
     const superseded = this.#superseded ? [supersededWarning()] : [];
-    return [...superseded, ...this.#unpayable.map(({ warning }) => warning)];
+    return [...superseded, ...[...this.#unpayable, ...this.#caps].map(({ warning }) => warning)];
   }
 
   /**
@@ -105,7 +107,9 @@ export class ServicePlans {
   }
 
   #compare(catalog: PlanCatalog): void {
-    this.#unpayable = unpayableModels(offeredPlans(catalog).values(), this.#models);
+    const plans = [...offeredPlans(catalog).values()];
+    this.#unpayable = unpayableModels(plans, this.#models);
+    this.#caps = capWarnings(plans, this.#models);
   }
 
   /**
@@ -125,6 +129,8 @@ export class ServicePlans {
       for (const { model, smallest, plans } of this.#unpayable) {
         this.#logger.warn({ model, smallest, plans }, "these plans can never pay for a request to the model");
       }
+      for (const { plan, cap, warning } of this.#caps)
+        this.#logger.warn({ plan, cap, warning }, "a cap of the plan may not do what it is meant for");
       const inUse = retiredInUse(catalog.offered, await this.#store.accountsOnPlans());
       if (inUse.length === 0) return damaged;
       this.#logger.warn({ retired: inUse }, "accounts have retired plans, and keep them");

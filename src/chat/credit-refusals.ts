@@ -1,6 +1,6 @@
 /**
- * The message of a request that credits or the budget of its key cannot pay: its cost, what is
- * left, and the remedies. Guarantees that each named remedy helps: a shorter prompt only if its
+ * The message of a request that credits or a cap cannot pay: its cost, what is left, and the
+ * remedies. Guarantees that each named remedy helps: a shorter prompt only if its
  * texts make the difference, a refresh only if it brings enough.
  */
 import type { Unpaid } from "../ledger/outcomes.ts";
@@ -19,28 +19,45 @@ export interface UnpaidRequest {
   isBound: boolean;
 }
 
-const words = {
-  insufficient_credits: {
-    payer: "The balance",
-    refresh: "Credits refresh",
-    thenPays: "then pay",
-    neverEnough: "this plan ever refills",
-    ask: "Ask the operator of this service for another plan or for more credits.",
-  },
-  key_budget_exceeded: {
-    payer: "The budget of this key",
+interface Words {
+  payer: string;
+  refresh: string;
+  thenPays: string;
+  neverEnough: string;
+  ask: string;
+}
+
+/** No advice to buy: purchased credits are capped too. */
+function wordsFor({ cap }: Unpaid): Words {
+  if (cap === null) {
+    return {
+      payer: "The balance",
+      refresh: "Credits refresh",
+      thenPays: "then pay",
+      neverEnough: "this plan ever refills",
+      ask: "Ask the operator of this service for another plan or for more credits.",
+    };
+  }
+  const { of, name, every, amountMicro } = cap;
+  const named = name === every ? "" : ` "${name}"`;
+  const owner = of === "key" ? "this key" : "this account's plan";
+  return {
+    payer: `The cap${named} of ${owner} (${exactCredits(amountMicro)} credits per ${every})`,
     refresh: "It refreshes",
     thenPays: "then pays",
-    neverEnough: "this budget ever has",
-    ask: "Ask for a larger budget, or use another key.",
-  },
-} as const;
+    neverEnough: "the caps ever allow",
+    ask:
+      of === "key"
+        ? "Ask for a higher cap, or use another key."
+        : "Ask the operator of this service for another plan.",
+  };
+}
 
 export function creditMessage(shortage: Unpaid, request: UnpaidRequest): string {
   const { model, price, promptTokens, shortestTokens, isBound } = request;
-  const { payer, ask } = words[shortage.kind];
+  const { payer, ask } = wordsFor(shortage);
   const neededMicro = costAtMost(price, promptTokens, 1);
-  // What costs nothing is refused only by a budget of 0.
+  // What costs nothing is refused only by a cap of 0.
   if (neededMicro === 0) return `${payer} is 0, which pauses the key. ${ask}`;
   const needed = exactCredits(neededMicro);
   const left = exactCredits(shortage.leftMicro);
@@ -50,14 +67,15 @@ export function creditMessage(shortage: Unpaid, request: UnpaidRequest): string 
   return `${payer} cannot pay this prompt and one token of "${model}": they take ${needed} credits, and ${left} are left.${counted} ${adviceOf(shortage, request)}`;
 }
 
-function adviceOf({ kind, leftMicro, refreshes }: Unpaid, request: UnpaidRequest): string {
+function adviceOf(shortage: Unpaid, request: UnpaidRequest): string {
+  const { mostMicro, refreshes } = shortage;
   const { price, promptTokens, shortestTokens } = request;
-  const { refresh, thenPays, neverEnough, ask } = words[kind];
+  const { refresh, thenPays, neverEnough, ask } = wordsFor(shortage);
   const leastMicro = costAtMost(price, shortestTokens, 1);
   const at = (atMs: number) => `${refresh} at ${new Date(atMs).toISOString()}`;
-  const isShorterPaid = leastMicro <= leftMicro;
+  const isShorterPaid = leastMicro <= mostMicro;
   const shorter = isShorterPaid
-    ? [`Send a shorter prompt: what is left pays for ${promptFor(price, leftMicro)}.`]
+    ? [`Send a shorter prompt: what is left pays for ${promptFor(price, mostMicro)}.`]
     : [];
   const enough = refreshes.find(({ amountMicro }) => amountMicro >= costAtMost(price, promptTokens, 1));
   if (enough !== undefined) return [...shorter, `${at(enough.atMs)}.`].join(" ");

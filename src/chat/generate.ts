@@ -20,6 +20,7 @@
  * | engine failed during a stream        | engine_failed           | prompt and generated tokens |
  * | service stopped during a stream      | shutdown                | prompt and generated tokens |
  * | complete, or end of the credits      | stop, length, credits   | exact usage                 |
+ * | a cap gave less than the credits     | cap                     | exact usage                 |
  * | this process died                    | expired                 | the last checkpoint         |
  */
 
@@ -27,7 +28,7 @@ import type { Caller } from "../accounts/keys.ts";
 import { Refusal, RequestStopped, StoreUnavailableError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { SettleOperation } from "../ledger/operations.ts";
-import type { OutcomeOf } from "../ledger/outcomes.ts";
+import type { CapName, OutcomeOf } from "../ledger/outcomes.ts";
 import { costAtMost } from "../ledger/pricing.ts";
 import type { Rates } from "../ledger/rate-limits.ts";
 import { refusalOf } from "../ledger/refusals.ts";
@@ -200,6 +201,7 @@ export async function* generate(
   let generation: Generation | null = null;
   let finishReason: FinishReason | null = null;
   let completedBy: EndedAnswer["completedBy"] = null;
+  let reached: CapName | null = null;
   let failure: unknown = null;
   let charged = nothingMade;
   let isCharged = false;
@@ -252,7 +254,11 @@ export async function* generate(
     if (halted !== null && request.stream) throw refusalOf(halted);
     // Receipts have no ending of their own for an answer that was filtered.
     completedBy = finishReason === "content_filter" ? "stop" : finishReason;
-    if (boughtOut) completedBy = halted === null ? "credits" : "stopped";
+    if (boughtOut && halted !== null) completedBy = "stopped";
+    else if (boughtOut) {
+      reached = holdExtender.cap;
+      completedBy = reached === null ? "credits" : "cap";
+    }
   } catch (error) {
     failure = error;
     throw refusalOfFailure(error, model);
@@ -271,7 +277,7 @@ export async function* generate(
       {
         model: model.id,
         ending,
-        usage: charged,
+        usage: reached === null ? charged : { ...charged, note: noteOf(reached, charged) },
         uncharged: {
           promptTokens: usage.promptTokens - charged.promptTokens,
           completionTokens: usage.completionTokens - charged.completionTokens,
@@ -295,6 +301,12 @@ function endingOf({ generation, completedBy, failure, signal }: EndedAnswer): En
   return signal.reason instanceof Refusal ? "shutdown" : "client_gone";
 }
 
+/** What the receipt says of an answer that a cap has ended. */
+function noteOf({ name, of }: CapName, { note }: Usage): string {
+  const reached = `the cap ${name} of the ${of} was reached`;
+  return note === undefined ? reached : `${note}; ${reached}`;
+}
+
 function stoppedBy(ending: Ending, { reason }: AbortSignal): string | null {
   return ending === "stopped" && reason instanceof RequestStopped ? reason.by : null;
 }
@@ -302,7 +314,7 @@ function stoppedBy(ending: Ending, { reason }: AbortSignal): string | null {
 interface EndedAnswer {
   generation: Generation | null;
   /** Null if the answer is not complete. */
-  completedBy: "stop" | "length" | "credits" | "stopped" | null;
+  completedBy: "stop" | "length" | "credits" | "cap" | "stopped" | null;
   /** The error of the engine or of the hold, the reason of the abort, or null. */
   failure: unknown;
   signal: AbortSignal;
@@ -314,7 +326,7 @@ function chargedUsage(
   { started, stream }: { started: boolean; stream: boolean },
   usage: Usage,
 ): Usage {
-  const isComplete = ending === "stop" || ending === "length" || ending === "credits";
+  const isComplete = ["stop", "length", "credits", "cap"].includes(ending);
   const isNotCallersFault = ending === "engine_failed" || ending === "shutdown";
   if (isNotCallersFault && !stream) return nothingMade;
   if (isComplete || usage.completionTokens > 0) return usage;

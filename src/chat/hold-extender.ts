@@ -12,7 +12,7 @@
 import { randomInt } from "node:crypto";
 import { Refusal } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
-import type { AccountError, ExtendOutcome } from "../ledger/outcomes.ts";
+import type { AccountError, CapName, ExtendOutcome } from "../ledger/outcomes.ts";
 import { completionTokensFor, costAtMost, costOf, type Price } from "../ledger/pricing.ts";
 import type { Refused } from "../ledger/refusals.ts";
 import { countsOf, noTokens, type TokenCounts } from "../ledger/rows.ts";
@@ -69,6 +69,7 @@ export class HoldExtender {
   #generation: Generation | null = null;
   #failure: Refusal | null = null;
   #halted: Refused<"account_suspended"> | null = null;
+  #cap: CapName | null;
   #underWay: Promise<void> | null = null;
   /** The wait for credits that other requests hold. Null: no wait. */
   #waiting: { sinceMs: number; limitMs: number; attempts: number } | null = null;
@@ -85,11 +86,12 @@ export class HoldExtender {
   constructor(
     ledger: Ledger,
     request: ExtendedRequest,
-    held: { amountMicro: MicroCredits; reserved: boolean },
+    held: { amountMicro: MicroCredits; reserved: boolean; cap?: CapName },
   ) {
     this.#ledger = ledger;
     this.#request = request;
     this.#heldMicro = held.amountMicro;
+    this.#cap = held.cap ?? null;
     this.#paidTokens = this.#paidBy(held.amountMicro);
     const { wantTokens, wantMicro } = request;
     // The hold got less than it requested, and no other request will give credits back.
@@ -116,6 +118,11 @@ export class HoldExtender {
   /** Why the account pays for no further slice, or null. */
   get halted(): Refused<"account_suspended"> | null {
     return this.#halted;
+  }
+
+  /** The cap that pays for no further slice, or null. */
+  get cap(): CapName | null {
+    return this.#cap;
   }
 
   /** Reason if the generation was stopped because its hold was lost, or null. */
@@ -219,6 +226,7 @@ export class HoldExtender {
       const waits = isShort && outcome.reserved && this.#waitsOn(outcome.amountMicro);
       if (!waits) this.#waiting = null;
       this.#halted = outcome.halted ?? null;
+      this.#cap = outcome.cap ?? null;
       this.#isLast = (isShort && !waits) || this.#paidTokens >= wantTokens;
     } catch (error) {
       // An absent store ends the request only if the hold may have expired.

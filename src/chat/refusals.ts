@@ -16,7 +16,7 @@ export function refusalOfHold(
 ): Refusal {
   switch (outcome.kind) {
     case "insufficient_credits":
-    case "key_budget_exceeded":
+    case "cap_reached":
       return new Refusal(outcome.kind, creditMessage(outcome, request), { rates: outcome.rates });
     case "ended":
       return new Refusal("internal_error", "This request could not be run. Send it again.", {

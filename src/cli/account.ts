@@ -25,7 +25,7 @@ import { type BalanceJson, balanceTable, fetchBalance, remarkHeld } from "./bala
 import type { Cli } from "./cli.ts";
 import { repairAdvice } from "./failure.ts";
 import { columnsOf, count } from "./format.ts";
-import { keyTable } from "./key-text.ts";
+import { capLines, keyTable } from "./key-text.ts";
 
 /** Of a list. `problem`: why there is no balance. */
 interface ListedAccountJson extends AccountJson {
@@ -149,14 +149,15 @@ function accountList(cli: Cli): Command {
 async function showOne(cli: Cli, account: string): Promise<void> {
   const { api } = cli;
   const found = await api.get<AccountJson>(showAccount, { account });
-  const { balance, heldMicro, problem } = await fetchBalance(cli, account);
+  const { balance, caps, heldMicro, problem } = await fetchBalance(cli, account);
   const keys = await api.all<KeyJson>(listKeys, { account });
   const { nowMs } = await api.clock();
   cli.print(
-    { ...found, balance, problem, keys },
+    { ...found, balance, spending_caps: caps, problem, keys },
     [
       [headOf(found, balance), ...contactLines(found)].join("\n"),
       balance === null ? problem : balanceTable(balance),
+      ...capLines(caps),
       keys.length === 0
         ? `No keys. To issue one: ${inkwell(`key create ${account}`)}`
         : keyTable(keys, nowMs),
@@ -281,13 +282,16 @@ function earlyTexts({ early_micro: early }: PlanPreviewJson): string[] {
 
 /** Shows both balances. */
 function previewText(preview: PlanPreviewJson): string {
-  const { account, effective_at, before, after } = preview;
+  const { account, effective_at, before, after, new_caps } = preview;
   return [
     `Account ${account}, plan ${before.plan} until ${shortTime(effective_at)}`,
     balanceTable(before.balance),
+    ...capLines(before.spending_caps),
     `Then plan ${after.plan}`,
     balanceTable(after.balance),
+    ...capLines(after.spending_caps),
     ...earlyTexts(preview),
+    ...(new_caps.length === 0 ? [] : [`These caps begin then, with nothing spent: ${new_caps.join(", ")}.`]),
   ].join("\n\n");
 }
 

@@ -5,7 +5,7 @@
 import { Command, Option } from "commander";
 import { type Action, routeOf } from "../actions/action.ts";
 import { ApiError } from "../actions/api-error.ts";
-import { type Field, type Fields, number, optional, renameField } from "../actions/field.ts";
+import { type Field, type Fields, number, optional, plainParts, renameField } from "../actions/field.ts";
 import { textProblem } from "../actions/value-problem.ts";
 import { inkwell } from "../invocation.ts";
 import { momentOf } from "../units.ts";
@@ -198,7 +198,9 @@ function addOptions(command: Command, fields: Fields): void {
     const { isNullable = false, isOptional = false, kind } = field;
     const word = isNullable ? emptyWord(field) : null;
     if (kind === "group") addOptions(command, optionalParts(field.fields));
-    else {
+    // Its parts stand for a list of one.
+    if (kind === "list") addOptions(command, optionalParts(plainParts(field.fields)));
+    if (kind !== "group") {
       const removes = word === null ? "" : `; ${word} removes it`;
       const option = new Option(flagsOf(name, field), aboutOf(name, field) + removes);
       if (kind === "choice" && option.required) option.choices(field.values);
@@ -234,13 +236,22 @@ function read(command: Command, fields: Fields): Given {
 function optionValueOf(command: Command, name: string, field: Field): unknown {
   const option = new Option(flagsOf(name, field));
   const value: unknown = command.getOptionValue(option.attributeName());
+  if (field.kind === "list") {
+    const parts = plainParts(field.fields);
+    const one = optionValueOf(command, name, { ...field, kind: "group", fields: parts });
+    const flag = flagOf(name, field);
+    if (one === undefined) return value === undefined ? value : parsed(command, field, String(value), flag);
+    const flags = Object.entries(parts).map(([part, each]) => flagOf(part, each));
+    if (value !== undefined) command.error(`error: ${flag} excludes ${flags.join(", ")}`);
+    return [one];
+  }
   if (field.kind !== "group") {
     if (value === false && field.isNullable) return null;
     // An option without a value stands for the choice that is not the default.
     if (value === true && field.kind === "choice") return field.values.at(-1);
     return typeof value === "string" ? parsed(command, field, value, flagOf(name, field)) : value;
   }
-  // The option of the group, such as --budget, can be that of a part.
+  // The option of the group can be that of a part.
   const entries = Object.entries(read(command, field.fields)).filter(([, part]) => part !== false);
   const parts = Object.fromEntries(entries);
   const isGiven = Object.keys(parts).length > 0;
@@ -276,6 +287,8 @@ function parsed(command: Command, field: Field, word: string, name: string): unk
       if (at !== -1) mustBe(field.item.rule, parts[at], `${name}[${at}]`);
       return parts.length <= field.max ? parts : mustBe(field.rule);
     }
+    case "list":
+      return field.text.read(word) ?? mustBe(`${field.rule}, such as ${field.text.example}`);
     case "text": {
       if (field.pattern?.test(word) === false) mustBe(field.rule);
       const problem = textProblem(field.check, word);
@@ -293,7 +306,7 @@ function inWords({ status, code, message, param }: ApiError, fields: Fields): Ap
 }
 
 function optionAt([name = "", ...rest]: readonly string[], fields: Fields): string | null {
-  const field = fields[name];
+  const field = fields[name.replace(/\[\d+\]$/, "")];
   if (field === undefined) return null;
   if (field.kind === "group" && rest.length > 0) return optionAt(rest, field.fields);
   return field.option === undefined ? null : flagOf(name, field);

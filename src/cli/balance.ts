@@ -7,13 +7,16 @@ import { exactCredits, grouped, type MicroCredits } from "../units.ts";
 import { commandWith } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
 import { table } from "./format.ts";
+import { capLines } from "./key-text.ts";
 
 export type BalanceJson = PlanPreviewJson["after"]["balance"];
+type CapsJson = PlanPreviewJson["after"]["spending_caps"];
 
 /** What `GET /admin/accounts/{account}/live` has of a balance. */
 interface LiveJson {
   balance: BalanceJson;
   held_micro: MicroCredits;
+  spending_caps: CapsJson;
 }
 
 export function balanceCommand(cli: Cli): Command {
@@ -24,24 +27,37 @@ export function balanceCommand(cli: Cli): Command {
       fields: showAccountLive.input,
     },
     async ({ account }) => {
-      const { balance, held_micro } = await cli.api.get<LiveJson>(showAccountLive, { account });
-      cli.print(balance, `Account ${account}, plan ${balance.plan}\n\n${balanceTable(balance)}`);
+      const live = await cli.api.get<LiveJson>(showAccountLive, { account });
+      const { balance, held_micro, spending_caps: caps } = live;
+      const head = `Account ${account}, plan ${balance.plan}`;
+      cli.print(balance, [head, balanceTable(balance), ...capLines(caps)].join("\n\n"));
       remarkHeld(cli, held_micro);
     },
   );
 }
 
-type Found = { balance: BalanceJson; heldMicro: MicroCredits; problem: null };
-type Unreadable = { balance: null; heldMicro: MicroCredits; problem: string };
+interface Found {
+  balance: BalanceJson;
+  caps: CapsJson;
+  heldMicro: MicroCredits;
+  problem: null;
+}
+interface Unreadable {
+  balance: null;
+  caps: CapsJson;
+  heldMicro: MicroCredits;
+  problem: string;
+}
 
 /** Returns the balance of an account, or why it cannot be read. */
 export async function fetchBalance(cli: Cli, account: string): Promise<Found | Unreadable> {
   try {
-    const { balance, held_micro: heldMicro } = await cli.api.get<LiveJson>(showAccountLive, { account });
-    return { balance, heldMicro, problem: null };
+    const live = await cli.api.get<LiveJson>(showAccountLive, { account });
+    const { balance, held_micro: heldMicro, spending_caps: caps } = live;
+    return { balance, caps, heldMicro, problem: null };
   } catch (error) {
     if (!(error instanceof ApiError) || error.code !== "balance_unavailable") throw error;
-    return { balance: null, heldMicro: 0, problem: error.message };
+    return { balance: null, caps: [], heldMicro: 0, problem: error.message };
   }
 }
 

@@ -7,6 +7,7 @@ import path from "node:path";
 import { Command } from "commander";
 import { limitsObject } from "../accounts/plan-limits.ts";
 import { grantedBy } from "../accounts/plan-objects.ts";
+import { capWarnings } from "../config/cap-warnings.ts";
 import { databaseText } from "../config/database.ts";
 import { type Config, configurationError } from "../config/load.ts";
 import type { ModelConfig } from "../config/model.ts";
@@ -91,7 +92,8 @@ async function check(cli: Cli, isOnline: boolean): Promise<void> {
   cli.print(effective(config), table(rows, columns));
   const { plans, models } = config;
   cli.remark(`The configuration is valid: ${count(plans.size, "plan")}, ${count(models.length, "model")}.`);
-  for (const { warning } of unpayableModels(plans.values(), models)) cli.remark(warning);
+  const warnings = [...unpayableModels(plans.values(), models), ...capWarnings(plans.values(), models)];
+  for (const { warning } of warnings) cli.remark(warning);
   await remarkPlans(cli, config);
   if (isOnline) await checkSignIn(cli, config);
 }
@@ -271,8 +273,8 @@ function signInSettings({ where: _where, clientSecret, ...settings }: NonNullabl
   };
 }
 
-function planSettings({ base, overage, limits, models }: Plan) {
-  return { base, overage, limits: given(limitsObject(limits)), models };
+function planSettings({ base, overage, caps, timezone, limits, models }: Plan) {
+  return { base, overage, caps, timezone, limits: given(limitsObject(limits)), models };
 }
 
 function modelSettings(model: ModelConfig) {

@@ -8,16 +8,17 @@ import { columnsOf, table } from "./format.ts";
 
 export function keyTable(keys: readonly KeyJson[], nowMs: EpochMs): string {
   const names =
-    "id account last_four name revoked_at models limits budget? last_used_at expires_at old_secret_until?";
+    "id account last_four name revoked_at models limits spending_caps? last_used_at expires_at old_secret_until?";
   return table(keys, columnsOf("key", names, cellsAt(nowMs)));
 }
 
 export function keyDetails(key: KeyJson, nowMs: EpochMs): string {
   const names =
-    "last_four account name revoked_at models limits budget portal acts_for created_at expires_at last_used_at old_secret_until";
+    "last_four account name revoked_at models limits spending_caps portal acts_for created_at expires_at last_used_at old_secret_until";
   const columns = columnsOf("key", names, {
     ...cellsAt(nowMs),
-    budget: (each: KeyJson) => budgetText(each) + windowText(each),
+    spending_caps: ({ spending_caps: caps }: KeyJson) =>
+      caps.map((cap) => `${cap.name}: ${capLeft(cap)}`).join(`\n${" ".repeat(20)}`) || "-",
     portal: ({ portal }: KeyJson) => (portal === "own" ? "sees itself" : "manages all keys of the account"),
     acts_for: ({ acts_for: frontEnd }: KeyJson) => (frontEnd === null ? "-" : frontEndText(frontEnd)),
   });
@@ -31,7 +32,7 @@ function cellsAt(nowMs: EpochMs) {
     last_four: (key: KeyJson) => `ink_...${key.last_four}`,
     revoked_at: (key: KeyJson) => keyState(key, nowMs),
     limits: ({ limits }: KeyJson) => limitTexts(limits).join(", ") || "-",
-    budget: budgetText,
+    spending_caps: capsText,
   };
 }
 
@@ -40,14 +41,25 @@ function frontEndText({ name, header, plan, new_accounts_per_day: most }: NonNul
   return `${name}; ${header} names the person; unknown people ${unknown}`;
 }
 
-function budgetText({ budget }: KeyJson): string {
-  if (budget === null) return "-";
-  const zone = budget.align === "calendar" ? `, ${budget.timezone}` : "";
-  return `${grouped(creditsIn(budget.left_micro))} of ${grouped(budget.credits)} (${budget.every}${zone})`;
+type CapJson = KeyJson["spending_caps"][number];
+
+/** Returns a paragraph about the caps of an account, or none. */
+export function capLines(caps: readonly CapJson[]): string[] {
+  return caps.length === 0 ? [] : [caps.map((cap) => `cap ${cap.name}: ${capLeft(cap)}`).join("\n")];
 }
 
-function windowText({ budget }: KeyJson): string {
-  if (budget === null) return "";
-  const { spent_micro: spent, held_micro: held, started_at: start, refreshes_at: end } = budget;
-  return `; ${exactCredits(spent)} spent since ${shortTime(start)}, ${exactCredits(held)} held; refreshes ${shortTime(end)}`;
+function capsText({ spending_caps: caps }: KeyJson): string {
+  return (
+    caps
+      .map((cap) => `${grouped(creditsIn(cap.left_micro))} of ${grouped(cap.credits)} (${cap.name})`)
+      .join(", ") || "-"
+  );
+}
+
+/** What a cap of a key or an account has left. */
+function capLeft(cap: CapJson): string {
+  const zone = cap.align === "calendar" ? `, ${cap.timezone}` : "";
+  const held = cap.held_micro === 0 ? "" : `, ${exactCredits(cap.held_micro)} held by running requests`;
+  const models = cap.models.includes("*") ? "" : `, of ${cap.models.join(" ")}`;
+  return `${exactCredits(cap.left_micro)} of ${grouped(cap.credits)} left (${cap.every}${zone}${models})${held}; refreshes ${shortTime(cap.refreshes_at)}`;
 }

@@ -34,7 +34,7 @@ export function keyCommand(cli: Cli): Command {
     }),
     listCommand(cli),
     actionCommand<typeof showKey.input, KeyJson>(cli, showKey, {
-      about: "show one key: its settings, budget and old secret",
+      about: "show one key: its settings, caps and old secret",
       text: detailsOf,
     }),
     commandWith(

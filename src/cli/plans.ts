@@ -9,6 +9,7 @@ import { applyPlans } from "../actions/service.ts";
 import { listPlans } from "../actions/views.ts";
 import { invariant } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
+import { isSameCap } from "../ledger/caps.ts";
 import { grouped } from "../units.ts";
 import { commandWith } from "./action-command.ts";
 import type { Cli } from "./cli.ts";
@@ -110,16 +111,37 @@ export function planChangesText(
   const text = (plan: GrantedJson | undefined) => (plan === undefined ? "" : `: ${planText(plan)}`);
   return [
     ...added.map((id) => `added    ${id}${text(after.get(id) ?? before.get(id))}`),
-    ...changed.map((id) => `changed  ${id}${text(after.get(id))}; before${text(before.get(id))}`),
+    ...changed.map(
+      (id) =>
+        `changed  ${id}${text(after.get(id))}; before${text(before.get(id))}${newCapsText(before.get(id), after.get(id))}`,
+    ),
     ...retired.map((id) => `retired  ${id}`),
   ].join("\n");
 }
 
+/** Caps that count the same go on with what they have counted. The others begin anew. */
+function newCapsText(before: GrantedJson | undefined, after: GrantedJson | undefined): string {
+  const capsOf = (plan: GrantedJson | undefined) =>
+    (plan?.spending_caps ?? []).map((cap) => ({ ...cap, timezone: plan?.timezone ?? "" }));
+  const known = capsOf(before);
+  const begun = capsOf(after).filter((cap) => known.every((each) => !isSameCap(each, cap)));
+  if (begun.length === 0) return "";
+  return `; with nothing spent, these caps begin: ${begun.map(({ name }) => name).join(", ")}`;
+}
+
 /** Returns what a plan grants, without its name. */
-export function planText({ base, overage, limits, models }: Omit<GrantedJson, "timezone">): string {
+export function planText(plan: Omit<GrantedJson, "timezone">): string {
+  const { base, overage, spending_caps: caps, limits, models } = plan;
   return [
     `${grouped(base.credits)} credits every ${base.every}, overage ${grouped(overage.credits)} every ${overage.every}`,
+    ...caps.map(capText),
     ...limitTexts(limits),
     ...(models.length === 1 && models[0] === "*" ? [] : [`models ${models.join(" ")}`]),
   ].join(", ");
+}
+
+function capText({ name, credits, every, models }: GrantedJson["spending_caps"][number]): string {
+  const named = name === every ? "" : ` (${name})`;
+  const covered = models.includes("*") ? "" : ` of ${models.join(" ")}`;
+  return `at most ${grouped(credits)}${covered} every ${every}${named}`;
 }

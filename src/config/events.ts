@@ -10,9 +10,10 @@ export type EventsConfig = ReturnType<typeof readSection>;
 export type EndpointConfig = EventsConfig["endpoints"][number];
 export type MailConfig = NonNullable<EventsConfig["mail"]>;
 
-/** Events that are sent by mail. */
+/** Events that are sent by mail. `balance.cap`: those of `balance.low` about a cap. */
 export const mailTypes = [
   "balance.low",
+  "balance.cap",
   "balance.exhausted",
   "key.created",
   "key.expiring",
@@ -21,7 +22,7 @@ export const mailTypes = [
   "audit.failed",
   "model.down",
   "model.out_of_credit",
-] as const satisfies readonly EventType[];
+] as const satisfies readonly (EventType | "balance.cap")[];
 export type MailType = (typeof mailTypes)[number];
 
 /** The endpoint of mail in lists of deliveries. */
@@ -172,6 +173,9 @@ export function wantedEventsOf(
 ): { name: string; types: ReadonlySet<EventType> }[] {
   const { endpoints = [], mail = null } = events ?? {};
   const all: { name: string; types: readonly EventType[] }[] = [...endpoints];
-  if (mail !== null) all.push({ name: mailEndpoint, types: mail.types });
+  if (mail !== null) {
+    const types = mail.types.map((type) => (type === "balance.cap" ? "balance.low" : type));
+    all.push({ name: mailEndpoint, types });
+  }
   return all.map(({ name, types }) => ({ name, types: new Set(types) }));
 }

@@ -8,7 +8,7 @@ import { shortestBound } from "../engines/upstream/prompt-counter.ts";
 import { shipped } from "../invocation.ts";
 import type { Plan } from "../ledger/plan.ts";
 import { costAtMost } from "../ledger/pricing.ts";
-import { exactCredits, grouped, microOf } from "../units.ts";
+import { exactCredits, grouped, type MicroCredits, microOf } from "../units.ts";
 import type { ModelConfig } from "./model.ts";
 
 interface UnpayableModel {
@@ -30,7 +30,7 @@ export function unpayableModels(
     .filter(({ credits }) => credits > 0);
   return models.flatMap((model) => {
     const { shortest, isCounted } = shortestPrompt(model);
-    const smallestMicro = costAtMost(model.price, shortest, 1);
+    const smallestMicro = smallestMicroOf(model);
     const poor = granting.filter(
       (plan) => allows(plan.models, model.id) && microOf(plan.credits) < smallestMicro,
     );
@@ -44,6 +44,11 @@ export function unpayableModels(
     const warning = `The smallest request to ${model.id} takes ${smallest} credits. These plans never have that many: ${named}. ${remedies}${bound}`;
     return [{ model: model.id, smallest, plans: poor.map(({ id }) => id), warning }];
   });
+}
+
+/** The least that a request holds. */
+export function smallestMicroOf(model: ModelConfig): MicroCredits {
+  return costAtMost(model.price, shortestPrompt(model).shortest, 1);
 }
 
 /** The embedded engine and some servers count a prompt: at least one token. */

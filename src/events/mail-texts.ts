@@ -19,6 +19,14 @@ Hello {owner},
 
 This message is sent once a day at most. {stop}
 `,
+  "balance.cap": `The cap {cap} of {account} is nearly reached: {percent} %
+
+Hello {owner},
+
+{percent} % of the cap {cap} of {whose} are spent. {left} credits of {of} are left until it refills. Credits that you buy do not raise it.
+
+This message is sent once a day at most. {stop}
+`,
   "balance.exhausted": `The credits of {account} are used up
 
 Hello {owner},

@@ -15,6 +15,9 @@ import { sendMail } from "./mail-server.ts";
 import { filled, mailTextOf } from "./mail-texts.ts";
 import { type Answer, answerText, type Receiver } from "./receiver.ts";
 
+/** The data of an event. */
+type EventValues = Readonly<Record<string, unknown>>;
+
 interface MailOptions {
   config: MailConfig;
   store: Pick<Store, "events" | "contact" | "person">;
@@ -33,10 +36,8 @@ export class Mail implements Receiver {
   }
 
   async send(event: ClaimedEvent): Promise<Answer> {
-    const type = mailTypes.find((each) => each === event.type);
-    if (type === undefined) return skipped("is no kind of mail");
     try {
-      return await this.#send(type, event);
+      return await this.#send(event);
     } catch (error) {
       const status = error instanceof Error && "responseCode" in error ? Number(error.responseCode) : null;
       const text = answerText(messageOf(error));
@@ -44,9 +45,12 @@ export class Mail implements Receiver {
     }
   }
 
-  async #send(type: MailType, event: ClaimedEvent): Promise<Answer> {
+  async #send(event: ClaimedEvent): Promise<Answer> {
     const { config, store, nowMs, requestMs, portalUrl } = this.#options;
-    const data: Readonly<Record<string, unknown>> = JSON.parse(event.data);
+    const data: EventValues = JSON.parse(event.data);
+    const type = mailTypes.find((each) => each === kindOf(event.type, data));
+    if (type === undefined) return skipped("is no kind of mail");
+    if (!config.types.includes(type)) return skipped("is switched off for everybody");
     const contact = event.account === null ? null : await store.contact(event.account);
     const to = event.account === null ? await this.#operators(data) : (contact?.email ?? []);
     if (to.length === 0) return skipped("nobody has an e-mail address for it");
@@ -55,10 +59,10 @@ export class Mail implements Receiver {
       return skipped("an operator made the key");
     if (contact !== null && isSwitchedOff(type, contact)) return skipped("the account does not want it");
     const field = ownMailOf[type] ?? "";
-    const of = { endpoint: mailEndpoint, account: event.account ?? "", type };
-    const sent = (await store.events.deliveredSince(of, nowMs() - dayMs)).map((each): typeof data =>
-      JSON.parse(each),
-    );
+    const of = { endpoint: mailEndpoint, account: event.account ?? "", type: event.type };
+    const sent = (await store.events.deliveredSince(of, nowMs() - dayMs))
+      .map((each): EventValues => JSON.parse(each))
+      .filter((each) => kindOf(event.type, each) === type);
     const isRepeated = !type.startsWith("operator.") && sent.some((each) => each[field] === data[field]);
     if (isRepeated) return skipped("one was sent today");
     const stop = portalUrl === null ? "" : `You can switch this mail off at ${portalUrl}.`;
@@ -78,7 +82,7 @@ export class Mail implements Receiver {
   }
 
   /** Those of the configuration, and the person whose role or key it is. */
-  async #operators({ by, person = by }: Readonly<Record<string, unknown>>): Promise<string[]> {
+  async #operators({ by, person = by }: EventValues): Promise<string[]> {
     const { config, store } = this.#options;
     const [, id] = /^person:(.+)$/.exec(String(person)) ?? [];
     const email = id === undefined ? null : ((await store.person(id))?.email ?? null);
@@ -87,6 +91,11 @@ export class Mail implements Receiver {
 
   /** Each mail has a connection of its own. */
   async close(): Promise<void> {}
+}
+
+/** Returns the kind of the mail about an event. Caps have their own. */
+function kindOf(type: string, { scope }: EventValues): string {
+  return type === "balance.low" && scope === "cap" ? "balance.cap" : type;
 }
 
 /**
@@ -101,6 +110,7 @@ const ownMailOf: Partial<Record<MailType, string>> = {
 function isSwitchedOff(type: MailType, contact: Contact): boolean {
   const choices: Partial<Record<MailType, "on" | "off">> = {
     "balance.low": contact.balanceLowMail,
+    "balance.cap": contact.balanceCapMail,
     "balance.exhausted": contact.balanceExhaustedMail,
     "key.expiring": contact.keyExpiringMail,
   };
@@ -112,11 +122,7 @@ function skipped(text: string): Answer {
 }
 
 /** The values that texts can name. */
-function valuesOf(
-  { atMs, account }: ClaimedEvent,
-  data: Readonly<Record<string, unknown>>,
-  owner: string,
-): Record<string, string> {
+function valuesOf({ atMs, account }: ClaimedEvent, data: EventValues, owner: string): Record<string, string> {
   const credits = (micro: unknown) => (typeof micro === "number" ? exactCredits(micro) : "");
   const time = (ms: unknown) => (typeof ms === "string" ? shortTime(ms) : "");
   return {
@@ -128,7 +134,8 @@ function valuesOf(
     of: credits(data.of_micro),
     expires: time(data.expires_at),
     percent: percentOf(data),
-    credits: data.scope === "key" ? `budget of the key ${data.key}` : `${data.scope} credits`,
+    credits: `${data.scope} credits`,
+    whose: data.key === undefined ? `your account ${account}` : `your key ${data.key}`,
   };
 }
 
@@ -136,7 +143,7 @@ function valuesOf(
  * Of several thresholds that are reached at once, the first one is mailed. Of used-up additional
  * credits, no grant is left to compare with.
  */
-function percentOf({ percent, left_micro: left, of_micro: of }: Readonly<Record<string, unknown>>): string {
+function percentOf({ percent, left_micro: left, of_micro: of }: EventValues): string {
   if (typeof percent !== "number" || typeof left !== "number" || typeof of !== "number") return "";
   return String(Math.max(percent, of === 0 ? 100 : Math.floor((100 * (of - left)) / of)));
 }

@@ -6,12 +6,13 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { microOf } from "../units.ts";
+import type { CappedRow } from "./cap-rows.ts";
+import { chargeCaps } from "./caps.ts";
 import { type FactFields, factFields, factText } from "./fact-values.ts";
 import { byBucket, freeOf, inSpendingOrder, sumOf } from "./grants.ts";
-import { chargeBudget } from "./key-budget.ts";
 import { applyKeyFact } from "./key-facts.ts";
-import { costOfHold, keyFaults, keyHeldFault, sum } from "./key-problems.ts";
-import { type PlanCatalog, ruleOf, versionOf } from "./plan.ts";
+import { counterFaults, keyFaults, runningFault, sum } from "./key-problems.ts";
+import { type PlanCatalog, planCapsAt, ruleOf, versionOf } from "./plan.ts";
 import {
   type AccountRow,
   type AccountState,
@@ -85,6 +86,8 @@ export class AccountFold {
   #atMs = Number.NEGATIVE_INFINITY;
   #plan: string | null = null;
   #nextPlan: string | null = null;
+  #planSinceMs: EpochMs = 0;
+  readonly #capped: Pick<CappedRow, "counters"> = { counters: [] };
   #state: AccountState = "active";
   #endsMs: EpochMs | null = null;
   #createdMs: EpochMs = 0;
@@ -135,6 +138,7 @@ export class AccountFold {
     switch (kind) {
       case "open":
         this.#plan = after.plan ?? null;
+        this.#planSinceMs = atMs;
         this.#createdMs = atMs;
         return;
       case "window":
@@ -152,7 +156,7 @@ export class AccountFold {
         this.#change(entry, after);
         return;
       case "plan":
-        this.#changePlan(after);
+        this.#changePlan(after, atMs);
         return;
       case "suspend":
       case "resume":
@@ -190,7 +194,7 @@ export class AccountFold {
     }
   }
 
-  #changePlan({ plan = "", at }: FactFields): void {
+  #changePlan({ plan = "", at }: FactFields, atMs: EpochMs): void {
     if (!this.#plans.versions.has(plan) && !this.#plans.damaged.has(plan)) {
       this.#wrong("journal", this.#seq, `there is no plan "${plan}"`);
     }
@@ -198,6 +202,8 @@ export class AccountFold {
       this.#nextPlan = plan === this.#plan ? null : plan;
       return;
     }
+    // Time brings a scheduled plan at the end of the base window.
+    if (plan !== this.#plan) this.#planSinceMs = at === undefined ? (this.#open.base?.untilMs ?? atMs) : atMs;
     this.#plan = plan;
     this.#nextPlan = null;
   }
@@ -318,10 +324,14 @@ export class AccountFold {
     if (sumOf(sums) + shortfallMicro !== costMicro || shortfallMicro < 0)
       wrong("what was paid and the shortfall are not the cost");
     for (const taking of paid) this.#spend(taking, seq);
+    const { model, atMs } = charge;
+    const spent = { model, paidMicro: sumOf(sums), atMs };
+    const holder = { plan: this.#plan ?? "", planSinceMs: this.#planSinceMs };
+    chargeCaps(this.#capped, planCapsAt(this.#plans, holder, atMs), spent);
     if (this.#frontEndKeys.has(charge.key)) return;
     const key = this.#keys.get(charge.key);
     if (key === undefined) wrong(`there is no key ${charge.key}`);
-    else chargeBudget(key, sumOf(sums), charge.atMs);
+    else chargeCaps(key, key.caps, spent);
   }
 
   #spend({ grant: of, bucket, amountMicro }: Taking, seq: number): void {
@@ -349,15 +359,19 @@ export class AccountFold {
     different("ends_ms", account.endsMs, this.#endsMs);
     different("at_ms", account.atMs, this.#atMs);
     different("created_ms", account.createdMs, this.#createdMs);
-    different("holds", account.holds, holds.length);
-    different("running_cost", account.runningCostMicro, sum(holds.map(costOfHold)));
+    different("plan_since_ms", account.planSinceMs, this.#planSinceMs);
+    const running = runningFault(account, holds);
+    if (running !== null) this.#report("account", { account: account.id, ...running });
+    for (const fault of counterFaults(account, this.#capped))
+      this.#report("account", { account: account.id, ...fault });
     const heldMicro = this.#heldByHolds(holds);
     for (const bucket of windowBuckets) this.#compareWindow(account[bucket], bucket, heldMicro);
     this.#compareAdditional(account, { later, heldMicro, nowMs });
     for (const key of keys) {
-      const heldFault = key.actsFor === null ? keyHeldFault(key, holds) : null;
-      if (heldFault !== null) this.#report("holds", heldFault);
-      for (const fault of keyFaults(key, this.#keys.get(key.id))) this.#report("keys", fault);
+      const own = holds.filter((hold) => hold.key === key.id);
+      const fault = key.actsFor === null ? runningFault(key, own) : null;
+      if (fault !== null) this.#report("holds", { account: account.id, key: key.id, ...fault });
+      for (const each of keyFaults(key, this.#keys.get(key.id))) this.#report("keys", each);
     }
     for (const id of this.#keys.keys())
       if (keys.every((key) => key.id !== id))

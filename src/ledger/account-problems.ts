@@ -4,7 +4,8 @@
  */
 import type { EpochMs } from "../units.ts";
 import { type PlanCatalog, versionOf } from "./plan.ts";
-import { type AccountRow, type WindowGrant, windowBuckets } from "./rows.ts";
+import { type AccountRow, windowBuckets } from "./rows.ts";
+import { isPeriod, type Window } from "./windows.ts";
 
 function isAmount(value: number): boolean {
   return Number.isSafeInteger(value) && value >= 0;
@@ -19,9 +20,10 @@ function isTime(ms: EpochMs): boolean {
 
 /** Describes why the account cannot be used. Returns null if it is sound. */
 export function problemOf(account: AccountRow, plans: PlanCatalog): string | null {
-  const { seq, state, endsMs, holds, runningCostMicro, base, overage, additional, later } = account;
+  const { seq, state, endsMs, holds, counters, running, base, overage, additional, later } = account;
   if (!isAmount(seq - 1)) return "the number of its last fact is not 1 or more";
   if (!isTime(account.atMs)) return "its last fact has no time";
+  if (!isTime(account.planSinceMs)) return "the beginning of its plan is not a time";
   if (endsMs !== null && !isTime(endsMs)) return "its end is not a time";
   if (!Number.isFinite(account.requestsTatMs) || !Number.isFinite(account.tokensTatMs))
     return "the state of its limits per minute is not a time";
@@ -31,8 +33,7 @@ export function problemOf(account: AccountRow, plans: PlanCatalog): string | nul
     (sum, grant) => sum + (grant?.heldMicro ?? 0),
     later.heldMicro,
   );
-  if (holds === 0 && (held !== 0 || runningCostMicro !== 0))
-    return "credits are held without a running request";
+  if (holds === 0 && (held !== 0 || running.length > 0)) return "credits are held without a running request";
   for (const bucket of windowBuckets) {
     const grant = account[bucket];
     if ((grant === null) !== (state === "closed")) return `its state is ${state}, and its ${bucket} is not`;
@@ -45,10 +46,15 @@ export function problemOf(account: AccountRow, plans: PlanCatalog): string | nul
     if (plans.versions.has(plan) && versionOf(plans, plan, version) === undefined)
       return `there is no version ${version} of the plan "${plan}" of its ${bucket} window`;
   }
+  for (const counter of counters) {
+    const wrong = problemOfWindow(counter);
+    if (wrong !== null) return `the window of its cap ${counter.name} ${wrong}`;
+    if (!isPeriod(counter.every)) return `its cap ${counter.name} has no period`;
+  }
   return null;
 }
 
-function problemOfWindow({ fromMs, untilMs, anchorMs }: WindowGrant): string | null {
+function problemOfWindow({ fromMs, untilMs, anchorMs }: Window): string | null {
   if (!isTime(fromMs)) return "has no beginning";
   if (!isTime(untilMs)) return "has no end";
   if (!isTime(anchorMs)) return "has no anchor";
@@ -62,7 +68,8 @@ export function problemOfAmounts({
   additional,
   later,
   holds,
-  runningCostMicro,
+  counters,
+  running,
 }: AccountRow): string | null {
   for (const grant of [base, overage]) {
     if (grant === null) continue;
@@ -79,5 +86,8 @@ export function problemOfAmounts({
   if (!isAmount(later.count) || !isAmount(later.freeMicro) || !isAmount(later.heldMicro))
     return "the later grants are negative or not whole";
   if (!isAmount(sum)) return "the additional credits are too many to count exactly";
-  return isAmount(holds) && isAmount(runningCostMicro) ? null : "what is held is negative or not whole";
+  if (!counters.every(({ spentMicro }) => isAmount(spentMicro)))
+    return "what a cap has counted is negative or not whole";
+  const isRunning = running.every(({ heldMicro, costMicro }) => isAmount(heldMicro) && isAmount(costMicro));
+  return isAmount(holds) && isRunning ? null : "what is held is negative or not whole";
 }

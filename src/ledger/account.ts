@@ -68,6 +68,7 @@ export function changePlan(work: UnitOfWork, found: FoundAccount, operation: Pla
   }
   const from = account.plan;
   account.plan = plan;
+  if (!isPresent) account.planSinceMs = times.atMs;
   account.nextPlan = null;
   found.plan = version;
   work.post(found, { ...posting, amountMicro: earlyOf(account, version) });

@@ -1,5 +1,5 @@
 /**
- * Finds out when the credits of an account or the budget of a key become low. Pure.
+ * Finds out when the credits of an account, or what a cap allows, become low. Pure.
  *
  * Compares what is left before and after each operation, so no state is stored. A threshold is an
  * event when it is reached. A grant, a new window or a change of an amount that brings the share
@@ -9,12 +9,14 @@
  * what is left of all of them with the amount of the grant that is spent last, because used-up
  * grants close and leave the row. If all are closed, every threshold is reached.
  */
-import { type MicroCredits, microPerCredit } from "../units.ts";
+import { type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
+import type { CappedRow } from "./cap-rows.ts";
+import { type HeldCap, isSameCap, stateOf } from "./caps.ts";
 import type { EventData, EventSettings, EventType } from "./events.ts";
 import { additionalOf, remainingOf } from "./grants.ts";
-import { rollBudget } from "./key-budget.ts";
 import type { AccountRow, KeyRow } from "./rows.ts";
 import type { Times } from "./snapshot.ts";
+import { parsePeriod } from "./windows.ts";
 
 /** How much is left, and of how much. */
 interface Share {
@@ -30,12 +32,20 @@ interface Mark {
   isExhausted: boolean;
 }
 
+/** What was counted, and the caps that held. */
+interface CountedCaps {
+  row: CappedRow;
+  caps: readonly HeldCap[];
+}
+
 type Tell = (type: EventType, data: EventData) => void;
 
 export class BalanceWatch {
   readonly #percents: readonly number[];
   readonly #marks = new Map<string, Mark>();
-  /** Keys with a budget, as they were at the last look. */
+  /** What the caps of accounts had counted at the last look. */
+  readonly #capped = new Map<string, CountedCaps>();
+  /** Keys, as they were at the last look. */
   readonly #keys = new Map<string, KeyRow>();
   /** Keys that the present operation may have changed. */
   readonly #touched = new Set<KeyRow>();
@@ -44,9 +54,10 @@ export class BalanceWatch {
     this.#percents = thresholdPercents;
   }
 
-  /** Remembers an account as it was read. */
-  begin(account: AccountRow): void {
+  /** Remembers an account as it was read, with the caps of its plan. */
+  begin(account: AccountRow, caps: readonly HeldCap[]): void {
     this.#marks.set(account.id, this.#markOf(account));
+    this.#capped.set(account.id, { row: { ...account }, caps });
   }
 
   /** Remembers a key before it changes. */
@@ -57,12 +68,17 @@ export class BalanceWatch {
   }
 
   /** Reports what became low since the last look. A new account is only remembered. */
-  look(account: AccountRow, times: Times, tell: Tell): void {
+  look(account: AccountRow, caps: readonly HeldCap[], times: Times, tell: Tell): void {
     const before = this.#marks.get(account.id);
     if (account.state !== "closed") {
       const after = this.#markOf(account);
       this.#marks.set(account.id, after);
       if (before !== undefined) this.#compare(account, before, after, tell);
+      const capped = { row: { ...account }, caps };
+      const cappedBefore = this.#capped.get(account.id);
+      this.#capped.set(account.id, capped);
+      if (cappedBefore !== undefined)
+        this.#lookAtCaps(cappedBefore, capped, times, (data) => tell("balance.low", data));
     }
     for (const key of this.#touched) if (key.account === account.id) this.#lookAtKey(key, times, tell);
     this.#touched.clear();
@@ -76,21 +92,36 @@ export class BalanceWatch {
     if (after.isExhausted && !before.isExhausted) tell("balance.exhausted", { left_micro: totalOf(account) });
   }
 
-  #lookAtKey(key: KeyRow, { atMs }: Times, tell: Tell): void {
+  #lookAtKey(key: KeyRow, times: Times, tell: Tell): void {
     const before = this.#keys.get(key.id);
     const after = { ...key };
     this.#keys.set(key.id, after);
-    if (before === undefined || key.budgetMicro === null || key.revokedMs !== null) return;
+    if (before === undefined || key.revokedMs !== null) return;
     // Requests of people change the key of a front end without its account, so it has no events.
     if (key.actsFor !== null) return;
-    // Both in the window of this time. A refused request has not rolled the row of the key.
-    rollBudget(before, atMs);
-    rollBudget(after, atMs);
+    const [earlier, now] = [
+      { row: before, caps: before.caps },
+      { row: after, caps: after.caps },
+    ];
+    this.#lookAtCaps(earlier, now, times, (data) => tell("balance.low", { key: key.id, ...data }));
+  }
 
-    const share = budgetShareOf(after);
-    this.#tellBetween(this.#levelOf(budgetShareOf(before)), this.#levelOf(share), (percent) =>
-      tell("balance.low", { scope: "key", key: key.id, percent, ...fieldsOf(share) }),
-    );
+  /** Caps of periods below a day have no events: they refill before anybody could act. */
+  #lookAtCaps(
+    before: CountedCaps,
+    { row, caps }: CountedCaps,
+    { atMs }: Times,
+    tell: (data: EventData) => void,
+  ): void {
+    for (const cap of caps) {
+      if (isShort(cap.every)) continue;
+      const earlier = before.caps.find((each) => isSameCap(each, cap));
+      const share = capShareOf(row, cap, atMs);
+      const level = earlier === undefined ? 0 : this.#levelOf(capShareOf(before.row, earlier, atMs));
+      this.#tellBetween(level, this.#levelOf(share), (percent) =>
+        tell({ scope: "cap", cap: cap.name, percent, ...fieldsOf(share) }),
+      );
+    }
   }
 
   #tellBetween(before: number, after: number, tell: (percent: number) => void): void {
@@ -138,10 +169,16 @@ function totalOf(account: AccountRow): MicroCredits {
   return ofWindow(account.base) + ofWindow(account.overage) + additionalOf(account);
 }
 
-function budgetShareOf({ budgetMicro, budgetSpentMicro }: KeyRow): Share {
-  const ofMicro = budgetMicro ?? 0;
-  return { leftMicro: Math.max(0, ofMicro - (budgetSpentMicro ?? 0)), ofMicro };
+function capShareOf(row: CappedRow, cap: HeldCap, atMs: EpochMs): Share {
+  return { leftMicro: stateOf(row, cap, atMs).unspentMicro, ofMicro: cap.amountMicro };
 }
+
+function isShort(every: string): boolean {
+  const { months, fixedMs } = parsePeriod(every);
+  return months === 0 && fixedMs < dayMs;
+}
+
+const dayMs = 86_400_000;
 
 function fieldsOf({ leftMicro, ofMicro }: Share): EventData {
   return { left_micro: leftMicro, of_micro: ofMicro };

@@ -5,10 +5,11 @@
  */
 import { invariant } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
+import { type CapState, stateOf } from "./caps.ts";
 import { expireOverdue } from "./ending.ts";
 import { type Entitlement, passBoundaries } from "./entitlement.ts";
 import { additionalOf, remainingOf } from "./grants.ts";
-import { type Limits, type PlanCatalog, planProblem } from "./plan.ts";
+import { type Limits, type PlanCatalog, planCapsAt, planProblem } from "./plan.ts";
 import { type Refused, refusalOf } from "./refusals.ts";
 import {
   type AccountRow,
@@ -61,6 +62,8 @@ export interface BalanceView {
   base: BucketView;
   overage: BucketView;
   additionalMicro: MicroCredits;
+  /** The caps of the plan. */
+  caps: readonly CapState[];
   /** The part of the three buckets that running requests hold. */
   heldMicro: MicroCredits;
 }
@@ -95,6 +98,9 @@ export function readBalance(snapshot: AccountSnapshot): BalanceView | BalanceErr
     base: viewOf(account, snapshot, "base"),
     overage: viewOf(account, snapshot, "overage"),
     additionalMicro: additionalOf(account),
+    caps: planCapsAt(snapshot.plans, account, snapshot.times.atMs).map((cap) =>
+      stateOf(account, cap, snapshot.times.atMs),
+    ),
     heldMicro: heldOf(account),
   };
 }
@@ -137,6 +143,7 @@ export function accountAt(account: AccountRow, catalog: PlanCatalog, atMs: Epoch
   passBoundaries(later, catalog, atMs, (fact: Entitlement) => {
     if (fact.kind === "plan") {
       later.plan = fact.plan;
+      later.planSinceMs = fact.atMs;
       later.nextPlan = null;
     } else if (fact.kind === "window") later[fact.bucket] = { ...fact.grant, seq: 0 };
     else {

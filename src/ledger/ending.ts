@@ -6,11 +6,12 @@
  * no configuration makes work free, or a hold impossible to end.
  */
 import { invariant } from "../errors.ts";
-import type { MicroCredits } from "../units.ts";
+import type { EpochMs, MicroCredits } from "../units.ts";
+import { addRunning, type Capped, chargeCaps, mostOf, roomsOf } from "./caps.ts";
 import { amountOf, byBucket, joined, paidOf } from "./grants.ts";
-import { chargeBudget } from "./key-budget.ts";
 import type { SettleOperation, StopOperation } from "./operations.ts";
 import type { ExpireOutcome, SettleOutcome } from "./outcomes.ts";
+import { cappedOf } from "./plan.ts";
 import { assertTokens, costOf, priceOf } from "./pricing.ts";
 import { countTokens, scopesOf } from "./rates.ts";
 import {
@@ -105,25 +106,45 @@ function end(work: UnitOfWork, found: FoundAccount, row: HoldRow, ended: HoldEnd
   const { usage } = ended;
   const costMicro = costOf(priceOf(row), usage);
   const fromHold = grants.settle(row.takings, costMicro);
-  account.holds -= 1;
   const checkpoint = costOf(priceOf(row), row);
-  account.runningCostMicro -= checkpoint;
-  // The engine generated more than its limit. The account pays if it can, and the rest is recorded
-  // as shortfall.
-  const extra = grants.take(costMicro - amountOf(fromHold), times, "spentMicro");
-  const paid = joined(fromHold, extra);
   const key = work.key(row.key);
-  if (key !== null) {
-    key.holds -= 1;
-    key.heldMicro -= amountOf(row.takings);
-    key.runningCostMicro -= checkpoint;
-    chargeBudget(key, amountOf(paid), times.atMs);
+  const capped = cappedOf(work.plans, found, key);
+  for (const each of capped) {
+    addRunning(each.row, row.model, { heldMicro: -amountOf(row.takings), costMicro: -checkpoint });
   }
+  account.holds -= 1;
+  if (key !== null) key.holds -= 1;
+  charge(capped, row.model, { paidMicro: amountOf(fromHold), atMs: times.atMs });
+  // The engine generated more than its limit. The account pays if it can and its caps allow it,
+  // and the rest is recorded as shortfall.
+  const extra = takeExtra(found, capped, row.model, costMicro - amountOf(fromHold));
+  const paid = joined(fromHold, extra);
   const made = usage.promptTokens + usage.completionTokens;
   countTokens(scopesOf(account, found.plan, key), made - row.meteredTokens, times.nowMs);
-  const charge = chargeOf(found, row, { ...ended, costMicro, paid, late: false });
-  work.end(row, charge);
-  return charge;
+  const receipt = chargeOf(found, row, { ...ended, costMicro, paid, late: false });
+  work.end(row, receipt);
+  return receipt;
+}
+
+/** Spends what no hold has taken, at most what every cap has left. */
+function takeExtra(
+  { grants, times }: FoundAccount,
+  capped: readonly Capped[],
+  model: string,
+  wantMicro: MicroCredits,
+): Taking[] {
+  const most = mostOf(roomsOf(capped, model, times.atMs));
+  const takings = grants.take(Math.min(wantMicro, most), times, "spentMicro");
+  charge(capped, model, { paidMicro: amountOf(takings), atMs: times.atMs });
+  return takings;
+}
+
+function charge(
+  capped: readonly Capped[],
+  model: string,
+  spent: { paidMicro: MicroCredits; atMs: EpochMs },
+): void {
+  for (const { row, caps } of capped) chargeCaps(row, caps, { model, ...spent });
 }
 
 /** Settles a hold that has expired: charges the tokens since its last checkpoint, once. */
@@ -133,19 +154,18 @@ function settleLate(
   expired: ChargeRow,
   operation: SettleOperation,
 ): ChargeRow {
-  const { account, grants, times } = found;
+  const { account, times } = found;
   const { usage, ending, by, estimated, note = null } = operation;
   const knownMicro = costOf(priceOf(expired), usage);
   // The charge of the checkpoint is never taken back. If it is higher, it stays.
   const isMore = knownMicro >= expired.costMicro && usage.completionTokens >= expired.completionTokens;
   const difference = isMore ? differenceOf(usage, expired) : noTokens;
   const costMicro = isMore ? knownMicro - expired.costMicro : 0;
-  const paid = grants.take(costMicro, times, "spentMicro");
   const key = work.key(expired.key);
-  if (key !== null) chargeBudget(key, amountOf(paid), times.atMs);
+  const paid = takeExtra(found, cappedOf(work.plans, found, key), expired.model, costMicro);
   const scopes = scopesOf(account, found.plan, key);
   countTokens(scopes, difference.promptTokens + difference.completionTokens, times.nowMs);
-  const charge = chargeOf(found, expired, {
+  const receipt = chargeOf(found, expired, {
     usage: difference,
     ending,
     by,
@@ -155,8 +175,8 @@ function settleLate(
     paid,
     late: true,
   });
-  work.record(charge);
-  return charge;
+  work.record(receipt);
+  return receipt;
 }
 
 function differenceOf(usage: TokenCounts, before: TokenCounts): TokenCounts {

@@ -15,7 +15,7 @@ import { isOnGrid, isSameRule, type Window, windowAfter, windowOfNewRule } from 
 export type Entitlement =
   | { kind: "window"; bucket: WindowBucket; grant: Omit<WindowGrant, "seq"> }
   | { kind: "change"; bucket: WindowBucket; grant: number; byMicro: number; plan: string }
-  | { kind: "plan"; plan: string };
+  | { kind: "plan"; plan: string; atMs: EpochMs };
 
 /** Receives the facts, changes the account by them, and gives them their numbers. */
 type Post = (fact: Entitlement) => void;
@@ -57,7 +57,7 @@ export function passBoundaries(account: AccountRow, catalog: PlanCatalog, atMs: 
   if (nextPlan !== null && planAt(account, atMs) === nextPlan) {
     // A window of overage that ends at the same moment is followed by one of the new plan.
     refresh(account, catalog, { bucket: "overage", untilMs: boundaryMs - 1 }, post);
-    post({ kind: "plan", plan: nextPlan });
+    post({ kind: "plan", plan: nextPlan, atMs: boundaryMs });
     const version = versionAt(catalog.versions.get(nextPlan) ?? [], boundaryMs);
     if (version !== undefined && account.overage !== null && account.overage.untilMs > boundaryMs) {
       const window = windowOfNewRule(ruleOf(version, "overage"), boundaryMs);

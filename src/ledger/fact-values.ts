@@ -21,7 +21,7 @@ export interface FactFields extends Omit<KeySettings, "rotation">, Partial<Pick<
 
 /** What an operation on a key has led to. */
 interface KeyOutcomeFields {
-  /** Of a budget by the calendar. */
+  /** Of caps by the calendar that took the zone of the plan. */
   timezone?: string;
   /** The beginning of the SHA-256 of a new secret. */
   secret?: string;
@@ -50,6 +50,7 @@ function parsed(text: string | null) {
 }
 
 function inTerms(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(inTerms);
   if (!isRecord(value)) return value;
   const values = Object.entries(defined(value)).map(([name, each]) => {
     return [termOf(name), name.endsWith("Ms") ? isoOf(each) : inTerms(each)] as const;
@@ -62,8 +63,11 @@ export function termOf(name: string): string {
   return name.endsWith("Ms") ? `${snakeCased(name.slice(0, -2))}_at` : snakeCased(name);
 }
 
+/** A damaged row can have a number that is no time. */
 function isoOf(value: unknown): unknown {
-  return typeof value === "number" ? new Date(value).toISOString() : value;
+  if (typeof value !== "number") return value;
+  const time = new Date(value);
+  return Number.isNaN(time.getTime()) ? value : time.toISOString();
 }
 
 function camelCased(values: Record<string, unknown>): Record<string, unknown> {

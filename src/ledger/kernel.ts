@@ -18,22 +18,24 @@ import { changePlan, changeState, open } from "./account.ts";
 import { problemOfAmounts } from "./account-problems.ts";
 import { adjust, promote, refund, topup } from "./additional.ts";
 import { accountAt } from "./balance.ts";
+import { addRunning, type CapRoom, everyModel, mostOf, roomsOf, runningOf } from "./caps.ts";
 import { expire, expireOverdue, settle, stop } from "./ending.ts";
 import type { EventSettings } from "./events.ts";
 import { amountOf, joined, sumOf } from "./grants.ts";
-import { rollBudget } from "./key-budget.ts";
 import { changeKey, issueKey, revokeKey } from "./key-changes.ts";
 import { OpenGrants } from "./open-grants.ts";
 import type { ExtendOperation, HoldOperation, Operation } from "./operations.ts";
 import type {
   AccountError,
+  CapName,
   Decision,
   DeferredOutcome,
   ExtendOutcome,
   HoldOutcome,
   Refresh,
+  Unpaid,
 } from "./outcomes.ts";
-import { planProblem } from "./plan.ts";
+import { cappedOf, planProblem } from "./plan.ts";
 import { assertTokens, costOf, priceOf } from "./pricing.ts";
 import type { Rates } from "./rate-limits.ts";
 import { countRates, followLimits, rateRefusalOf, ratesOf, scopesOf } from "./rates.ts";
@@ -136,8 +138,7 @@ function hold(
   const taken = work.hold(account.id, operation.requestId);
   if (taken !== null) {
     const amountMicro = amountOf(taken.takings);
-    const isReserved = amountMicro < wantMicro && othersHold(work, found, taken);
-    return { kind: "held", amountMicro, reserved: isReserved, rates: {} };
+    return { kind: "held", amountMicro, ...lackOf(work, found, taken, wantMicro - amountMicro), rates: {} };
   }
   if (work.ended(account.id, operation.requestId).charges.length > 0) return { kind: "ended" };
   const problem = planProblem(work.plans, account.plan, account.nextPlan);
@@ -161,30 +162,26 @@ function hold(
   const amounts = { requests: 1, tokens: operation.promptTokens };
   const limited = rateRefusalOf(scopes, amounts, nowMs);
   if (limited !== null) return limited;
-  const budget = rollBudget(key, atMs);
-  const budgetLeftMicro = budget?.leftMicro ?? Number.POSITIVE_INFINITY;
-  // A budget of 0 pauses the key, also for what costs nothing.
-  const leastMicro = key.budgetMicro === 0 ? 1 : minMicro;
-  if (budget !== null && budgetLeftMicro < leastMicro) {
-    const rates = ratesOf(scopes, nowMs);
-    if (budget.unspentMicro >= leastMicro) return reservedRefusal("key", rates);
-    const amountMicro = key.budgetMicro ?? 0;
-    const refreshes = amountMicro > budgetLeftMicro ? [{ atMs: budget.untilMs, amountMicro }] : [];
-    return { kind: "key_budget_exceeded", leftMicro: budgetLeftMicro, refreshes, rates };
-  }
+  const capped = cappedOf(work.plans, found, key);
+  const rooms = roomsOf(capped, operation.model, atMs);
   const leftMicro = sumOf(grants.free(times));
-  if (leftMicro < minMicro) {
-    const rates = ratesOf(scopes, nowMs);
-    if (grants.ifAllReturns(times) >= minMicro) return reservedRefusal("account", rates);
+  const mostMicro = Math.min(leftMicro, mostOf(rooms));
+  const unpaid = unpaidBy(rooms, minMicro);
+  if (unpaid !== null) return { ...unpaid, mostMicro, rates: ratesOf(scopes, nowMs) };
+  if (grants.ifAllReturns(times) < minMicro) {
     const refreshes = refreshesOf(work, found, leftMicro);
-    return { kind: "insufficient_credits", leftMicro, refreshes, rates };
+    const rates = ratesOf(scopes, nowMs);
+    return { kind: "insufficient_credits", cap: null, leftMicro, mostMicro, refreshes, rates };
   }
+  const short = rooms.find((room) => room.leftMicro < leastOf(room, minMicro));
+  if (short !== undefined || leftMicro < minMicro)
+    return reservedRefusal(short?.of ?? "account", ratesOf(scopes, nowMs));
 
-  const takings = grants.take(Math.min(wantMicro, budgetLeftMicro), times, "heldMicro");
+  const takings = grants.take(Math.min(wantMicro, mostOf(rooms)), times, "heldMicro");
   const amountMicro = amountOf(takings);
   countRates(scopes, amounts, nowMs);
   key.holds += 1;
-  key.heldMicro += amountMicro;
+  for (const { row } of capped) addRunning(row, operation.model, { heldMicro: amountMicro });
   key.lastUsedMs = atMs;
   account.holds += 1;
   const row: HoldRow = {
@@ -204,8 +201,32 @@ function hold(
     priceCachedPrompt: operation.price.cachedPrompt ?? operation.price.prompt,
   };
   work.put(row);
-  const isReserved = amountMicro < wantMicro && othersHold(work, found, row);
-  return { kind: "held", amountMicro, reserved: isReserved, rates: ratesOf(scopes, nowMs) };
+  const lack = lackOf(work, found, row, wantMicro - amountMicro);
+  return { kind: "held", amountMicro, ...lack, rates: ratesOf(scopes, nowMs) };
+}
+
+/** What a request needs of a cap. A cap of 0 pauses a key, also for what costs nothing. */
+function leastOf({ of, amountMicro }: CapRoom, minMicro: MicroCredits): MicroCredits {
+  return of === "key" && amountMicro === 0 ? Math.max(1, minMicro) : minMicro;
+}
+
+/**
+ * Returns the refusal of a cap that could not pay even if other requests gave back all they hold,
+ * or null. Of several it is the one that refreshes last: until then none of the others helps.
+ */
+function unpaidBy(
+  rooms: readonly CapRoom[],
+  minMicro: MicroCredits,
+): Omit<Unpaid, "mostMicro" | "rates"> | null {
+  const [last] = rooms
+    .filter((room) => room.unspentMicro < leastOf(room, minMicro))
+    .sort((one, other) => other.untilMs - one.untilMs);
+  if (last === undefined) return null;
+  const { of, name, every, amountMicro, leftMicro, untilMs } = last;
+  // Other caps refresh until then too, or have what they have now.
+  const thenMicro = rooms.map((room) => (room.untilMs <= untilMs ? room.amountMicro : room.unspentMicro));
+  const refreshes = amountMicro > leftMicro ? [{ atMs: untilMs, amountMicro: Math.min(...thenMicro) }] : [];
+  return { kind: "cap_reached", cap: { of, name, every, amountMicro }, leftMicro, refreshes };
 }
 
 const keyUnknown = { kind: "invalid_api_key", why: "is not known" } as const;
@@ -228,7 +249,7 @@ function haltOf({ state }: AccountRow): Refused<"account_suspended"> | null {
   return state === "active" ? null : { kind: "account_suspended", state };
 }
 
-function reservedRefusal(scope: "account" | "key", rates: Rates): HoldOutcome {
+function reservedRefusal(scope: "account" | "plan" | "key", rates: Rates): HoldOutcome {
   return { kind: "credits_reserved", scope, retryAfterMs: reservedRetryMs, rates };
 }
 
@@ -277,8 +298,7 @@ function extend(
   // A late checkpoint never replaces a newer one.
   if (isFurther(usage, row)) {
     const more = cost - costOf(priceOf(row), row);
-    account.runningCostMicro += more;
-    if (key !== null) key.runningCostMicro += more;
+    for (const each of cappedOf(work.plans, found, key)) addRunning(each.row, row.model, { costMicro: more });
     Object.assign(row, countsOf(usage));
   }
   work.put(row);
@@ -288,51 +308,68 @@ function extend(
 
   if (n <= row.extension) {
     const amountMicro = n === row.extension ? row.extendedMicro : 0;
-    return {
-      kind: "extended",
-      amountMicro,
-      reserved: amountMicro < moreMicro && othersHold(work, found, row),
-    };
+    return { kind: "extended", amountMicro, ...lackOf(work, found, row, moreMicro - amountMicro) };
   }
   // The new expiry and the checkpoint are still written.
   if (moreMicro > 0 && ended === "some") return { kind: "more_overdue" };
   const halted = haltOf(account);
   if (moreMicro > 0 && halted !== null) return { kind: "extended", amountMicro: 0, reserved: false, halted };
-  const budget = key === null ? null : rollBudget(key, times.atMs);
-  const takings = grants.take(Math.min(moreMicro, budget?.leftMicro ?? moreMicro), times, "heldMicro");
+  const capped = cappedOf(work.plans, found, key);
+  const mostMicro = mostOf(roomsOf(capped, row.model, times.atMs));
+  const takings = grants.take(Math.min(moreMicro, mostMicro), times, "heldMicro");
   const amountMicro = amountOf(takings);
   // If nothing was taken, a repetition is decided anew.
   if (amountMicro > 0) {
     row.takings = joined(row.takings, takings);
     row.extension = n;
     row.extendedMicro = amountMicro;
-    if (key !== null) key.heldMicro += amountMicro;
+    for (const each of capped) addRunning(each.row, row.model, { heldMicro: amountMicro });
   }
-  return {
-    kind: "extended",
-    amountMicro,
-    reserved: amountMicro < moreMicro && othersHold(work, found, row),
-  };
+  return { kind: "extended", amountMicro, ...lackOf(work, found, row, moreMicro - amountMicro) };
+}
+
+/**
+ * Why so much less than asked for was taken, by the present credits: the first answer may be lost.
+ * The cap is the one that has least left, and less than the credits.
+ */
+function lackOf(
+  work: UnitOfWork,
+  found: FoundAccount,
+  row: HoldRow,
+  lackMicro: MicroCredits,
+): { reserved: boolean; cap?: CapName } {
+  // Extensions have taken more since.
+  if (lackMicro <= 0) return { reserved: false };
+  const { grants, times } = found;
+  const capped = cappedOf(work.plans, found, work.key(row.key));
+  const rooms = roomsOf(capped, row.model, times.atMs);
+  const [least] = rooms.toSorted((one, other) => one.leftMicro - other.leftMicro);
+  const reserved = othersHold(work, found, row);
+  if (least === undefined || least.leftMicro >= Math.min(lackMicro, sumOf(grants.free(times))))
+    return { reserved };
+  const { of, name } = least;
+  return { reserved, cap: { of, name } };
 }
 
 /**
  * Reports whether other requests will give back enough for one more token. They keep what they
- * have used. If the budget of the key has nothing left, only the other requests of the key count.
+ * have used. Each cap that is short must get enough, and the credits if they are short.
  */
 function othersHold(work: UnitOfWork, found: FoundAccount, row: HoldRow): boolean {
-  const { account, grants, times } = found;
-  const costMicro = costOf(priceOf(row), row);
-  const key = work.key(row.key);
-  const budget = key === null ? null : rollBudget(key, times.atMs);
+  const { grants, times } = found;
   const enough = Math.max(1, row.priceCompletion);
-  if (key !== null && budget !== null && budget.leftMicro < enough) {
-    const own = amountOf(row.takings);
-    return (
-      Math.min(key.heldMicro - own - (key.runningCostMicro - costMicro), budget.unspentMicro - own) >= enough
-    );
-  }
-  const held = grants.ifAllReturns(times) - sumOf(grants.free(times)) - returnable(account, row);
-  return held - (account.runningCostMicro - costMicro) >= enough;
+  const own = amountOf(row.takings);
+  const ownCost = costOf(priceOf(row), row);
+  const capped = cappedOf(work.plans, found, work.key(row.key));
+  const short = roomsOf(capped, row.model, times.atMs).filter(({ leftMicro }) => leftMicro < enough);
+  const isHeld = ({ heldMicro, costMicro, unspentMicro }: CapRoom) =>
+    Math.min(heldMicro, unspentMicro) - own - (costMicro - ownCost) >= enough;
+  if (!short.every(isHeld)) return false;
+  const freeMicro = sumOf(grants.free(times));
+  if (short.length > 0 && freeMicro >= enough) return true;
+  const heldMicro = grants.ifAllReturns(times) - freeMicro - returnable(found.account, row);
+  const running = runningOf(found.account, everyModel).costMicro - ownCost;
+  return heldMicro - running >= enough;
 }
 
 /** Returns what the account would get back if the hold ended and used nothing. */

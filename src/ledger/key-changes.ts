@@ -8,8 +8,15 @@
 import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import { factText } from "./fact-values.ts";
-import { setBudget, unusedKey } from "./key-budget.ts";
-import { budgetAfter, changeFact, newKeyOf, outcomeFact, replacedFact } from "./key-facts.ts";
+import {
+  capsAfter,
+  changeFact,
+  newKeyOf,
+  outcomeFact,
+  replacedFact,
+  unusedKey,
+  zoneFor,
+} from "./key-facts.ts";
 import type { IssueOperation, KeyOperation, KeySettings, RevokeOperation } from "./operations.ts";
 import type { IssueOutcome, KeyOutcome, RevokeOutcome } from "./outcomes.ts";
 import { followLimits, scopesOf } from "./rates.ts";
@@ -30,7 +37,7 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   if (before !== null) return before;
   if (read.revokedMs !== null) return { kind: "key_revoked", key: read.id };
   if (operation.seen !== undefined && !hasSameAuthority(read, operation.seen)) return { kind: "key_changed" };
-  const { budget, rotation, ...set } = operation.set;
+  const { caps: settings, rotation, ...set } = operation.set;
   const tooMany =
     set.expiresMs === undefined || works(read, atMs) ? null : tooManyWork(work, found, operation);
   if (tooMany !== null) return tooMany;
@@ -38,16 +45,16 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
   if (rotation !== undefined && read.expiresMs !== null && read.expiresMs <= atMs) {
     return { kind: "key_expired", key: read.id, expiresMs: read.expiresMs };
   }
-  const next = budgetAfter(found.plan?.timezone, read, budget);
-  if (next !== null && next !== undefined && "kind" in next) return { ...next, key: read.id };
+  const zone = zoneFor(settings, found.plan?.timezone);
+  const caps = settings === undefined ? read.caps : capsAfter(read.caps, settings, { zone, atMs });
+  if ("kind" in caps) return caps;
   const key = work.keyToSet(operation.key);
   invariant(key !== null, "the key was read");
   const replaced = replacedFact(key, operation.set);
   // A debt of tokens follows the limit from this moment on.
   followLimits(scopesOf(account, null, key), nowMs);
-  Object.assign(key, set);
+  Object.assign(key, set, { caps });
   followLimits(scopesOf(account, null, key), nowMs);
-  setBudget(key, next, atMs);
   if (rotation !== undefined) rotate(key, rotation, atMs);
   work.post(found, {
     kind: "key",
@@ -55,7 +62,7 @@ export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyO
     by: operation.by,
     ...fact,
     before: replaced,
-    outcome: outcomeFact(key, { budget: next, hasNewSecret: rotation !== undefined }),
+    outcome: outcomeFact(key, { timezone: zone, hasNewSecret: rotation !== undefined }),
   });
   // A copy, because later operations of the batch change the row.
   return { kind: "changed", key: { ...key }, replayed: false };
@@ -110,14 +117,14 @@ export function issueKey(work: UnitOfWork, found: FoundAccount, operation: Issue
 function addKey(
   work: UnitOfWork,
   found: FoundAccount,
-  { row, budget: settings, by }: Pick<IssueOperation, "row" | "budget" | "by">,
+  { row, caps: settings, by }: Pick<IssueOperation, "row" | "caps" | "by">,
   op: string | null = null,
 ): IssueOutcome {
   const { atMs } = found.times;
-  const budget = budgetAfter(found.plan?.timezone, null, settings);
-  if (budget !== null && budget !== undefined && "kind" in budget) return { ...budget, key: row.id };
-  const key: KeyRow = { ...row, createdMs: atMs, ...unusedKey };
-  setBudget(key, budget, atMs);
+  const zone = zoneFor(settings, found.plan?.timezone);
+  const caps = capsAfter([], settings, { zone, atMs });
+  if ("kind" in caps) return caps;
+  const key: KeyRow = { ...row, createdMs: atMs, ...unusedKey, caps };
   work.addKey(key);
   const { id, account, hash, lastFour, ...set } = newKeyOf(row);
   work.post(found, {
@@ -125,8 +132,8 @@ function addKey(
     op,
     by,
     subject: id,
-    after: changeFact({ ...set, ...(settings === null ? {} : { budget: settings }) }),
-    outcome: outcomeFact(key, { budget, hasNewSecret: true }),
+    after: changeFact({ ...set, ...(settings.length === 0 ? {} : { caps: settings }) }),
+    outcome: outcomeFact(key, { timezone: zone, hasNewSecret: true }),
   });
   work.tell(found, "key.created", { key: row.id, name: row.name, by });
   return { kind: "issued", key: { ...key } };

@@ -4,11 +4,13 @@
  */
 import { defined, fieldOf } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
+import { cappedFields, type KeyCap, uncapped } from "./cap-rows.ts";
+import { type CapState, counterAt, isSameCap, replacedCaps, stateOf } from "./caps.ts";
 import { type FactFields, factText, outcomeFields } from "./fact-values.ts";
-import { type BudgetChange, rollBudget, ruleOfBudget, setBudget, unusedKey } from "./key-budget.ts";
-import type { BudgetSettings, KeySettings, NewKey } from "./operations.ts";
-import { countFields, type JournalRow, type KeyRow, keyColumns, settingsIn } from "./rows.ts";
-import { isCalendarPeriod } from "./windows.ts";
+import type { CapSettings, KeySettings, NewKey } from "./operations.ts";
+import type { Refused } from "./refusals.ts";
+import { countFields, type JournalRow, type KeyRow, keyColumns, settingsIn, uncounted } from "./rows.ts";
+import { isCalendarPeriod, isPeriod, isTimezone } from "./windows.ts";
 
 /** Hexadecimal digits of the SHA-256 of a secret that the journal has. */
 const digits = 32;
@@ -32,49 +34,48 @@ export function changeFact(set: KeySettings): string {
 /** The values that a change of the key replaces. */
 export function replacedFact(key: KeyRow, { rotation: _, ...set }: FactFields): string {
   const names = Object.keys(defined(set));
-  const values = names.map((name) => [name, name === "budget" ? budgetFact(key) : fieldOf(key, name)]);
+  const values = names.map((name) => [name, name === "caps" ? capsFact(key) : fieldOf(key, name)]);
   return factText(Object.fromEntries(values));
 }
 
-function budgetFact(key: KeyRow): object | null {
-  const rule = ruleOfBudget(key);
-  return rule && { amountMicro: key.budgetMicro, rule, byOperator: key.budgetByOperator };
+function capsFact({ caps }: KeyRow): object[] {
+  return caps.map(({ sinceMs: _, ...cap }) => cap);
 }
 
-/** What a change has led to: the zone of a budget by the calendar, and a new secret. */
+/** What a change has led to: the zone that its caps took from the plan, and a new secret. */
 export function outcomeFact(
   { hash, oldUntilMs }: KeyRow,
-  { budget, hasNewSecret }: { budget: BudgetChange; hasNewSecret: boolean },
+  { timezone, hasNewSecret }: { timezone: string | undefined; hasNewSecret: boolean },
 ): string | null {
   const secret = hasNewSecret ? { secret: secretFact(hash), oldUntilMs } : {};
-  const outcome = { timezone: zoneOf(budget), ...secret };
-  return hasNewSecret || outcome.timezone !== undefined ? factText(outcome) : null;
+  return hasNewSecret || timezone !== undefined ? factText({ timezone, ...secret }) : null;
 }
 
-function zoneOf(budget: BudgetChange): string | undefined {
-  return budget?.rule.align === "calendar" ? budget.rule.timezone : undefined;
+/** Returns the zone that these caps take from the plan. Undefined: none. */
+export function zoneFor(caps: readonly CapSettings[] | undefined, planZone = "UTC"): string | undefined {
+  const needsZone = caps?.some(({ align, timezone }) => align === "calendar" && timezone === undefined);
+  return needsZone === true ? planZone : undefined;
 }
 
 /**
- * Completes a change of the budget by the parts that stay. The zone is that of the plan if none is
- * given.
+ * Completes the caps that replace those of a key. `zone` is for windows of the calendar without
+ * one.
  */
-export function budgetAfter(
-  planZone: string | undefined,
-  key: KeyRow | null,
-  budget: BudgetSettings | null | undefined,
-): BudgetChange | { kind: "no_budget" } | { kind: "no_calendar_period"; every: string } {
-  if (budget === undefined || budget === null) return budget;
-  const before = key === null ? null : ruleOfBudget(key);
-  const amountMicro = budget.amountMicro ?? key?.budgetMicro ?? null;
-  const every = budget.rule?.every ?? before?.every;
-  if (amountMicro === null || every === undefined) return { kind: "no_budget" };
-  const align = budget.rule?.align ?? before?.align ?? "opening";
-  if (align === "calendar" && !isCalendarPeriod(every)) return { kind: "no_calendar_period", every };
-  const zoneBefore = before?.align === "calendar" ? before.timezone : undefined;
-  const zone = budget.rule?.timezone ?? zoneBefore ?? planZone ?? "UTC";
-  const rule = { every, align, timezone: align === "opening" ? "UTC" : zone };
-  return { amountMicro, rule, byOperator: budget.byOperator ?? key?.budgetByOperator ?? true };
+export function capsAfter(
+  before: readonly KeyCap[],
+  settings: readonly CapSettings[],
+  { zone = "UTC", atMs }: { zone: string | undefined; atMs: EpochMs },
+): KeyCap[] | Refused<"no_calendar_period" | "cap_twice"> {
+  const caps = settings.map(({ every, align = "opening", name = every, models = ["*"], ...cap }) => {
+    const timezone = align === "opening" ? "UTC" : (cap.timezone ?? zone);
+    return { ...cap, name, every, align, timezone, models };
+  });
+  for (const [n, cap] of caps.entries()) {
+    const { name, every, align } = cap;
+    if (align === "calendar" && !isCalendarPeriod(every)) return { kind: "no_calendar_period", name, every };
+    if (caps.slice(0, n).some((each) => isSameCap(each, cap))) return { kind: "cap_twice", name };
+  }
+  return replacedCaps(before, caps, atMs);
 }
 
 /**
@@ -92,12 +93,17 @@ export function applyKeyFact(keys: Map<string, KeyRow>, entry: JournalRow, after
   if (entry.before !== before) return "says that something else was there before";
   const key: KeyRow = known ?? { ...blankKey, id, account, createdMs: atMs };
   keys.set(id, key);
-  const { budget, ...set } = fields;
+  const { caps: settings, ...set } = fields;
   Object.assign(key, set);
-  const change = budgetAfter(timezone, key, budget);
-  if (change !== null && change !== undefined && "kind" in change) return "sets a budget without a period";
-  if (zoneOf(change) !== timezone) return "has another zone than its budget";
-  setBudget(key, change, atMs);
+  if (settings !== undefined) {
+    const zones = timezone === undefined ? [] : [timezone];
+    if (!areCaps(settings) || !zones.every(isTimezone)) return "sets caps that no key can have";
+    if ((zoneFor(settings) === undefined) !== (timezone === undefined))
+      return "has another zone than its caps";
+    const caps = capsAfter(key.caps, settings, { zone: timezone, atMs });
+    if ("kind" in caps) return "sets caps that no key can have";
+    key.caps = caps;
+  }
   if (secret !== undefined) {
     key.oldHash = known === undefined ? null : key.hash;
     key.oldUntilMs = oldUntilMs;
@@ -105,6 +111,27 @@ export function applyKeyFact(keys: Map<string, KeyRow>, entry: JournalRow, after
   }
   return null;
 }
+
+/** Reports whether caps of the journal can be counted: windows need a period and a zone. */
+function areCaps(settings: readonly CapSettings[]): boolean {
+  return (
+    Array.isArray(settings) &&
+    settings.every(({ every, timezone = "UTC", models = [] }) => {
+      return isPeriod(every) && isTimezone(timezone) && Array.isArray(models);
+    })
+  );
+}
+
+/** A key that was never used, changed or revoked, without caps. */
+export const unusedKey = {
+  revokedMs: null,
+  lastUsedMs: null,
+  ...uncounted,
+  caps: [],
+  ...uncapped,
+  oldHash: null,
+  oldUntilMs: null,
+} as const satisfies Partial<KeyRow>;
 
 /** A key before its first fact: nobody has limited it. */
 export const blankKey: Omit<KeyRow, "id" | "account" | "createdMs"> = {
@@ -115,17 +142,28 @@ export const blankKey: Omit<KeyRow, "id" | "account" | "createdMs"> = {
   actsFor: null,
 };
 
-/** The fields of a key that its facts do not determine. */
-const noFacts = ["id", "account", "lastFour", "lastUsedMs", ...countFields, "heldMicro", "runningCostMicro"];
+/** The fields of a key that its facts do not determine. Charges determine its counters. */
+const noFacts = ["id", "account", "lastFour", "lastUsedMs", ...countFields, ...cappedFields];
 const factsOfKey = Object.keys(keyColumns).filter((field) => !noFacts.includes(field));
 
-/** The fields of a key that its facts determine, as texts. Both rows are in one window. */
-export function keyFactsOf(key: KeyRow, atMs: EpochMs): (readonly [field: string, value: string])[] {
+/** The fields of a key that its facts determine, as texts. */
+export function keyFactsOf(key: KeyRow): (readonly [field: string, value: string])[] {
   const row = { ...key, hash: secretFact(key.hash), oldHash: key.oldHash && secretFact(key.oldHash) };
-  rollBudget(row, atMs);
   return factsOfKey.map((field) => {
     const value = fieldOf(row, field);
     if (value === null) return [field, "none"] as const;
     return [field, typeof value === "object" ? factText({ value }) : String(value)] as const;
   });
+}
+
+/** Returns the key as it is then: its caps in their windows, and no old secret that has ended. */
+export function keyAt(read: KeyRow, atMs: EpochMs): KeyRow {
+  const key = { ...read, counters: read.caps.map((cap) => counterAt(read, cap, atMs)) };
+  const hasEnded = key.revokedMs !== null || (key.oldUntilMs !== null && key.oldUntilMs <= atMs);
+  return hasEnded ? { ...key, oldHash: null, oldUntilMs: null } : key;
+}
+
+/** Returns the states of its caps. The key is as `keyAt` returns it. */
+export function capStatesOf(key: KeyRow): CapState[] {
+  return key.caps.map((cap, n) => stateOf(key, cap, key.counters[n]?.fromMs ?? cap.sinceMs));
 }

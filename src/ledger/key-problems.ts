@@ -1,9 +1,12 @@
 /** Compares the row of a key with its facts and its holds. Pure. */
 import type { MicroCredits } from "../units.ts";
+import type { CapCounter, CappedRow } from "./cap-rows.ts";
+import { addRunning, isSameCap } from "./caps.ts";
+import { factText } from "./fact-values.ts";
 import { amountOf } from "./grants.ts";
 import { keyFactsOf } from "./key-facts.ts";
 import { costOf, priceOf } from "./pricing.ts";
-import type { HoldRow, KeyRow } from "./rows.ts";
+import type { CountRow, HoldRow, KeyRow } from "./rows.ts";
 import { isSameBoundary } from "./windows.ts";
 
 type Fault = Record<string, string | null>;
@@ -12,47 +15,61 @@ type Fault = Record<string, string | null>;
 export function keyFaults(row: KeyRow, folded: KeyRow | undefined): Fault[] {
   const { account, id } = row;
   if (folded === undefined) return [{ account, key: id, problem: "has no facts" }];
-  const middleMs = Math.floor(((row.budgetFromMs ?? 0) + (row.budgetUntilMs ?? 0)) / 2);
-  const atMs = Math.max(middleMs, folded.budgetFromMs ?? 0);
-  const facts = new Map(keyFactsOf(row, atMs));
-  const expected = new Map(keyFactsOf(folded, atMs));
-  const moved = row.budgetAlign === "calendar" ? movedFields(facts, expected) : [];
-  // Charges of other accounts count against the budget of a front end.
-  const mayDiffer = row.actsFor === null ? moved : [...moved, "budgetSpentMicro"];
-  return [...facts].flatMap(([field, found]) => {
+  const expected = new Map(keyFactsOf(folded));
+  const faults = keyFactsOf(row).flatMap(([field, found]) => {
     const wanted = expected.get(field) ?? "none";
-    const isSame = found === wanted || mayDiffer.includes(field);
-    return isSame ? [] : [{ account, key: id, field, found, expected: wanted }];
+    return found === wanted ? [] : [{ account, key: id, field, found, expected: wanted }];
   });
+  // Charges of other accounts count against the caps of a front end.
+  if (row.actsFor !== null) return faults;
+  return [...faults, ...counterFaults(row, folded).map((fault) => ({ account, key: id, ...fault }))];
+}
+
+/** Compares what caps have counted with what their charges add up to. */
+export function counterFaults(
+  row: Pick<CappedRow, "counters">,
+  folded: Pick<CappedRow, "counters">,
+): Fault[] {
+  return Array.from({ length: Math.max(row.counters.length, folded.counters.length) }, (_, n) => {
+    const [found, expected] = [row.counters[n], folded.counters[n]];
+    if (found !== undefined && expected !== undefined && isSameCount(found, expected)) return [];
+    return [{ field: "counters", found: textOf(found), expected: textOf(expected) }];
+  }).flat();
 }
 
 /**
- * Returns the fields that differ because the rules of a time zone have changed: the window of a
- * budget keeps its boundaries, and counts the charges between them.
+ * If the rules of a time zone have changed, a window keeps its boundaries, and counts the charges
+ * between them.
  */
-function movedFields(
-  found: ReadonlyMap<string, string>,
-  expected: ReadonlyMap<string, string>,
-): readonly string[] {
-  const boundaries = ["budgetFromMs", "budgetUntilMs"];
-  const isMoved = boundaries.every((field) =>
-    isSameBoundary(Number(found.get(field)), Number(expected.get(field))),
-  );
-  if (!isMoved) return [];
-  const beginsElsewhere = found.get("budgetFromMs") !== expected.get("budgetFromMs");
-  return beginsElsewhere ? [...boundaries, "budgetAnchorMs", "budgetSpentMicro"] : boundaries;
+function isSameCount(one: CapCounter, other: CapCounter): boolean {
+  if (textOf(one) === textOf(other)) return true;
+  const isMoved = isSameBoundary(one.fromMs, other.fromMs) && isSameBoundary(one.untilMs, other.untilMs);
+  const mayDiffer = one.align === "calendar" && isSameCap(one, other) && isMoved;
+  const [first, second] = [one, other].map(({ anchorMs, spentMicro }) => `${anchorMs} ${spentMicro}`);
+  return mayDiffer && (one.fromMs !== other.fromMs || first === second);
 }
 
-/** Compares what a key holds with the holds that have it. Returns the row at fault, or null. */
-export function keyHeldFault(key: KeyRow, holds: readonly HoldRow[]): Fault | null {
-  const own = holds.filter((hold) => hold.key === key.id);
-  const found = [key.holds, key.heldMicro, key.runningCostMicro].join(" ");
-  const expected = [own.length, sum(own.map(({ takings }) => amountOf(takings))), sum(own.map(costOfHold))];
-  if (found === expected.join(" ")) return null;
-  return { account: key.account, key: key.id, found, expected: expected.join(" ") };
+function textOf(counter: CapCounter | undefined): string {
+  return counter === undefined ? "none" : factText(counter);
 }
 
-export function costOfHold(hold: HoldRow): MicroCredits {
+/** Compares what an account or a key has running with its holds. Returns the fault, or null. */
+export function runningFault(row: CountRow & CappedRow, holds: readonly HoldRow[]): Fault | null {
+  const folded: Pick<CappedRow, "running"> = { running: [] };
+  for (const hold of holds) {
+    const amounts = { heldMicro: amountOf(hold.takings), costMicro: costOfHold(hold) };
+    addRunning(folded, hold.model, amounts);
+  }
+  const [found, expected] = [runningText(row.holds, row), runningText(holds.length, folded)];
+  return found === expected ? null : { found, expected };
+}
+
+function runningText(holds: number, { running }: Pick<CappedRow, "running">): string {
+  const models = running.map(({ model, heldMicro, costMicro }) => `${model} ${heldMicro} ${costMicro}`);
+  return [holds, ...models.toSorted()].join(", ");
+}
+
+function costOfHold(hold: HoldRow): MicroCredits {
   return costOf(priceOf(hold), hold);
 }
 

@@ -5,7 +5,7 @@
 import type { EpochMs, MicroCredits } from "../units.ts";
 import type { Price } from "./pricing.ts";
 import type { Ending, KeyAuthority, KeyRow, SettingRow, TokenCounts } from "./rows.ts";
-import type { WindowRule } from "./windows.ts";
+import type { Alignment } from "./windows.ts";
 
 export interface OpenOperation {
   kind: "open";
@@ -152,7 +152,7 @@ export interface IssueOperation extends Recorded {
   /** The operation id from which the id of the key follows. It counts once in the installation. */
   op?: string | undefined;
   row: NewKey;
-  budget: BudgetSettings | null;
+  caps: readonly CapSettings[];
   /** The account has fewer keys, ended ones included. Null: it may have any number. */
   keysMax: number | null;
   /** Fewer of its keys work. Absent: any number may. */
@@ -170,15 +170,20 @@ export interface RevokeOperation extends Recorded {
   key: string;
 }
 
-/**
- * Parts of a budget. Another amount keeps the window. Other windows begin now, and carry what was
- * spent.
- */
-export interface BudgetSettings {
-  amountMicro?: MicroCredits;
+/** What a cap of a key is to be. */
+export interface CapSettings {
+  amountMicro: MicroCredits;
+  /** ISO 8601 period. */
+  every: string;
+  /** By default from the opening. */
+  align?: Alignment;
   /** Without a zone, windows of the calendar have that of the account's plan. */
-  rule?: Partial<WindowRule>;
-  byOperator?: boolean;
+  timezone?: string;
+  /** By default the period. */
+  name?: string;
+  /** By default every model. */
+  models?: readonly string[];
+  byOperator: boolean;
 }
 
 /** Changes a key. Absent fields stay. */
@@ -194,8 +199,8 @@ export interface KeyOperation extends Recorded {
 }
 
 export interface KeySettings extends Partial<SettingRow> {
-  /** An absent part stays. Amount and period are needed if the key has no budget. */
-  budget?: BudgetSettings | null;
+  /** All caps. Those that count the same keep their windows, and what was spent. */
+  caps?: readonly CapSettings[];
   /**
    * A new secret. The present one stays valid for the period `overlap`, or ends if it is null.
    * Older ones end.

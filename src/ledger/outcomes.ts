@@ -8,18 +8,28 @@ import type { Rates } from "./rate-limits.ts";
 import type { Refused } from "./refusals.ts";
 import type { BucketAmounts, ChargeRow, KeyRow } from "./rows.ts";
 
-/** A refresh of base, overage or a budget. */
+/** A refresh of base, overage or a cap. */
 export interface Refresh {
   atMs: EpochMs;
   /** Credits that can be spent then, if nothing is spent until then. */
   amountMicro: MicroCredits;
 }
 
-/** A hold that credits, or the budget of its key, cannot pay. The caller knows what it was for. */
+/** The cap of a plan, or of a key. */
+export interface CapName {
+  of: "plan" | "key";
+  name: string;
+}
+
+/** A hold that credits or a cap cannot pay. The caller knows what it was for. */
 export interface Unpaid {
-  kind: "insufficient_credits" | "key_budget_exceeded";
-  /** Credits that a hold can take now. */
+  kind: "insufficient_credits" | "cap_reached";
+  /** The short cap that refreshes last. Null: credits are short. */
+  cap: (CapName & { every: string; amountMicro: MicroCredits }) | null;
+  /** What the cap, or the credits, have left. */
   leftMicro: MicroCredits;
+  /** The most that a hold can take now: what is left of the credits and of every cap. */
+  mostMicro: MicroCredits;
   /** Refreshes after which more can be spent than before, soonest first. */
   refreshes: readonly Refresh[];
   rates: Rates;
@@ -31,8 +41,9 @@ export type HoldOutcome =
   | {
       kind: "held";
       amountMicro: MicroCredits;
-      /** As in the outcome of an extension. */
+      /** Both as in the outcome of an extension. */
       reserved: boolean;
+      cap?: CapName;
       rates: Rates;
     }
   | Unpaid
@@ -51,6 +62,8 @@ export type ExtendOutcome =
        * back when they end.
        */
       reserved: boolean;
+      /** Less than asked for was taken, and this cap has less left than the credits. */
+      cap?: CapName;
       /** Nothing was taken, whatever is left. */
       halted?: Refused<"account_suspended">;
     }
@@ -121,14 +134,14 @@ export type IssueOutcome =
   | { kind: "issued"; key: KeyRow }
   /** A key with this id was issued before, with another secret. */
   | { kind: "key_exists"; key: KeyRow }
-  | Refused<"operation_differs" | "too_many_keys" | "key_changed" | "no_budget" | "no_calendar_period">;
+  | Refused<"operation_differs" | "too_many_keys" | "key_changed" | "no_calendar_period" | "cap_twice">;
 
 export type RevokeOutcome = { kind: "revoked"; key: KeyRow; replayed: boolean } | Refused<"key_not_found">;
 
 export type KeyOutcome =
   | { kind: "changed"; key: KeyRow; replayed: boolean }
   | Refused<"operation_differs" | "key_not_found" | "key_expired" | "key_revoked" | "key_changed">
-  | Refused<"too_many_keys" | "no_budget" | "no_calendar_period">;
+  | Refused<"too_many_keys" | "no_calendar_period" | "cap_twice">;
 
 /** Possible outcome of any operation. */
 export type AccountError = Refused<"account_not_found" | "balance_unavailable">;

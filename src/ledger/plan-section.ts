@@ -18,14 +18,15 @@ import { parsePeriod } from "./windows.ts";
 
 /**
  * Returns a text that is the same for plans that grant the same. A period can be written in
- * several ways, and models in any order. The zone counts whatever the windows: budgets of keys
+ * several ways, and models in any order. The zone counts whatever the windows: caps of keys
  * follow it.
  */
-function normalised({ id, base, overage, timezone, limits, models }: Plan): string {
+function normalised({ id, base, overage, caps, timezone, limits, models }: Plan): string {
   const bucket = ({ credits, every, align }: BucketPlan) => [credits, parsePeriod(every), align];
   // By name: a limit that the program gets later leaves the fingerprints of other plans alone.
   const limited = Object.entries(given(limits)).sort();
-  return JSON.stringify([id, bucket(base), bucket(overage), timezone, limited, [...models].sort()]);
+  const capped = caps.map((cap) => JSON.stringify([cap.name, bucket(cap), [...cap.models].sort()])).sort();
+  return JSON.stringify([id, bucket(base), bucket(overage), capped, timezone, limited, [...models].sort()]);
 }
 
 /** Returns the SHA-256 of a plans section, whatever the order of its plans. */

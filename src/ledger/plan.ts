@@ -5,10 +5,11 @@
  * plan, and which plans sections were applied. Versions are never changed or deleted, so that a
  * grant can always be checked against the version that it names. Pure.
  */
-import type { Credits, EpochMs } from "../units.ts";
+import { type Credits, type EpochMs, microOf } from "../units.ts";
+import { type Capped, type HeldCap, isSameCap } from "./caps.ts";
 import type { Columns, RowOf } from "./columns.ts";
-import type { LimitRow, WindowBucket } from "./rows.ts";
-import type { Alignment, WindowRule } from "./windows.ts";
+import type { AccountRow, KeyRow, LimitRow, WindowBucket } from "./rows.ts";
+import { type Alignment, alignments, type WindowRule } from "./windows.ts";
 
 export interface BucketPlan {
   /** The credits of each window. */
@@ -21,10 +22,22 @@ export interface BucketPlan {
 /** Absent means no limit. */
 export type Limits = { [Name in keyof LimitRow]?: NonNullable<LimitRow[Name]> };
 
+/** A cap of the accounts on a plan. Windows of the calendar follow the zone of the plan. */
+export const planCapColumns = {
+  name: "text",
+  credits: "credits",
+  every: "text",
+  align: alignments,
+  /** Patterns of model ids. */
+  models: "texts",
+} as const satisfies Columns;
+export interface PlanCap extends RowOf<typeof planCapColumns> {}
+
 export interface Plan {
   id: string;
   base: BucketPlan;
   overage: BucketPlan;
+  caps: readonly PlanCap[];
   /** IANA name, for windows of the calendar. */
   timezone: string;
   /** Limits of the account. A key may have narrower limits. */
@@ -101,6 +114,56 @@ export function newestVersion(catalog: PlanCatalog, plan: string): PlanVersion |
  */
 export function versionAt(versions: readonly PlanVersion[], startsMs: EpochMs): PlanVersion | undefined {
   return versions.findLast(({ createdMs }) => createdMs < startsMs) ?? versions[0];
+}
+
+const noCaps: readonly HeldCap[] = [];
+
+/**
+ * Returns the caps that hold at `atMs` for an account with this plan: those of the newest version
+ * before. Each begins with the first of the versions that all have it, and not before the account
+ * got the plan. None if the plan cannot be read.
+ */
+export function planCapsAt(
+  catalog: PlanCatalog,
+  { plan, planSinceMs }: { plan: string; planSinceMs: EpochMs },
+  atMs: EpochMs,
+): readonly HeldCap[] {
+  const versions = catalog.versions.get(plan) ?? [];
+  const version = versionAt(versions, atMs);
+  if (version === undefined || version.caps.length === 0) return noCaps;
+  return heldCapsOf(versions, versions.indexOf(version)).map((cap) => ({
+    ...cap,
+    sinceMs: Math.max(cap.sinceMs, planSinceMs),
+  }));
+}
+
+/** Returns the caps of the account and of the key, with the rows that count them. */
+export function cappedOf(
+  catalog: PlanCatalog,
+  { account, times: { atMs } }: { account: AccountRow; times: { atMs: EpochMs } },
+  key: KeyRow | null,
+): Capped[] {
+  const plan: Capped = { of: "plan", row: account, caps: planCapsAt(catalog, account, atMs) };
+  return key === null ? [plan] : [plan, { of: "key", row: key, caps: key.caps }];
+}
+
+const heldBy = new WeakMap<PlanVersion, readonly HeldCap[]>();
+
+/** The number of a damaged version may be any, so it is found by its place. */
+function heldCapsOf(versions: readonly PlanVersion[], place: number): readonly HeldCap[] {
+  const version = versions[place];
+  if (version === undefined) return noCaps;
+  const known = heldBy.get(version);
+  if (known !== undefined) return known;
+  const earlier = heldCapsOf(versions, place - 1);
+  const caps = version.caps.map((cap): HeldCap => {
+    const { name, credits, every, align, models } = cap;
+    const rule = { name, every, align, timezone: version.timezone };
+    const same = earlier.find((each) => isSameCap(each, rule));
+    return { ...rule, amountMicro: microOf(credits), models, sinceMs: same?.sinceMs ?? version.createdMs };
+  });
+  heldBy.set(version, caps);
+  return caps;
 }
 
 /** Returns the newest versions of the plans that accounts can be put on. */

@@ -6,6 +6,7 @@ import { invariant } from "../errors.ts";
 import type { EpochMs } from "../units.ts";
 import { changePlan } from "./account.ts";
 import { type AccountSnapshot, type BalanceView, readBalance, workOn } from "./balance.ts";
+import { isSameCap } from "./caps.ts";
 import type { PlanOperation } from "./operations.ts";
 import type { AccountError, PlanOutcome } from "./outcomes.ts";
 import { windowBuckets } from "./rows.ts";
@@ -23,6 +24,8 @@ export type PlanPreview =
        * ended. The windows that end then count nothing.
        */
       earlyMicro: number;
+      /** Names of the caps of the plan that begin then, with nothing spent. */
+      newCaps: string[];
     }
   | Exclude<PlanOutcome, { kind: "changed" | "operation_differs" }>
   | AccountError;
@@ -51,7 +54,10 @@ export function previewPlan(
     const earlyMicro = windowBuckets
       .filter((bucket) => unchanged[bucket].startsMs < effectiveMs)
       .reduce((sum, bucket) => sum + after[bucket].remainingMicro - unchanged[bucket].remainingMicro, 0);
-    return { kind: "preview", effectiveMs, before, after, earlyMicro };
+    const newCaps = after.caps
+      .filter((cap) => cap.fromMs === effectiveMs && !before.caps.some((each) => isSameCap(each, cap)))
+      .map(({ name }) => name);
+    return { kind: "preview", effectiveMs, before, after, earlyMicro, newCaps };
   }
   return outcome;
 }

@@ -25,8 +25,8 @@ const faults = {
   promotion_over: "expires_at",
   unknown_plan: "plan",
   retired_plan: "plan",
-  no_budget: "budget",
-  no_calendar_period: "budget.every",
+  no_calendar_period: "spending_caps",
+  cap_twice: "spending_caps",
 } as const;
 
 type Fault = keyof typeof faults;
@@ -49,7 +49,7 @@ const sentences = {
     `This account is ${state}. Its balance can still be read. The operator of this service can say why.`,
   invalid_api_key: ({ why }: { why: "was revoked" | "has expired" | "is not known" }) =>
     `This API key ${why}. Use another one.`,
-  credits_reserved: ({ scope }: Scope & { retryAfterMs: number }) =>
+  credits_reserved: ({ scope }: { scope: keyof typeof holders; retryAfterMs: number }) =>
     `${holders[scope]} that are still running. Try again when some have ended, or ask for fewer max_tokens in each.`,
   /** `retryAfterMs`: null if this request alone exceeds the limit, so waiting does not help. */
   rate_limit_exceeded: (limited: Scope & { of: RateName; rates: Rates; retryAfterMs: number | null }) => {
@@ -117,11 +117,11 @@ const sentences = {
     if (most === 0) return "Your plan lets people make no keys. Ask the operator of this service for one.";
     return `Your plan allows ${most === 1 ? "one key" : `${most} keys`} at the same time. Revoke one first.`;
   },
-  /** There is no budget of which a part can change. */
-  no_budget: ({ key }: Key) =>
-    `Key ${key} has no budget, so a new budget needs both: credits, and the period in which they refresh.`,
-  no_calendar_period: ({ every }: Key & { every: string }) =>
-    `budget.every must be ${calendarPeriodRule}, not ${every}.`,
+  no_calendar_period: ({ name, every }: { name: string; every: string }) =>
+    `The period of the cap "${name}" must be ${calendarPeriodRule}, not ${every}.`,
+  /** Two caps of a key that count the same. */
+  cap_twice: ({ name }: { name: string }) =>
+    `Two caps have the name "${name}" and the same period. Give one of them another name.`,
 } satisfies { [K in Code | Fault]?: (values: never) => string };
 
 type Kind = keyof typeof sentences;
@@ -159,7 +159,8 @@ function isFault(kind: Kind): kind is Fault {
 
 const owners = { key: "this key", account: "this account's plan" };
 const holders = {
-  key: "The rest of the budget of this key is held by its requests",
+  plan: "The rest of a cap of this account is held by its requests",
+  key: "The rest of a cap of this key is held by its requests",
   account: "The credits that are left are held by requests of this account",
 };
 

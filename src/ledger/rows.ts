@@ -6,10 +6,10 @@
  * begin, and charges. They never change. The audit computes the rows of accounts and keys again
  * from the facts and the open holds.
  */
-import { fieldOf } from "../objects.ts";
+import { fieldOf, isRecord } from "../objects.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
+import { cappedColumns, cappedFields, keyCap } from "./cap-rows.ts";
 import type { Columns, RowOf } from "./columns.ts";
-import { alignments } from "./windows.ts";
 
 /** In spending order. */
 export const buckets = ["base", "overage", "additional"] as const;
@@ -117,6 +117,8 @@ export const accountColumns = {
   plan: "text",
   /** The plan that takes effect at the end of the base window. */
   nextPlan: "text?",
+  /** When the account got its plan. */
+  planSinceMs: "ms",
   state: accountStates,
   /** The account closes at this time. */
   endsMs: "ms?",
@@ -134,8 +136,7 @@ export const accountColumns = {
   later: { columns: laterGrants },
 
   ...countColumns,
-  /** The cost of the open holds at their last checkpoints. */
-  runningCostMicro: "micro",
+  ...cappedColumns,
 } as const satisfies Columns;
 export interface AccountRow extends RowOf<typeof accountColumns> {}
 
@@ -255,7 +256,7 @@ export const journalColumns = {
    */
   before: "text?",
   after: "text?",
-  /** What the operation has led to: of a key, the zone of its budget and its new secret. */
+  /** What the operation has led to: of a key, the zone that its caps took and its new secret. */
   outcome: "text?",
 } as const satisfies Columns;
 export interface JournalRow extends RowOf<typeof journalColumns> {}
@@ -287,6 +288,7 @@ export const endings = [
   "stop",
   "length",
   "credits",
+  "cap",
   "client_gone",
   "stopped",
   "engine_failed",
@@ -398,26 +400,8 @@ export const keyColumns = {
   revokedMs: "ms?",
   lastUsedMs: "ms?",
   ...countColumns,
-  /** Credits that the open holds of the key hold. */
-  heldMicro: "micro",
-  /** The cost of these holds at their last checkpoints. */
-  runningCostMicro: "micro",
-
-  /**
-   * The most that the key may spend in each of its windows, from all buckets together. Null: no
-   * budget, and then the fields after it are null too.
-   */
-  budgetMicro: "micro?",
-  /** ISO 8601 period, alignment and time zone of the windows. */
-  budgetEvery: "text?",
-  budgetAlign: [...alignments, null],
-  budgetTimezone: "text?",
-  budgetAnchorMs: "ms?",
-  budgetFromMs: "ms?",
-  budgetUntilMs: "ms?",
-  budgetSpentMicro: "micro?",
-  /** It was set by an operator: the holder may only lower the amount. */
-  budgetByOperator: "boolean?",
+  caps: { items: keyCap },
+  ...cappedColumns,
 
   /** SHA-256 of the secret before the last rotation, and until when it is valid. */
   oldHash: "text?",
@@ -425,7 +409,7 @@ export const keyColumns = {
 
   /**
    * Null: its requests are those of its account. Otherwise other accounts pay them, and the limits
-   * and the budget of the key count them all.
+   * and the caps of the key count them all.
    */
   actsFor: { columns: actsFor, isNullable: true },
 } as const satisfies Columns;
@@ -433,14 +417,9 @@ export interface KeyRow extends RowOf<typeof keyColumns> {}
 
 /** The fields of a key that requests change. */
 export const keyStateFields = [
-  ...countFields,
-  "heldMicro",
-  "runningCostMicro",
   "lastUsedMs",
-  "budgetFromMs",
-  "budgetUntilMs",
-  "budgetAnchorMs",
-  "budgetSpentMicro",
+  ...countFields,
+  ...cappedFields,
 ] as const satisfies (keyof KeyRow)[];
 
 /** The fields of a key that say nothing about what its holder may do. */
@@ -466,6 +445,13 @@ export type KeyAuthority = Omit<KeyRow, (typeof noAuthority)[number]>;
 const authority = Object.keys(keyColumns).filter((field) => noAuthority.every((each) => each !== field));
 
 export function hasSameAuthority(one: KeyAuthority, other: KeyAuthority): boolean {
-  const values = (key: KeyAuthority) => JSON.stringify(authority.map((field) => fieldOf(key, field)));
+  // Fields of caps have no order.
+  const ordered = (_: string, value: unknown) =>
+    isRecord(value) ? Object.fromEntries(Object.entries(value).sort()) : value;
+  const values = (key: KeyAuthority) =>
+    JSON.stringify(
+      authority.map((field) => fieldOf(key, field)),
+      ordered,
+    );
   return values(one) === values(other);
 }

@@ -7,6 +7,7 @@ import { invariant } from "../errors.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { problemOf } from "./account-problems.ts";
 import { BalanceWatch } from "./balance-watch.ts";
+import { cappedFields, uncapped } from "./cap-rows.ts";
 import { type Entitlement, freshGrant, passBoundaries } from "./entitlement.ts";
 import type { EventData, EventFact, EventSettings, EventType } from "./events.ts";
 import { factText } from "./fact-values.ts";
@@ -14,7 +15,7 @@ import { noLater } from "./grants.ts";
 import { OpenGrants } from "./open-grants.ts";
 import type { OpenOperation, PostedOperation } from "./operations.ts";
 import type { AccountError } from "./outcomes.ts";
-import { newestVersion, type PlanCatalog, type PlanVersion, ruleOf } from "./plan.ts";
+import { newestVersion, type PlanCatalog, type PlanVersion, planCapsAt, ruleOf } from "./plan.ts";
 import type { Refused } from "./refusals.ts";
 import {
   type AccountRow,
@@ -140,14 +141,22 @@ export class UnitOfWork {
   look(account: string): void {
     const found = this.#found.get(account);
     if (found === undefined) return;
-    this.#watch?.look(found.account, found.times, (type, data) => this.tell(found, type, data));
+    const caps = planCapsAt(this.plans, found.account, found.times.atMs);
+    this.#watch?.look(found.account, caps, found.times, (type, data) => this.tell(found, type, data));
   }
 
   /** Opens an account with both windows. */
   open({ account: id, plan, by }: OpenOperation, version: PlanVersion): FoundAccount {
     invariant(this.planOf(id) === undefined, () => `account ${id} is opened once`);
     const { atMs } = this;
-    const account: AccountRow = { ...emptyAccount, id, plan, atMs, createdMs: atMs };
+    const account: AccountRow = {
+      ...emptyAccount,
+      id,
+      plan,
+      planSinceMs: atMs,
+      atMs,
+      createdMs: atMs,
+    };
     const found = this.#add(account);
     this.post(found, { kind: "open", by, after: factText({ plan }) });
     this.tell(found, "account.opened", { plan, by });
@@ -186,7 +195,7 @@ export class UnitOfWork {
     const problem = this.#snapshot.problems.get(id) ?? problemOf(read, this.plans);
     if (problem !== null) return { kind: "balance_unavailable", account: id, problem };
     const found = this.#add({ ...read });
-    this.#watch?.begin(read);
+    this.#watch?.begin(read, planCapsAt(this.plans, read, found.times.atMs));
     this.#applyDue(found);
     this.look(id);
     return found;
@@ -255,6 +264,7 @@ export class UnitOfWork {
         const from = account.plan;
         const before = planFact(account);
         account.plan = fact.plan;
+        account.planSinceMs = fact.atMs;
         account.nextPlan = null;
         found.plan = newestVersion(this.plans, fact.plan) ?? null;
         this.post(found, { kind: "plan", by, before, after: factText({ plan: fact.plan }) });
@@ -435,8 +445,8 @@ const state = [
   "overage",
   "additional",
   "later",
-  "runningCostMicro",
   ...countFields,
+  ...cappedFields,
 ] satisfies (keyof AccountRow)[];
 
 function isMoved(account: AccountRow, read: AccountRow | undefined): boolean {
@@ -452,6 +462,7 @@ export const emptyAccount: AccountRow = {
   id: "",
   plan: "",
   nextPlan: null,
+  planSinceMs: 0,
   state: "active",
   endsMs: null,
   seq: 0,
@@ -462,7 +473,7 @@ export const emptyAccount: AccountRow = {
   additional: [],
   later: noLater,
   ...uncounted,
-  runningCostMicro: 0,
+  ...uncapped,
 };
 
 /** The plan of an account, as a change replaces it. */

@@ -1,5 +1,5 @@
 /**
- * Computes the windows in which buckets and budgets refill.
+ * Computes the windows in which buckets and caps refill.
  *
  * A window follows a rule. With the alignment `opening`, windows form the grid `anchor + n *
  * period` in UTC, and the anchor is the start of the first one. Month steps start at the anchor,
@@ -95,7 +95,7 @@ export const refillPeriodRule =
   "and minutes (P1W, P1D, PT5H), not both";
 
 /**
- * Reports whether a plan or the budget of a key may have this period. It has either calendar units
+ * Reports whether a plan or a cap may have this period. It has either calendar units
  * or fixed units, because months are counted from an anchor. Fractions (`PT1.5H`) and lower case,
  * which Temporal accepts, are refused so that the text shows the exact window.
  */
@@ -114,7 +114,7 @@ export function isRefillPeriod(value: string): boolean {
 }
 
 /** Reports whether both texts are the same period: P1W is P7D, and P1M is not P30D. */
-function isSamePeriod(one: string, other: string): boolean {
+export function isSamePeriod(one: string, other: string): boolean {
   if (one === other) return true;
   const [a, b] = [parsePeriod(one), parsePeriod(other)];
   return a.months === b.months && a.fixedMs === b.fixedMs;
@@ -205,7 +205,7 @@ function calendarWindow({ every, timezone }: WindowRule, atMs: EpochMs): Window 
 
 /**
  * Returns the first window of a rule, which begins at `fromMs` and ends at the next boundary: that
- * of an opening, of `--new-window` and of a budget.
+ * of an opening, of `--new-window` and of a cap.
  */
 export function windowFrom(rule: WindowRule, fromMs: EpochMs): Window {
   if (rule.align === "opening") return gridWindow(fromMs, rule.every, fromMs);

@@ -7,7 +7,8 @@
  */
 import { messageOf } from "../errors.ts";
 import { AccountFold, type FoldedInvariant, foldedInvariants } from "../ledger/account-fold.ts";
-import { keyHeldFault } from "../ledger/key-problems.ts";
+import { covers, isSameCap } from "../ledger/caps.ts";
+import { runningFault } from "../ledger/key-problems.ts";
 import { offeredPlans, type PlanCatalog } from "../ledger/plan.ts";
 import { plansFingerprintOf } from "../ledger/plan-section.ts";
 import type { EpochMs } from "../units.ts";
@@ -275,7 +276,7 @@ export function* auditSteps(
     }
   }
   yield { kind: "snapshot" };
-  yield* frontEndSteps({ read, rowsOf, report });
+  yield* frontEndSteps(p, { read, rowsOf, report });
   const sums = usageRules(closes, summed, nowMs);
   for (const [invariant, sql] of Object.entries({ ...rules, ...sums })) {
     const answer = yield { kind: "rule", invariant, sql: `${sql} limit ${faultyRowsMax}` };
@@ -287,15 +288,18 @@ export function* auditSteps(
 
 /**
  * Nodes differ by less in the dates of their charges. A charge that is dated before a window began
- * can count in that window, and one that is dated after its budget was set can count before it.
+ * can count in that window, and one that is dated after its cap was set can count before it.
  */
 const toleranceMs = 60_000;
 
 /**
- * Checks the keys of front ends over all accounts: what they hold, and that their budget has
- * counted each charge of its window.
+ * Checks the keys of front ends over all accounts: what they hold, and that their caps have
+ * counted each charge of their windows.
  */
-function* frontEndSteps({ read, rowsOf, report }: ReadingSteps): Generator<AuditStep, void, AuditAnswer> {
+function* frontEndSteps(
+  p: (n: number) => string,
+  { read, rowsOf, report }: ReadingSteps,
+): Generator<AuditStep, void, AuditAnswer> {
   const keys = rowsOf(
     keyTable,
     yield* read(`select ${keyTable.list()} from api_key where ${isOfFrontEnd}`, []),
@@ -303,26 +307,30 @@ function* frontEndSteps({ read, rowsOf, report }: ReadingSteps): Generator<Audit
   if (keys.length === 0) return;
   const ofThem = `key in (${readFrontEndKeys})`;
   const holds = rowsOf(holdTable, yield* read(`select ${holdTable.list()} from hold where ${ofThem}`, []));
-  const spent = new Map(
-    (yield* read(
-      `select u.key, sum(u.base + u.overage + u.additional) from charge u join api_key k on k.id = u.key
-      where k.${isOfFrontEnd} and u.at_ms < k.budget_until_ms
-        and u.at_ms > k.budget_from_ms + ${toleranceMs}
-        and u.at_ms > ${toleranceMs} + (select max(j.at_ms) from journal j
-          where j.account = k.account and j.kind = 'key' and j.subject = k.id)
-      group by u.key`,
-      [],
-    )).map(([key, micro]) => [String(key), Number(micro)]),
-  );
   for (const key of keys) {
-    const fault = keyHeldFault(key, holds);
-    if (fault !== null) report(foldedInvariants.holds, fault);
-    const charged = spent.get(key.id) ?? 0;
-    if (key.budgetSpentMicro !== null && key.budgetSpentMicro < charged) {
-      const fields = { field: "budgetSpentMicro", found: key.budgetSpentMicro, expected: charged };
+    const own = holds.filter((hold) => hold.key === key.id);
+    const fault = runningFault(key, own);
+    if (fault !== null) report(foldedInvariants.holds, { account: key.account, key: key.id, ...fault });
+    for (const cap of key.caps) {
+      const counter = key.counters.find((each) => isSameCap(each, cap));
+      if (counter === undefined) continue;
+      const charges = yield* read(chargedInWindow(p), [key.id, counter.fromMs, counter.untilMs]);
+      const charged = charges
+        .filter(([model]) => covers(cap, String(model)))
+        .reduce((sum, [, micro]) => sum + Number(micro), 0);
+      if (counter.spentMicro >= charged) continue;
+      const fields = { field: `cap ${cap.name}`, found: counter.spentMicro, expected: charged };
       report(foldedInvariants.keys, { account: key.account, key: key.id, ...fields });
     }
   }
+}
+
+function chargedInWindow(p: (n: number) => string): string {
+  return `
+    select c.model, sum(c.base + c.overage + c.additional) from charge c where c.key = ${p(1)}
+      and c.at_ms - ${toleranceMs} > ${p(2)} and c.at_ms < ${p(3)}
+      and c.at_ms - ${toleranceMs} > (select max(j.at_ms) from journal j where j.kind = 'key' and j.subject = ${p(1)})
+    group by c.model`;
 }
 
 function isPrinted(plans: PlanCatalog, fingerprint: string): boolean {

@@ -25,6 +25,7 @@ const contactFacts = {
   externalId: "text?",
   // Kinds of mail about the account. Its people can switch each kind off.
   balanceLowMail: onOrOff,
+  balanceCapMail: onOrOff,
   balanceExhaustedMail: onOrOff,
   keyExpiringMail: onOrOff,
 } as const satisfies Columns;
@@ -32,7 +33,9 @@ export interface Contact extends RowOf<typeof contactFacts> {}
 
 /** By the kind of mail, in camel case. */
 export type MailChoices = {
-  [Kind in "balanceLowMail" | "balanceExhaustedMail" | "keyExpiringMail"]?: Contact[Kind] | undefined;
+  [Kind in "balanceLowMail" | "balanceCapMail" | "balanceExhaustedMail" | "keyExpiringMail"]?:
+    | Contact[Kind]
+    | undefined;
 };
 
 export const contactColumns = {
@@ -52,6 +55,7 @@ export const noContact: Contact = {
   note: null,
   externalId: null,
   balanceLowMail: "on",
+  balanceCapMail: "on",
   balanceExhaustedMail: "on",
   keyExpiringMail: "on",
 };

@@ -78,13 +78,16 @@ function readVersion(cells: readonly unknown[]): PlanVersion | { plan: string; p
     if (!Number.isSafeInteger(credits) || credits < 0 || credits > creditsMax)
       return damage(`the credits of ${bucket} are ${credits}`);
   }
+  for (const { name, every, align } of version.caps)
+    if (!isPeriod(every) || (align === "calendar" && !isCalendarPeriod(every)))
+      return damage(`the period of the cap "${name}" is "${every}"`);
   if (!isTimezone(version.timezone)) return damage(`its time zone is "${version.timezone}"`);
   return version;
 }
 
 function planVersionOf({ plan: id, ...row }: PlanVersionRow): PlanVersion {
-  const { version, createdMs, base, overage, timezone, models } = row;
-  return { id, version, createdMs, base, overage, timezone, limits: given(limitsIn(row)), models };
+  const { version, createdMs, base, overage, caps, timezone, models } = row;
+  return { id, version, createdMs, base, overage, caps, timezone, limits: given(limitsIn(row)), models };
 }
 
 export function planVersionRowOf({ id, limits, ...version }: PlanVersion): PlanVersionRow {

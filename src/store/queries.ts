@@ -269,8 +269,10 @@ export function queriesOn(
 
     async holdTotals() {
       // Floating point: a sum of integers would fail beyond 63 bits.
-      const micro = "cast(held as double precision)";
-      const text = `select (select count(*) from hold), coalesce(sum(${micro}), 0) from api_key`;
+      const micro = "cast(e.value ->> 2 as double precision)";
+      const text = `
+        select (select count(*) from hold), coalesce(sum(${micro}), 0)
+        from hold h cross join ${dialect.items("h.takings")}`;
       const [cells] = await find("service", { text, values: [] });
       return { holds: Number(cells?.[0]), heldMicro: Number(cells?.[1]) };
     },

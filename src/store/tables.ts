@@ -7,7 +7,7 @@
  * throws. Rows of accounts may be damaged, and are read by account-rows.ts.
  */
 import { eventColumns } from "../ledger/events.ts";
-import { appliedColumns } from "../ledger/plan.ts";
+import { appliedColumns, planCapColumns } from "../ledger/plan.ts";
 import {
   accountColumns,
   chargeColumns,
@@ -70,6 +70,7 @@ export const planVersionTable = tableOf("plan_version", {
   createdMs: "ms",
   base: bucketPlan,
   overage: bucketPlan,
+  caps: { items: planCapColumns },
   timezone: "text",
   ...limitColumns,
   models: "texts",

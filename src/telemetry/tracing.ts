@@ -266,7 +266,12 @@ function chargeAttributes(
 }
 
 /** Finish reasons that clients see. The other endings have none. */
-const finishReasons: Partial<Record<Ending, string>> = { stop: "stop", length: "length", credits: "length" };
+const finishReasons: Partial<Record<Ending, string>> = {
+  stop: "stop",
+  length: "length",
+  credits: "length",
+  cap: "length",
+};
 
 /**
  * Returns the attributes that have a value. Whole numbers are sent with 64 bits. A larger number

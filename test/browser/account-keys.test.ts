@@ -84,7 +84,7 @@ releaseTest("changes the settings of a key, which its next request uses", async 
       limits: { requests_per_minute: 90, tokens_per_minute: 50_000, concurrent: 3 },
     },
   );
-  const { every, align, timezone } = Object(key.budget);
+  const [{ every, align, timezone }] = Object(key.spending_caps);
   assert.deepEqual([every, align, timezone], ["P1W", "calendar", "Europe/Berlin"]);
   assert.equal(await askWith(service, secret, "tutor"), "200");
   assert.match(await askWith(service, secret, "writer"), /^404|^403/);
@@ -101,16 +101,60 @@ releaseTest("changes the settings of a key, which its next request uses", async 
   await row.getByText("never", { exact: true }).first().waitFor();
   const freed = await service.call("GET", `/admin/keys/${id}`);
   const none = { requests_per_minute: null, tokens_per_minute: null, concurrent: null };
-  assert.deepEqual([freed.budget, freed.expires_at, freed.limits], [null, null, none]);
+  assert.deepEqual([freed.spending_caps, freed.expires_at, freed.limits], [[], null, none]);
   assert.equal(await askWith(service, secret, "writer"), "200");
+});
+
+test("several caps are one text, and a wrong one keeps what was typed", async (visit) => {
+  const { page, service, expects } = visit;
+  const spending_caps = [
+    { credits: 300, every: "PT5H" },
+    {
+      name: "dear",
+      credits: 40,
+      every: "P1D",
+      align: "calendar",
+      timezone: "Europe/Berlin",
+      models: ["wr*"],
+    },
+  ];
+  const { id } = await openKey(service, "several", { spending_caps });
+  await open(visit, "/accounts/several/keys");
+  await page.getByText("300 of 300 left (PT5H), refills").waitFor();
+  await page.getByText("40 of 40 left (dear), refills").waitFor();
+  await page.getByRole("button", { name: "Edit the key notebook" }).click();
+  const caps = page.getByRole("dialog").getByLabel("Spending caps");
+  assert.equal(await caps.inputValue(), "300/PT5H, dear 40/P1D/calendar/Europe/Berlin of wr*");
+  assert.equal(await page.getByRole("dialog").getByLabel("Budget in credits").count(), 0);
+  for (const wrong of ["300 every day", "300/PT5H, 5/monthly"]) {
+    await caps.fill(wrong);
+    expects(`400 PATCH /admin/keys/${id}`);
+    await submit(page);
+    await assertRefused(caps, /Spending caps.* must be/, { "Spending caps": wrong });
+  }
+  await caps.fill("200/PT5H, dear 40/P1D/calendar/Europe/Berlin of wr*, 900/P1M");
+  await submit(page);
+  await dialogClosed(page);
+  await page.getByText("900 of 900 left (P1M), refills").waitFor();
+  const saved = await service.call("GET", `/admin/keys/${id}`);
+  assert.deepEqual(
+    Object(saved.spending_caps).map(({ name, credits }: { name: string; credits: number }) => [
+      name,
+      credits,
+    ]),
+    [
+      ["PT5H", 200],
+      ["dear", 40],
+      ["P1M", 900],
+    ],
+  );
 });
 
 test("a change of the name keeps every other setting exactly", async (visit) => {
   const { page, service } = visit;
   const { id } = await openKey(service, "exact", {
-    expires_at: "2098-02-28T12:30:45.678Z",
-    models: ["writer", "tutor"],
-    budget: { credits: 250, every: "P3D" },
+    ...{ expires_at: "2098-02-28T12:30:45.678Z", models: ["writer", "tutor"] },
+    spending_caps: [{ credits: 250, every: "P3D" }],
   });
   const before = await service.call("GET", `/admin/keys/${id}`);
   await open(visit, "/accounts/exact/keys");
@@ -194,7 +238,7 @@ test("a new key needs its name only; other settings open with the keyboard, or w
   await page.getByRole("button", { name: "Copy" }).waitFor();
   const { data } = await service.call("GET", "/admin/accounts/quick/keys");
   const made = Object(data).find(({ name }: { name: string }) => name === "second");
-  assert.deepEqual([made.budget, made.models, made.expires_at, made.portal], [null, ["*"], null, "own"]);
+  assert.deepEqual([made.spending_caps, made.models, made.expires_at, made.portal], [[], ["*"], null, "own"]);
 });
 
 releaseTest("revokes a key for good, and offers nothing more for it", async (visit) => {

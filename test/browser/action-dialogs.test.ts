@@ -9,7 +9,7 @@ import type { Locator, Page } from "playwright-core";
 import * as accounts from "../../src/actions/accounts.ts";
 import { routeOf } from "../../src/actions/action.ts";
 import * as credits from "../../src/actions/credits.ts";
-import type { Fields } from "../../src/actions/field.ts";
+import { type Fields, plainParts } from "../../src/actions/field.ts";
 import * as keys from "../../src/actions/keys.ts";
 import * as operatorKeys from "../../src/actions/operator-keys.ts";
 import * as people from "../../src/actions/people.ts";
@@ -79,10 +79,8 @@ const keySettings: Pick<Dialog, "refusals" | "right"> = {
       says: /Enter a whole number/,
     },
     {
-      type: { "Budget in credits": "500" },
-      at: "Budget period",
-      status: 400,
-      says: /Budget period is missing|has no budget/,
+      ...{ type: { "Budget in credits": "500" }, at: "Budget period", status: 400 },
+      says: /Budget period is missing/,
     },
     {
       type: { "Budget in credits": "", "Requests per minute": "0" },
@@ -322,6 +320,8 @@ function inputsFor({ action, unlike = {} }: Dialog): string[] {
     Object.entries(fields).flatMap(([part, field]) => {
       const name = path + part;
       if (field.kind === "group") return inputsOf(field.fields, `${name}.`);
+      // A list that is empty, or has one item, has inputs for its parts.
+      if (field.kind === "list") return inputsOf(plainParts(field.fields), `${name}.`);
       if (field.isShown?.({}) === false) return [];
       const isOptional = path !== "" || field.isOptional === true || field.isNullable === true;
       const hasValue = field.kind === "choice" || field.kind === "texts" || isOffered(field);

@@ -63,17 +63,17 @@ test("stops an answer, and shows what was generated and what it cost", async (vi
   assertSoundLedger(service.folder);
 });
 
-releaseTest("a used-up budget is said with what to do, and the refused message stays", async (visit) => {
+releaseTest("a cap that is reached is said with what to do, and the refused message stays", async (visit) => {
   const { page, service, expects } = visit;
-  const budget = { credits: 1, every: "P1D" };
-  const { secret } = await keyOf(service, "default", { name: "poor", budget });
+  const spending_caps = [{ credits: 1, every: "P1D" }];
+  const { secret } = await keyOf(service, "default", { name: "poor", spending_caps });
   await openPortal(visit, "/chat", secret);
   await page.getByLabel("Message").fill("one two three ".repeat(40));
   expects("402 POST /api/chat");
   await page.getByRole("button", { name: "Send" }).click();
   await page
     .getByRole("alert")
-    .getByText(/Send a shorter prompt: .* Ask for a larger budget, or use another key\./)
+    .getByText(/Send a shorter prompt: .* Ask for a higher cap, or use another key\./)
     .waitFor();
   assert.match(await page.getByLabel("Message").inputValue(), /^one two three/);
   await page.getByLabel("Temperature").fill("hot");

@@ -55,9 +55,8 @@ releaseTest(
     const { data } = await service.call("GET", "/admin/accounts/default/keys?limit=500");
     const saved = Object(data).find((key: { name: string }) => key.name === "lab");
     assert.partialDeepStrictEqual(saved, {
-      expires_at: "2099-01-31T12:30:00.000Z",
-      budget: { credits: 300, every: "P1W" },
-      portal: "own",
+      ...{ expires_at: "2099-01-31T12:30:00.000Z", portal: "own" },
+      spending_caps: [{ credits: 300, every: "P1W" }],
       limits: { requests_per_minute: 20, tokens_per_minute: null, concurrent: null },
     });
     await page.getByRole("button", { name: "Rotate the key lab" }).click();
@@ -115,7 +114,7 @@ test("a form sends what was typed, and no setting that changed meanwhile", async
   await page.getByRole("row").filter({ hasText: "after" }).getByText("800 tokens/min, 2 at once").waitFor();
 });
 
-releaseTest("a key with a budget changes names only, and a key may give itself less", async (visit) => {
+releaseTest("a key with a cap changes names only, and a key may give itself less", async (visit) => {
   const { page, service } = visit;
   const settings = { name: "treasurer", portal: "account", concurrent: 3 };
   const { id, secret } = await keyOf(service, "default", settings);
@@ -129,7 +128,7 @@ releaseTest("a key with a budget changes names only, and a key may give itself l
   await dialog.getByLabel("Budget period").selectOption("P1D");
   await submit(page);
   await confirmed(page, /is changed\. Its next request uses/);
-  await page.getByText("This key has a budget. A new key could spend more than that.").waitFor();
+  await page.getByText("This key has a spending cap. A new key could spend more than that.").waitFor();
   await page.getByRole("button", { name: "Edit the key ward" }).click();
   await dialog.getByText("it can change the names of keys only").waitFor();
   assert.equal(await dialog.locator("input, select").count(), 1);
@@ -138,7 +137,7 @@ releaseTest("a key with a budget changes names only, and a key may give itself l
   await page.getByRole("row").filter({ hasText: hostile }).first().waitFor();
   const { data } = await service.call("GET", "/admin/accounts/default/keys?limit=500");
   const own = Object(data).find((key: { id: string }) => key.id === id);
-  assert.partialDeepStrictEqual(own, { limits: { concurrent: 2 }, budget: { credits: 100 } });
+  assert.partialDeepStrictEqual(own, { limits: { concurrent: 2 }, spending_caps: [{ credits: 100 }] });
 });
 
 test("revoking the key of the session is announced, and ends the session", async (visit) => {

@@ -220,17 +220,17 @@ releaseTest("promises a refill only if one comes", async (visit) => {
   await notice.getByText(/The overage credits refill to 70/).waitFor();
 });
 
-releaseTest("says that the budget of the key is used up, and when it refills", async (visit) => {
+releaseTest("says that the cap of the key is reached, and when it refills", async (visit) => {
   const { page, service } = visit;
-  const budget = { credits: 100, every: "P1D" };
-  const { id, secret } = await keyOf(service, "default", { name: "spent", budget });
+  const caps = (credits: number) => ({ spending_caps: [{ credits, every: "P1D" }] });
+  const { id, secret } = await keyOf(service, "default", { name: "spent", ...caps(100) });
   for (let asked = 0; asked < 2; asked += 1) assert.equal(await askApi(service, secret), 200);
-  const smaller = { operation_id: "smaller", budget: { ...budget, credits: 1 } };
+  const smaller = { operation_id: "smaller", ...caps(1) };
   await service.call("PATCH", `/admin/keys/${id}`, smaller);
   await openPortal(visit, "/", secret);
-  const notice = page.locator(".notice").filter({ hasText: "The budget of this key is used up." });
+  const notice = page.locator(".notice").filter({ hasText: "The cap P1D of this key is reached." });
   await notice.getByText(/It refills/).waitFor();
-  await page.getByRole("img", { name: "0 % of the budget are left" }).waitFor();
+  await page.getByRole("img", { name: "0 % of the cap P1D of this key are left" }).waitFor();
 });
 
 releaseTest("exports the usage that it shows, and of no other account", async (visit) => {

@@ -376,7 +376,7 @@ releaseTask(
     assert.equal(await balanceStatus(service, secret), 200);
     const { data } = await service.call("GET", "/admin/accounts/ada/keys?limit=500");
     const made = Object(data).find(({ name }: { name: string }) => name === "for Kofi");
-    assert.deepEqual([made.portal, made.budget.credits], ["own", 200]);
+    assert.deepEqual([made.portal, made.spending_caps[0].credits], ["own", 200]);
     assertSoundLedger(service.folder);
   },
 );

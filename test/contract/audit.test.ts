@@ -55,20 +55,14 @@ async function fill(store: Store): Promise<void> {
   await store.close();
 }
 
-/** Bob changes the plan twice, has a key with a budget, and settles a hold after its expiry. */
+/** Bob changes the plan twice, has a key with a cap, and settles a hold after its expiry. */
 async function fillBob(store: Store): Promise<void> {
   const ofBob = { account: "bob", key: "team" } as const;
   await store.commit([{ kind: "open", account: "bob", plan: "starter", by: "test" }]);
   await addKey(store, keyOf("team", "bob", { hash: "1".repeat(64) }));
-  const budget = {
-    amountMicro: credits(500),
-    every: "P1M",
-    align: "opening",
-    timezone: "UTC",
-    byOperator: true,
-  } as const;
+  const caps = [{ amountMicro: credits(500), every: "P1M", byOperator: true }];
   await store.commit([
-    { kind: "key", op: "budget", ...ofBob, set: { budget }, by: "test" },
+    { kind: "key", op: "caps", ...ofBob, set: { caps }, by: "test" },
     { kind: "topup", account: "bob", payment: "p2", amountMicro: credits(5), by: "test" },
     { kind: "refund", account: "bob", refund: "r1", payment: "p2", amountMicro: credits(2), by: "test" },
     hold("late", credits(2), { ...ofBob, ttlMs: 0 }),

@@ -139,7 +139,7 @@ for (const backend of backends) {
       const sending = send({ types: mailTypes.slice() });
       const issue = async (n: number, by: string) => {
         const { key: _, row } = newKey("ada", { id: `key${n}` });
-        const settings = { budget: null, creator: null, keysMax: null };
+        const settings = { caps: [], creator: null, keysMax: null };
         await store.commit([{ kind: "issue", account: "ada", key: row.id, row, ...settings, by }]);
       };
       const identity = { issuer: "https://id.example", sub: "1", name: "Eve", email: "eve@example.edu" };
@@ -237,21 +237,40 @@ for (const backend of backends) {
       assert.equal(mails.length, 1);
     });
 
-    test("a mail about the budget of a key names the key", async () => {
-      const budget = { amountMicro: credits(5), rule: { every: "PT5H" } };
-      const change = {
-        kind: "key",
-        account: "ada",
-        key: "key",
-        op: "b",
-        set: { budget },
-        by: "test",
-      } as const;
-      await store.commit([change]);
+    test("caps have a mail of their own, which people switch off alone", async () => {
+      const cap = { name: "day", every: "P1D", amountMicro: credits(5), byOperator: true };
+      const change = { kind: "key", account: "ada", key: "key", op: "b", set: { caps: [cap] } } as const;
+      await store.commit([{ ...change, by: "test" }]);
       send();
+      await choose({ balanceCapMail: "off" });
       await spend("r1", 4);
+      await until("it is skipped", async () => (await states()).includes("balance.low skipped"));
+      assert.equal(mails.length, 0);
+      await choose({ balanceCapMail: "on" });
+      await spend("r2", 0.5);
       await until("it is sent", () => mails.length === 1);
-      assert.match(mails[0]?.text ?? "", /80 % of the budget of the key key of your account ada are spent\./);
+      assert.match(mails[0]?.text ?? "", /^Subject: The cap day of ada is nearly reached: 90 %\r$/m);
+      assert.match(
+        mails[0]?.text ?? "",
+        /90 % of the cap day of your key key are spent\. 0\.5 credits of 5 are/,
+      );
+      // The mail about the cap does not stand for that about the balance.
+      await store.commit([{ ...change, op: "c", set: { caps: [] }, by: "test" }]);
+      await spend("r3", 4);
+      await until("that about the balance is sent", () => mails.length === 2);
+      assert.match(mails[1]?.text ?? "", /^Subject: Credits of ada are low: /m);
+    });
+
+    test("mail about caps can be off for everybody", async () => {
+      const cap = { name: "day", every: "P1D", amountMicro: credits(5), byOperator: true };
+      const change = { kind: "key", account: "ada", key: "key", op: "b", set: { caps: [cap] } } as const;
+      await store.commit([{ ...change, by: "test" }]);
+      send({ types: ["balance.low"] });
+      await spend("r1", 4);
+      await until("it is skipped", async () => (await states()).includes("balance.low skipped"));
+      await spend("r2", 0.5);
+      await until("so is the next", async () => (await states()).length === 2);
+      assert.equal(mails.length, 0);
     });
 
     test("operators get mail about the service", async () => {

@@ -97,7 +97,7 @@ for (const backend of backends) {
     test("name the account of an operation id, whichever operation it was", async () => {
       await addKey(one, keyOf("key-of-bob", "bob", { hash: "2".repeat(64) }));
       const row = { ...keyOf("new", "ada", { hash: "3".repeat(64) }) };
-      const issue = { kind: "issue", row, budget: null, keysMax: null, creator: null } as const;
+      const issue = { kind: "issue", row, caps: [], keysMax: null, creator: null } as const;
       const operations = (account: string, key: string): Operation[] => {
         const common = { account, by: "test" };
         const promoting = { reason: "a test", untilMs: null, requestId: null };
@@ -152,7 +152,7 @@ for (const backend of backends) {
         const issuing = (account: string) => {
           const id = `${account}-${round}`;
           const row = keyOf(id, account);
-          const conditions = { budget: null, keysMax: null, creator: null };
+          const conditions = { caps: [], keysMax: null, creator: null };
           return {
             kind: "issue",
             account,
@@ -300,9 +300,9 @@ for (const backend of backends) {
     });
 
     test("see every change of a key in the next commit", async () => {
-      const budget = { amountMicro: 100, rule: { every: "P1M" } };
+      const caps = [{ amountMicro: 100, every: "P1M", models: ["mod*"], byOperator: true }];
       const rotation = { hash: "2".repeat(64), lastFour: "wxyz", overlap: "P1D" };
-      const set = { name: 'la"ptop', models: ["small", "b"], concurrent: 2, budget, rotation } as const;
+      const set = { name: 'la"ptop', models: ["small", "b"], concurrent: 2, caps, rotation };
       const [changed, held] = await one.commit([
         { kind: "key", account: "ada", key: "key", op: "change", set, by: "test" },
         hold("h1", 60),
@@ -313,11 +313,14 @@ for (const backend of backends) {
         name: 'la"ptop',
         models: ["small", "b"],
         concurrent: 2,
-        budgetMicro: 100,
-        budgetEvery: "P1M",
-        budgetFromMs: start,
-        budgetSpentMicro: 0,
-        heldMicro: 60,
+        caps: [
+          {
+            ...{ name: "P1M", amountMicro: 100, every: "P1M", align: "opening", timezone: "UTC" },
+            ...{ models: ["mod*"], sinceMs: start, byOperator: true },
+          },
+        ],
+        counters: [],
+        running: [{ model: "model", heldMicro: 60, costMicro: 0 }],
         hash: rotation.hash,
         oldHash: "1".repeat(64),
         oldUntilMs: start + day,
@@ -329,7 +332,7 @@ for (const backend of backends) {
       assert.equal(over?.kind, "credits_reserved");
       await two.commit([settle("h1", 60)]);
       const [spent] = await one.commit([hold("h3", 50, { minMicro: 41 })]);
-      assert.equal(spent?.kind, "key_budget_exceeded");
+      assert.equal(spent?.kind, "cap_reached");
     });
   });
 }

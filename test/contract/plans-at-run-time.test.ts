@@ -113,13 +113,13 @@ for (const backend of backends) {
     test("a zone is part of a version, also if no window follows the calendar", async () => {
       const moved = plansOf(planOf("trial", 100, 10, { limits, timezone: "Europe/Berlin" }));
       assert.deepEqual((await one.applyPlans(moved, { force: false, by: "test" })).changed, ["trial"]);
-      const budget = { amountMicro: credits(5), rule: { every: "P1D", align: "calendar" as const } };
-      const set = { kind: "key", account: "ada", key: "key", op: "b", set: { budget }, by: "test" } as const;
+      const caps = [{ amountMicro: credits(5), every: "P1D", align: "calendar" as const, byOperator: true }];
+      const set = { kind: "key", account: "ada", key: "key", op: "b", set: { caps }, by: "test" } as const;
       assert.deepEqual(
         (await one.commit([set])).map(({ kind }) => kind),
         ["changed"],
       );
-      assert.equal((await two.keyById("key"))?.budgetTimezone, "Europe/Berlin");
+      assert.equal((await two.keyById("key"))?.caps[0]?.timezone, "Europe/Berlin");
     });
 
     test("count the accounts on each plan, without closed ones", async () => {

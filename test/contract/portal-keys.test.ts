@@ -39,7 +39,7 @@ for (const backend of backends) {
     async function added(n: number, conditions: { creator: KeyRow; keysMax: number }) {
       const id = `key-${n}`;
       const row = keyOf(id, "ada", { hash: String(n).repeat(64) });
-      const operation = { kind: "issue", account: "ada", key: id, row, budget: null, by: "test" } as const;
+      const operation = { kind: "issue", account: "ada", key: id, row, caps: [], by: "test" } as const;
       const [outcome] = await store.commit([{ ...operation, ...conditions }]);
       return outcome?.kind;
     }
@@ -82,7 +82,7 @@ for (const backend of backends) {
       assert.deepEqual(await kinds(later("key-4", "d")), ["too_many_keys"]);
       assert.deepEqual(await kinds(later("key-3", "e")), ["changed"], "it works already");
       const row = newKeyOf(keyOf("key-5", "ada", { hash: "5".repeat(64) }));
-      const issue = { kind: "issue", account: "ada", key: row.id, row, budget: null, by: "test" } as const;
+      const issue = { kind: "issue", account: "ada", key: row.id, row, caps: [], by: "test" } as const;
       const limited = { ...issue, creator: null, keysMax: null, workingMax: 2 };
       assert.deepEqual(await kinds(limited), ["too_many_keys"]);
       await revokeKey(store, "key-3");
@@ -100,7 +100,7 @@ for (const backend of backends) {
       "a limit of tokens": { tokensPerMinute: 5 },
       "a limit of requests at a time": { concurrent: 5 },
       "an earlier expiry": { expiresMs: start + hour },
-      "a budget": { budget: { amountMicro: 5, rule: { every: "P1D" } } },
+      "a cap": { caps: [{ amountMicro: 5, every: "P1D", byOperator: true }] },
       "the right `own`": { portal: "own" },
       "another secret": { rotation: { hash: "9".repeat(64), lastFour: "9999", overlap: "P1D" } },
     } satisfies Record<string, KeyOperation["set"]>)) {

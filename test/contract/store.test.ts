@@ -66,6 +66,7 @@ for (const backend of backends) {
           id: "ada",
           plan: "starter",
           nextPlan: null,
+          planSinceMs: start,
           state: "active",
           endsMs: null,
           seq: 6,
@@ -98,7 +99,8 @@ for (const backend of backends) {
           ],
           later: { count: 0, freeMicro: 0, heldMicro: 0, untilMs: null },
           holds: 1,
-          runningCostMicro: 0,
+          counters: [],
+          running: [{ model: "model", heldMicro: credits(3), costMicro: 0 }],
           requestsTatMs: 0,
           tokensTatMs: 0,
           tokensLimit: null,
@@ -548,7 +550,7 @@ for (const backend of backends) {
         tokensTatMs: start + 5 + (3 * minute) / 11,
         tokensLimit: 11,
         holds: 1,
-        heldMicro: credits(1),
+        running: [{ model: "model", heldMicro: credits(1), costMicro: 0 }],
       });
     });
 

@@ -89,7 +89,12 @@ const shown = {
   portal: "account",
   expires_at: "2100-01-31T00:00:00.000Z",
   limits: { requests_per_minute: 5, tokens_per_minute: 5, concurrent: 5 },
-  budget: { credits: 5, every: "P1D", align: "calendar", timezone: "Europe/Berlin", left_micro: 5_000_000 },
+  spending_caps: [
+    {
+      ...{ name: "P1D", credits: 5, every: "P1D", align: "calendar", timezone: "Europe/Berlin" },
+      ...{ models: ["*"], left_micro: 5_000_000 },
+    },
+  ],
 };
 const differs = { code: "operation_differs" };
 

@@ -61,7 +61,7 @@ for (const [listener, actions, send] of listeners) {
     for (const action of actions) {
       test(`of ${action.http}`, async () => {
         const before = rowsOf(service);
-        const right = rightJson(action.input, ["budget", "acts_for"]);
+        const right = rightJson(action.input, ["spending_caps", "acts_for"]);
         for (const fault of some(sentFaults(action), 3)) {
           const answer = await send(...requestOf(action, withFault(right, fault)));
           const { code, param, message } = fieldsOf(answer.body.error ?? {});

@@ -37,6 +37,7 @@ function view(
     base: bucket(...base),
     overage: bucket(...overage),
     additionalMicro: additional * 1e6,
+    caps: [],
     heldMicro: 0,
   };
 }

@@ -4,6 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { keyAt } from "../../src/ledger/key-facts.ts";
 import type { Plan } from "../../src/ledger/plan.ts";
 import { credits } from "../fixtures/ledger-rows.ts";
 import { errorOf, type TestService } from "../fixtures/service.ts";
@@ -17,24 +18,24 @@ interface Case {
   base: number;
   overage?: number;
   additional?: number;
-  /** Budget of the key. */
-  budget?: number;
+  /** Cap of the key. */
+  cap?: number;
   /** Credits that an earlier request has cost. */
   spent?: number;
   /** Tokens that the server counts. Absent: it counts none, and the template has 512 tokens. */
   counted?: number;
   /** Characters of the prompt. */
   length?: number;
-  code?: "insufficient_credits" | "key_budget_exceeded";
+  code?: "insufficient_credits" | "cap_reached";
   /** Tokens of the prompt that the hold pays for, and credits that are left. */
   needs: [tokens: number, left: number];
   /** Most tokens of a shorter prompt that what is left pays for. Absent: none. */
   shorter?: number;
   /** The window whose refresh pays for this prompt. Absent: none. */
-  refresh?: "base" | "overage" | "budget";
+  refresh?: "base" | "overage" | "cap";
   /** The window whose refresh pays for a shorter prompt alone, and the most tokens of it. */
-  refreshForShorter?: ["base" | "overage" | "budget", tokens: number];
-  /** Another plan, more credits or a larger budget are needed. */
+  refreshForShorter?: ["base" | "overage" | "cap", tokens: number];
+  /** Another plan, more credits or a higher cap are needed. */
   asks?: boolean;
   /** Not even the shortest prompt can ever be paid. */
   isNever?: boolean;
@@ -139,43 +140,23 @@ const cases: Case[] = [
     isNever: true,
   },
   {
-    what: "a full budget never pays for the template",
-    base: 9000,
-    budget: 30,
-    needs: [529, 30],
-    asks: true,
-    isNever: true,
-    code: "key_budget_exceeded",
+    what: "a full cap never pays for the template",
+    ...{ base: 9000, cap: 30, needs: [529, 30], asks: true, isNever: true, code: "cap_reached" },
   },
   {
-    what: "the refresh of the budget pays for the prompt",
-    base: 9000,
-    budget: 600,
-    spent: 300,
-    needs: [529, 300],
-    refresh: "budget",
-    code: "key_budget_exceeded",
+    what: "the refresh of the cap pays for the prompt",
+    ...{ base: 9000, cap: 600, spent: 300, needs: [529, 300], refresh: "cap" },
+    code: "cap_reached",
   },
   {
-    what: "a full budget pays for a shorter prompt alone",
-    base: 9000,
-    budget: 600,
-    spent: 500,
-    length: 200,
-    needs: [728, 100],
-    asks: true,
-    refreshForShorter: ["budget", 599],
-    code: "key_budget_exceeded",
+    what: "a full cap pays for a shorter prompt alone",
+    ...{ base: 9000, cap: 600, spent: 500, length: 200, needs: [728, 100], asks: true },
+    ...{ refreshForShorter: ["cap", 599], code: "cap_reached" },
   },
   {
-    what: "the rest of the budget pays for a shorter prompt",
-    base: 9000,
-    budget: 600,
-    length: 200,
-    needs: [728, 600],
-    shorter: 599,
-    asks: true,
-    code: "key_budget_exceeded",
+    what: "the rest of the cap pays for a shorter prompt",
+    ...{ base: 9000, cap: 600, length: 200, needs: [728, 600], shorter: 599, asks: true },
+    code: "cap_reached",
   },
 ];
 
@@ -189,11 +170,11 @@ function optionsOf({ base, overage = 0, counted }: Case): FrontOptions {
 
 async function prepare({ service, upstream }: Front, each: Case): Promise<void> {
   const { ledger, account } = service;
-  const { additional, budget, spent = 0, counted } = each;
+  const { additional, cap, spent = 0, counted } = each;
   upstream.playOther = (call) => call.answer(200, JSON.stringify({ count: counted }));
-  if (budget !== undefined) {
-    const set = { budget: { amountMicro: credits(budget), rule: { every: "PT5H" } } };
-    await ledger.apply({ kind: "key", account, key: "key1", op: "budget", set, by: "test" });
+  if (cap !== undefined) {
+    const set = { caps: [{ amountMicro: credits(cap), every: "PT5H", byOperator: true }] };
+    await ledger.apply({ kind: "key", account, key: "key1", op: "cap", set, by: "test" });
   }
   if (spent > 0) {
     const held = { account, requestId: "earlier", key: "key1", model: "small", ttlMs: 60_000 };
@@ -221,10 +202,11 @@ async function prepare({ service, upstream }: Front, each: Case): Promise<void> 
   }
 }
 
-async function endOf(window: "base" | "overage" | "budget", service: TestService): Promise<string> {
+async function endOf(window: "base" | "overage" | "cap", service: TestService): Promise<string> {
   const balance = await service.balance();
   const key = await service.store.keyById("key1");
-  const endsMs = window === "budget" ? key?.budgetUntilMs : balance[window].endsMs;
+  const endsMs =
+    window === "cap" ? key && keyAt(key, Date.now()).counters[0]?.untilMs : balance[window].endsMs;
   assert.ok(endsMs != null);
   return new Date(endsMs).toISOString();
 }
@@ -248,7 +230,7 @@ for (const each of cases) {
     const [window, mostTokens] = each.refreshForShorter ?? [each.refresh];
     assert.equal(at, window && (await endOf(window, front.service)), message);
     assert.equal(most, mostTokens?.toString(), message);
-    assert.equal(/(?:A|a)sk (?:the operator|for a larger budget)/.test(message), each.asks ?? false, message);
+    assert.equal(/(?:A|a)sk (?:the operator|for a higher cap)/.test(message), each.asks ?? false, message);
     assert.equal(/No refresh helps: even the shortest prompt/.test(message), each.isNever ?? false, message);
     assert.equal(front.upstream.calls.length, 0);
   });

@@ -53,7 +53,7 @@ test("each request is paid by the account of its person, and names the key of th
   assert.deepEqual(receipts.map(({ account }) => account).toSorted(), [ada, ada, bob].toSorted());
   assert.equal((await service.balance()).base.remainingMicro, credits(1000), "the front end pays nothing");
   const row = await service.store.keyById("key1");
-  assert.deepEqual([row?.holds, row?.heldMicro, row?.account], [0, 0, service.account]);
+  assert.deepEqual([row?.holds, row?.running, row?.account], [0, [], service.account]);
 });
 
 test("models and balance are those of the person, or of the key's account without one", async () => {
@@ -293,12 +293,12 @@ test("a new key of the same name meets the same people, and one of another name 
   assert.notEqual(await accountOf(service, "ada", "course"), await accountOf(service, "ada"));
 });
 
-test("the budget of the key caps all people together, exactly", async () => {
+test("a cap of the key holds for all people together, exactly", async () => {
   await using service = await start(
     { newAccountsPerDay: 100 },
     { script: say("a ", "b ", "c ", "d "), engine: { parallel: 8, queue: 200 } },
   );
-  const set = { budget: { amountMicro: credits(60), rule: { every: "P1D" } } };
+  const set = { caps: [{ amountMicro: credits(60), every: "P1D", byOperator: true }] };
   await service.ledger.apply({
     kind: "key",
     account: service.account,
@@ -317,12 +317,12 @@ test("the budget of the key caps all people together, exactly", async () => {
     }
   };
   const codes = await Promise.all(Array.from({ length: 40 }, (_, n) => insist(`person ${n % 20}`)));
-  assert.deepEqual(new Set(codes), new Set(["ok", "key_budget_exceeded"]));
+  assert.deepEqual(new Set(codes), new Set(["ok", "cap_reached"]));
   const receipts = await service.store.usage({ key: "key1", limit: pageRowsMax });
   const charged = receipts.reduce((sum, { baseMicro }) => sum + baseMicro, 0);
   const row = await service.store.keyById("key1");
   assert.ok(charged <= credits(60) && charged > credits(60) - 4 * 1_000_000, `${charged}`);
-  assert.deepEqual([row?.budgetSpentMicro, row?.heldMicro, row?.holds], [charged, 0, 0]);
+  assert.deepEqual([row?.counters[0]?.spentMicro, row?.running, row?.holds], [charged, [], 0]);
 });
 
 test("the limits of the key count the requests of all people, and plans those of each", async () => {

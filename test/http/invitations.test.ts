@@ -56,7 +56,10 @@ test("a person chooses the mail about the account, and a key that manages only i
   await place.open("ada");
   const cookie = await place.enter(await place.invite("ada"));
   const as = (method: string, path: string, body?: object) => place.portal.as(cookie, method, path, body);
-  const all = { balance_low_mail: "on", balance_exhausted_mail: "on", key_expiring_mail: "on" };
+  const all = {
+    ...{ balance_low_mail: "on", balance_cap_mail: "on" },
+    ...{ balance_exhausted_mail: "on", key_expiring_mail: "on" },
+  };
   assert.deepEqual((await as("GET", "/api/account")).body.mail, all);
   const chosen = { ...all, balance_low_mail: "off" };
   assert.deepEqual((await as("PATCH", "/api/account/mail", { balance_low_mail: "off" })).body, chosen);

@@ -18,7 +18,13 @@ operatorTest("counts a payment once, even if it is sent many times at once", asy
   const first = await operator.post(topups, { payment_id: "pay/1 ü", credits: 500 });
   assert.equal(first.status, 200);
   const { balance, ...rest } = first.body;
-  assert.deepEqual(rest, { account: "test", payment_id: "pay/1 ü", credits: 500, again: false });
+  assert.deepEqual(rest, {
+    account: "test",
+    payment_id: "pay/1 ü",
+    credits: 500,
+    again: false,
+    spending_caps: [],
+  });
   assert.equal(additionalIn(balance), 500);
   const again = await Promise.all(
     Array.from({ length: 10 }, () => operator.post(topups, { payment_id: "pay/1 ü", credits: 500 })),
@@ -50,7 +56,13 @@ operatorTest(
       operator.post(adjustments, { operation_id, credits, reason });
     const up = await adjust("a", 30);
     const { balance, ...rest } = up.body;
-    assert.deepEqual(rest, { account: "test", operation_id: "a", credits: 30, again: false });
+    assert.deepEqual(rest, {
+      account: "test",
+      operation_id: "a",
+      credits: 30,
+      again: false,
+      spending_caps: [],
+    });
     assert.equal(additionalIn(balance), 30);
     const down = await adjust("b", -20);
     assert.equal(additionalIn(down.body.balance), 10);

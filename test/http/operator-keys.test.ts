@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { mintKey } from "../../src/accounts/keys.ts";
 import { timesAt } from "../../src/ledger/snapshot.ts";
-import { type Fields, operatorTests, refused, type TestOperator } from "../fixtures/operator.ts";
+import { type Fields, listOf, operatorTests, refused, type TestOperator } from "../fixtures/operator.ts";
 import { errorOf, say, type TestService } from "../fixtures/service.ts";
 
 const operatorTest = operatorTests({ otherModels: ["other"] });
@@ -30,10 +30,7 @@ operatorTest("changes settings, each operation once", async (operator) => {
   const changed = await operator.patch(path, change);
   assert.equal(changed.status, 200, changed.text);
   assert.partialDeepStrictEqual(changed.body, {
-    name: "ci",
-    models: ["*"],
-    expires_at: "2100-01-02T00:00:00.000Z",
-    budget: null,
+    ...{ name: "ci", models: ["*"], expires_at: "2100-01-02T00:00:00.000Z", spending_caps: [] },
     limits: { requests_per_minute: 5, tokens_per_minute: null, concurrent: null },
   });
   const later = { name: null, requests_per_minute: null, expires_at: null };
@@ -68,10 +65,99 @@ operatorTest("sets what a key may do in the portal", async (operator) => {
   );
 });
 
+type CapOf = readonly [credits: number, every: string, more?: Fields];
+
+function capsOf(...list: CapOf[]): Fields {
+  return { spending_caps: list.map(([credits, every, more]) => ({ credits, every, ...more })) };
+}
+
+operatorTest(
+  "replaces the caps of a key, and what counts the same keeps what was spent",
+  async (operator, service) => {
+    const capsNow = async () => {
+      const list = listOf((await operator.get(path)).body.spending_caps);
+      return list.map(({ name, credits, spent_micro, models }) => [name, credits, spent_micro, models]);
+    };
+    let changes = 0;
+    const replace = async (...list: CapOf[]) => {
+      changes += 1;
+      const answer = await operator.patch(path, { operation_id: `caps ${changes}`, ...capsOf(...list) });
+      assert.equal(answer.status, 200, answer.text);
+    };
+    const only = { models: ["sm*"] };
+    await replace([5, "P1W"], [4, "P1D", { name: "dear", align: "calendar", ...only }]);
+    assert.equal((await service.chat()).status, 200);
+    const spent = Number((await capsNow())[0]?.[2]);
+    assert.ok(spent > 0);
+    const all = ["*"];
+    assert.deepEqual(await capsNow(), [
+      ["P1W", 5, spent, all],
+      ["dear", 4, spent, ["sm*"]],
+    ]);
+    // Another amount, other models, the same period in other words, another order.
+    await replace(
+      [9, "P1D", { name: "dear", align: "calendar", models: ["large", "small"] }],
+      [7, "P7D", { name: "P1W" }],
+    );
+    assert.deepEqual(await capsNow(), [
+      ["dear", 9, spent, ["large", "small"]],
+      ["P1W", 7, spent, all],
+    ]);
+    // Another name, alignment or period begins with nothing spent, and the way back keeps it.
+    await replace([7, "P1W", { name: "other" }], [9, "P1D", { name: "dear" }]);
+    assert.deepEqual(
+      (await capsNow()).map((cap) => cap[2]),
+      [0, 0],
+    );
+    await replace([7, "P1W"], [7, "P1W", { align: "calendar" }]);
+    assert.deepEqual(
+      (await capsNow()).map((cap) => cap[2]),
+      [spent, 0],
+    );
+    await replace();
+    assert.deepEqual(await capsNow(), []);
+  },
+);
+
+operatorTest(
+  "a repetition issues the key once, and a change of its caps is another key",
+  async (operator) => {
+    const once = {
+      operation_id: "capped",
+      ...capsOf([5, "P1D", { align: "calendar" }], [9, "P1W", { models: ["sm*"] }]),
+    };
+    const made = await operator.post(keys, once);
+    assert.equal(made.status, 201, made.text);
+    const again = await operator.post(keys, once);
+    assert.deepEqual([again.status, again.body.key, again.body.id], [200, null, made.body.id]);
+    for (const other of [
+      capsOf([5, "P1D", { align: "calendar" }]),
+      capsOf(),
+      capsOf([6, "P1D", { align: "calendar" }], [9, "P1W", { models: ["sm*"] }]),
+    ])
+      refused(await operator.post(keys, { ...once, ...other }), 409, "operation_differs");
+  },
+);
+
 const bad: [body: object, code: string, message: RegExp][] = [
   [{}, "missing_required_parameter", /Nothing to change: name at least one setting/],
-  [{ budget: {} }, "missing_required_parameter", /Nothing to change/],
-  [{ name: "x", budget: { credits: 5 } }, "invalid_value", /has no budget, so a new budget needs both/],
+  [{ budget: { credits: 5 } }, "unknown_parameter", /budget/],
+  [{ spending_caps: [{ credits: 5 }] }, "missing_required_parameter", /spending_caps\[0\]\.every is missing/],
+  [{ spending_caps: [{ every: "P1D" }] }, "missing_required_parameter", /spending_caps\[0\]\.credits/],
+  [capsOf([5, "PT5H", { align: "calendar" }]), "invalid_value", /period of the cap "PT5H" must be/],
+  [capsOf([5, "P1W"], [6, "P1W"]), "invalid_value", /Two caps have the name "P1W" and the same period/],
+  [
+    capsOf([5, "P7D", { name: "w" }], [6, "P1W", { name: "w" }]),
+    "invalid_value",
+    /Two caps have the name "w"/,
+  ],
+  [
+    capsOf(...["P1D", "P2D", "P3D", "P4D", "P5D"].map((every) => [1, every] as const)),
+    "invalid_value",
+    /up to 4/,
+  ],
+  [capsOf([-1, "P1D"]), "invalid_value", /credits/],
+  [capsOf([1, "P1D", { name: "two words" }]), "invalid_value", /name must be 1 to 40 letters/],
   [{ name: "x", models: ["huge"] }, "invalid_value", /no model "huge"/],
   [{ name: "x", expires_at: "2020-01-01" }, "invalid_value", /would have expired already/],
 ];

@@ -5,8 +5,9 @@ import assert from "node:assert/strict";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, operatorTests } from "../fixtures/operator.ts";
 
+const dear = { name: "dear", credits: 3, every: "PT5H", align: "opening", models: ["sm*"] } as const;
 const operatorTest = operatorTests({
-  otherPlans: [planOf("trial", 5, 0, { limits: { concurrent: 2 }, models: ["small"] })],
+  otherPlans: [planOf("trial", 5, 0, { limits: { concurrent: 2 }, models: ["small"], caps: [dear] })],
 });
 
 operatorTest(
@@ -42,6 +43,7 @@ operatorTest(
         created_at: "",
         base: { credits: 5, every: "P1D", align: "opening" },
         overage: { credits: 0, every: "P1M", align: "opening" },
+        spending_caps: [dear],
         limits: { requests_per_minute: null, tokens_per_minute: null, concurrent: 2 },
         models: ["small"],
         timezone: "UTC",

@@ -48,12 +48,10 @@ test("a person makes, rotates and ends keys within those of the plan", async () 
   const change = (json: object) => ask("PATCH", `/api/keys/${id}`, { operation_id: operation(), ...json });
   refused(await change({ expires_at: null }), 400, "invalid_value");
   refused(await change({ expires_at: late }), 400, "invalid_value");
-  assert.equal((await change({ name: "desk", budget: { credits: 5, every: "P1D" } })).status, 200);
-  assert.equal(
-    (await change({ budget: { credits: 50, every: "P1D" } })).status,
-    200,
-    "it is the person's own",
-  );
+  const caps = (credits: number) => ({ spending_caps: [{ credits, every: "P1D" }] });
+  assert.equal((await change({ name: "desk", ...caps(5) })).status, 200);
+  assert.equal((await change(caps(50))).status, 200, "it is the person's own");
+  assert.equal((await change({ spending_caps: [] })).status, 200, "and so is its removal");
   const rotated = await ask("POST", `/api/keys/${id}/rotate`, { operation_id: operation() });
   assert.match(String(rotated.body.key), /^ink_/);
   assert.equal((await ask("DELETE", `/api/keys/${second.body.id}`)).status, 200);

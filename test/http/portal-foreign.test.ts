@@ -92,7 +92,7 @@ function settings({ account, key }: Names): Fields[] {
     { account },
     { key },
     { models: ["*"], expires_at: null },
-    { budget: null },
+    { spending_caps: [] },
     { requests_per_minute: null },
   ];
 }
@@ -187,7 +187,7 @@ interface Scene extends AsyncDisposable {
   attackers: { name: string; secret: string; victim: Party }[];
 }
 
-/** Two accounts with keys of both rights, payments, budgets, receipts and a running request. */
+/** Two accounts with keys of both rights, payments, caps, receipts and a running request. */
 async function startScene(): Promise<Scene> {
   await using opened = new AsyncDisposableStack();
   const service = opened.use(await startService({ script: babble("word"), otherModels: ["secret-model"] }));
@@ -202,7 +202,7 @@ async function startScene(): Promise<Scene> {
   const boss = await openKey(operator, "victim", { name: "victim-boss", portal: "account" });
   const worker = await openKey(operator, "victim", {
     name: "victim-worker",
-    budget: { credits: 654, every: "P1D" },
+    spending_caps: [{ credits: 654, every: "P1D" }],
   });
   const peer = await openKey(operator, "victim", { name: "peer", models: ["small"] });
   const strangers = [

@@ -143,7 +143,7 @@ portalTest("a new key works, has the right `own`, and is shown once", async (por
     name: "laptop",
     models: ["small"],
     requests_per_minute: 5,
-    budget: { credits: 7, every: "P1D" },
+    spending_caps: [{ credits: 7, every: "P1D" }],
   };
   const made = await boss.create(body);
   assert.equal(made.status, 201);
@@ -152,9 +152,10 @@ portalTest("a new key works, has the right `own`, and is shown once", async (por
   assert.equal(await works(service, String(key)), 200);
   const row = await service.store.keyById(String(id));
   assert.deepEqual(
-    [row?.account, row?.portal, row?.models, row?.requestsPerMinute, row?.budgetMicro, row?.name],
-    ["test", "own", ["small"], 5, 7_000_000, "laptop"],
+    [row?.account, row?.portal, row?.models, row?.requestsPerMinute, row?.name],
+    ["test", "own", ["small"], 5, "laptop"],
   );
+  assert.partialDeepStrictEqual(row?.caps, [{ amountMicro: 7_000_000, every: "P1D", byOperator: false }]);
   const rights = { portal: "account" };
   refused(await boss.create({ ...body, ...rights }, "more"), 400, "unknown_parameter");
   refused(await boss.change(String(id), rights), 400, "unknown_parameter");
@@ -200,27 +201,23 @@ portalTest(
   { plan: { models: ["small", "large"] } },
 );
 
-portalTest("a key with a budget manages names and revocations only", async (portal, service) => {
-  const boss = await manager(portal, service, { id: "budgeted" });
+portalTest("a key with a cap manages names and revocations only", async (portal, service) => {
+  const boss = await manager(portal, service, { id: "capped" });
   await service.ledger.apply({
-    kind: "key",
-    account: "test",
-    key: boss.id,
-    op: "budget",
-    by: "test",
-    set: { budget: { amountMicro: 5_000_000, rule: { every: "P1D" } } },
+    ...{ kind: "key", account: "test", key: boss.id, op: "cap", by: "test" },
+    set: { caps: [{ amountMicro: 5_000_000, every: "P1D", byOperator: true }] },
   });
   const rights = (await boss.ask("GET", "/api/account")).body.rights;
   assert.partialDeepStrictEqual(rights, {
-    keys: "account",
-    can_create_keys: false,
-    why_not: "This key has a budget. A new key could spend more than that.",
+    ...{ keys: "account", can_create_keys: false },
+    why_not: "This key has a spending cap. A new key could spend more than that.",
   });
   await unchanged(service, async () => {
     for (const [n, change] of [
-      ...[null, { credits: 9_000, every: "P1D" }, { every: "PT1H" }].map((budget) => ({ budget })),
-      { expires_at: "2100-01-01" },
-      { concurrent: 1 },
+      ...[[], [{ credits: 9_000, every: "P1D" }], [{ credits: 1, every: "P1D" }]].map((spending_caps) => ({
+        spending_caps,
+      })),
+      ...[{ expires_at: "2100-01-01" }, { concurrent: 1 }],
     ].entries())
       refused(await boss.change(boss.id, change, `own-${n}`), 403, "not_permitted");
   });

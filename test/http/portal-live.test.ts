@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import type { Operation } from "../../src/ledger/operations.ts";
 import { timesAt } from "../../src/ledger/snapshot.ts";
 import { limits } from "../../src/limits/limits.ts";
-import { type Fields, fieldsOf, listOf, refused } from "../fixtures/operator.ts";
+import { type Fields, fieldsOf, listOf, refused, startOperator } from "../fixtures/operator.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
 import { portalTests, type TestPortal } from "../fixtures/portal.ts";
 import { babble, type TestService } from "../fixtures/service.ts";
@@ -48,9 +48,9 @@ liveTest("shows the balance and what runs, at checkpoints", async (portal, servi
   const cookie = await portal.signIn(service.key);
   const first = await stateOf(portal, cookie);
   const account = await portal.as(cookie, "GET", "/api/account");
-  const { balance, refills, plan } = account.body;
+  const { balance, refills, plan, spending_caps } = account.body;
   assert.deepEqual(first.body.balance, balance);
-  assert.deepEqual(first.body.account, { state: "active", ends_at: null, refills, plan });
+  assert.deepEqual(first.body.account, { state: "active", ends_at: null, refills, plan, spending_caps });
   assert.deepEqual(running(first), []);
   const stop = await startAnswer(service);
   await until("a checkpoint", async () => {
@@ -64,6 +64,40 @@ liveTest("shows the balance and what runs, at checkpoints", async (portal, servi
   await until("the end", async () => running(await stateOf(portal, cookie)).length === 0);
   assert.notDeepEqual((await stateOf(portal, cookie)).body.balance, first.body.balance);
 });
+
+liveTest(
+  "shows what the caps of the plan have left, and those of the key",
+  async (portal, service) => {
+    await using operator = await startOperator(service);
+    const caps = [{ amountMicro: 2_000_000, every: "PT5H", byOperator: true }];
+    await service.ledger.apply({
+      ...{ kind: "key", account: "test", key: "key1", op: "cap", by: "test" },
+      set: { caps },
+    });
+    assert.equal((await service.chat()).status, 200);
+    const cookie = await portal.signIn(service.key);
+    const { body } = await portal.as(cookie, "GET", "/api/account");
+    const [ofPlan] = listOf(body.spending_caps);
+    const spent = Number(ofPlan?.spent_micro);
+    assert.ok(spent > 0);
+    assert.partialDeepStrictEqual(ofPlan, {
+      ...{ name: "dear", credits: 3, every: "P1W", align: "calendar", timezone: "UTC", models: ["sm*"] },
+      ...{ left_micro: 3_000_000 - spent, held_micro: 0 },
+    });
+    assert.partialDeepStrictEqual(listOf(fieldsOf(body.key).spending_caps), [
+      { name: "PT5H", credits: 2, left_micro: 2_000_000 - spent, spent_micro: spent },
+    ]);
+    assert.deepEqual(
+      fieldsOf((await stateOf(portal, cookie)).body.account).spending_caps,
+      body.spending_caps,
+    );
+    const live = await operator.get("/admin/accounts/test/live");
+    assert.deepEqual(live.body.spending_caps, body.spending_caps);
+    const balance = await service.request("GET", "/v1/balance");
+    assert.doesNotMatch(await balance.text(), /spending_caps|dear/, "as its contract says");
+  },
+  { plan: { caps: [{ name: "dear", credits: 3, every: "P1W", align: "calendar", models: ["sm*"] }] } },
+);
 
 liveTest("an unchanged state is 304, and reads nothing", async (portal, service) => {
   const cookie = await portal.signIn(service.key);

@@ -124,9 +124,9 @@ portalTest("the rights of the key are read again with each request", async (port
     key_life: null,
     latest_expiry: null,
   });
-  await set("budget", { budget: { amountMicro: 5, rule: { every: "P1D" } } });
+  await set("cap", { caps: [{ amountMicro: 5, every: "P1D", byOperator: true }] });
   assert.partialDeepStrictEqual(await rights(), { keys: "account", can_create_keys: false });
-  assert.match(String(fieldsOf(await rights()).why_not), /has a budget/);
+  assert.match(String(fieldsOf(await rights()).why_not), /has a spending cap/);
 });
 
 portalTest("the cookie is for this listener's pages alone, and not for scripts", async (portal, service) => {

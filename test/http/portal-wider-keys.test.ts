@@ -6,6 +6,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { KeyCap } from "../../src/ledger/cap-rows.ts";
 import type { KeyRow } from "../../src/ledger/rows.ts";
 import { type Fields, fieldsOf, type OperatorAnswer } from "../fixtures/operator.ts";
 import { startPortal, type TestPortal } from "../fixtures/portal.ts";
@@ -53,15 +54,18 @@ function bodyWith(setting: Setting, place: Place): Fields {
   }
 }
 
-const day = { every: "P1D" };
-const paused: Partial<KeyRow> = {
-  budgetMicro: 0,
-  budgetEvery: "P1D",
-  budgetAlign: "opening",
-  budgetTimezone: "UTC",
-  budgetByOperator: false,
-};
-const withBudget: Partial<KeyRow> = { ...paused, budgetMicro: 5_000_000 };
+function capped(amount: number, change: Partial<KeyCap> = {}): Partial<KeyRow> {
+  const rule = { name: "P1D", every: "P1D", align: "opening", timezone: "UTC" } as const;
+  const cap = { ...rule, amountMicro: amount * 1_000_000, models: ["*"], sinceMs: 0, byOperator: false };
+  return { caps: [{ ...cap, ...change }] };
+}
+const paused = capped(0);
+const withCap = capped(5);
+
+/** The list of caps as the API takes it. */
+function caps(...list: { credits: number; [part: string]: unknown }[]): Fields {
+  return { spending_caps: list.map((cap) => ({ every: "P1D", ...cap })) };
+}
 
 /** An action of a session on a target. `widens`: the target has more afterwards. */
 interface Action {
@@ -79,23 +83,25 @@ const others: Action[] = [
   { name: "renames it", body: { name: "laptop" } },
   { name: "revokes it", method: "DELETE" },
   { name: "rotates it", method: "POST", path: "/rotate", widens: true },
-  { name: "gives it a budget", body: { budget: { credits: 9_000_000, ...day } } },
-  { name: "lowers its budget", target: withBudget, body: { budget: { credits: 4 } } },
-  { name: "raises its budget", target: withBudget, body: { budget: { credits: 6 } }, widens: true },
+  { name: "gives it a cap", body: caps({ credits: 9_000_000 }) },
+  { name: "lowers its cap", target: withCap, body: caps({ credits: 4 }) },
+  { name: "adds a cap", target: withCap, body: caps({ credits: 5 }, { credits: 2, every: "PT5H" }) },
+  { name: "raises its cap", target: withCap, body: caps({ credits: 6 }), widens: true },
   {
-    name: "lengthens its budget's period",
-    target: withBudget,
-    body: { budget: { every: "P1W" } },
-    widens: true,
+    ...{ name: "lengthens its cap's period", target: withCap },
+    ...{ body: caps({ credits: 5, every: "P1W" }), widens: true },
   },
   {
-    name: "shortens its budget's period",
-    target: withBudget,
-    body: { budget: { every: "PT1H" } },
-    widens: true,
+    ...{ name: "shortens its cap's period", target: withCap },
+    ...{ body: caps({ credits: 5, every: "PT1H" }), widens: true },
   },
-  { name: "removes its budget of 0", target: paused, body: { budget: null }, widens: true },
-  { name: "raises its budget of 0", target: paused, body: { budget: { credits: 1 } }, widens: true },
+  {
+    ...{ name: "lets its cap hold for fewer models", target: withCap },
+    ...{ body: caps({ credits: 5, models: ["small"] }), widens: true },
+  },
+  { name: "names its cap anew", target: withCap, body: caps({ credits: 5, name: "other" }), widens: true },
+  { name: "removes its cap of 0", target: paused, body: caps(), widens: true },
+  { name: "raises its cap of 0", target: paused, body: caps({ credits: 1 }), widens: true },
 ];
 
 /** The same for settings: those of a row are changed by actions of their own. */
@@ -164,11 +170,20 @@ function act({ ask }: Party, id: string, { method, path = "", body }: Action): P
 /** Whether a key may do nothing that the other may not do. Written from the portal's rules. */
 function isWithin(key: KeyRow, other: KeyRow): boolean {
   if (key.revokedMs !== null) return true;
-  const limits = ["expiresMs", "requestsPerMinute", "tokensPerMinute", "concurrent", "budgetMicro"] as const;
+  const limits = ["expiresMs", "requestsPerMinute", "tokensPerMinute", "concurrent"] as const;
   const isNoMore = limits.every((field) => (key[field] ?? Infinity) <= (other[field] ?? Infinity));
   const hasModels = other.models.includes("*") || key.models.every((id) => other.models.includes(id));
+  const isCapped = other.caps.every((cap) =>
+    key.caps.some(
+      ({ name, every, amountMicro, models }) =>
+        name === cap.name &&
+        every === cap.every &&
+        amountMicro <= cap.amountMicro &&
+        `${models}` === `${cap.models}`,
+    ),
+  );
   const isOwn = key.portal === "own" || other.portal === "account";
-  return isNoMore && hasModels && isOwn;
+  return isNoMore && hasModels && isCapped && isOwn;
 }
 
 /** Holds an answer and what it left behind against the rules. Returns the row. */
@@ -257,7 +272,7 @@ test("a change of several settings is held against the key that it leaves", () =
         403,
       ],
       ["narrows one of two wider settings", widerModels.target, { models: ["small"] }, 200],
-      ["renames and revives", { ...widerModels.target, ...paused }, { name: "x", budget: null }, 403],
+      ["renames and revives", { ...widerModels.target, ...paused }, { name: "x", ...caps() }, 403],
     ];
     for (const [name, target, body, expected] of cases) {
       const before = await newTarget(someone, target);
@@ -266,8 +281,8 @@ test("a change of several settings is held against the key that it leaves", () =
   }));
 
 for (const [who, change, isSuspended] of [
-  ["of a key with a budget", withBudget, false],
-  ["of a key with a budget of 0", paused, false],
+  ["of a key with a cap", withCap, false],
+  ["of a key with a cap of 0", paused, false],
   ["in a suspended account", {}, true],
 ] as const) {
   test(`a session ${who} gives no key more, and takes no secret`, () =>
@@ -311,21 +326,89 @@ test("a session without rights over other keys does nothing with them", () =>
     }
   }));
 
-test("a session only lowers a budget that an operator has set", () =>
+/** A cap of an operator by the calendar. It is 5 credits a day for two models. */
+const ofOperator = capped(5, {
+  ...{ align: "calendar", timezone: "Asia/Tokyo", models: ["small", "large"], byOperator: true },
+});
+const kept = { align: "calendar", models: ["large", "small"] };
+
+test("a session only lowers the amount of a cap that an operator has set", () =>
   scene(async (portal, service) => {
     const someone = await party(portal, service, {});
-    const cases: [what: string, budget: Fields | null, expected: 200 | 403][] = [
-      ["lowers it", { credits: 4 }, 200],
-      ["raises it", { credits: 6 }, 403],
-      ["lengthens its period", { every: "P1M" }, 403],
-      ["lowers it with another period", { credits: 4, every: "P1M" }, 403],
-      ["lowers it in windows of the calendar", { credits: 4, align: "calendar" }, 403],
-      ["removes it", null, 403],
+    const cases: [what: string, body: Fields, expected: 200 | 403][] = [
+      ["lowers it", caps({ credits: 4, ...kept }), 200],
+      ["lowers it with its zone", caps({ credits: 4, ...kept, timezone: "Asia/Tokyo" }), 200],
+      ["lowers it and adds one", caps({ credits: 3, every: "PT1H" }, { credits: 4, ...kept }), 200],
+      ["raises it", caps({ credits: 6, ...kept }), 403],
+      ["lengthens its period", caps({ credits: 5, ...kept, every: "P1M" }), 403],
+      ["lowers it with another period", caps({ credits: 4, ...kept, every: "P1M" }), 403],
+      ["lowers it in other windows", caps({ credits: 4, ...kept, align: "opening" }), 403],
+      ["lowers it in another zone", caps({ credits: 4, ...kept, timezone: "UTC" }), 403],
+      ["lowers it for one model", caps({ credits: 4, ...kept, models: ["small"] }), 403],
+      ["lowers it under another name", caps({ credits: 4, ...kept, name: "mine" }), 403],
+      ["removes it", caps(), 403],
     ];
-    for (const [name, budget, expected] of cases) {
-      const before = await newTarget(someone, { ...withBudget, budgetByOperator: true });
-      const answer = await act(someone, before.id, { name, body: { budget } });
-      await check(someone, before, answer, expected, name);
+    for (const [name, body, expected] of cases) {
+      const before = await newTarget(someone, ofOperator);
+      const answer = await act(someone, before.id, { name, body });
+      const after = await check(someone, before, answer, expected, name);
+      const cap = after.caps.find(({ every }) => every === "P1D");
+      assert.deepEqual([cap?.timezone, cap?.byOperator], ["Asia/Tokyo", true], name);
+    }
+  }));
+
+test("caps of operators in two zones both stay, whatever zone is left out", () =>
+  scene(async (portal, service) => {
+    const someone = await party(portal, service, {});
+    const zones = ["Asia/Tokyo", "Europe/Berlin"].flatMap(
+      (timezone) => capped(5, { align: "calendar", timezone, byOperator: true }).caps ?? [],
+    );
+    const calendar = { credits: 5, align: "calendar" };
+    const before = await newTarget(someone, { caps: zones });
+    const lost = await act(someone, before.id, { name: "names one", body: caps(calendar) });
+    await check(someone, before, lost, 403, "names one");
+    const both = caps({ ...calendar, timezone: "Europe/Berlin" }, { ...calendar, credits: 4 });
+    const lowered = await act(someone, before.id, { name: "names both", body: both });
+    const after = await check(someone, before, lowered, 200, "names both");
+    assert.deepEqual(
+      after.caps.map(({ timezone, amountMicro }) => [timezone, amountMicro]),
+      [
+        ["Europe/Berlin", 5_000_000],
+        ["Asia/Tokyo", 4_000_000],
+      ],
+    );
+  }));
+
+test("a cap of a holder is the holder's, and a repetition changes nothing", () =>
+  scene(async (portal, service) => {
+    const someone = await party(portal, service, {});
+    const { id } = await newTarget(someone, {});
+    const body = { operation_id: "mine", ...caps({ credits: 5, align: "calendar" }) };
+    for (const what of ["a change", "a repetition"]) {
+      const answer = await someone.ask("PATCH", `/api/keys/${id}`, body);
+      assert.equal(answer.status, 200, `${what}: ${answer.text}`);
+      assert.partialDeepStrictEqual((await rowOf(service, id)).caps, [
+        { timezone: "UTC", byOperator: false },
+      ]);
+    }
+    const removed = await act(someone, id, { name: "removes it", body: caps() });
+    assert.deepEqual([removed.status, removed.body.spending_caps], [200, []]);
+  }));
+
+test("patterns of models are within patterns, and a new key inherits them", () =>
+  scene(async (portal, service) => {
+    const someone = await party(portal, service, { models: ["sm*", "large"] });
+    const made = await someone.ask("POST", "/api/keys", { operation_id: "inherits" });
+    assert.deepEqual([made.status, made.body.models], [201, ["sm*", "large"]]);
+    for (const [models, status] of [
+      [["small"], 201],
+      [["sma*"], 201],
+      [["s*"], 400],
+      [["*"], 400],
+      [["smx*"], 400],
+    ] as const) {
+      const answer = await someone.ask("POST", "/api/keys", { operation_id: `models ${models}`, models });
+      assert.equal(answer.status, status, `${models}: ${answer.text}`);
     }
   }));
 

@@ -129,16 +129,16 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
       `set local session_replication_role = replica;
       update journal set ${earlier("at_ms")} where account in ('minute', 'leaving');
       update credit_grant set ${earlier("from_ms", "until_ms", "anchor_ms")} where account in ('minute', 'leaving');
-      update account set ${earlier("created_ms", "at_ms", "base_from_ms", "base_until_ms", "base_anchor_ms")},
+      update account set ${earlier("created_ms", "at_ms", "plan_since_ms", "base_from_ms", "base_until_ms", "base_anchor_ms")},
         ${earlier("overage_from_ms", "overage_until_ms", "overage_anchor_ms")} where id in ('minute', 'leaving')`,
       database,
     );
     const serial = Object.assign(await load.createKey("serial"), { isSerial: true });
     await load.createKey("team", { portal: "account" });
-    const capped = await load.createKey("team", { budget: { credits: 25, every: "P1M" } });
-    await load.createKey("team", { budget: { credits: 40, every: "P1D" } });
+    const capped = await load.createKey("team", { spending_caps: [{ credits: 25, every: "P1M" }] });
+    await load.createKey("team", { spending_caps: [{ credits: 40, every: "P1D" }] });
     for (const account of ["mixed", "minute", "leaving", "poor"]) await load.createKey(account);
-    await load.createKey("minute", { budget: { credits: 30, every: "PT5H" } });
+    await load.createKey("minute", { spending_caps: [{ credits: 30, every: "PT5H" }] });
     await load.topUp("serial", 20);
     await load.topUp("serial", 15);
     await load.topUp("mixed", 40);
@@ -149,7 +149,7 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
     await Promise.all([send(110), one(serial, 12), operate(25)]);
     // These windows change while nothing runs, so that it is known which of them paid.
     await quiet();
-    await load.must(`/admin/keys/${capped.id}`, budgetChange({ credits: 60, every: "P1D" }), "PATCH");
+    await load.must(`/admin/keys/${capped.id}`, capChange({ credits: 60, every: "P1M" }), "PATCH");
     await load.must("/admin/accounts/serial", planChange("month", "new_window"), "PATCH");
     for (const node of nodes) {
       writeFileSync(path.join(node.folder.path, "inkwell.yaml"), configuration(75, upstream));
@@ -167,7 +167,7 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
   }
 
   const planChange = (plan: string, at: string) => ({ operation_id: load.newId("plan"), plan, at });
-  const budgetChange = (budget: object) => ({ operation_id: load.newId("budget"), budget });
+  const capChange = (cap: object) => ({ operation_id: load.newId("cap"), spending_caps: [cap] });
 
   /** Sends so many requests, eight at a time. */
   async function send(count: number): Promise<void> {
@@ -201,7 +201,7 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
       () => load.adjust(load.pick(["team", "mixed", "minute"])),
       () => load.refund(load.pick(["team", "mixed", "poor", "serial"])),
       () => load.must("/admin/accounts/mixed", planChange(load.pick(["year", "richer"]), "now"), "PATCH"),
-      () => load.createKey(load.pick(["team", "mixed"]), { budget: { credits: 5, every: "P1M" } }),
+      () => load.createKey(load.pick(["team", "mixed"]), { spending_caps: [{ credits: 5, every: "P1M" }] }),
       async () => {
         const { id } = load.pick(load.keys.filter((key) => key.account === "team"));
         await load.must(`/admin/keys/${id}`, { operation_id: load.newId("name"), name: "renamed" }, "PATCH");
@@ -562,16 +562,16 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
     assert.deepEqual(listOf(await cli("usage", "mixed")).map(receiptOf), receiptsOf({ account: "mixed" }));
   });
 
-  test("budgets of keys have left what their receipts leave", async () => {
+  test("caps of keys have left what their receipts leave", async () => {
     for (const { id } of load.keys) {
       const shown = await Promise.all(
         nodes.map(async (node) => (await load.operator(`/admin/keys/${id}`, {}, node)).body),
       );
       assert.deepEqual(shown[0], shown[1]);
-      const budget = shown[0]?.budget ?? null;
-      if (budget === null) continue;
-      const { credits, spent_micro, left_micro, held_micro } = fieldsOf(budget);
-      // A changed period carries what was spent, and none of the periods has ended.
+      const [cap] = listOf(shown[0]?.spending_caps);
+      if (cap === undefined) continue;
+      const { credits, spent_micro, left_micro, held_micro } = cap;
+      // A changed amount keeps what was spent, and none of the periods has ended.
       const { base_micro, overage_micro, additional_micro } = sumOf(receiptsOf({ key: id }));
       const spent = base_micro + overage_micro + additional_micro;
       const left = Math.max(0, Number(credits) * million - spent);
@@ -580,7 +580,7 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
         { spent_micro: spent, left_micro: left, held_micro: 0 },
         id,
       );
-      assert.ok(spent <= Number(credits) * million, `${id} has spent no more than its budget`);
+      assert.ok(spent <= Number(credits) * million, `${id} has spent no more than its cap`);
     }
   });
 
@@ -635,14 +635,14 @@ describe(`a random load on two nodes, seed ${seed}`, { skip: noPostgres ?? false
     assert.ok(all <= load.requests.length && all >= load.requests.length - unknown, `${all} requests`);
   });
 
-  test("the portal shows holders of keys their own receipts, sums and budgets", async () => {
+  test("the portal shows holders of keys their own receipts, sums and caps", async () => {
     for (const [n, key] of load.keys.filter(({ isRevoked }) => !isRevoked).entries()) {
       const { account, key: shownKey, rights } = await portal(key, "/api/account", n % 2);
       assert.equal(account, key.account);
       const seesAll = fieldsOf(rights).keys === "account";
       const own = receiptsOf(seesAll ? { account: key.account } : { key: key.id });
       const { body } = await load.operator(`/admin/keys/${key.id}`);
-      assert.deepEqual(fieldsOf(shownKey).budget, body.budget);
+      assert.deepEqual(fieldsOf(shownKey).spending_caps, body.spending_caps);
       const rows: Receipt[] = [];
       for (let after = ""; ; ) {
         const page = await portal(key, `/api/requests?limit=100${after}`, n % 2);

@@ -13,7 +13,7 @@ export function plansOf(random: Random, { hasLarge }: { hasLarge: boolean }): st
   const base = random.pick([3, 20, 100]);
   const every = random.pick(["PT5H", "PT20M"]);
   const plan = (credits: number, every: string, overage: number, limits: string) =>
-    `base: { credits: ${credits}, every: ${every} }, overage: { credits: ${overage}, every: ${random.pick(["PT45M", "P1D", "P1M"])} }${limits}, models: ["*"]`;
+    `base: { credits: ${credits}, every: ${every} }, overage: { credits: ${overage}, every: ${random.pick(["PT45M", "P1D", "P1M"])} }${limits}${capsOf(random)}, models: ["*"]`;
   const limits = random.pick([
     "",
     ", limits: { requests_per_minute: 6 }",
@@ -22,6 +22,16 @@ export function plansOf(random: Random, { hasLarge }: { hasLarge: boolean }): st
   const small = plan(base, every, random.pick([0, 3]), limits);
   const large = plan(base * 3, random.pick([every, "P1D", "P1D, align: calendar"]), 5, "");
   return `plans:\n  small: { ${small} }\n${hasLarge ? `  large: { ${large} }\n` : ""}`;
+}
+
+/** Up to three caps. */
+function capsOf(random: Random): string {
+  const caps = [
+    `{ credits: ${random.whole(1, 12)}, every: ${random.pick(["PT20M", "PT5H"])} }`,
+    `{ credits: ${random.whole(2, 40)}, every: P1D, align: calendar }`,
+    `{ name: dear, credits: ${random.whole(1, 6)}, every: PT1H, models: ["${random.pick(["sm*", "*"])}"] }`,
+  ].filter(() => random.chance(0.35));
+  return caps.length === 0 ? "" : `, caps: [${caps.join(", ")}]`;
 }
 
 /** The configuration without its plans. */

@@ -4,8 +4,9 @@
  */
 import assert from "node:assert/strict";
 import { AccountFold } from "../../src/ledger/account-fold.ts";
+import type { CapCounter } from "../../src/ledger/cap-rows.ts";
 import { decide } from "../../src/ledger/kernel.ts";
-import { keyHeldFault } from "../../src/ledger/key-problems.ts";
+import { runningFault } from "../../src/ledger/key-problems.ts";
 import type { PlanCatalog } from "../../src/ledger/plan.ts";
 import type {
   AccountRow,
@@ -39,14 +40,8 @@ const windowDamages: Partial<WindowGrant>[] = [
 ];
 
 const otherDamages: Partial<AccountRow>[] = [
-  { seq: 0 },
-  { atMs: afterAllDates },
-  { endsMs: afterAllDates },
-  { holds: -1 },
-  { holds: 0.5 },
-  { runningCostMicro: -1 },
-  { requestsTatMs: Number.NaN },
-  { tokensTatMs: Infinity },
+  ...[{ seq: 0 }, { atMs: afterAllDates }, { endsMs: afterAllDates }, { holds: -1 }, { holds: 0.5 }],
+  ...[{ planSinceMs: afterAllDates }, { requestsTatMs: Number.NaN }, { tokensTatMs: Infinity }],
 ];
 
 const laterDamages: Partial<AccountRow["later"]>[] = [
@@ -63,6 +58,11 @@ const additionalDamages: Partial<AdditionalGrant>[] = [
   { amountMicro: 0.5 },
 ];
 
+const counterDamages: Partial<CapCounter>[] = [
+  ...[{ spentMicro: -1 }, { spentMicro: 0.5 }, { every: "often" }, { untilMs: 0 }],
+  ...[{ fromMs: -afterAllDates }, { untilMs: afterAllDates }, { anchorMs: afterAllDates }],
+];
+
 /** Rows of an account, each with one thing that cannot be. */
 function damagesOf(row: AccountRow): AccountRow[] {
   const { base, overage, additional, later, state, holds } = row;
@@ -76,10 +76,17 @@ function damagesOf(row: AccountRow): AccountRow[] {
   if (first !== undefined)
     for (const damage of additionalDamages)
       damaged.push({ ...row, additional: [{ ...first, ...damage }, ...others] });
+  const counter: CapCounter = {
+    ...{ name: "P1D", every: "P1D", align: "opening", timezone: "UTC", spentMicro: 0 },
+    ...{ fromMs: row.atMs, untilMs: row.atMs + day, anchorMs: row.atMs },
+  };
+  for (const damage of counterDamages)
+    damaged.push({ ...row, counters: [...row.counters, { ...counter, ...damage }] });
   if (state === "closed") damaged.push({ ...row, state: "active" });
   else damaged.push({ ...row, state: "closed" }, { ...row, base: null }, { ...row, overage: null });
   if (holds === 0) {
-    damaged.push({ ...row, runningCostMicro: 1 }, { ...row, later: { ...later, heldMicro: 1 } });
+    const running = [{ model: "m", heldMicro: 0, costMicro: 1 }];
+    damaged.push({ ...row, running }, { ...row, later: { ...later, heldMicro: 1 } });
     if (base !== null && base.amountMicro > base.spentMicro)
       damaged.push({ ...row, base: { ...base, heldMicro: 1 } });
   }
@@ -150,7 +157,8 @@ function problemsOf(facts: Facts, plans: PlanCatalog, { atMs }: Times): string[]
   fold.finish(facts, atMs);
   // The audit compares these keys with the holds of all accounts.
   for (const key of facts.frontEnds) {
-    const fault = keyHeldFault(key, [...facts.holds, ...facts.otherHolds]);
+    const own = [...facts.holds, ...facts.otherHolds].filter((hold) => hold.key === key.id);
+    const fault = runningFault(key, own);
     if (fault !== null) report("holds", fault);
   }
   return problems;
@@ -206,7 +214,7 @@ const tamperings: Record<string, Tampering> = {
     "shortfallMicro",
   ),
   "a payment of a charge": raised(({ charges }) => charges.flatMap(({ paid }) => paid), "amountMicro"),
-  "the account": raised(({ account }) => [account], "seq", "atMs", "createdMs", "holds", "runningCostMicro"),
+  "the account": raised(({ account }) => [account], "seq", "atMs", "createdMs", "holds", "planSinceMs"),
   "a window": raised(
     ({ account: { base, overage } }) => [base, overage],
     "seq",
@@ -234,16 +242,21 @@ const tamperings: Record<string, Tampering> = {
   ),
   "a key": raised(
     ({ keys }) => keys.filter(({ actsFor }) => actsFor === null),
-    "holds",
-    "heldMicro",
-    "runningCostMicro",
-    "budgetMicro",
-    "budgetSpentMicro",
-    "createdMs",
-    "revokedMs",
-    "expiresMs",
-    "requestsPerMinute",
-    "concurrent",
+    ...(["holds", "createdMs", "revokedMs", "expiresMs", "requestsPerMinute", "concurrent"] as const),
+  ),
+  "a counter of a cap": raised(
+    ({ account, keys }) =>
+      [account, ...keys.filter(({ actsFor }) => actsFor === null)].flatMap(({ counters }) => counters),
+    ...(["spentMicro", "fromMs", "untilMs", "anchorMs"] as const),
+  ),
+  "what runs on a model": raised(
+    ({ account, keys }) =>
+      [account, ...keys.filter(({ actsFor }) => actsFor === null)].flatMap(({ running }) => running),
+    ...(["heldMicro", "costMicro"] as const),
+  ),
+  "a cap of a key": raised(
+    ({ keys }) => keys.flatMap(({ caps }) => caps),
+    ...(["amountMicro", "sinceMs"] as const),
   ),
   "the state": ({ account }) => {
     account.state = account.state === "suspended" ? "active" : "suspended";
@@ -257,7 +270,7 @@ const tamperings: Record<string, Tampering> = {
     account.endsMs = account.endsMs === null ? account.atMs + day : null;
     return true;
   },
-  "a budget without its period": ({ journal }) => {
+  "a cap without its period": ({ journal }) => {
     // Later changes may leave the period as it is.
     const first = journal.find(({ kind, after }) => kind === "key" && after?.includes('"every":"') === true);
     if (first === undefined) return false;

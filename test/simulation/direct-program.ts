@@ -54,7 +54,7 @@ export class DirectProgram {
     for (const key of openingKeys) {
       const { id, account } = key;
       const issue = { kind: "issue", account, key: id, row: newKeyOf(key), by } as const;
-      await this.#commit([{ ...issue, budget: null, keysMax: null, creator: null }]);
+      await this.#commit([{ ...issue, caps: [], keysMax: null, creator: null }]);
     }
     const steps = fc.sample(stepArb, { seed: this.#random.whole(0, 1_000_000), numRuns: 100 });
     for (let n = 0; !isOver(); n += 1) {
@@ -67,7 +67,7 @@ export class DirectProgram {
       this.#told.operations.push(...batch);
       await this.#commit(batch);
       if (n % 20 === 10) await this.#commit(this.#smallChange(n));
-      if (n % 10 === 5) await this.#commit(this.#tightBudget(n));
+      if (n % 10 === 5) await this.#commit(this.#tightCap(n));
     }
     const { holds } = this.#database.ledger;
     const own = new Set(this.#told.holds.map(({ requestId }) => requestId));
@@ -104,14 +104,16 @@ export class DirectProgram {
   }
 
   /**
-   * Two requests of a key share what is left of its budget. The first has used a part of its hold,
+   * Two requests of a key share what is left of its cap. The first has used a part of its hold,
    * or all of it. The second wants more than is left.
    */
-  #tightBudget(n: number): Operation[] {
+  #tightCap(n: number): Operation[] {
     const [account, key] = this.#random.pick([["ada", "ada-1"] as const, ["bob", "bob-1"] as const]);
-    const { heldMicro = 0, budgetSpentMicro = 0 } = this.#database.ledger.keys.get(key) ?? {};
-    const amountMicro = (budgetSpentMicro ?? 0) + heldMicro + credits(10);
-    const budget = { amountMicro, rule: { every: "P1D", align: "opening" as const }, byOperator: true };
+    const { running = [], counters = [] } = this.#database.ledger.keys.get(key) ?? {};
+    const spentMicro = counters.find(({ name }) => name === "tight")?.spentMicro ?? 0;
+    const heldMicro = running.reduce((sum, each) => sum + each.heldMicro, 0);
+    const amountMicro = spentMicro + heldMicro + credits(10);
+    const caps = [{ name: "tight", amountMicro, every: "P1D", byOperator: true }];
     const price = { prompt: 0, completion: credits(1) };
     const hold = (requestId: string, most: number): Operation => {
       this.#told.holds.push({ account, requestId });
@@ -122,7 +124,7 @@ export class DirectProgram {
     const usage = { ...noTokens, completionTokens: this.#random.pick([2, 6]) };
     const [one, other] = [`tight-${n}-1`, `tight-${n}-2`];
     return [
-      { kind: "key", account, key, op: `tight-${n}`, set: { budget }, by },
+      { kind: "key", account, key, op: `tight-${n}`, set: { caps }, by },
       hold(one, 6),
       { kind: "extend", account, requestId: one, n: 1, moreMicro: 0, usage, ttlMs: 10 * minute },
       hold(other, 8),

@@ -70,7 +70,7 @@ export interface FrontEndRequest {
 /** A key as operators ask for it. */
 interface DrawnKey {
   acts_for: { name: string; header: string; plan?: string; new_accounts_per_day?: number };
-  budget?: { credits: number; every: string };
+  spending_caps?: { credits: number; every: string }[];
   requests_per_minute?: number;
   concurrent?: number;
 }
@@ -104,13 +104,15 @@ export class FrontEnd {
     const actsFor = { name, header };
     this.#plan = random.pick(["small", "small", "large"]);
     const opens = { plan: this.#plan, new_accounts_per_day: this.#newPerDay };
-    const budget = { credits: random.whole(5, 60), every: "PT1H" };
+    const spending_caps = [{ credits: random.whole(5, 60), every: "PT1H" }];
     const limits: Omit<DrawnKey, "acts_for"> = random.pick([
-      {},
-      { budget },
-      { budget },
-      { budget, concurrent: 3 },
-      { requests_per_minute: 20 },
+      ...[
+        {},
+        { spending_caps },
+        { spending_caps },
+        { spending_caps, concurrent: 3 },
+        { requests_per_minute: 20 },
+      ],
     ]);
     const opening = { acts_for: { ...actsFor, ...opens }, ...limits };
     const refusing = { acts_for: actsFor };

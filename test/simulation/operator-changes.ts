@@ -32,18 +32,8 @@ export function drawChange(random: Random, known: Known): OperatorChange | "plan
   const ofAny = <T>(items: readonly T[], change: (item: T) => OperatorChange) =>
     items.length === 0 ? null : change(random.pick(items));
   const action = random.weighted({
-    topup: 5,
-    refund: 4,
-    promote: 3,
-    adjust: 2,
-    memo: 2,
-    plan: 4,
-    suspend: 1,
-    resume: 2,
-    budget: 2,
-    stop: 2,
-    reload: 1,
-    plans: 1,
+    ...{ topup: 5, refund: 4, promote: 3, adjust: 2, memo: 2, plan: 4, suspend: 1, resume: 2, caps: 2 },
+    ...{ stop: 2, reload: 1, plans: 1 },
   });
   switch (action) {
     case "topup":
@@ -78,11 +68,14 @@ export function drawChange(random: Random, known: Known): OperatorChange | "plan
       const state = action === "suspend" ? "suspended" : "active";
       return post(`${path}/state`, { operation_id: id, state });
     }
-    case "budget": {
-      const every = random.pick(["PT1H", "P1D"]);
-      const budget = random.chance(0.3) ? null : { credits: random.whole(0, 3), every };
+    case "caps": {
+      const caps = [
+        { credits: random.whole(0, 3), every: random.pick(["PT1H", "P1D"]) },
+        { name: "dear", credits: random.whole(0, 3), every: "P1D", align: "calendar", models: ["m*"] },
+      ];
+      const spending_caps = random.pick([[], caps.slice(0, 1), caps]);
       const keys = [...ledger.keys.values()].filter((key) => key.account === account);
-      return ofAny(keys, (key) => patch(`/admin/keys/${key.id}`, { operation_id: id, budget }));
+      return ofAny(keys, (key) => patch(`/admin/keys/${key.id}`, { operation_id: id, spending_caps }));
     }
     case "stop":
       return ofAny([...ledger.holds.values()], (hold) => ({

@@ -126,10 +126,18 @@ test("every change has a dialog and a sentence about what was done, but for thos
 test("credits say what was done, what could not be taken, and what was done before", () => {
   const { addCredits, adjustCredits, refundCredits } = credits;
   const refund = { account: "ada", refund_id: "r1", refunded_micro: 35_000_000, rest_micro: 5_000_000 };
+  const cap = { name: "dear", credits: 200, every: "P1D", align: "opening", models: ["big-*"] };
   const rest = "The other 5 are held by running requests, and can be refunded when these have ended.";
   const cases: [action: { done?: unknown }, result: object, sentence: string][] = [
-    [addCredits, { account: "ada", credits: 5000 }, "5,000 credits added to ada."],
-    [addCredits, { payment_id: "p1", again: true }, "Payment p1 was counted before. Nothing has changed."],
+    [addCredits, { account: "ada", credits: 5000, spending_caps: [] }, "5,000 credits added to ada."],
+    [
+      ...([adjustCredits, { account: "ada", credits: 30, spending_caps: [cap] }] as const),
+      "30 promotional credits given to ada. The caps of its plan count them too: dear 200/P1D of big-*.",
+    ],
+    [
+      ...([addCredits, { payment_id: "p1", again: true }] as const),
+      "Payment p1 was counted before. Nothing has changed.",
+    ],
     [adjustCredits, { account: "ada", credits: -30 }, "30 promotional credits taken from ada."],
     [refundCredits, refund, `35 credits refunded from ada. ${rest}`],
     [

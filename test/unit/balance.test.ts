@@ -44,6 +44,7 @@ test("a new account has full buckets and windows that start with it", async () =
       endsMs: Date.UTC(2026, 1, 15, 12),
     },
     additionalMicro: 0,
+    caps: [],
     heldMicro: 0,
   });
 });

@@ -60,6 +60,39 @@ models:
     );
   });
 
+  test("warns of caps that hardly do what was meant", async () => {
+    const model = (name: string, more = "") =>
+      `{ engine: upstream, url: "http://a:1/v1", model: ${name}, dialect: vllm, price: { prompt: 1000000, completion: 1000000 }${more} }`;
+    writeFileSync(
+      path.join(cwd, "caps.yaml"),
+      `plans:
+  p:
+    base: { credits: 1000, every: P1D }
+    overage: { credits: 0, every: P1D }
+    models: [dear-a, dear-b, cheap]
+    caps:
+      - { credits: 100, every: P1D, models: ["dear-a", "gone-*"] }
+      - { name: small, credits: 1, every: PT5H, models: ["cheap", "free"] }
+      - { name: fine, credits: 2, every: P1D }
+models:
+  dear-a: ${model("one")}
+  dear-b: ${model("one")}
+  cheap: ${model("two")}
+  free: ${model("three")}
+`,
+    );
+    const { code, stderr } = await ledger.inkwell("config", "check", "--config", "caps.yaml");
+    assert.equal(code, 0, stderr);
+    assert.deepEqual(
+      stderr.split("\n").filter((line) => line.includes("cap")),
+      [
+        "The cap P1D of the plan p names models that the configuration does not have: gone-*. The models are dear-a, dear-b, cheap, free.",
+        "The cap P1D of the plan p does not count these ids, which name the same model of a server as one that it counts: dear-b (as dear-a). Add them to the models of the cap.",
+        "The cap small of the plan p is 1 credits. The smallest requests to these models take more, so all are refused: cheap (2). Raise the cap, or leave the models out of the models of the plan.",
+      ],
+    );
+  });
+
   test("prints a document that is the same configuration", async () => {
     writeFileSync(
       path.join(cwd, "full.yaml"),
@@ -72,6 +105,9 @@ plans:
     base: { credits: 3, every: P1D }
     overage: { credits: 4, every: P1Y }
     limits: { requests_per_minute: 5, tokens_per_minute: 6, concurrent: 7 }
+    caps:
+      - { credits: 5, every: PT5H }
+      - { name: dear, credits: 6, every: P1W, align: calendar, models: ["o*", two] }
     models: [one, two]
 models:
   one: { engine: llama, source: ${miniature}, context_window: 512, parallel: 2, threads: 1, gpu: "off", price: { prompt: 8, completion: 9, cached_prompt: 7 }, reasoning: { tags: ["<a>", "</a>"] } }
@@ -104,7 +140,7 @@ tracing: { endpoint: "http://127.0.0.1:4318", service_name: writer }
     for (const shown of [
       /^operator API +127\.0\.0\.1 port 82, token in \S+elsewhere\/operator-token$/m,
       /^operator hosts +IP addresses, localhost, node-a, ops\.example$/m,
-      /^plan +some: 3 credits every P1D, overage 4 every P1Y, 5 requests\/min, 6 tokens\/min, 7 at once, models one two$/m,
+      /^plan +some: 3 credits every P1D, overage 4 every P1Y, at most 5 every PT5H, at most 6 of o\* two every P1W \(dear\), 5 requests\/min, 6 tokens\/min, 7 at once, models one two$/m,
       /^model +four: upstream, http:\/\/a:1\/v1, http:\/\/b:1\/v1, 1 \/ 1 credits per million/m,
       /^limits +2,048 bytes and 3 messages a request, 4 waiting for a model$/m,
       /^uploads +4,096 bytes at once, 8 s for a body of at most 300 keys$/m,

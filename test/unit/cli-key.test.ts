@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { hashKey } from "../../src/accounts/keys.ts";
 import { shown } from "../../src/actions/columns.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
+import { fieldsOf } from "../fixtures/operator.ts";
 
 const ledger = cliLedger();
 
@@ -85,42 +86,83 @@ test("show has each described field of a key", async () => {
     if (name !== "id") assert.match(stdout, new RegExp(`^  ${title} +\\S`, "m"));
 });
 
-test("set changes amount and period of a budget, and removes it", async () => {
+test("set changes amount and period of a budget, which is a list of one cap, and removes it", async () => {
   await ledger.openAccount();
   const { id } = await ledger.makeKey();
-  refused(
-    await ledger.inkwell("key", "set", id, "--budget", "5"),
-    /has no budget, so a new budget needs both/,
-  );
   await ledger.inkwell("key", "set", id, "--budget", "5", "--every", "P1D");
   ledger.nowMs += 3_600_000;
-  const changed = await ledger.documentOf("key", "set", id, "--budget", "8");
-  assert.partialDeepStrictEqual(changed, {
-    budget: {
-      credits: 8,
-      every: "P1D",
-      left_micro: 8_000_000,
-      spent_micro: 0,
-      held_micro: 0,
-      started_at: "2027-01-15T12:00:00.000Z",
-      refreshes_at: "2027-01-16T12:00:00.000Z",
+  const changed = fieldsOf(await ledger.documentOf("key", "set", id, "--budget", "8", "--every", "P1D"));
+  assert.deepEqual(changed.spending_caps, [
+    {
+      ...{ name: "P1D", credits: 8, every: "P1D", align: "opening", timezone: "UTC", models: ["*"] },
+      ...{ left_micro: 8_000_000, spent_micro: 0, held_micro: 0 },
+      ...{ started_at: "2027-01-15T12:00:00.000Z", refreshes_at: "2027-01-16T12:00:00.000Z" },
     },
-  });
-  assert.match((await ledger.inkwell("key", "list")).stdout, /BUDGET LEFT.*\n.*8 of 8 \(P1D\)/);
-  await ledger.inkwell("key", "set", id, "--every", "P1M");
-  assert.match((await ledger.inkwell("key", "show", id)).stdout, /refreshes +2027-02-15 13:00Z/);
-  await ledger.inkwell("key", "set", id, "--no-budget");
-  assert.equal(ledger.store.key(id).budgetMicro, null);
-  assert.doesNotMatch((await ledger.inkwell("key", "list")).stdout, /BUDGET/);
+  ]);
+  assert.match((await ledger.inkwell("key", "list")).stdout, /CAPS LEFT.*\n.*8 of 8 \(P1D\)/);
+  await ledger.inkwell("key", "set", id, "--budget", "8", "--every", "P1M");
+  assert.match(
+    (await ledger.inkwell("key", "show", id)).stdout,
+    /Spending caps +P1M: 8 of 8 left \(P1M\); refreshes 2027-02-15 13:00Z\n/,
+  );
+  await ledger.inkwell("key", "set", id, "--caps", "none");
+  assert.deepEqual(ledger.store.key(id).caps, []);
+  assert.match((await ledger.inkwell("key", "show", id)).stdout, /Spending caps +-\n/);
+  assert.doesNotMatch((await ledger.inkwell("key", "list")).stdout, /CAPS/);
+});
+
+test("set takes a list of caps with names, alignments, zones and models", async () => {
+  await ledger.openAccount();
+  const { id } = await ledger.makeKey(
+    "--caps",
+    " 300/PT5H,1000/P1W/calendar, dear 200/P1D/calendar/Asia/Tokyo of sm*  small",
+  );
+  const shown = fieldsOf(await ledger.documentOf("key", "show", id)).spending_caps;
+  assert.partialDeepStrictEqual(shown, [
+    { name: "PT5H", credits: 300, every: "PT5H", align: "opening", models: ["*"] },
+    { name: "P1W", credits: 1000, align: "calendar", timezone: "UTC" },
+    { name: "dear", credits: 200, every: "P1D", timezone: "Asia/Tokyo", models: ["sm*", "small"] },
+  ]);
+  const { stdout } = await ledger.inkwell("key", "show", id);
+  assert.match(
+    stdout,
+    /\n +dear: 200 of 200 left \(P1D, Asia\/Tokyo, of sm\* small\); refreshes 2027-01-15 15:00Z\n/,
+  );
+  assert.match(
+    (await ledger.inkwell("key", "list")).stdout,
+    /300 of 300 \(PT5H\), 1,000 of 1,000 \(P1W\), 200 of 200 \(dear\)/,
+  );
+  const [row] = ledger.store.key(id).caps;
+  assert.equal(row?.byOperator, true);
+  for (const [word, says] of [
+    ["300", /--caps must be up to 4 caps/],
+    ["300/PT5H 5/P1D", /--caps must be up to 4 caps/],
+    ["x/P1D", /--caps must be up to 4 caps/],
+  ] as const)
+    wrongUsage(await ledger.inkwell("key", "set", id, "--caps", word), says);
+  for (const [word, says] of [
+    ["1/P1D,2/P1W,3/P1M,4/PT1H,5/PT2H", /--caps must be up to 4 caps/],
+    ["300/monthly", /--caps.* must be an ISO 8601 period/],
+    ["300/PT5H/calendar", /The period of the cap "PT5H" must be /],
+    ["300/P1D/calendar/Mars", /--caps.* must be the name of a time zone/],
+    ["300/P7D, P7D 5/P1W", /Two caps have the name "P7D" and the same period/],
+  ] as const)
+    refused(await ledger.inkwell("key", "set", id, "--caps", word), says);
+  assert.deepEqual(fieldsOf(await ledger.documentOf("key", "show", id)).spending_caps, shown);
 });
 
 test("set needs a setting, and half a budget is refused", async () => {
   const set = (...options: string[]) => ledger.inkwell("key", "set", "key_0", ...options);
   wrongUsage(await set(), /nothing to change: name at least one setting/);
-  wrongUsage(await set("--no-budget", "--every", "P1D"), /--no-budget excludes --every/);
+  wrongUsage(await set("--budget", "5"), /--every is missing/);
+  wrongUsage(
+    await set("--caps", "none", "--every", "P1D", "--budget", "5"),
+    /--caps excludes --budget, --every/,
+  );
   const create = (...options: string[]) => ledger.inkwell("key", "create", "alice", ...options);
   wrongUsage(await create("--budget", "5"), /--every is missing/);
   wrongUsage(await create("--every", "P1D"), /--budget is missing/);
+  wrongUsage(await create("--caps", "5/P1D", "--budget", "5", "--every", "P1D"), /--caps excludes/);
 });
 
 test("rotate prints only the new secret, and the old one stays valid for a day", async () => {

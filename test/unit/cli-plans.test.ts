@@ -177,3 +177,40 @@ test("config check succeeds if the plans of the ledger cannot be read, and repor
   assert.equal(other.code, 0);
   assert.match(other.stderr, /^The plans were not compared .*other\.db/m);
 });
+
+test("apply and previews name the caps that begin with nothing spent, and credits add names all", async () => {
+  const capped = (caps: string) => starter.replace(/ }$/, `, caps: [${caps}] }`);
+  write({
+    starter,
+    capped: capped("{ credits: 300, every: PT5H }, { name: dear, credits: 900, every: P1D }"),
+  });
+  await done("account create ada --plan starter");
+  const preview = await done("account set ada --plan capped --at now --dry-run");
+  assert.match(preview.stdout, /^cap PT5H: 300 of 300 left \(PT5H\); refreshes /m);
+  assert.match(preview.stdout, /^These caps begin then, with nothing spent: PT5H, dear\.$/m);
+  await done("account set ada --plan capped --at now");
+  const added = await done("credits add ada 50 --payment p1");
+  assert.equal(
+    added.stderr,
+    "50 credits added to ada. The caps of its plan count them too: 300/PT5H, dear 900/P1D. It has 50 additional credits now.\n",
+  );
+  // Another amount and other models count the same.
+  write({
+    starter,
+    capped: capped(
+      "{ credits: 200, every: PT300M }, { name: cheap, credits: 900, every: P1D, models: [s*] }",
+    ),
+  });
+  const applied = await done("plans apply --dry-run");
+  assert.match(
+    applied.stdout,
+    /^changed {2}capped: .*; before: .*; with nothing spent, these caps begin: PT300M, cheap$/m,
+  );
+  write({
+    starter,
+    capped: capped(
+      "{ name: PT5H, credits: 200, every: PT300M }, { name: dear, credits: 1, every: P1D, models: [s*] }",
+    ),
+  });
+  assert.doesNotMatch((await done("plans apply --dry-run")).stdout, /begin/);
+});

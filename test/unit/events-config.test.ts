@@ -51,6 +51,7 @@ test("reads endpoints and mail, with defaults", () => {
     templates: null,
     types: [
       "balance.low",
+      "balance.cap",
       "balance.exhausted",
       "key.created",
       "operator.key_created",

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { EventFact } from "../../src/ledger/events.ts";
+import type { CapSettings } from "../../src/ledger/operations.ts";
 import { expire, large, planTo, promote, small, topup } from "../fixtures/kernel-examples.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import {
@@ -26,8 +27,10 @@ const thresholdPercents = [80, 90, 100];
 
 /** Lines such as `balance.low base 80`. */
 function lineOf({ type, data }: EventFact): string {
-  const { scope, key, percent } = data;
-  return type === "balance.low" ? [type, scope, ...(key ? [key] : []), percent].join(" ") : type;
+  const { scope, cap, key, percent } = data;
+  return type === "balance.low"
+    ? [type, scope, cap, key, percent].filter((part) => part !== undefined).join(" ")
+    : type;
 }
 
 async function eventful(...plans: Parameters<typeof bench>): Promise<Bench & { told(): string[] }> {
@@ -145,61 +148,75 @@ test("additional credits that end are low", async () => {
   ]);
 });
 
-test("the budget of a key has thresholds of its own", async () => {
+function dayCap(amount: number, every = "P1D"): CapSettings {
+  return { amountMicro: credits(amount), every, byOperator: true };
+}
+
+test("a cap of a key has thresholds of its own", async () => {
   const made = await eventful(small);
   const key = { kind: "key", account: "ada", key: "key", by: "test" } as const;
-  const budget = { amountMicro: credits(5), rule: { every: "PT5H" }, byOperator: true };
-  await made.apply({ ...key, op: "b1", set: { budget } });
+  await made.apply({ ...key, op: "b1", set: { caps: [dayCap(5), dayCap(5, "PT5H")] } });
   await spend(made, 4);
-  assert.deepEqual(made.told(), ["balance.low key key 80"]);
-  await made.apply({ ...key, op: "b2", set: { budget: { ...budget, amountMicro: credits(4) } } });
-  assert.deepEqual(made.told(), ["balance.low key key 90", "balance.low key key 100"]);
-  made.clock.nowMs += 5 * 60 * minute;
+  // The cap of five hours refills before anybody could act.
+  assert.deepEqual(made.told(), ["balance.low cap P1D key 80"]);
+  await made.apply({ ...key, op: "b2", set: { caps: [dayCap(4)] } });
+  assert.deepEqual(made.told(), ["balance.low cap P1D key 90", "balance.low cap P1D key 100"]);
+  made.clock.nowMs += day;
   await spend(made, 4);
-  assert.deepEqual(made.told().toSorted(), [
-    "balance.low base 80",
-    "balance.low key key 100",
-    "balance.low key key 80",
-    "balance.low key key 90",
-  ]);
+  const told = made.told().filter((line) => line.includes(" key"));
+  assert.deepEqual(told.toSorted(), [80, 90, 100].map((n) => `balance.low cap P1D key ${n}`).toSorted());
 });
 
-test("the key of a front end has no events of its budget, also if the budget is changed", async () => {
+test("a cap of a plan has thresholds of its own, one that is new too", async () => {
+  const caps = [{ name: "dear", credits: 5, every: "P1D", align: "opening", models: ["big-*"] }] as const;
+  const made = await eventful(planOf("much", 100, 0, { caps }));
+  await made.apply(hold("h", credits(9), { model: "small" }));
+  await made.apply(settle("h", credits(9)));
+  assert.deepEqual(made.told(), []);
+  await made.apply(hold("h2", credits(5), { model: "big-one" }));
+  assert.deepEqual(made.told(), []);
+  await made.apply(settle("h2", credits(5)));
+  assert.deepEqual(
+    made.told(),
+    [80, 90, 100].map((n) => `balance.low cap dear ${n}`),
+  );
+});
+
+test("the key of a front end has no events of its caps, also if they are changed", async () => {
   const made = await eventful(planOf("much", 100, 0));
   const actsFor = { name: "webui", header: "x-person", plan: null, newAccountsPerDay: null };
   await addKey(made.store, keyOf("fe", "ada", { hash: "3".repeat(64), actsFor }));
   const change = { kind: "key", account: "ada", key: "fe", by: "test" } as const;
-  const budgetOf = (amount: number) => ({ amountMicro: credits(amount), rule: { every: "PT5H" } });
-  await made.apply({ ...change, op: "b1", set: { budget: budgetOf(10) } });
+  await made.apply({ ...change, op: "b1", set: { caps: [dayCap(10)] } });
   await spend(made, 5, "fe");
   made.told();
-  await made.apply({ ...change, op: "b2", set: { budget: budgetOf(5) } });
+  await made.apply({ ...change, op: "b2", set: { caps: [dayCap(5)] } });
   assert.deepEqual(made.told(), []);
 });
 
-test("a refused request that does not roll the window of a budget tells nothing", async () => {
+test("a refused request in a new window of a cap tells nothing", async () => {
   const made = await eventful(planOf("much", 100, 0));
-  const budget = { amountMicro: credits(10), rule: { every: "PT5H" }, byOperator: true };
-  await made.apply({ kind: "key", account: "ada", key: "key", by: "test", op: "b1", set: { budget } });
+  const set = { caps: [dayCap(10)] };
+  await made.apply({ kind: "key", account: "ada", key: "key", by: "test", op: "b1", set });
   await spend(made, 9);
   const suspend = { kind: "state", account: "ada", op: "s", to: { kind: "suspend" }, by: "test" } as const;
   await made.apply(suspend);
   made.told();
-  made.clock.nowMs += 5 * 60 * minute;
+  made.clock.nowMs += day;
   for (const id of ["one", "two"]) await made.apply(hold(id, credits(1)));
   assert.deepEqual(made.told(), []);
 });
 
-test("what a request spends of a budget after its window counts in the next one", async () => {
+test("what a request spends of a cap after its window counts in the next one", async () => {
   const made = await eventful(planOf("much", 100, 0));
-  const budget = { amountMicro: credits(10), rule: { every: "PT5H" }, byOperator: true };
-  await made.apply({ kind: "key", account: "ada", key: "key", by: "test", op: "b1", set: { budget } });
+  const set = { caps: [dayCap(10)] };
+  await made.apply({ kind: "key", account: "ada", key: "key", by: "test", op: "b1", set });
   await spend(made, 9);
-  await made.apply(hold("late", credits(1), { ttlMs: day }));
-  assert.deepEqual(made.told(), ["balance.low key key 80", "balance.low key key 90"]);
-  made.clock.nowMs += 5 * 60 * minute;
+  await made.apply(hold("late", credits(1), { ttlMs: 2 * day }));
+  assert.deepEqual(made.told(), ["balance.low cap P1D key 80", "balance.low cap P1D key 90"]);
+  made.clock.nowMs += day;
   await made.apply(settle("late", credits(8)));
-  assert.deepEqual(made.told(), ["balance.low key key 80"]);
+  assert.deepEqual(made.told(), ["balance.low cap P1D key 80"]);
 });
 
 test("accounts, payments and keys have events with their journal number", async () => {

@@ -41,7 +41,9 @@ example("a hold below its minimum is refused and takes nothing", small, async (m
   const outcome = await made.apply(hold("h", credits(15) + 1));
   assert.deepEqual(outcome, {
     kind: "insufficient_credits",
+    cap: null,
     leftMicro: credits(15),
+    mostMicro: credits(15),
     refreshes: [],
     rates: {},
   });

@@ -1,8 +1,7 @@
-/** Changes of keys: settings, budgets and rotations, each applied once. */
+/** Changes of keys: settings, caps and rotations, each applied once. */
 import assert from "node:assert/strict";
-import { keyAt } from "../../src/ledger/key-budget.ts";
-import type { KeyOperation, KeySettings } from "../../src/ledger/operations.ts";
-import { timesAt } from "../../src/ledger/snapshot.ts";
+import { keyAt } from "../../src/ledger/key-facts.ts";
+import type { CapSettings, KeyOperation, KeySettings } from "../../src/ledger/operations.ts";
 import { example, journalOf, openedJournal, planTo, small } from "../fixtures/kernel-examples.ts";
 import type { Bench } from "../fixtures/ledger-bench.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
@@ -17,6 +16,10 @@ function rotation(digit: string, overlap: string | null): KeySettings {
   return { rotation: { hash: digit.repeat(64), lastFour: digit.repeat(4), overlap } };
 }
 
+function cap(amountMicro: number, every: string, more: Partial<CapSettings> = {}): CapSettings {
+  return { amountMicro, every, byOperator: true, ...more };
+}
+
 async function spend(made: Bench, id: string, amount: number): Promise<string> {
   const outcome = await made.apply(hold(id, amount));
   if (outcome.kind === "held") await made.apply(settle(id, amount));
@@ -29,7 +32,7 @@ example(
   async (made) => {
     const change = set("a", {
       name: "laptop",
-      budget: { amountMicro: 500, rule: { every: "P1M" } },
+      caps: [cap(500, "P1M")],
       ...rotation("2", "P1D"),
     });
     const first = await made.apply(change);
@@ -41,7 +44,7 @@ example(
     const key = made.store.key("key");
     assert.deepEqual([key.name, key.hash, key.oldHash], ["desk", "3".repeat(64), "2".repeat(64)]);
     const [entry] = await made.store.journal("ada", { limit: 1, afterSeq: openedJournal.length });
-    const budget = { amount_micro: 500, rule: { every: "P1M" } };
+    const caps = [{ amount_micro: 500, by_operator: true, every: "P1M" }];
     assert.deepEqual(
       [
         entry?.subject,
@@ -49,8 +52,8 @@ example(
       ],
       [
         "key",
-        { budget: null, name: null },
-        { budget, name: "laptop", rotation: { overlap: "P1D" } },
+        { caps: [], name: null },
+        { caps, name: "laptop", rotation: { overlap: "P1D" } },
         // The beginning of the hash, with which the audit compares the key.
         { secret: "2".repeat(32), old_until_at: "2026-01-16T12:00:00.000Z" },
       ],
@@ -87,7 +90,7 @@ example(
       oldHash: "2".repeat(64),
       oldUntilMs: start + 60 * minute,
     });
-    assert.equal(keyAt(made.store.key("key"), timesAt(start + 60 * minute)).oldUntilMs, null);
+    assert.equal(keyAt(made.store.key("key"), start + 60 * minute).oldUntilMs, null);
     await made.apply(set("3", rotation("4", null)));
     assert.partialDeepStrictEqual(made.store.key("key"), { oldHash: "3".repeat(64), oldUntilMs: start });
   },
@@ -105,53 +108,107 @@ example("a revoked key does not change, and neither does one of another account"
   assert.equal(made.store.key("key").hash, keyOf("key", "ada").hash);
 });
 
-example("a part of a budget changes alone, but not if there is no budget", small, async (made) => {
-  assert.equal((await made.apply(set("1", { name: "n", budget: { amountMicro: 5 } }))).kind, "no_budget");
-  assert.equal((await made.apply(set("1", { budget: { rule: { every: "P1D" } } }))).kind, "no_budget");
-  assert.deepEqual([made.store.key("key").name, made.store.key("key").budgetMicro], [null, null]);
-  await made.apply(set("1", { budget: { amountMicro: 100, rule: { every: "P1M" } } }));
+example("other caps take the place of all, and what counts the same goes on", small, async (made) => {
+  const month = { every: "P1M", name: "P1M", align: "opening", timezone: "UTC", models: ["*"] } as const;
+  await made.apply(set("1", { caps: [cap(100, "P1M")] }));
   assert.equal(await spend(made, "h1", 60), "held");
-  await made.apply(set("2", { budget: { amountMicro: 70 } }));
-  assert.partialDeepStrictEqual(made.store.key("key"), {
-    budgetMicro: 70,
-    budgetEvery: "P1M",
-    budgetSpentMicro: 60,
-  });
   made.clock.nowMs += minute;
-  await made.apply(set("3", { budget: { rule: { every: "P1D" } } }));
-  assert.partialDeepStrictEqual(made.store.key("key"), {
-    budgetMicro: 70,
-    budgetEvery: "P1D",
-    budgetSpentMicro: 60,
-    budgetFromMs: start + minute,
-    budgetUntilMs: start + minute + day,
-  });
-  assert.equal(await spend(made, "h2", 11), "key_budget_exceeded");
+  await made.apply(set("2", { caps: [cap(70, "P1M"), cap(20, "P1D", { byOperator: false })] }));
+  const key = made.store.key("key");
+  assert.partialDeepStrictEqual(key.caps, [
+    { ...month, amountMicro: 70, sinceMs: start, byOperator: true },
+    { name: "P1D", amountMicro: 20, sinceMs: start + minute, byOperator: false },
+  ]);
+  assert.deepEqual(
+    key.counters.map(({ name, spentMicro, fromMs }) => [name, spentMicro, fromMs]),
+    [["P1M", 60, start]],
+  );
+  assert.equal(await spend(made, "h2", 11), "cap_reached");
   assert.equal(await spend(made, "h2", 10), "held");
-  await made.apply(set("4", { budget: null }));
-  assert.partialDeepStrictEqual(made.store.key("key"), {
-    budgetMicro: null,
-    budgetEvery: null,
-    budgetSpentMicro: null,
-  });
+  await made.apply(set("3", { caps: [] }));
+  assert.equal(await spend(made, "h3", 500), "held");
+  const counted = made.store.key("key").counters.map(({ name, spentMicro }) => [name, spentMicro]);
+  assert.deepEqual(counted.toSorted(), [
+    ["P1D", 10],
+    ["P1M", 70],
+  ]);
 });
 
-example("the refusal names the key if its own requests hold the rest of its budget", small, async (made) => {
-  await made.apply(set("1", { budget: { amountMicro: 100, rule: { every: "P1M" } } }));
-  await made.apply(hold("h", 80));
-  assert.partialDeepStrictEqual(await made.apply(hold("h2", 30)), {
-    kind: "credits_reserved",
-    scope: "key",
-  });
-  assert.partialDeepStrictEqual(await made.apply(hold("h2", 101)), {
-    kind: "key_budget_exceeded",
-    leftMicro: 20,
-    refreshes: [{ atMs: start + 31 * day, amountMicro: 100 }],
-  });
+example(
+  "two caps that count the same, and a period that no calendar has, are refused",
+  small,
+  async (made) => {
+    const twice = [cap(5, "P7D", { name: "week" }), cap(6, "P1W", { name: "week" })];
+    assert.deepEqual(await made.apply(set("1", { name: "n", caps: twice })), {
+      kind: "cap_twice",
+      name: "week",
+    });
+    assert.deepEqual(await made.apply(set("1", { caps: [cap(5, "PT5H", { align: "calendar" })] })), {
+      ...{ kind: "no_calendar_period", name: "PT5H", every: "PT5H" },
+    });
+    assert.deepEqual([made.store.key("key").name, made.store.key("key").caps], [null, []]);
+    // The name tells them apart.
+    const apart = [cap(5, "P7D"), cap(6, "P1W")];
+    assert.equal((await made.apply(set("1", { caps: apart }))).kind, "changed");
+  },
+);
+
+example(
+  "the refusal names the cap that refills last, and whose requests hold the rest",
+  small,
+  async (made) => {
+    await made.apply(set("1", { caps: [cap(100, "P1M"), cap(90, "P1D"), cap(200, "P7D")] }));
+    await made.apply(hold("h", 80));
+    assert.partialDeepStrictEqual(await made.apply(hold("h2", 10)), { kind: "held" });
+    await made.apply(settle("h2", 0));
+    assert.partialDeepStrictEqual(await made.apply(hold("h3", 30)), {
+      kind: "credits_reserved",
+      scope: "key",
+    });
+    assert.partialDeepStrictEqual(await made.apply(hold("h4", 101)), {
+      kind: "cap_reached",
+      cap: { of: "key", name: "P1M", amountMicro: 100 },
+      leftMicro: 20,
+      // The daily cap gives less, now and at the end of the month.
+      mostMicro: 10,
+      refreshes: [{ atMs: start + 31 * day, amountMicro: 90 }],
+    });
+    assert.partialDeepStrictEqual(await made.apply(hold("h5", 95)), { cap: { name: "P1D" } });
+  },
+);
+
+example("a repeated hold and extension name the cap that gave less", small, async (made) => {
+  await made.apply(set("1", { caps: [cap(100, "P1M")] }));
+  const short = { of: "key", name: "P1M" };
+  const held = hold("h", 90, { minMicro: 1 });
+  assert.deepEqual(Object.keys(await made.apply(held)).includes("cap"), false);
+  const extended = extend("h", 1, 30);
+  for (const _ of ["first", "again"])
+    assert.partialDeepStrictEqual(await made.apply(extended), {
+      amountMicro: 10,
+      reserved: false,
+      cap: short,
+    });
+  assert.equal("cap" in (await made.apply(held)), false);
+  const more = hold("h2", 5, { minMicro: 0 });
+  for (const _ of ["first", "again"])
+    assert.partialDeepStrictEqual(await made.apply(more), { kind: "held", amountMicro: 0, cap: short });
 });
 
-example("an extension after the end of the budget's window takes from the next one", small, async (made) => {
-  await made.apply(set("1", { budget: { amountMicro: 100, rule: { every: "PT1H" } } }));
+example("what a lowered cap will not give back is not waited for", small, async (made) => {
+  await made.apply(set("1", { caps: [cap(100, "P1M")] }));
+  await made.apply(hold("h", 10));
+  await made.apply(hold("h2", 60));
+  await made.apply(extend("h2", 1, 0, { usage: tokens(0, 45) }));
+  await made.apply(set("2", { caps: [cap(54, "P1M")] }));
+  // When h2 has ended with 45, h holds more than is left.
+  assert.partialDeepStrictEqual(await made.apply(extend("h", 1, 5)), { amountMicro: 0, reserved: false });
+  await made.apply(set("3", { caps: [cap(56, "P1M")] }));
+  assert.partialDeepStrictEqual(await made.apply(extend("h", 1, 5)), { amountMicro: 0, reserved: true });
+});
+
+example("an extension after the end of a cap's window takes from the next one", small, async (made) => {
+  await made.apply(set("1", { caps: [cap(100, "PT1H")] }));
   await spend(made, "h0", 70);
   await made.apply(hold("h", 30, { ttlMs: day }));
   assert.partialDeepStrictEqual(await made.apply(extend("h", 1, 50)), { amountMicro: 0, reserved: false });
@@ -160,16 +217,21 @@ example("an extension after the end of the budget's window takes from the next o
     amountMicro: 70,
   });
   await made.apply(settle("h", 95));
-  assert.partialDeepStrictEqual(made.store.key("key"), { heldMicro: 0, budgetSpentMicro: 95 });
+  const { running, counters } = made.store.key("key");
+  assert.deepEqual([running, counters.map(({ spentMicro }) => spentMicro)], [[], [95]]);
 });
 
-example("a budget does not change with the plan, and counts whatever bucket pays", small, async (made) => {
-  await made.apply(set("1", { budget: { amountMicro: credits(14), rule: { every: "P1M" } } }));
-  assert.equal(await spend(made, "h1", credits(12)), "held");
-  await made.apply(planTo("small", "p"));
-  assert.equal(await spend(made, "h2", credits(3)), "key_budget_exceeded");
-  assert.equal(await spend(made, "h3", credits(2)), "held");
-});
+example(
+  "a cap of a key does not change with the plan, and counts whatever bucket pays",
+  small,
+  async (made) => {
+    await made.apply(set("1", { caps: [cap(credits(14), "P1M")] }));
+    assert.equal(await spend(made, "h1", credits(12)), "held");
+    await made.apply(planTo("small", "p"));
+    assert.equal(await spend(made, "h2", credits(3)), "cap_reached");
+    assert.equal(await spend(made, "h3", credits(2)), "held");
+  },
+);
 
 example(
   "a debt of tokens follows a changed limit from the moment of the change",

@@ -1,6 +1,7 @@
 /** The kernel: new accounts, top-ups, adjustments and invalid rows. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { CapCounter } from "../../src/ledger/cap-rows.ts";
 import type { AccountRow } from "../../src/ledger/rows.ts";
 import {
   adjust,
@@ -299,6 +300,10 @@ example("rejects a top-up that is not whole or not positive", small, async (made
 
 test("no operation changes an account with an invalid row", async () => {
   const payment = { seq: 5, amountMicro: 5, spentMicro: 0, heldMicro: 0, isPayment: true, untilMs: null };
+  const counter: CapCounter = {
+    ...{ name: "P1D", every: "P1D", align: "opening", timezone: "UTC", spentMicro: 0 },
+    ...{ fromMs: start, untilMs: start + day, anchorMs: start },
+  };
   const noLater = { count: 0, freeMicro: 0, heldMicro: 0, untilMs: null };
   const contradictions: ((row: AccountRow) => Partial<AccountRow>)[] = [
     ...[
@@ -335,9 +340,15 @@ test("no operation changes an account with an invalid row", async () => {
     () => ({ later: { ...noLater, heldMicro: 0.5 } }),
     () => ({ later: { ...noLater, count: -1 } }),
     ({ base }) => ({ base: base && { ...base, heldMicro: 1 }, holds: 0 }),
-    () => ({ holds: 0, runningCostMicro: 1 }),
+    () => ({ holds: 0, running: [{ model: "m", heldMicro: 0, costMicro: 1 }] }),
     () => ({ holds: -1 }),
-    () => ({ runningCostMicro: -1 }),
+    () => ({ running: [{ model: "m", heldMicro: 0, costMicro: -1 }] }),
+    () => ({ running: [{ model: "m", heldMicro: -1, costMicro: 0 }] }),
+    () => ({ planSinceMs: 9e15 }),
+    ...[
+      ...[{ spentMicro: -1 }, { spentMicro: 0.5 }, { every: "often" }],
+      ...[{ fromMs: Number.NaN }, { untilMs: start }, { untilMs: 9e15 }, { anchorMs: 0.5 }],
+    ].map((change) => () => ({ counters: [{ ...counter, ...change }] })),
     () => ({ seq: 0 }),
     () => ({ endsMs: Number.NaN }),
     () => ({ requestsTatMs: Number.NaN }),

@@ -47,17 +47,39 @@ test("the order in which an operation names its fields makes no difference", () 
   assert.notEqual(changeFact({ name: "a" }), one);
 });
 
-test("the zone that a budget took from the plan is a fact", () => {
+test("the zone that caps took from the plan is a fact", () => {
   const keys = new Map<string, KeyRow>([[key.id, { ...key }]]);
-  const set = { budget: { amountMicro: 5, rule: { every: "P1M", align: "calendar" } as const } };
+  const caps = [{ amountMicro: 5, every: "P1M", align: "calendar", byOperator: true }] as const;
+  const set = { caps };
   const apply = (timezone: string) => {
     const before = replacedFact(keys.get(key.id) ?? key, set);
     const outcome = factText({ timezone });
     return applied(keys, { ...entry, before, after: changeFact(set), outcome });
   };
   assert.equal(apply("Africa/Cairo"), null);
-  assert.equal(keys.get(key.id)?.budgetTimezone, "Africa/Cairo");
-  assert.equal(apply("Asia/Kathmandu"), "has another zone than its budget");
+  assert.equal(keys.get(key.id)?.caps[0]?.timezone, "Africa/Cairo");
+  assert.equal(apply("Nowhere/Else"), "sets caps that no key can have");
+  const before = replacedFact(keys.get(key.id) ?? key, set);
+  const without = { ...entry, before, after: changeFact(set), outcome: null };
+  assert.equal(applied(keys, without), "has another zone than its caps");
+});
+
+test("caps that no key can have are named, and the audit goes on with those before", () => {
+  const good = { amountMicro: 5, every: "P1D", byOperator: true };
+  for (const wrong of [
+    [{ ...good, every: "often" }],
+    [{ ...good, every: null }],
+    [{ ...good, align: "calendar", timezone: "Nowhere/Else" }],
+    [{ ...good, models: "all" }],
+    [good, { ...good, amountMicro: 6 }],
+    [{ ...good, every: "PT5H", align: "calendar", timezone: "UTC" }],
+    "none",
+  ]) {
+    const keys = new Map<string, KeyRow>([[key.id, { ...key }]]);
+    const fact = { ...entry, before: '{"caps":[]}', after: factText({ caps: wrong }) };
+    assert.equal(applied(keys, fact), "sets caps that no key can have", JSON.stringify(wrong));
+    assert.deepEqual(keys.get(key.id)?.caps, []);
+  }
 });
 
 test("a fact that says something else was there before is named", () => {

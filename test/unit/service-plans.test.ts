@@ -75,6 +75,27 @@ test("warns of models that the current plans can never pay for, also after anoth
   await jobs.stop();
 });
 
+test("warns of caps that let no request begin, at the start, in the log and for as long as they are so", async () => {
+  const { store, plans, jobs, log } = begin();
+  const { models } = load(
+    'models: { big: { engine: upstream, url: "http://a:1/v1", model: m, price: { prompt: 10000, completion: 20000 } } }',
+  );
+  const cap = { name: "day", credits: 5, every: "P1D", align: "opening", models: ["*"] } as const;
+  const { warnings } = await plans.apply(plansOf(planOf("a", 10, 1, { caps: [cap] })), { models });
+  assert.deepEqual(warnings, [
+    "The cap day of the plan a is 5 credits. The smallest requests to these models take more, so all are refused: big (5.3). Raise the cap, or leave the models out of the models of the plan.",
+  ]);
+  assert.deepEqual(plans.warnings, warnings);
+  assert.partialDeepStrictEqual(log.at(-1), { level: 40, plan: "a", cap: "day", warning: warnings[0] });
+  plans.watch(jobs, 1);
+  await store.applyPlans(plansOf(planOf("a", 10, 1, { caps: [{ ...cap, credits: 6 }] })), {
+    ...{ force: false, by: "test" },
+  });
+  await until("the cap is large enough", () => plans.warnings.length === 1 && plans.superseded);
+  await jobs.stop();
+  assert.doesNotMatch(plans.warnings.join(), /cap day/);
+});
+
 test("applies the section even if the accounts cannot be counted, and reports that", async () => {
   const { store, plans, messages } = begin();
   store.accountsOnPlans = () => Promise.reject(new Error("no answer"));

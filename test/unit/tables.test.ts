@@ -155,7 +155,6 @@ const account: AccountRow = {
   createdMs: 1,
   endsMs: 2,
   holds: 1,
-  runningCostMicro: 3,
   base: {
     seq: 2,
     amountMicro: 10,

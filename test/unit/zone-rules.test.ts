@@ -19,6 +19,7 @@ const present = "UTC";
 const plan = planOf("calendar", 10, 5, {
   base: { credits: 10, every: "P1D", align: "calendar" },
   overage: { credits: 5, every: "P1M", align: "calendar" },
+  caps: [{ name: "P1W", credits: 1000, every: "P1W", align: "calendar", models: ["*"] }],
   timezone: old,
 });
 
@@ -28,20 +29,25 @@ describe("new rules of a time zone", () => {
   beforeEach(async () => {
     made = await bench(plan);
     const { store, clock } = made;
-    const rule = { budgetEvery: "P1M", budgetAlign: "calendar", budgetTimezone: old } as const;
-    await addKey(store, keyOf("budgeted", "ada", { budgetMicro: credits(20), ...rule }));
+    const rule = { every: "P1M", align: "calendar", timezone: old } as const;
+    await addKey(store, keyOf("capped", "ada"), [{ amountMicro: credits(20), byOperator: true, ...rule }]);
     clock.nowMs = Date.UTC(2026, 1, 28, 12);
-    await made.apply(hold("h", credits(12), { key: "budgeted" }));
+    await made.apply(hold("h", credits(12), { key: "capped" }));
     await made.apply(settle("h", credits(12)));
     plans = await store.plans();
   });
 
   /** From here on the zone has its new rules. */
   function changeRules(from = old, to = present): void {
-    for (const version of plans.versions.get(plan.id) ?? []) Object.assign(version, { timezone: to });
-    const { journal, keys } = made.store.ledger;
-    for (const key of keys.values()) {
-      if (key.budgetTimezone === from) Object.assign(key, { budgetTimezone: to });
+    const versions = plans.versions.get(plan.id) ?? [];
+    Object.assign(
+      versions,
+      versions.map((version) => ({ ...version, timezone: to })),
+    );
+    const { journal, keys, accounts } = made.store.ledger;
+    for (const row of [...keys.values(), ...accounts.values()]) {
+      const rules = [...row.counters, ...("caps" in row ? row.caps : [])];
+      for (const rule of rules) if (rule.timezone === from) rule.timezone = to;
     }
     for (const entry of journal) {
       const { before, after, outcome } = entry;
@@ -120,14 +126,14 @@ describe("new rules of a time zone", () => {
     );
   });
 
-  test("the audit accepts windows and budgets that follow the old rules", async () => {
+  test("the audit accepts windows and caps that follow the old rules", async () => {
     made.clock.nowMs = Date.UTC(2026, 2, 10);
-    await made.apply(hold("h2", credits(3), { key: "budgeted" }));
+    await made.apply(hold("h2", credits(3), { key: "capped" }));
     await made.apply(settle("h2", credits(3)));
     changeRules();
     assert.deepEqual(broken(), []);
     made.clock.nowMs += 30 * day;
-    await made.apply(hold("h3", credits(2), { key: "budgeted" }));
+    await made.apply(hold("h3", credits(2), { key: "capped" }));
     await made.apply(settle("h3", credits(2)));
     assert.deepEqual(broken(), []);
   });

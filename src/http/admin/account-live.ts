@@ -10,6 +10,7 @@ import { balanceObject, refills, refillsOf } from "../../accounts/balance-object
 import { count, micro, objectFor } from "../../accounts/json-objects.ts";
 import type { OperatorActions } from "../../accounts/operator-actions.ts";
 import { balance } from "../../accounts/operator-objects.ts";
+import { spendingCaps, spendingCapsObject } from "../../accounts/spending-caps-object.ts";
 import { bindFor } from "../../actions/bind.ts";
 import { showAccountLive } from "../../actions/views.ts";
 import type { BalanceView } from "../../ledger/balance.ts";
@@ -36,6 +37,7 @@ interface AccountNow {
 export const accountLiveObject = objectFor<AccountNow>("AccountLive")({
   balance: [balance, (now) => balanceObject(now.balance)],
   refills: [refills, (now) => refillsOf(now.balance)],
+  spending_caps: [spendingCaps, (now) => spendingCapsObject(now.balance.caps)],
   held_micro: [micro, (now) => now.balance.heldMicro],
   running: [count, (now) => now.records.length + now.elsewhere.length],
   requests: [

@@ -16,9 +16,10 @@ import { limitsObject } from "../../accounts/plan-limits.ts";
 import { whyNoNewKeys } from "../../accounts/portal-rights.ts";
 import type { PortalSession } from "../../accounts/portal-sessions.ts";
 import { accountOf, authorityOf, isPerson, type PersonKeys } from "../../accounts/portal-viewer.ts";
+import { spendingCaps, spendingCapsObject } from "../../accounts/spending-caps-object.ts";
 import { ownAccountActions } from "../../actions/portal-runs.ts";
 import { type BalanceView, balanceOf } from "../../ledger/balance.ts";
-import { keyAt } from "../../ledger/key-budget.ts";
+import { keyAt } from "../../ledger/key-facts.ts";
 import { refusalOf } from "../../ledger/refusals.ts";
 import { accountStates, portalRights } from "../../ledger/rows.ts";
 import { endOf } from "../../ledger/windows.ts";
@@ -65,6 +66,7 @@ const accountState = fieldsFor<BalanceView>()({
     ({ endsMs }) => isoTimeOrNull(endsMs),
   ],
   refills: [refills, refillsOf],
+  spending_caps: [spendingCaps, ({ caps }) => spendingCapsObject(caps)],
   plan: [
     Type.Object(
       { id: text, limits: limitsSchema },
@@ -84,6 +86,7 @@ export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
   state: [accountState.state[0], ({ balance }) => balance.state],
   ends_at: [accountState.ends_at[0], ({ balance }) => isoTimeOrNull(balance.endsMs)],
   refills: [refills, ({ balance }) => refillsOf(balance)],
+  spending_caps: [spendingCaps, ({ balance }) => spendingCapsObject(balance.caps)],
   plan: [accountState.plan[0], ({ balance }) => accountState.plan[1](balance)],
   key: [orNull(keyObject.schema), ({ session }) => (isPerson(session) ? null : keyObject.of(session.key))],
   rights: [
@@ -133,7 +136,7 @@ export function accountRoutes(app: ApiApp, dependencies: PortalDependencies): vo
       const session = sessionOf(request);
       const snapshot = await store.accountSnapshot(accountOf(session));
       return ownAccountObject.of({
-        session: isPerson(session) ? session : { ...session, key: keyAt(session.key, store.times()) },
+        session: isPerson(session) ? session : { ...session, key: keyAt(session.key, store.times().atMs) },
         allowed: actions.allowedKeys(session),
         atMs: store.times().atMs,
         balance: balanceOf(snapshot),

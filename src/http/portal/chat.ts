@@ -47,7 +47,7 @@ export function chatRoutes(app: ApiApp, { actions, chat, signIn }: PortalDepende
         "request_stopped",
         "insufficient_credits",
         "credits_reserved",
-        "key_budget_exceeded",
+        "cap_reached",
         "not_permitted",
         "rate_limit_exceeded",
         "concurrency_limit_exceeded",

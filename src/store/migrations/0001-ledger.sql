@@ -38,6 +38,8 @@ create table account (
   id {text} not null primary key check (id <> ''),
   plan {text} not null check (plan <> ''),
   next_plan {text},
+  -- When the account got its plan.
+  plan_since_ms {int} not null,
   state {text} not null check (state in ('active', 'suspended', 'closed')),
   ends_ms {int},
   seq {int} not null check (seq >= 1),
@@ -75,8 +77,10 @@ create table account (
   later_until_ms {int},
 
   holds {int} not null check (holds >= 0),
-  -- The cost of the open holds at their last checkpoints.
-  running_cost {int} not null check (running_cost >= 0),
+  -- What caps have counted, or null: arrays of [name, period, alignment, zone, beginning, end, anchor, spent]. Then what
+  -- open holds hold, or null: [model, held, cost at the last checkpoints].
+  counters {json} check ({json_type}(counters) = 'array'),
+  running {json} check ({json_type}(running) = 'array'),
 
   requests_tat_ms {real} not null,
   tokens_tat_ms {real} not null,
@@ -120,18 +124,11 @@ create table api_key (
   tokens_tat_ms {real} not null,
   tokens_limit {int},
   holds {int} not null check (holds >= 0),
-  held {int} not null check (held >= 0),
-  running_cost {int} not null check (running_cost >= 0),
-  budget {int} check (budget >= 0),
-  budget_every {text},
-  budget_align {text} check (budget_align in ('opening', 'calendar')),
-  budget_timezone {text},
-  budget_anchor_ms {int},
-  budget_from_ms {int},
-  budget_until_ms {int},
-  budget_spent {int} check (budget_spent >= 0),
-  -- Set by an operator: the holder may only lower it.
-  budget_by_operator {bool} check (budget_by_operator in (false, true)),
+  -- The caps, or null: arrays of [name, period, alignment, zone, amount, models, time, 1 if an operator has set it].
+  caps {json} check ({json_type}(caps) = 'array'),
+  -- As in account.
+  counters {json} check ({json_type}(counters) = 'array'),
+  running {json} check ({json_type}(running) = 'array'),
   -- What the key may do in the portal: see itself, or manage all keys of its account.
   portal {text} not null check (portal in ('own', 'account')),
   -- The front end of the key: its requests are paid by the accounts of the people behind it.
@@ -144,12 +141,6 @@ create table api_key (
     (acts_for_name is null) = (acts_for_header is null)
       and (acts_for_plan is null) = (acts_for_new_accounts_per_day is null)
       and (acts_for_name is not null or acts_for_plan is null)
-  ),
-  constraint budget_is_complete check (
-    case when budget is null then budget_every is null and budget_from_ms is null and budget_spent is null
-      else budget_every is not null and budget_align is not null and budget_timezone is not null
-        and budget_anchor_ms is not null and budget_from_ms < budget_until_ms and budget_spent is not null
-        and budget_by_operator is not null end
   )
 ) {table};
 
@@ -274,7 +265,7 @@ create table charge (
   model {text} not null,
   ending {text} not null check (
     ending = 'stop' or ending = 'length'
-      or ending in ('credits', 'client_gone', 'stopped', 'engine_failed', 'refused', 'shutdown', 'expired')
+      or ending in ('credits', 'cap', 'client_gone', 'stopped', 'engine_failed', 'refused', 'shutdown', 'expired')
   ),
   -- Who stopped the request.
   by {text},
@@ -327,6 +318,8 @@ create table plan_version (
   overage_credits {int} not null check (overage_credits >= 0),
   overage_every {text} not null,
   overage_align {text} not null check (overage_align in ('opening', 'calendar')),
+  -- The caps, or null: arrays of [name, credits, period, alignment, models].
+  caps {json} check ({json_type}(caps) = 'array'),
   timezone {text} not null,
   requests_per_minute {int} check (requests_per_minute > 0),
   tokens_per_minute {int} check (tokens_per_minute > 0),
@@ -495,6 +488,7 @@ create table account_contact (
   external_id {text} check (external_id <> ''),
   -- Kinds of mail about the account.
   balance_low_mail {text} not null default 'on' check (balance_low_mail in ('on', 'off')),
+  balance_cap_mail {text} not null default 'on' check (balance_cap_mail in ('on', 'off')),
   balance_exhausted_mail {text} not null default 'on' check (balance_exhausted_mail in ('on', 'off')),
   key_expiring_mail {text} not null default 'on' check (key_expiring_mail in ('on', 'off'))
 ) {table};

@@ -5,7 +5,8 @@ import { Badge } from "../shared/values.tsx";
 const endings: Readonly<Record<string, readonly [state: string, tone: string, meaning: string]>> = {
   stop: ["finished", "good", "The model finished its answer."],
   length: ["finished", "good", "The answer ended at the limit of tokens or of the context."],
-  credits: ["credits used up", "warn", "The answer ended because the credits or the budget were used up."],
+  credits: ["credits used up", "warn", "The answer ended because the credits were used up."],
+  cap: ["cap reached", "warn", "The answer ended because a spending cap was reached."],
   client_gone: ["aborted", "neutral", "The client ended the request. It paid for the tokens until then."],
   stopped: ["stopped", "neutral", "The operator stopped the request. The tokens until then are paid."],
   engine_failed: ["failed", "bad", "The model failed. The tokens that were delivered are paid."],

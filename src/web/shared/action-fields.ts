@@ -1,8 +1,9 @@
 /**
  * Inputs of a form, made from the fields of an action, and the JSON that their texts stand for.
- * The parts of a group are inputs of their own: `budget.credits`.
+ * The parts of a group are inputs of their own, and so are those of a list of one:
+ * `spending_caps.credits`.
  */
-import type { Field, Fields } from "../../actions/field.ts";
+import { type Field, type Fields, partOf, plainParts } from "../../actions/field.ts";
 import { type FieldOf, momentIn, type Values } from "./field.tsx";
 import { wholeNumberIn } from "./numbers.ts";
 
@@ -12,6 +13,10 @@ export function inputsOf(fields: Fields, before: unknown = {}, path = ""): Field
     const name = path + part;
     const value = partOf(before, part);
     if (field.kind === "group") return inputsOf(field.fields, value, `${name}.`);
+    const items = Array.isArray(value) ? value : [];
+    if (field.kind === "list" && field.text.isPlain(items)) {
+      return inputsOf(plainParts(field.fields), items[0], `${name}.`);
+    }
     const { label = part.replaceAll("_", " "), hint, isShown } = field;
     const initial = textOf(field, value);
     const options = optionsOf(field, initial);
@@ -56,6 +61,11 @@ function valueIn(field: Field, values: Values, name: string): unknown {
     const isSet = Object.entries(parts).some(([part]) => field.fields[part]?.kind !== "choice");
     return isSet ? parts : null;
   }
+  if (field.kind === "list") {
+    if (name in values) return field.text.read(values[name] ?? "") ?? values[name];
+    const one = valueIn({ ...field, kind: "group", fields: plainParts(field.fields) }, values, name);
+    return one === null ? [] : [one];
+  }
   const isHidden = field.isShown?.(values) === false;
   // A hidden choice has its first value.
   if (isHidden) return field.kind === "choice" ? field.values[0] : null;
@@ -89,6 +99,7 @@ function kindOf(name: string, field: Field): NonNullable<FieldOf["kind"]> {
 /** Returns the text of an input with this value. */
 function textOf(field: Field, value: unknown): string {
   if (value === undefined || value === null) return initialOf(field);
+  if (field.kind === "list") return Array.isArray(value) ? field.text.write(value) : "";
   if (field.kind === "moment") return String(value).slice(0, 16);
   return Array.isArray(value) ? value.join(", ") : String(value);
 }
@@ -107,8 +118,4 @@ function optionsOf(field: Field, initial: string): FieldOf["options"] {
   }
   if (presets === undefined || presets.some(([value]) => value === initial)) return presets;
   return [...presets, [initial, initial]];
-}
-
-function partOf(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined;
 }

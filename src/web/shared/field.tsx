@@ -9,7 +9,7 @@ import { Options } from "./options.tsx";
 export type Values = Readonly<Record<string, string>>;
 
 export interface FieldOf {
-  /** As in the API, where it names a refused field: `budget.credits`. */
+  /** As in the API, where it names a refused field: `spending_caps.credits`. */
   name: string;
   label: string;
   kind?: "text" | "number" | "moment" | "select" | "choice" | "email" | "secret";
@@ -42,7 +42,12 @@ export function valueProblemOf(field: FieldOf, value: string, isHalfTyped: boole
 
 /** Returns a message of the API with the labels of the form in the place of the API's names. */
 export function withLabels(message: string, fields: readonly FieldOf[]): string {
-  return fields.reduce((text, { name, label }) => renameField(text, name, label), message);
+  // The inputs of a list of one are named as its parts.
+  const inList = (name: string) => name.replace(".", "[0].");
+  return fields.reduce(
+    (text, { name, label }) => renameField(renameField(text, name, label), inList(name), label),
+    message,
+  );
 }
 
 /** Returns the time in UTC that a person chose; null for none. */

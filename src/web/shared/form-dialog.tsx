@@ -203,10 +203,15 @@ function fault(error: unknown): string | null {
   return error instanceof ApiError ? error.param : null;
 }
 
-/** Returns the field of a fault: `models` for `models[1]`, an empty part of `budget` for `budget`. */
+/**
+ * Returns the field of a fault: `models` for `models[1]`, and an empty part of `spending_caps` for
+ * `spending_caps[0]`.
+ */
 function fieldAt(param: string | null, fields: readonly FieldOf[], values: Values): string | null {
   if (param === null) return null;
-  const name = param.replace(/\[\d+\]$/, "");
+  const [list = ""] = param.split("[", 1);
+  if (fields.some((field) => field.name === list)) return list;
+  const name = param.replace(/\[\d+\]/, "").replace(/\[\d+\]$/, "");
   const parts = fields.filter((field) => field.name.startsWith(`${name}.`));
   return (parts.find((part) => !values[part.name]) ?? parts[0])?.name ?? name;
 }

@@ -2,8 +2,8 @@
 import type { ComponentChildren } from "preact";
 import { limitTexts } from "../../accounts/plan-limits.ts";
 import { keyState } from "../../actions/columns.ts";
-import { budgetPeriods } from "../../actions/fields.ts";
-import { exactCredits } from "../../units.ts";
+import { capPeriods } from "../../actions/fields.ts";
+import { exactCredits, microPerCredit } from "../../units.ts";
 import { wholeNumber } from "./numbers.ts";
 import type { RowAction } from "./resource-page.tsx";
 import type { Key } from "./types.ts";
@@ -30,19 +30,26 @@ export function limitsOf({ limits }: Pick<Key, "limits">) {
   return limitTexts(limits).join(", ") || <span class="quiet">none</span>;
 }
 
-/** What is left of the budget of a key. `period` follows it, and its refill follows that. */
-export function KeyBudget({ of: { budget }, period }: { of: Key; period(every: string): string }) {
-  if (budget === null) return <span class="quiet">none</span>;
+/** What is left of the caps of a key, and when they are full again. */
+export function KeyCaps({ of: { spending_caps: caps } }: { of: Key }) {
+  if (caps.length === 0) return <span class="quiet">none</span>;
   return (
-    <span title={`spent ${exactCredits(budget.spent_micro)}, held ${exactCredits(budget.held_micro)}`}>
-      {exactCredits(budget.left_micro)} of {wholeNumber(budget.credits)} left{period(budget.every)}{" "}
-      <Time at={budget.refreshes_at} />
-    </span>
+    <>
+      {caps.map((cap) => (
+        <div
+          key={capKey(cap)}
+          title={`spent ${exactCredits(cap.spent_micro)}, held ${exactCredits(cap.held_micro)}`}
+        >
+          {exactCredits(cap.left_micro)} of {wholeNumber(cap.credits)} left ({cap.name}), refills{" "}
+          <Time at={cap.refreshes_at} />
+        </div>
+      ))}
+    </>
   );
 }
 
 /** Columns of a key that both apps have. */
-export const keyNames = "name last_four revoked_at budget limits models expires_at last_used_at";
+export const keyNames = "name last_four revoked_at spending_caps limits models expires_at last_used_at";
 
 /** Cells of a key that both apps have. */
 export const keyCells = {
@@ -71,5 +78,40 @@ export function keyActionsColumn(dialogs: Readonly<Record<string, RowAction<Key>
 
 /** Returns `week` for `P1W`. Unusual periods stay as they are. */
 export function periodTitle(every: string): string {
-  return budgetPeriods[every] ?? every;
+  return capPeriods[every] ?? every;
+}
+
+/** Tells the caps of an account or a key apart. */
+export function capKey({ name, every, align, timezone }: Key["spending_caps"][number]): string {
+  return [name, every, align, timezone].join(" ");
+}
+
+/** What a cap has left, for an account or a key. */
+export function CapPicture({ of: cap, owner }: { of: Key["spending_caps"][number]; owner: string }) {
+  const percent = cap.credits === 0 ? 0 : Math.floor((cap.left_micro / (cap.credits * microPerCredit)) * 100);
+  const isNamed = cap.name !== cap.every;
+  return (
+    <div class="bucket above">
+      <p>
+        <strong>
+          {isNamed ? `${cap.name}: ` : ""}at most {wholeNumber(cap.credits)} every {periodTitle(cap.every)}
+        </strong>
+        <span class="number">{exactCredits(cap.left_micro)} left</span>
+      </p>
+      <div class="bar" role="img" aria-label={`${percent} % of the cap ${cap.name} of ${owner} are left`}>
+        <i style={{ width: `${percent}%` }} />
+      </div>
+      <p class="quiet">
+        <span>
+          {owner}
+          {!cap.models.includes("*") && `, for ${cap.models.join(", ")}`}: spent{" "}
+          {exactCredits(cap.spent_micro)}
+          {cap.held_micro > 0 && `, held ${exactCredits(cap.held_micro)}`}
+        </span>
+        <span>
+          refills <Time at={cap.refreshes_at} />
+        </span>
+      </p>
+    </div>
+  );
 }

@@ -1,9 +1,9 @@
-/** The keys of an account with their limits and budgets. */
+/** The keys of an account with their limits and caps. */
 import { changeKey, makeKey, revokeKey, rotateKey } from "../../../actions/keys.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath } from "../../shared/api.ts";
 import { ChangeKeyDialog, NewKeyDialog, RotateKeyDialog } from "../../shared/key-dialogs.tsx";
-import { KeyBudget, keyActionsColumn, keyCells, keyNames, keyTitle } from "../../shared/key-values.tsx";
+import { KeyCaps, keyActionsColumn, keyCells, keyNames, keyTitle } from "../../shared/key-values.tsx";
 import { ResourceList } from "../../shared/resource-page.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
@@ -15,7 +15,7 @@ const columns = columnsOf("key", `${keyNames} portal`, {
   ...keyCells,
   portal: ({ portal, acts_for }: Key) =>
     acts_for !== null ? `front end ${acts_for.name}` : portal === "own" ? "sees itself" : "manages all keys",
-  budget: (key: Key) => <KeyBudget of={key} period={(every) => ` (${every}), refreshes`} />,
+  spending_caps: (key: Key) => <KeyCaps of={key} />,
 });
 
 const rowActions = keyActionsColumn({

@@ -1,7 +1,9 @@
 /** The balance of an account with its windows as a picture, and who it belongs to. */
+
 import { mailNames } from "../../../actions/accounts.ts";
 import { apiPath, get } from "../../shared/api.ts";
 import { BalancePicture } from "../../shared/balance.tsx";
+import { CapPicture, capKey } from "../../shared/key-values.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
@@ -14,7 +16,10 @@ import type { AccountTabProps } from "./account-tab.ts";
 import { personCells } from "./people.tsx";
 import { RunningRequests } from "./running-requests.tsx";
 
-const mailColumns = columnsOf("account", "balance_low_mail balance_exhausted_mail key_expiring_mail");
+const mailColumns = columnsOf(
+  "account",
+  "balance_low_mail balance_cap_mail balance_exhausted_mail key_expiring_mail",
+);
 
 export function AccountOverview({ account, changes }: AccountTabProps) {
   const { id } = account;
@@ -26,8 +31,13 @@ export function AccountOverview({ account, changes }: AccountTabProps) {
     <>
       <Card title="Balance" actions={<LiveMark of={live} />}>
         <ShownLive of={live}>
-          {({ balance, refills, held_micro }) => (
-            <BalancePicture balance={balance} refills={refills} heldMicro={held_micro} />
+          {({ balance, refills, held_micro, spending_caps: caps }) => (
+            <>
+              <BalancePicture balance={balance} refills={refills} heldMicro={held_micro} />
+              {caps.map((cap) => (
+                <CapPicture key={capKey(cap)} of={cap} owner="the account" />
+              ))}
+            </>
           )}
         </ShownLive>
       </Card>

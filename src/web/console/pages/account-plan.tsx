@@ -1,6 +1,7 @@
 /** A change of the plan: the preview shows credits and refreshes before and after. */
 
 import { changePlan } from "../../../actions/accounts.ts";
+import { exactCredits } from "../../../units.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { withOptions } from "../../shared/action-fields.ts";
 import { apiPath, get, send } from "../../shared/api.ts";
@@ -49,10 +50,15 @@ export function ChangePlan({ account, close }: { account: Account; close(isDone:
   );
 }
 
-function Preview({ preview: { before, after, effective_at } }: { preview: PlanPreview }) {
+function Preview({ preview }: { preview: PlanPreview }) {
+  const { before, after, effective_at, new_caps: newCaps } = preview;
   const rows = (["base", "overage"] as const).map((bucket) => ({ bucket, before, after }));
   const creditsOf = ({ balance }: PlanPreview["after"], bucket: "base" | "overage") =>
     `${wholeNumber(balance.balances[bucket].credits)} of ${wholeNumber(balance.caps[bucket].credits)}`;
+  const capsOf = ({ spending_caps: caps }: PlanPreview["after"]) =>
+    caps
+      .map((cap) => `${exactCredits(cap.left_micro)} of ${wholeNumber(cap.credits)} (${cap.name})`)
+      .join(", ");
   return (
     <>
       <p>
@@ -72,6 +78,12 @@ function Preview({ preview: { before, after, effective_at } }: { preview: PlanPr
           },
         ]}
       />
+      {before.spending_caps.length + after.spending_caps.length > 0 && (
+        <p>
+          Left of the caps before: {capsOf(before) || "none"}. After: {capsOf(after) || "none"}.
+        </p>
+      )}
+      {newCaps.length > 0 && <p>These caps begin then, with nothing spent: {newCaps.join(", ")}.</p>}
     </>
   );
 }

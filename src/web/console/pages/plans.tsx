@@ -47,6 +47,12 @@ function grantText({ credits, every }: Version["base"]): string {
   return `${wholeNumber(credits)} each ${every}`;
 }
 
+function capText(cap: Version["spending_caps"][number]): string {
+  const named = cap.name === cap.every ? "" : `${cap.name}: `;
+  const covered = cap.models.includes("*") ? "" : ` of ${cap.models.join(", ")}`;
+  return `${named}${grantText(cap)}${covered}`;
+}
+
 function PlanCard({ plan }: { plan: Plan }) {
   const limitOf = (value: number | null) => (value === null ? "no limit" : wholeNumber(value));
   return (
@@ -65,9 +71,10 @@ function PlanCard({ plan }: { plan: Plan }) {
         caption={`Versions of ${plan.id}, newest first`}
         rows={plan.versions}
         columns={[
-          ...columnsOf("plan", "version created_at base overage", {
+          ...columnsOf("plan", "version created_at base overage spending_caps", {
             base: ({ base }: Version) => grantText(base),
             overage: ({ overage }: Version) => grantText(overage),
+            spending_caps: ({ spending_caps: caps }: Version) => caps.map(capText).join("; ") || "none",
           }),
           ...planLimitNames.map((name) => ({
             title: planLimits[name].label,

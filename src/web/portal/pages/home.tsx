@@ -6,6 +6,7 @@ import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, getUnattended } from "../../shared/api.ts";
 import { BalancePicture } from "../../shared/balance.tsx";
 import { useAction } from "../../shared/form-dialog.tsx";
+import { capKey } from "../../shared/key-values.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
@@ -20,7 +21,7 @@ import { useKeyNames } from "../key-names.ts";
 import { endingCell } from "../request-state.tsx";
 import type { AccountState, OwnAccount, PortalLive } from "../types.ts";
 import { useFollowed } from "../use-followed.ts";
-import { Budget, PlanLimits } from "./budget.tsx";
+import { OwnKey, PlanLimits } from "./key-card.tsx";
 
 const latestMax = 5;
 /** For the operator API, less than this part of the windows is a low balance. */
@@ -34,7 +35,7 @@ export function HomePage({ own }: { own: OwnAccount }) {
   const heldMicro = running?.data.reduce((sum, { held_micro }) => sum + held_micro, 0) ?? 0;
   const change = running && [running.journal_seq, ...running.data.map(({ id }) => id)].join(" ");
   const nameOfKey = useKeyNames();
-  // Running requests spend the budget of the key.
+  // Running requests spend the caps of the key.
   const account = useLoaded("own", (signal) => getUnattended<OwnAccount>(apiPath("account"), {}, signal));
   useFollowed(account, change);
   const { key, mail } = account.value ?? own;
@@ -55,7 +56,7 @@ export function HomePage({ own }: { own: OwnAccount }) {
             </p>
           )}
         </Card>
-        {key === null ? <PlanLimits plan={state.plan} /> : <Budget of={key} plan={state.plan} />}
+        {key === null ? <PlanLimits of={state} /> : <OwnKey of={key} state={state} />}
       </div>
       <Card title="Running requests">
         <ShownLive of={live}>
@@ -104,7 +105,7 @@ function Mail({ choices, changed }: { choices: NonNullable<OwnAccount["mail"]>; 
       <Facts
         rows={factsOf(
           choices,
-          columnsOf("account", "balance_low_mail balance_exhausted_mail key_expiring_mail"),
+          columnsOf("account", "balance_low_mail balance_cap_mail balance_exhausted_mail key_expiring_mail"),
         )}
       />
     </Card>
@@ -164,22 +165,27 @@ function Warnings(props: { state: AccountState; balance: Balance; ownKey: Key | 
           </p>
         )
       )}
-      {ownKey != null && ownKey.budget !== null && <BudgetWarning budget={ownKey.budget} />}
+      {state.spending_caps.map((cap) => (
+        <CapWarning key={capKey(cap)} cap={cap} owner="your plan" />
+      ))}
+      {ownKey?.spending_caps.map((cap) => (
+        <CapWarning key={capKey(cap)} cap={cap} owner="this key" />
+      ))}
     </div>
   );
 }
 
-function BudgetWarning({ budget }: { budget: NonNullable<Key["budget"]> }) {
-  const micro = Math.max(0, budget.left_micro);
-  if (micro * 100 >= budget.credits * 1_000_000 * nearPercent) return null;
+function CapWarning({ cap, owner }: { cap: Key["spending_caps"][number]; owner: string }) {
+  const micro = cap.left_micro;
+  if (micro * 100 >= cap.credits * 1_000_000 * nearPercent) return null;
   return (
     <p class={`notice ${micro === 0 ? "bad" : "warn"}`}>
       <strong>
         {micro === 0
-          ? "The budget of this key is used up."
-          : `Only ${exactCredits(micro)} credits of this key's budget are left.`}
+          ? `The cap ${cap.name} of ${owner} is reached.`
+          : `Only ${exactCredits(micro)} credits are left of the cap ${cap.name} of ${owner}.`}
       </strong>{" "}
-      It refills <Time at={budget.refreshes_at} />. Use another key, or ask the operator for a larger budget.
+      It refills <Time at={cap.refreshes_at} />.
     </p>
   );
 }

@@ -28,7 +28,7 @@ export function CreateKey({ own, close }: { own: OwnAccount; close(isDone: boole
   );
 }
 
-/** `creator` is the key of the session. If it has a budget, only names can be changed. */
+/** `creator` is the key of the session. If it has a cap, only names can be changed. */
 export function ChangeKey({ of: key, creator, close }: Omit<Props, "isOwn"> & { creator: Key | null }) {
   const isOwn = key.id === creator?.id;
   const intro = isOwn && (
@@ -36,12 +36,12 @@ export function ChangeKey({ of: key, creator, close }: Omit<Props, "isOwn"> & { 
       <p>{changeOwnKey.form?.intro}</p>
       <p>
         <strong>You are signed in with this key.</strong> It can give itself less, and only the operator can
-        give it more again. With a budget it can no longer create keys or change their settings.
+        give it more again. With a spending cap it can no longer create keys or change their settings.
       </p>
     </>
   );
   const ofName = {
-    intro: <p>Your key has a budget, so it can change the names of keys only.</p>,
+    intro: <p>Your key has a spending cap, so it can change the names of keys only.</p>,
     only: ["name"],
   };
   return (
@@ -51,7 +51,7 @@ export function ChangeKey({ of: key, creator, close }: Omit<Props, "isOwn"> & { 
       name={keyTitle(key)}
       close={close}
       {...(creator === null ? {} : { creator })}
-      {...(creator !== null && creator.budget !== null ? ofName : intro ? { intro } : {})}
+      {...(creator !== null && creator.spending_caps.length > 0 ? ofName : intro ? { intro } : {})}
     />
   );
 }

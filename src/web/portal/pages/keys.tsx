@@ -1,7 +1,7 @@
 /** The keys that the session may see: creating, changing, rotating and revoking them. */
 import { apiPath } from "../../shared/api.ts";
 import {
-  KeyBudget,
+  KeyCaps,
   keyActionsColumn,
   keyCells,
   keyNames,
@@ -45,7 +45,7 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
             {isOwn(key) && <span class="quiet"> (signed in)</span>}
           </>
         ),
-        budget: (key: Key) => <KeyBudget of={key} period={() => ", refills"} />,
+        spending_caps: (key: Key) => <KeyCaps of={key} />,
         models: ({ models }: Key) => (models.includes("*") ? "all" : models.join(", ")),
       })}
       rowActions={keyActionsColumn(rights.keys === "own" ? { Rotate: rotate } : all)}

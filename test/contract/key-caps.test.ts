@@ -1,21 +1,33 @@
-/** Budgets of keys under concurrent requests on two nodes, on every store. */
+/** Caps of keys and plans under concurrent requests on two nodes, on every store. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { authenticate, hashKey, mintKey } from "../../src/accounts/keys.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import type { HoldOperation, KeySettings } from "../../src/ledger/operations.ts";
 import type { OutcomeOf } from "../../src/ledger/outcomes.ts";
+import type { KeyRow } from "../../src/ledger/rows.ts";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, freeIn, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { day, minute } from "../fixtures/times.ts";
 
+function capOf(amountMicro: number): KeySettings {
+  return { caps: [{ amountMicro, every: "P1D", byOperator: true }] };
+}
+
+/** What a key with one cap has spent, and what its requests hold. */
+function countedOf(key: KeyRow | null): { spentMicro: number; heldMicro: number } {
+  assert.ok(key !== null);
+  const heldMicro = key.running.reduce((sum, each) => sum + each.heldMicro, 0);
+  return { spentMicro: key.counters[0]?.spentMicro ?? 0, heldMicro };
+}
+
 /** One credit is a million micro-credits, and the price of a million tokens. */
 const plan = planOf("one", 1, 0);
 
 for (const backend of backends) {
-  describe(`budgets of keys on ${backend.name}`, { skip: backend.skip ?? false }, () => {
+  describe(`caps of keys on ${backend.name}`, { skip: backend.skip ?? false }, () => {
     let database: Database;
     let stores: [Store, Store];
     let ledgers: Ledger[];
@@ -27,8 +39,7 @@ for (const backend of backends) {
       await addKey(stores[0], keyOf("key", "ada", { hash: "1".repeat(64) }));
       await addKey(stores[0], keyOf("other", "ada", { hash: "2".repeat(64) }));
       // Charges within a minute of the start of a window are not audited exactly.
-      for (const key of ["key", "other"])
-        await set(key, { budget: { amountMicro: 100_000, rule: { every: "P1D" } } });
+      for (const key of ["key", "other"]) await set(key, capOf(100_000));
       database.clock.advance(2 * minute);
     });
     afterEach(async () => {
@@ -75,13 +86,43 @@ for (const backend of backends) {
       const outcomes = await Promise.all(
         Array.from({ length: 50 }, (_, n) => request(`r${n}`, "key", n % 2)),
       );
-      const row = await stores[0].keyById("key");
-      assert.equal(row?.heldMicro, 0);
-      assert.ok(
-        (row.budgetSpentMicro ?? 0) > 99_000 && (row.budgetSpentMicro ?? 0) <= 100_000,
-        String(row.budgetSpentMicro),
+      const { spentMicro, heldMicro } = countedOf(await stores[0].keyById("key"));
+      assert.equal(heldMicro, 0);
+      assert.ok(spentMicro > 99_000 && spentMicro <= 100_000, String(spentMicro));
+      assert.deepEqual(new Set(outcomes), new Set(["held", "cap_reached"]));
+      await assertSound(database);
+    });
+
+    test("of the plan are exact for all keys, and so are those of some models", async () => {
+      const caps = [
+        { name: "P1D", credits: 1, every: "P1D", align: "opening", models: ["*"] },
+        { name: "dear", credits: 1, every: "P1M", align: "calendar", models: ["mod*"] },
+      ] as const;
+      // Enough credits for all: the caps are what is short.
+      const rich = plansOf(planOf("one", 50, 0, { caps }), planOf("rich", 50, 0, { caps }));
+      await stores[0].applyPlans(rich, { force: false, by: "test" });
+      await stores[0].commit([{ kind: "open", account: "bob", plan: "rich", by: "test" }]);
+      for (const [n, id] of ["b1", "b2"].entries())
+        await addKey(stores[0], keyOf(id, "bob", { hash: `${n + 5}`.repeat(64) }));
+      database.clock.advance(2 * minute);
+      const outcomes = await Promise.all(
+        Array.from({ length: 60 }, async (_, n) => {
+          const ledger = ledgers[n % 2];
+          const of = { account: "bob", key: n % 4 < 2 ? "b1" : "b2" };
+          const held = await ledger?.apply(hold(`b${n}`, 70_000, { ...of, minMicro: 10_000 }));
+          if (held?.kind === "held") await ledger?.apply(settle(`b${n}`, 60_000, of));
+          return held?.kind;
+        }),
       );
-      assert.deepEqual(new Set(outcomes), new Set(["held", "key_budget_exceeded"]));
+      const { account } = (await stores[1].accountSnapshot("bob")) ?? {};
+      const spent = account?.counters.map(({ name, spentMicro }) => [name, spentMicro]) ?? [];
+      for (const [name, micro] of spent)
+        assert.ok(Number(micro) > 600_000 && Number(micro) <= 1_000_000, `${name}: ${micro}`);
+      assert.deepEqual(spent.map(([name]) => name).toSorted(), ["P1D", "dear"]);
+      assert.deepEqual(account?.running, []);
+      assert.ok(
+        outcomes.every((kind) => kind === "held" || kind === "cap_reached" || kind === "credits_reserved"),
+      );
       await assertSound(database);
     });
 
@@ -93,7 +134,7 @@ for (const backend of backends) {
         Array.from({ length: 100 }, (_, n) => request(`r${n}`, n % 4 < 2 ? "key" : "other", n % 2)),
       );
       const spent = await Promise.all(
-        ["key", "other"].map(async (key) => (await stores[1].keyById(key))?.budgetSpentMicro ?? 0),
+        ["key", "other"].map(async (key) => countedOf(await stores[1].keyById(key)).spentMicro),
       );
       const sum = spent.reduce((total, each) => total + each, 0);
       assert.ok(
@@ -108,15 +149,15 @@ for (const backend of backends) {
 
     test("follow a change on another node in the next commit, while requests run", async () => {
       const running = Array.from({ length: 20 }, (_, n) => request(`r${n}`, "key", n % 2));
-      await set("key", { budget: { amountMicro: 30_000 } }, 1);
-      const inTime = await stores[0].keyById("key");
+      await set("key", capOf(30_000), 1);
+      const inTime = countedOf(await stores[0].keyById("key"));
       await Promise.all(running);
-      const row = await stores[0].keyById("key");
-      // Requests that already held more when the budget became smaller have finished.
-      const most = Math.max(30_000, (inTime?.budgetSpentMicro ?? 0) + (inTime?.heldMicro ?? 0));
-      assert.ok((row?.budgetSpentMicro ?? 0) <= most, `${row?.budgetSpentMicro} of ${most}`);
-      assert.equal(await request("late", "key", 0), "key_budget_exceeded");
-      await set("key", { budget: { amountMicro: 40_000 + most } }, 1);
+      const { spentMicro } = countedOf(await stores[0].keyById("key"));
+      // Requests that already held more when the cap became smaller have finished.
+      const most = Math.max(30_000, inTime.spentMicro + inTime.heldMicro);
+      assert.ok(spentMicro <= most, `${spentMicro} of ${most}`);
+      assert.equal(await request("late", "key", 0), "cap_reached");
+      await set("key", capOf(40_000 + most), 1);
       assert.equal(await request("more", "key", 0), "held");
       await assertSound(database);
     });

@@ -1,28 +1,28 @@
-/** The key of the session: its budget as a picture, and its limits with those of the plan. */
+/** The caps of an account and of the key of a session as pictures, and their limits. */
 import { planLimitNames, planLimits } from "../../../accounts/plan-limits.ts";
-import { exactCredits, microPerCredit } from "../../../units.ts";
-import { keyTitle, periodTitle } from "../../shared/key-values.tsx";
+import { CapPicture, capKey, keyTitle } from "../../shared/key-values.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { columnsOf, factsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
-import { Facts, Time } from "../../shared/values.tsx";
+import { Facts } from "../../shared/values.tsx";
 import type { AccountState } from "../types.ts";
 
-export function Budget({ of: key, plan }: { of: Key; plan: AccountState["plan"] }) {
-  const { budget } = key;
+export function OwnKey({ of: key, state }: { of: Key; state: AccountState }) {
+  const { plan } = state;
   return (
     <Card title={`Your key ${keyTitle(key)}`}>
-      {budget !== null && <BudgetPicture of={budget} />}
+      {key.spending_caps.map((cap) => (
+        <CapPicture key={capKey(cap)} of={cap} owner="this key" />
+      ))}
+      {state.spending_caps.map((cap) => (
+        <CapPicture key={capKey(cap)} of={cap} owner="the account" />
+      ))}
       <Facts
         rows={[
           ...factsOf(
             key,
-            columnsOf("key", "budget models", {
-              budget: () =>
-                budget === null
-                  ? "none: the key can use the whole balance"
-                  : `refills every ${periodTitle(budget.every)}`,
+            columnsOf("key", "models", {
               models: ({ models }: Key) =>
                 models.includes("*") ? "all models of the plan" : models.join(", "),
             }),
@@ -43,9 +43,12 @@ export function Budget({ of: key, plan }: { of: Key; plan: AccountState["plan"] 
 }
 
 /** A person has no limits but those of the plan. */
-export function PlanLimits({ plan }: { plan: AccountState["plan"] }) {
+export function PlanLimits({ of: { plan, spending_caps: caps } }: { of: AccountState }) {
   return (
     <Card title={`Plan ${plan.id}`}>
+      {caps.map((cap) => (
+        <CapPicture key={capKey(cap)} of={cap} owner="the account" />
+      ))}
       <Facts
         rows={planLimitNames.map(
           (name) =>
@@ -75,31 +78,5 @@ function Limit(props: { ofKey: number | null; ofPlan: number | null }) {
         )
       </span>
     </>
-  );
-}
-
-function BudgetPicture({ of: budget }: { of: NonNullable<Key["budget"]> }) {
-  const percent = Math.floor((Math.max(0, budget.left_micro) / (budget.credits * microPerCredit)) * 100);
-  return (
-    <div class="bucket above">
-      <p>
-        <strong>Budget of this key</strong>
-        <span class="number">
-          {exactCredits(budget.left_micro)} of {wholeNumber(budget.credits)} left
-        </span>
-      </p>
-      <div class="bar" role="img" aria-label={`${percent} % of the budget are left`}>
-        <i style={{ width: `${percent}%` }} />
-      </div>
-      <p class="quiet">
-        <span>
-          spent {exactCredits(budget.spent_micro)}
-          {budget.held_micro > 0 && `, held ${exactCredits(budget.held_micro)}`}
-        </span>
-        <span>
-          refills <Time at={budget.refreshes_at} />
-        </span>
-      </p>
-    </div>
   );
 }

@@ -1,0 +1,198 @@
+/**
+ * Caps: the most that may be spent on some models in each window of a period, whatever bucket
+ * pays.
+ *
+ * A plan or a key says which caps hold, and its row keeps counters of what was spent. A counter
+ * has the name, the period, the alignment and the zone of its cap, so another amount and other
+ * models keep it. One that no cap uses stands still. Only charges change counters, so the audit
+ * computes them again. Pure: only the given rows change.
+ *
+ * Everything that open holds hold on the models of a cap counts against its present window. A
+ * charge counts in the window of its time.
+ */
+import type { EpochMs, MicroCredits } from "../units.ts";
+import type { CapCounter, CappedRow, KeyCap, RunningModel } from "./cap-rows.ts";
+import { isSameRule, type Window, type WindowRule, windowAfter, windowFrom } from "./windows.ts";
+
+/** Most counters of a row: those of four caps, and as many that stand still. */
+const countersMax = 8;
+
+interface Cap extends WindowRule {
+  /** Tells the caps of a plan or a key apart. By default the period. */
+  name: string;
+  amountMicro: MicroCredits;
+  /** Patterns of model ids, in which `*` stands for any characters. */
+  models: readonly string[];
+}
+
+/** A cap that holds for a row. Without a counter its first window begins at `sinceMs`. */
+export interface HeldCap extends Cap {
+  sinceMs: EpochMs;
+}
+
+/** What a cap allows at one moment. */
+export interface CapState extends Cap, Window {
+  spentMicro: MicroCredits;
+  /** By open holds. */
+  heldMicro: MicroCredits;
+  /** What the window has not spent, including what running requests hold. */
+  unspentMicro: MicroCredits;
+  /** What a hold can still take. */
+  leftMicro: MicroCredits;
+}
+
+/** The models of a cap without a list of them. */
+export const everyModel: Pick<Cap, "models"> = { models: ["*"] };
+
+/** Reports whether both count the same: amounts and models are no part of it. */
+export function isSameCap(
+  one: Pick<Cap, "name"> & WindowRule,
+  other: Pick<Cap, "name"> & WindowRule,
+): boolean {
+  return one.name === other.name && isSameRule(one, other);
+}
+
+const patterns = new Map<string, RegExp>();
+
+/** Reports whether a pattern names a model. `*` stands for any characters. */
+export function isModelOf(pattern: string, model: string): boolean {
+  if (!pattern.includes("*")) return pattern === model;
+  if (pattern === "*") return true;
+  let known = patterns.get(pattern);
+  if (known === undefined) {
+    const literal = (part: string) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    known = new RegExp(`^${pattern.split("*").map(literal).join(".*")}$`, "s");
+    patterns.set(pattern, known);
+  }
+  return known.test(model);
+}
+
+export function covers({ models }: Pick<Cap, "models">, model: string): boolean {
+  return models.some((pattern) => isModelOf(pattern, model));
+}
+
+/** Returns the counter of a cap in the window of `atMs`. Nothing is spent yet in a new window. */
+export function counterAt(
+  { counters }: Pick<CappedRow, "counters">,
+  cap: HeldCap,
+  atMs: EpochMs,
+): CapCounter {
+  const { name, every, align, timezone } = cap;
+  const known = counters.find((counter) => isSameCap(counter, cap));
+  // A cap that comes back after the window has ended begins anew.
+  const isKept = known !== undefined && known.untilMs > cap.sinceMs;
+  if (isKept && known.untilMs > atMs) return { ...known, every };
+  const last = isKept ? known : windowFrom(cap, cap.sinceMs);
+  const { fromMs, untilMs, anchorMs } = last.untilMs > atMs ? last : windowAfter(cap, last, atMs);
+  return { name, every, align, timezone, fromMs, untilMs, anchorMs, spentMicro: 0 };
+}
+
+/** Returns what requests hold on the models of a cap, and their cost at their checkpoints. */
+export function runningOf(
+  { running }: Pick<CappedRow, "running">,
+  cap: Pick<Cap, "models">,
+): Omit<RunningModel, "model"> {
+  let [heldMicro, costMicro] = [0, 0];
+  for (const each of running) {
+    if (!covers(cap, each.model)) continue;
+    heldMicro += each.heldMicro;
+    costMicro += each.costMicro;
+  }
+  return { heldMicro, costMicro };
+}
+
+export function stateOf(row: CappedRow, cap: HeldCap, atMs: EpochMs): CapState {
+  const { spentMicro, fromMs, untilMs, anchorMs } = counterAt(row, cap, atMs);
+  const { heldMicro } = runningOf(row, cap);
+  const unspentMicro = Math.max(0, cap.amountMicro - spentMicro);
+  const leftMicro = Math.max(0, unspentMicro - heldMicro);
+  return { ...cap, fromMs, untilMs, anchorMs, spentMicro, heldMicro, unspentMicro, leftMicro };
+}
+
+/** The row of an account or a key with the caps that hold for it. */
+export interface Capped {
+  of: "plan" | "key";
+  row: CappedRow;
+  caps: readonly HeldCap[];
+}
+
+/** What a cap allows for a model. */
+export interface CapRoom extends CapState {
+  of: "plan" | "key";
+  /** What its running requests cost. */
+  costMicro: MicroCredits;
+}
+
+/** Returns what each cap allows that covers the model. */
+export function roomsOf(capped: readonly Capped[], model: string, atMs: EpochMs): CapRoom[] {
+  return capped.flatMap(({ of, row, caps }) =>
+    caps
+      .filter((cap) => covers(cap, model))
+      .map((cap) => ({ of, ...stateOf(row, cap, atMs), costMicro: runningOf(row, cap).costMicro })),
+  );
+}
+
+/** Returns the most that all caps let a request take. */
+export function mostOf(rooms: readonly CapRoom[]): MicroCredits {
+  return rooms.reduce((most, { leftMicro }) => Math.min(most, leftMicro), Infinity);
+}
+
+/** Adds to what running requests of a model hold, and to their cost. */
+export function addRunning(
+  row: Pick<CappedRow, "running">,
+  model: string,
+  { heldMicro = 0, costMicro = 0 }: Partial<Omit<RunningModel, "model">>,
+): void {
+  if (heldMicro === 0 && costMicro === 0) return;
+  const known = row.running.find((each) => each.model === model) ?? { model, heldMicro: 0, costMicro: 0 };
+  const sum = { model, heldMicro: known.heldMicro + heldMicro, costMicro: known.costMicro + costMicro };
+  const others = row.running.filter((each) => each.model !== model);
+  row.running = sum.heldMicro === 0 && sum.costMicro === 0 ? others : [...others, sum];
+}
+
+/** Counts what grants paid for a model, in the windows of `atMs`. */
+export function chargeCaps(
+  row: Pick<CappedRow, "counters">,
+  caps: readonly HeldCap[],
+  { model, paidMicro, atMs }: { model: string; paidMicro: MicroCredits; atMs: EpochMs },
+): void {
+  if (paidMicro === 0) return;
+  for (const cap of caps) {
+    if (!covers(cap, model)) continue;
+    const counter = counterAt(row, cap, atMs);
+    const spent = { ...counter, spentMicro: counter.spentMicro + paidMicro };
+    const others = row.counters.filter((each) => !isSameCap(each, cap));
+    row.counters = [...room(others, caps, atMs), spent];
+  }
+}
+
+/**
+ * Leaves out counters that no cap uses: those whose window has ended, and the first if they are
+ * too many.
+ */
+function room(
+  counters: readonly CapCounter[],
+  caps: readonly HeldCap[],
+  atMs: EpochMs,
+): readonly CapCounter[] {
+  const isUsed = (counter: CapCounter) => caps.some((cap) => isSameCap(counter, cap));
+  const kept = counters.filter((counter) => counter.untilMs > atMs || isUsed(counter));
+  if (kept.length < countersMax) return kept;
+  const first = kept.find((counter) => !isUsed(counter));
+  return kept.filter((counter) => counter !== first);
+}
+
+/**
+ * Returns the caps of a list that replaces another one. What counts the same goes on; the others
+ * begin at `atMs`.
+ */
+export function replacedCaps(
+  before: readonly KeyCap[],
+  after: readonly Omit<KeyCap, "sinceMs">[],
+  atMs: EpochMs,
+): KeyCap[] {
+  return after.map((cap) => ({
+    ...cap,
+    sinceMs: before.find((each) => isSameCap(each, cap))?.sinceMs ?? atMs,
+  }));
+}
