@@ -200,7 +200,7 @@ async function lists(seconds: number, receipts: number): Promise<Measured[]> {
   await server.sql(
     `insert into charge (${chargeTable.list()}) select 'account-' || lpad((n % ${accounts})::text, 5, '0'),
        'request-' || n, 1000 + n, n, 'key_' || lpad((n % ${accounts})::text, 16, '0'), 'bench', 'stop', null, false,
-       false, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, '[]', 0 from generate_series(1, ${receipts}) n`,
+       null, false, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, '[]', 0 from generate_series(1, ${receipts}) n`,
     name,
   );
   await server.sql("vacuum analyze charge", name);

@@ -149,7 +149,7 @@ async function makeFile(path: string, charges: number, days: number): Promise<vo
       case when n % 2 = 1 then printf('key_%016d', n * 7919 % ${accounts})
         when n < ${2 * rare.charges} then '${rare.key}' else 'key_large_' || (n / 2 % 19) end,
       case when n < ${2 * rare.charges} then '${rare.model}' when n % 3 = 0 then 'small' else 'large' end,
-      'stop', null, 0, 0, ${usage.promptTokens}, 0, ${usage.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0,
+      'stop', null, 0, null, 0, ${usage.promptTokens}, 0, ${usage.completionTokens}, 0, 1, 1, 1, ${cost}, ${cost}, 0, 0,
       json_array(json_array(1, 'base', ${cost})), 0
     from n;
     commit;

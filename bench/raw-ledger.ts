@@ -22,6 +22,10 @@ export interface RawResult {
 const held = usage.promptTokens + usage.completionTokens;
 const openedMs = 30_000;
 
+function runningOf(holds: number): string | null {
+  return holds === 0 ? null : JSON.stringify([["bench", holds * held, 0]]);
+}
+
 /** Writes batches of these sizes, over and over, until `ms` have passed. */
 export function rawLoop(
   db: DatabaseSync,
@@ -30,17 +34,17 @@ export function rawLoop(
   ms: number,
 ): RawResult {
   const updateAccount = db.prepare(
-    "update account set seq = ?, base_spent = ?, base_held = ?, holds = ?, requests_tat_ms = 0, tokens_tat_ms = 0 where id = ?",
+    "update account set seq = ?, base_spent = ?, base_held = ?, holds = ?, running = ?, requests_tat_ms = 0, tokens_tat_ms = 0 where id = ?",
   );
   const insertHold = db.prepare(
     "insert into hold values (?, ?, ?, 'bench', ?, ?, ?, 0, 0, 0, ?, 0, 0, 0, 1, 1, 1)",
   );
   const deleteHold = db.prepare("delete from hold where account = ? and id = ?");
   const insertCharge = db.prepare(
-    "insert into charge values (?, ?, ?, ?, ?, 'bench', 'stop', null, 0, 0, ?, 0, ?, 0, 1, 1, 1, ?, ?, 0, 0, 0, ?)",
+    "insert into charge values (?, ?, ?, ?, ?, 'bench', 'stop', null, 0, null, 0, ?, 0, ?, 0, 1, 1, 1, ?, ?, 0, 0, 0, ?)",
   );
   const updateKey = db.prepare(
-    "update api_key set requests_tat_ms = 0, tokens_tat_ms = 0, holds = ?, held = ?, last_used_ms = ? where account = ? and id = ?",
+    "update api_key set requests_tat_ms = 0, tokens_tat_ms = 0, holds = ?, running = ?, last_used_ms = ? where account = ? and id = ?",
   );
   const states = Array.from({ length: accounts }, (_, n) => {
     const row = db.prepare("select seq, base_seq, base_spent from account where id = ?").get(accountId(n));
@@ -103,8 +107,8 @@ export function rawLoop(
       open.splice(0, settlements);
       for (let n = 0; n < batch.holds; n += 1) hold();
       for (const { id, key, seq, spent, holds } of changed) {
-        updateAccount.run(seq, spent, holds * held, holds, id);
-        updateKey.run(holds, holds * held, nowMs, id, key);
+        updateAccount.run(seq, spent, holds * held, holds, runningOf(holds), id);
+        updateKey.run(holds, runningOf(holds), nowMs, id, key);
       }
       db.exec("commit");
       changed.clear();
@@ -115,8 +119,8 @@ export function rawLoop(
   nowMs = Date.now();
   for (let n = 0; n < open.length; n += 1) settle(n);
   for (const { id, key, seq, spent, holds } of changed) {
-    updateAccount.run(seq, spent, holds * held, holds, id);
-    updateKey.run(holds, holds * held, nowMs, id, key);
+    updateAccount.run(seq, spent, holds * held, holds, runningOf(holds), id);
+    updateKey.run(holds, runningOf(holds), nowMs, id, key);
   }
   db.exec("commit");
   return { pairs: pairs - open.length, ms: tookMs };
