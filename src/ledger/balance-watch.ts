@@ -11,7 +11,7 @@
  */
 import { type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
 import type { CappedRow } from "./cap-rows.ts";
-import { type HeldCap, isSameCap, stateOf } from "./caps.ts";
+import { capStateOf, type HeldCap, isSameCap } from "./caps.ts";
 import type { EventData, EventSettings, EventType } from "./events.ts";
 import { additionalOf, remainingOf } from "./grants.ts";
 import type { AccountRow, KeyRow } from "./rows.ts";
@@ -170,7 +170,7 @@ function totalOf(account: AccountRow): MicroCredits {
 }
 
 function capShareOf(row: CappedRow, cap: HeldCap, atMs: EpochMs): Share {
-  return { leftMicro: stateOf(row, cap, atMs).unspentMicro, ofMicro: cap.amountMicro };
+  return { leftMicro: capStateOf(row, cap, atMs).unspentMicro, ofMicro: cap.amountMicro };
 }
 
 function isShort(every: string): boolean {

@@ -5,7 +5,7 @@
  */
 import { invariant } from "../errors.ts";
 import { type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
-import { type CapState, stateOf } from "./caps.ts";
+import { type CapState, capStateOf } from "./caps.ts";
 import { expireOverdue } from "./ending.ts";
 import { type Entitlement, passBoundaries } from "./entitlement.ts";
 import { additionalOf, remainingOf } from "./grants.ts";
@@ -99,7 +99,7 @@ export function readBalance(snapshot: AccountSnapshot): BalanceView | BalanceErr
     overage: viewOf(account, snapshot, "overage"),
     additionalMicro: additionalOf(account),
     caps: planCapsAt(snapshot.plans, account, snapshot.times.atMs).map((cap) =>
-      stateOf(account, cap, snapshot.times.atMs),
+      capStateOf(account, cap, snapshot.times.atMs),
     ),
     heldMicro: heldOf(account),
   };

@@ -33,8 +33,9 @@ export interface HeldCap extends Cap {
 /** What a cap allows at one moment. */
 export interface CapState extends Cap, Window {
   spentMicro: MicroCredits;
-  /** By open holds. */
+  /** By open holds, and their cost at their checkpoints. */
   heldMicro: MicroCredits;
+  costMicro: MicroCredits;
   /** What the window has not spent, including what running requests hold. */
   unspentMicro: MicroCredits;
   /** What a hold can still take. */
@@ -101,12 +102,13 @@ export function runningOf(
   return { heldMicro, costMicro };
 }
 
-export function stateOf(row: CappedRow, cap: HeldCap, atMs: EpochMs): CapState {
+export function capStateOf(row: CappedRow, cap: HeldCap, atMs: EpochMs): CapState {
   const { spentMicro, fromMs, untilMs, anchorMs } = counterAt(row, cap, atMs);
-  const { heldMicro } = runningOf(row, cap);
+  const { heldMicro, costMicro } = runningOf(row, cap);
   const unspentMicro = Math.max(0, cap.amountMicro - spentMicro);
   const leftMicro = Math.max(0, unspentMicro - heldMicro);
-  return { ...cap, fromMs, untilMs, anchorMs, spentMicro, heldMicro, unspentMicro, leftMicro };
+  const window = { fromMs, untilMs, anchorMs };
+  return { ...cap, ...window, spentMicro, heldMicro, costMicro, unspentMicro, leftMicro };
 }
 
 /** The row of an account or a key with the caps that hold for it. */
@@ -116,19 +118,13 @@ export interface Capped {
   caps: readonly HeldCap[];
 }
 
-/** What a cap allows for a model. */
-export interface CapRoom extends CapState {
-  of: "plan" | "key";
-  /** What its running requests cost. */
-  costMicro: MicroCredits;
-}
+/** The state of a cap of a plan or a key. */
+export interface CapRoom extends CapState, Pick<Capped, "of"> {}
 
-/** Returns what each cap allows that covers the model. */
+/** Returns the state of each cap that covers the model. */
 export function roomsOf(capped: readonly Capped[], model: string, atMs: EpochMs): CapRoom[] {
   return capped.flatMap(({ of, row, caps }) =>
-    caps
-      .filter((cap) => covers(cap, model))
-      .map((cap) => ({ of, ...stateOf(row, cap, atMs), costMicro: runningOf(row, cap).costMicro })),
+    caps.filter((cap) => covers(cap, model)).map((cap) => Object.assign(capStateOf(row, cap, atMs), { of })),
   );
 }
 
@@ -183,8 +179,8 @@ function room(
 }
 
 /**
- * Returns the caps of a list that replaces another one. What counts the same goes on; the others
- * begin at `atMs`.
+ * Returns the caps of a list that replaces another one. A cap that counts the same keeps its
+ * beginning, and the others begin at `atMs`.
  */
 export function replacedCaps(
   before: readonly KeyCap[],

@@ -133,8 +133,9 @@ function takeExtra(
   model: string,
   wantMicro: MicroCredits,
 ): Taking[] {
-  const most = mostOf(roomsOf(capped, model, times.atMs));
-  const takings = grants.take(Math.min(wantMicro, most), times, "spentMicro");
+  // Most requests end within their holds.
+  const mostMicro = wantMicro === 0 ? 0 : mostOf(roomsOf(capped, model, times.atMs));
+  const takings = grants.take(Math.min(wantMicro, mostMicro), times, "spentMicro");
   charge(capped, model, { paidMicro: amountOf(takings), atMs: times.atMs });
   return takings;
 }

@@ -177,7 +177,7 @@ function hold(
   if (short !== undefined || leftMicro < minMicro)
     return reservedRefusal(short?.of ?? "account", ratesOf(scopes, nowMs));
 
-  const takings = grants.take(Math.min(wantMicro, mostOf(rooms)), times, "heldMicro");
+  const takings = grants.take(Math.min(wantMicro, mostMicro), times, "heldMicro");
   const amountMicro = amountOf(takings);
   countRates(scopes, amounts, nowMs);
   key.holds += 1;
@@ -344,7 +344,7 @@ function lackOf(
   const capped = cappedOf(work.plans, found, work.key(row.key));
   const rooms = roomsOf(capped, row.model, times.atMs);
   const [least] = rooms.toSorted((one, other) => one.leftMicro - other.leftMicro);
-  const reserved = othersHold(work, found, row);
+  const reserved = othersHold(found, row, rooms);
   if (least === undefined || least.leftMicro >= Math.min(lackMicro, sumOf(grants.free(times))))
     return { reserved };
   const { of, name } = least;
@@ -355,20 +355,22 @@ function lackOf(
  * Reports whether other requests will give back enough for one more token. They keep what they
  * have used. Each cap that is short must get enough, and the credits if they are short.
  */
-function othersHold(work: UnitOfWork, found: FoundAccount, row: HoldRow): boolean {
-  const { grants, times } = found;
+function othersHold(
+  { account, grants, times }: FoundAccount,
+  row: HoldRow,
+  rooms: readonly CapRoom[],
+): boolean {
   const enough = Math.max(1, row.priceCompletion);
   const own = amountOf(row.takings);
   const ownCost = costOf(priceOf(row), row);
-  const capped = cappedOf(work.plans, found, work.key(row.key));
-  const short = roomsOf(capped, row.model, times.atMs).filter(({ leftMicro }) => leftMicro < enough);
+  const short = rooms.filter(({ leftMicro }) => leftMicro < enough);
   const isHeld = ({ heldMicro, costMicro, unspentMicro }: CapRoom) =>
     Math.min(heldMicro, unspentMicro) - own - (costMicro - ownCost) >= enough;
   if (!short.every(isHeld)) return false;
   const freeMicro = sumOf(grants.free(times));
   if (short.length > 0 && freeMicro >= enough) return true;
-  const heldMicro = grants.ifAllReturns(times) - freeMicro - returnable(found.account, row);
-  const running = runningOf(found.account, everyModel).costMicro - ownCost;
+  const heldMicro = grants.ifAllReturns(times) - freeMicro - returnable(account, row);
+  const running = runningOf(account, everyModel).costMicro - ownCost;
   return heldMicro - running >= enough;
 }
 

@@ -5,7 +5,7 @@
 import { defined, fieldOf } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
 import { cappedFields, type KeyCap, uncapped } from "./cap-rows.ts";
-import { type CapState, counterAt, isSameCap, replacedCaps, stateOf } from "./caps.ts";
+import { type CapState, capStateOf, counterAt, isSameCap, replacedCaps } from "./caps.ts";
 import { type FactFields, factText, outcomeFields } from "./fact-values.ts";
 import type { CapSettings, KeySettings, NewKey } from "./operations.ts";
 import type { Refused } from "./refusals.ts";
@@ -165,5 +165,5 @@ export function keyAt(read: KeyRow, atMs: EpochMs): KeyRow {
 
 /** Returns the states of its caps. The key is as `keyAt` returns it. */
 export function capStatesOf(key: KeyRow): CapState[] {
-  return key.caps.map((cap, n) => stateOf(key, cap, key.counters[n]?.fromMs ?? cap.sinceMs));
+  return key.caps.map((cap, n) => capStateOf(key, cap, key.counters[n]?.fromMs ?? cap.sinceMs));
 }
