@@ -1,7 +1,7 @@
 /**
- * What the ledger refuses, and how that is said. The kernel refuses with plain data: a kind, and
- * the values of its sentence. Whoever tells somebody makes a `Refusal` of it. A sentence names no
- * command and no endpoint: the command line and the API add their own advice.
+ * The refusals of the ledger, with their sentences. The kernel refuses with plain data: a kind,
+ * and the values of its sentence. The APIs and the command line make a `Refusal` of it. A sentence
+ * names no command and no endpoint: they add their own advice.
  */
 import { type Code, catalogue, type Entry, Refusal } from "../errors.ts";
 import { unknownName } from "../spelling.ts";

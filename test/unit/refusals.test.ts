@@ -1,4 +1,4 @@
-/** What becomes of a refusal: its code, its sentence, and whom it may be told to. */
+/** Refusals of the ledger: code, sentence and audience. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Refusal } from "../../src/errors.ts";
