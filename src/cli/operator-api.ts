@@ -21,7 +21,7 @@ import { listPlans, showTime } from "../actions/views.ts";
 import { userHeader } from "../actors.ts";
 import { commandVariable } from "../config/command-variables.ts";
 import type { Config } from "../config/load.ts";
-import { OperatorError, StoreUnavailableError } from "../errors.ts";
+import { invariant, OperatorError, StoreUnavailableError } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
 import { fieldOf } from "../objects.ts";
 import { noServiceHere, readOperatorAddress } from "../operator-address.ts";
@@ -125,10 +125,17 @@ export class OperatorApi implements AsyncDisposable {
     }
   }
 
+  /** Returns a list as one page, at most so many rows, with what its last page has besides. */
+  async list<Row, Rest = unknown>(action: Asked, json?: Json, most?: number): Promise<Page<Row> & Rest> {
+    const pages = await Array.fromAsync(this.pages<Row, Rest>(action, json, most));
+    const last = pages.at(-1);
+    invariant(last !== undefined, "a list has a page");
+    return { ...last, data: pages.flatMap(({ data }) => data) };
+  }
+
   /** Returns the rows of a list, at most so many. */
   async all<Row>(action: Asked, json?: Json, most?: number): Promise<Row[]> {
-    const pages = await Array.fromAsync(this.pages<Row>(action, json, most));
-    return pages.flatMap(({ data }) => data);
+    return (await this.list<Row>(action, json, most)).data;
   }
 
   /** Runs an action whose result is a text, and gives it as it arrives. */

@@ -7,7 +7,6 @@ import type { ConfiguredPlansJson, GrantedJson, PlanJson } from "../accounts/pla
 import { flag, optional } from "../actions/field.ts";
 import { applyPlans } from "../actions/service.ts";
 import { listPlans } from "../actions/views.ts";
-import { invariant } from "../errors.ts";
 import { inkwell } from "../invocation.ts";
 import { isSameCap } from "../ledger/caps.ts";
 import { grouped } from "../units.ts";
@@ -59,15 +58,12 @@ const columns = [
 ];
 
 /** Reads the plans of the database, and those of the configuration that differ. */
-async function read({ api }: Cli) {
-  const pages = api.pages<PlanJson, { configuration: ConfiguredPlansJson }>(listPlans);
-  const [first, ...others] = await Array.fromAsync(pages);
-  invariant(first !== undefined, "a list has a page");
-  return { plans: [first, ...others].flatMap(({ data }) => data), configuration: first.configuration };
+function read({ api }: Cli) {
+  return api.list<PlanJson, { configuration: ConfiguredPlansJson }>(listPlans);
 }
 
 async function list(cli: Cli, withEarlier: boolean): Promise<void> {
-  const { plans, configuration } = await read(cli);
+  const { data: plans, configuration } = await read(cli);
   const rows = plans.flatMap(({ id, offered, accounts, versions }) =>
     versions.slice(0, withEarlier ? undefined : 1).map((plan, index) => ({
       ...plan,
@@ -82,7 +78,7 @@ async function list(cli: Cli, withEarlier: boolean): Promise<void> {
 }
 
 async function apply(cli: Cli, isDryRun: boolean): Promise<void> {
-  const { plans, configuration } = await read(cli);
+  const { data: plans, configuration } = await read(cli);
   const { current, added, changed, retired } = configuration;
   const previewed: AppliedJson = { applied: false, added, changed, retired, warnings: [] };
   const applied = isDryRun ? previewed : await cli.api.get<AppliedJson>(applyPlans);

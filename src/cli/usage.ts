@@ -114,14 +114,15 @@ async function printSums(
   asked: Given,
   { rows, isCsv }: { rows: unknown; isCsv: boolean },
 ): Promise<void> {
-  const first = await cli.api.get<UsageReportJson>(sumUsage, { ...asked, limit: 1 });
+  // The sums are in the CSV, so a row is enough for what is said of all of them.
+  const report = await cli.api.list<SumJson, UsageReportJson>(sumUsage, asked, isCsv ? 1 : undefined);
   if (!isCsv) {
-    const all = await cli.api.all<SumJson>(sumUsage, asked);
+    const { data: all } = report;
     if (asked.by !== "day") all.sort((one, other) => other.cost_micro - one.cost_micro);
     const data = typeof rows === "number" ? all.slice(0, rows) : all;
-    cli.print({ ...first, data, next: null }, table(data, columnsBy(asked.by)));
+    cli.print({ ...report, data }, table(data, columnsBy(asked.by)));
   }
-  const { total, final, final_until, timezone } = first;
+  const { total, final, final_until, timezone } = report;
   cli.remark(
     `Total: ${count(total.requests, "request")}, ${count(total.prompt_tokens + total.completion_tokens, "token")}, ${paidText(total)} credits.`,
   );
