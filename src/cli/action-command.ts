@@ -135,22 +135,13 @@ interface ListOf<Row> {
   /** Said if there are none. `isFiltered`: others may exist. */
   none(given: Given, isFiltered: boolean): string;
   /** Further sentences about the rows. */
-  remarks?(
-    shown: readonly Row[],
-    read: readonly Row[],
-    given: Given,
-  ): readonly string[] | Promise<readonly string[]>;
+  remarks?(shown: readonly Row[]): readonly string[] | Promise<readonly string[]>;
   /** Said if `--limit` leaves rows out. */
   more?: string;
 }
 
-/** Returns the command that shows a list. The action may depend on what was given. */
-export function listCommand<Row>(
-  cli: Cli,
-  action: Action<Fields, unknown>,
-  options: ListOf<Row>,
-  actionFor: (given: Given) => Action<Fields, unknown> = () => action,
-): Command {
+/** Returns the command that shows a list. */
+export function listCommand<Row>(cli: Cli, action: Action<Fields, unknown>, options: ListOf<Row>): Command {
   const {
     words = action.cli ?? "",
     about = action.title,
@@ -169,11 +160,7 @@ export function listCommand<Row>(
     async ({ rows: given = limit, ...filters }) => {
       const most = typeof given === "number" ? given : Number.POSITIVE_INFINITY;
       // One more than is shown, to know whether another one follows.
-      const read = await cli.api.all<Row>(
-        actionFor(filters),
-        asked(filters),
-        most + (more === undefined ? 0 : 1),
-      );
+      const read = await cli.api.all<Row>(action, asked(filters), most + (more === undefined ? 0 : 1));
       const rows = (await shown?.(read, filters)) ?? read.slice(0, most);
       const inColumns = typeof columns === "function" ? columns(rows) : columns;
       cli.print(rows, rows.length === 0 ? "" : table(rows, inColumns));
@@ -182,7 +169,7 @@ export function listCommand<Row>(
         if (said !== "") cli.remark(said);
       }
       if (more !== undefined && read.length > most) cli.remark(more);
-      for (const remark of (await remarks?.(rows, read, filters)) ?? []) cli.remark(remark);
+      for (const remark of (await remarks?.(rows)) ?? []) cli.remark(remark);
     },
   );
 }
