@@ -30,18 +30,19 @@ const plainColumns = 100;
 export async function run(argv: readonly string[], host: Host): Promise<number> {
   const program = rootCommand(host.services.version);
   const cli = new Cli(host, () => program.opts<GlobalOptions>());
-  const { ofService, ofLedger } = await commandsByHand(argv);
-  const service = [reloadCommand, requestsCommand, eventsCommand];
-  const accounts = [accountCommand, keyCommand, creditsCommand, balanceCommand, usageCommand, plansCommand];
-  const groups = {
-    "The service:": [...ofService, ...service],
-    "Accounts and credits:": accounts,
-    "People and operators:": [personCommand, operatorKeyCommand, logCommand],
-    "The ledger:": ofLedger,
-  };
-  for (const [heading, commands] of Object.entries(groups)) {
-    for (const command of commands) program.addCommand(command(cli).helpGroup(heading));
-  }
+  const made = (heading: string, makers: readonly ((cli: Cli) => Command)[]) =>
+    makers.map((make) => make(cli).helpGroup(heading));
+  const requests = [
+    ...made("The service:", [reloadCommand, requestsCommand, eventsCommand]),
+    ...made("Accounts and credits:", [accountCommand, keyCommand, creditsCommand]),
+    ...made("Accounts and credits:", [balanceCommand, usageCommand, plansCommand]),
+    ...made("People and operators:", [personCommand, operatorKeyCommand, logCommand]),
+  ];
+  const first = argv.find((word) => !word.startsWith("-"));
+  const isRequest = requests.some((command) => command.name() === first);
+  const { ofService, ofLedger } = isRequest ? { ofService: [], ofLedger: [] } : await commandsByHand();
+  const commands = [...made("The service:", ofService), ...requests, ...made("The ledger:", ofLedger)];
+  for (const command of commands) program.addCommand(command);
   const complaint: string[] = [];
   configure(program, host, argv, complaint);
   try {
@@ -57,28 +58,8 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
   }
 }
 
-/**
- * Commands that are requests. Their processes are small and start soon, because nothing of the
- * other commands is loaded.
- */
-const requests = [
-  "account",
-  "balance",
-  "credits",
-  "events",
-  "key",
-  "log",
-  "operator",
-  "person",
-  "plans",
-  "reload",
-  "requests",
-  "usage",
-];
-
-async function commandsByHand(argv: readonly string[]) {
-  const [first = ""] = argv.filter((word) => !word.startsWith("-"));
-  if (requests.includes(first)) return { ofService: [], ofLedger: [] };
+/** The process of a request is small and starts soon, because it does not load them. */
+async function commandsByHand() {
   const { ofService, ofLedger } = await import("./by-hand.ts");
   return { ofService, ofLedger };
 }
