@@ -16,12 +16,12 @@ import type { Config } from "../config/load.ts";
 import { codeOf, messageOf, OperatorError } from "../errors.ts";
 import { dialled, urlOf } from "../http/listening.ts";
 import { inkwell } from "../invocation.ts";
+import { dayMs } from "../units.ts";
 import { visibleText } from "../visible-text.ts";
 import type { Cli } from "./cli.ts";
 import { examples } from "./help.ts";
 import { onStopSignal, signalExitCodes } from "./signals.ts";
 
-const keyTtlMs = 24 * 60 * 60 * 1000;
 /** Bounds the memory for an event that never ends. */
 const eventCharactersMax = 16 * 1024 * 1024;
 
@@ -65,7 +65,7 @@ async function chat(cli: Cli, model: string | undefined, options: ChatOptions): 
     account,
     operation_id: `chat-${randomUUID()}`,
     name: "chat",
-    expires_at: new Date(nowMs + keyTtlMs).toISOString(),
+    expires_at: new Date(nowMs + dayMs).toISOString(),
   });
   try {
     await talk(made.key ?? "");

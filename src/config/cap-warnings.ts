@@ -7,7 +7,7 @@ import { covers, isModelOf } from "../ledger/caps.ts";
 import type { BucketPlan, Plan, PlanCap } from "../ledger/plan.ts";
 import { windowBuckets } from "../ledger/rows.ts";
 import { isSamePeriod, parsePeriod } from "../ledger/windows.ts";
-import { exactCredits, grouped, microOf } from "../units.ts";
+import { dayMs, exactCredits, grouped, hourMs, microOf } from "../units.ts";
 import type { ModelConfig } from "./model.ts";
 import { smallestMicroOf } from "./unpayable.ts";
 
@@ -18,8 +18,6 @@ interface CapWarning {
   /** Sentences for the operator. */
   warning: string;
 }
-
-const dayMs = 86_400_000;
 
 export function capWarnings(plans: Iterable<Plan>, models: readonly ModelConfig[]): CapWarning[] {
   return [...plans].flatMap((plan) => {
@@ -63,8 +61,8 @@ function mostIn(cap: PlanCap, bucket: BucketPlan): number {
   if (isSamePeriod(cap.every, bucket.every)) return (isCalendar ? 1 : 2) * bucket.credits;
   const [whole, part] = [parsePeriod(cap.every), parsePeriod(bucket.every)];
   // With the longest and the shortest months, and days on which clocks change.
-  const longestMs = (whole.months * 31 + 1 / 24) * dayMs + whole.fixedMs;
-  const shortestMs = Math.max(1, (part.months * 28 - 1 / 24) * dayMs + part.fixedMs);
+  const longestMs = whole.months * 31 * dayMs + hourMs + whole.fixedMs;
+  const shortestMs = Math.max(1, part.months * 28 * dayMs - hourMs + part.fixedMs);
   return (Math.ceil(longestMs / shortestMs) + 1) * bucket.credits;
 }
 

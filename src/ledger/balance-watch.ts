@@ -9,7 +9,7 @@
  * what is left of all of them with the amount of the grant that is spent last, because used-up
  * grants close and leave the row. If all are closed, every threshold is reached.
  */
-import { type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
+import { dayMs, type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
 import type { CappedRow } from "./cap-rows.ts";
 import { capStateOf, type HeldCap, isSameCap } from "./caps.ts";
 import type { EventData, EventSettings, EventType } from "./events.ts";
@@ -177,8 +177,6 @@ function isShort(every: string): boolean {
   const { months, fixedMs } = parsePeriod(every);
   return months === 0 && fixedMs < dayMs;
 }
-
-const dayMs = 86_400_000;
 
 function fieldsOf({ leftMicro, ofMicro }: Share): EventData {
   return { left_micro: leftMicro, of_micro: ofMicro };
