@@ -50,8 +50,8 @@ export function writeOperatorAddress(folder: string, address: OperatorAddress): 
 
 /** Returns where the service of this data folder is. Null: it does not run. */
 export function readOperatorAddress(folder: string): OperatorAddress | null {
-  const text = readOwn(path.join(folder, addressFileName));
-  const [url, pid, database] = ["url", "pid", "database"].map((name) => fieldOf(parsed(text), name));
+  const address = parsed(readOwn(path.join(folder, addressFileName)));
+  const [url, pid, database] = ["url", "pid", "database"].map((name) => fieldOf(address, name));
   if (typeof url !== "string" || typeof pid !== "number" || typeof database !== "string") return null;
   return isOurs(pid) ? { url, pid, database } : null;
 }

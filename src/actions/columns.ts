@@ -7,6 +7,7 @@
 
 import type { planLimits } from "../accounts/plan-limits.ts";
 import { type EpochMs, exactCredits } from "../units.ts";
+import { partOf } from "./field.ts";
 import type { makeKey } from "./keys.ts";
 
 const numberKinds = ["count", "number", "price", "credits", "change", "ms"] as const;
@@ -322,7 +323,5 @@ export function columnsWith<Cell>(cellOf: (kind: Kind, value: unknown) => Cell) 
 
 /** Null also if an object around the field is null. */
 export function valueAt(row: unknown, name: string): unknown {
-  const isRecord = (value: unknown): value is Record<string, unknown> =>
-    typeof value === "object" && value !== null;
-  return name.split(".").reduce((value, part) => (isRecord(value) ? (value[part] ?? null) : null), row);
+  return name.split(".").reduce((value, part) => partOf(value, part) ?? null, row);
 }

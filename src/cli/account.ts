@@ -76,7 +76,7 @@ export function accountCommand(cli: Cli): Command {
       examples: ["account close ada --yes"],
       preset: { state: "closed" },
       confirm: async ({ account }) => {
-        const { balances } = (await fetchBalance(cli, String(account)))?.balance ?? {};
+        const { balances } = (await fetchBalance(cli, String(account))).balance ?? {};
         const lapsing = (balances?.base.credits ?? 0) + (balances?.overage.credits ?? 0);
         return {
           effect: `Closing ${account} is final. ${grouped(lapsing)} base and overage credits lapse.`,
@@ -149,22 +149,22 @@ function accountList(cli: Cli): Command {
 async function showOne(cli: Cli, account: string): Promise<void> {
   const { api } = cli;
   const found = await api.get<AccountJson>(showAccount, { account });
-  const { balance, caps, heldMicro, problem } = await fetchBalance(cli, account);
+  const { balance, spending_caps, held_micro, problem } = await fetchBalance(cli, account);
   const keys = await api.all<KeyJson>(listKeys, { account });
   const { nowMs } = await api.clock();
   cli.print(
-    { ...found, balance, spending_caps: caps, problem, keys },
+    { ...found, balance, spending_caps, problem, keys },
     [
       [headOf(found, balance), ...contactLines(found)].join("\n"),
       balance === null ? problem : balanceTable(balance),
-      ...capLines(caps),
+      ...capLines(spending_caps),
       keys.length === 0
         ? `No keys. To issue one: ${inkwell(`key create ${account}`)}`
         : keyTable(keys, nowMs),
     ].join("\n\n"),
   );
   if (balance === null) cli.remark(repairAdvice);
-  else remarkHeld(cli, heldMicro);
+  else remarkHeld(cli, held_micro);
 }
 
 function contactLines(account: AccountJson): string[] {
@@ -301,7 +301,7 @@ function journalCommand(cli: Cli): Command {
   return listCommand(cli, listJournal, {
     about: "list the changes of an account's credits, the newest first",
     fields: {
-      account: account,
+      account,
       kind,
       order: optional(
         choice(["newest", "oldest"], { rule: "", option: "--oldest", about: "the oldest first" }),

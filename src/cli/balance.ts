@@ -10,13 +10,12 @@ import { table } from "./format.ts";
 import { capLines } from "./key-text.ts";
 
 export type BalanceJson = PlanPreviewJson["after"]["balance"];
-type CapsJson = PlanPreviewJson["after"]["spending_caps"];
 
 /** What `GET /admin/accounts/{account}/live` has of a balance. */
 interface LiveJson {
   balance: BalanceJson;
   held_micro: MicroCredits;
-  spending_caps: CapsJson;
+  spending_caps: PlanPreviewJson["after"]["spending_caps"];
 }
 
 export function balanceCommand(cli: Cli): Command {
@@ -36,28 +35,21 @@ export function balanceCommand(cli: Cli): Command {
   );
 }
 
-interface Found {
-  balance: BalanceJson;
-  caps: CapsJson;
-  heldMicro: MicroCredits;
+interface Found extends LiveJson {
   problem: null;
 }
-interface Unreadable {
+interface Unreadable extends Omit<LiveJson, "balance"> {
   balance: null;
-  caps: CapsJson;
-  heldMicro: MicroCredits;
   problem: string;
 }
 
 /** Returns the balance of an account, or why it cannot be read. */
 export async function fetchBalance(cli: Cli, account: string): Promise<Found | Unreadable> {
   try {
-    const live = await cli.api.get<LiveJson>(showAccountLive, { account });
-    const { balance, held_micro: heldMicro, spending_caps: caps } = live;
-    return { balance, caps, heldMicro, problem: null };
+    return { ...(await cli.api.get<LiveJson>(showAccountLive, { account })), problem: null };
   } catch (error) {
     if (!(error instanceof ApiError) || error.code !== "balance_unavailable") throw error;
-    return { balance: null, caps: [], heldMicro: 0, problem: error.message };
+    return { balance: null, spending_caps: [], held_micro: 0, problem: error.message };
   }
 }
 

@@ -40,12 +40,10 @@ export function commandFailureOf(error: unknown, complaint: string, operation: s
     return { code, text: text + commandFailureOf(error.error, "", operation).text };
   }
   if (error instanceof CommanderError) return { code: "wrong_usage", text: complaint };
-  if (error instanceof OperatorError) return refused(error.message);
-  if (error instanceof Refusal) return refused(error.message);
+  if (error instanceof OperatorError || error instanceof Refusal) return refused(error.message);
   if (error instanceof ApiError) {
     const { code, message } = error;
-    if (code === "service_unavailable") return { code, text: `${message}\n` };
-    if (code === "internal_error") return { code, text: `${message}\n` };
+    if (code === "service_unavailable" || code === "internal_error") return { code, text: `${message}\n` };
     return refused(message, advice.get(code));
   }
   if (error instanceof NoAnswer) {
