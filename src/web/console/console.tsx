@@ -39,14 +39,7 @@ const words: SignInWords = {
 };
 
 export function Console({ arrival }: { arrival: Arrival | null }) {
-  return (
-    <WebApp
-      words={words}
-      sections={sections}
-      arrival={arrival}
-      page={(place) => <CurrentPage place={place} />}
-    />
-  );
+  return <WebApp words={words} sections={sections} arrival={arrival} Page={CurrentPage} />;
 }
 
 function CurrentPage({ place }: { place: Place }) {

@@ -4,7 +4,7 @@
  * If the session ends while a page is open, the sign-in opens over the page. Nothing that was
  * typed is lost, and the data is loaded again afterwards.
  */
-import type { ComponentChildren } from "preact";
+import type { ComponentChildren, ComponentType } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type Arrival, apiPath, get, presentSession, signOut, whenSignedOut } from "./api.ts";
 import { PageHead } from "./layout.tsx";
@@ -25,10 +25,10 @@ interface AppProps {
   /** First parts of paths with their titles. The first page has an empty path. */
   sections: readonly (readonly [path: string, title: string])[];
   arrival: Arrival | null;
-  page(place: Place): ComponentChildren;
+  Page: ComponentType<{ place: Place }>;
 }
 
-export function WebApp({ words, sections, arrival: first, page }: AppProps) {
+export function WebApp({ words, sections, arrival: first, Page }: AppProps) {
   const [arrival, setArrival] = useState(first);
   const [state, setState] = useState<SessionState>("unknown");
   const [session, setSession] = useState(0);
@@ -76,19 +76,19 @@ export function WebApp({ words, sections, arrival: first, page }: AppProps) {
   if (state === "signed-out") return <SignIn words={words} arrival={arrival} done={signedIn} />;
   return (
     <SessionCount.Provider value={session}>
-      <Frame person={person} sections={sections} page={page} leave={setState} />
+      <Frame person={person} sections={sections} Page={Page} leave={setState} />
       {state === "expired" && <SignIn words={words} arrival={null} isOverPage done={signedIn} />}
       <Toasts />
     </SessionCount.Provider>
   );
 }
 
-interface FrameProps extends Pick<AppProps, "sections" | "page"> {
+interface FrameProps extends Pick<AppProps, "sections" | "Page"> {
   person: Session["person"];
   leave(how: Leaving): void;
 }
 
-function Frame({ person, sections, page, leave }: FrameProps) {
+function Frame({ person, sections, Page, leave }: FrameProps) {
   const place = usePlace();
   const section = place.parts[0] ?? "";
   // The tabs of an account are one page.
@@ -127,7 +127,7 @@ function Frame({ person, sections, page, leave }: FrameProps) {
         </button>
       </header>
       <main id="content" tabIndex={-1}>
-        {page(place)}
+        <Page place={place} />
       </main>
       <footer>
         <Sessions endAll={() => leave("leaving-everywhere")} />
