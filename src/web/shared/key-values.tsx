@@ -86,8 +86,12 @@ export function capKey({ name, every, align, timezone }: Key["spending_caps"][nu
   return [name, every, align, timezone].join(" ");
 }
 
-/** What a cap has left, for an account or a key. */
-export function CapPicture({ of: cap, owner }: { of: Key["spending_caps"][number]; owner: string }) {
+/** What each cap of an account or a key has left. */
+export function CapPictures({ of: caps, owner }: { of: Key["spending_caps"]; owner: string }) {
+  return caps.map((cap) => <CapPicture key={capKey(cap)} of={cap} owner={owner} />);
+}
+
+function CapPicture({ of: cap, owner }: { of: Key["spending_caps"][number]; owner: string }) {
   const percent = cap.credits === 0 ? 0 : Math.floor((cap.left_micro / (cap.credits * microPerCredit)) * 100);
   const isNamed = cap.name !== cap.every;
   return (

@@ -3,7 +3,7 @@
 import { mailNames } from "../../../actions/accounts.ts";
 import { apiPath, get } from "../../shared/api.ts";
 import { BalancePicture } from "../../shared/balance.tsx";
-import { CapPicture, capKey } from "../../shared/key-values.tsx";
+import { CapPictures } from "../../shared/key-values.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
@@ -34,9 +34,7 @@ export function AccountOverview({ account, changes }: AccountTabProps) {
           {({ balance, refills, held_micro, spending_caps: caps }) => (
             <>
               <BalancePicture balance={balance} refills={refills} heldMicro={held_micro} />
-              {caps.map((cap) => (
-                <CapPicture key={capKey(cap)} of={cap} owner="the account" />
-              ))}
+              <CapPictures of={caps} owner="the account" />
             </>
           )}
         </ShownLive>

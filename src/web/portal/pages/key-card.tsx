@@ -1,6 +1,6 @@
 /** The caps of an account and of the key of a session as pictures, and their limits. */
 import { planLimitNames, planLimits } from "../../../accounts/plan-limits.ts";
-import { CapPicture, capKey, keyTitle } from "../../shared/key-values.tsx";
+import { CapPictures, keyTitle } from "../../shared/key-values.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { columnsOf, factsOf } from "../../shared/table.tsx";
@@ -12,12 +12,8 @@ export function OwnKey({ of: key, state }: { of: Key; state: AccountState }) {
   const { plan } = state;
   return (
     <Card title={`Your key ${keyTitle(key)}`}>
-      {key.spending_caps.map((cap) => (
-        <CapPicture key={capKey(cap)} of={cap} owner="this key" />
-      ))}
-      {state.spending_caps.map((cap) => (
-        <CapPicture key={capKey(cap)} of={cap} owner="the account" />
-      ))}
+      <CapPictures of={key.spending_caps} owner="this key" />
+      <CapPictures of={state.spending_caps} owner="the account" />
       <Facts
         rows={[
           ...factsOf(
@@ -46,9 +42,7 @@ export function OwnKey({ of: key, state }: { of: Key; state: AccountState }) {
 export function PlanLimits({ of: { plan, spending_caps: caps } }: { of: AccountState }) {
   return (
     <Card title={`Plan ${plan.id}`}>
-      {caps.map((cap) => (
-        <CapPicture key={capKey(cap)} of={cap} owner="the account" />
-      ))}
+      <CapPictures of={caps} owner="the account" />
       <Facts
         rows={planLimitNames.map(
           (name) =>
