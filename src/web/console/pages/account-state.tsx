@@ -13,69 +13,65 @@ interface Props {
   close(isDone: boolean): void;
 }
 
-const changes = {
-  suspend: {
-    title: "Suspend",
-    state: "suspended",
-    submit: "Suspend the account",
-    intro: "New requests are refused. Running requests finish, and the windows continue. You can resume it.",
-  },
-  resume: {
-    title: "Resume",
-    state: "active",
-    submit: "Resume the account",
-    intro: "Requests are answered again, with the credits that the account has now.",
-  },
-  close: {
-    title: "Close",
-    state: "closed",
-    submit: "Close for good",
-    intro:
-      "This is final. Base and overage credits lapse, and requests of all keys are refused. Additional credits stay, and payments can be refunded.",
-  },
-} as const;
+interface StateChange {
+  title: string;
+  state: "active" | "suspended" | "closed";
+  submit: string;
+  intro: string;
+}
 
-function ChangeState({ account: { id }, change, close }: Props & { change: keyof typeof changes }) {
-  const { title, state, submit, intro } = changes[change];
-  const preview = async () => {
-    const [{ balances }, keys] = await Promise.all([
-      get<Balance>(apiPath("accounts", id, "balance")),
-      get<Page<Key>>(apiPath("accounts", id, "keys"), { limit: 500 }),
-    ]);
-    const valid = keys.data.filter(({ revoked_at }) => revoked_at === null).length;
-    return (
-      <p>
-        {wholeNumber(balances.base.credits)} base and {wholeNumber(balances.overage.credits)} overage credits
-        lapse, {wholeNumber(balances.additional.credits)} additional credits stay. {counted(valid, "key")} can
-        send no more requests.
-      </p>
-    );
-  };
-  return (
+function changeTo({ title, state, submit, intro }: StateChange) {
+  return ({ account: { id }, close }: Props) => (
     <ActionDialog
       action={changeState}
       target={{ account: id, state }}
       title={`${title} ${id}`}
       submit={submit}
-      isDangerous={change !== "resume"}
+      isDangerous={state !== "active"}
       intro={<p>{intro}</p>}
-      {...(change === "close" ? { preview } : {})}
+      {...(state === "closed" ? { preview: () => lossOf(id) } : {})}
       close={close}
     />
   );
 }
 
-export function Suspend(props: Props) {
-  return <ChangeState {...props} change="suspend" />;
+/** What is lost with an account that closes. */
+async function lossOf(id: string) {
+  const [{ balances }, keys] = await Promise.all([
+    get<Balance>(apiPath("accounts", id, "balance")),
+    get<Page<Key>>(apiPath("accounts", id, "keys"), { limit: 500 }),
+  ]);
+  const valid = keys.data.filter(({ revoked_at }) => revoked_at === null).length;
+  return (
+    <p>
+      {wholeNumber(balances.base.credits)} base and {wholeNumber(balances.overage.credits)} overage credits
+      lapse, {wholeNumber(balances.additional.credits)} additional credits stay. {counted(valid, "key")} can
+      send no more requests.
+    </p>
+  );
 }
 
-export function Resume(props: Props) {
-  return <ChangeState {...props} change="resume" />;
-}
+export const Suspend = changeTo({
+  title: "Suspend",
+  state: "suspended",
+  submit: "Suspend the account",
+  intro: "New requests are refused. Running requests finish, and the windows continue. You can resume it.",
+});
 
-export function Close(props: Props) {
-  return <ChangeState {...props} change="close" />;
-}
+export const Resume = changeTo({
+  title: "Resume",
+  state: "active",
+  submit: "Resume the account",
+  intro: "Requests are answered again, with the credits that the account has now.",
+});
+
+export const Close = changeTo({
+  title: "Close",
+  state: "closed",
+  submit: "Close for good",
+  intro:
+    "This is final. Base and overage credits lapse, and requests of all keys are refused. Additional credits stay, and payments can be refunded.",
+});
 
 export function SetEnd({ account: { id, ends_at }, close }: Props) {
   return (
