@@ -1,7 +1,7 @@
 /** The balance as a picture, live, with what runs now and the latest requests. */
 
 import { changeOwnMail, stopOwnRequest } from "../../../actions/portal.ts";
-import { exactCredits } from "../../../units.ts";
+import { exactCredits, microPerCredit } from "../../../units.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, getUnattended } from "../../shared/api.ts";
 import { BalancePicture } from "../../shared/balance.tsx";
@@ -177,7 +177,7 @@ function Warnings(props: { state: AccountState; balance: Balance; ownKey: Key | 
 
 function CapWarning({ cap, owner }: { cap: Key["spending_caps"][number]; owner: string }) {
   const micro = cap.left_micro;
-  if (micro * 100 >= cap.credits * 1_000_000 * nearPercent) return null;
+  if (micro * 100 >= cap.credits * microPerCredit * nearPercent) return null;
   return (
     <p class={`notice ${micro === 0 ? "bad" : "warn"}`}>
       <strong>

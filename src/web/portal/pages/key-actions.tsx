@@ -1,5 +1,6 @@
 /** Dialogs for keys. A new secret is shown once, and limits of the session's key stand at the fields. */
 import { changeOwnKey, makeOwnKey, revokeOwnKey, rotateOwnKey } from "../../../actions/portal.ts";
+import { dayMs } from "../../../units.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, get } from "../../shared/api.ts";
 import { ChangeKeyDialog, NewKeyDialog, RotateKeyDialog } from "../../shared/key-dialogs.tsx";
@@ -79,7 +80,7 @@ export function RevokeKey({ of: key, isOwn, close }: Props) {
       preview={async () => {
         const query = {
           key: key.id,
-          from: new Date(Date.now() - 24 * 60 * 60_000).toISOString(),
+          from: new Date(Date.now() - dayMs).toISOString(),
           limit: 100,
         };
         const { data, next } = await get<Page<Receipt>>(apiPath("requests"), query);
