@@ -254,7 +254,7 @@ export async function* generate(
     if (halted !== null && request.stream) throw refusalOf(halted);
     // Receipts have no ending of their own for an answer that was filtered.
     completedBy = finishReason === "content_filter" ? "stop" : finishReason;
-    if (boughtOut && halted !== null) completedBy = "stopped";
+    if (halted !== null) completedBy = "stopped";
     else if (boughtOut) {
       reached = holdExtender.cap;
       completedBy = reached === null ? "credits" : "cap";
