@@ -9,10 +9,10 @@ import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { issuer, personRow } from "../fixtures/person-rows.ts";
 import { minute, start } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
-const issuer = "https://login.example";
 const options = { by: "ann", dryRun: false };
 const change = { by: "owner", atMs: start };
 
@@ -26,27 +26,8 @@ const names = {
   externalId: "student-1815",
 };
 
-function personOf(n: number, parts: Partial<PersonRow> = {}): PersonRow {
-  return {
-    id: `person_${n.toString(16).padStart(16, "0")}`,
-    issuer,
-    sub: `sub-${n}`,
-    name: null,
-    email: null,
-    emailVerified: true,
-    roleRule: null,
-    roleMatchedMs: null,
-    accountMatchedMs: start,
-    seenMs: start,
-    account: null,
-    accountBy: null,
-    lapsedMs: null,
-    suspendedMs: null,
-    erasedMs: null,
-    createdMs: start,
-    ...parts,
-  };
-}
+const personOf = (n: number, parts: Partial<PersonRow> = {}) =>
+  personRow(n, { emailVerified: true, accountMatchedMs: start, ...parts });
 
 for (const backend of backends) {
   describe(`erased people on ${backend.name}`, { skip: backend.skip ?? false }, () => {

@@ -13,32 +13,13 @@ import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { memory } from "../fixtures/memory-backend.ts";
+import { issuer, personRow } from "../fixtures/person-rows.ts";
 import { start } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
-const issuer = "https://login.example";
 
-function rowOf(n: number, change: Partial<PersonRow> = {}): PersonRow {
-  return {
-    id: `person_${n.toString(16).padStart(16, "0")}`,
-    issuer,
-    sub: `sub-${n}`,
-    name: "Ada <b>Lovelace</b>",
-    email: null,
-    emailVerified: false,
-    roleRule: null,
-    roleMatchedMs: null,
-    accountMatchedMs: null,
-    seenMs: start,
-    account: null,
-    accountBy: null,
-    lapsedMs: null,
-    suspendedMs: null,
-    erasedMs: null,
-    createdMs: start,
-    ...change,
-  };
-}
+const rowOf = (n: number, change: Partial<PersonRow> = {}) =>
+  personRow(n, { name: "Ada <b>Lovelace</b>", ...change });
 
 const change = { by: "test", atMs: start };
 const suspend = (store: Store, row: PersonRow, atMs: number | null) =>

@@ -12,6 +12,7 @@ import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { personRow } from "../fixtures/person-rows.ts";
 import { some } from "../fixtures/thorough.ts";
 import { start } from "../fixtures/times.ts";
 
@@ -29,24 +30,7 @@ for (const backend of some(backends, 2)) {
     afterEach(() => database.remove());
 
     test("has every row, and no part with more than a page", async () => {
-      const person = await store.addPerson({
-        id: "person_0000000000000001",
-        issuer: "https://login.example",
-        sub: "ada",
-        name: "Ada",
-        email: null,
-        emailVerified: false,
-        roleRule: null,
-        roleMatchedMs: null,
-        accountMatchedMs: null,
-        seenMs: start,
-        account: null,
-        accountBy: null,
-        lapsedMs: null,
-        suspendedMs: null,
-        erasedMs: null,
-        createdMs: start,
-      });
+      const person = await store.addPerson(personRow(1, { sub: "ada", name: "Ada" }));
       const by = `person:${person.id}`;
       const options = { by, dryRun: false };
       for (let n = 0; n < contacts; n += 1) {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { People } from "../../src/sign-in/people.ts";
 import { noContact } from "../../src/store/contacts.ts";
+import { newPerson } from "../../src/store/people.ts";
 import { suspensionChange } from "../../src/store/person-changes.ts";
 import type { TestClaims } from "../fixtures/issuer.ts";
 import { planOf } from "../fixtures/ledger-rows.ts";
@@ -371,22 +372,11 @@ test("a person moves from the issuer before by their confirmed address, once", a
   });
   const { store } = place.service;
   const row = {
+    ...newPerson(
+      { issuer: "https://old.example/", sub: "old", email: "ada@x.example", emailVerified: true },
+      1,
+    ),
     id: "person_00000000000000aa",
-    issuer: "https://old.example/",
-    sub: "old",
-    name: null,
-    email: "ada@x.example",
-    emailVerified: true,
-    roleRule: null,
-    roleMatchedMs: null,
-    seenMs: 1,
-    accountMatchedMs: null,
-    account: null,
-    accountBy: null,
-    lapsedMs: null,
-    suspendedMs: null,
-    erasedMs: null,
-    createdMs: 1,
   };
   await store.addPerson(row);
   const claims = { email: "ada@x.example", groups: ["all"] };

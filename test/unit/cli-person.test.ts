@@ -5,6 +5,7 @@ import { Ledger } from "../../src/ledger/ledger.ts";
 import type { PersonRow } from "../../src/store/people.ts";
 import { openTerminal } from "../fixtures/cli-host.ts";
 import { cliLedger, refused, twoPlans, wrongUsage } from "../fixtures/cli-ledger.ts";
+import { personRow } from "../fixtures/person-rows.ts";
 
 const ledger = cliLedger(`${twoPlans}
 sign_in:
@@ -15,27 +16,8 @@ sign_in:
 const id = "person_00000000000000aa";
 const json = async (...argv: string[]) => await ledger.documentOf("person", ...argv);
 
-function person(n: number, parts: Partial<PersonRow> = {}): PersonRow {
-  return {
-    id: `person_${n.toString(16).padStart(16, "0")}`,
-    issuer: "https://login.example",
-    sub: `sub-${n}`,
-    name: null,
-    email: null,
-    emailVerified: true,
-    roleRule: null,
-    roleMatchedMs: null,
-    accountMatchedMs: null,
-    seenMs: ledger.nowMs,
-    account: null,
-    accountBy: null,
-    lapsedMs: null,
-    suspendedMs: null,
-    erasedMs: null,
-    createdMs: ledger.nowMs,
-    ...parts,
-  };
-}
+const person = (n: number, parts: Partial<PersonRow> = {}) =>
+  personRow(n, { emailVerified: true, seenMs: ledger.nowMs, createdMs: ledger.nowMs, ...parts });
 
 describe("inkwell person", () => {
   beforeEach(async () => {
