@@ -44,7 +44,7 @@ describe("caps of a plan", () => {
     [
       "are no map",
       "      day: { credits: 1, every: P1D }",
-      /^inkwell\.yaml:\d: plans\.p\.caps: .*a list of caps, each with credits and every$/,
+      /^inkwell\.yaml:\d: plans\.p\.caps: found a map of keys, expected a list of caps, each with credits and every$/,
     ],
     [
       "have at least one credit, because a forbidden model leaves `models`",
@@ -69,11 +69,11 @@ describe("caps of a plan", () => {
     [
       "have a name of one word",
       '      - { name: "two words", credits: 1, every: P1D }',
-      /^inkwell\.yaml:6: plans\.p\.caps\[0\]\.name: found "two words", expected /,
+      /^inkwell\.yaml:6: plans\.p\.caps\[0\]\.name: found "two words", expected 1 to 40 letters/,
     ],
     [
       "do not count the same twice, however the period is written",
-      "      - { name: week, credits: 1, every: P1W }\n      - { name: week, credits: 2, every: P7D }",
+      "      - { name: week, credits: 1, every: P1W }\n      - { name: week, credits: 2, every: P7D, models: [small] }",
       /^inkwell\.yaml:7: plans\.p\.caps\[1\]: another cap has this name and period; give one of them another name$/,
     ],
     [

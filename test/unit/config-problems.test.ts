@@ -23,46 +23,6 @@ limits:
 
   const plan = (inside: string) => `plans:\n  p:\n${inside}\n`;
   const goodOverage = "    overage: { credits: 0, every: P1M }";
-  const capped = (...caps: string[]) =>
-    plan(`    base: { credits: 1, every: P1D }\n${goodOverage}\n    caps: [${caps.join(", ")}]`);
-  const capProblems: [sentence: string, yaml: string, env: Env, problem: RegExp][] = [
-    [
-      "refuses two caps that count the same",
-      capped("{ credits: 1, every: P7D, name: w }", "{ credits: 2, every: P1W, name: w, models: [a] }"),
-      {},
-      /^inkwell\.yaml:5: plans\.p\.caps\[1\]: another cap has this name and period; give one of them another name$/,
-    ],
-    [
-      "refuses a fifth cap",
-      capped(...["P1D", "P2D", "P3D", "P4D", "P5D"].map((every) => `{ credits: 1, every: ${every} }`)),
-      {},
-      /^inkwell\.yaml:5: plans\.p\.caps\[4\]: found more than 4 caps, the most of a plan$/,
-    ],
-    [
-      "refuses a cap of 0",
-      capped("{ credits: 0, every: P1D }"),
-      {},
-      /^inkwell\.yaml:5: plans\.p\.caps\[0\]\.credits: found 0, expected whole credits from 1 to 9000000$/,
-    ],
-    [
-      "refuses windows of the calendar of 5 hours",
-      capped("{ credits: 1, every: PT5H, align: calendar }"),
-      {},
-      /^inkwell\.yaml:5: plans\.p\.caps\[0\]\.every: found PT5H, expected /,
-    ],
-    [
-      "refuses a cap with a name of two words",
-      capped("{ credits: 1, every: P1D, name: two words }"),
-      {},
-      /^inkwell\.yaml:5: plans\.p\.caps\[0\]\.name: found "two words", expected 1 to 40 letters/,
-    ],
-    [
-      "requires a list of caps",
-      plan(`    base: { credits: 1, every: P1D }\n${goodOverage}\n    caps: { credits: 1, every: P1D }`),
-      {},
-      /^inkwell\.yaml:5: plans\.p\.caps: found a map of keys, expected a list of caps, each with credits and every$/,
-    ],
-  ];
   const cases: [sentence: string, yaml: string | undefined, env: Env, problem: RegExp][] = [
     [
       "names a duplicate key",
@@ -321,7 +281,6 @@ limits:
       {},
       /plans\.p\.limits\.concurrent: found 0/,
     ],
-    ...capProblems,
     [
       "applies the range of requests to a default temperature",
       `models: { m: { engine: llama, source: default, ${price}, defaults: { temperature: 2.5 } } }`,
