@@ -7,6 +7,7 @@ import { afterEach, beforeEach, describe, test } from "node:test";
 import { newKey } from "../../src/accounts/keys.ts";
 import { type EventsConfig, mailTypes } from "../../src/config/events.ts";
 import { EventSending } from "../../src/events/event-sending.ts";
+import type { CapSettings } from "../../src/ledger/operations.ts";
 import { defined } from "../../src/objects.ts";
 import type { MailChoices } from "../../src/store/contacts.ts";
 import { newPerson } from "../../src/store/people.ts";
@@ -237,10 +238,12 @@ for (const backend of backends) {
       assert.equal(mails.length, 1);
     });
 
+    const cap = { name: "day", every: "P1D", amountMicro: credits(5), byOperator: true };
+    const setCaps = (op: string, caps: CapSettings[]) =>
+      store.commit([{ kind: "key", account: "ada", key: "key", op, set: { caps }, by: "test" }]);
+
     test("caps have a mail of their own, which people switch off alone", async () => {
-      const cap = { name: "day", every: "P1D", amountMicro: credits(5), byOperator: true };
-      const change = { kind: "key", account: "ada", key: "key", op: "b", set: { caps: [cap] } } as const;
-      await store.commit([{ ...change, by: "test" }]);
+      await setCaps("b", [cap]);
       send();
       await choose({ balanceCapMail: "off" });
       await spend("r1", 4);
@@ -255,16 +258,14 @@ for (const backend of backends) {
         /90 % of the cap day of your key key are spent\. 0\.5 credits of 5 are/,
       );
       // The mail about the cap does not stand for that about the balance.
-      await store.commit([{ ...change, op: "c", set: { caps: [] }, by: "test" }]);
+      await setCaps("c", []);
       await spend("r3", 4);
       await until("that about the balance is sent", () => mails.length === 2);
       assert.match(mails[1]?.text ?? "", /^Subject: Credits of ada are low: /m);
     });
 
     test("mail about caps can be off for everybody", async () => {
-      const cap = { name: "day", every: "P1D", amountMicro: credits(5), byOperator: true };
-      const change = { kind: "key", account: "ada", key: "key", op: "b", set: { caps: [cap] } } as const;
-      await store.commit([{ ...change, by: "test" }]);
+      await setCaps("b", [cap]);
       send({ types: ["balance.low"] });
       await spend("r1", 4);
       await until("it is skipped", async () => (await states()).includes("balance.low skipped"));

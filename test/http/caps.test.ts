@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { paidOf, sumOf } from "../../src/ledger/grants.ts";
 import { pageRowsMax } from "../../src/store/store.ts";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits } from "../fixtures/ledger-rows.ts";
 import { babble, errorOf, say, startService, type TestService } from "../fixtures/service.ts";
 
@@ -44,6 +45,16 @@ async function insist(service: TestService, key: string): Promise<string> {
     assert.equal(answer.headers.get("retry-after"), "1");
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
+}
+
+/** Another request takes these credits, and runs until `release`. */
+async function holdFor({ ledger, account }: TestService, key: string, amount: number): Promise<void> {
+  const held = await ledger.apply(hold("running", credits(amount), { account, key, model: "small", price }));
+  assert.equal(held.kind, "held");
+}
+
+async function release({ ledger, account }: TestService): Promise<void> {
+  assert.equal((await ledger.apply(settle("running", 0, { account, ending: "refused" }))).kind, "settled");
 }
 
 async function chargedTo(service: TestService, key: string): Promise<number> {
@@ -174,11 +185,9 @@ test("a refresh is named only if the other caps then pay too, and a shorter prom
   const perToken = { prompt: 1_000_000, completion: 1_000_000 };
   await using service = await startService({ ...options, price: perToken, plan: { caps } });
   const { ledger, account } = service;
+  const request = { account, key: "key1", model: "small", price: perToken };
   const ask = async (id: string, least: number) =>
-    await ledger.apply({
-      ...{ kind: "hold", account, requestId: id, key: "key1", model: "small", ttlMs: 60_000 },
-      ...{ price: perToken, promptTokens: least - 1, minMicro: credits(least), wantMicro: credits(least) },
-    });
+    await ledger.apply(hold(id, credits(least), { ...request, promptTokens: least - 1 }));
   assert.equal((await service.chat({ max_tokens: 1 })).status, 200, "4 credits are spent");
   // 8 are left of the week, and 5 of the 5 hours.
   assert.partialDeepStrictEqual(await ask("a", 9), {
@@ -205,11 +214,8 @@ for (const scope of ["plan", "key"] as const) {
     const rule = { every: "P1D", align: "opening" } as const;
     const plan = scope === "plan" ? { caps: [{ name: "P1D", ...rule, credits: 2, models: ["*"] }] } : {};
     await using service = await startService({ ...options, plan });
-    const { ledger, account } = service;
     if (scope === "key") await setCap(service, "key1", credits(2));
-    const held = { account, requestId: "running", key: "key1", model: "small", ttlMs: 60_000 };
-    const amount = { price, promptTokens: 1, minMicro: credits(2), wantMicro: credits(2) };
-    assert.equal((await ledger.apply({ kind: "hold", ...held, ...amount })).kind, "held");
+    await holdFor(service, "key1", 2);
     const refused = await service.chat();
     assert.deepEqual([refused.status, refused.headers.get("retry-after")], [429, "1"]);
     const { code, message } = await errorOf(refused);
@@ -219,9 +225,7 @@ for (const scope of ["plan", "key"] as const) {
       message,
       new RegExp(`^The rest of ${holder} is held by its requests that are still running\\.`),
     );
-    const usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
-    const end = { requestId: "running", usage, ending: "refused", estimated: false } as const;
-    await ledger.apply({ kind: "settle", account, ...end, by: null });
+    await release(service);
     assert.equal((await service.chat()).status, 200);
   });
 }
@@ -230,18 +234,9 @@ test("an answer waits for credits only if every short cap will get a token back"
   const rule = { every: "P1D", align: "opening" } as const;
   const caps = [{ name: "P1D", ...rule, credits: 4, models: ["*"] }];
   await using service = await startService({ ...options, script: babble("on "), plan: { caps } });
-  const { ledger, account } = service;
-  const other = await service.addKey();
+  await service.addKey();
   // Another key holds the rest of the cap of the plan.
-  const held = { account, requestId: "running", key: "key2", model: "small", ttlMs: 60_000 };
-  const amount = { price, promptTokens: 1, minMicro: credits(3), wantMicro: credits(3) };
-  assert.equal((await ledger.apply({ kind: "hold", ...held, ...amount })).kind, "held");
-  assert.ok(other);
-  const release = async () => {
-    const usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
-    const end = { requestId: "running", usage, ending: "refused", estimated: false } as const;
-    await ledger.apply({ kind: "settle", account, ...end, by: null });
-  };
+  await holdFor(service, "key2", 3);
   // The cap of the key has nothing to come, so its answer ends.
   await setCap(service, "key1", credits(1));
   await (await service.chat({ max_tokens: 30 })).text();
@@ -253,7 +248,7 @@ test("an answer waits for credits only if every short cap will get a token back"
   await setCap(service, "key1", credits(100));
   const refused = await service.chat({ max_tokens: 8 });
   assert.equal((await errorOf(refused)).code, "credits_reserved");
-  await release();
+  await release(service);
   assert.equal((await service.chat({ max_tokens: 8 })).status, 200);
 });
 

@@ -1,6 +1,7 @@
 /** Credits in the operator API: each payment and correction counts once and is in the journal. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits } from "../fixtures/ledger-rows.ts";
 import { fieldsOf, operatorTests, refused, startOperator } from "../fixtures/operator.ts";
 import { jsonOf, startService } from "../fixtures/service.ts";
@@ -225,18 +226,8 @@ operatorTest("lists payments newest first, with what was refunded of each", asyn
 operatorTest("refunds what is free of a payment, once per refund id", async (operator, service) => {
   const refunds = "/admin/accounts/test/refunds";
   await operator.post(topups, { payment_id: "p", credits: 50 });
-  const held = { account: "test", requestId: "running", key: "key1", model: "small", ttlMs: 60_000 };
-  const price = { prompt: 1, completion: 1 };
-  const wanted = credits(1000 + 200 + 10);
-  const hold = {
-    kind: "hold",
-    ...held,
-    price,
-    promptTokens: 1,
-    minMicro: wanted,
-    wantMicro: wanted,
-  } as const;
-  assert.equal((await service.ledger.apply(hold)).kind, "held");
+  const running = hold("running", credits(1000 + 200 + 10), { account: "test", key: "key1", model: "small" });
+  assert.equal((await service.ledger.apply(running)).kind, "held");
   const asked = { refund_id: "r1", payment_id: "p", credits: 45 };
   const { status, body } = await operator.post(refunds, asked);
   assert.equal(status, 200);
@@ -275,9 +266,7 @@ operatorTest("refunds what is free of a payment, once per refund id", async (ope
   refused(await operator.post("/admin/accounts/bob/topups", topup), 409, "payment_used");
   const memo = { operation_id: "m", credits: 1, reason: "cut off", request_id: "running" };
   refused(await operator.post(adjustments, memo), 409, "request_running");
-  const usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
-  const end = { requestId: "running", usage, ending: "refused", estimated: false, by: null } as const;
-  await service.ledger.apply({ kind: "settle", account: "test", ...end });
+  await service.ledger.apply(settle("running", 0, { account: "test", ending: "refused" }));
   const rest = await operator.post(refunds, { refund_id: "r3", payment_id: "p", credits: 10 });
   assert.deepEqual([rest.body.refunded_micro, rest.body.rest_micro], [10_000_000, 0]);
 });
