@@ -11,7 +11,7 @@ import { chargeCaps } from "./caps.ts";
 import { type FactFields, factFields, factText } from "./fact-values.ts";
 import { byBucket, freeOf, inSpendingOrder, sumOf } from "./grants.ts";
 import { applyKeyFact } from "./key-facts.ts";
-import { counterFaults, keyFaults, runningFault, sum } from "./key-problems.ts";
+import { counterFaults, keyFaults, runningFault } from "./key-problems.ts";
 import { type PlanCatalog, planCapsAt, ruleOf, versionOf } from "./plan.ts";
 import {
   type AccountRow,
@@ -490,4 +490,8 @@ function costOfCharge(charge: ChargeRow): MicroCredits {
     cachedTokens * charge.priceCachedPrompt +
     completionTokens * charge.priceCompletion
   );
+}
+
+function sum(amounts: readonly MicroCredits[]): MicroCredits {
+  return amounts.reduce((total, amount) => total + amount, 0);
 }

@@ -11,7 +11,7 @@
  */
 import { dayMs, type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
 import type { CappedRow } from "./cap-rows.ts";
-import { capStateOf, type HeldCap, isSameCap } from "./caps.ts";
+import { counterAt, type HeldCap, isSameCap } from "./caps.ts";
 import type { EventData, EventSettings, EventType } from "./events.ts";
 import { additionalOf, remainingOf } from "./grants.ts";
 import type { AccountRow, KeyRow } from "./rows.ts";
@@ -24,18 +24,18 @@ interface Share {
   ofMicro: MicroCredits;
 }
 
+/** What was counted, and the caps that held. */
+interface CountedCaps extends Pick<CappedRow, "counters"> {
+  caps: readonly HeldCap[];
+}
+
 /** The number of thresholds that each share has reached, and whether nothing is left at all. */
 interface Mark {
   base: number;
   overage: number;
   additional: number;
   isExhausted: boolean;
-}
-
-/** What was counted, and the caps that held. */
-interface CountedCaps {
-  row: CappedRow;
-  caps: readonly HeldCap[];
+  capped: CountedCaps;
 }
 
 type Tell = (type: EventType, data: EventData) => void;
@@ -43,10 +43,8 @@ type Tell = (type: EventType, data: EventData) => void;
 export class BalanceWatch {
   readonly #percents: readonly number[];
   readonly #marks = new Map<string, Mark>();
-  /** What the caps of accounts had counted at the last look. */
-  readonly #capped = new Map<string, CountedCaps>();
-  /** Keys, as they were at the last look. */
-  readonly #keys = new Map<string, KeyRow>();
+  /** The caps of keys, as they were at the last look. */
+  readonly #keys = new Map<string, CountedCaps>();
   /** Keys that the present operation may have changed. */
   readonly #touched = new Set<KeyRow>();
 
@@ -56,29 +54,26 @@ export class BalanceWatch {
 
   /** Remembers an account as it was read, with the caps of its plan. */
   begin(account: AccountRow, caps: readonly HeldCap[]): void {
-    this.#marks.set(account.id, this.#markOf(account));
-    this.#capped.set(account.id, { row: { ...account }, caps });
+    this.#marks.set(account.id, this.#markOf(account, caps));
   }
 
   /** Remembers a key before it changes. */
   touch(key: KeyRow): void {
     if (this.#touched.has(key)) return;
     this.#touched.add(key);
-    if (!this.#keys.has(key.id)) this.#keys.set(key.id, { ...key });
+    if (!this.#keys.has(key.id)) this.#keys.set(key.id, countedOf(key, key.caps));
   }
 
   /** Reports what became low since the last look. A new account is only remembered. */
   look(account: AccountRow, caps: readonly HeldCap[], times: Times, tell: Tell): void {
     const before = this.#marks.get(account.id);
     if (account.state !== "closed") {
-      const after = this.#markOf(account);
+      const after = this.#markOf(account, caps);
       this.#marks.set(account.id, after);
-      if (before !== undefined) this.#compare(account, before, after, tell);
-      const capped = { row: { ...account }, caps };
-      const cappedBefore = this.#capped.get(account.id);
-      this.#capped.set(account.id, capped);
-      if (cappedBefore !== undefined)
-        this.#lookAtCaps(cappedBefore, capped, times, (data) => tell("balance.low", data));
+      if (before !== undefined) {
+        this.#compare(account, before, after, tell);
+        this.#lookAtCaps(before.capped, after.capped, times, (data) => tell("balance.low", data));
+      }
     }
     for (const key of this.#touched) if (key.account === account.id) this.#lookAtKey(key, times, tell);
     this.#touched.clear();
@@ -94,30 +89,26 @@ export class BalanceWatch {
 
   #lookAtKey(key: KeyRow, times: Times, tell: Tell): void {
     const before = this.#keys.get(key.id);
-    const after = { ...key };
+    const after = countedOf(key, key.caps);
     this.#keys.set(key.id, after);
     if (before === undefined || key.revokedMs !== null) return;
     // Requests of people change the key of a front end without its account, so it has no events.
     if (key.actsFor !== null) return;
-    const [earlier, now] = [
-      { row: before, caps: before.caps },
-      { row: after, caps: after.caps },
-    ];
-    this.#lookAtCaps(earlier, now, times, (data) => tell("balance.low", { key: key.id, ...data }));
+    this.#lookAtCaps(before, after, times, (data) => tell("balance.low", { key: key.id, ...data }));
   }
 
   /** Caps of periods below a day have no events: they refill before anybody could act. */
   #lookAtCaps(
     before: CountedCaps,
-    { row, caps }: CountedCaps,
+    after: CountedCaps,
     { atMs }: Times,
     tell: (data: EventData) => void,
   ): void {
-    for (const cap of caps) {
+    for (const cap of after.caps) {
       if (isShort(cap.every)) continue;
       const earlier = before.caps.find((each) => isSameCap(each, cap));
-      const share = capShareOf(row, cap, atMs);
-      const level = earlier === undefined ? 0 : this.#levelOf(capShareOf(before.row, earlier, atMs));
+      const share = capShareOf(after, cap, atMs);
+      const level = earlier === undefined ? 0 : this.#levelOf(capShareOf(before, earlier, atMs));
       this.#tellBetween(level, this.#levelOf(share), (percent) =>
         tell({ scope: "cap", cap: cap.name, percent, ...fieldsOf(share) }),
       );
@@ -128,7 +119,7 @@ export class BalanceWatch {
     for (const percent of this.#percents.slice(before, Math.max(before, after))) tell(percent);
   }
 
-  #markOf(account: AccountRow): Mark {
+  #markOf(account: AccountRow, caps: readonly HeldCap[]): Mark {
     const { additional, later } = account;
     const hasAdditional = additional.length + later.count > 0;
     return {
@@ -136,6 +127,7 @@ export class BalanceWatch {
       overage: this.#levelOf(shareOf(account, "overage")),
       additional: hasAdditional ? this.#levelOf(shareOf(account, "additional")) : this.#percents.length,
       isExhausted: totalOf(account) < microPerCredit,
+      capped: countedOf(account, caps),
     };
   }
 
@@ -169,8 +161,14 @@ function totalOf(account: AccountRow): MicroCredits {
   return ofWindow(account.base) + ofWindow(account.overage) + additionalOf(account);
 }
 
-function capShareOf(row: CappedRow, cap: HeldCap, atMs: EpochMs): Share {
-  return { leftMicro: capStateOf(row, cap, atMs).unspentMicro, ofMicro: cap.amountMicro };
+/** Rows change in place. */
+function countedOf({ counters }: Pick<CappedRow, "counters">, caps: readonly HeldCap[]): CountedCaps {
+  return { counters, caps };
+}
+
+function capShareOf(counted: CountedCaps, cap: HeldCap, atMs: EpochMs): Share {
+  const { spentMicro } = counterAt(counted, cap, atMs);
+  return { leftMicro: Math.max(0, cap.amountMicro - spentMicro), ofMicro: cap.amountMicro };
 }
 
 function isShort(every: string): boolean {

@@ -106,18 +106,17 @@ function end(work: UnitOfWork, found: FoundAccount, row: HoldRow, ended: HoldEnd
   const { usage } = ended;
   const costMicro = costOf(priceOf(row), usage);
   const fromHold = grants.settle(row.takings, costMicro);
-  const checkpoint = costOf(priceOf(row), row);
+  const paidMicro = amountOf(fromHold);
+  const running = { heldMicro: -amountOf(row.takings), costMicro: -costOf(priceOf(row), row) };
   const key = work.key(row.key);
   const capped = cappedOf(work.plans, found, key);
-  for (const each of capped) {
-    addRunning(each.row, row.model, { heldMicro: -amountOf(row.takings), costMicro: -checkpoint });
-  }
+  for (const each of capped) addRunning(each.row, row.model, running);
   account.holds -= 1;
   if (key !== null) key.holds -= 1;
-  charge(capped, row.model, { paidMicro: amountOf(fromHold), atMs: times.atMs });
+  charge(capped, row.model, { paidMicro, atMs: times.atMs });
   // The engine generated more than its limit. The account pays if it can and its caps allow it,
   // and the rest is recorded as shortfall.
-  const extra = takeExtra(found, capped, row.model, costMicro - amountOf(fromHold));
+  const extra = takeExtra(found, capped, row.model, costMicro - paidMicro);
   const paid = joined(fromHold, extra);
   const made = usage.promptTokens + usage.completionTokens;
   countTokens(scopesOf(account, found.plan, key), made - row.meteredTokens, times.nowMs);
@@ -134,7 +133,8 @@ function takeExtra(
   wantMicro: MicroCredits,
 ): Taking[] {
   // Most requests end within their holds.
-  const mostMicro = wantMicro === 0 ? 0 : mostOf(roomsOf(capped, model, times.atMs));
+  if (wantMicro === 0) return [];
+  const mostMicro = mostOf(roomsOf(capped, model, times.atMs));
   const takings = grants.take(Math.min(wantMicro, mostMicro), times, "spentMicro");
   charge(capped, model, { paidMicro: amountOf(takings), atMs: times.atMs });
   return takings;

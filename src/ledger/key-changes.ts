@@ -118,7 +118,7 @@ function addKey(
   work: UnitOfWork,
   found: FoundAccount,
   { row, caps: settings, by }: Pick<IssueOperation, "row" | "caps" | "by">,
-  op: string | null = null,
+  op: string | null,
 ): IssueOutcome {
   const { atMs } = found.times;
   const zone = zoneFor(settings, found.plan?.timezone);

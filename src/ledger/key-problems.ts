@@ -1,5 +1,4 @@
 /** Compares the row of a key with its facts and its holds. Pure. */
-import type { MicroCredits } from "../units.ts";
 import type { CapCounter, CappedRow } from "./cap-rows.ts";
 import { addRunning, isSameCap } from "./caps.ts";
 import { factText } from "./fact-values.ts";
@@ -57,7 +56,7 @@ function textOf(counter: CapCounter | undefined): string {
 export function runningFault(row: CountRow & CappedRow, holds: readonly HoldRow[]): Fault | null {
   const folded: Pick<CappedRow, "running"> = { running: [] };
   for (const hold of holds) {
-    const amounts = { heldMicro: amountOf(hold.takings), costMicro: costOfHold(hold) };
+    const amounts = { heldMicro: amountOf(hold.takings), costMicro: costOf(priceOf(hold), hold) };
     addRunning(folded, hold.model, amounts);
   }
   const [found, expected] = [runningText(row.holds, row), runningText(holds.length, folded)];
@@ -67,12 +66,4 @@ export function runningFault(row: CountRow & CappedRow, holds: readonly HoldRow[
 function runningText(holds: number, { running }: Pick<CappedRow, "running">): string {
   const models = running.map(({ model, heldMicro, costMicro }) => `${model} ${heldMicro} ${costMicro}`);
   return [holds, ...models.toSorted()].join(", ");
-}
-
-function costOfHold(hold: HoldRow): MicroCredits {
-  return costOf(priceOf(hold), hold);
-}
-
-export function sum(amounts: readonly MicroCredits[]): MicroCredits {
-  return amounts.reduce((total, amount) => total + amount, 0);
 }

@@ -354,7 +354,7 @@ const actsFor = {
 export interface ActsFor extends RowOf<typeof actsFor> {}
 
 /**
- * The settings of a key, apart from its budget: what its creator chooses, and a change can set.
+ * The settings of a key, apart from its caps: what its creator chooses, and a change can set.
  * All lists of settings follow from this one.
  */
 const settingColumns = {

@@ -140,9 +140,9 @@ export class UnitOfWork {
   /** Adds the events of credits that became low in an operation. */
   look(account: string): void {
     const found = this.#found.get(account);
-    if (found === undefined) return;
+    if (found === undefined || this.#watch === null) return;
     const caps = planCapsAt(this.plans, found.account, found.times.atMs);
-    this.#watch?.look(found.account, caps, found.times, (type, data) => this.tell(found, type, data));
+    this.#watch.look(found.account, caps, found.times, (type, data) => this.tell(found, type, data));
   }
 
   /** Opens an account with both windows. */
