@@ -70,17 +70,17 @@ function readVersion(cells: readonly unknown[]): PlanVersion | { plan: string; p
   } catch (error) {
     return damage(messageOf(error));
   }
-  for (const bucket of windowBuckets) {
-    const { credits, every, align } = version[bucket];
-    if (!isPeriod(every)) return damage(`the period of ${bucket} is "${every}"`);
+  const granted = [
+    ...windowBuckets.map((bucket) => [bucket, version[bucket]] as const),
+    ...version.caps.map((cap) => [`the cap "${cap.name}"`, cap] as const),
+  ];
+  for (const [what, { credits, every, align }] of granted) {
+    if (!isPeriod(every)) return damage(`the period of ${what} is "${every}"`);
     if (align === "calendar" && !isCalendarPeriod(every))
-      return damage(`the windows of ${bucket} begin with the calendar, and its period is "${every}"`);
+      return damage(`the windows of ${what} begin with the calendar, and its period is "${every}"`);
     if (!Number.isSafeInteger(credits) || credits < 0 || credits > creditsMax)
-      return damage(`the credits of ${bucket} are ${credits}`);
+      return damage(`the credits of ${what} are ${credits}`);
   }
-  for (const { name, every, align } of version.caps)
-    if (!isPeriod(every) || (align === "calendar" && !isCalendarPeriod(every)))
-      return damage(`the period of the cap "${name}" is "${every}"`);
   if (!isTimezone(version.timezone)) return damage(`its time zone is "${version.timezone}"`);
   return version;
 }

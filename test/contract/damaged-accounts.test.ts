@@ -149,6 +149,7 @@ for (const { name, skip = false, create } of backends) {
         ],
         ["overage_every", "''", /the period of overage is ""/],
         ["base_credits", "-1", /the credits of base are -1/],
+        ["caps", `'[["day",-1,"P1D","opening",["*"]]]'`, /the credits of the cap "day" are -1/],
       ] as const) {
         await run(
           "drop table if exists plan_kept",
