@@ -9,14 +9,12 @@
 
 import type { Actor } from "../actors.ts";
 import { Refusal } from "../errors.ts";
-import { isModelOf } from "../ledger/caps.ts";
 import { newIdNeeded, refusalOf } from "../ledger/refusals.ts";
 import { type KeyAuthority, type KeyRow, works } from "../ledger/rows.ts";
 import { limits } from "../limits/limits.ts";
 import { Slots } from "../limits/slots.ts";
 import { TokenBucket } from "../limits/token-bucket.ts";
 import { defined } from "../objects.ts";
-import { unknownName } from "../spelling.ts";
 import { type Contact, type MailChoices, noContact } from "../store/contacts.ts";
 import type { FoundHolder } from "../store/people.ts";
 import type { Receipt, Store, UsageQuery } from "../store/store.ts";
@@ -39,7 +37,7 @@ import {
 } from "./portal-rights.ts";
 import { isUsable } from "./portal-sessions.ts";
 import { authorityOf, isPerson, type PersonKeys, type Viewer, viewerActorOf } from "./portal-viewer.ts";
-import { invalidValue, requireId } from "./refusals.ts";
+import { requireId, requireModels } from "./refusals.ts";
 import type { StoppedRequest } from "./request-stops.ts";
 import type { SignedInPeople } from "./signed-in-people.ts";
 import type { UsageReport } from "./usage-sums.ts";
@@ -259,11 +257,7 @@ export class PortalActions {
 
   /** Refuses models that the session may not use, naming no others. */
   #requireModels(viewer: Viewer, models: readonly string[] = []): void {
-    const usable = this.#deps.usableModels(viewer);
-    for (const [index, model] of models.entries()) {
-      if (model !== "*" && !usable.some((id) => isModelOf(model, id)))
-        throw invalidValue(`models[${index}]`, unknownName("model", model, usable));
-    }
+    requireModels(models, this.#deps.usableModels(viewer));
   }
 
   /** Returns the viewer as of now. Throws a refusal if the session has ended meanwhile. */

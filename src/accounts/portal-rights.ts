@@ -9,7 +9,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { Refusal } from "../errors.ts";
 import type { KeyCap } from "../ledger/cap-rows.ts";
-import { isModelOf, isSameCap } from "../ledger/caps.ts";
+import { covers, isSameCap } from "../ledger/caps.ts";
 import { termOf } from "../ledger/fact-values.ts";
 import type { AccountState, KeyAuthority, SettingRow, SomeSettings } from "../ledger/rows.ts";
 import { endOf } from "../ledger/windows.ts";
@@ -212,7 +212,7 @@ function excessIn<Name extends Right>(name: Name, own: KeyAuthority, settings: S
 }
 
 function excessOfModels(models: readonly string[] = [], own: readonly string[], name: string): Excess | null {
-  const at = models.findIndex((id) => !own.some((pattern) => isModelOf(pattern, id)));
+  const at = models.findIndex((id) => !covers({ models: own }, id));
   if (at === -1) return null;
   const param = `${name}[${at}]`;
   return {

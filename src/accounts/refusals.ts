@@ -63,6 +63,14 @@ export function requirePlan(plans: ReadonlyMap<string, unknown>, plan: string, p
   if (!plans.has(plan)) throw invalidValue(param, unknownName("plan", plan, [...plans.keys()]));
 }
 
+/** Refuses patterns that none of these models has. `*` is every model, also of none. */
+export function requireModels(patterns: readonly string[], modelIds: readonly string[]): void {
+  for (const [index, model] of patterns.entries()) {
+    if (model !== "*" && !modelIds.some((id) => isModelOf(model, id)))
+      throw invalidValue(`models[${index}]`, unknownName("model", model, modelIds));
+  }
+}
+
 interface UsableKey {
   models?: readonly string[] | undefined;
   expiresMs?: EpochMs | null | undefined;
@@ -74,10 +82,7 @@ export function requireUsableKey(
   modelIds: readonly string[],
   nowMs: EpochMs,
 ): void {
-  for (const [index, model] of models.entries()) {
-    if (model !== "*" && !modelIds.some((id) => isModelOf(model, id)))
-      throw invalidValue(`models[${index}]`, unknownName("model", model, modelIds));
-  }
+  requireModels(models, modelIds);
   if (expiresMs !== null && expiresMs <= nowMs) {
     const expiry = new Date(expiresMs).toISOString();
     throw invalidValue(
