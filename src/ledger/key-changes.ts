@@ -6,6 +6,7 @@
  * revoked key does not change. At most one old secret is valid.
  */
 import { invariant } from "../errors.ts";
+import { fieldOf } from "../objects.ts";
 import type { EpochMs } from "../units.ts";
 import { factText } from "./fact-values.ts";
 import {
@@ -21,10 +22,19 @@ import type { IssueOperation, KeyOperation, KeySettings, RevokeOperation } from 
 import type { IssueOutcome, KeyOutcome, RevokeOutcome } from "./outcomes.ts";
 import { followLimits, scopesOf } from "./rates.ts";
 import type { Refused } from "./refusals.ts";
-import { hasSameAuthority, type KeyRow, works } from "./rows.ts";
+import { type KeyAuthority, type KeyRow, keyColumns, noAuthority, works } from "./rows.ts";
 import { opOf } from "./snapshot.ts";
 import { earlier, type FoundAccount, type UnitOfWork } from "./unit-of-work.ts";
 import { endOf } from "./windows.ts";
+
+const authority = Object.keys(keyColumns).filter((field) => noAuthority.every((each) => each !== field));
+
+export function hasSameAuthority(one: KeyAuthority, other: KeyAuthority): boolean {
+  const [first, second] = [one, other].map((key) =>
+    factText(Object.fromEntries(authority.map((field) => [field, fieldOf(key, field)]))),
+  );
+  return first === second;
+}
 
 export function changeKey(work: UnitOfWork, found: FoundAccount, operation: KeyOperation): KeyOutcome {
   const { account, times } = found;

@@ -6,7 +6,6 @@
  * begin, and charges. They never change. The audit computes the rows of accounts and keys again
  * from the facts and the open holds.
  */
-import { fieldOf, isRecord } from "../objects.ts";
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { cappedColumns, cappedFields, keyCap } from "./cap-rows.ts";
 import type { Columns, RowOf } from "./columns.ts";
@@ -423,7 +422,7 @@ export const keyStateFields = [
 ] as const satisfies (keyof KeyRow)[];
 
 /** The fields of a key that say nothing about what its holder may do. */
-const noAuthority = [
+export const noAuthority = [
   "name",
   "lastFour",
   "createdMs",
@@ -441,17 +440,3 @@ export function works(
 }
 
 export type KeyAuthority = Omit<KeyRow, (typeof noAuthority)[number]>;
-
-const authority = Object.keys(keyColumns).filter((field) => noAuthority.every((each) => each !== field));
-
-export function hasSameAuthority(one: KeyAuthority, other: KeyAuthority): boolean {
-  // Fields of caps have no order.
-  const ordered = (_: string, value: unknown) =>
-    isRecord(value) ? Object.fromEntries(Object.entries(value).sort()) : value;
-  const values = (key: KeyAuthority) =>
-    JSON.stringify(
-      authority.map((field) => fieldOf(key, field)),
-      ordered,
-    );
-  return values(one) === values(other);
-}
