@@ -3,7 +3,7 @@
  * take. The slot of a model stands for an engine that starts later.
  */
 
-import { isModelOf } from "../ledger/caps.ts";
+import { covers } from "../ledger/caps.ts";
 import type { Price } from "../ledger/pricing.ts";
 import { given } from "../objects.ts";
 import type { Engine, Message, Reasoning, Sampling } from "./engine.ts";
@@ -90,7 +90,7 @@ export function longestAnswer(contextWindow: number, outputTokensMax: number | n
 
 /** Whether a list of patterns from a plan or a key (`*`, or ids) names the model. */
 export function allows(patterns: readonly string[], modelId: string): boolean {
-  return patterns.some((pattern) => isModelOf(pattern, modelId));
+  return covers({ models: patterns }, modelId);
 }
 
 /** A chat request after parsing and validation. */

@@ -18,7 +18,7 @@ import { changePlan, changeState, open } from "./account.ts";
 import { problemOfAmounts } from "./account-problems.ts";
 import { adjust, promote, refund, topup } from "./additional.ts";
 import { accountAt } from "./balance.ts";
-import { addRunning, type CapRoom, everyModel, mostOf, roomsOf, runningOf } from "./caps.ts";
+import { addRunning, type Capped, type CapRoom, everyModel, mostOf, roomsOf, runningOf } from "./caps.ts";
 import { expire, expireOverdue, settle, stop } from "./ending.ts";
 import type { EventSettings } from "./events.ts";
 import { amountOf, joined, sumOf } from "./grants.ts";
@@ -138,7 +138,9 @@ function hold(
   const taken = work.hold(account.id, operation.requestId);
   if (taken !== null) {
     const amountMicro = amountOf(taken.takings);
-    return { kind: "held", amountMicro, ...lackOf(work, found, taken, wantMicro - amountMicro), rates: {} };
+    const capped = cappedOf(work.plans, found, work.key(taken.key));
+    const lack = lackOf(found, taken, capped, wantMicro - amountMicro);
+    return { kind: "held", amountMicro, ...lack, rates: {} };
   }
   if (work.ended(account.id, operation.requestId).charges.length > 0) return { kind: "ended" };
   const problem = planProblem(work.plans, account.plan, account.nextPlan);
@@ -201,7 +203,7 @@ function hold(
     priceCachedPrompt: operation.price.cachedPrompt ?? operation.price.prompt,
   };
   work.put(row);
-  const lack = lackOf(work, found, row, wantMicro - amountMicro);
+  const lack = lackOf(found, row, capped, wantMicro - amountMicro);
   return { kind: "held", amountMicro, ...lack, rates: ratesOf(scopes, nowMs) };
 }
 
@@ -293,12 +295,12 @@ function extend(
   );
   // Throws for counts that cannot be charged. With such a checkpoint the hold could never end.
   const cost = costOf(priceOf(row), usage);
-  const key = work.key(row.key);
+  const capped = cappedOf(work.plans, found, work.key(row.key));
   row.expiresMs = Math.max(row.expiresMs, times.nowMs + operation.ttlMs);
   // A late checkpoint never replaces a newer one.
   if (isFurther(usage, row)) {
     const more = cost - costOf(priceOf(row), row);
-    for (const each of cappedOf(work.plans, found, key)) addRunning(each.row, row.model, { costMicro: more });
+    for (const each of capped) addRunning(each.row, row.model, { costMicro: more });
     Object.assign(row, countsOf(usage));
   }
   work.put(row);
@@ -308,13 +310,12 @@ function extend(
 
   if (n <= row.extension) {
     const amountMicro = n === row.extension ? row.extendedMicro : 0;
-    return { kind: "extended", amountMicro, ...lackOf(work, found, row, moreMicro - amountMicro) };
+    return { kind: "extended", amountMicro, ...lackOf(found, row, capped, moreMicro - amountMicro) };
   }
   // The new expiry and the checkpoint are still written.
   if (moreMicro > 0 && ended === "some") return { kind: "more_overdue" };
   const halted = haltOf(account);
   if (moreMicro > 0 && halted !== null) return { kind: "extended", amountMicro: 0, reserved: false, halted };
-  const capped = cappedOf(work.plans, found, key);
   const mostMicro = mostOf(roomsOf(capped, row.model, times.atMs));
   const takings = grants.take(Math.min(moreMicro, mostMicro), times, "heldMicro");
   const amountMicro = amountOf(takings);
@@ -325,7 +326,7 @@ function extend(
     row.extendedMicro = amountMicro;
     for (const each of capped) addRunning(each.row, row.model, { heldMicro: amountMicro });
   }
-  return { kind: "extended", amountMicro, ...lackOf(work, found, row, moreMicro - amountMicro) };
+  return { kind: "extended", amountMicro, ...lackOf(found, row, capped, moreMicro - amountMicro) };
 }
 
 /**
@@ -333,15 +334,14 @@ function extend(
  * The cap is the one that has least left, and less than the credits.
  */
 function lackOf(
-  work: UnitOfWork,
   found: FoundAccount,
   row: HoldRow,
+  capped: readonly Capped[],
   lackMicro: MicroCredits,
 ): { reserved: boolean; cap?: CapName } {
   // Extensions have taken more since.
   if (lackMicro <= 0) return { reserved: false };
   const { grants, times } = found;
-  const capped = cappedOf(work.plans, found, work.key(row.key));
   const rooms = roomsOf(capped, row.model, times.atMs);
   const [least] = rooms.toSorted((one, other) => one.leftMicro - other.leftMicro);
   const reserved = othersHold(found, row, rooms);

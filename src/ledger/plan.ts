@@ -131,10 +131,9 @@ export function planCapsAt(
   const versions = catalog.versions.get(plan) ?? [];
   const version = versionAt(versions, atMs);
   if (version === undefined || version.caps.length === 0) return noCaps;
-  return heldCapsOf(versions, versions.indexOf(version)).map((cap) => ({
-    ...cap,
-    sinceMs: Math.max(cap.sinceMs, planSinceMs),
-  }));
+  return heldCapsOf(versions, versions.indexOf(version)).map((cap) =>
+    cap.sinceMs >= planSinceMs ? cap : { ...cap, sinceMs: planSinceMs },
+  );
 }
 
 /** Returns the caps of the account and of the key, with the rows that count them. */
