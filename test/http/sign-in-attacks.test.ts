@@ -8,6 +8,7 @@ import { after, before, describe, test } from "node:test";
 import { type Forged, type HostileIssuer, hmacWith, startHostileIssuer } from "../fixtures/hostile-issuer.ts";
 import { type OperatorAnswer, refused } from "../fixtures/operator.ts";
 import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
+import { stopTime } from "../fixtures/stopped-time.ts";
 
 const rules = {
   operators: [{ kind: "group", value: "all", role: "owner" }],
@@ -206,6 +207,7 @@ describe("a page", () => {
   });
 
   test("cannot begin any number of sign-ins", async () => {
+    using _ = stopTime();
     let answer = await place.ask("portal", "POST", "/api/sign-in");
     for (let n = 0; n < 130 && answer.status === 200; n += 1) {
       answer = await place.ask("portal", "POST", "/api/sign-in");
