@@ -23,6 +23,7 @@ import { KeptPlans } from "../../src/store/kept-plans.ts";
 import { queriesOn } from "../../src/store/queries.ts";
 import type { SqlStatement } from "../../src/store/sql.ts";
 import { auditFile } from "../../src/store/sqlite/audit.ts";
+import { indexedColumns } from "../../src/store/sqlite/commits.ts";
 import { openToRead, sqliteError } from "../../src/store/sqlite/file.ts";
 import { openToWrite } from "../../src/store/sqlite/open-to-write.ts";
 import { SqliteSnapshots } from "../../src/store/sqlite/snapshots.ts";
@@ -510,3 +511,19 @@ async function opened(at: string, options: { listMs?: number } = {}): Promise<St
   const store = await openSqliteStore({ path: at, plans, ...options });
   return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() });
 }
+
+test("knows each column of an index of accounts, and of its condition", async () => {
+  await (await openSqliteStore({ path, plans })).close();
+  const db = new DatabaseSync(path);
+  const indexes = db
+    .prepare(
+      "select sql from sqlite_schema where tbl_name = 'account' and type = 'index' and sql is not null",
+    )
+    .all()
+    .map(({ sql }) => String(sql).slice(String(sql).indexOf("(")));
+  db.close();
+  assert.ok(indexes.length > 0);
+  const columns = accountTable.columns.map(({ name }) => name).filter((name) => name !== "id");
+  const used = columns.filter((name) => indexes.some((index) => new RegExp(`\\b${name}\\b`).test(index)));
+  assert.deepEqual([...indexedColumns].sort(), used.sort());
+});

@@ -53,6 +53,21 @@ import { insertInto, Query, update } from "./query.ts";
 import { RowCache } from "./row-cache.ts";
 import { findAccount, Statements } from "./statements.ts";
 
+/**
+ * The columns of the indexes of accounts, and of their conditions. SQLite writes an index anew if
+ * one of its columns is set, even to its own value, and requests change none of them.
+ */
+const indexed = {
+  plan: ({ plan }) => plan,
+  next_plan: ({ nextPlan }) => nextPlan,
+  state: ({ state }) => state,
+  ends_ms: ({ endsMs }) => endsMs,
+  created_ms: ({ createdMs }) => createdMs,
+  base_until_ms: ({ base }) => base?.untilMs,
+} satisfies Record<string, (account: AccountRow) => unknown>;
+export const indexedColumns = Object.keys(indexed);
+const indexedCells = Object.values(indexed);
+
 /** The statements of a commit. */
 function statementsOf(db: DatabaseSync) {
   return {
@@ -72,6 +87,7 @@ function statementsOf(db: DatabaseSync) {
     keysOf: db.prepare("select id from api_key where account = ?"),
     insertAccount: insertInto(db, accountTable),
     updateAccount: update(db, accountTable, ["id"]),
+    updateCounts: update(db, accountTable, ["id"], indexedColumns),
     insertLater: insertInto(db, laterGrantTable),
     updateLater: update(db, laterGrantTable, ["account", "seq"]),
     deleteLater: db.prepare("delete from later_grant where account = ? and seq = ?"),
@@ -276,7 +292,10 @@ export class SqliteCommits {
     for (const row of changes.accounts) {
       const read = snapshot.accounts.get(row.id);
       if (read === undefined) sql.insertAccount(row);
-      else requireWritten(sql.updateAccount(row), "account");
+      else {
+        const isKept = indexedCells.every((cellOf) => cellOf(row) === cellOf(read));
+        requireWritten(isKept ? sql.updateCounts(row) : sql.updateAccount(row), "account");
+      }
     }
     const { added, changed, removed } = laterChanges(snapshot, changes);
     for (const row of added) sql.insertLater(row);

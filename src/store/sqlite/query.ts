@@ -53,11 +53,16 @@ export function insertInto<R>(db: DatabaseSync, table: Table<R>): (row: R) => vo
 /**
  * Returns a function that updates a row, and returns whether it exists. The key is not set, not
  * even to its own value: SQLite would search all rows that refer to it, which for an account is
- * its whole journal.
+ * its whole journal. Nor are the columns `kept`.
  */
-export function update<R>(db: DatabaseSync, table: Table<R>, key: readonly string[]): (row: R) => boolean {
+export function update<R>(
+  db: DatabaseSync,
+  table: Table<R>,
+  key: readonly string[],
+  kept: readonly string[] = [],
+): (row: R) => boolean {
   const marked = table.columns.map(({ name }, index) => ({ name, equals: `${name} = ?${index + 1}` }));
-  const set = marked.filter(({ name }) => !key.includes(name)).map(({ equals }) => equals);
+  const set = marked.filter(({ name }) => ![...key, ...kept].includes(name)).map(({ equals }) => equals);
   const where = marked.filter(({ name }) => key.includes(name)).map(({ equals }) => equals);
   const statement = db.prepare(`update ${table.name} set ${set.join(", ")} where ${where.join(" and ")}`);
   return (row) => statement.run(...table.valuesOf(row)).changes === 1;
