@@ -6,7 +6,6 @@
  */
 import type { EpochMs, MicroCredits } from "../units.ts";
 import { microOf } from "../units.ts";
-import type { CappedRow } from "./cap-rows.ts";
 import { chargeCaps } from "./caps.ts";
 import { type FactFields, factFields, factText } from "./fact-values.ts";
 import { byBucket, freeOf, inSpendingOrder, sumOf } from "./grants.ts";
@@ -86,8 +85,7 @@ export class AccountFold {
   #atMs = Number.NEGATIVE_INFINITY;
   #plan: string | null = null;
   #nextPlan: string | null = null;
-  #planSinceMs: EpochMs = 0;
-  readonly #capped: Pick<CappedRow, "counters"> = { counters: [] };
+  readonly #capped: Pick<AccountRow, "counters" | "planSinceMs"> = { counters: [], planSinceMs: 0 };
   #state: AccountState = "active";
   #endsMs: EpochMs | null = null;
   #createdMs: EpochMs = 0;
@@ -138,7 +136,7 @@ export class AccountFold {
     switch (kind) {
       case "open":
         this.#plan = after.plan ?? null;
-        this.#planSinceMs = atMs;
+        this.#capped.planSinceMs = atMs;
         this.#createdMs = atMs;
         return;
       case "window":
@@ -203,7 +201,8 @@ export class AccountFold {
       return;
     }
     // Time brings a scheduled plan at the end of the base window.
-    if (plan !== this.#plan) this.#planSinceMs = at === undefined ? (this.#open.base?.untilMs ?? atMs) : atMs;
+    if (plan !== this.#plan)
+      this.#capped.planSinceMs = at === undefined ? (this.#open.base?.untilMs ?? atMs) : atMs;
     this.#plan = plan;
     this.#nextPlan = null;
   }
@@ -326,8 +325,7 @@ export class AccountFold {
     for (const taking of paid) this.#spend(taking, seq);
     const { model, atMs } = charge;
     const spent = { model, paidMicro: sumOf(sums), atMs };
-    const holder = { plan: this.#plan ?? "", planSinceMs: this.#planSinceMs };
-    chargeCaps(this.#capped, planCapsAt(this.#plans, holder, atMs), spent);
+    chargeCaps(this.#capped, planCapsAt(this.#plans, this.#plan ?? "", atMs), spent);
     if (this.#frontEndKeys.has(charge.key)) return;
     const key = this.#keys.get(charge.key);
     if (key === undefined) wrong(`there is no key ${charge.key}`);
@@ -359,7 +357,7 @@ export class AccountFold {
     different("ends_ms", account.endsMs, this.#endsMs);
     different("at_ms", account.atMs, this.#atMs);
     different("created_ms", account.createdMs, this.#createdMs);
-    different("plan_since_ms", account.planSinceMs, this.#planSinceMs);
+    different("plan_since_ms", account.planSinceMs, this.#capped.planSinceMs);
     const running = runningFault(account, holds);
     if (running !== null) this.#report("account", { account: account.id, ...running });
     for (const fault of counterFaults(account, this.#capped))

@@ -10,8 +10,7 @@
  * grants close and leave the row. If all are closed, every threshold is reached.
  */
 import { dayMs, type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
-import type { CappedRow } from "./cap-rows.ts";
-import { counterAt, type HeldCap, isSameCap } from "./caps.ts";
+import { type Counting, counterAt, type HeldCap, isSameCap } from "./caps.ts";
 import type { EventData, EventSettings, EventType } from "./events.ts";
 import { additionalOf, remainingOf } from "./grants.ts";
 import type { AccountRow, KeyRow } from "./rows.ts";
@@ -25,7 +24,7 @@ interface Share {
 }
 
 /** What was counted, and the caps that held. */
-interface CountedCaps extends Pick<CappedRow, "counters"> {
+interface CountedCaps extends Counting {
   caps: readonly HeldCap[];
 }
 
@@ -162,8 +161,8 @@ function totalOf(account: AccountRow): MicroCredits {
 }
 
 /** Rows change in place. */
-function countedOf({ counters }: Pick<CappedRow, "counters">, caps: readonly HeldCap[]): CountedCaps {
-  return { counters, caps };
+function countedOf({ counters, planSinceMs }: Counting, caps: readonly HeldCap[]): CountedCaps {
+  return { counters, planSinceMs, caps };
 }
 
 function capShareOf(counted: CountedCaps, cap: HeldCap, atMs: EpochMs): Share {

@@ -98,7 +98,7 @@ export function readBalance(snapshot: AccountSnapshot): BalanceView | BalanceErr
     base: viewOf(account, snapshot, "base"),
     overage: viewOf(account, snapshot, "overage"),
     additionalMicro: additionalOf(account),
-    caps: planCapsAt(snapshot.plans, account, snapshot.times.atMs).map((cap) =>
+    caps: planCapsAt(snapshot.plans, account.plan, snapshot.times.atMs).map((cap) =>
       capStateOf(account, cap, snapshot.times.atMs),
     ),
     heldMicro: heldOf(account),

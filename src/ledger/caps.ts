@@ -30,6 +30,13 @@ export interface HeldCap extends Cap {
   sinceMs: EpochMs;
 }
 
+/** A row that counts. An account has no cap of its plan before it got the plan. */
+export interface Counting extends Pick<CappedRow, "counters"> {
+  planSinceMs?: EpochMs | undefined;
+}
+
+interface CountingRow extends CappedRow, Counting {}
+
 /** What a cap allows at one moment. */
 export interface CapState extends Cap, Window {
   spentMicro: MicroCredits;
@@ -73,17 +80,14 @@ export function covers({ models }: Pick<Cap, "models">, model: string): boolean 
 }
 
 /** Returns the counter of a cap in the window of `atMs`. Nothing is spent yet in a new window. */
-export function counterAt(
-  { counters }: Pick<CappedRow, "counters">,
-  cap: HeldCap,
-  atMs: EpochMs,
-): CapCounter {
+export function counterAt({ counters, planSinceMs = 0 }: Counting, cap: HeldCap, atMs: EpochMs): CapCounter {
   const { name, every, align, timezone } = cap;
+  const sinceMs = Math.max(cap.sinceMs, planSinceMs);
   const known = counters.find((counter) => isSameCap(counter, cap));
   // A cap that comes back after the window has ended begins anew.
-  const isKept = known !== undefined && known.untilMs > cap.sinceMs;
-  if (isKept && known.untilMs > atMs) return { ...known, every };
-  const last = isKept ? known : windowFrom(cap, cap.sinceMs);
+  const isKept = known !== undefined && known.untilMs > sinceMs;
+  if (isKept && known.untilMs > atMs) return known.every === every ? known : { ...known, every };
+  const last = isKept ? known : windowFrom(cap, sinceMs);
   const { fromMs, untilMs, anchorMs } = last.untilMs > atMs ? last : windowAfter(cap, last, atMs);
   return { name, every, align, timezone, fromMs, untilMs, anchorMs, spentMicro: 0 };
 }
@@ -102,19 +106,35 @@ export function runningOf(
   return { heldMicro, costMicro };
 }
 
-export function capStateOf(row: CappedRow, cap: HeldCap, atMs: EpochMs): CapState {
+export function capStateOf(row: CountingRow, cap: HeldCap, atMs: EpochMs): CapState {
+  const { name, every, align, timezone, amountMicro, models } = cap;
   const { spentMicro, fromMs, untilMs, anchorMs } = counterAt(row, cap, atMs);
   const { heldMicro, costMicro } = runningOf(row, cap);
-  const unspentMicro = Math.max(0, cap.amountMicro - spentMicro);
+  const unspentMicro = Math.max(0, amountMicro - spentMicro);
   const leftMicro = Math.max(0, unspentMicro - heldMicro);
-  const window = { fromMs, untilMs, anchorMs };
-  return { ...cap, ...window, spentMicro, heldMicro, costMicro, unspentMicro, leftMicro };
+  // Written out, because each decision about a request makes them.
+  return {
+    name,
+    every,
+    align,
+    timezone,
+    amountMicro,
+    models,
+    fromMs,
+    untilMs,
+    anchorMs,
+    spentMicro,
+    heldMicro,
+    costMicro,
+    unspentMicro,
+    leftMicro,
+  };
 }
 
 /** The row of an account or a key with the caps that hold for it. */
 export interface Capped {
   of: "plan" | "key";
-  row: CappedRow;
+  row: CountingRow;
   caps: readonly HeldCap[];
 }
 
@@ -123,9 +143,10 @@ export interface CapRoom extends CapState, Pick<Capped, "of"> {}
 
 /** Returns the state of each cap that covers the model. */
 export function roomsOf(capped: readonly Capped[], model: string, atMs: EpochMs): CapRoom[] {
-  return capped.flatMap(({ of, row, caps }) =>
-    caps.filter((cap) => covers(cap, model)).map((cap) => Object.assign(capStateOf(row, cap, atMs), { of })),
-  );
+  const rooms: CapRoom[] = [];
+  for (const { of, row, caps } of capped)
+    for (const cap of caps) if (covers(cap, model)) rooms.push({ ...capStateOf(row, cap, atMs), of });
+  return rooms;
 }
 
 /** Returns the most that all caps let a request take. */
@@ -148,7 +169,7 @@ export function addRunning(
 
 /** Counts what grants paid for a model, in the windows of `atMs`. */
 export function chargeCaps(
-  row: Pick<CappedRow, "counters">,
+  row: Counting,
   caps: readonly HeldCap[],
   { model, paidMicro, atMs }: { model: string; paidMicro: MicroCredits; atMs: EpochMs },
 ): void {
@@ -156,23 +177,25 @@ export function chargeCaps(
   for (const cap of caps) {
     if (!covers(cap, model)) continue;
     const counter = counterAt(row, cap, atMs);
-    const spent = { ...counter, spentMicro: counter.spentMicro + paidMicro };
-    const others = row.counters.filter((each) => !isSameCap(each, cap));
-    row.counters = [...room(others, caps, atMs), spent];
+    const others = othersOf(row.counters, cap, caps, atMs);
+    row.counters = [...others, { ...counter, spentMicro: counter.spentMicro + paidMicro }];
   }
 }
 
 /**
- * Leaves out counters that no cap uses: those whose window has ended, and the first if they are
- * too many.
+ * Returns the counters of other caps, without those that no cap uses if their window has ended, or
+ * if they are too many: then without the first.
  */
-function room(
+function othersOf(
   counters: readonly CapCounter[],
+  cap: HeldCap,
   caps: readonly HeldCap[],
   atMs: EpochMs,
 ): readonly CapCounter[] {
-  const isUsed = (counter: CapCounter) => caps.some((cap) => isSameCap(counter, cap));
-  const kept = counters.filter((counter) => counter.untilMs > atMs || isUsed(counter));
+  const isUsed = (counter: CapCounter) => caps.some((each) => isSameCap(counter, each));
+  const kept = counters.filter(
+    (counter) => !isSameCap(counter, cap) && (counter.untilMs > atMs || isUsed(counter)),
+  );
   if (kept.length < countersMax) return kept;
   const first = kept.find((counter) => !isUsed(counter));
   return kept.filter((counter) => counter !== first);

@@ -119,21 +119,13 @@ export function versionAt(versions: readonly PlanVersion[], startsMs: EpochMs): 
 const noCaps: readonly HeldCap[] = [];
 
 /**
- * Returns the caps that hold at `atMs` for an account with this plan: those of the newest version
- * before. Each begins with the first of the versions that all have it, and not before the account
- * got the plan. None if the plan cannot be read.
+ * Returns the caps of a plan at `atMs`: those of the newest version before. Each begins with the
+ * first of the versions that all have it. None if the plan cannot be read.
  */
-export function planCapsAt(
-  catalog: PlanCatalog,
-  { plan, planSinceMs }: { plan: string; planSinceMs: EpochMs },
-  atMs: EpochMs,
-): readonly HeldCap[] {
+export function planCapsAt(catalog: PlanCatalog, plan: string, atMs: EpochMs): readonly HeldCap[] {
   const versions = catalog.versions.get(plan) ?? [];
   const version = versionAt(versions, atMs);
-  if (version === undefined || version.caps.length === 0) return noCaps;
-  return heldCapsOf(versions, versions.indexOf(version)).map((cap) =>
-    cap.sinceMs >= planSinceMs ? cap : { ...cap, sinceMs: planSinceMs },
-  );
+  return version === undefined ? noCaps : heldCapsOf(versions, versions.indexOf(version));
 }
 
 /** Returns the caps of the account and of the key, with the rows that count them. */
@@ -142,7 +134,7 @@ export function cappedOf(
   { account, times: { atMs } }: { account: AccountRow; times: { atMs: EpochMs } },
   key: KeyRow | null,
 ): Capped[] {
-  const plan: Capped = { of: "plan", row: account, caps: planCapsAt(catalog, account, atMs) };
+  const plan: Capped = { of: "plan", row: account, caps: planCapsAt(catalog, account.plan, atMs) };
   return key === null ? [plan] : [plan, { of: "key", row: key, caps: key.caps }];
 }
 

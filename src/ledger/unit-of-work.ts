@@ -141,7 +141,7 @@ export class UnitOfWork {
   look(account: string): void {
     const found = this.#found.get(account);
     if (found === undefined || this.#watch === null) return;
-    const caps = planCapsAt(this.plans, found.account, found.times.atMs);
+    const caps = planCapsAt(this.plans, found.account.plan, found.times.atMs);
     this.#watch.look(found.account, caps, found.times, (type, data) => this.tell(found, type, data));
   }
 
@@ -195,7 +195,7 @@ export class UnitOfWork {
     const problem = this.#snapshot.problems.get(id) ?? problemOf(read, this.plans);
     if (problem !== null) return { kind: "balance_unavailable", account: id, problem };
     const found = this.#add({ ...read });
-    this.#watch?.begin(read, planCapsAt(this.plans, read, found.times.atMs));
+    this.#watch?.begin(read, planCapsAt(this.plans, read.plan, found.times.atMs));
     this.#applyDue(found);
     this.look(id);
     return found;
