@@ -3,7 +3,7 @@
  * checkout, in a folder with the package, with a global installation, or in the container.
  */
 import { existsSync } from "node:fs";
-import { extname, join, relative, sep } from "node:path";
+import { dirname, extname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /** The checkout, or the installed package. */
@@ -19,7 +19,10 @@ export function inkwell(args = ""): string {
 
 /** Returns how a person in the folder `cwd` calls the program that `module` is part of. */
 export function programAt(module: string, cwd: string): string {
-  if (extname(module) === ".ts") return "npm run -s inkwell --";
+  if (extname(module) === ".ts") {
+    const script = shownPath(cwd, join(dirname(dirname(module)), "inkwell"));
+    return script === "inkwell" ? "./inkwell" : shellWordOf(script);
+  }
   const parts = module.split(sep);
   const at = parts.indexOf(folderOfPackages);
   const folder = parts.slice(0, at).join(sep) || sep;

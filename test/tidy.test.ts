@@ -349,7 +349,7 @@ test("messages name commands and documents as the reader can use them", () => {
     for (const line of codeOf(file)) {
       assert.doesNotMatch(
         line,
-        /(?<![\w./-])(?:npx |npm run -s )?inkwell (?:--|[a-z])/,
+        /(?<![\w./-])(?:npx |\.\/)?inkwell (?:--|[a-z])/,
         `${file}: write \${inkwell("...")} of src/invocation.ts`,
       );
       for (const [, path = ""] of line.matchAll(/(?<!shipped\("|from ")\b((?:docs|deploy)\/[\w./-]+\w)/g)) {

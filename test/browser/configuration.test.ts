@@ -75,7 +75,7 @@ test("plans that newer ones replaced are applied only on purpose", async (visit)
   writeFileSync(fileOf(service), current);
   await open(visit, "/plans");
   await reload(visit);
-  await page.getByText(/Warnings: .*npm run -s inkwell -- plans apply/).waitFor();
+  await page.getByText(/Warnings: .*inkwell plans apply/).waitFor();
   await page.getByRole("button", { name: "Done" }).click();
   await dialogClosed(page);
   assert.equal(await creditsOf(service, "student"), 800);

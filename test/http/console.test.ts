@@ -46,7 +46,7 @@ test("the page of the console has the command of this installation, and the port
   const [ofConsole, ofPortal] = await Promise.all(
     webAppNames.map(async (app) => (await webFiles(app)()).index.body.toString()),
   );
-  assert.match(ofConsole ?? "", /<div id="root" .* data-command="npm run -s inkwell --"><\/div>/);
+  assert.match(ofConsole ?? "", /<div id="root" .* data-command="\.\/inkwell"><\/div>/);
   assert.doesNotMatch(ofPortal ?? "", /data-command/);
 });
 

@@ -49,11 +49,8 @@ const notRun: [beginning: string, reason: string][] = [
   ],
   ["systemd-run", "needs systemd; test/unit/deploy.test.ts compares it with the unit"],
   ["for node in", "needs Docker; test/service/rolling.test.ts runs its loop"],
-  [
-    "npm run -s inkwell -- events",
-    "needs a receiver; test/release/events.test.ts has the events of a whole program",
-  ],
-  ["npm run -s inkwell -- person export", "needs a person; test/unit/cli-person.test.ts exports one"],
+  ["./inkwell events", "needs a receiver; test/release/events.test.ts has the events of a whole program"],
+  ["./inkwell person export", "needs a person; test/unit/cli-person.test.ts exports one"],
   ["pg_dump", "the test server has no client programs"],
 ];
 
@@ -95,7 +92,7 @@ test("the commands succeed", {
       .replaceAll("http://127.0.0.1:8080", url)
       .replaceAll("http://127.0.0.1:8081", operatorUrl)
       .replaceAll("ink_...", key)
-      .replaceAll("npm run -s inkwell --", "inkwell")
+      .replaceAll(/\.\/inkwell(?=\s)/g, "inkwell")
       .replaceAll("/backups/", `${folder.path}/backups/`)
       .replaceAll("2027-01-15", "$(date +%F)")
       .replaceAll("curl ", "curl --fail-with-body --silent --show-error ");

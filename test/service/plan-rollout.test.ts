@@ -138,7 +138,7 @@ test("a rollout of plans on three nodes under load", {
     JSON.stringify(everywhere),
   );
   for (const n of [1, 2]) {
-    await until("it warns", async () => (await warningsOf(n)).includes("npm run -s inkwell -- plans apply"));
+    await until("it warns", async () => (await warningsOf(n)).includes("inkwell plans apply"));
     await node(n).program.shows(/not in use, because newer ones replaced them/);
   }
   await progress();
@@ -164,9 +164,7 @@ test("a rollout of plans on three nodes under load", {
   );
   assert.equal(retired.length, 1, "one of them applies the section");
   assert.match(JSON.stringify(retired[0]?.answer.warnings), /steady \(1 account\)/);
-  await until("the first node warns", async () =>
-    (await warningsOf(0)).includes("npm run -s inkwell -- plans apply"),
-  );
+  await until("the first node warns", async () => (await warningsOf(0)).includes("inkwell plans apply"));
   await progress();
   const refusedPlan = await operator(0, "/admin/accounts", { id: "late", plan: "steady" });
   assert.match(JSON.stringify(refusedPlan), /retired/);
@@ -182,7 +180,7 @@ test("a rollout of plans on three nodes under load", {
   assert.deepEqual(unexpected, []);
   await node(0).program.stop();
   nodes[0] = await start(0);
-  assert.match(await warningsOf(0), /npm run -s inkwell -- plans apply/);
+  assert.match(await warningsOf(0), /inkwell plans apply/);
   assert.equal(await send(0, keys.steady), 200);
   counts.steady += 1;
   const { answer: shown } = await operator(0, "/admin/plans");

@@ -11,10 +11,7 @@ const stateOf = () => ledger.store.account("alice").state;
 test("suspend and resume change the state, and list shows it", async () => {
   await ledger.openAccount();
   const suspended = await ledger.inkwell("account", "suspend", "alice");
-  assert.equal(
-    suspended.stderr,
-    "Account alice is suspended. To end that: npm run -s inkwell -- account resume alice\n",
-  );
+  assert.equal(suspended.stderr, "Account alice is suspended. To end that: ./inkwell account resume alice\n");
   assert.match((await ledger.inkwell("account", "list")).stdout, / STATE\nalice .* suspended$/m);
   assert.match((await ledger.inkwell("account", "show", "alice")).stdout, /, suspended\n/);
   assert.equal((await ledger.inkwell("account", "resume", "alice")).stderr, "Account alice is active.\n");

@@ -107,7 +107,7 @@ total         1,200  1,200  100.00 %
     const ran = await ledger.inkwell("balance", "alice");
     refused(
       ran,
-      /^The balance of this account cannot be read\. .*\(account alice: the database has no version of its plan "gone"\) If the plan of an account is missing, choose another with "npm run -s inkwell -- account set NAME --plan PLAN"/,
+      /^The balance of this account cannot be read\. .*\(account alice: the database has no version of its plan "gone"\) If the plan of an account is missing, choose another with "\.\/inkwell account set NAME --plan PLAN"/,
     );
   });
 });

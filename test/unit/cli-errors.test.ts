@@ -147,7 +147,7 @@ describe("suggestions for misspelled words", () => {
     const ran = await ledger.inkwell("credits", "refund", "ada", "5", "--json");
     assert.equal(
       errorIn(ran).message,
-      "required option '--id <id>' not specified\nFor help: npm run -s inkwell -- credits refund --help",
+      "required option '--id <id>' not specified\nFor help: ./inkwell credits refund --help",
     );
   });
 });

@@ -72,7 +72,7 @@ describe("inkwell person", () => {
 
   test("suspends and resumes", async () => {
     const suspended = await ledger.inkwell("person", "suspend", id);
-    assert.match(suspended.stderr, /is suspended\. To end that: npm run -s inkwell -- person resume person_/);
+    assert.match(suspended.stderr, /is suspended\. To end that: \.\/inkwell person resume person_/);
     assert.match((await ledger.inkwell("person", "list")).stdout, / suspended\n/);
     assert.partialDeepStrictEqual(await json("resume", id), { id, suspended_at: null });
   });

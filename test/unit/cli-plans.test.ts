@@ -50,7 +50,7 @@ test("list shows every plan with its newest version, state and accounts", async 
   const { stderr } = await done("plans list");
   assert.equal(
     stderr,
-    "The plans of the configuration differ. To compare them: npm run -s inkwell -- plans apply --dry-run\n",
+    "The plans of the configuration differ. To compare them: ./inkwell plans apply --dry-run\n",
   );
   await done("plans apply");
   const listed = await done("plans list");
@@ -110,7 +110,7 @@ test("apply needs a ledger and a valid configuration", async () => {
   write({ starter });
   refused(await run("plans apply"), /^There is no ledger at/);
   assert.ok(!existsSync(path.join(cwd, "data")));
-  wrongUsage(await run("plans"), /^Usage: npm run -s inkwell -- plans/);
+  wrongUsage(await run("plans"), /^Usage: \.\/inkwell plans/);
   await done("account create ada --plan starter");
   write({ starter: "{ base: { credits: -1, every: P1D }, overage: { credits: 0, every: P1D } }" });
   refused(
@@ -124,7 +124,7 @@ test("no account can be put on a plan that only the configuration has, or that i
   await done("account create ada --plan trial");
   write({ starter, pro: starter });
   const unapplied =
-    /The configuration has pro, which the current plans do not offer\. .*: npm run -s inkwell -- plans apply\n$/;
+    /The configuration has pro, which the current plans do not offer\. .*: \.\/inkwell plans apply\n$/;
   for (const argv of ["account create bob --plan pro", "account set ada --plan pro"]) {
     const ran = await run(argv);
     refused(ran, /^There is no plan "pro"\. Defined: starter, trial\./);
@@ -161,7 +161,7 @@ Retired plans that accounts still have, and keep: trial (2 accounts).
   write({ starter, trial: starter });
   assert.match(
     (await done("config check")).stderr,
-    /Newer plans have replaced those .*: npm run -s inkwell -- plans apply\n$/,
+    /Newer plans have replaced those .*: \.\/inkwell plans apply\n$/,
   );
 });
 

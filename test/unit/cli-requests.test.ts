@@ -99,7 +99,7 @@ describe("requests stop", () => {
     assert.deepEqual([code, stdout], [0, ""]);
     assert.match(
       stderr,
-      /^The request is stopped\. To see what it cost: npm run -s inkwell -- usage --request-id alice-1\n$/,
+      /^The request is stopped\. To see what it cost: \.\/inkwell usage --request-id alice-1\n$/,
     );
   });
 

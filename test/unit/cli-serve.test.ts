@@ -55,7 +55,7 @@ test("prints a banner without --json", async () => {
   assert.doesNotMatch(stdout, /Portal/);
   const { stdout: withPortal } = await started(["serve"], { ...banner, portalUrl: "https://ai.example" });
   assert.match(withPortal, /^ {2}Portal +https:\/\/ai\.example +\(sign in with an API key\)$/m);
-  assert.match(stdout, /^ {2}In another terminal: npm run -s inkwell -- chat$/m);
+  assert.match(stdout, /^ {2}In another terminal: \.\/inkwell chat$/m);
 });
 
 /** The output of a start, at a terminal or not, and the number of sign-in codes that it made. */
@@ -108,7 +108,7 @@ test("shows a URL that clients can use if it listens on all addresses", async ()
 
 test("suggests a chat command with the URL if the port was chosen by the system", async () => {
   const anywhere = { ...banner, publicUrl: "http://127.0.0.1:43210", onAnyPort: true };
-  const chat = "In another terminal: npm run -s inkwell -- chat --url http://127.0.0.1:43210 --key";
+  const chat = "In another terminal: ./inkwell chat --url http://127.0.0.1:43210 --key";
   assert.ok((await started(["serve"], anywhere)).stdout.includes(`${chat} KEY\n`));
   const first = { account: "default", plan: "starter", key: "ink_x", keyFile: null };
   assert.ok((await started(["serve"], { ...anywhere, first })).stdout.includes(`${chat} ink_x\n`));

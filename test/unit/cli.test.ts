@@ -17,16 +17,16 @@ function named(help: string): string[] {
 
 describe("the command line", () => {
   const wrong: [argv: string[], message: RegExp][] = [
-    [[], /Usage: npm run -s inkwell --/],
+    [[], /Usage: \.\/inkwell/],
     [["acount"], /unknown command 'acount'[\s\S]*Did you mean account\?/],
-    [["account"], /Usage: npm run -s inkwell -- account/],
+    [["account"], /Usage: \.\/inkwell account/],
     [["account", "show"], /missing required argument 'account'/],
     [["account", "create", "alice"], /required option '--plan <plan>'/],
     [["account", "list", "more"], /too many arguments/],
     [["balance", "alice", "--verbose"], /unknown option '--verbose'/],
     [
       ["models", "pul"],
-      /unknown command 'pul'\n\(Did you mean pull\?\)\nFor help: npm run -s inkwell -- models --help/,
+      /unknown command 'pul'\n\(Did you mean pull\?\)\nFor help: \.\/inkwell models --help/,
     ],
     [["models", "nothing"], /unknown command 'nothing'\nFor/],
     [
@@ -35,10 +35,7 @@ describe("the command line", () => {
     ],
     [["chat", "--url", "localhost:8080"], /'localhost:8080' is invalid\. It is a URL such as http:/],
     [["chat", "--max-tokens", "0"], /It is a whole number of tokens from 1 to/],
-    [
-      ["key", "create"],
-      /missing required argument 'account'\nFor help: npm run -s inkwell -- key create --help/,
-    ],
+    [["key", "create"], /missing required argument 'account'\nFor help: \.\/inkwell key create --help/],
   ];
   for (const [argv, message] of wrong) {
     test(`is wrong usage: inkwell ${argv.join(" ")}`, async () =>
@@ -48,7 +45,7 @@ describe("the command line", () => {
   test("prints requested help to stdout", async () => {
     const ran = await ledger.inkwell("key", "create", "--help");
     assert.equal(ran.code, 0);
-    assert.match(ran.stdout, /Usage: npm run -s inkwell -- key create[\s\S]*--json/);
+    assert.match(ran.stdout, /Usage: \.\/inkwell key create[\s\S]*--json/);
     assert.equal(ran.stderr, "");
   });
 
@@ -56,10 +53,10 @@ describe("the command line", () => {
     const { stdout } = await ledger.inkwell("credits", "adjust", "--help");
     assert.match(
       stdout,
-      /^Usage: npm run -s inkwell -- credits adjust <account> <credits> --reason <text> \[options\]\n/,
+      /^Usage: \.\/inkwell credits adjust <account> <credits> --reason <text> \[options\]\n/,
     );
     assert.match(stdout, /^ {2}--reason <text> .*\(required\)$/m);
-    assert.match(stdout, /^ {2}npm run -s inkwell -- credits adjust ada -2000 --reason /m);
+    assert.match(stdout, /^ {2}\.\/inkwell credits adjust ada -2000 --reason /m);
     assert.match(stdout, /--config <file>/);
     assert.doesNotMatch(stdout, /--version/);
   });
@@ -89,7 +86,7 @@ describe("the command line", () => {
       const { stdout } = await ledger.inkwell(...path, "--help");
       seen.push(path.join(" "));
       // Commander leaves the arguments out where none of them has a text.
-      const takes = /^Usage: npm run -s inkwell -- [a-z ]+ [<[](?!options|command)/.test(stdout);
+      const takes = /^Usage: \.\/inkwell [a-z ]+ [<[](?!options|command)/.test(stdout);
       assert.equal(
         /^Arguments:$/m.test(stdout),
         takes,
@@ -104,7 +101,7 @@ describe("the command line", () => {
         );
       }
       for (const line of parts.find((each) => /^Examples?:/.test(each))?.split("\n") ?? []) {
-        const [, words] = /^ {2}npm run -s inkwell -- ([^|<>$]+)/.exec(line) ?? [];
+        const [, words] = /^ {2}\.\/inkwell ([^|<>$]+)/.exec(line) ?? [];
         // That one would look for the host.
         if (words === undefined || words.includes("--url")) continue;
         const argv = [...words.matchAll(/"([^"]*)"|\S+/g)].map(([word, quoted]) => quoted ?? word);
@@ -152,7 +149,7 @@ describe("the command line", () => {
     test(`reports a missing ledger and does not create one: inkwell ${argv.join(" ")}`, async () => {
       refused(
         await ledger.run(argv, { services: { openStore: services.openStore, audit: services.audit } }),
-        /^There is no ledger at \S+inkwell\.db\. The first "npm run -s inkwell -- serve" or "npm run -s inkwell -- account create" makes one; .* --config or INKWELL_CONFIG/,
+        /^There is no ledger at \S+inkwell\.db\. The first "\.\/inkwell serve" or "\.\/inkwell account create" makes one; .* --config or INKWELL_CONFIG/,
       );
       assert.ok(!existsSync(path.join(ledger.cwd, "data")));
     });
@@ -234,7 +231,7 @@ describe("chat", () => {
     const ran = await ledger.run(["chat"], { env });
     refused(
       ran,
-      /^No service responds at http:\/\/127\.0\.0\.1:1 \(.+\)\. "npm run -s inkwell -- serve" starts one\.\n$/,
+      /^No service responds at http:\/\/127\.0\.0\.1:1 \(.+\)\. "\.\/inkwell serve" starts one\.\n$/,
     );
     const [row, ...others] = await ledger.store.keysAfter(null, 500);
     assert.deepEqual(others, []);

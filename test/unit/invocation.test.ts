@@ -21,7 +21,8 @@ test("names the program as a person calls it", () => {
   const local = path.join(folder, "project");
   const module = installed(local, true);
   for (const [what, of, cwd, program] of [
-    ["in a checkout", "/home/ada/inkwell/src/invocation.ts", "/home/ada/inkwell", "npm run -s inkwell --"],
+    ["in a checkout", "/home/ada/inkwell/src/invocation.ts", "/home/ada/inkwell", "./inkwell"],
+    ["elsewhere", "/home/ada/ai server/src/invocation.ts", "/etc", "'/home/ada/ai server/inkwell'"],
     ["in a container", "/app/dist/invocation.js", "/etc/inkwell", "inkwell"],
     ["globally", installed(path.join(folder, "global", "lib"), false), local, "inkwell"],
     ["in a folder", module, local, "npx inkwell"],

@@ -48,9 +48,9 @@ test("does not apply a superseded section, unless an operator asks for it", asyn
   await plans.apply(two);
   const refused = await plans.apply(one);
   assert.equal(refused.kind, "superseded");
-  assert.match(refused.warnings.join(), /npm run -s inkwell -- plans apply/);
+  assert.match(refused.warnings.join(), /\.\/inkwell plans apply/);
   assert.equal(plans.superseded, true);
-  assert.match(messages().at(-1) ?? "", /npm run -s inkwell -- plans apply/);
+  assert.match(messages().at(-1) ?? "", /\.\/inkwell plans apply/);
   assert.deepEqual((await store.plans()).offered, ["b", "c"]);
   assert.equal((await plans.apply(one, { force: true })).kind, "applied");
   assert.deepEqual([plans.superseded, (await store.plans()).offered], [false, ["a", "b"]]);
