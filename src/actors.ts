@@ -42,6 +42,15 @@ export function commandLine(user: string): Actor {
 /** Reads for others. Each change is made as one of them. */
 export const nobody: Actor = { by: "nobody", role: "viewer" };
 
+/** The issuer of the people behind a front end, for their rows. */
+export function issuerOfFrontEnd(name: string): string {
+  return `front_end:${name}`;
+}
+
+export function isBehindFrontEnd({ issuer }: { issuer: string }): boolean {
+  return issuer.startsWith(issuerOfFrontEnd(""));
+}
+
 export const keyHolder = (keyId: string): Actor => ({ by: `key:${keyId}`, role: "holder" });
 
 export function hasRole(role: Role, needed: Role): boolean {

@@ -4,28 +4,42 @@
  *
  * A person is known by the name of the front end and the value of the header, in NFC and in lower
  * case. The account of the person pays. Guarantees that nobody reaches an account by naming it: a
- * value that is not known gets an account of its own, or none.
+ * value that is not known gets an account of its own, or none. Operators read the names and
+ * addresses of other headers.
  */
 import { isUtf8 } from "node:buffer";
-import { keyHolder } from "../actors.ts";
+import { issuerOfFrontEnd, keyHolder } from "../actors.ts";
 import { Refusal } from "../errors.ts";
 import { refusalOf } from "../ledger/refusals.ts";
 import { type ActsFor, isClosedAt } from "../ledger/rows.ts";
-import { issuerOfFrontEnd } from "../store/accounts-of-key.ts";
-import { accountOfPerson, type FoundHolder, isErasedSub, newPerson } from "../store/people.ts";
+import {
+  accountOfPerson,
+  type FoundHolder,
+  isErasedSub,
+  newPerson,
+  type PersonRow,
+} from "../store/people.ts";
 import { linkChange } from "../store/person-changes.ts";
 import type { FoundKey, Store } from "../store/store.ts";
 import { type Caller, keyCallerOf } from "./keys.ts";
+import { headerValues, labelsIn, type PersonLabels } from "./person-labels.ts";
 import { idProblem } from "./value-rules.ts";
 
 /** Longer values are refused. */
 const charactersMax = 255;
+/** Programs that call a person by different names do not write the person with each request. */
+const labelsEveryMs = 60_000;
 
 interface FrontEndRequest {
   /** Names and values in turn, as Node has received them. */
   rawHeaders: readonly string[];
   /** Somebody has to pay: the request must name a person. */
   needsPerson: boolean;
+}
+
+/** A person as a request names them. */
+interface NamedPerson extends PersonLabels {
+  sub: string;
 }
 
 export class FrontEnds {
@@ -57,20 +71,32 @@ export class FrontEnds {
     if (account.state !== "active" || isClosedAt(account, this.#store.times().atMs)) {
       throw new Refusal("account_suspended", "The account of this front end is suspended or closed.");
     }
+    const labels = labelsIn(rawHeaders, actsFor);
     const known = await this.#store.findHolder(issuerOfFrontEnd(actsFor.name), sub);
-    const holder = known ?? (await this.#openOnce(key.id, actsFor, sub));
+    const holder = known ?? (await this.#openOnce(key.id, actsFor, { sub, ...labels }));
     const { person, plan, problem } = holder;
     if (person.suspendedMs !== null) {
       throw new Refusal("account_suspended", "The operator of this service has suspended this person.");
     }
+    await this.#keepLabels(person, labels);
     return keyCallerOf({ key, plan, problem }, holder.account.id);
   }
 
-  async #openOnce(keyId: string, actsFor: ActsFor, sub: string): Promise<FoundHolder> {
-    const name = JSON.stringify([keyId, sub]);
+  /** Writes the person if the front end calls them by another name than before. */
+  async #keepLabels(person: PersonRow, labels: PersonLabels): Promise<void> {
+    const { name, email } = { ...person, ...labels };
+    const seenMs = this.#store.times().nowMs;
+    if (name === person.name && email === person.email) return;
+    if (seenMs - person.seenMs < labelsEveryMs) return;
+    // If another request was faster, or the person is erased, the next request looks again.
+    await this.#store.setPersonFacts(person, { ...person, name, email, seenMs }, null);
+  }
+
+  async #openOnce(keyId: string, actsFor: ActsFor, named: NamedPerson): Promise<FoundHolder> {
+    const name = JSON.stringify([keyId, named.sub]);
     const underWay = this.#opening.get(name);
     if (underWay !== undefined) return await underWay;
-    const opening = openForPerson(this.#store, { keyId, actsFor }, sub);
+    const opening = openForPerson(this.#store, { keyId, actsFor }, named);
     this.#opening.set(name, opening);
     try {
       return await opening;
@@ -82,12 +108,11 @@ export class FrontEnds {
 
 /** Returns the normal form of the header's value, or null if the request does not have it. */
 function personIn(rawHeaders: readonly string[], name: string): string | null {
-  const values = rawHeaders.filter((_, n) => n % 2 === 1 && rawHeaders[n - 1]?.toLowerCase() === name);
+  const values = headerValues(rawHeaders, name);
   const [value, ...others] = values;
   if (value === undefined) return null;
   if (others.length > 0)
     throw missingPerson(`The header ${name} is there ${values.length} times. Send it once.`);
-  // Node reads each byte of a header as one character.
   const bytes = Buffer.from(value, "latin1");
   if (!isUtf8(bytes)) throw missingPerson(`The header ${name} is not encoded in UTF-8.`);
   const text = bytes.toString("utf8");
@@ -123,7 +148,7 @@ function isAscii(text: string): boolean {
 async function openForPerson(
   store: Store,
   { keyId, actsFor }: { keyId: string; actsFor: ActsFor },
-  sub: string,
+  { sub, ...labels }: NamedPerson,
 ): Promise<FoundHolder> {
   const { name, plan, newAccountsPerDay } = actsFor;
   if (plan === null || newAccountsPerDay === null) throw unknownPerson(name);
@@ -141,7 +166,7 @@ async function openForPerson(
       { waitingHelps: false },
     );
   }
-  const added = newPerson({ issuer, sub }, nowMs);
+  const added = newPerson({ issuer, sub, ...labels }, nowMs);
   let person = known;
   if (person === null) {
     try {

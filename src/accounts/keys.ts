@@ -62,7 +62,7 @@ export interface KeyOptions extends SomeSettings {
   /** The front end whose key it is. */
   actsFor?:
     | (Pick<ActsFor, "name" | "header"> & {
-        [Name in "plan" | "newAccountsPerDay"]?: ActsFor[Name] | undefined;
+        [Name in Exclude<keyof ActsFor, "name" | "header">]?: ActsFor[Name] | undefined;
       })
     | undefined;
   /** The key itself. Absent: a new one. */
@@ -91,8 +91,9 @@ export function newKey(account: string, options: KeyOptions): MintedKey {
 
 function actsForIn({ actsFor }: KeyOptions): ActsFor | null {
   if (actsFor === undefined) return null;
-  const { name, header, plan = null, newAccountsPerDay = null } = actsFor;
-  return { name, header, plan, newAccountsPerDay };
+  const { name, header, nameHeader, emailHeader, plan, newAccountsPerDay } = actsFor;
+  const none = { nameHeader: null, emailHeader: null, plan: null, newAccountsPerDay: null };
+  return { name, header, ...none, ...defined({ nameHeader, emailHeader, plan, newAccountsPerDay }) };
 }
 
 /** Reports whether a key is as these options ask for, whatever its secret. */

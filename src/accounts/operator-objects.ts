@@ -108,14 +108,23 @@ export const listedAccountObject = objectFor<AccountOfList>("ListedAccount")({
 const actsFor = closed({
   name: text,
   header: text,
+  name_header: orNull(text),
+  email_header: orNull(text),
   plan: orNull(text),
   new_accounts_per_day: orNull(count),
 });
 
 function actsForObject({ actsFor: frontEnd }: KeyRow): Static<typeof actsFor> | null {
   if (frontEnd === null) return null;
-  const { name, header, plan, newAccountsPerDay } = frontEnd;
-  return { name, header, plan, new_accounts_per_day: newAccountsPerDay };
+  const { name, header, nameHeader, emailHeader, plan, newAccountsPerDay } = frontEnd;
+  return {
+    name,
+    header,
+    name_header: nameHeader,
+    email_header: emailHeader,
+    plan,
+    new_accounts_per_day: newAccountsPerDay,
+  };
 }
 
 const keyFields = fieldsFor<KeyRow>()({

@@ -14,7 +14,10 @@ export const personObject = objectFor<PersonRow & { role: OperatorRole | null }>
   id: [text, ({ id }) => id],
   issuer: [text, ({ issuer }) => issuer],
   sub: [Type.String({ description: "of an erased person, `erased:` and the id" }), ({ sub }) => sub],
-  name: [orNull(text), ({ name }) => name],
+  name: [
+    orNull(Type.String({ description: "as the issuer or the front end says it, and not confirmed" })),
+    ({ name }) => name,
+  ],
   email: [orNull(text), ({ email }) => email],
   email_verified: [Type.Boolean(), ({ emailVerified }) => emailVerified],
   role: [orNull(text), ({ role }) => role],

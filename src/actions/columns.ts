@@ -6,6 +6,7 @@
  */
 
 import type { planLimits } from "../accounts/plan-limits.ts";
+import { isBehindFrontEnd } from "../actors.ts";
 import { type EpochMs, exactCredits } from "../units.ts";
 import { partOf } from "./field.ts";
 import type { makeKey } from "./keys.ts";
@@ -257,9 +258,20 @@ export function operatorKeyState(
   return key.expires_at !== null && Date.parse(key.expires_at) <= nowMs ? "expired" : "active";
 }
 
-/** Returns the name of a person. Without one, how the issuer or the front end knows them. */
-export function personName({ name, sub }: { name: string | null; sub: string }): string {
-  return name ?? sub;
+/**
+ * Returns the name of a person. Without one, how the issuer or the front end knows them. What a
+ * front end calls a person was typed by somebody, and stands behind it.
+ */
+export function personName(person: { issuer: string; sub: string; name: string | null }): string {
+  const { name, sub } = person;
+  if (name === null) return sub;
+  return isBehindFrontEnd(person) ? `${sub} (${name})` : name;
+}
+
+/** Returns the e-mail address of a person. */
+export function personEmail(person: { issuer: string; email: string | null }): string | null {
+  const { email } = person;
+  return email !== null && isBehindFrontEnd(person) ? `${email} (unconfirmed)` : email;
 }
 
 /** Returns the state of a person, which the column of `suspended_at` has. */

@@ -167,6 +167,24 @@ export const actsFor = group(
       option: "--person-header <header>",
       about: "the header that names the person, such as x-openwebui-user-id",
     }),
+    name_header: optional(
+      text(rules.personHeader, {
+        label: "Header with their name",
+        hint: "For you to read. It never decides who somebody is.",
+        isShown: isFrontEnd,
+        option: "--name-header <header>",
+        about: "the header with the name of the person, which lists of people show beside the id",
+      }),
+    ),
+    email_header: optional(
+      text(rules.personHeader, {
+        label: "Header with their e-mail address",
+        hint: "For you to read. It never decides who somebody is.",
+        isShown: isFrontEnd,
+        option: "--email-header <header>",
+        about: "the header with the e-mail address of the person, which lists of people show",
+      }),
+    ),
     plan: optional(
       text(rules.name, {
         label: "Plan of unknown people",

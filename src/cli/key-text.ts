@@ -36,9 +36,12 @@ function cellsAt(nowMs: EpochMs) {
   };
 }
 
-function frontEndText({ name, header, plan, new_accounts_per_day: most }: NonNullable<KeyJson["acts_for"]>) {
+function frontEndText(frontEnd: NonNullable<KeyJson["acts_for"]>) {
+  const { name, header, name_header, email_header, plan, new_accounts_per_day: most } = frontEnd;
   const unknown = plan === null ? "are refused" : `get the plan ${plan}, at most ${most} a day`;
-  return `${name}; ${header} names the person; unknown people ${unknown}`;
+  const shown = [name_header, email_header].filter((each) => each !== null).join(" and ");
+  const labels = shown === "" ? "" : `; ${shown} is shown beside it`;
+  return `${name}; ${header} names the person${labels}; unknown people ${unknown}`;
 }
 
 type CapJson = KeyJson["spending_caps"][number];

@@ -1,7 +1,7 @@
 /** `inkwell person`: lists people, links and suspends them, exports and erases their data. */
 import { Command } from "commander";
 import type { PersonJson } from "../accounts/person-objects.ts";
-import { personName, personState } from "../actions/columns.ts";
+import { personEmail, personName, personState } from "../actions/columns.ts";
 import { addPerson, changePersonState, erasePerson, exportPerson, linkPerson } from "../actions/people.ts";
 import { listPeople } from "../actions/views.ts";
 import { inkwell } from "../invocation.ts";
@@ -12,6 +12,7 @@ import { columnsOf } from "./format.ts";
 
 const columns = columnsOf("person", "id name email role account seen_at suspended_at", {
   name: (person: PersonJson) => personName(person),
+  email: (person: PersonJson) => personEmail(person) ?? "-",
   suspended_at: (person: PersonJson) => personState(person),
 });
 

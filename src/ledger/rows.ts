@@ -345,6 +345,9 @@ const actsFor = {
   name: "text",
   /** The header that names the person, in lower case. */
   header: "text",
+  /** The headers with their name and their e-mail address, for operators to read. Null: none. */
+  nameHeader: "text?",
+  emailHeader: "text?",
   /** The plan of the account that an unknown person gets. Null: unknown people are refused. */
   plan: "text?",
   /** The most accounts that the front end opens in a day. Null if it opens none. */

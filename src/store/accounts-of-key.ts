@@ -9,11 +9,6 @@ export interface OfFrontEnd {
   frontEnd?: string | undefined;
 }
 
-/** The issuer of the people behind a front end, for their rows. */
-export function issuerOfFrontEnd(name: string): string {
-  return `front_end:${name}`;
-}
-
 /** `issuer`: a parameter. */
 export function accountsBehind(issuer: string): string {
   return `(select account from person where issuer = ${issuer} and account is not null)`;

@@ -12,7 +12,7 @@ import type { AccountState } from "../ledger/rows.ts";
 import type { EpochMs } from "../units.ts";
 import type { ChangeLogRow } from "./change-log.ts";
 
-/** What a sign-in finds out about a person. Each sign-in replaces it. */
+/** What a sign-in, or a front end, finds out about a person. Each sign-in replaces it. */
 const personFacts = {
   /** As the issuer spells them, for people to read. No rule compares the name. */
   name: "text?",
@@ -25,7 +25,7 @@ const personFacts = {
   roleMatchedMs: "ms?",
   /** The last time at which a rule gave the account its plan. */
   accountMatchedMs: "ms?",
-  /** The last sign-in, matching or not. */
+  /** The last sign-in, matching or not, or the last time that a front end changed the name. */
   seenMs: "ms",
 } as const satisfies Columns;
 export interface PersonFacts extends RowOf<typeof personFacts> {}

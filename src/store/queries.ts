@@ -5,12 +5,13 @@
  * how they connect (`SqlConnections`) and in a few words of SQL (`SqlDialect`).
  */
 
+import { issuerOfFrontEnd } from "../actors.ts";
 import { messageOf } from "../errors.ts";
 import { planAt } from "../ledger/entitlement.ts";
 import { newestVersion, planProblem } from "../ledger/plan.ts";
 import type { EpochMs } from "../units.ts";
 import { accountsSql, contactIn, isPlainList, listedAccountOf } from "./account-lists.ts";
-import { accountsBehind, issuerOfFrontEnd, type OfFrontEnd } from "./accounts-of-key.ts";
+import { accountsBehind, type OfFrontEnd } from "./accounts-of-key.ts";
 import { Conditions } from "./conditions.ts";
 import { journalEntryOf, journalSql, listedPaymentOf, paymentsSql } from "./journal.ts";
 import type { KeptPlans } from "./kept-plans.ts";

@@ -9,11 +9,11 @@ import { linkChange } from "../../src/store/person-changes.ts";
 import { pageRowsMax, type Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
-import { addKey, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
+import { addKey, frontEndOf, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { minute, start } from "../fixtures/times.ts";
 
 const plan = planOf("one", 1, 0);
-const actsFor = { name: "webui", header: "x-person", plan: null, newAccountsPerDay: null };
+const actsFor = frontEndOf("webui", "x-person");
 const people = Array.from({ length: 30 }, (_, n) => `person-${n}`);
 
 for (const backend of backends) {

@@ -8,7 +8,7 @@ import type { ActsFor } from "../../src/ledger/rows.ts";
 import { changeLogRow } from "../../src/store/change-log.ts";
 import { pageRowsMax } from "../../src/store/store.ts";
 import { holdRequest } from "../fixtures/held-request.ts";
-import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { credits, frontEndOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { listOf, refused, startOperator } from "../fixtures/operator.ts";
 import { startPortal } from "../fixtures/portal.ts";
 import { babble, errorOf, jsonOf, say, startService, type TestService } from "../fixtures/service.ts";
@@ -16,7 +16,7 @@ import { until } from "../fixtures/until.ts";
 
 const header = "x-openwebui-user-id";
 const student = planOf("student", 100, 0);
-const actsFor: ActsFor = { name: "webui", header, plan: "student", newAccountsPerDay: 3 };
+const actsFor = frontEndOf("webui", header, { plan: "student", newAccountsPerDay: 3 });
 
 function start(change: Partial<ActsFor> = {}, options: Parameters<typeof startService>[0] = {}) {
   const key = { actsFor: { ...actsFor, ...change }, ...options.key };

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { auditFile } from "../../src/store/sqlite/audit.ts";
+import { frontEndOf } from "../fixtures/ledger-rows.ts";
 import { listOf, refused } from "../fixtures/operator.ts";
 import { type SignInPlaces, startSignIn } from "../fixtures/sign-in.ts";
 
@@ -195,7 +196,7 @@ test("an erase during a sign-in leaves no name, whenever it comes", async () => 
 
 test("a front end meets an erased person as a stranger, and its sums keep the old account", async () => {
   const header = "x-openwebui-user-id";
-  const frontEnd = { name: "webui", header, plan: "test", newAccountsPerDay: 9 };
+  const frontEnd = frontEndOf("webui", header, { plan: "test", newAccountsPerDay: 9 });
   await using place = await startSignIn(rules, { service: { key: { actsFor: frontEnd } } });
   const { service, operator } = place;
   const chatAs = async (person: string) => {

@@ -7,7 +7,7 @@
  * one. Suspended and unknown people are refused as documented, and only they are.
  */
 import assert from "node:assert/strict";
-import { issuerOfFrontEnd } from "../../src/store/accounts-of-key.ts";
+import { issuerOfFrontEnd } from "../../src/actors.ts";
 import { accountOfPerson, type PersonRow } from "../../src/store/people.ts";
 import { day } from "../fixtures/times.ts";
 import type { SimulatedDatabase } from "./database.ts";

@@ -17,7 +17,7 @@ import {
   type Told,
 } from "../fixtures/ledger-drafts.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
-import { addKey, credits, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
+import { addKey, credits, frontEndOf, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
 import { MemoryStore } from "../fixtures/memory-store.ts";
 import { naiveEvents, naiveLineOf } from "../fixtures/naive-events.ts";
 import { share } from "../fixtures/thorough.ts";
@@ -184,7 +184,7 @@ test("a cap of a plan has thresholds of its own, one that is new too", async () 
 
 test("the key of a front end has no events of its caps, also if they are changed", async () => {
   const made = await eventful(planOf("much", 100, 0));
-  const actsFor = { name: "webui", header: "x-person", plan: null, newAccountsPerDay: null };
+  const actsFor = frontEndOf("webui", "x-person");
   await addKey(made.store, keyOf("fe", "ada", { hash: "3".repeat(64), actsFor }));
   const change = { kind: "key", account: "ada", key: "fe", by: "test" } as const;
   await made.apply({ ...change, op: "b1", set: { caps: [dayCap(10)] } });

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { factFields, factText } from "../../src/ledger/fact-values.ts";
 import { applyKeyFact, changeFact, replacedFact } from "../../src/ledger/key-facts.ts";
 import { type JournalRow, type KeyRow, keyColumns } from "../../src/ledger/rows.ts";
-import { keyOf } from "../fixtures/ledger-rows.ts";
+import { frontEndOf, keyOf } from "../fixtures/ledger-rows.ts";
 
 const key = keyOf("ada-1", "ada");
 const entry: JournalRow = {
@@ -28,7 +28,7 @@ function applied(keys: Map<string, KeyRow>, fact: JournalRow): string | null {
 }
 
 test("the fields of a key are in the terms of the API, and come back as they were", () => {
-  const acts = { name: "chat", header: "x-user", plan: "starter", newAccountsPerDay: 5 };
+  const acts = frontEndOf("chat", "x-user", { plan: "starter", newAccountsPerDay: 5 });
   const row = keyOf("ada-2", "ada", { expiresMs: Date.UTC(2100, 0, 1), requestsPerMinute: 5, actsFor: acts });
   const text = factText(row);
   const values = JSON.parse(text);

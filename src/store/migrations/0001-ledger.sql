@@ -134,13 +134,15 @@ create table api_key (
   -- The front end of the key: its requests are paid by the accounts of the people behind it.
   acts_for_name {text} check (acts_for_name <> ''),
   acts_for_header {text},
+  acts_for_name_header {text},
+  acts_for_email_header {text},
   acts_for_plan {text},
   acts_for_new_accounts_per_day {int} check (acts_for_new_accounts_per_day > 0),
   primary key (account, id),
   constraint acts_for_is_complete check (
     (acts_for_name is null) = (acts_for_header is null)
       and (acts_for_plan is null) = (acts_for_new_accounts_per_day is null)
-      and (acts_for_name is not null or acts_for_plan is null)
+      and (acts_for_name is not null or coalesce(acts_for_plan, acts_for_name_header, acts_for_email_header) is null)
   )
 ) {table};
 

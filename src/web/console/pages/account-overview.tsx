@@ -70,6 +70,7 @@ function People({ account }: { account: string }) {
         caption="People who have the account"
         columns={columnsOf("person", "name email role seen_at suspended_at", {
           name: personCells.name,
+          email: personCells.email,
           suspended_at: personCells.suspended_at,
         })}
       />

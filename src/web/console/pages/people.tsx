@@ -1,5 +1,5 @@
 /** People who sign in: who they are, their accounts, and what operators do with them. */
-import { personName, personState } from "../../../actions/columns.ts";
+import { personEmail, personName, personState } from "../../../actions/columns.ts";
 import { addPerson, changePersonState, erasePerson, linkPerson } from "../../../actions/people.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, readBlob } from "../../shared/api.ts";
@@ -14,6 +14,7 @@ import type { Person } from "../types.ts";
 
 export const personCells = {
   name: (person: Person) => <span title={`id ${person.id}`}>{personName(person)}</span>,
+  email: (person: Person) => personEmail(person),
   account: ({ account }: Person) => account !== null && <AccountLink id={account} />,
   suspended_at: (person: Person) => <Badge text={personState(person)} />,
 };
