@@ -64,5 +64,6 @@ function capLeft(cap: CapJson): string {
   const zone = cap.align === "calendar" ? `, ${cap.timezone}` : "";
   const held = cap.held_micro === 0 ? "" : `, ${exactCredits(cap.held_micro)} held by running requests`;
   const models = cap.models.includes("*") ? "" : `, of ${cap.models.join(" ")}`;
-  return `${exactCredits(cap.left_micro)} of ${grouped(cap.credits)} left (${cap.every}${zone}${models})${held}; refreshes ${shortTime(cap.refreshes_at)}`;
+  const setter = cap.by_operator ? "" : "; set in the portal";
+  return `${exactCredits(cap.left_micro)} of ${grouped(cap.credits)} left (${cap.every}${zone}${models})${held}; refreshes ${shortTime(cap.refreshes_at)}${setter}`;
 }

@@ -164,6 +164,9 @@ export function keyAt(read: KeyRow, atMs: EpochMs): KeyRow {
 }
 
 /** Returns the states of its caps. The key is as `keyAt` returns it. */
-export function capStatesOf(key: KeyRow): CapState[] {
-  return key.caps.map((cap, n) => capStateOf(key, cap, key.counters[n]?.fromMs ?? cap.sinceMs));
+export function capStatesOf(key: KeyRow): (CapState & Pick<KeyCap, "byOperator">)[] {
+  return key.caps.map((cap, n) => {
+    const state = capStateOf(key, cap, key.counters[n]?.fromMs ?? cap.sinceMs);
+    return { ...state, byOperator: cap.byOperator };
+  });
 }

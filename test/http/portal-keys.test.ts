@@ -201,6 +201,29 @@ portalTest(
   { plan: { models: ["small", "large"] } },
 );
 
+portalTest(
+  "people see which caps of theirs an operator has set",
+  async (portal, service) => {
+    const holder = await person(portal, service, { id: "capped" });
+    const caps = [
+      { amountMicro: 5_000_000, every: "P1D", byOperator: true },
+      { amountMicro: 9_000_000, every: "P1W", byOperator: false },
+    ];
+    const change = { kind: "key", account: "test", key: "capped", op: "caps", by: "test" } as const;
+    await service.ledger.apply({ ...change, set: { caps } });
+    const setters = (answer: Fields) =>
+      listOf(answer.spending_caps).map((cap) => [cap.name, cap.by_operator]);
+    const { body } = await holder.ask("GET", "/api/keys");
+    assert.deepEqual(setters(listOf(body.data)[0] ?? {}), [
+      ["P1D", true],
+      ["P1W", false],
+    ]);
+    const account = await holder.ask("GET", "/api/account");
+    assert.deepEqual(setters(account.body), [["PT5H", true]], "operators set plans");
+  },
+  { plan: { caps: [{ name: "PT5H", credits: 50, every: "PT5H", align: "opening", models: ["*"] }] } },
+);
+
 portalTest("a key with a cap manages names and revocations only", async (portal, service) => {
   const boss = await manager(portal, service, { id: "capped" });
   await service.ledger.apply({

@@ -92,7 +92,7 @@ test("set changes amount and period of a budget, which is a list of one cap, and
   assert.deepEqual(changed.spending_caps, [
     {
       ...{ name: "P1D", credits: 8, every: "P1D", align: "opening", timezone: "UTC", models: ["*"] },
-      ...{ left_micro: 8_000_000, spent_micro: 0, held_micro: 0 },
+      ...{ by_operator: true, left_micro: 8_000_000, spent_micro: 0, held_micro: 0 },
       ...{ started_at: "2027-01-15T12:00:00.000Z", refreshes_at: "2027-01-16T12:00:00.000Z" },
     },
   ]);
@@ -102,6 +102,11 @@ test("set changes amount and period of a budget, which is a list of one cap, and
     (await ledger.inkwell("key", "show", id)).stdout,
     /Spending caps +P1M: 8 of 8 left \(P1M\); refreshes 2027-02-15 13:00Z\n/,
   );
+  const own = { caps: [{ amountMicro: 7_000_000, every: "P1M", byOperator: false }] };
+  const change = { kind: "key", account: "alice", key: id, op: "own", by: "test", set: own } as const;
+  await ledger.store.commit([change]);
+  const { stdout } = await ledger.inkwell("key", "show", id);
+  assert.match(stdout, /P1M: 7 of 7 left \(P1M\); refreshes 2027-02-15 13:00Z; set in the portal\n/);
   await ledger.inkwell("key", "set", id, "--caps", "none");
   assert.deepEqual(ledger.store.key(id).caps, []);
   assert.match((await ledger.inkwell("key", "show", id)).stdout, /Spending caps +-\n/);

@@ -42,6 +42,7 @@ export function KeyCaps({ of: { spending_caps: caps } }: { of: Key }) {
         >
           {exactCredits(cap.left_micro)} of {wholeNumber(cap.credits)} left ({cap.name}), refills{" "}
           <Time at={cap.refreshes_at} />
+          {cap.by_operator && <span class="quiet">, set by the operator</span>}
         </div>
       ))}
     </>
