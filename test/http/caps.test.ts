@@ -9,6 +9,8 @@ import { pageRowsMax } from "../../src/store/store.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { credits } from "../fixtures/ledger-rows.ts";
 import { babble, errorOf, say, startService, type TestService } from "../fixtures/service.ts";
+import { start } from "../fixtures/times.ts";
+import { until } from "../fixtures/until.ts";
 
 /** A tenth of a credit for each token. */
 const price = { prompt: 100_000, completion: 100_000 };
@@ -250,6 +252,54 @@ test("an answer waits for credits only if every short cap will get a token back"
   assert.equal((await errorOf(refused)).code, "credits_reserved");
   await release(service);
   assert.equal((await service.chat({ max_tokens: 8 })).status, 200);
+});
+
+test("a stream that a cap pauses goes on in its next window, and when another request gives back", async (t) => {
+  const cap = { name: "PT1H", every: "PT1H", align: "opening", credits: 40, models: ["*"] } as const;
+  const clock = new BigInt64Array(new SharedArrayBuffer(8));
+  clock[0] = BigInt(start);
+  await using service = await startService({
+    ...options,
+    script: babble("on "),
+    plan: { caps: [cap] },
+    clock,
+  });
+  await service.addKey();
+  const apply = t.mock.method(service.ledger, "apply");
+  /** Resolves when the answer has asked for more in vain since the last time. */
+  const pausesAt = async (tokens: number) => {
+    await until(`${tokens} tokens`, () => service.engine.tokensMade === 100 + tokens);
+    apply.mock.resetCalls();
+    await until("an extension that gets nothing", async () => {
+      const asked = apply.mock.calls.filter(({ arguments: [{ kind }] }) => kind === "extend");
+      const outcomes = await Promise.all(asked.map(({ result }) => result));
+      return outcomes.some((outcome) => outcome?.kind === "extended" && outcome.amountMicro === 0);
+    });
+    assert.equal(service.engine.tokensMade, 100 + tokens);
+    assert.equal((await service.balance()).caps[0]?.leftMicro, 0);
+  };
+  await (await service.chat({ max_tokens: 100 })).text();
+  // The hour ends while the others run. 10.3 credits are spent, and another request holds 5.
+  Atomics.add(clock, 0, 3_590_000n);
+  await holdFor(service, "key2", 5);
+  const answer = await service.chat({ stream: true, max_tokens: 1000 });
+  assert.equal(answer.status, 200);
+  await pausesAt(247 - 3);
+  Atomics.add(clock, 0, 20_000n);
+  await pausesAt(350 - 3);
+  await release(service);
+  const text = await answer.text();
+  const said = [...text.matchAll(/"content":"([^"]*)"/g)].map(([, words]) => words).join("");
+  assert.equal(said, "on ".repeat(400 - 3), "nothing is lost or sent twice");
+  assert.match(text, /"finish_reason":"length"/);
+  const receipt = await service.receipt(String(answer.headers.get("x-request-id")));
+  assert.deepEqual(
+    [receipt?.ending, receipt?.note, receipt?.completionTokens, receipt?.costMicro],
+    ["cap", "the cap PT1H of the plan was reached", 400 - 3, credits(40)],
+  );
+  const { caps, base } = await service.balance();
+  assert.equal(caps[0]?.spentMicro, credits(40), "all of it in the new window");
+  assert.equal(base.remainingMicro, credits(1000 - 40 - 10.3));
 });
 
 test("a cap of 0 pauses a key, also for a model of price 0", async () => {

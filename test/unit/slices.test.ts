@@ -264,6 +264,62 @@ test("an answer waits for the credits that another answer holds, and continues w
   assert.deepEqual(made.buckets(), [0, 0, 0]);
 });
 
+/** An account with enough credits, whose key may spend so many micro-credits in an hour. */
+async function capped(micro: number): Promise<Setup> {
+  const made = await setup(1_000_000);
+  const set = { caps: [{ amountMicro: micro, every: "PT1H", byOperator: true }] };
+  await made.apply({ kind: "key", account: "ada", key: "key", op: "cap", set, by: "test" });
+  return made;
+}
+
+test("an answer that a cap stops waits for what another answer gives back to the cap, and goes on", async () => {
+  const capMicro = 2 * promptCost + 1.5 * sliceTokens * 30;
+  const made = await capped(capMicro);
+  const first = await made.begin("r1");
+  const second = await made.begin("r2");
+  think(second.generation, 128);
+  await settleDown();
+  assert.deepEqual(second.generation.paid, [], "it has what is left, and neither more nor an end");
+  think(first.generation, 50);
+  first.generation.end("stop");
+  await first.rest;
+  await until("the second answer is extended", () => second.generation.paid.length > 0);
+  assert.deepEqual(second.generation.paid, [{ paidTokens: 128 + 206, isLast: true }]);
+  think(second.generation, 206);
+  second.generation.end("length");
+  await second.rest;
+  assert.deepEqual(
+    made.receipts.map(({ ending }) => ending),
+    ["stop", "cap"],
+  );
+  assert.equal(made.store.key("key").counters[0]?.spentMicro, capMicro);
+  assert.deepEqual(made.buckets(), [0, 0, 1_000_000 - capMicro]);
+});
+
+test("an answer that a cap stops goes on in the next window of the cap", async () => {
+  const capMicro = 3 * promptCost + 2 * sliceTokens * 30;
+  const made = await capped(capMicro);
+  const spending = await made.begin("r1");
+  think(spending.generation, 128);
+  spending.generation.end("stop");
+  await spending.rest;
+  // The hour ends while the other two run.
+  made.clock.nowMs += 3_590_000;
+  const other = await made.begin("r2");
+  const paused = await made.begin("r3");
+  think(paused.generation, 128);
+  await settleDown();
+  assert.deepEqual(paused.generation.paid, []);
+  made.clock.nowMs += 20_000;
+  await until("the answer is extended", () => paused.generation.paid.length > 0);
+  const paidTokens = 256 + Math.floor(promptCost / 30);
+  assert.deepEqual(paused.generation.paid, [{ paidTokens, isLast: false }], "the other may give back more");
+  paused.generation.end("stop");
+  other.generation.end("stop");
+  await Promise.all([paused.rest, other.rest]);
+  assert.equal(made.store.key("key").counters[0]?.spentMicro, 2 * promptCost + 128 * 30, "of the new window");
+});
+
 test("an answer ends without a wait once the others have used what they hold", async () => {
   const made = await setup(2 * promptCost + 1.5 * sliceTokens * 30);
   const first = await made.begin("r1");
