@@ -38,7 +38,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
     ...made("Accounts and credits:", [balanceCommand, usageCommand, plansCommand]),
     ...made("People and operators:", [personCommand, operatorKeyCommand, logCommand]),
   ];
-  const first = argv.find((word) => !word.startsWith("-"));
+  const first = firstCommand(program, argv);
   const isRequest = requests.some((command) => command.name() === first);
   const { ofService, ofLedger } = isRequest ? { ofService: [], ofLedger: [] } : await commandsByHand();
   const commands = [...made("The service:", ofService), ...requests, ...made("The ledger:", ofLedger)];
@@ -56,6 +56,12 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
     else host.stderr.write(visibleText(failure.text));
     return failure.code === "wrong_usage" ? 2 : 1;
   }
+}
+
+/** Returns the first word that is no option of the program, and not the value of one. */
+function firstCommand({ options }: Command, argv: readonly string[]): string | undefined {
+  const withValue = options.flatMap(({ long, required }) => (required && long ? [long] : []));
+  return argv.find((word, n) => !word.startsWith("-") && !withValue.includes(argv[n - 1] ?? ""));
 }
 
 /** The process of a request is small and starts soon, because it does not load them. */

@@ -1,7 +1,11 @@
 /** `inkwell serve` and the signals that stop it, with a service that does nothing. */
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { test } from "node:test";
 import type { StartupBanner } from "../../src/app/startup-banner.ts";
+import type { Services } from "../../src/cli/services.ts";
 import { banner, openPipe, openTerminal, type Ran, runCli, signal } from "../fixtures/cli-host.ts";
 import { refused } from "../fixtures/cli-ledger.ts";
 
@@ -20,6 +24,28 @@ test("stops a service if the signal comes at the end of its start", async () => 
   };
   const ran = await runCli(["serve"], { cwd: "/srv", services: { startService: serve } });
   assert.deepEqual([ran.code, stops], [0, 1]);
+});
+
+test("a configuration file may have the name of a command", async (t) => {
+  const cwd = mkdtempSync(path.join(tmpdir(), "inkwell-cli-serve-"));
+  t.after(() => rmSync(cwd, { recursive: true }));
+  const ports: number[] = [];
+  const startService: Services["startService"] = async ({ listen }) => {
+    ports.push(listen.port);
+    return { banner, stop: async () => {}, stopped: Promise.resolve(), hangUp() {}, newSignInCode };
+  };
+  for (const name of ["account", "serve"]) {
+    writeFileSync(path.join(cwd, name), "listen: { port: 7 }\n");
+    for (const argv of [
+      ["--config", name, "serve"],
+      [`--config=${name}`, "serve"],
+      ["serve", "--config", name],
+    ]) {
+      const ran = await runCli(argv, { cwd, services: { startService } });
+      assert.equal(ran.code, 0, `${argv.join(" ")}: ${ran.stderr}`);
+    }
+  }
+  assert.deepEqual(ports, [7, 7, 7, 7, 7, 7]);
 });
 
 async function started(argv: readonly string[], said: StartupBanner): Promise<Ran> {
