@@ -111,6 +111,21 @@ test("names every variable of a setting in the example file", () => {
   assert.deepEqual([...named].toSorted(), ["INKWELL_CONFIG", ...settingVariables].toSorted());
 });
 
+test("reads the caps in the example file without their comment signs", () => {
+  const text = readFileSync(path.resolve(import.meta.dirname, "../../inkwell.example.yaml"), "utf8");
+  const { plans } = load(
+    text.replace("    # caps:", "    caps:").replaceAll(/^ {4}# {3}(?=- \{ )/gm, "      "),
+  );
+  assert.deepEqual(
+    plans.get("starter")?.caps.map(({ name, credits, models }) => [name, credits, ...models]),
+    [
+      ["PT5H", 30_000, "*"],
+      ["P1W", 300_000, "*"],
+      ["dear", 5000, "big-*"],
+    ],
+  );
+});
+
 test("uses the defaults for an empty file, and for a section whose keys are all commented out", () => {
   assert.equal(load("").listen.port, 8080);
   assert.equal(load("listen:\n  # port: 1\nlimits:\n").limits.queueMax, 256);
