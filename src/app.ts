@@ -218,7 +218,7 @@ class Service {
       live: this.#live,
       requests: server.requests,
       ...access,
-      modelIds: () => catalog.all().map(({ id }) => id),
+      modelIds: () => catalog.ids(),
       onSignedIn: (session) => events.signedIn(session),
       invitations: ofPortal.invitations,
       roleNow: (person) => people.roleNow(person),

@@ -210,8 +210,8 @@ export async function findUsableKey(
     throw invalidKey(`This API key was replaced by a new one, and was valid until ${until}.`);
   }
   if (works(key, nowMs)) return found;
-  if (revokedMs !== null) throw invalidKey("This API key has been revoked.");
-  throw invalidKey(`This API key expired at ${new Date(expiresMs ?? 0).toISOString()}.`);
+  const expired = `expired at ${new Date(expiresMs ?? 0).toISOString()}` as const;
+  throw refusalOf({ kind: "invalid_api_key", why: revokedMs === null ? expired : "was revoked" });
 }
 
 /**

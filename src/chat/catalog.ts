@@ -77,6 +77,10 @@ export class Catalog {
     return [...this.#models.values()];
   }
 
+  ids(): string[] {
+    return this.all().map(({ id }) => id);
+  }
+
   /** Returns the models that a key and its plan allow. */
   usable(key: { models: readonly string[] }, plan: { models: readonly string[] }): Model[] {
     return this.all().filter(({ id }) => allows(key.models, id) && allows(plan.models, id));

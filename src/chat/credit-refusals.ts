@@ -55,7 +55,8 @@ function wordsFor({ cap }: Unpaid): Words {
 
 export function creditMessage(shortage: Unpaid, request: UnpaidRequest): string {
   const { model, price, promptTokens, shortestTokens, isBound } = request;
-  const { payer, ask } = wordsFor(shortage);
+  const words = wordsFor(shortage);
+  const { payer, ask } = words;
   const neededMicro = costAtMost(price, promptTokens, 1);
   // What costs nothing is refused only by a cap of 0.
   if (neededMicro === 0) return `${payer} is 0, which pauses the key. ${ask}`;
@@ -64,20 +65,22 @@ export function creditMessage(shortage: Unpaid, request: UnpaidRequest): string 
   const counted = isBound
     ? ` The prompt has at most ${grouped(promptTokens)} tokens, and all of them are held until the request has run; the shortest prompt takes ${grouped(shortestTokens)}. Unused credits return.`
     : "";
-  return `${payer} cannot pay this prompt and one token of "${model}": they take ${needed} credits, and ${left} are left.${counted} ${adviceOf(shortage, request)}`;
+  return `${payer} cannot pay this prompt and one token of "${model}": they take ${needed} credits, and ${left} are left.${counted} ${adviceOf(shortage, request, { words, neededMicro })}`;
 }
 
-function adviceOf(shortage: Unpaid, request: UnpaidRequest): string {
-  const { mostMicro, refreshes } = shortage;
-  const { price, promptTokens, shortestTokens } = request;
-  const { refresh, thenPays, neverEnough, ask } = wordsFor(shortage);
+function adviceOf(
+  { mostMicro, refreshes }: Unpaid,
+  { price, shortestTokens }: UnpaidRequest,
+  { words, neededMicro }: { words: Words; neededMicro: MicroCredits },
+): string {
+  const { refresh, thenPays, neverEnough, ask } = words;
   const leastMicro = costAtMost(price, shortestTokens, 1);
   const at = (atMs: number) => `${refresh} at ${new Date(atMs).toISOString()}`;
   const isShorterPaid = leastMicro <= mostMicro;
   const shorter = isShorterPaid
     ? [`Send a shorter prompt: what is left pays for ${promptFor(price, mostMicro)}.`]
     : [];
-  const enough = refreshes.find(({ amountMicro }) => amountMicro >= costAtMost(price, promptTokens, 1));
+  const enough = refreshes.find(({ amountMicro }) => amountMicro >= neededMicro);
   if (enough !== undefined) return [...shorter, `${at(enough.atMs)}.`].join(" ");
   const forShorter = refreshes.find(({ amountMicro }) => amountMicro >= leastMicro);
   if (!isShorterPaid && forShorter === undefined) {

@@ -130,13 +130,13 @@ export function planText(plan: Omit<GrantedJson, "timezone">): string {
   const { base, overage, spending_caps: caps, limits, models } = plan;
   return [
     `${grouped(base.credits)} credits every ${base.every}, overage ${grouped(overage.credits)} every ${overage.every}`,
-    ...caps.map(capText),
+    ...caps.map(grantedCapText),
     ...limitTexts(limits),
     ...(models.length === 1 && models[0] === "*" ? [] : [`models ${models.join(" ")}`]),
   ].join(", ");
 }
 
-function capText({ name, credits, every, models }: GrantedJson["spending_caps"][number]): string {
+function grantedCapText({ name, credits, every, models }: GrantedJson["spending_caps"][number]): string {
   const named = name === every ? "" : ` (${name})`;
   const covered = models.includes("*") ? "" : ` of ${models.join(" ")}`;
   return `at most ${grouped(credits)}${covered} every ${every}${named}`;

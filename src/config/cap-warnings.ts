@@ -9,7 +9,7 @@ import { windowBuckets } from "../ledger/rows.ts";
 import { isSamePeriod, parsePeriod } from "../ledger/windows.ts";
 import { dayMs, exactCredits, grouped, hourMs, microOf } from "../units.ts";
 import type { ModelConfig } from "./model.ts";
-import { smallestMicroOf } from "./unpayable.ts";
+import { smallestRequest } from "./unpayable.ts";
 
 interface CapWarning {
   plan: string;
@@ -42,8 +42,10 @@ function unmatched(cap: PlanCap, models: readonly ModelConfig[]): string | null 
 
 function tooSmall(cap: PlanCap, allowed: readonly ModelConfig[]): string | null {
   const refused = allowed
-    .filter((model) => covers(cap, model.id) && smallestMicroOf(model) > microOf(cap.credits))
-    .map((model) => `${model.id} (${exactCredits(smallestMicroOf(model))})`);
+    .filter(({ id }) => covers(cap, id))
+    .map((model) => ({ id: model.id, ...smallestRequest(model) }))
+    .filter(({ smallestMicro }) => smallestMicro > microOf(cap.credits))
+    .map(({ id, smallestMicro }) => `${id} (${exactCredits(smallestMicro)})`);
   if (refused.length === 0) return null;
   return `is ${grouped(cap.credits)} credits. The smallest requests to these models take more, so all are refused: ${refused.join(", ")}. Raise the cap, or leave the models out of the models of the plan.`;
 }

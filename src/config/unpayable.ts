@@ -29,8 +29,7 @@ export function unpayableModels(
     .map((plan) => ({ ...plan, credits: plan.base.credits + plan.overage.credits }))
     .filter(({ credits }) => credits > 0);
   return models.flatMap((model) => {
-    const { shortest, isCounted } = shortestPrompt(model);
-    const smallestMicro = smallestMicroOf(model);
+    const { smallestMicro, shortest, isCounted } = smallestRequest(model);
     const poor = granting.filter(
       (plan) => allows(plan.models, model.id) && microOf(plan.credits) < smallestMicro,
     );
@@ -46,13 +45,17 @@ export function unpayableModels(
   });
 }
 
-/** The least that a request holds. */
-export function smallestMicroOf(model: ModelConfig): MicroCredits {
-  return costAtMost(model.price, shortestPrompt(model).shortest, 1);
+interface SmallestRequest {
+  /** The least that a request holds. */
+  smallestMicro: MicroCredits;
+  /** Tokens of the prompt that it holds for. */
+  shortest: number;
+  isCounted: boolean;
 }
 
 /** The embedded engine and some servers count a prompt: at least one token. */
-function shortestPrompt(model: ModelConfig): { shortest: number; isCounted: boolean } {
+export function smallestRequest(model: ModelConfig): SmallestRequest {
   const isCounted = model.engine === "llama" || dialectOf(model.dialect).tokenizer !== null;
-  return { shortest: isCounted ? 1 : shortestBound(model.templateTokens), isCounted };
+  const shortest = isCounted ? 1 : shortestBound(model.templateTokens);
+  return { smallestMicro: costAtMost(model.price, shortest, 1), shortest, isCounted };
 }

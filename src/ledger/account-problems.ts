@@ -3,6 +3,7 @@
  * The audit compares it with the facts. Pure.
  */
 import type { EpochMs } from "../units.ts";
+import { heldOf } from "./grants.ts";
 import { type PlanCatalog, versionOf } from "./plan.ts";
 import { type AccountRow, windowBuckets } from "./rows.ts";
 import { isPeriod, type Window } from "./windows.ts";
@@ -20,7 +21,7 @@ function isTime(ms: EpochMs): boolean {
 
 /** Describes why the account cannot be used. Returns null if it is sound. */
 export function problemOf(account: AccountRow, plans: PlanCatalog): string | null {
-  const { seq, state, endsMs, holds, counters, running, base, overage, additional, later } = account;
+  const { seq, state, endsMs, holds, counters, running } = account;
   if (!isAmount(seq - 1)) return "the number of its last fact is not 1 or more";
   if (!isTime(account.atMs)) return "its last fact has no time";
   if (!isTime(account.planSinceMs)) return "the beginning of its plan is not a time";
@@ -29,11 +30,8 @@ export function problemOf(account: AccountRow, plans: PlanCatalog): string | nul
     return "the state of its limits per minute is not a time";
   const problem = problemOfAmounts(account);
   if (problem !== null) return problem;
-  const held = [base, overage, ...additional].reduce(
-    (sum, grant) => sum + (grant?.heldMicro ?? 0),
-    later.heldMicro,
-  );
-  if (holds === 0 && (held !== 0 || running.length > 0)) return "credits are held without a running request";
+  if (holds === 0 && (heldOf(account) !== 0 || running.length > 0))
+    return "credits are held without a running request";
   for (const bucket of windowBuckets) {
     const grant = account[bucket];
     if ((grant === null) !== (state === "closed")) return `its state is ${state}, and its ${bucket} is not`;

@@ -8,7 +8,7 @@ import { type EpochMs, type MicroCredits, microPerCredit } from "../units.ts";
 import { type CapState, capStateOf } from "./caps.ts";
 import { expireOverdue } from "./ending.ts";
 import { type Entitlement, passBoundaries } from "./entitlement.ts";
-import { additionalOf, remainingOf } from "./grants.ts";
+import { additionalOf, heldOf, remainingOf } from "./grants.ts";
 import { type Limits, type PlanCatalog, planCapsAt, planProblem } from "./plan.ts";
 import { type Refused, refusalOf } from "./refusals.ts";
 import {
@@ -125,13 +125,6 @@ function viewOf(account: AccountRow, { plans, times }: AccountSnapshot, bucket: 
     endsMs: untilMs,
     refillMicro: accountAt(account, plans, untilMs)[bucket]?.amountMicro ?? 0,
   };
-}
-
-/** What running requests hold of the open grants. */
-function heldOf({ base, overage, additional, later }: AccountRow): MicroCredits {
-  let held = (base?.heldMicro ?? 0) + (overage?.heldMicro ?? 0) + later.heldMicro;
-  for (const grant of additional) held += grant.heldMicro;
-  return held;
 }
 
 /** Returns the account as time changes it until `atMs`, if nothing else happens until then. */

@@ -31,6 +31,13 @@ export function additionalOf({ additional, later }: AccountRow): MicroCredits {
   );
 }
 
+/** What running requests hold of the open grants. */
+export function heldOf({ base, overage, additional, later }: AccountRow): MicroCredits {
+  let held = (base?.heldMicro ?? 0) + (overage?.heldMicro ?? 0) + later.heldMicro;
+  for (const grant of additional) held += grant.heldMicro;
+  return held;
+}
+
 /** Grants with an end come first, soonest first, then promotions and payments, oldest first. */
 export function inSpendingOrder(one: AdditionalGrant, other: AdditionalGrant): number {
   const [end, otherEnd] = [one.untilMs ?? Infinity, other.untilMs ?? Infinity];

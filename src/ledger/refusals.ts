@@ -17,6 +17,8 @@ type Account = { account: string };
 type Key = { key: string };
 /** Whose limit it is, or who holds the rest: all requests of the account, or those of the key. */
 type Scope = { scope: "account" | "key" };
+/** A time is named only if it is known. */
+type UnusableKey = "was revoked" | "has expired" | "is not known" | `expired at ${string}`;
 /** `entry`: the fact of the earlier operation with this id. */
 type Earlier = { entry: JournalRow };
 
@@ -47,8 +49,7 @@ const sentences = {
   /** The account gives no more credits. One whose end has passed is closed. */
   account_suspended: ({ state }: { state: "suspended" | "closed" }) =>
     `This account is ${state}. Its balance can still be read. The operator of this service can say why.`,
-  invalid_api_key: ({ why }: { why: "was revoked" | "has expired" | "is not known" }) =>
-    `This API key ${why}. Use another one.`,
+  invalid_api_key: ({ why }: { why: UnusableKey }) => `This API key ${why}. Use another one.`,
   credits_reserved: ({ scope }: { scope: keyof typeof holders; retryAfterMs: number }) =>
     `${holders[scope]} that are still running. Try again when some have ended, or ask for fewer max_tokens in each.`,
   /** `retryAfterMs`: null if this request alone exceeds the limit, so waiting does not help. */

@@ -253,7 +253,7 @@ portalTest("sessions of operators and of keys are none of each other", async (po
 });
 
 const unusable: [what: string, change: Partial<KeyRow>, message: RegExp][] = [
-  ["revoked", { revokedMs: 1 }, /has been revoked/],
+  ["revoked", { revokedMs: 1 }, /was revoked/],
   ["expired", { expiresMs: 1 }, /expired at 1970/],
 ];
 for (const [what, change, message] of unusable) {

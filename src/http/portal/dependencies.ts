@@ -56,12 +56,18 @@ export function portalActions({
   PortalDependencies,
   "store" | "ledger" | "catalog" | "timezone" | "people" | "personKeys"
 >): PortalActions {
-  const modelIds = () => catalog.all().map(({ id }) => id);
   return new PortalActions({
     store,
     people,
     personKeys,
     usableModels: (viewer) => usableModels(catalog, viewer).map(({ id }) => id),
-    operator: new OperatorActions({ store, ledger, modelIds, actor: nobody, timezone, token: noToken }),
+    operator: new OperatorActions({
+      store,
+      ledger,
+      modelIds: () => catalog.ids(),
+      actor: nobody,
+      timezone,
+      token: noToken,
+    }),
   });
 }

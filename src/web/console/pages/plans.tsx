@@ -47,7 +47,7 @@ function grantText({ credits, every }: Version["base"]): string {
   return `${wholeNumber(credits)} each ${every}`;
 }
 
-function capText(cap: Version["spending_caps"][number]): string {
+function grantedCapText(cap: Version["spending_caps"][number]): string {
   const named = cap.name === cap.every ? "" : `${cap.name}: `;
   const covered = cap.models.includes("*") ? "" : ` of ${cap.models.join(", ")}`;
   return `${named}${grantText(cap)}${covered}`;
@@ -74,7 +74,8 @@ function PlanCard({ plan }: { plan: Plan }) {
           ...columnsOf("plan", "version created_at base overage spending_caps", {
             base: ({ base }: Version) => grantText(base),
             overage: ({ overage }: Version) => grantText(overage),
-            spending_caps: ({ spending_caps: caps }: Version) => caps.map(capText).join("; ") || "none",
+            spending_caps: ({ spending_caps: caps }: Version) =>
+              caps.map(grantedCapText).join("; ") || "none",
           }),
           ...planLimitNames.map((name) => ({
             title: planLimits[name].label,
