@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { capWarnings } from "../../src/config/cap-warnings.ts";
-import { load, problemsOf } from "../fixtures/configuration.ts";
+import { load, refusesEach } from "../fixtures/configuration.ts";
 
 const model = (price: number, more = "") =>
   `{ engine: upstream, url: "http://a:1/v1", model: m, price: { prompt: ${price}, completion: ${price} }${more} }`;
@@ -40,62 +40,33 @@ describe("caps of a plan", () => {
     ]);
   });
 
-  const faults: [sentence: string, caps: string, problem: RegExp][] = [
-    [
-      "are no map",
-      "      day: { credits: 1, every: P1D }",
-      /^inkwell\.yaml:\d: plans\.p\.caps: found a map of keys, expected a list of caps, each with credits and every$/,
-    ],
-    [
-      "have at least one credit, because a forbidden model leaves `models`",
-      "      - { credits: 0, every: P1D }",
-      /^inkwell\.yaml:6: plans\.p\.caps\[0\]\.credits: found 0, expected whole credits from 1 to 9000000$/,
-    ],
-    [
-      "have whole credits",
-      "      - { credits: 1.5, every: P1D }",
-      /^inkwell\.yaml:6: plans\.p\.caps\[0\]\.credits: found 1\.5, expected whole credits from 1 to/,
-    ],
-    [
-      "have a period",
-      "      - { credits: 1 }",
-      /^inkwell\.yaml:6: plans\.p\.caps\[0\]\.every is missing; expected an ISO 8601 period/,
-    ],
-    [
-      "have a period of the calendar, if they follow it",
-      "      - { credits: 1, every: PT5H, align: calendar }",
-      /^inkwell\.yaml:6: plans\.p\.caps\[0\]\.every: found PT5H, expected one of P1D, P1W, P1M for windows of the calendar$/,
-    ],
-    [
-      "have a name of one word",
-      '      - { name: "two words", credits: 1, every: P1D }',
-      /^inkwell\.yaml:6: plans\.p\.caps\[0\]\.name: found "two words", expected 1 to 40 letters/,
-    ],
-    [
-      "do not count the same twice, however the period is written",
-      "      - { name: week, credits: 1, every: P1W }\n      - { name: week, credits: 2, every: P7D, models: [small] }",
-      /^inkwell\.yaml:7: plans\.p\.caps\[1\]: another cap has this name and period; give one of them another name$/,
-    ],
-    [
-      "are at most four",
-      ["PT1H", "PT5H", "P1D", "P1W", "P1M"]
-        .map((every) => `      - { credits: 1, every: ${every} }`)
-        .join("\n"),
-      /^inkwell\.yaml:10: plans\.p\.caps\[4\]: found more than 4 caps, the most of a plan$/,
-    ],
-    [
-      "have no other keys",
-      "      - { credits: 1, every: P1D, timezone: UTC }",
-      /^inkwell\.yaml:6: plans\.p\.caps\[0\]\.timezone is not known/,
-    ],
-  ];
-  for (const [sentence, caps, problem] of faults) {
-    test(`${sentence}`, () => {
-      const problems = problemsOf(yamlOf(caps));
-      assert.equal(problems.length, 1, problems.join("\n"));
-      assert.match(problems[0] ?? "", problem);
-    });
-  }
+  refusesEach(
+    {
+      "day: { credits: 1, every: P1D }":
+        /^inkwell\.yaml:\d: plans\.p\.caps: found a map of keys, expected a list of caps, each with credits and every$/,
+      // A forbidden model leaves `models`.
+      "- { credits: 0, every: P1D }":
+        /^inkwell\.yaml:6: plans\.p\.caps\[0\]\.credits: found 0, expected whole credits from 1 to 9000000$/,
+      "- { credits: 1.5, every: P1D }":
+        /^inkwell\.yaml:6: plans\.p\.caps\[0\]\.credits: found 1\.5, expected whole credits from 1 to/,
+      "- { credits: 1 }":
+        /^inkwell\.yaml:6: plans\.p\.caps\[0\]\.every is missing; expected an ISO 8601 period/,
+      "- { credits: 1, every: PT5H, align: calendar }":
+        /^inkwell\.yaml:6: plans\.p\.caps\[0\]\.every: found PT5H, expected one of P1D, P1W, P1M for windows of the calendar$/,
+      '- { name: "two words", credits: 1, every: P1D }':
+        /^inkwell\.yaml:6: plans\.p\.caps\[0\]\.name: found "two words", expected 1 to 40 letters/,
+      // However the period is written.
+      "- { name: week, credits: 1, every: P1W }\n      - { name: week, credits: 2, every: P7D, models: [small] }":
+        /^inkwell\.yaml:7: plans\.p\.caps\[1\]: another cap has this name and period; give one of them another name$/,
+      [["PT1H", "PT5H", "P1D", "P1W", "P1M"]
+        .map((every) => `- { credits: 1, every: ${every} }`)
+        .join("\n      ")]:
+        /^inkwell\.yaml:10: plans\.p\.caps\[4\]: found more than 4 caps, the most of a plan$/,
+      "- { credits: 1, every: P1D, timezone: UTC }":
+        /^inkwell\.yaml:6: plans\.p\.caps\[0\]\.timezone is not known/,
+    },
+    (caps) => yamlOf(`      ${caps}`),
+  );
 });
 
 describe("a cap of a plan is named", () => {

@@ -3,10 +3,14 @@
 // this form.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Env, oneModel, price, problemsOf } from "../fixtures/configuration.ts";
-
-/** What is wrong with each configuration. */
-type Problems = Record<string, RegExp>;
+import {
+  oneModel,
+  type Problems,
+  price,
+  problemsOf,
+  refuses,
+  refusesEach,
+} from "../fixtures/configuration.ts";
 
 const ofFile: Problems = {
   "listen: { port: 1 }\nlisten: { port: 2 }":
@@ -220,26 +224,6 @@ limits:
     ]);
   });
 
-  function refuses(
-    yaml: string | undefined,
-    problem: RegExp,
-    env: Env = { SECRET: "s3cret" },
-    several = false,
-  ) {
-    test(`is refused: ${yaml === undefined ? Object.keys(env) : JSON.stringify(yaml)}`, () => {
-      const problems = problemsOf(yaml, env);
-      const all = problems.join("\n");
-      assert.ok(
-        problems.some((each) => problem.test(each)),
-        `none of\n${all}\nis ${problem}`,
-      );
-      assert.equal(problems.length > 1, several, all);
-      assert.doesNotMatch(all, /hunter2|s3cret|u:p@h/, "a secret is repeated");
-    });
-  }
-  function refusesEach(problems: Problems, yamlOf: (text: string) => string = (text) => text) {
-    for (const [text, problem] of Object.entries(problems)) refuses(yamlOf(text), problem);
-  }
   refusesEach(ofFile);
   for (const [yaml, problem] of Object.entries(severalProblems)) refuses(yaml, problem, {}, true);
   const planOf = (inside: string) => `plans:\n  p:\n    ${inside}\n`;

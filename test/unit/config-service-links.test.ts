@@ -17,6 +17,10 @@ function loaded(env: Record<string, string>) {
 
 describe("the links to a Service", () => {
   const http = { name: "http", port: 8080 };
+  const others = (
+    "inkwell-portal-host inkwell-operator-host inkwell-operato inkwell-operator-token inkwell-operator-url inkwell-host inkwell-data " +
+    "inkwell-models inkwell-database inkwell-config inkwell-api-key inkwell-limits inkwell-tracing inkwell-limits--queue inkwell-models--small inkwell--canary inkwell2"
+  ).split(" ");
   const services: [ServiceLink, string[]][] = [
     [{ name: "inkwell", ports: [http] }, ["INKWELL_PORT"]],
     [{ name: "inkwell", ip: "fd00:10:96::1", ports: [http] }, ["INKWELL_PORT"]],
@@ -24,25 +28,7 @@ describe("the links to a Service", () => {
     [{ name: "inkwell", ports: [{ port: 9, protocol: "SCTP" }, http] }, ["INKWELL_PORT"]],
     [{ name: "inkwell-operator", ports: [{ name: "operator-http", port: 8081 }] }, ["INKWELL_OPERATOR_PORT"]],
     [{ name: "inkwell-portal", ports: [http] }, ["INKWELL_PORTAL_PORT"]],
-    ...[
-      "inkwell-portal-host",
-      "inkwell-operator-host",
-      "inkwell-operato",
-      "inkwell-operator-token",
-      "inkwell-operator-url",
-      "inkwell-host",
-      "inkwell-data",
-      "inkwell-models",
-      "inkwell-database",
-      "inkwell-config",
-      "inkwell-api-key",
-      "inkwell-limits",
-      "inkwell-tracing",
-      "inkwell-limits--queue",
-      "inkwell-models--small",
-      "inkwell--canary",
-      "inkwell2",
-    ].map((name): [ServiceLink, string[]] => [{ name, ports: [http, { port: 8081 }] }, []]),
+    ...others.map((name): [ServiceLink, string[]] => [{ name, ports: [http, { port: 8081 }] }, []]),
   ];
   for (const [service, ignored] of services) {
     test(`are not read as settings: ${service.name}, ${JSON.stringify(service.ports)}`, () => {

@@ -585,26 +585,9 @@ test("accepts positive whole periods in either calendar or fixed units", () => {
   for (const good of ["PT5H", "PT1M", "P1D", "P1W", "P1M", "P1Y", "P1Y6M", "P1DT12H", "PT90M", "P10Y"]) {
     assert.deepEqual(problemsOf(plan(good)), [], good);
   }
-  const bad = [
-    "P",
-    "PT",
-    "P0D",
-    "-P1D",
-    "+P1D",
-    "P1.5D",
-    "PT1.5H",
-    "PT30S",
-    "P1M1D",
-    "P1MT1H",
-    "p1d",
-    "1d",
-    "P1DT",
-    "P11Y",
-    "P99999999D",
-    "daily",
-    "",
-  ];
-  for (const each of bad) assert.match(problemsOf(plan(each)).join(), /base\.every: found .*ISO 8601/, each);
+  const bad = "P PT P0D -P1D +P1D P1.5D PT1.5H PT30S P1M1D P1MT1H p1d 1d P1DT P11Y P99999999D daily";
+  for (const each of ["", ...bad.split(" ")])
+    assert.match(problemsOf(plan(each)).join(), /base\.every: found .*ISO 8601/, each);
 });
 
 describe("the operator token", () => {

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { eventSettingsOf, wantedEventsOf } from "../../src/config/events.ts";
 import { eventTypes } from "../../src/ledger/events.ts";
-import { load, problemsOf } from "../fixtures/configuration.ts";
+import { load, refusesEach } from "../fixtures/configuration.ts";
 import { secrets } from "../fixtures/webhook-receiver.ts";
 
 const hook = (parts: string) => `events:\n  endpoints:\n    hook: { ${parts} }\n`;
@@ -71,63 +71,27 @@ test("reads endpoints and mail, with defaults", () => {
   );
 });
 
-const faults: [sentence: string, yaml: string, problem: RegExp][] = [
-  [
-    "without a receiver",
-    "events: { thresholds: [80] }",
-    /^inkwell\.yaml:1: events has neither endpoints nor mail, so nothing would receive its events$/,
-  ],
-  [
-    "with a secret of another form, which it does not show",
-    hook(`${url}, secret: whsec_short`),
-    /hook\.secret: found a text of 11 characters \(not shown\), expected whsec_ and 24 to 64 random bytes in base64/,
-  ],
-  [
-    "without a secret",
-    hook(url),
-    /^inkwell\.yaml:3: events\.endpoints\.hook\.secret is missing; expected whsec_/,
-  ],
-  [
-    "with a password in a URL",
-    hook(`url: "https://u:p@hooks.example", secret: ${secrets.current}`),
-    /hook\.url: found "https:\/\/\.\.\.@hooks\.example", expected a URL that begins with http:\/\/ or https:\/\/, without a user or a fragment$/,
-  ],
-  [
-    "with a type that does not exist",
-    hook(`${url}, secret: ${secrets.current}, types: [balance.lo]`),
-    /hook\.types\[0\]: found "balance\.lo", expected a type of event \(balance\.low, .*\), or all of a topic such as "balance\.\*"$/,
-  ],
-  [
-    "with an endpoint that has the name of the mail server",
-    `events:\n  endpoints:\n    mail: { ${url}, secret: ${secrets.current} }\n`,
-    /^inkwell\.yaml:3: events\.endpoints\.mail: "mail" is the name of the mail server; choose another one$/,
-  ],
-  [
-    "with a threshold above 100",
-    `events:\n  thresholds: [101]\n  endpoints: { hook: { ${url}, secret: ${secrets.current} } }\n`,
-    /^inkwell\.yaml:2: events\.thresholds\[0\]: found 101, expected a whole number from 1 to 100$/,
-  ],
-  [
-    "about keys that expire after their event is deleted",
-    `events:\n  expiring_days: 31\n  endpoints: { hook: { ${url}, secret: ${secrets.current} } }\n`,
-    /^inkwell\.yaml:2: events\.expiring_days: found 31, expected a whole number from 1 to 30$/,
-  ],
-  [
-    "with a user of mail without a password",
-    "events: { mail: { host: mail.example, from: a@b.example, user: me } }",
-    /^inkwell\.yaml:1: events\.mail: user and password go together; set both or none of them$/,
-  ],
-  [
-    "with a sender of mail that is no address",
-    'events: { mail: { host: mail.example, from: "a\\r\\nb@c" } }',
-    /events\.mail\.from: found .*, expected an e-mail address, or a name with one: Inkwell <inkwell@example\.edu>$/,
-  ],
-];
+const good = `${url}, secret: ${secrets.current}`;
 
-for (const [sentence, yaml, problem] of faults) {
-  test(`refuses events ${sentence}`, () => {
-    const problems = problemsOf(yaml, {});
-    assert.equal(problems.length, 1, problems.join(" | "));
-    assert.match(problems[0] ?? "", problem);
-  });
-}
+refusesEach({
+  "events: { thresholds: [80] }":
+    /^inkwell\.yaml:1: events has neither endpoints nor mail, so nothing would receive its events$/,
+  [hook(`${url}, secret: whsec_short`)]:
+    /hook\.secret: found a text of 11 characters \(not shown\), expected whsec_ and 24 to 64 random bytes in base64/,
+  [hook(url)]: /^inkwell\.yaml:3: events\.endpoints\.hook\.secret is missing; expected whsec_/,
+  [hook(`url: "https://u:p@hooks.example", secret: ${secrets.current}`)]:
+    /hook\.url: found "https:\/\/\.\.\.@hooks\.example", expected a URL that begins with http:\/\/ or https:\/\/, without a user or a fragment$/,
+  [hook(`${good}, types: [balance.lo]`)]:
+    /hook\.types\[0\]: found "balance\.lo", expected a type of event \(balance\.low, .*\), or all of a topic such as "balance\.\*"$/,
+  [hook(good).replace("hook", "mail")]:
+    /^inkwell\.yaml:3: events\.endpoints\.mail: "mail" is the name of the mail server; choose another one$/,
+  [`events:\n  thresholds: [101]\n  endpoints: { hook: { ${good} } }\n`]:
+    /^inkwell\.yaml:2: events\.thresholds\[0\]: found 101, expected a whole number from 1 to 100$/,
+  // Their events would be deleted before that.
+  [`events:\n  expiring_days: 31\n  endpoints: { hook: { ${good} } }\n`]:
+    /^inkwell\.yaml:2: events\.expiring_days: found 31, expected a whole number from 1 to 30$/,
+  "events: { mail: { host: mail.example, from: a@b.example, user: me } }":
+    /^inkwell\.yaml:1: events\.mail: user and password go together; set both or none of them$/,
+  'events: { mail: { host: mail.example, from: "a\\r\\nb@c" } }':
+    /events\.mail\.from: found .*, expected an e-mail address, or a name with one: Inkwell <inkwell@example\.edu>$/,
+});
