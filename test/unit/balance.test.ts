@@ -4,9 +4,8 @@ import { test } from "node:test";
 import { Refusal } from "../../src/errors.ts";
 import { type BalanceView, balanceOf } from "../../src/ledger/balance.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
-import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { credits, planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { day, minute, start } from "../fixtures/times.ts";
+import { day, start } from "../fixtures/times.ts";
 
 const small = planOf("small", 10, 5);
 
@@ -17,7 +16,7 @@ async function viewOf({ store }: Bench): Promise<BalanceView> {
   return view;
 }
 
-async function remaining(made: Bench): Promise<[base: number, overage: number, additional: number]> {
+async function _remaining(made: Bench): Promise<[base: number, overage: number, additional: number]> {
   const view = await viewOf(made);
   return [view.base.remainingMicro, view.overage.remainingMicro, view.additionalMicro];
 }
@@ -47,96 +46,6 @@ test("a new account has full buckets and windows that start with it", async () =
     caps: [],
     heldMicro: 0,
   });
-});
-
-test("the balance includes credits that running requests hold", async () => {
-  const made = await bench(small);
-  await made.apply({ kind: "topup", account: "ada", payment: "p", amountMicro: credits(2), by: "test" });
-  await made.apply(hold("h", credits(16)));
-  assert.deepEqual(await remaining(made), [credits(10), credits(5), credits(2)]);
-  assert.equal((await viewOf(made)).heldMicro, credits(16));
-  await made.apply(settle("h", credits(16)));
-  assert.deepEqual(await remaining(made), [0, 0, credits(1)]);
-  assert.equal((await viewOf(made)).heldMicro, 0);
-});
-
-test("shows a refill since the last write", async () => {
-  const made = await bench(small);
-  await made.apply(hold("h", credits(12)));
-  await made.apply(settle("h", credits(12)));
-  made.clock.nowMs = start + 3 * day + 5;
-  const view = await viewOf(made);
-  assert.equal(view.base.remainingMicro, credits(10));
-  assert.equal(view.base.startsMs, start + 3 * day);
-  assert.equal(view.base.endsMs, start + 4 * day);
-  assert.equal(view.overage.remainingMicro, credits(3));
-});
-
-test("a window starts at the moment the last one ends", async () => {
-  const made = await bench(small);
-  made.clock.nowMs = start + day - 1;
-  assert.equal((await viewOf(made)).base.endsMs, start + day);
-  made.clock.nowMs = start + day;
-  assert.equal((await viewOf(made)).base.startsMs, start + day);
-});
-
-test("a hold from a past window does not raise the balance above the cap", async () => {
-  const made = await bench(small);
-  await made.apply(hold("h", credits(10), { ttlMs: 9 * day }));
-  made.clock.nowMs += day;
-  assert.deepEqual(await remaining(made), [credits(10), credits(5), 0]);
-});
-
-test("shows an overdue hold as the charge of its checkpoint", async () => {
-  const made = await bench(small);
-  await made.apply(hold("h", credits(14)));
-  await made.apply(extend("h", 1, 0, { usage: tokens(0, credits(11)) }));
-  assert.deepEqual(await remaining(made), [credits(10), credits(5), 0]);
-  made.clock.nowMs += minute;
-  assert.deepEqual(await remaining(made), [0, credits(4), 0]);
-  await made.apply({ kind: "expire", account: "ada", requestId: "h" });
-  assert.deepEqual(await remaining(made), [0, credits(4), 0], "and that is what it comes to");
-});
-
-test("shows the present window if the clock was set back", async () => {
-  const made = await bench(small);
-  made.clock.nowMs = start + day;
-  await made.apply(settle("none", 0));
-  made.clock.nowMs -= 5000;
-  const view = await viewOf(made);
-  assert.equal(view.base.startsMs, start + day);
-  assert.equal(view.base.remainingMicro, credits(10));
-});
-
-test("shows nothing left, and the new cap, after a downgrade below what was spent", async () => {
-  const made = await bench(planOf("large", 30, 5), small);
-  await made.apply(hold("h", credits(14)));
-  await made.apply(settle("h", credits(12)));
-  await made.apply({ kind: "plan", account: "ada", op: "c", plan: "small", at: "now", by: "test" });
-  const view = await viewOf(made);
-  assert.equal(view.plan, "small");
-  assert.deepEqual([view.base.remainingMicro, view.base.capMicro], [0, credits(10)]);
-  made.clock.nowMs += day;
-  assert.deepEqual((await viewOf(made)).base.remainingMicro, credits(10));
-});
-
-test("shows a plan that takes effect at the refresh", async () => {
-  const made = await bench(planOf("large", 30, 5), small);
-  await made.apply({ kind: "plan", account: "ada", op: "c", plan: "small", at: "refresh", by: "test" });
-  const before = await viewOf(made);
-  assert.deepEqual([before.plan, before.nextPlan, before.base.capMicro], ["large", "small", credits(30)]);
-  made.clock.nowMs += day;
-  const after = await viewOf(made);
-  assert.deepEqual([after.plan, after.nextPlan, after.base.capMicro], ["small", null, credits(10)]);
-});
-
-test("shows the credits of the current grant after the plan was edited", async () => {
-  const made = await bench(small);
-  made.clock.nowMs += 1;
-  await made.store.applyPlans(plansOf(planOf("small", 4, 5)), { force: false, by: "test" });
-  assert.equal((await viewOf(made)).base.capMicro, credits(10));
-  made.clock.nowMs += day;
-  assert.equal((await viewOf(made)).base.capMicro, credits(4));
 });
 
 test("promises the refills that will come, and no others", async () => {
@@ -172,13 +81,6 @@ test("promises the refills that will come, and no others", async () => {
   assert.deepEqual(await refills(made), [credits(4), credits(5)]);
   await made.apply({ kind: "state", account: "ada", op: "close", to: { kind: "close" }, by: "test" });
   assert.deepEqual(await refills(made), [0, 0]);
-});
-
-test("shows an empty bucket with a cap of 0", async () => {
-  const made = await bench(planOf("bought", 0, 0));
-  const view = await viewOf(made);
-  assert.deepEqual([view.base.remainingMicro, view.base.capMicro], [0, 0]);
-  assert.ok(view.base.startsMs < view.base.endsMs);
 });
 
 test("missing or invalid rows are refused with balance_unavailable, and only the operator gets the reason", async () => {

@@ -1,11 +1,11 @@
 /** The kernel after a clock was set back. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { example, expire, openedJournal, small, topup } from "../fixtures/kernel-examples.ts";
+import { expire, small } from "../fixtures/kernel-examples.ts";
 import { type Bench, bench } from "../fixtures/ledger-bench.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, limited } from "../fixtures/ledger-rows.ts";
-import { day, hour, minute, start } from "../fixtures/times.ts";
+import { hour, minute, start } from "../fixtures/times.ts";
 
 /**
  * One request after another until one is refused: how many were served, and how long the refused
@@ -98,45 +98,4 @@ test("a key expires when ledger time has passed its expiry", async () => {
   made.clock.nowMs += 1;
   const outcome = await made.apply(hold("h2", 1, { key: "short" }));
   assert.deepEqual(outcome, { kind: "invalid_api_key", why: "has expired" });
-});
-
-test("facts are dated by ledger time", async () => {
-  const made = await setBack();
-  await made.apply(hold("h", 10));
-  made.clock.nowMs += 2000;
-  await made.apply(settle("h", 4));
-  await made.apply(topup("p", 1));
-  assert.equal(made.store.receipt("ada", "h")?.atMs, start);
-  const journal = await made.store.journal("ada", { limit: 10, afterSeq: openedJournal.length });
-  assert.deepEqual(
-    journal.map(({ kind, atMs }) => [kind, atMs]),
-    [
-      ["charge", start],
-      ["payment", start],
-    ],
-  );
-});
-
-test("a window ends when ledger time has reached its end", async () => {
-  const made = await setBack();
-  await made.apply(hold("h", credits(10)));
-  await made.apply(settle("h", credits(10)));
-  made.clock.nowMs += hour + day - 1;
-  await made.apply(settle("none", 0));
-  assert.deepEqual(made.buckets(), [0, credits(5), 0]);
-  made.clock.nowMs += 1;
-  await made.apply(settle("none", 0));
-  assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
-  assert.equal(made.store.account("ada").base?.fromMs, start + day);
-});
-
-example("a debt of hours is waited for", limited({ tokensPerMinute: 100 }), async (made) => {
-  await made.apply(hold("h", credits(1), { promptTokens: 1 }));
-  await made.apply(settle("h", 0, { usage: tokens(1, 99_999) }));
-  for (let hours = 0; hours < 16; hours += 1) {
-    const outcome = await made.apply(hold(`at ${hours}`, 1));
-    assert.ok(outcome.kind === "rate_limit_exceeded");
-    assert.equal(outcome.retryAfterMs, 1000 * minute - minute + 600 - hours * hour);
-    made.clock.nowMs += hour;
-  }
 });

@@ -1,93 +1,11 @@
 /** The kernel: holds, and refusals because of credits, keys and limits. */
 import assert from "node:assert/strict";
-import {
-  example,
-  expire,
-  journalOf,
-  openedJournal,
-  planTo,
-  promote,
-  small,
-  topup,
-} from "../fixtures/kernel-examples.ts";
-import { extend, hold, settle, settledBy, tokens } from "../fixtures/ledger-operations.ts";
-import { addKey, credits, keyOf, limited, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
+import { example, expire, planTo, promote, small, topup } from "../fixtures/kernel-examples.ts";
+import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
+import { addKey, credits, keyOf, limited, planOf, plansOf } from "../fixtures/ledger-rows.ts";
 import { day, hour, minute, start } from "../fixtures/times.ts";
 
 // Holds
-
-example("takes credits from base first, then overage, then additional", small, async (made) => {
-  await made.apply(topup("p", credits(20)));
-  await made.apply(hold("h1", credits(8)));
-  assert.deepEqual(made.buckets(), [credits(2), credits(5), credits(20)]);
-  await made.apply(hold("h2", credits(9)));
-  assert.deepEqual(made.buckets(), [0, 0, credits(18)]);
-  await made.apply(hold("h3", credits(18)));
-  assert.deepEqual(made.buckets(), [0, 0, 0]);
-});
-
-example("a hold takes the wanted amount, or the available credits", small, async (made) => {
-  const wants = { minMicro: 5, wantMicro: credits(100) };
-  assert.deepEqual(await made.apply(hold("h", 0, wants)), {
-    kind: "held",
-    amountMicro: credits(15),
-    reserved: false,
-    rates: {},
-  });
-  assert.deepEqual(made.buckets(), [0, 0, 0]);
-});
-
-example("a hold below its minimum is refused and takes nothing", small, async (made) => {
-  const outcome = await made.apply(hold("h", credits(15) + 1));
-  assert.deepEqual(outcome, {
-    kind: "insufficient_credits",
-    cap: null,
-    leftMicro: credits(15),
-    mostMicro: credits(15),
-    refreshes: [],
-    rates: {},
-  });
-  assert.deepEqual(made.buckets(), [credits(10), credits(5), 0]);
-  assert.deepEqual(await journalOf(made), openedJournal);
-  assert.equal(made.store.key("key").lastUsedMs, null);
-});
-
-example("grants a hold of exactly the available credits", small, async (made) => {
-  const outcome = await made.apply(hold("h", credits(15)));
-  assert.equal(outcome.kind, "held");
-});
-
-example(
-  "credits that running requests hold are told apart from credits that are gone",
-  small,
-  async (made) => {
-    await made.apply(hold("h", credits(14)));
-    const outcome = await made.apply(hold("h2", credits(2)));
-    assert.deepEqual(outcome, {
-      kind: "credits_reserved",
-      scope: "account",
-      retryAfterMs: 1000,
-      rates: {},
-    });
-    await made.apply(settle("h", credits(14)));
-    const then = await made.apply(hold("h3", credits(2)));
-    assert.equal(then.kind, "insufficient_credits");
-  },
-);
-
-example(
-  "credits held out of a window that has ended are not waited for",
-  planOf("base", 10, 0),
-  async (made) => {
-    await made.apply(hold("old", credits(10), { ttlMs: 3 * day }));
-    made.clock.nowMs += day;
-    await made.apply(hold("new", credits(9)));
-    const outcome = await made.apply(hold("more", credits(11)));
-    assert.equal(outcome.kind, "insufficient_credits");
-    await made.apply(settle("old", 0));
-    assert.deepEqual(made.buckets(), [credits(1), 0, 0]);
-  },
-);
 
 example("a refusal names no refresh if the plan never refills", planOf("bought", 0, 0), async (made) => {
   const outcome = await made.apply(hold("h", 1));
@@ -180,56 +98,6 @@ example(
   planOf("large", 40, 50, { overage: { credits: 50, every: "P1D", align: "opening" } }),
 );
 
-example(
-  "a hold of nothing is granted on an empty account: free models stay free",
-  planOf("none", 0, 0),
-  async (made) => {
-    const free = { price: { prompt: 0, completion: 0 } };
-    assert.deepEqual(await made.apply(hold("h", 0, free)), {
-      kind: "held",
-      amountMicro: 0,
-      reserved: false,
-      rates: {},
-    });
-    assert.partialDeepStrictEqual(await made.apply(settle("h", 100)), settledBy({}));
-  },
-);
-
-example(
-  "fifty of two hundred holds in one batch are granted where fifty can be paid",
-  small,
-  async (made) => {
-    const holds = Array.from({ length: 200 }, (_, n) => hold(`h${n}`, credits(0.3)));
-    const outcomes = await made.store.commit(holds);
-    assert.equal(outcomes.filter((outcome) => outcome.kind === "held").length, 50);
-    assert.deepEqual(made.buckets(), [0, 0, 0]);
-  },
-);
-
-example("a repeated hold returns the amount of the first", small, async (made) => {
-  await made.apply(hold("h", 0, { minMicro: 1, wantMicro: credits(100) }));
-  const again = await made.apply(hold("h", 0, { minMicro: 1, wantMicro: credits(100) }));
-  assert.deepEqual(again, { kind: "held", amountMicro: credits(15), reserved: false, rates: {} });
-  assert.equal(made.store.account("ada").holds, 1);
-  assert.equal(made.store.key("key").holds, 1);
-});
-
-example("a repeated hold is refused after it has ended, and charges nothing", small, async (made) => {
-  await made.apply(hold("h", 10));
-  await made.apply(settle("h", 4));
-  assert.deepEqual(await made.apply(hold("h", 10)), { kind: "ended" });
-  assert.deepEqual(made.buckets(), [credits(10) - 4, credits(5), 0]);
-});
-
-example("the same hold twice in a batch is taken once", small, async (made) => {
-  const outcomes = await made.store.commit([hold("h", 10), hold("h", 10), settle("h", 3), hold("h", 10)]);
-  assert.deepEqual(
-    outcomes.map(({ kind }) => kind),
-    ["held", "held", "settled", "ended"],
-  );
-  assert.deepEqual(made.store.openHolds("ada"), []);
-});
-
 example("the same hold id in two accounts is two holds", small, async (made) => {
   await made.store.commit([{ kind: "open", account: "bob", plan: "small", by: "test" }]);
   await addKey(made.store, keyOf("bob-key", "bob"));
@@ -256,23 +124,6 @@ example("refuses a hold with an unknown key or the key of another account", smal
   const unknown = { kind: "invalid_api_key", why: "is not known" };
   assert.deepEqual(await made.apply(hold("h", 1, { key: "nobody" })), unknown);
   assert.deepEqual(await made.apply(hold("h", 1, { key: "bob-key" })), unknown);
-});
-
-example("refuses holds of a revoked key from the next request on", small, async (made) => {
-  await made.apply(hold("h", 10));
-  await revokeKey(made.store, "key");
-  assert.deepEqual(await made.apply(hold("h2", 1)), { kind: "invalid_api_key", why: "was revoked" });
-  const running = await made.apply(settle("h", 4));
-  assert.equal(running.kind, "settled", "what is running ends as it would have");
-});
-
-example("refuses a key from the moment of its expiry", small, async (made) => {
-  await addKey(made.store, keyOf("short", "ada", { expiresMs: start + 1000 }));
-  made.clock.nowMs = start + 999;
-  assert.equal((await made.apply(hold("h", 1, { key: "short" }))).kind, "held");
-  made.clock.nowMs = start + 1000;
-  const outcome = await made.apply(hold("h2", 1, { key: "short" }));
-  assert.deepEqual(outcome, { kind: "invalid_api_key", why: "has expired" });
 });
 
 example("records the last use of a key when a hold is granted", small, async (made) => {
