@@ -5,7 +5,7 @@ import { EngineError } from "../../src/chat/engine.ts";
 import { Refusal } from "../../src/errors.ts";
 import { addKey, credits, keyOf, planOf } from "../fixtures/ledger-rows.ts";
 import { begun, price, promptCost, queued, setup, test, turn } from "../fixtures/pipeline.ts";
-import { assertEnded, rest } from "../fixtures/pipeline-results.ts";
+import { assertEnded, assertRefusal, rest } from "../fixtures/pipeline-results.ts";
 import { share } from "../fixtures/thorough.ts";
 
 // Answers that end by themselves
@@ -193,56 +193,87 @@ test("never takes the balance below zero if an engine exceeds its limit", async 
 
 // All of it at once
 
-test("property: every request is charged as the table says, and its hold ends", async () => {
-  const stepArb = fc.constantFrom("token", "token", "think", "read", "turn");
-  const endArb = fc.constantFrom("stop", "fail", "defect", "abort", "shutdown", "return", "break");
+const endings = ["stop", "fail", "defect", "abort", "shutdown", "return", "break"] as const;
+const defect = new TypeError("undefined is no function");
+const stopping = new Refusal("shutting_down", "The service is stopping.");
+
+type Step = "token" | "think" | "read" | "turn";
+
+/** A request that makes these steps, if it has begun, and ends. */
+async function endRequest(
+  stream: boolean,
+  isBegun: boolean,
+  steps: readonly Step[],
+  ending: (typeof endings)[number],
+): Promise<void> {
+  const { made, events, generation } = await queued({ ask: { stream } });
+  let unread = 0;
+  if (isBegun) {
+    generation.begin();
+    for (const step of steps) {
+      if (step === "token") {
+        generation.token("x");
+        unread += 1;
+      } else if (step === "think") generation.think();
+      else if (step === "turn") await turn();
+      else if (unread > 0) {
+        await events.next();
+        unread -= 1;
+      }
+    }
+  }
+  const made_ = generation.usage.completionTokens;
+  if (ending === "stop") generation.end("stop");
+  else if (ending === "fail") generation.fail(new EngineError("timeout", "no token for 60 s"));
+  else if (ending === "defect") generation.fail(defect);
+  else if (ending === "break") generation.break();
+  else if (ending === "abort") made.abort.abort();
+  else if (ending === "shutdown") made.abort.abort(stopping);
+  if (ending === "return") await events.return();
+  else {
+    const { types, error } = await rest(events);
+    const texts = Array.from({ length: unread }, () => "text");
+    if (ending === "stop") texts.push("end");
+    if (!made.abort.signal.aborted) assert.deepEqual(types, texts);
+    if (ending === "fail") assertRefusal(error, "upstream_timeout");
+    else if (ending === "break") assertRefusal(error, "upstream_error");
+    else assert.equal(error, { defect, shutdown: stopping, stop: null, abort: null }[ending]);
+  }
+
+  const recorded = {
+    stop: "stop",
+    fail: "engine_failed",
+    defect: "engine_failed",
+    break: "engine_failed",
+    abort: "client_gone",
+    return: "client_gone",
+    shutdown: "shutdown",
+  } as const;
+  const isFailure = recorded[ending] === "engine_failed";
+  const isOurs = isFailure || ending === "shutdown";
+  const paysPrompt = made_ > 0 || ending === "stop" || (isBegun && !isFailure);
+  const cost = isOurs && !stream ? 0 : (paysPrompt ? promptCost : 0) + made_ * 30;
+  await assertEnded(made, recorded[ending], cost);
+}
+
+for (const ending of endings) {
+  test(`a request that ends with ${ending} is charged as the table says, and its hold ends`, async () => {
+    for (const stream of [true, false]) {
+      await endRequest(stream, false, [], ending);
+      for (const steps of [[], ["think"], ["token", "token"], ["token", "token", "read"]] as const)
+        await endRequest(stream, true, steps, ending);
+    }
+  });
+}
+
+test("property: so is any request", async () => {
+  const stepArb = fc.constantFrom<Step>("token", "token", "think", "read", "turn");
   const property = fc.asyncProperty(
     fc.boolean(),
     fc.boolean(),
     fc.array(stepArb, { maxLength: 8 }),
-    endArb,
-    async (stream, isBegun, steps, ending) => {
-      const { made, events, generation } = await queued({ ask: { stream } });
-      let unread = 0;
-      if (isBegun) {
-        generation.begin();
-        for (const step of steps) {
-          if (step === "token") {
-            generation.token("x");
-            unread += 1;
-          } else if (step === "think") generation.think();
-          else if (step === "turn") await turn();
-          else if (unread > 0) {
-            await events.next();
-            unread -= 1;
-          }
-        }
-      }
-      const made_ = generation.usage.completionTokens;
-      if (ending === "stop") generation.end("stop");
-      else if (ending === "fail") generation.fail(new EngineError("failed", ""));
-      else if (ending === "defect") generation.fail(new TypeError(""));
-      else if (ending === "break") generation.break();
-      else if (ending === "abort") made.abort.abort();
-      else if (ending === "shutdown") made.abort.abort(new Refusal("shutting_down", ""));
-      if (ending === "return") await events.return();
-      else await rest(events);
-
-      const recorded = {
-        stop: "stop",
-        fail: "engine_failed",
-        defect: "engine_failed",
-        break: "engine_failed",
-        abort: "client_gone",
-        return: "client_gone",
-        shutdown: "shutdown",
-      } as const;
-      const isFailure = recorded[ending] === "engine_failed";
-      const isOurs = isFailure || ending === "shutdown";
-      const paysPrompt = made_ > 0 || ending === "stop" || (isBegun && !isFailure);
-      const cost = isOurs && !stream ? 0 : (paysPrompt ? promptCost : 0) + made_ * 30;
-      await assertEnded(made, recorded[ending], cost);
-    },
+    fc.constantFrom(...endings),
+    endRequest,
   );
   await fc.assert(property, { numRuns: share(500) });
 });
