@@ -220,12 +220,12 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
     assert.equal(requestsTatMs, (lastUsedMs ?? 0) + minute / 7);
   });
 
-  test("nodes that open the same accounts at once do not deadlock (BerriAI/litellm#34887)", async () => {
+  test("nodes that open the same accounts at once do not deadlock, and open each once (BerriAI/litellm#34887)", async () => {
     const stores = await Promise.all([open(), open()]);
     // Without retries, so a deadlock would fail a commit.
     for (let round = 0; round < 30; round += 1) {
       const accounts = Array.from({ length: 40 }, (_, n) => `${round}-${n}`);
-      await Promise.all(
+      const outcomes = await Promise.all(
         stores.map((store, n) =>
           store.commit(
             (n === 0 ? accounts : accounts.toReversed()).map(
@@ -234,6 +234,7 @@ describe("connections to PostgreSQL", { skip: noPostgres ?? false }, () => {
           ),
         ),
       );
+      assert.equal(outcomes.flat().filter(({ kind }) => kind === "opened").length, accounts.length);
     }
   });
 

@@ -394,26 +394,6 @@ describe("on PostgreSQL", { skip: noPostgres ?? false }, () => {
     await assertSoundAt(url);
   });
 
-  test("nodes that open the same accounts at once open each account once", async () => {
-    const url = server.url(database);
-    const stores = await Promise.all(Array.from({ length: 4 }, () => open(url)));
-    const accounts = Array.from({ length: 25 }, (_, n) => `account-${n}`);
-    const outcomes = await Promise.all(
-      stores.map((store, n) => {
-        // In a different order on each node.
-        const order = n % 2 === 0 ? accounts : accounts.toReversed();
-        const ledger = new Ledger(store, { batchMax: 1 + n });
-        return Promise.all(
-          order.map((account) => ledger.apply({ kind: "open", account, plan: "starter", by: "test" })),
-        );
-      }),
-    );
-    const opened = outcomes.flat().filter(({ kind }) => kind === "opened");
-    assert.equal(opened.length, accounts.length);
-    for (const store of stores) await store.close();
-    await assertSoundAt(url);
-  });
-
   describe("nodes whose writes overlap", () => {
     let stores: Store[] = [];
 
