@@ -13,7 +13,8 @@ operatorTest("opens an account with its contact; a repetition changes nothing", 
   const again = await operator.post("/admin/accounts", asked);
   assert.deepEqual([again.status, again.body.owner], [200, "Ada Ltd"]);
   const other = { id: "bob", plan: "big", external_id: "crm-1" };
-  refused(await operator.post("/admin/accounts", other), 409, "external_id_used");
+  const used = refused(await operator.post("/admin/accounts", other), 409, "external_id_used");
+  assert.match(used, /belongs to account /);
   refused(await operator.get("/admin/accounts/bob"), 404, "account_not_found");
 });
 

@@ -211,20 +211,6 @@ test("create and set keep the contact, show and list print it, and list finds it
   assert.equal((await ledger.store.contact("bob"))?.note, "new");
 });
 
-test("an external id that belongs to another account is refused", async () => {
-  await ledger.inkwell("account", "create", "alice", "--plan", "starter", "--external-id", "crm-1");
-  await ledger.openAccount("bob");
-  refused(
-    await ledger.inkwell("account", "set", "bob", "--external-id", "crm-1"),
-    /The external id "crm-1" belongs to account alice/,
-  );
-  refused(
-    await ledger.inkwell("account", "create", "carl", "--plan", "starter", "--external-id", "crm-1"),
-    /belongs to account alice/,
-  );
-  refused(await ledger.inkwell("account", "show", "carl"), /There is no account carl/);
-});
-
 test("list filters, orders and cuts off accounts", async () => {
   for (const name of ["alice", "bob", "cy"]) await ledger.openAccount(name);
   await ledger.inkwell("account", "set", "bob", "--plan", "big", "--at", "now");

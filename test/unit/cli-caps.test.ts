@@ -28,26 +28,3 @@ test("account show and balance have the caps of the plan", async () => {
     ],
   );
 });
-
-test("a preview of another plan shows the caps of both", async () => {
-  await ledger.openAccount();
-  const preview = await ledger.inkwell(
-    "account",
-    "set",
-    "alice",
-    "--plan",
-    "big",
-    "--at",
-    "now",
-    "--dry-run",
-  );
-  const [before = "", after = ""] = preview.stdout.split("Then plan big");
-  assert.ok(before.includes(lines), preview.stdout);
-  assert.doesNotMatch(after, /cap /);
-});
-
-test("who adds credits reads that caps hold for them too", async () => {
-  await ledger.openAccount();
-  const added = await ledger.inkwell("credits", "add", "alice", "50", "--payment", "p1");
-  assert.match(added.stderr, / The caps of its plan count them too: 300\/PT5H, dear 40\/P1D of sm\*\./);
-});

@@ -1,7 +1,6 @@
 /** `inkwell credits` and `inkwell balance`: each payment and correction counts once. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { additionalOf } from "../../src/ledger/grants.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { cliLedger, refused, wrongUsage } from "../fixtures/cli-ledger.ts";
 import { hold } from "../fixtures/ledger-operations.ts";
@@ -9,22 +8,6 @@ import { hold } from "../fixtures/ledger-operations.ts";
 const ledger = cliLedger();
 
 describe("credits", () => {
-  test("add counts a payment once", async () => {
-    await ledger.openAccount();
-    const add = ["credits", "add", "alice", "50", "--payment", "p1"];
-    assert.equal(
-      (await ledger.inkwell(...add)).stderr,
-      "50 credits added to alice. It has 50 additional credits now.\n",
-    );
-    assert.match((await ledger.inkwell(...add)).stderr, /Payment p1 was counted before. Nothing has changed/);
-    assert.equal(additionalOf(ledger.store.account("alice")), 50_000_000);
-    refused(
-      await ledger.inkwell("credits", "add", "alice", "51", "--payment", "p1"),
-      /with 50 credits instead of 51/,
-    );
-    assert.equal(additionalOf(ledger.store.account("alice")), 50_000_000);
-  });
-
   test("add gives promotional credits until their last day", async () => {
     await ledger.openAccount();
     const given = await ledger.inkwell(
