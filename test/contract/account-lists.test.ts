@@ -1,17 +1,23 @@
 /**
  * Lists of accounts on every store: searched, filtered, in each order and in pages. A store in
- * memory takes the same operations and computes credits with the kernel; every list must be equal.
+ * memory takes the same operations, and `listOf` lists its rows with credits of the kernel: every
+ * list must be equal.
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { readBalance } from "../../src/ledger/balance.ts";
+import { additionalOf } from "../../src/ledger/grants.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import type { Operation } from "../../src/ledger/operations.ts";
+import type { PlanCatalog } from "../../src/ledger/plan.ts";
+import type { Times } from "../../src/ledger/snapshot.ts";
+import { type AccountInOrder, type ListedAccount, noContact } from "../../src/store/contacts.ts";
 import { type AccountsQuery, accountOrders, type Store } from "../../src/store/store.ts";
 import { applyDueChanges } from "../../src/store/sweeper.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
+import { type MemoryStore, memoryStore } from "../fixtures/memory-store.ts";
 import { some } from "../fixtures/thorough.ts";
 import { day, hour, minute } from "../fixtures/times.ts";
 
@@ -39,7 +45,7 @@ for (const backend of backends) {
     before(async () => {
       database = backend.create(plans);
       store = await database.open();
-      memory = new MemoryStore(plans, () => database.clock.get());
+      memory = memoryStore(plans, () => database.clock.get());
       for (const [n, account] of accounts.entries()) {
         await apply({ kind: "open", account, plan: planIds[n % 3] ?? "", by: "test" });
         if (n % 4 === 0) database.clock.advance(minute);
@@ -68,7 +74,21 @@ for (const backend of backends) {
     });
     after(() => database.remove());
 
-    async function pagesOf(from: Store, query: Omit<AccountsQuery, "limit">, limit: number) {
+    /** Computed with the kernel. */
+    const kernelLists: Pick<Store, "accounts"> = {
+      async accounts(query) {
+        const rows = [...memory.ledger.accounts.values()].map(async (row) => {
+          return { ...row, contact: (await memory.contact(row.id)) ?? noContact };
+        });
+        return listOf(await Promise.all(rows), query, { times: memory.times(), plans: memory.catalog });
+      },
+    };
+
+    async function pagesOf(
+      from: Pick<Store, "accounts">,
+      query: Omit<AccountsQuery, "limit">,
+      limit: number,
+    ) {
       const rows: { id: string; orderValue: string | number }[] = [];
       for (;;) {
         const last = rows.at(-1);
@@ -92,7 +112,7 @@ for (const backend of backends) {
       );
       const paged = new Set(some(queries, 5));
       for (const query of some(queries, every)) {
-        const expected = await pagesOf(memory, query, 1000);
+        const expected = await pagesOf(kernelLists, query, 1000);
         assert.deepEqual(await pagesOf(store, query, 1000), expected, JSON.stringify(query));
         if (!paged.has(query)) continue;
         assert.deepEqual(await pagesOf(store, query, 3), expected, `pages of ${JSON.stringify(query)}`);
@@ -101,7 +121,7 @@ for (const backend of backends) {
 
     const idsOf = async (query: Omit<AccountsQuery, "limit">) => {
       const ids = (await store.accounts({ ...query, limit: 100 })).map(({ id }) => id);
-      const expected = (await memory.accounts({ ...query, limit: 100 })).map(({ id }) => id);
+      const expected = (await kernelLists.accounts({ ...query, limit: 100 })).map(({ id }) => id);
       assert.deepEqual(ids, expected, JSON.stringify(query));
       return ids;
     };
@@ -155,4 +175,61 @@ for (const backend of backends) {
       await assertLists();
     });
   });
+}
+
+interface Now {
+  times: Times;
+  plans: PlanCatalog;
+}
+
+function listOf(rows: readonly ListedAccount[], query: AccountsQuery, now: Now): AccountInOrder[] {
+  const { order = "id", descending = false, after, afterValue, limit } = query;
+  const found = rows
+    .map((row) => ({ row, ...creditsOf(row, now) }))
+    .filter(({ row, left, granted, state }) => {
+      const isNear = state !== "closed" && (left < credits(1) || left * 10 < granted);
+      if (query.hasLowBalance === true && !isNear) return false;
+      if (query.plan !== undefined && row.plan !== query.plan) return false;
+      if (query.state !== undefined && state !== query.state) return false;
+      return isFound(row, query);
+    })
+    .map(({ row, left }) => {
+      const additional = additionalOf(row);
+      const values = { id: row.id, created: row.createdMs, plan: row.plan, additional, remaining: left };
+      return { ...row, problem: null, orderValue: values[order] };
+    });
+  const sign = descending ? -1 : 1;
+  const compare = (a: Place, b: Place) => {
+    if (a.orderValue !== b.orderValue) return (a.orderValue < b.orderValue ? -1 : 1) * sign;
+    return a.id === b.id ? 0 : (a.id < b.id ? -1 : 1) * sign;
+  };
+  const last = after === undefined ? null : { id: after, orderValue: afterValue ?? after };
+  return found
+    .filter((row) => last === null || compare(last, row) < 0)
+    .sort(compare)
+    .slice(0, limit);
+}
+
+interface Place {
+  id: string;
+  orderValue: string | number;
+}
+
+function creditsOf(account: ListedAccount, now: Now) {
+  const read = readBalance({ account, problem: null, ...now, overdue: [], later: [] });
+  if ("problem" in read) return { left: 0, granted: 0, state: account.state };
+  const { base, overage, additionalMicro, state } = read;
+  return {
+    left: base.remainingMicro + overage.remainingMicro + additionalMicro,
+    granted: base.capMicro + overage.capMicro,
+    state,
+  };
+}
+
+function isFound({ id, contact }: ListedAccount, { search, externalId }: AccountsQuery): boolean {
+  if (externalId !== undefined && contact.externalId !== externalId) return false;
+  const text = search?.toLowerCase();
+  if (text === undefined) return true;
+  const begins = [id, contact.email, contact.externalId].some((each) => each?.toLowerCase().startsWith(text));
+  return begins || (contact.owner?.toLowerCase().includes(text) ?? false);
 }

@@ -7,7 +7,6 @@ import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
 import { day, hour, minute, start } from "../fixtures/times.ts";
 
 const plan = planOf("one", 10, 0);
@@ -353,19 +352,3 @@ for (const backend of backends) {
     });
   });
 }
-
-test("the store in memory has the same statements", async () => {
-  const memory = new MemoryStore(plansOf(plan), () => start);
-  memory.ledger.eventSettings = settings;
-  await memory.commit([open("ada"), payment("ada", "p1")]);
-  const { events } = memory;
-  await events.queue([{ name: "hook", types: all }]);
-  const [first] = await events.firsts("hook", "", 100);
-  const claimed = await events.claim("hook", [first?.number ?? 0], start, start + minute);
-  assert.deepEqual(
-    claimed.map(({ type }) => type),
-    ["account.opened"],
-  );
-  const down = { type: "model.down", atMs: start, data: {}, account: null, cause: null } as const;
-  assert.equal(await events.add(down), true);
-});

@@ -1,6 +1,6 @@
 /**
  * Journals filtered by kind, in both orders and in pages, and the payments of an account, on every
- * store. A store in memory takes the same operations; every list must be equal.
+ * store. A store in memory takes the same operations, and has the rows of payments.
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
@@ -18,7 +18,7 @@ import {
 import { backends, type Database } from "../fixtures/backends.ts";
 import { extend, hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
+import { type MemoryStore, memoryStore } from "../fixtures/memory-store.ts";
 import { day, minute } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 20), planOf("big", 5000, 0));
@@ -43,7 +43,7 @@ for (const backend of backends) {
     before(async () => {
       database = backend.create(plans);
       store = await database.open();
-      memory = new MemoryStore(plans, () => database.clock.get());
+      memory = memoryStore(plans, () => database.clock.get());
       for (const account of ["ada", "bob"]) {
         await apply({ kind: "open", account, plan: "starter", by: "test" });
         for (const each of [store, memory]) {
@@ -87,6 +87,23 @@ for (const backend of backends) {
     });
     after(() => database.remove());
 
+    /** The payment with this number, with what the charges took of it. */
+    function paid(id: string, n: number): ListedPayment {
+      const { grants, charges } = memory.ledger;
+      const { seq, fromMs } = grants.find(({ payment }) => payment === id) ?? assert.fail();
+      const parts = charges.filter(({ account }) => account === "ada").flatMap((charge) => charge.paid);
+      const taken = parts.filter(({ grant }) => grant === seq).map((part) => part.amountMicro);
+      return {
+        id,
+        account: "ada",
+        amountMicro: credits(n + 1),
+        refundedMicro: n % 3 === 0 ? 2 * credits(n / 4 + 0.1) : 0,
+        spentMicro: taken.reduce((sum, amount) => sum + amount, 0),
+        seq,
+        atMs: fromMs,
+      };
+    }
+
     async function pagesOf(from: Store, query: Omit<JournalQuery, "limit">, limit: number) {
       const rows: ListedEntry[] = [];
       for (;;) {
@@ -107,7 +124,6 @@ for (const backend of backends) {
           const expected = newestFirst ? wanted.toReversed() : wanted;
           assert.deepEqual(await pagesOf(store, query, 1000), expected, JSON.stringify(query));
           assert.deepEqual(await pagesOf(store, query, 3), expected, `pages of ${JSON.stringify(query)}`);
-          assert.deepEqual(await pagesOf(memory, query, 3), expected, `memory: ${JSON.stringify(query)}`);
           for (const { kind } of wanted) found.add(kind);
         }
       }
@@ -120,18 +136,10 @@ for (const backend of backends) {
         for (let length = limit; length === limit; ) {
           const query = { afterSeq: rows.at(-1)?.seq, limit };
           const page = await store.payments("ada", query);
-          assert.deepEqual(page, await memory.payments("ada", query));
           rows.push(...page);
           length = page.length;
         }
-        assert.deepEqual(
-          rows.map(({ id, amountMicro, refundedMicro }) => [id, amountMicro, refundedMicro]),
-          Array.from({ length: 12 }, (_, n) => [
-            `pay-${n}`,
-            credits(n + 1),
-            n % 3 === 0 ? 2 * credits(n / 4 + 0.1) : 0,
-          ]).toReversed(),
-        );
+        assert.deepEqual(rows, Array.from({ length: 12 }, (_, n) => paid(`pay-${n}`, n)).toReversed());
       }
       assert.deepEqual(await store.payments("nobody", { limit: 10 }), []);
     });

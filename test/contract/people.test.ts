@@ -12,7 +12,6 @@ import {
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { memory } from "../fixtures/memory-backend.ts";
 import { issuer, personRow } from "../fixtures/person-rows.ts";
 import { start } from "../fixtures/times.ts";
 
@@ -27,9 +26,9 @@ const suspend = (store: Store, row: PersonRow, atMs: number | null) =>
 const link = (store: Store, id: string, to: { account: string; by: string; isFirst: boolean }) =>
   store.linkPerson(id, to, linkChange(id, to.account, { ...change, by: to.by }));
 
-for (const backend of [...backends, memory]) {
+for (const backend of backends) {
   describe(`people on ${backend.name}`, { skip: backend.skip ?? false }, () => {
-    let database: Pick<Database, "open" | "remove">;
+    let database: Database;
     let store: Store;
     let other: Store;
     before(async () => {
@@ -95,8 +94,7 @@ for (const backend of [...backends, memory]) {
       assert.deepEqual(ofAccount.map(({ id }) => id).sort(), [one.id, two.id].sort());
     });
 
-    test("changes of a person at the same time are recorded once, and those that fail are not", async (t) => {
-      if (backend === memory) return t.skip("the store in memory has no list of changes");
+    test("changes of a person at the same time are recorded once, and those that fail are not", async () => {
       const [row, loser] = [await store.addPerson(rowOf(70)), await store.addPerson(rowOf(71))];
       await openAccount("once");
       const link_ = { account: "once", by: "email", isFirst: true };
@@ -129,8 +127,6 @@ for (const backend of [...backends, memory]) {
       assert.equal(await move("fresh"), true);
       assert.equal(await move("again"), false);
       assert.equal((await store.personOf(to.issuer, "fresh"))?.id, row.id);
-      // The store in memory lists no changes.
-      if (backend === memory) return;
       const changes = await store.changes({ subject: row.id, limit: 9 });
       assert.deepEqual(
         changes.map(({ after }) => after),

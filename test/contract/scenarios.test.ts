@@ -7,7 +7,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
+import { memoryStore } from "../fixtures/memory-store.ts";
 import { clockStage } from "../fixtures/scenario-clock.ts";
 import { parseScenarios, type Scenario } from "../fixtures/scenario-file.ts";
 import { needsClock, type PlayOptions, play, type Stage } from "../fixtures/scenario-player.ts";
@@ -55,7 +55,7 @@ const sampleOf = (every: number) => (scenarios: Scenario[]) =>
 
 function memoryStage(): Stage {
   let nowMs = 0;
-  const store = new MemoryStore(new Map(), () => nowMs);
+  const store = memoryStore(new Map(), () => nowMs);
   return {
     store,
     clock: {

@@ -5,7 +5,6 @@ import { rowsPerOwnerMax, type SessionRow } from "../../src/store/sessions.ts";
 import type { Store } from "../../src/store/store.ts";
 import { backends, type Database } from "../fixtures/backends.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { memory } from "../fixtures/memory-backend.ts";
 import { start } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
@@ -27,9 +26,9 @@ function rowOf(n: number, change: Partial<SessionRow> = {}): SessionRow {
   };
 }
 
-for (const backend of [...backends, memory]) {
+for (const backend of backends) {
   describe(`sessions on ${backend.name}`, { skip: backend.skip ?? false }, () => {
-    let database: Pick<Database, "open" | "remove">;
+    let database: Database;
     let store: Store;
     let other: Store;
     before(async () => {

@@ -4,12 +4,13 @@
  */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
+import type { ChargeRow } from "../../src/ledger/rows.ts";
 import type { Store } from "../../src/store/store.ts";
-import { graphHoursMax, type UsageHoursQuery } from "../../src/store/usage-hours.ts";
+import { graphHoursMax, type UsageHour, type UsageHoursQuery } from "../../src/store/usage-hours.ts";
+import type { UsageSum } from "../../src/store/usage-measures.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { hoursOf } from "../fixtures/memory-usage.ts";
 import { day, hour, minute, start } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("daily", 1000, 1000));
@@ -130,4 +131,42 @@ for (const backend of backends) {
       assert.equal(await count(), 0);
     });
   });
+}
+
+/** Sums charges by hour, as every store sums them. */
+function hoursOf(charges: readonly ChargeRow[], query: UsageHoursQuery): UsageHour[] {
+  const { from, to, account, model, key, byModel } = query;
+  const hourOf = (row: ChargeRow) => Math.floor(row.atMs / hour);
+  const found = charges.filter(
+    (row) =>
+      hourOf(row) >= from &&
+      hourOf(row) < to &&
+      (account === undefined || row.account === account) &&
+      (key === undefined || row.key === key) &&
+      (model === undefined || row.model === model),
+  );
+  const groups = Map.groupBy(found, (row) => `${hourOf(row)}\n${byModel ? row.model : ""}`);
+  return [...groups]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, members]) => {
+      const [at, of = ""] = name.split("\n");
+      return { hour: Number(at), model: byModel ? of : null, ...sumOf(members) };
+    });
+}
+
+function sumOf(charges: readonly ChargeRow[]): UsageSum {
+  const sum = (of: (row: ChargeRow) => number) => charges.reduce((total, row) => total + of(row), 0);
+  return {
+    requests: sum((row) => (row.late ? 0 : 1)),
+    late: sum((row) => (row.late ? 1 : 0)),
+    promptTokens: sum((row) => row.promptTokens),
+    cachedTokens: sum((row) => row.cachedTokens),
+    completionTokens: sum((row) => row.completionTokens),
+    reasoningTokens: sum((row) => row.reasoningTokens),
+    costMicro: sum((row) => row.costMicro),
+    baseMicro: sum((row) => row.baseMicro),
+    overageMicro: sum((row) => row.overageMicro),
+    additionalMicro: sum((row) => row.additionalMicro),
+    shortfallMicro: sum((row) => row.shortfallMicro),
+  };
 }

@@ -14,7 +14,7 @@ import type { AccountDraft, DraftOptions, DraftOutcome } from "../../src/store/c
 import { type NodeRow, silentMs } from "../../src/store/nodes.ts";
 import type { PlansOptions } from "../../src/store/plans.ts";
 import { MemoryLedger } from "../fixtures/memory-ledger.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
+import { type MemoryStore, memoryStore } from "../fixtures/memory-store.ts";
 import { DatabaseClock } from "./database-clock.ts";
 import type { DatabaseConnection, Reply, TimesOf } from "./program-store.ts";
 import type { Random } from "./random.ts";
@@ -93,7 +93,7 @@ export class SimulatedDatabase {
     this.ledger.eventSettings = options.events;
     this.clock = new DatabaseClock(options.timeline);
     this.#times = timesAt(this.clock.nowMs);
-    this.store = new MemoryStore(options.plans, () => this.#times, this.ledger);
+    this.store = memoryStore(options.plans, () => this.#times, this.ledger);
   }
 
   /** Everything that is not on disk is lost, and all connections break. */

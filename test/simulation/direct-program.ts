@@ -61,7 +61,8 @@ export class DirectProgram {
       await this.#timeline.pause(this.#random.next() * 2 * pauseMs);
       const step = steps[n % steps.length];
       if (step === undefined) return;
-      if (step.configures) await this.#call("applyPlans", [this.#random.pick(this.#sections), true]);
+      const options = { force: true, by: "test" };
+      if (step.configures) await this.#call("applyPlans", [this.#random.pick(this.#sections), options]);
       const { nowMs } = this.#database.store.times();
       const batch = step.drafts.map((draft) => operationOf(draft, this.#told, nowMs));
       this.#told.operations.push(...batch);

@@ -9,6 +9,7 @@
 import assert from "node:assert/strict";
 import { issuerOfFrontEnd } from "../../src/actors.ts";
 import { accountOfPerson, type PersonRow } from "../../src/store/people.ts";
+import { pageRowsMax } from "../../src/store/store.ts";
 import { day } from "../fixtures/times.ts";
 import type { SimulatedDatabase } from "./database.ts";
 import type { Answered } from "./http-client.ts";
@@ -309,6 +310,7 @@ export class FrontEnd {
 }
 
 async function peopleIn(store: Store): Promise<PersonRow[]> {
-  const rows = await store.listPeople({ limit: 10_000 });
+  const rows = await store.listPeople({ limit: pageRowsMax });
+  assert.ok(rows.length < pageRowsMax, "all people are in one page");
   return rows.filter(({ issuer }) => issuer === issuerOfFrontEnd(name));
 }

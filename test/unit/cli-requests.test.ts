@@ -89,7 +89,7 @@ describe("requests stop", () => {
   test("waits until the request has ended, and names the command that shows its charge", async () => {
     await startRequests();
     stopsIts("alice-1", async () => {
-      const [stop, ...others] = ledger.store.stops;
+      const [stop, ...others] = await ledger.store.stopRequests.since(0);
       assert.ok(stop !== undefined && others.length === 0);
       assert.equal(stop.id, "alice-1");
       const ended = { account: "alice", ending: "stopped", by: stop.by } as const;
@@ -122,7 +122,7 @@ describe("requests stop", () => {
       await ledger.inkwell("requests", "stop", "bob-1"),
       /Request "bob-1" ended at 2027-01-15T12:00:01\.000Z \(stop\)\. Nothing has changed\./,
     );
-    assert.deepEqual(ledger.store.stops, []);
+    assert.deepEqual(await ledger.store.stopRequests.since(0), []);
   });
 });
 
@@ -142,6 +142,7 @@ test("requests stop ends a request whose process is gone at its last checkpoint"
   );
   const [charge] = ledger.store.charges("alice", "alice-1");
   assert.equal(charge?.costMicro, 500_000);
-  assert.equal(charge?.by, ledger.store.stops[0]?.by, "the receipt names who stopped it");
+  const [stop] = await ledger.store.stopRequests.since(0);
+  assert.equal(charge?.by, stop?.by, "the receipt names who stopped it");
   assert.ok(charge?.by !== null);
 });

@@ -19,13 +19,13 @@ import { hashKey, mintKey } from "../../src/accounts/keys.ts";
 import { OperatorError } from "../../src/errors.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
+import { memoryStore } from "../fixtures/memory-store.ts";
 import { start } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("starter", 100, 10));
 
 function newStore() {
-  const store = new MemoryStore(plans, () => start);
+  const store = memoryStore(plans, () => start);
   return { store, ledger: new Ledger(store) };
 }
 

@@ -18,7 +18,7 @@ import {
 } from "../fixtures/ledger-drafts.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, frontEndOf, keyOf, planOf, plansOf, revokeKey } from "../fixtures/ledger-rows.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
+import { memoryStore } from "../fixtures/memory-store.ts";
 import { naiveEvents, naiveLineOf } from "../fixtures/naive-events.ts";
 import { share } from "../fixtures/thorough.ts";
 import { day, minute } from "../fixtures/times.ts";
@@ -260,7 +260,7 @@ test("a repeated operation adds no event", async () => {
 test("random operations have the events that follow from the facts, in batches as one by one", async () => {
   const bounded = { interruptAfterTimeLimit: 60_000, markInterruptAsFailure: true };
   const prepared = async (nowMs: () => number, plans = configurations[0] ?? plansOf()) => {
-    const store = new MemoryStore(plans, nowMs);
+    const store = memoryStore(plans, nowMs);
     store.ledger.eventSettings = { thresholdPercents };
     await store.commit(openings);
     for (const key of openingKeys) await addKey(store, key);

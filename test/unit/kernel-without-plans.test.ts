@@ -3,14 +3,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
+import { memoryStore } from "../fixtures/memory-store.ts";
 import { day, minute, start } from "../fixtures/times.ts";
 
 /** An account with 100 base credits a day, and plans that are gone after its first holds. */
 async function begin() {
   let nowMs = start;
   const limits = { requestsPerMinute: 10, tokensPerMinute: 1_000_000 };
-  const store = new MemoryStore(plansOf(planOf("small", 100, 0, { limits })), () => nowMs);
+  const store = memoryStore(plansOf(planOf("small", 100, 0, { limits })), () => nowMs);
   await store.commit([
     { kind: "open", account: "ada", plan: "small", by: "test" },
     { kind: "topup", account: "ada", payment: "p", amountMicro: credits(50), by: "test" },

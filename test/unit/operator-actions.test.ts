@@ -8,12 +8,12 @@ import { accountActions } from "../../src/actions/account-runs.ts";
 import { owner } from "../../src/actors.ts";
 import { Ledger } from "../../src/ledger/ledger.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
+import { memoryStore } from "../fixtures/memory-store.ts";
 import { start } from "../fixtures/times.ts";
 
 async function withAccount() {
   const plans = plansOf(planOf("starter", 100, 10), planOf("big", 200, 20));
-  const store = new MemoryStore(plans, () => start);
+  const store = memoryStore(plans, () => start);
   const ledger = new Ledger(store, { retriesMs: [] });
   const who = { actor: owner, timezone: () => "UTC", token: async () => "token" };
   const actions = new OperatorActions({ store, ledger, modelIds: () => ["small"], ...who });

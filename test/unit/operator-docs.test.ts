@@ -16,7 +16,7 @@ import { Ledger } from "../../src/ledger/ledger.ts";
 import { LiveTelemetry } from "../../src/telemetry/live-telemetry.ts";
 import { Metrics } from "../../src/telemetry/metrics.ts";
 import { testJobs } from "../fixtures/jobs.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
+import { memoryStore } from "../fixtures/memory-store.ts";
 import { start } from "../fixtures/times.ts";
 
 const folder = path.join(import.meta.dirname, "../../docs/operating");
@@ -55,7 +55,7 @@ test("each metric has one row", async () => {
 });
 
 test("each route has one row", async () => {
-  const store = new MemoryStore(new Map(), () => start);
+  const store = memoryStore(new Map(), () => start);
   const parts = { store, ledger: new Ledger(store), catalog: new Catalog([]) };
   const app = createApiApp();
   const reload = () => Promise.reject(new Error("not reloaded"));

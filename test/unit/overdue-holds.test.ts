@@ -69,7 +69,7 @@ test("outcomes do not depend on the number of holds that a commit may end", asyn
   const results = [];
   for (const max of [1, 10, left]) {
     const { made, ledger } = await leftBehind();
-    made.store.overdueMax = max;
+    made.store.ledger.overdueMax = max;
     const outcomes = [
       await ledger.apply(hold("h1", credits(3))),
       await ledger.apply(settle("h1", credits(1))),

@@ -8,7 +8,7 @@ import type { Plan, PlanCatalog, Plans } from "../../src/ledger/plan.ts";
 import { isCurrent } from "../../src/ledger/plan-section.ts";
 import { load } from "../fixtures/configuration.ts";
 import { planOf, plansOf } from "../fixtures/ledger-rows.ts";
-import { MemoryStore } from "../fixtures/memory-store.ts";
+import { memoryStore } from "../fixtures/memory-store.ts";
 import { loggerTo } from "../fixtures/service.ts";
 import { start } from "../fixtures/times.ts";
 import { until } from "../fixtures/until.ts";
@@ -17,7 +17,7 @@ const one = plansOf(planOf("a", 1, 1), planOf("b", 1, 1));
 const two = plansOf(planOf("b", 2, 1), planOf("c", 1, 1));
 
 function begin() {
-  const store = new MemoryStore(one, () => start);
+  const store = memoryStore(one, () => start);
   const log: Record<string, unknown>[] = [];
   const plans = new ServicePlans(store, loggerTo(log));
   const jobs = new Jobs({ logger: loggerTo(log), metrics: { jobStarted: () => {}, jobEnded: () => {} } });
