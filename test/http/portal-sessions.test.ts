@@ -1,4 +1,7 @@
-/** Signing in to the portal, and sessions of keys, against the attacks on them. */
+/**
+ * Signing in to the portal, and what sessions of keys have beside the rules of sessions.test.ts:
+ * the key and its rights, attempts, and the end of streams.
+ */
 import assert from "node:assert/strict";
 import { hash } from "node:crypto";
 import { test } from "node:test";
@@ -22,13 +25,8 @@ import { pageHeader, pageSecret } from "../fixtures/page-header.ts";
 import { portalTests, startPortal, type TestPortal } from "../fixtures/portal.ts";
 import { exchange, parseAnswer } from "../fixtures/raw-http.ts";
 import { babble, hello, startService, type TestService } from "../fixtures/service.ts";
-import { signInFrom } from "../fixtures/sign-ins.ts";
-import { until } from "../fixtures/until.ts";
 
 const portalTest = portalTests();
-
-/** The secret of a page in another browser. */
-const otherPage = "another-page-".padEnd(43, "x");
 
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
@@ -129,48 +127,6 @@ portalTest("the rights of the key are read again with each request", async (port
   assert.match(String(fieldsOf(await rights()).why_not), /has a spending cap/);
 });
 
-portalTest("the cookie is for this listener's pages alone, and not for scripts", async (portal, service) => {
-  const answer = await tryKey(portal, service.key);
-  assert.match(
-    answer.headers.get("set-cookie") ?? "",
-    /^inkwell_portal=[\w-]{43}; Path=\/; Max-Age=43200; HttpOnly; SameSite=Strict$/,
-  );
-});
-
-portalTest(
-  "a page on another port cannot use the cookie: it cannot send the header",
-  async (portal, service) => {
-    const cookie = await portal.signIn(service.key);
-    const origin = "http://localhost:3000";
-    for (const [method, path] of await routesOf(portal)) {
-      for (const value of [undefined, "0", "1", "true", "1, 1", pageSecret.slice(1), `${pageSecret}x`]) {
-        const headers = { cookie, origin, "x-inkwell-request": value };
-        refused(await portal.ask(method, path, { headers }), 403, "missing_request_header");
-      }
-    }
-    const headers = { origin, "x-inkwell-request": undefined };
-    const body = JSON.stringify({ key: service.key });
-    refused(await portal.ask("POST", "/api/session", { headers, body }), 403, "missing_request_header");
-    assert.equal((await portal.as(cookie, "GET", "/api/account")).status, 200, "the session is as it was");
-  },
-);
-
-portalTest(
-  "a server on another port, which gets the cookie, cannot use it on any route",
-  async (portal, service) => {
-    const cookie = await portal.signIn(service.key);
-    for (const [method, path] of await routesOf(portal)) {
-      for (const page of [otherPage, cookie.split("=")[1] ?? ""]) {
-        const headers = { cookie, "x-inkwell-request": page };
-        refused(await portal.ask(method, path, { headers }), 401, "invalid_session");
-      }
-    }
-    const theirs = await portal.signIn(service.key, { cookie, "x-inkwell-request": otherPage });
-    refused(await portal.as(theirs, "GET", "/api/account"), 401, "invalid_session");
-    assert.equal((await portal.as(cookie, "GET", "/api/account")).status, 200, "the session is as it was");
-  },
-);
-
 portalTest("no route below /api responds without a session, known or not", async (portal, service) => {
   const operator = `Bearer ${operatorToken}`;
   const given = [{}, { authorization: `Bearer ${service.key}` }, { authorization: operator }];
@@ -214,23 +170,6 @@ portalTest(
   },
 );
 
-portalTest(
-  "signing in never takes over a given secret, and ends the session before",
-  async (portal, service) => {
-    const planted = `inkwell_portal=${"A".repeat(43)}`;
-    refused(await portal.as(planted, "GET", "/api/account"), 401, "invalid_session");
-    const first = await portal.signIn(service.key, { cookie: planted });
-    assert.notEqual(first, planted);
-    refused(await portal.as(planted, "GET", "/api/account"), 401, "invalid_session");
-    const second = await portal.signIn(service.key, { cookie: first });
-    assert.notEqual(second, first);
-    refused(await portal.as(first, "GET", "/api/account"), 401, "invalid_session");
-    const both = `${second}; inkwell_portal=${"B".repeat(43)}`;
-    refused(await portal.as(both, "GET", "/api/account"), 401, "invalid_session");
-    assert.equal((await portal.as(second, "GET", "/api/account")).status, 200);
-  },
-);
-
 portalTest("sessions of operators and of keys are none of each other", async (portal, service) => {
   await using operator = await startOperator(service);
   const page = { authorization: undefined, ...pageHeader };
@@ -244,12 +183,8 @@ portalTest("sessions of operators and of keys are none of each other", async (po
   refused(await operator.ask("GET", "/admin/accounts", { headers }), 401, "invalid_session");
   refused(await tryKey(portal, operatorToken), 401, "invalid_api_key");
   refused(await tryKey(portal, secret), 401, "invalid_api_key");
-  const hashes = [service.key, secret].map((text) => hash("sha256", text));
-  assert.deepEqual(await service.store.sessions(hashes), [], "the database has keyed hashes");
   const signedInLine = service.log.find(({ msg }) => msg === "a key has signed in");
   assert.partialDeepStrictEqual(signedInLine, { account: "test", keyId: "key1", client: "127.0.0.1" });
-  const log = JSON.stringify(service.log);
-  for (const text of [secret, service.key, operatorSecret]) assert.ok(!log.includes(text), "not in the log");
 });
 
 const unusable: [what: string, change: Partial<KeyRow>, message: RegExp][] = [
@@ -288,85 +223,17 @@ portalTest(
   },
 );
 
-portalTest("malformed and oversized bodies get one error, and repeat no key", async (portal, service) => {
-  const send = (body: string, headers = {}) => portal.ask("POST", "/api/session", { headers, body });
-  refused(await send("{"), 400, "invalid_json");
-  refused(await send(""), 400, "invalid_json");
-  refused(await send("[]"), 400, "invalid_type");
-  refused(await send("{}"), 400, "invalid_value");
-  refused(await send('{"key":1}'), 400, "invalid_type");
-  refused(await send(`{"key":"${service.key}","remember":true}`), 400, "unknown_parameter");
-  refused(await send(`{"key":"${"x".repeat(21_000)}"}`), 413, "request_too_large");
-  refused(await send("key=x", { "content-type": "text/plain" }), 415, "unsupported_media_type");
-  const form = { "content-type": "application/x-www-form-urlencoded" };
-  refused(await send(`key=${service.key}`, form), 415, "unsupported_media_type");
-  const mistyped = service.key.replace(/.$/, (last) => (last === "a" ? "b" : "a"));
-  const answer = await tryKey(portal, mistyped);
-  assert.match(refused(answer, 401, "invalid_api_key"), /mistyped or incomplete/);
-  assert.ok(!answer.text.includes(mistyped.slice(4, 20)));
-});
-
-portalTest(
-  "a session ends after two idle hours, after twelve in any case, and with its key",
-  async (portal, service) => {
-    const cookie = await portal.signIn(service.key);
-    const { times } = service.store;
-    const nowMs = () => times().nowMs;
-    const expiresMs = nowMs() + 3 * hourMs;
-    const short = await portal.signIn(await service.addKey({ expiresMs }));
-    const shown = await portal.as(short, "GET", "/api/session");
-    assert.equal(shown.body.expires_at, new Date(expiresMs).toISOString());
-    let aheadMs = 0;
-    service.store.times = () => timesAt(nowMs() + aheadMs);
-    const idle = await portal.signIn(service.key);
-    for (aheadMs = hourMs; aheadMs < 12 * hourMs - minuteMs; aheadMs += hourMs) {
-      assert.equal(
-        (await portal.as(cookie, "GET", "/api/account")).status,
-        200,
-        `after ${aheadMs / hourMs} h`,
-      );
-      const status = (await portal.as(short, "GET", "/api/account")).status;
-      assert.equal(status, aheadMs < 3 * hourMs ? 200 : 401, `after ${aheadMs / hourMs} h`);
-      // The use is recorded beside the request.
-      await service.store.removeSessions(service.store.times().nowMs);
-    }
-    refused(await portal.as(idle, "GET", "/api/account"), 401, "invalid_session");
-    refused(await portal.as(cookie, "GET", "/api/account"), 401, "invalid_session");
-    service.store.times = times;
-  },
-);
-
-portalTest("asking for the session does not prolong it", async (portal, service) => {
-  const cookie = await portal.signIn(service.key);
-  const { body } = await portal.as(cookie, "GET", "/api/session");
+portalTest("a session ends with its key", async (portal, service) => {
   const { times } = service.store;
-  const nowMs = () => times().nowMs;
-  service.store.times = () => timesAt(nowMs() + hourMs);
-  assert.deepEqual((await portal.as(cookie, "GET", "/api/session")).body, body);
-  await portal.as(cookie, "GET", "/api/account");
-  // The use is recorded beside the request.
-  await until("the use is recorded", async () => {
-    const later = await portal.as(cookie, "GET", "/api/session");
-    return String(later.body.idle_expires_at) > String(body.idle_expires_at);
-  });
+  const expiresMs = times().nowMs + hourMs;
+  const cookie = await portal.signIn(await service.addKey({ expiresMs }));
+  const shown = await portal.as(cookie, "GET", "/api/session");
+  assert.equal(shown.body.expires_at, new Date(expiresMs).toISOString());
+  service.store.times = () => timesAt(expiresMs - minuteMs);
+  assert.equal((await portal.as(cookie, "GET", "/api/account")).status, 200);
+  service.store.times = () => timesAt(expiresMs);
+  refused(await portal.as(cookie, "GET", "/api/account"), 401, "invalid_session");
   service.store.times = times;
-});
-
-void test("a session is valid on other nodes and after a restart, unless the operator token differs", async () => {
-  await using service = await startService();
-  let cookie: string;
-  {
-    await using before = await startPortal(service);
-    cookie = await before.signIn(service.key);
-    await using other = await startPortal(service);
-    assert.equal((await other.as(cookie, "GET", "/api/account")).status, 200, "another node");
-  }
-  {
-    await using after = await startPortal(service);
-    assert.equal((await after.as(cookie, "GET", "/api/account")).status, 200, "after a restart");
-  }
-  await using changed = await startPortal(service, { token: "another-operator-token" });
-  refused(await changed.as(cookie, "GET", "/api/account"), 401, "invalid_session");
 });
 
 const { most } = limits.signIns;
@@ -437,30 +304,9 @@ void test("without a configured proxy, a client of this machine cannot invent it
   assert.deepEqual(new Set(clients), new Set(["127.0.0.1"]), "the log has the true address");
 });
 
-void test("foreign hosts and origins are refused, and over plain http only loopback signs in", async () => {
+void test("a page of a foreign host names the setting of the portal's URL", async () => {
   await using service = await startService();
-  await using portal = await startPortal(service, {
-    hosts: ["ai.example"],
-    ownUrl: () => "http://ai.example",
-  });
-  const sessionUrl = new URL("/api/session", portal.url);
-  for (const [host, origin, result] of [
-    ["127.0.0.1:8082", undefined, "200"],
-    ["localhost:8082", "http://localhost:8082", "200"],
-    ["[::1]:8082", "http://[::1]:8082", "200"],
-    ["192.168.1.5:8082", undefined, "insecure_sign_in"],
-    ["ai.example", "http://ai.example", "insecure_sign_in"],
-    ["127.0.0.1:8082", "https://ai.example", "insecure_sign_in"],
-    ["127.0.0.1:8082", "https://evil.example", "origin_not_allowed"],
-    ["127.0.0.1:8082", "null", "origin_not_allowed"],
-    ["evil.example", undefined, "host_not_allowed"],
-  ] as const) {
-    assert.equal(
-      await signInFrom(sessionUrl, { key: service.key }, host, origin),
-      result,
-      `${host} ${origin}`,
-    );
-  }
+  await using portal = await startPortal(service);
   const page = await exchange(
     Number(new URL(portal.url).port),
     "GET / HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n",
@@ -468,28 +314,6 @@ void test("foreign hosts and origins are refused, and over plain http only loopb
   const { status, body } = parseAnswer(page);
   assert.equal(status, 403);
   assert.match(body, /set portal\.url in inkwell\.yaml to a URL with this name\./);
-});
-
-void test("with https in portal.url, the cookie is for https and this host alone", async () => {
-  await using service = await startService();
-  await using portal = await startPortal(service, {
-    hosts: ["ai.example"],
-    ownUrl: () => "https://ai.example",
-  });
-  const sessionUrl = new URL("/api/session", portal.url);
-  assert.equal(await signInFrom(sessionUrl, { key: service.key }, "ai.example", "https://ai.example"), "200");
-  assert.equal(
-    await signInFrom(sessionUrl, { key: service.key }, "ai.example", "http://ai.example"),
-    "insecure_sign_in",
-  );
-  const answer = await tryKey(portal, service.key);
-  const cookie = (answer.headers.get("set-cookie") ?? "").split(";")[0] ?? "";
-  assert.match(
-    answer.headers.get("set-cookie") ?? "",
-    /^__Host-inkwell_portal=[\w-]{43}; Path=\/; Max-Age=43200; HttpOnly; SameSite=Strict; Secure$/,
-  );
-  assert.equal((await portal.as(cookie, "GET", "/api/account")).status, 200);
-  refused(await portal.as(cookie.replace("__Host-", ""), "GET", "/api/account"), 401, "invalid_session");
 });
 
 const ends: [
