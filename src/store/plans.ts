@@ -90,7 +90,7 @@ function planVersionOf({ plan: id, ...row }: PlanVersionRow): PlanVersion {
   return { id, version, createdMs, base, overage, caps, timezone, limits: given(limitsIn(row)), models };
 }
 
-export function planVersionRowOf({ id, limits, ...version }: PlanVersion): PlanVersionRow {
+function planVersionRowOf({ id, limits, ...version }: PlanVersion): PlanVersionRow {
   return { plan: id, ...limitsIn(limits), ...version };
 }
 
