@@ -138,50 +138,21 @@ test("an erase during a sign-in leaves no name, whenever it comes", async () => 
     for (const { id } of await store.listPeople({ isPresent: true, limit: 100 }))
       assert.equal((await place.operator.delete(`/admin/people/${id}/data`)).status, 200);
   };
-  const { setPersonFacts, putAccount, linkPerson } = store;
-  const attempts = [
-    [
-      "operator",
-      () => {
-        store.setPersonFacts = async (...given) => {
-          await eraseAll();
-          return await setPersonFacts(...given);
-        };
-      },
-    ],
-    [
-      "portal",
-      () => {
-        store.setPersonFacts = async (...given) => {
-          await eraseAll();
-          return await setPersonFacts(...given);
-        };
-      },
-    ],
-    [
-      "portal",
-      () => {
-        store.putAccount = async (...given) => {
-          await eraseAll();
-          return await putAccount(...given);
-        };
-      },
-    ],
-    [
-      "portal",
-      () => {
-        store.linkPerson = async (...given) => {
-          await eraseAll();
-          return await linkPerson(...given);
-        };
-      },
-    ],
-  ] as const;
-  for (const [side, interfere] of attempts) {
-    interfere();
+  for (const [side, method] of [
+    ["operator", "setPersonFacts"],
+    ["portal", "setPersonFacts"],
+    ["portal", "putAccount"],
+    ["portal", "linkPerson"],
+  ] as const) {
+    const { [method]: before } = store;
+    const erasesFirst = async (...given: unknown[]) => {
+      await eraseAll();
+      return await Reflect.apply(before, store, given);
+    };
+    Object.assign(store, { [method]: erasesFirst });
     place.issuer.signsIn({ ...claims, sub: "ada" });
     refused(await place.attempt(side), 403, "not_admitted");
-    Object.assign(store, { setPersonFacts, putAccount, linkPerson });
+    Object.assign(store, { [method]: before });
   }
   assert.deepEqual(place.reasons(), Array(4).fill("the data of the person was erased meanwhile"));
   const people = await store.listPeople({ limit: 100 });

@@ -14,7 +14,14 @@ import { type ModelFileOptions, type Obtained, obtainModelFile } from "../../src
 import { prepareFolder } from "../../src/model-files/part-file.ts";
 import type { Progress } from "../../src/model-files/progress.ts";
 import { miniaturePath } from "../../tools/make-miniature.ts";
-import { type FileServer, hubHandler, sendContent, sha256, startServer } from "../fixtures/file-server.ts";
+import {
+  type ContentOptions,
+  type FileServer,
+  hubHandler,
+  sendContent,
+  sha256,
+  startServer,
+} from "../fixtures/file-server.ts";
 import { minute } from "../fixtures/times.ts";
 import { unlessStalled } from "../fixtures/unless-stalled.ts";
 
@@ -25,6 +32,8 @@ const half = Math.floor(content.length / 2);
 const hangsFirst = (count: number) => (count === 1 ? { etag: '"a"', hangAfterBytes: half } : { etag: '"a"' });
 const root = await mkdtemp(join(tmpdir(), "inkwell-weights-"));
 after(() => rm(root, { recursive: true, force: true }));
+
+type Sent = Omit<ContentOptions, "hangAfterBytes"> & { content?: Buffer };
 
 interface Seen {
   notes: string[];
@@ -198,27 +207,45 @@ test("leaves the probe file of another node with the same process id alone", asy
   assert.deepEqual(await readdir(folder), [`.probe-${process.pid}`]);
 });
 
-test("resumes an interrupted download if the content is the same", async () => {
-  await using server = await startServer((request, response, count) =>
-    sendContent(request, response, content, hangsFirst(count)),
-  );
-  const given = cutting(await options(), server, firstTime(half));
-  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
-  assert.equal(server.requests.length, 2);
-  assert.equal(server.requests[1]?.range, `bytes=${half}-`);
-  assert.equal(server.requests[1]?.ifRange, '"a"');
-});
-
-test("starts over if the content has changed", async () => {
-  await using server = await startServer((request, response, count) => {
-    if (count === 1)
-      sendContent(request, response, Buffer.alloc(content.length, 7), { etag: '"a"', hangAfterBytes: half });
-    else sendContent(request, response, content, { etag: '"b"' });
+/** Downloads whose connection breaks after half of the content, at the first request. */
+const broken: [name: string, first: Sent, second: Sent, range: string | undefined, ifRange?: string][] = [
+  [
+    "resumes an interrupted download if the content is the same",
+    { etag: '"a"' },
+    { etag: '"a"' },
+    `bytes=${half}-`,
+    '"a"',
+  ],
+  [
+    "starts over if the content has changed",
+    { etag: '"a"', content: Buffer.alloc(content.length, 7) },
+    { etag: '"b"' },
+    `bytes=${half}-`,
+    '"a"',
+  ],
+  [
+    "starts over if the server does not support ranges",
+    { etag: '"a"', ranges: false },
+    { etag: '"a"', ranges: false },
+    `bytes=${half}-`,
+    '"a"',
+  ],
+  ["starts over if nothing identifies the content", {}, {}, undefined],
+];
+for (const [name, first, second, range, ifRange] of broken) {
+  test(name, async () => {
+    await using server = await startServer((request, response, count) => {
+      const { content: sent = content, ...options } =
+        count === 1 ? { ...first, hangAfterBytes: half } : second;
+      sendContent(request, response, sent, options);
+    });
+    const given = cutting(await options(), server, firstTime(half));
+    await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
+    assert.equal(server.requests.length, 2);
+    assert.equal(server.requests[1]?.range, range);
+    assert.equal(server.requests[1]?.ifRange, ifRange);
   });
-  const given = cutting(await options(), server, firstTime(half));
-  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
-  assert.equal(server.requests[1]?.ifRange, '"a"');
-});
+}
 
 test("starts over if the hub names other content than that of the part", async () => {
   // The storage host sends no etag, so only the hub's name for the content identifies it.
@@ -244,28 +271,6 @@ test("starts over if the hub names other content than that of the part", async (
     storage.requests.map(({ range }) => range),
     [undefined, `bytes=${half}-`, undefined],
   );
-});
-
-test("starts over if the server does not support ranges", async () => {
-  await using server = await startServer((request, response, count) =>
-    sendContent(request, response, content, {
-      etag: '"a"',
-      ranges: false,
-      ...(count === 1 ? { hangAfterBytes: half } : {}),
-    }),
-  );
-  const given = cutting(await options(), server, firstTime(half));
-  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
-  assert.equal(server.requests[1]?.range, `bytes=${half}-`);
-});
-
-test("starts over if nothing identifies the content", async () => {
-  await using server = await startServer((request, response, count) =>
-    sendContent(request, response, content, count === 1 ? { hangAfterBytes: half } : {}),
-  );
-  const given = cutting(await options(), server, firstTime(half));
-  await assertWhole(await obtainModelFile(`${server.origin}/tiny.gguf`, given), given);
-  assert.equal(server.requests[1]?.range, undefined);
 });
 
 test("resumes a cancelled download at the next start", async () => {
