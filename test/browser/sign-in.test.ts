@@ -12,7 +12,6 @@ import {
   loaded,
   open,
 } from "../fixtures/console.ts";
-import { pageHeader } from "../fixtures/page-header.ts";
 import { ofRelease, some } from "../fixtures/thorough.ts";
 
 const test = browserTests();
@@ -231,28 +230,6 @@ releaseTest(
     assert.equal(await page.getByLabel("Operator token").count(), 0);
   },
 );
-
-test("logs out, and the session is worth nothing afterwards", async (visit) => {
-  const { page, context, service, expects } = visit;
-  await open(visit, "/accounts");
-  const [cookie] = await context.cookies();
-  await page.getByRole("button", { name: "Log out" }).click();
-  await page.getByLabel("Operator token").waitFor();
-  const response = await fetch(`${service.url}/admin/accounts`, {
-    headers: { cookie: `${cookie?.name}=${cookie?.value}`, ...pageHeader },
-  });
-  assert.equal(response.status, 401);
-  expects("401 GET /admin/session");
-  await page.goto(`${service.url}/console/accounts`);
-  await page.getByLabel("Operator token").waitFor();
-});
-
-test("a cookie without the header of the pages is refused", async (visit) => {
-  await open(visit, "/accounts");
-  visit.expects("403 GET /admin/accounts");
-  await visit.page.goto(`${visit.service.url}/admin/accounts`);
-  assert.match(await visit.page.locator("body").innerText(), /x-inkwell-request/i);
-});
 
 test("a live page asks for a sign-in when its session ends, and loses nothing that was typed", async (visit) => {
   const { page, service, expects } = visit;

@@ -365,24 +365,6 @@ for (const [what, end] of ends) {
   });
 }
 
-portalTest("suspending the account ends no session", async (portal, service) => {
-  const cookie = await portal.signIn(service.key);
-  await setState(service, "suspend");
-  assert.equal((await portal.as(cookie, "GET", "/api/account")).body.state, "suspended");
-});
-
-portalTest(
-  "an answer shows nothing of the operator's: no owner, e-mail, note or external id",
-  async (portal, service) => {
-    const contact = { owner: "Owner-x", email: "mail-x@example.org", note: "Note-x", externalId: "ext-x" };
-    const draft = { id: "test", plan: null, contact };
-    await service.store.putAccount(draft, { dryRun: false, by: "test" });
-    const cookie = await portal.signIn(service.key);
-    const { text } = await portal.as(cookie, "GET", "/api/account");
-    for (const value of Object.values(contact)) assert.ok(!text.includes(value), value);
-  },
-);
-
 void test("the account names the URL of the API: the configured one, or the local one on this machine", async () => {
   await using service = await startService();
   let publicUrl: string | null = null;
