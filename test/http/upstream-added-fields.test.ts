@@ -1,8 +1,7 @@
 /** Servers that refuse fields which Inkwell adds: no caller is at fault. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { errorOf, jsonOf } from "../fixtures/service.ts";
-import { type Call, charged, type Play, startFront, startUpstream } from "../fixtures/upstream.ts";
+import { type Call, type Play, startFront, startUpstream, testAnswers } from "../fixtures/upstream.ts";
 import { done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 const sayHello: Play = (call) => call.stream(first, text("Hello"), finish(), usage(5, 1), done);
@@ -34,11 +33,7 @@ function without(...names: string[]): Play {
 test("asks again with the number that a refusal names, and from then on at once", async () => {
   await using front = await startFront();
   front.upstream.play = limitedTo(1000);
-  for (let n = 0; n < 2; n += 1) {
-    const response = await front.chat();
-    assert.equal(response.status, 200);
-    assert.deepEqual(charged(await front.receipt(response)).completionTokens, 1);
-  }
+  for (let n = 0; n < 2; n += 1) await front.assertAnswer({}, { status: 200, completionTokens: 1 });
   const sent = front.upstream.calls.map(({ body }) => body.max_tokens);
   assert.equal(sent.length, 3);
   assert.deepEqual(sent.slice(1), [1000, 1000]);
@@ -73,12 +68,8 @@ test("forgets it after an hour, and at a reload", async (t) => {
 test("leaves the value of a caller as it is, and its refusal is the caller's", async () => {
   await using front = await startFront();
   front.upstream.play = limitedTo(1000);
-  for (const field of ["max_tokens", "max_completion_tokens"]) {
-    const response = await front.chat({ [field]: 2000 });
-    assert.equal(response.status, 400);
-    const { code, param } = await errorOf(response);
-    assert.deepEqual([code, param], ["invalid_value", "max_tokens"]);
-  }
+  for (const field of ["max_tokens", "max_completion_tokens"])
+    await front.assertAnswer({ [field]: 2000 }, { status: 400, code: "invalid_value", param: "max_tokens" });
   assert.equal((await front.chat()).status, 200);
   assert.equal((await front.chat({ max_tokens: 2000 })).status, 400, "also after it was learned");
   const sent = front.upstream.calls.map(({ body }) => body.max_tokens);
@@ -101,8 +92,7 @@ test("asks again with what the window leaves, and does not keep that number", as
   assert.equal((await front.chat()).status, 200);
   assert.equal(front.upstream.calls[1]?.body.max_tokens, 1096);
   assert.equal(front.engine.servers()[0]?.notices.length, 0);
-  const response = await front.chat({ max_tokens: 2000 });
-  assert.equal((await errorOf(response)).code, "context_length_exceeded", "the caller asked for too much");
+  await front.assertAnswer({ max_tokens: 2000 }, { code: "context_length_exceeded" });
 });
 
 describe("leaves out what a server does not know", () => {
@@ -159,73 +149,58 @@ test("asks four times at most, once for each field", async () => {
       "max_tokens",
     );
   };
-  const response = await front.chat();
-  assert.equal(response.status, 502);
+  await front.assertAnswer({}, { status: 502 });
   assert.equal(front.upstream.calls.length, 4);
   await using stubborn = await startFront();
   stubborn.upstream.play = (call) =>
     refuse(call, "max_tokens is too large. At most 7 output tokens.", "max_tokens");
-  const refused = await stubborn.chat();
-  assert.equal(refused.status, 502, "no caller sent it");
-  assert.equal((await errorOf(refused)).code, "upstream_error");
+  await stubborn.assertAnswer({}, { status: 502, code: "upstream_error" });
   assert.equal(stubborn.upstream.calls.length, 2);
   assert.match(stubborn.log(), /it refused a field that Inkwell adds: it answered 400: .*At most 7/);
   assert.equal(stubborn.engine.servers()[0]?.notices.length, 0, "nothing is kept that did not help");
 });
 
-describe("an answer whose server knows no limit ends here", () => {
-  const many = Array.from({ length: 100 }, () => text("word ".repeat(40)));
-  test("by its characters", async () => {
-    await using front = await startFront({ contextWindow: 600 });
-    const noLimit: Play = (call) =>
-      "max_tokens" in call.body ? refuse(call, "Unsupported parameter: 'max_tokens'") : call.stream(...many);
-    front.upstream.play = noLimit;
-    const response = await front.chat({ messages: [{ role: "user", content: "x" }] });
-    const row = await front.receipt(response);
-    assert.equal(row?.ending, "length");
-    const { choices } = await jsonOf<{ choices: { message: { content: string } }[] }>(response);
-    const characters = choices[0]?.message.content.length ?? 0;
-    assert.ok(
-      characters <= 8 * (row?.completionTokens ?? 0),
-      `${characters} characters, ${row?.completionTokens} tokens`,
-    );
-  });
-
-  test("by the counts of its events", async () => {
-    await using front = await startFront({ contextWindow: 200, dialect: "vllm" });
-    front.upstream.playOther = (call) => call.answer(200, '{"count":100}');
-    front.upstream.play = (call) => {
-      if ("max_tokens" in call.body) return refuse(call, "Unsupported parameter: 'max_tokens'");
-      const counted = many.map((_, n) =>
-        event({
-          choices: [{ index: 0, delta: { content: "x" } }],
-          usage: { prompt_tokens: 100, completion_tokens: 7 * (n + 1), total_tokens: 100 + 7 * (n + 1) },
-        }),
-      );
-      return call.stream(...counted, finish(), done);
-    };
-    const row = await front.receipt(await front.chat());
-    assert.deepEqual([row?.ending, row?.completionTokens], ["length", 98]);
-  });
-
-  test("by its report at the end", async () => {
-    await using front = await startFront({ contextWindow: 600 });
-    front.upstream.play = (call) =>
-      "max_tokens" in call.body
-        ? refuse(call, "Unsupported parameter: 'max_tokens'")
-        : call.stream(text("Hello"), finish(), usage(5, 600), done);
-    const row = await front.receipt(await front.chat({ messages: [{ role: "user", content: "x" }] }));
-    assert.equal(row?.estimated, false);
-    assert.ok((row?.completionTokens ?? 0) < 600);
-  });
-});
+/** Refuses a limit, and sends this without one. */
+const unlimited =
+  (...events: string[]): Play =>
+  (call) =>
+    "max_tokens" in call.body ? refuse(call, "Unsupported parameter: 'max_tokens'") : call.stream(...events);
+const many = Array.from({ length: 100 }, () => text("word ".repeat(40)));
+const counted = many.map((_, n) =>
+  event({
+    choices: [{ index: 0, delta: { content: "x" } }],
+    usage: { prompt_tokens: 100, completion_tokens: 7 * (n + 1), total_tokens: 100 + 7 * (n + 1) },
+  }),
+);
+const short = { stream: false, messages: [{ role: "user", content: "x" }] };
+testAnswers([
+  {
+    what: "an answer whose server knows no limit ends here by its characters, eight for a token",
+    sends: unlimited(...many),
+    body: short,
+    options: { contextWindow: 600 },
+    gives: { ending: "length", completionTokens: 4600 / 8, content: "word ".repeat(920) },
+  },
+  {
+    what: "by the counts of its events",
+    sends: unlimited(...counted, finish(), done),
+    body: short,
+    options: { contextWindow: 200, dialect: "vllm" },
+    counts: 100,
+    gives: { ending: "length", completionTokens: 98 },
+  },
+  {
+    what: "by its report at the end",
+    sends: unlimited(text("Hello"), finish(), usage(5, 600), done),
+    body: short,
+    options: { contextWindow: 600 },
+    gives: { estimated: false, completionTokens: 599 },
+  },
+]);
 
 test("a model that surprised once goes on to answer without a limit", async () => {
   await using front = await startFront();
-  front.upstream.play = (call) =>
-    "max_tokens" in call.body
-      ? refuse(call, "Unsupported parameter: 'max_tokens'")
-      : call.stream(text("Hello"), finish(), usage(5, 600), done);
+  front.upstream.play = unlimited(text("Hello"), finish(), usage(5, 600), done);
   for (let n = 0; n < 3; n += 1) assert.equal((await front.chat()).status, 200);
 });
 

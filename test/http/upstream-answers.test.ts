@@ -1,227 +1,272 @@
 /** Answers of a correct upstream, in chunks of any size, and the requests that it gets. */
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
-import type { Events } from "../fixtures/events.ts";
-import { errorOf, jsonOf } from "../fixtures/service.ts";
-import { charged, secretKey, startFront } from "../fixtures/upstream.ts";
+import { test } from "node:test";
+import { jsonOf } from "../fixtures/service.ts";
+import { type FrontOptions, secretKey, startFront, testAnswers } from "../fixtures/upstream.ts";
 import { delta, done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
-interface Completion {
-  choices: { message: { content: string }; finish_reason: string; logprobs?: unknown }[];
-  usage: { prompt_tokens: number; completion_tokens: number };
-}
-
-test("answers with the text of the upstream, and charges its usage", async () => {
-  await using front = await startFront();
-  const response = await front.chat();
-  const answer = await jsonOf<Completion>(response);
-  assert.equal(answer.choices[0]?.message.content, "Hello world");
-  assert.equal(answer.choices[0]?.finish_reason, "stop");
-  assert.deepEqual([answer.usage.prompt_tokens, answer.usage.completion_tokens], [5, 2]);
-  assert.deepEqual(charged(await front.receipt(response)), {
-    promptTokens: 5,
-    cachedTokens: 0,
-    completionTokens: 2,
-    reasoningTokens: 0,
-    ending: "stop",
-    estimated: false,
-  });
+const thinking = { field: null, tags: null, opened: false, hidden: false };
+const tags = ["<think>", "</think>"] as const;
+const emptyReason = (content: string) => delta({ content }, { finish_reason: "" });
+const half = (escaped: string) => `data: {"choices":[{"index":0,"delta":{"content":"${escaped}"}}]}\n\n`;
+const part = (said: string) => ({ type: "text", text: said });
+const wideText = Buffer.from(
+  [first, text("gr\u00fc\u00df "), text("\u{1f58b}\ufe0f"), finish(), usage(5, 2), done].join(""),
+);
+const details = (cached: unknown, reasoning: unknown) => ({
+  prompt_tokens_details: { cached_tokens: cached },
+  completion_tokens_details: { reasoning_tokens: reasoning },
 });
+const end = [finish(), usage(5, 5), done];
+const whole = { ending: "stop", estimated: false } as const;
 
-test("always asks the upstream for a stream with usage, with its model name and key", async () => {
-  await using front = await startFront();
-  await front.chat({ max_tokens: 9 });
-  const { body, headers, path } = front.upstream.last();
-  assert.equal(path, "/v1/chat/completions");
-  assert.equal(headers.authorization, `Bearer ${secretKey}`);
-  assert.deepEqual(body, {
-    model: "vendor/big",
-    messages: [{ role: "user", content: "Hello there" }],
-    stream: true,
-    stream_options: { include_usage: true },
-    max_tokens: 9,
-  });
-});
-
-test("forwards sampling, user and thinking parameters, but not those for this service", async () => {
-  await using front = await startFront({
-    dialect: "vllm",
-    reasoning: { field: "reasoning_content", tags: null, opened: false, hidden: false },
-  });
-  const forwarded = {
-    temperature: 0.5,
-    top_p: 0.9,
-    top_k: 40,
-    seed: 7,
-    presence_penalty: 0.25,
-    frequency_penalty: -0.25,
-    logprobs: true,
-    top_logprobs: 3,
-    user: "ada@example.com",
-    reasoning_effort: "high",
-  };
-  const forHere = {
-    stop: ["END"],
-    n: 1,
-    stream_options: { include_obfuscation: true },
-    store: true,
-    metadata: { a: "b" },
-  };
-  const response = await front.chat({ ...forwarded, ...forHere, max_completion_tokens: 9 });
-  assert.equal(response.status, 200, await response.text());
-  const { cache_salt: salt, ...body } = front.upstream.last().body;
-  assert.equal(typeof salt, "string");
-  assert.deepEqual(body, {
-    ...forwarded,
-    model: "vendor/big",
-    messages: [{ role: "user", content: "Hello there" }],
-    stream: true,
-    stream_options: { include_usage: true, continuous_usage_stats: true },
-    max_tokens: 9,
-  });
-});
-
-test("forwards no null user, and replaces a lone surrogate in the user", async () => {
-  await using front = await startFront();
-  assert.equal((await front.chat({ user: null })).status, 200);
-  assert.ok(!("user" in front.upstream.last().body));
-  assert.equal((await front.chat({ user: "a\ud800" })).status, 200);
-  assert.equal(front.upstream.last().body.user, "a\ufffd");
-});
-
-test("streams one event per event of the upstream", async () => {
-  await using front = await startFront();
-  front.upstream.play = (call) =>
-    call.stream(first, text("a"), text("b"), text("c"), finish("length"), usage(5, 3), done);
-  const events = await front.events({ stream_options: { include_usage: true } });
-  assert.deepEqual(events.texts, ["a", "b", "c"]);
-  assert.equal(events.chunks.at(-2)?.choices[0]?.finish_reason, "length");
-  assert.equal(events.chunks.at(-1)?.usage?.completion_tokens, 3);
-  assert.ok(events.done);
-  assert.ok(!JSON.stringify(events).includes("vendor/big"), "the upstream's name for the model stays here");
-});
-
-test("accepts bytes that are split anywhere, even inside a character", async () => {
-  await using front = await startFront();
-  const whole = Buffer.from(
-    [first, text("gr\u00fc\u00df "), text("\u{1f58b}\ufe0f"), finish(), usage(5, 2), done].join(""),
-  );
-  front.upstream.play = async (call) => {
-    for (let at = 0; at < whole.length; at += 1) await call.send(whole.subarray(at, at + 1));
-    call.response.end();
-  };
-  const events = await front.events();
-  assert.deepEqual(events.texts, ["gr\u00fc\u00df ", "\u{1f58b}\ufe0f"]);
-});
-
-test("accepts CRLF, comments, other fields, data on several lines, and a missing last line break", async () => {
-  await using front = await startFront();
-  const split = '{"choices":[{"index":0,\ndata: "delta":{"content":"two"},"finish_reason":null}]}';
-  front.upstream.play = (call) =>
-    call.stream(
+testAnswers([
+  {
+    what: "answers with the text of the upstream, and charges its usage",
+    sends: [first, text("Hello"), text(" world"), finish(), usage(5, 2), done],
+    gives: {
+      ...whole,
+      content: "Hello world",
+      reason: "stop",
+      promptTokens: 5,
+      cachedTokens: 0,
+      completionTokens: 2,
+      reasoningTokens: 0,
+    },
+  },
+  {
+    what: "streams one event per event of the upstream, whose name for the model stays here",
+    sends: [first, text("a"), text("b"), text("c"), finish("length"), usage(5, 3), done],
+    body: { stream: true },
+    gives: { texts: ["a", "b", "c"], reason: "length", completionTokens: 3, done: true },
+    withholds: ["vendor/big"],
+  },
+  {
+    what: "accepts bytes that are split anywhere, even inside a character",
+    sends: async (call) => {
+      for (let at = 0; at < wideText.length; at += 1) await call.send(wideText.subarray(at, at + 1));
+      call.response.end();
+    },
+    body: { stream: true },
+    gives: { texts: ["gr\u00fc\u00df ", "\u{1f58b}\ufe0f"] },
+  },
+  {
+    what: "accepts CRLF, comments, other fields, data on several lines, and a missing last line break",
+    sends: [
       ": a comment\r\n\r\n",
       first.replaceAll("\n", "\r\n"),
       `id: 7\r\nretry: 10\r\n${text("one").replaceAll("\n", "\r\n")}`,
       ": ping\n\n",
-      `data: ${split}\n\n`,
+      'data: {"choices":[{"index":0,\ndata: "delta":{"content":"two"},"finish_reason":null}]}\n\n',
       finish(),
       usage(5, 2).trimEnd(),
-    );
-  const events = await front.events();
-  assert.deepEqual(events.texts, ["one", "two"]);
-  assert.ok(events.done);
-  assert.equal(charged(await front.settled()).estimated, false, "the last event counts");
-});
+    ],
+    body: { stream: true },
+    gives: { texts: ["one", "two"], done: true, estimated: false },
+  },
+  {
+    what: "joins surrogates from two events, and replaces a lone one",
+    sends: [half("a\\ud83d"), half("\\ude00b"), half("\\ud83d"), half("c"), finish(), usage(5, 4), done],
+    gives: { content: "a\u{1f600}b\ufffdc" },
+  },
+  ...(
+    [
+      ["leaves out U+FFFD at the end of an answer that a server cut inside a character", finish("length")],
+      ["leaves out U+FFFD at the end of an answer without a reason that has all its tokens", ""],
+      ["passes on U+FFFD with which a model ends its answer", finish("stop")],
+    ] as const
+  ).map(([what, end]) => ({
+    what,
+    sends: [first, text("gr"), text("ü"), text("\ufffd"), end, usage(5, 3), done],
+    body: { max_tokens: 3 },
+    gives: { content: what.startsWith("passes") ? "grü\ufffd" : "grü", completionTokens: 3 },
+  })),
+  ...[undefined, 3].map((max_tokens) => ({
+    what: `keeps U+FFFD within an answer, and leaves it out at the end: max_tokens ${max_tokens}`,
+    sends: [first, text("\ufffd"), text("a"), text("\ufffd"), text("b"), finish(), usage(5, 4), done],
+    body: { max_tokens },
+    gives: { content: max_tokens === 3 ? "\ufffda" : "\ufffda\ufffdb" },
+  })),
+  {
+    what: "accepts a finish reason without [DONE] as complete",
+    sends: [text("Hello"), finish(), usage(5, 1)],
+    body: { stream: true },
+    gives: { done: true, ending: "stop" },
+  },
+  {
+    what: "ignores empty finish reasons, which some servers send (sgl-project/sglang#3912, ollama/ollama#4357)",
+    sends: [first, emptyReason("Hel"), emptyReason("lo"), finish(), usage(5, 2), done],
+    gives: { content: "Hello", reason: "stop" },
+  },
+  {
+    what: "takes an answer with nothing but empty finish reasons for one that broke off",
+    sends: [first, emptyReason("Hel"), emptyReason("lo")],
+    body: { stream: true },
+    gives: { texts: ["Hel", "lo"], code: "upstream_error" },
+  },
+  {
+    what: "treats a stream that stays open after its finish reason as complete after a while",
+    sends: (call) => call.send(text("Hello"), finish()),
+    options: { finishMs: 20 },
+    body: { stream: true },
+    gives: { done: true, estimated: true },
+    closes: true,
+  },
+  {
+    what: "does not wait for a connection that stays open after [DONE] and closes it (Menci/Floway#447)",
+    sends: (call) => call.send(text("Hello"), finish(), usage(5, 1), done),
+    body: { stream: true },
+    gives: { done: true, estimated: false },
+    closes: true,
+  },
+  {
+    what: "accepts headers that arrive late and in pieces",
+    sends: async ({ socket }) => {
+      const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+      for (const byte of head) await new Promise<void>((resolve) => socket.write(byte, () => resolve()));
+      socket.end([first, text("Hello"), finish(), usage(5, 1), done].join(""));
+    },
+    gives: { content: "Hello" },
+  },
+  ...["thoughts", "reasoning_content", "reasoning"].map((field) => ({
+    what: `counts thinking in a field ${field}, and never sends it`,
+    sends: [
+      first,
+      delta({ [field]: "hm" }),
+      delta({ [field]: "m" }),
+      text("Yes"),
+      finish(),
+      usage(5, 3),
+      done,
+    ],
+    options: { reasoning: { ...thinking, field: "thoughts" } },
+    gives: { content: "Yes", completionTokens: 3, reasoningTokens: 2 },
+    withholds: ["hm"],
+  })),
+  {
+    what: "joins content parts, and counts thinking parts without sending them",
+    sends: [
+      delta({ content: [{ type: "thinking", thinking: [part("hm")], closed: true }] }),
+      delta({ content: [{ type: "thinking", thinking: "m" }] }),
+      delta({ content: [part("Y"), { type: "reference", reference_ids: [1] }, part("es")] }),
+      delta({ content: "." }),
+      finish(),
+      done,
+    ],
+    gives: { content: "Yes.", completionTokens: 4, reasoningTokens: 2 },
+  },
+  {
+    what: "counts thinking between tags without sending it, even if a tag is split",
+    sends: [...["<thi", "nk>hm", "m</th", "ink>", "\n\nYes"].map(text), ...end],
+    options: { reasoning: { ...thinking, tags } },
+    gives: { content: "Yes", reasoningTokens: 4 },
+  },
+  {
+    what: "removes thinking that the prompt has opened",
+    sends: [text("hm"), text("</think>"), text("Yes"), finish(), usage(5, 3), done],
+    options: { reasoning: { ...thinking, tags, opened: true } },
+    gives: { content: "Yes" },
+  },
+  ...(
+    [
+      [4, 1, 4, 1],
+      [6, 3, 0, 0],
+      [-1, 0.5, 0, 0],
+      ["4", null, 0, 0],
+    ] as const
+  ).map(([cached, reasoning, cachedTokens, reasoningTokens]) => ({
+    what: `charges ${cachedTokens} cached and ${reasoningTokens} thinking tokens for ${cached} and ${reasoning}`,
+    sends: [text("Hello"), text("!"), finish(), usage(5, 2, details(cached, reasoning)), done],
+    gives: { cachedTokens, reasoningTokens },
+  })),
+  {
+    what: "cuts an answer that exceeds max_tokens, and closes its connection",
+    sends: (call) => call.send(...Array.from({ length: 20 }, () => text("x "))),
+    body: { max_tokens: 7 },
+    gives: { content: "x ".repeat(7), reason: "length", completionTokens: 7 },
+    closes: true,
+  },
+  {
+    what: "ends with content_filter if the upstream's filter ends the answer, charged like a whole one",
+    sends: [first, text("one"), finish("content_filter"), usage(5, 1), done],
+    gives: { ...whole, reason: "content_filter", completionTokens: 1 },
+  },
+  {
+    what: "ends without text if the filter withheld all of it",
+    sends: [first, finish("content_filter"), usage(5, 0), done],
+    gives: { content: "", reason: "content_filter" },
+  },
+  {
+    what: "refuses a prompt that is too long for the upstream, in our words",
+    sends: (call) =>
+      call.answer(400, '{"error":{"message":"maximum context length is 4096 at secret-host"}}'),
+    gives: {
+      status: 400,
+      code: "context_length_exceeded",
+      param: "messages",
+      ending: "refused",
+      costMicro: 0,
+    },
+    withholds: ["secret-host"],
+  },
+  {
+    what: "ignores empty and unknown events",
+    sends: [
+      event({ choices: [] }),
+      event({ choices: [{ index: 0, delta: { content: "" } }] }),
+      event({ prompt_filter_results: [], choices: [{ index: 0 }] }),
+      text("Hello"),
+      ...end,
+    ],
+    body: { stream: true },
+    gives: { texts: ["Hello"] },
+  },
+]);
 
-test("joins surrogates from two events, and replaces a lone one", async () => {
-  await using front = await startFront();
-  const half = (escaped: string) => `data: {"choices":[{"index":0,"delta":{"content":"${escaped}"}}]}\n\n`;
-  front.upstream.play = (call) =>
-    call.stream(half("a\\ud83d"), half("\\ude00b"), half("\\ud83d"), half("c"), finish(), usage(5, 4), done);
-  const events = await front.events();
-  assert.equal(events.texts.join(""), "a\u{1f600}b\ufffdc");
-});
-
-for (const [rule, end, shown] of [
-  ["leaves out U+FFFD at the end of an answer that a server cut inside a character", finish("length"), "grü"],
-  ["leaves out U+FFFD at the end of an answer without a reason that has all its tokens", "", "grü"],
-  ["passes on U+FFFD with which a model ends its answer", finish("stop"), "grü\ufffd"],
-] as const) {
-  test(rule, async () => {
-    await using front = await startFront();
-    front.upstream.play = (call) =>
-      call.stream(first, text("gr"), text("ü"), text("\ufffd"), end, usage(5, 3), done);
-    const events = await front.events({ max_tokens: 3 });
-    assert.equal(events.texts.join(""), shown);
-    const streamed = charged(await front.settled());
-    assert.equal(streamed.completionTokens, 3, "the tokens of the character are charged");
-    const response = await front.chat({ max_tokens: 3 });
-    const answer = await jsonOf<Completion>(response);
-    assert.equal(answer.choices[0]?.message.content, shown);
-    assert.deepEqual(charged(await front.receipt(response)), streamed);
-  });
-}
-
-test("leaves out U+FFFD at the end of an answer that the credits cut, and keeps it elsewhere", async () => {
-  await using front = await startFront();
-  front.upstream.play = (call) =>
-    call.stream(first, text("\ufffd"), text("a"), text("\ufffd"), text("b"), finish(), usage(5, 4), done);
-  assert.equal((await front.events()).texts.join(""), "\ufffda\ufffdb");
-  assert.equal((await front.events({ max_tokens: 3 })).texts.join(""), "\ufffda");
-});
-
-test("accepts a finish reason without [DONE] as complete", async () => {
-  await using front = await startFront();
-  front.upstream.play = (call) => call.stream(text("Hello"), finish(), usage(5, 1));
-  const events = await front.events();
-  assert.ok(events.done);
-  assert.equal(charged(await front.settled()).ending, "stop");
-});
-
-test("ignores empty finish reasons, which some servers send (sgl-project/sglang#3912, ollama/ollama#4357)", async () => {
-  await using front = await startFront();
-  const word = (content: string) => delta({ content }, { finish_reason: "" });
-  front.upstream.play = (call) => call.stream(first, word("Hel"), word("lo"));
-  const broken = await front.events();
-  assert.deepEqual(broken.texts, ["Hel", "lo"]);
-  assert.equal(broken.error?.code, "upstream_error", "an answer without an end is not whole");
-  front.upstream.play = (call) => call.stream(first, word("Hel"), word("lo"), finish(), usage(5, 2), done);
-  assert.ok((await front.events()).done);
-});
-
-for (const [name, afterwards, options, estimated] of [
+const forwarded = {
+  temperature: 0.5,
+  top_p: 0.9,
+  top_k: 40,
+  seed: 7,
+  presence_penalty: 5,
+  frequency_penalty: -7.5,
+  logprobs: true,
+  top_logprobs: 3,
+  user: "a".repeat(65),
+  reasoning_effort: "high",
+};
+const options = { include_obfuscation: true };
+const forHere = { stop: ["END"], n: 1, stream_options: options, store: true, metadata: { a: "b" } };
+const requests: [what: string, body: object, asked: object, options?: FrontOptions][] = [
+  ["a stream with usage, with its model name and key", { max_tokens: 9 }, { max_tokens: 9 }],
   [
-    "treats a stream that stays open after its finish reason as complete after a while",
-    [],
-    { finishMs: 20 },
-    true,
+    "sampling, user and thinking parameters, but not those for this service",
+    { ...forwarded, ...forHere, max_completion_tokens: 9 },
+    { ...forwarded, max_tokens: 9, stream_options: { include_usage: true, continuous_usage_stats: true } },
+    { dialect: "vllm", reasoning: { ...thinking, field: "reasoning_content" } },
   ],
-  [
-    "does not wait for a connection that stays open after [DONE], and closes it after a while (Menci/Floway#447)",
-    [usage(5, 1), done],
-    {},
-    false,
-  ],
-] as const) {
-  test(name, async () => {
+  ["no null user", { user: null, max_tokens: 9 }, { max_tokens: 9 }],
+  ["no lone surrogate in the user", { user: "a\ud800", max_tokens: 9 }, { max_tokens: 9, user: "a\ufffd" }],
+];
+for (const [what, body, asked, options] of requests) {
+  test(`asks the upstream for ${what}`, async () => {
     await using front = await startFront(options);
-    front.upstream.play = (call) => call.send(text("Hello"), finish(), ...afterwards);
-    assert.ok((await front.events()).done);
-    assert.equal(charged(await front.settled()).estimated, estimated);
-    await front.upstream.last().closed;
+    await front.assertAnswer(body, { status: 200 });
+    const call = front.upstream.last();
+    assert.equal(call.path, "/v1/chat/completions");
+    assert.equal(call.headers.authorization, `Bearer ${secretKey}`);
+    assert.equal(call.headers["accept-encoding"], "identity");
+    const { cache_salt: salt, ...sent } = call.body;
+    assert.equal(typeof salt, options?.dialect === "vllm" ? "string" : "undefined");
+    assert.deepEqual(sent, {
+      model: "vendor/big",
+      messages: [{ role: "user", content: "Hello there" }],
+      stream: true,
+      stream_options: { include_usage: true },
+      ...asked,
+    });
   });
 }
-
-test("accepts headers that arrive late and in pieces", async () => {
-  await using front = await startFront();
-  front.upstream.play = async ({ socket }) => {
-    const body = [first, text("Hello"), finish(), usage(5, 1), done].join("");
-    const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-    for (const byte of head) await new Promise<void>((resolve) => socket.write(byte, () => resolve()));
-    socket.end(body);
-  };
-  assert.deepEqual((await front.events()).texts, ["Hello"]);
-});
 
 test("reuses the connection after a complete answer", async () => {
   await using front = await startFront();
@@ -230,106 +275,13 @@ test("reuses the connection after a complete answer", async () => {
   assert.equal(front.upstream.connections, 1);
 });
 
-test("counts thinking in a separate field of any name, and never sends it", async () => {
-  await using front = await startFront({
-    reasoning: { field: "thoughts", tags: null, opened: false, hidden: false },
-  });
-  for (const field of ["thoughts", "reasoning_content", "reasoning"]) {
-    front.upstream.play = (call) =>
-      call.stream(
-        first,
-        delta({ [field]: "hm" }),
-        delta({ [field]: "m" }),
-        text("Yes"),
-        finish(),
-        usage(5, 3),
-        done,
-      );
-    const response = await front.chat({ stream: true });
-    const received = await response.text();
-    assert.ok(received.includes("Yes") && !received.includes("hm"), received);
-    const { completionTokens, reasoningTokens } = charged(await front.receipt(response));
-    assert.deepEqual({ completionTokens, reasoningTokens }, { completionTokens: 3, reasoningTokens: 2 });
-  }
-});
-
-test("joins content parts, and counts thinking parts without sending them", async () => {
-  await using front = await startFront();
-  const part = (said: string) => ({ type: "text", text: said });
-  const thought = { type: "thinking", thinking: [part("hm")], closed: true };
-  front.upstream.play = (call) =>
-    call.stream(
-      delta({ content: [thought] }),
-      delta({ content: [{ type: "thinking", thinking: "m" }] }),
-      delta({ content: [part("Y"), { type: "reference", reference_ids: [1] }, part("es")] }),
-      delta({ content: "." }),
-      finish(),
-      done,
-    );
-  const response = await front.chat();
-  const answer = await jsonOf<Completion>(response);
-  assert.equal(answer.choices[0]?.message.content, "Yes.");
-  const { completionTokens, reasoningTokens } = charged(await front.receipt(response));
-  assert.deepEqual({ completionTokens, reasoningTokens }, { completionTokens: 4, reasoningTokens: 2 });
-});
-
-test("counts thinking between tags without sending it, even if a tag is split", async () => {
-  await using front = await startFront({
-    reasoning: { field: null, tags: ["<think>", "</think>"], opened: false, hidden: false },
-  });
-  front.upstream.play = (call) =>
-    call.stream(
-      text("<thi"),
-      text("nk>hm"),
-      text("m</th"),
-      text("ink>"),
-      text("\n\nYes"),
-      finish(),
-      usage(5, 5),
-      done,
-    );
-  const response = await front.chat();
-  const answer = await jsonOf<Completion>(response);
-  assert.equal(answer.choices[0]?.message.content, "Yes");
-  assert.equal(charged(await front.receipt(response)).reasoningTokens, 4);
-});
-
-test("removes thinking that the prompt has opened", async () => {
-  await using front = await startFront({
-    reasoning: { field: null, tags: ["<think>", "</think>"], opened: true, hidden: false },
-  });
-  front.upstream.play = (call) =>
-    call.stream(text("hm"), text("</think>"), text("Yes"), finish(), usage(5, 3), done);
-  const answer = await jsonOf<Completion>(await front.chat());
-  assert.equal(answer.choices[0]?.message.content, "Yes");
-});
-
-test("accepts the upstream's counts of thinking and cached tokens if they are plausible", async () => {
-  await using front = await startFront();
-  const details = (cached: unknown, reasoning: unknown) => ({
-    prompt_tokens_details: { cached_tokens: cached },
-    completion_tokens_details: { reasoning_tokens: reasoning },
-  });
-  for (const [cached, reasoning, expected] of [
-    [4, 1, [4, 1]],
-    [6, 3, [0, 0]],
-    [-1, 0.5, [0, 0]],
-    ["4", null, [0, 0]],
-  ] as const) {
-    front.upstream.play = (call) =>
-      call.stream(text("Hello"), text("!"), finish(), usage(5, 2, details(cached, reasoning)), done);
-    const { cachedTokens, reasoningTokens } = charged(await front.receipt(await front.chat()));
-    assert.deepEqual([cachedTokens, reasoningTokens], expected);
-  }
-});
-
 test("asks llama-server for at least one alternative with log-probabilities, and removes extra ones", async () => {
   await using front = await startFront({ dialect: "llama-server" });
   const entry = (token: string) => ({ token, logprob: -0.5, bytes: null });
   const logprobs = { content: [{ ...entry("Hi"), top_logprobs: [entry("Hi"), entry("Ho")] }] };
   front.upstream.play = (call) =>
     call.stream(first, delta({ content: "Hi" }, { logprobs }), finish(), usage(5, 1), done);
-  const answer = await jsonOf<Completion>(await front.chat({ logprobs: true }));
+  const answer = await jsonOf<{ choices: { logprobs: unknown }[] }>(await front.chat({ logprobs: true }));
   assert.equal(front.upstream.last().body.top_logprobs, 1);
   assert.deepEqual(answer.choices[0]?.logprobs, {
     content: [{ token: "Hi", logprob: -0.5, bytes: [72, 105], top_logprobs: [] }],
@@ -337,118 +289,17 @@ test("asks llama-server for at least one alternative with log-probabilities, and
   });
 });
 
-test("cuts an answer that exceeds max_tokens", async () => {
-  await using front = await startFront();
-  front.upstream.play = (call) => call.send(...Array.from({ length: 20 }, () => text("x ")));
-  const response = await front.chat({ max_tokens: 7 });
-  const answer = await jsonOf<Completion>(response);
-  assert.equal(answer.choices[0]?.message.content, "x ".repeat(7));
-  assert.equal(answer.choices[0]?.finish_reason, "length");
-  assert.equal(charged(await front.receipt(response)).completionTokens, 7);
-  await front.upstream.last().closed;
-});
-
 test("normalises a conversation until the chat template accepts it", async () => {
   await using front = await startFront();
-  front.upstream.play = (call) => {
-    const inARow = /("assistant".*){2}/.test(JSON.stringify(call.body.messages));
-    return inARow
+  front.upstream.play = (call) =>
+    /("assistant".*){2}/.test(JSON.stringify(call.body.messages))
       ? call.answer(400, '{"error":{"message":"roles must alternate"}}')
       : call.stream(text("ok"), finish(), usage(9, 1), done);
-  };
-  const response = await front.chat({
-    messages: [
-      { role: "developer", content: "Be brief" },
-      { role: "user", content: "Hi" },
-      { role: "assistant", content: "one" },
-      { role: "assistant", content: "two" },
-    ],
-  });
-  assert.equal(response.status, 200);
-  assert.deepEqual(front.upstream.last().body.messages, [
-    { role: "system", content: "Be brief" },
-    { role: "user", content: "Hi" },
-    { role: "assistant", content: "one\n\ntwo" },
-  ]);
+  const said = (role: string, content: string) => ({ role, content });
+  const asked = [said("developer", "Be brief"), said("user", "Hi")];
+  const messages = [...asked, said("assistant", "one"), said("assistant", "two")];
+  await front.assertAnswer({ messages }, { status: 200 });
+  const sent = [said("system", "Be brief"), said("user", "Hi"), said("assistant", "one\n\ntwo")];
+  assert.deepEqual(front.upstream.last().body.messages, sent);
   assert.equal(front.service.settled.length, 1);
-});
-
-test("passes the parameters of a request on as they are", async () => {
-  await using front = await startFront();
-  const parameters = {
-    top_k: 40,
-    presence_penalty: 5,
-    frequency_penalty: -7.5,
-    seed: 2 ** 40,
-    logprobs: true,
-    top_logprobs: 0,
-    user: "a name of more than the sixty-four characters that OpenAI's API takes",
-  };
-  assert.equal((await front.chat(parameters)).status, 200);
-  const { body } = front.upstream.last();
-  assert.deepEqual(Object.fromEntries(Object.keys(parameters).map((name) => [name, body[name]])), parameters);
-});
-
-test("sends reasoning_effort also if reasoning has a number of tokens only", async () => {
-  await using front = await startFront({
-    reasoning: { field: null, tags: null, opened: false, hidden: false },
-  });
-  await front.chat({ reasoning: { max_tokens: 5 }, reasoning_effort: "high" });
-  assert.equal(front.upstream.last().body.reasoning_effort, "high");
-  await front.chat({ reasoning: { max_tokens: 5 } });
-  assert.equal(front.upstream.last().body.reasoning_effort, "low");
-});
-
-describe("an answer that the upstream's content filter ends", () => {
-  const reasonOf = ({ chunks }: Events) => chunks.at(-1)?.choices[0]?.finish_reason;
-  const filtered = [first, text("one"), finish("content_filter"), usage(5, 1), done];
-
-  test("ends with its reason, streamed or not, and is charged like a whole one", async () => {
-    await using front = await startFront();
-    front.upstream.play = (call) => call.stream(...filtered);
-    const events = await front.events();
-    assert.equal(reasonOf(events), "content_filter");
-    assert.ok(events.done);
-    const response = await front.chat();
-    const answer = await jsonOf<Completion>(response.clone());
-    assert.equal(answer.choices[0]?.finish_reason, "content_filter");
-    const row = charged(await front.receipt(response));
-    assert.deepEqual([row.ending, row.completionTokens, row.estimated], ["stop", 1, false]);
-  });
-
-  test("ends without text if the filter withheld all of it", async () => {
-    await using front = await startFront();
-    front.upstream.play = (call) => call.stream(first, finish("content_filter"), usage(5, 0), done);
-    const events = await front.events();
-    assert.deepEqual([events.texts, reasonOf(events), events.done], [[], "content_filter", true]);
-  });
-});
-
-test("refuses a prompt that is too long for the upstream, in our words", async () => {
-  await using front = await startFront();
-  const said = "This model's maximum context length is 4096 tokens at secret-host";
-  front.upstream.play = (call) => call.answer(400, JSON.stringify({ error: { message: said } }));
-  const response = await front.chat();
-  assert.equal(response.status, 400);
-  const error = await errorOf(response);
-  assert.deepEqual([error.code, error.param], ["context_length_exceeded", "messages"]);
-  assert.ok(!error.message.includes("secret-host"));
-  const row = await front.receipt(response);
-  assert.deepEqual([row?.ending, row?.costMicro], ["refused", 0]);
-});
-
-test("ignores empty and unknown events", async () => {
-  await using front = await startFront();
-  front.upstream.play = (call) =>
-    call.stream(
-      first,
-      event({ choices: [] }),
-      event({ choices: [{ index: 0, delta: { content: "" } }] }),
-      event({ prompt_filter_results: [], choices: [{ index: 0 }] }),
-      text("Hello"),
-      finish(),
-      usage(5, 1),
-      done,
-    );
-  assert.deepEqual((await front.events()).texts, ["Hello"]);
 });

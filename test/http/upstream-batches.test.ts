@@ -3,29 +3,15 @@
  * and written at once.
  */
 import assert from "node:assert/strict";
-import { connect } from "node:net";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { EngineEvent, GenerateOptions, Generation } from "../../src/chat/engine.ts";
-import { readAll } from "../fixtures/raw-http.ts";
+import type { EngineEvent, Generation } from "../../src/chat/engine.ts";
+import { exchange } from "../fixtures/raw-http.ts";
 import { until } from "../fixtures/until.ts";
-import { charged, type Front, startFront } from "../fixtures/upstream.ts";
+import { generate, startFront, testAnswers } from "../fixtures/upstream.ts";
 import { delta, done, finish, text, usage } from "../fixtures/upstream-events.ts";
 
 const words = (count: number) => Array.from({ length: count }, (_, n) => text(`${n} `));
-
-async function begin(front: Front, options: Partial<GenerateOptions> = {}): Promise<Generation> {
-  const prompt = { accountId: "a", messages: [{ role: "user", content: "Hi" }], reasoning: {} } as const;
-  const prepared = await front.engine.prepare(prompt, new AbortController().signal);
-  const paidTokens = options.maxTokens ?? 1000;
-  return prepared.generate({
-    maxTokens: 1000,
-    paidTokens,
-    sampling: { stop: [] },
-    onTokens: () => {},
-    ...options,
-  });
-}
 
 function textsOf(batch: readonly EngineEvent[] | undefined): string {
   return (batch ?? [])
@@ -44,7 +30,7 @@ const all = (count: number) => Array.from({ length: count }, (_, n) => `${n} `).
 test("64 events and the end in one read are one batch", async () => {
   await using front = await startFront();
   front.upstream.play = (call) => call.stream([...words(64), finish(), usage(5, 64), done].join(""));
-  const generation = await begin(front);
+  const generation = await generate(front);
   assert.deepEqual(await batchesOf(generation), [`${all(64)}<stop>`]);
   assert.equal(generation.usage.completionTokens, 64);
 });
@@ -54,11 +40,10 @@ test("each batch of a stream is one write to the client", async () => {
   front.upstream.play = (call) => call.stream([...words(64), finish(), usage(5, 64), done].join(""));
   const { port, key } = front.service;
   const body = JSON.stringify({ model: "big", messages: [{ role: "user", content: "Hi" }], stream: true });
-  const socket = connect(port, "127.0.0.1");
-  socket.write(
+  const received = await exchange(
+    port,
     `POST /v1/chat/completions HTTP/1.1\r\nhost: test\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
   );
-  const received = await readAll(socket);
   // A chunk of HTTP is a write: the text, then the end when the charge is on disk.
   const chunks = received.split(/^[0-9a-f]+\r$/m).slice(1);
   assert.deepEqual(
@@ -71,7 +56,7 @@ test("a batch with more tokens than are paid for is cut at the paid token", asyn
   await using front = await startFront();
   front.upstream.play = (call) => call.stream([...words(10), finish(), usage(5, 10), done].join(""));
   const made: number[] = [];
-  const generation = await begin(front, { paidTokens: 3, onTokens: (tokens) => made.push(tokens) });
+  const generation = await generate(front, { paidTokens: 3, onTokens: (tokens) => made.push(tokens) });
   const batches = generation[Symbol.asyncIterator]();
   assert.equal(textsOf((await batches.next()).value), all(3));
   const next = batches.next();
@@ -97,7 +82,7 @@ test("thinking that had to be paid for is read on when it is, though it has no t
     await call.stream(text("Yes"), finish(), usage(5, 11), done);
   };
   const made: number[] = [];
-  const generation = await begin(front, { paidTokens: 3, onTokens: (tokens) => made.push(tokens) });
+  const generation = await generate(front, { paidTokens: 3, onTokens: (tokens) => made.push(tokens) });
   const answer = batchesOf(generation);
   await until("the fourth token is asked for", () => made.includes(4));
   generation.extendBudget(100, false);
@@ -111,10 +96,10 @@ test("text that was held is yielded in bounded batches, and a stop between two o
     call.stream(Array.from({ length: 600 }, () => text("a")).join(""), text("b"), finish(), done);
   const options = { sampling: { stop: [`${"a".repeat(601)}`] } };
   const whole: number[] = [];
-  for await (const batch of await begin(front, options)) whole.push(batch.length);
+  for await (const batch of await generate(front, options)) whole.push(batch.length);
   assert.deepEqual(whole, [256, 256, 90]);
 
-  const generation = await begin(front, options);
+  const generation = await generate(front, options);
   let read = 0;
   for await (const batch of generation) {
     read += batch.length;
@@ -126,7 +111,7 @@ test("text that was held is yielded in bounded batches, and a stop between two o
 test("a stop cancels a read that waits for the upstream, at once", async () => {
   await using front = await startFront();
   front.upstream.play = (call) => call.send(text("a"));
-  const generation = await begin(front);
+  const generation = await generate(front);
   const batches = generation[Symbol.asyncIterator]();
   assert.equal(textsOf((await batches.next()).value), "a");
   const waiting = batches.next();
@@ -139,7 +124,7 @@ test("a stop cancels a read that waits for the upstream, at once", async () => {
 test("a stop cancels a read that waits to be paid for", async () => {
   await using front = await startFront();
   front.upstream.play = (call) => call.send(words(10).join(""));
-  const generation = await begin(front, { paidTokens: 2 });
+  const generation = await generate(front, { paidTokens: 2 });
   const batches = generation[Symbol.asyncIterator]();
   assert.equal(textsOf((await batches.next()).value), all(2));
   const waiting = batches.next();
@@ -156,29 +141,23 @@ test("a stop sequence is found across batches, and nothing of it is sent", async
     await until("the first batch is read", () => generation.usage.completionTokens === 2);
     await call.send([text("T"), text("OP"), text(" two"), finish()].join(""));
   };
-  const generation = await begin(front, { sampling: { stop: ["STOP"] } });
+  const generation = await generate(front, { sampling: { stop: ["STOP"] } });
   assert.deepEqual(await batchesOf(generation), ["one ", "<stop>"]);
   assert.equal(generation.usage.completionTokens, 4);
 });
 
-test("an error behind text in one read comes after the text, and the text is charged", async () => {
-  await using front = await startFront();
-  const error = `data: {"error":{"message":"out of memory"}}\n\n`;
-  front.upstream.play = (call) => call.stream(text("a") + text("b") + error + text("c"));
-  const events = await front.events();
-  assert.deepEqual(events.texts, ["a", "b"]);
-  assert.equal(events.error?.code, "upstream_error");
-  const { completionTokens, ending } = charged(await front.settled());
-  assert.deepEqual({ completionTokens, ending }, { completionTokens: 2, ending: "engine_failed" });
-});
-
-test("an answer whose connection breaks behind text in one read keeps the text", async () => {
-  await using front = await startFront();
-  front.upstream.play = async (call) => {
-    await call.send(text("a") + text("b"));
-    call.socket.destroy();
-  };
-  const events = await front.events();
-  assert.deepEqual(events.texts, ["a", "b"]);
-  assert.equal(events.error?.code, "upstream_error");
-});
+const error = `data: {"error":{"message":"out of memory"}}\n\n`;
+testAnswers(
+  [
+    ["an error behind text in one read comes after the text", `${text("a") + text("b") + error}${text("c")}`],
+    ["a connection that breaks behind text in one read keeps the text", text("a") + text("b")],
+  ].map(([what = "", sent = ""]) => ({
+    what: `${what}, and the text is charged`,
+    sends: async (call) => {
+      await call.send(sent);
+      call.socket.destroy();
+    },
+    body: { stream: true },
+    gives: { texts: ["a", "b"], code: "upstream_error", ending: "engine_failed", completionTokens: 2 },
+  })),
+);

@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import { ServiceEvents } from "../../src/events/service-events.ts";
 import { errorOf } from "../fixtures/service.ts";
 import { until } from "../fixtures/until.ts";
-import { type Call, type Play, startFront, startUpstream } from "../fixtures/upstream.ts";
+import { type Call, clockOf, type Play, startFront, startUpstream } from "../fixtures/upstream.ts";
 import { event } from "../fixtures/upstream-events.ts";
 
 const error = {
@@ -22,9 +22,7 @@ const empty: [name: string, play: Play][] = [
 describe("a server alone gets one request every five minutes", () => {
   for (const [name, play] of empty) {
     test(name, async (t) => {
-      const nowMs = performance.now();
-      let laterMs = 0;
-      t.mock.method(performance, "now", () => nowMs + laterMs);
+      const goOn = clockOf(t);
       await using front = await startFront();
       const other = await front.other("other");
       front.upstream.play = play;
@@ -45,14 +43,14 @@ describe("a server alone gets one request every five minutes", () => {
         /inkwell_model_servers_out_of_credit\{model="big"\} 1/,
       );
 
-      laterMs = 299_000;
+      goOn(299_000);
       await front.chat();
       assert.equal(front.upstream.calls.length, 1);
-      laterMs = 301_000;
+      goOn(2000);
       assert.equal((await front.chat()).status, 502);
       assert.equal((await front.chat()).status, 502);
       assert.equal(front.upstream.calls.length, 2, "one trial");
-      laterMs = 602_000;
+      goOn(301_000);
       front.upstream.play = (call) => call.answer(500, "{}");
       assert.equal((await front.chat()).headers.get("x-should-retry"), null, "now it fails in another way");
       assert.equal(front.engine.servers()[0]?.state, "resting");

@@ -1,19 +1,11 @@
 /** Upstreams that report tokens only at the end, for example thinking that is not streamed. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type FrontOptions, startFront } from "../fixtures/upstream.ts";
+import { balanceOf, startFront } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 /** One credit pays for about 33,000 completion tokens; the window is larger. */
-const narrow: FrontOptions = {
-  contextWindow: 100_000,
-  service: {
-    plan: {
-      base: { credits: 1, every: "P1D", align: "opening" },
-      overage: { credits: 0, every: "P1M", align: "opening" },
-    },
-  },
-};
+const narrow = { contextWindow: 100_000, ...balanceOf(1, { prompt: 10, completion: 30 }) };
 const boughtTokens = 33_000;
 const hidden = { field: null, tags: null, opened: false, hidden: true };
 

@@ -2,343 +2,229 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { errorOf, jsonOf } from "../fixtures/service.ts";
 import { unlessStalled } from "../fixtures/unless-stalled.ts";
-import { until } from "../fixtures/until.ts";
-import { charged, type Front, type Play, startFront } from "../fixtures/upstream.ts";
+import { type Outcome, type Play, startFront, testAnswers } from "../fixtures/upstream.ts";
 import { delta, done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 const tail = [finish(), usage(5, 2), done];
+const signs: [name: string, sign: string][] = [
+  ["an event without data", "data:\n\n"],
+  ["an event with a space", "data: \n\n"],
+  ["a ping without data", "event: ping\ndata:\n\n"],
+  ["a comment", ": OPENROUTER PROCESSING\n\n"],
+  ["an empty object", "data: {}\n\n"],
+];
+const coded: Partial<Outcome> = { status: 502, code: "upstream_error" };
+const zipped = gzipSync([first, text("Hello"), ...tail].join(""));
+const errors: [error: object, gives: Partial<Outcome>][] = [
+  [{ code: 429 }, { status: 503, code: "overloaded" }],
+  [{ type: "rate_limit_exceeded" }, { status: 503, code: "overloaded" }],
+  [{ code: "context_length_exceeded" }, { status: 400, code: "context_length_exceeded" }],
+  [{ code: "content_filter" }, { status: 400, code: "content_filter" }],
+  [{ code: 504 }, { status: 504, code: "upstream_timeout" }],
+];
+const places: [name: string, parts: string[]][] = [
+  ["a refusal", [delta({ content: null, refusal: "I " }), delta({ refusal: "cannot." })]],
+  ["a message", [event({ choices: [{ index: 0, message: { role: "assistant", content: "I cannot." } }] })]],
+  [
+    "a completion",
+    [event({ choices: [{ index: 0, text: "I " }] }), event({ choices: [{ index: 0, text: "cannot." }] })],
+  ],
+  [
+    "a difference with the message so far beside it",
+    ["I ", "cannot."].map((content) =>
+      event({ choices: [{ index: 0, delta: { content }, message: { content: "I cannot." } }] }),
+    ),
+  ],
+];
+const withheld = {
+  code: "data_inspection_failed",
+  message: "Output data may contain inappropriate content.",
+};
+const beside = usage(12, 2, { total_tokens: 331, completion_tokens_details: { reasoning_tokens: 317 } });
+const thinking = { field: null, tags: null, opened: false, hidden: false };
 
-async function whole(front: Front, body: object = {}) {
-  const response = await front.chat(body);
-  const json = await jsonOf<{ choices: { message: { content: string }; finish_reason: string }[] }>(response);
-  const [choice] = json.choices;
-  return {
-    content: choice?.message.content,
-    reason: choice?.finish_reason,
-    row: await front.receipt(response),
-  };
-}
-
-const noticed = (front: Front) => front.engine.servers()[0]?.notices.map(({ kind }) => kind);
-
-describe("a sign of life is no part of an answer", () => {
-  const signs: [name: string, sign: string][] = [
-    ["an event without data", "data:\n\n"],
-    ["an event with a space", "data: \n\n"],
-    ["a ping without data", "event: ping\ndata:\n\n"],
-    ["a comment", ": OPENROUTER PROCESSING\n\n"],
-    ["an empty object", "data: {}\n\n"],
-  ];
-  for (const [name, sign] of signs) {
-    test(name, async () => {
-      await using front = await startFront();
-      front.upstream.play = (call) =>
-        call.stream(sign, first, sign, text("one"), sign, text(" two"), sign, ...tail);
-      const { content, row } = await whole(front);
-      assert.equal(content, "one two");
-      assert.deepEqual(charged(row).completionTokens, 2);
-      assert.deepEqual((await front.events()).texts, ["one", " two"]);
-    });
-  }
-});
+testAnswers([
+  ...signs.map(([name, sign]) => ({
+    what: `a sign of life is no part of an answer: ${name}`,
+    sends: [sign, first, sign, text("one"), sign, text(" two"), sign, ...tail],
+    gives: { content: "one two", completionTokens: 2 },
+  })),
+  {
+    what: "an answer in a coding that nobody asked for is a failure of the server",
+    sends: ({ response }) => {
+      response
+        .writeHead(200, { "content-type": "text/event-stream", "content-encoding": "gzip" })
+        .end(zipped);
+    },
+    gives: coded,
+    logs: /in the coding gzip, although Inkwell asks for none/,
+  },
+  {
+    what: "and so is a refusal in such a coding",
+    sends: (call) => call.answer(400, "x", { "content-encoding": "br" }),
+    gives: coded,
+    logs: /in the coding br, although Inkwell asks for none/,
+  },
+  {
+    what: "`identity` is no coding",
+    sends: async (call) => {
+      call.head(200, { "content-encoding": "Identity" });
+      await call.stream(first, text("Hello"), ...tail);
+    },
+    gives: { content: "Hello" },
+  },
+  {
+    what: "waits as long as `retry-after-ms` says",
+    sends: (call) => call.answer(429, "{}", { "retry-after-ms": "6500", "retry-after": "60" }),
+    gives: { status: 503, retryAfter: "7" },
+  },
+  ...errors.map(([error, gives]) => ({
+    what: `an error event means what its status means: ${JSON.stringify(error)}`,
+    sends: [event({ error: { message: "no", ...error } })],
+    gives,
+  })),
+  {
+    what: "ends with content_filter if the moderation withholds the rest in an error event",
+    sends: [text("one"), text(" two"), event({ error: withheld })],
+    gives: { content: "one two", reason: "content_filter", completionTokens: 2 },
+  },
+  ...Object.entries({ MAX_TOKENS: "length", SAFETY: "content_filter", eos: "stop" }).map(
+    ([word, reason]) => ({
+      what: `an answer that ends with ${word} ends with ${reason}`,
+      sends: [text("Hello"), finish(word), usage(5, 1), done],
+      gives: { reason },
+      notices: [],
+    }),
+  ),
+  {
+    what: "an ending that is a failure is free if the answer is not streamed",
+    sends: [text("Hello"), finish("network_error"), usage(5, 1), done],
+    body: { stream: false },
+    gives: { status: 502, code: "upstream_error", costMicro: 0 },
+  },
+  {
+    what: "an answer without a reason for its end is passed on, and reported",
+    sends: [text("Hello"), text(" world"), done],
+    gives: { content: "Hello world", reason: "stop" },
+    notices: ["unknown_ending"],
+  },
+  ...places.map(([name, parts]) => ({
+    what: `text is text, wherever it stands: ${name}`,
+    sends: [...parts, ...tail],
+    gives: { content: "I cannot.", note: null },
+  })),
+  {
+    what: "a receipt has a note if tokens without text are paid",
+    sends: [delta({ tool_calls: [] }), finish(), usage(5, 9), done],
+    gives: { content: "", completionTokens: 9, note: "the server reported 9 tokens and sent no text" },
+    notices: ["no_text"],
+  },
+  ...[[text("END")], [text("EN"), text("D")], []].map((parts) => ({
+    what: `but not if a stop sequence left no text, in ${parts.length} events`,
+    sends: [...parts, ...tail],
+    body: { stop: "END" },
+    options: { sendStop: false },
+    gives: { content: "", note: null },
+  })),
+  {
+    what: "a receipt has a note if the total is none",
+    sends: [text("Hello"), text(" world"), finish(), usage(5, 2, { total_tokens: 6 }), done],
+    gives: {
+      promptTokens: 5,
+      completionTokens: 2,
+      estimated: false,
+      note: "the server reported a total of 6 tokens, which its counts do not add up to",
+    },
+    notices: ["odd_total"],
+  },
+  {
+    what: "a count before the text is not that of the whole answer",
+    sends: [usage(5, 1), ...Array.from({ length: 30 }, () => text("x ")), finish(), done],
+    gives: { completionTokens: 30, estimated: true },
+  },
+  {
+    what: "thinking that is counted beside the answer is charged",
+    sends: [text("42"), finish(), beside, done],
+    body: { max_tokens: 900 },
+    options: { reasoning: thinking },
+    gives: { completionTokens: 319, reasoningTokens: 317, note: null },
+  },
+  {
+    what: "and never beyond the hold",
+    sends: [text("42"), finish(), beside, done],
+    body: { max_tokens: 100 },
+    options: { reasoning: thinking },
+    gives: { completionTokens: 100, shortfallMicro: 0 },
+  },
+]);
 
 describe("an answer ends after `headers_seconds` without text", () => {
-  const times = { connectMs: 60_000, headersMs: 400, idleMs: 60_000 };
-  const forms: [name: string, sign: string][] = [
+  const options = { times: { connectMs: 60_000, headersMs: 400, idleMs: 60_000 } };
+  const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+  for (const [name, sign] of [
     ["empty objects at full speed", "data: {}\n\n".repeat(2000)],
     ["comments", ": ping\n\n"],
     ["events without data", "data:\n\n"],
-  ];
-  for (const [name, sign] of forms) {
+  ] as const) {
     test(name, () =>
       unlessStalled(async () => {
-        await using front = await startFront({ times });
+        await using front = await startFront(options);
         const babble: Play = async (call) => {
-          while (!call.isClosed) {
-            await call.send(sign);
-            await new Promise((resolve) => setTimeout(resolve, 10));
-          }
+          for (; !call.isClosed; await pause(10)) await call.send(sign);
         };
         front.upstream.play = babble;
-        const response = await front.chat();
-        assert.equal(response.status, 504);
-        assert.equal((await errorOf(response)).code, "upstream_timeout");
-        assert.equal((await front.receipt(response))?.costMicro, 0);
+        await front.assertAnswer({}, { status: 504, code: "upstream_timeout", costMicro: 0 });
         assert.match(front.log(), /it sent no text for 0\.4 s \(headers_seconds\)/);
         front.upstream.play = async (call) => {
           await call.send(first, text("one"));
           await babble(call);
         };
-        const streamed = await front.events();
-        assert.deepEqual([streamed.texts, streamed.error?.code], [["one"], "upstream_timeout"]);
+        await front.assertAnswer({ stream: true }, { texts: ["one"], code: "upstream_timeout" });
       }),
     );
   }
 
   test("but not while it thinks, nor while text arrives", () =>
     unlessStalled(async () => {
-      await using front = await startFront({ times });
+      await using front = await startFront(options);
       front.upstream.play = async (call) => {
         for (let n = 0; n < 8; n += 1) {
           await call.send(n < 6 ? delta({ reasoning_content: "hm" }) : text("x"));
-          await new Promise((resolve) => setTimeout(resolve, 150));
+          await pause(150);
         }
         await call.stream(finish(), usage(5, 8), done);
       };
-      assert.equal((await whole(front)).content, "xx");
+      await front.assertAnswer({}, { content: "xx" });
     }));
 });
 
-describe("a coding that nobody asked for is a failure of the server", () => {
-  const answer = gzipSync([first, text("Hello"), ...tail].join(""));
-  const plays: [name: string, play: Play][] = [
-    [
-      "an answer",
-      (call) =>
-        call.response
-          .writeHead(200, { "content-type": "text/event-stream", "content-encoding": "gzip" })
-          .end(answer),
-    ],
-    [
-      "a refusal",
-      (call) =>
-        call.response
-          .writeHead(400, { "content-type": "application/json", "content-encoding": "br" })
-          .end(gzipSync("{}")),
-    ],
-  ];
-  for (const [name, play] of plays) {
-    test(name, async () => {
-      await using front = await startFront();
-      front.upstream.play = play;
-      const response = await front.chat();
-      assert.equal(response.status, 502);
-      assert.equal((await errorOf(response)).code, "upstream_error");
-      assert.match(front.log(), /in the coding (?:gzip|br), although Inkwell asks for none/);
-      assert.equal(front.upstream.last().headers["accept-encoding"], "identity");
-    });
-  }
-
-  test("and `identity` is none", async () => {
-    await using front = await startFront();
-    front.upstream.play = async (call) => {
-      call.head(200, { "content-encoding": "Identity" });
-      await call.stream(first, text("Hello"), ...tail);
-    };
-    assert.equal((await whole(front)).content, "Hello");
-  });
-});
-
-test("waits as long as `retry-after-ms` says", async () => {
+test("an ending in an unknown word is passed on as stop, and reported once for each word", async () => {
   await using front = await startFront();
-  front.upstream.play = (call) => call.answer(429, "{}", { "retry-after-ms": "6500", "retry-after": "60" });
-  const response = await front.chat();
-  assert.equal(response.status, 503);
-  assert.equal(response.headers.get("retry-after"), "7");
-});
-
-describe("an error event means what its status means", () => {
-  const plays: [error: object, status: number, code: string][] = [
-    [{ message: "slow down", code: 429 }, 503, "overloaded"],
-    [{ message: "slow down", type: "rate_limit_exceeded" }, 503, "overloaded"],
-    [{ message: "too long", code: "context_length_exceeded" }, 400, "context_length_exceeded"],
-    [{ message: "flagged", code: "content_filter" }, 400, "content_filter"],
-    [{ message: "too late", code: 504 }, 504, "upstream_timeout"],
-  ];
-  for (const [error, status, code] of plays) {
-    test(JSON.stringify(error), async () => {
-      await using front = await startFront();
-      front.upstream.play = (call) => call.stream(event({ error }));
-      for (let n = 0; n < 6; n += 1) {
-        const response = await front.chat();
-        if (n > 0 && code === "upstream_timeout") break;
-        assert.equal(response.status, status);
-        assert.equal((await errorOf(response)).code, code);
-        if (status === 503) assert.ok(Number(response.headers.get("retry-after")) > 0);
-      }
-      const isFault = code === "upstream_timeout";
-      if (!isFault) assert.equal(front.engine.servers()[0]?.pausedAccounts, 0, "the server did not fail");
-    });
+  for (const word of ["banana", "banana", "OTHER", "banana"]) {
+    front.upstream.play = (call) => call.stream(text("Hello"), finish(word), usage(5, 1), done);
+    await front.assertAnswer({}, { reason: "stop" });
   }
+  const noticed = front.engine.servers()[0]?.notices.map(({ kind }) => kind);
+  assert.deepEqual(noticed, ["unknown_ending", "unknown_ending"]);
+  assert.equal(front.service.log.filter(({ notice }) => notice === "unknown_ending").length, 2);
+  const metrics = await front.service.metrics.text();
+  assert.match(metrics, /inkwell_upstream_notices_total\{model="big",kind="unknown_ending"\} 4/);
 });
 
-describe("the end of an answer", () => {
-  test("is content_filter if the moderation withholds the rest in an error event", async () => {
-    await using front = await startFront();
-    const error = {
-      code: "data_inspection_failed",
-      message: "Output data may contain inappropriate content.",
-    };
-    front.upstream.play = (call) => call.stream(text("one"), text(" two"), event({ error }));
-    const { content, reason, row } = await whole(front);
-    assert.deepEqual([content, reason, row?.completionTokens], ["one two", "content_filter", 2]);
-    assert.equal(front.engine.servers()[0]?.pausedAccounts, 0);
-  });
-
-  for (const [word, reason] of [
-    ["MAX_TOKENS", "length"],
-    ["model_length", "length"],
-    ["SAFETY", "content_filter"],
-    ["sensitive", "content_filter"],
-    ["eos", "stop"],
+test("a receipt has a note if the server counts far fewer tokens than the prompt has", async () => {
+  await using front = await startFront({ dialect: "vllm" });
+  const messages = [{ role: "user", content: "word ".repeat(200) }];
+  for (const [counted, reported, note] of [
+    ['{"count":206}', 102, "the prompt has 206 tokens, and the server reported 102 tokens"],
+    ['{"count":206}', 103, null],
+    ["{}", 62, "the prompt has 1000 bytes, and the server reported 62 tokens"],
+    ["{}", 63, null],
   ] as const) {
-    test(`${word} is ${reason}`, async () => {
-      await using front = await startFront();
-      front.upstream.play = (call) => call.stream(text("Hello"), finish(word), usage(5, 1), done);
-      assert.equal((await whole(front)).reason, reason);
-      assert.deepEqual(noticed(front), []);
-    });
-  }
-
-  for (const word of ["insufficient_system_resource", "network_error"]) {
-    test(`${word} is a failure, free if it is not streamed`, async () => {
-      await using front = await startFront();
-      front.upstream.play = (call) => call.stream(text("Hello"), finish(word), usage(5, 1), done);
-      const response = await front.chat();
-      assert.equal(response.status, 502);
-      assert.equal((await front.receipt(response))?.costMicro, 0);
-      const streamed = await front.events();
-      assert.deepEqual([streamed.error?.code, streamed.done], ["upstream_error", false]);
-    });
-  }
-
-  test("in an unknown word is passed on as stop, and reported once for each word", async () => {
-    await using front = await startFront();
-    for (const word of ["banana", "banana", "OTHER", "banana"]) {
-      front.upstream.play = (call) => call.stream(text("Hello"), finish(word), usage(5, 1), done);
-      assert.equal((await whole(front)).reason, "stop");
-    }
-    assert.deepEqual(noticed(front), ["unknown_ending", "unknown_ending"]);
-    assert.equal(front.service.log.filter(({ notice }) => notice === "unknown_ending").length, 2);
-    const metrics = await front.service.metrics.text();
-    assert.match(metrics, /inkwell_upstream_notices_total\{model="big",kind="unknown_ending"\} 4/);
-  });
-});
-
-test("an answer without a reason for its end is passed on, and reported", async () => {
-  await using front = await startFront();
-  front.upstream.play = (call) => call.stream(text("Hello"), text(" world"), done);
-  const { content, reason } = await whole(front);
-  assert.deepEqual([content, reason], ["Hello world", "stop"]);
-  assert.deepEqual(noticed(front), ["unknown_ending"]);
-});
-
-describe("text is text, wherever it stands", () => {
-  const forms: [name: string, parts: string[]][] = [
-    ["a refusal", [delta({ content: null, refusal: "I " }), delta({ refusal: "cannot." })]],
-    ["a message", [event({ choices: [{ index: 0, message: { role: "assistant", content: "I cannot." } }] })]],
-    [
-      "a completion",
-      [event({ choices: [{ index: 0, text: "I " }] }), event({ choices: [{ index: 0, text: "cannot." }] })],
-    ],
-    [
-      "a difference with the message so far beside it",
-      ["I ", "cannot."].map((content) =>
-        event({ choices: [{ index: 0, delta: { content }, message: { content: "I cannot." } }] }),
-      ),
-    ],
-  ];
-  for (const [name, parts] of forms) {
-    test(name, async () => {
-      await using front = await startFront();
-      front.upstream.play = (call) => call.stream(...parts, ...tail);
-      const { content, row } = await whole(front);
-      assert.equal(content, "I cannot.");
-      assert.equal(row?.note, null);
-    });
-  }
-});
-
-describe("a receipt has a note", () => {
-  test("if tokens without text are paid", async () => {
-    await using front = await startFront();
-    front.upstream.play = (call) => call.stream(delta({ tool_calls: [] }), finish(), usage(5, 9), done);
-    const { content, row } = await whole(front);
-    assert.deepEqual([content, row?.completionTokens], ["", 9]);
-    assert.equal(row?.note, "the server reported 9 tokens and sent no text");
-    assert.deepEqual(noticed(front), ["no_text"]);
-  });
-
-  test("but not if a stop sequence left no text, here or at the server", async () => {
-    await using front = await startFront({ sendStop: false });
-    for (const parts of [[text("END")], [text("EN"), text("D")], []]) {
-      front.upstream.play = (call) => call.stream(...parts, ...tail);
-      const { content, row } = await whole(front, { stop: "END" });
-      assert.deepEqual([content, row?.note], ["", null]);
-    }
-  });
-
-  test("if the total is none", async () => {
-    await using front = await startFront();
-    front.upstream.play = (call) =>
-      call.stream(text("Hello"), text(" world"), finish(), usage(5, 2, { total_tokens: 6 }), done);
-    const { row } = await whole(front);
-    assert.deepEqual([row?.promptTokens, row?.completionTokens, row?.estimated], [5, 2, false]);
-    assert.equal(row?.note, "the server reported a total of 6 tokens, which its counts do not add up to");
-    assert.deepEqual(noticed(front), ["odd_total"]);
-  });
-
-  test("if the server counts far fewer tokens than the prompt has", async () => {
-    await using front = await startFront({ dialect: "vllm" });
-    const messages = [{ role: "user", content: "word ".repeat(200) }];
-    let counted = '{"count":206}';
     front.upstream.playOther = (call) => call.answer(200, counted);
-    front.upstream.play = (call) => call.stream(text("Hello"), finish(), usage(102, 1), done);
-    assert.equal(
-      (await whole(front, { messages })).row?.note,
-      "the prompt has 206 tokens, and the server reported 102 tokens",
-    );
-    assert.deepEqual(noticed(front), ["prompt_cut"]);
-    assert.match(front.log(), /the prompt has 206 tokens, and the server reported 102 tokens/);
-    front.upstream.play = (call) => call.stream(text("Hello"), finish(), usage(103, 1), done);
-    assert.equal((await whole(front, { messages })).row?.note, null);
-    counted = "{}";
-    front.upstream.play = (call) => call.stream(text("Hello"), finish(), usage(62, 1), done);
-    assert.equal(
-      (await whole(front, { messages })).row?.note,
-      "the prompt has 1000 bytes, and the server reported 62 tokens",
-    );
-    front.upstream.play = (call) => call.stream(text("Hello"), finish(), usage(63, 1), done);
-    assert.equal((await whole(front, { messages })).row?.note, null);
-  });
-});
-
-test("a count before the text is not that of the whole answer", async () => {
-  await using front = await startFront();
-  const parts = Array.from({ length: 30 }, () => text("x "));
-  front.upstream.play = (call) => call.stream(usage(5, 1), ...parts, finish(), done);
-  const { row } = await whole(front);
-  assert.deepEqual([row?.completionTokens, row?.estimated], [30, true]);
-});
-
-test("thinking that is counted beside the answer is charged, and never beyond the hold", async () => {
-  await using front = await startFront({
-    reasoning: { field: null, tags: null, opened: false, hidden: false },
-  });
-  const beside = { total_tokens: 331, completion_tokens_details: { reasoning_tokens: 317 } };
-  front.upstream.play = (call) => call.stream(text("42"), finish(), usage(12, 2, beside), done);
-  const { row } = await whole(front, { max_tokens: 900 });
-  assert.deepEqual([row?.completionTokens, row?.reasoningTokens, row?.note], [319, 317, null]);
-  const limited = await whole(front, { max_tokens: 100 });
-  assert.deepEqual([limited.row?.completionTokens, limited.row?.shortfallMicro], [100, 0]);
-});
-
-test("the name of the model goes along where llama-server counts a prompt", async () => {
-  await using front = await startFront({ dialect: "llama-server" });
-  front.upstream.playOther = (call) =>
-    call.answer(
-      200,
-      JSON.stringify(call.path === "/tokenize" ? { tokens: [1, 2, 3] } : { prompt: "<user>Hi" }),
-    );
-  assert.equal((await front.chat()).status, 200);
-  await until("both were asked", () => front.upstream.asked.length === 2);
-  assert.deepEqual(
-    front.upstream.asked.map(({ path, body }) => [path, body.model]),
-    [
-      ["/apply-template", "vendor/big"],
-      ["/tokenize", "vendor/big"],
-    ],
-  );
+    front.upstream.play = (call) => call.stream(text("Hello"), finish(), usage(reported, 1), done);
+    await front.assertAnswer({ messages }, { note });
+  }
+  assert.match(front.log(), /the prompt has 206 tokens, and the server reported 102 tokens/);
+  assert.equal(front.engine.servers()[0]?.notices[0]?.kind, "prompt_cut");
 });

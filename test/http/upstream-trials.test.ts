@@ -1,77 +1,59 @@
-/** The trial request to an upstream that has cooled down. Every kind of failure counts. */
+/** The trial request to an upstream that has cooled down, and answers that break off. */
 import assert from "node:assert/strict";
-import { describe, type TestContext, test } from "node:test";
-import { eventCharactersMax } from "../../src/engines/upstream/exchange.ts";
+import { test } from "node:test";
 import { until } from "../fixtures/until.ts";
-import { type Call, type Front, type Play, startFront } from "../fixtures/upstream.ts";
-import { done, event, finish, first, text, usage } from "../fixtures/upstream-events.ts";
+import { type Call, clockOf, type Play, startFront } from "../fixtures/upstream.ts";
+import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 const sayHello: Play = (call) => call.stream(first, text("Hello"), finish(), usage(5, 1), done);
-
+const gone: Play = (call) => call.socket.destroy();
 const breakOff: Play = async (call) => {
   await call.send(first, text("Hel"));
   call.socket.destroy();
 };
 
-/** Stops the clock of the engine. Returns a function that advances it. */
-function timeOf(t: TestContext): (laterMs: number) => void {
-  const nowMs = performance.now();
-  let aheadMs = 0;
-  t.mock.method(performance, "now", () => nowMs + aheadMs);
-  return (laterMs) => {
-    aheadMs += laterMs;
-  };
+for (const [name, play, calls] of [
+  ["by its status", (call: Call) => call.answer(500, "{}"), 1],
+  ["by closing every connection, of which the first one was stale", gone, 2],
+] as const) {
+  test(`counts a trial that fails ${name}, sends no other request meanwhile, and works again`, async (t) => {
+    const goOn = clockOf(t);
+    await using front = await startFront();
+    // Makes a kept connection that can become stale.
+    await front.chat();
+    front.upstream.play = gone;
+    for (let n = 0; n < 5; n += 1) assert.equal((await front.chat()).status, 502);
+    assert.equal(front.engine.state, "unavailable");
+    const before = front.upstream.calls.length;
+    const { retryAfter } = await front.assertAnswer({}, { status: 503, code: "model_unavailable" });
+    assert.ok(Number(retryAfter) >= 1 && Number(retryAfter) <= 5, `${retryAfter} s`);
+    assert.match(front.log(), /keeps failing and gets no requests/);
+    goOn(6000);
+    assert.equal(front.engine.state, "ready");
+    const trial = Promise.withResolvers<Call>();
+    front.upstream.play = trial.resolve;
+    const trying = front.chat();
+    const call = await trial.promise;
+    const waiting = front.chat();
+    await until("another waits", () => front.engine.load().waiting === 1);
+    front.upstream.play = play;
+    void play(call);
+    assert.equal((await trying).status, 502);
+    assert.equal((await waiting).status, 503);
+    assert.equal(front.upstream.calls.length - before, calls, "only the trial was sent");
+    assert.equal(front.engine.state, "unavailable");
+    goOn(6000);
+    assert.equal(front.engine.state, "unavailable", "the rest is longer than the first");
+    goOn(6000);
+    front.upstream.play = sayHello;
+    assert.equal((await front.chat()).status, 200);
+    assert.equal(front.engine.state, "ready");
+    assert.match(front.log(), /responds again/);
+  });
 }
-
-/** Makes requests fail without an answer until the upstream cools down. */
-async function failOften(front: Front): Promise<void> {
-  front.upstream.play = (call) => call.socket.destroy();
-  for (let n = 0; n < 5; n += 1) assert.equal((await front.chat()).status, 502);
-  assert.equal(front.engine.state, "unavailable");
-}
-
-describe("counts a failed trial, and sends no other request meanwhile", () => {
-  const failing: [name: string, play: Play][] = [
-    ["by its status", (call) => call.answer(500, "{}")],
-    ["by another kind of content", (call) => call.answer(200, "<html>", { "content-type": "text/html" })],
-    ["by an error event", (call) => call.send(event({ error: { message: "out of memory" } }))],
-    ["by an event that is no JSON", (call) => call.send("data: {\n\n")],
-    ["by an event that is too large", (call) => call.send(`data: ${"x".repeat(eventCharactersMax + 1)}`)],
-    ["by an answer that ends without its end", (call) => call.stream(first)],
-    ["by closing every connection", (call) => call.socket.destroy()],
-  ];
-  for (const [name, play] of failing) {
-    test(name, async (t) => {
-      const goOn = timeOf(t);
-      await using front = await startFront();
-      // Makes a kept connection that can become stale.
-      await front.chat();
-      await failOften(front);
-      const before = front.upstream.calls.length;
-      goOn(6000);
-      const trial = Promise.withResolvers<Call>();
-      front.upstream.play = trial.resolve;
-      const trying = front.chat();
-      const call = await trial.promise;
-      const waiting = front.chat();
-      await until("another waits", () => front.engine.load().waiting === 1);
-      front.upstream.play = play;
-      void play(call);
-      assert.equal((await trying).status, 502);
-      assert.equal((await waiting).status, 503);
-      const isStale = name === "by closing every connection";
-      assert.equal(front.upstream.calls.length - before, isStale ? 2 : 1, "only the trial was sent");
-      assert.equal(front.engine.state, "unavailable");
-      goOn(6000);
-      assert.equal(front.engine.state, "unavailable", "the rest is longer than the first");
-      goOn(6000);
-      assert.equal(front.engine.state, "ready");
-    });
-  }
-});
 
 test("pauses an account whose answers break off, longer each time, until one is complete", async (t) => {
-  const goOn = timeOf(t);
+  const goOn = clockOf(t);
   await using front = await startFront();
   const paused = () => front.engine.servers()[0]?.pausedAccounts;
   const refused = async () => (await front.chat()).status === 503;
