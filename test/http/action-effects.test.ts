@@ -26,7 +26,7 @@ import {
 } from "../fixtures/actions.ts";
 import { type Ran, runCli } from "../fixtures/cli-host.ts";
 import { planOf, revokeKey } from "../fixtures/ledger-rows.ts";
-import { type Fields, type OperatorAnswer, refused, startOperator } from "../fixtures/operator.ts";
+import { type Fields, fieldsOf, type OperatorAnswer, refused, startOperator } from "../fixtures/operator.ts";
 import { startPortal } from "../fixtures/portal.ts";
 import { startService } from "../fixtures/service.ts";
 
@@ -264,6 +264,15 @@ test("every change has the same result over HTTP and by the command line, and co
       if (other !== undefined) {
         const message = refused(await send(action, { ...json, ...other }), 409, code);
         assert.match(message, /before|already|with 50 credits instead of 51/);
+      }
+      if (action.once === "operation_id") {
+        const elsewhere = { ...json, ...("account" in json ? { account: "test" } : { key: "key1" }) };
+        const answer = await send(action, elsewhere);
+        const message = refused(answer, 409, "operation_differs");
+        assert.match(message, /changed account ada before\. Nothing has changed/);
+        assert.equal(fieldsOf(answer.body.error).param, "operation_id");
+        const ofPlan = { ...json, operation_id: "plan-ada" };
+        if (action.id !== "changePlan") refused(await send(action, ofPlan), 409, "operation_differs");
       }
       assert.deepEqual(rowsOf(service), before, "nothing has changed");
     });

@@ -15,28 +15,6 @@ function additionalIn(balance: unknown): unknown {
   return fieldsOf(fieldsOf(fieldsOf(balance).balances).additional).credits;
 }
 
-operatorTest("counts a payment once, even if it is sent many times at once", async (operator) => {
-  const first = await operator.post(topups, { payment_id: "pay/1 ü", credits: 500 });
-  assert.equal(first.status, 200);
-  const { balance, ...rest } = first.body;
-  assert.deepEqual(rest, {
-    account: "test",
-    payment_id: "pay/1 ü",
-    credits: 500,
-    again: false,
-    spending_caps: [],
-  });
-  assert.equal(additionalIn(balance), 500);
-  const again = await Promise.all(
-    Array.from({ length: 10 }, () => operator.post(topups, { payment_id: "pay/1 ü", credits: 500 })),
-  );
-  for (const { status, body } of again) {
-    assert.deepEqual([status, body.again, additionalIn(body.balance)], [200, true, 500]);
-  }
-  const other = await operator.post(topups, { payment_id: "pay/2", credits: 1 });
-  assert.equal(additionalIn(other.body.balance), 501);
-});
-
 operatorTest("refuses more credits than can be counted exactly", async (operator, service) => {
   await service.ledger.apply({
     kind: "topup",
@@ -49,37 +27,6 @@ operatorTest("refuses more credits than can be counted exactly", async (operator
   const body = { operation_id: "o", credits: 1, reason: "r" };
   refused(await operator.post(adjustments, body), 409, "too_many_credits");
 });
-
-operatorTest(
-  "gives promotional credits and takes them, once, and never more than are left",
-  async (operator) => {
-    const adjust = (operation_id: string, credits: number, reason = "goodwill") =>
-      operator.post(adjustments, { operation_id, credits, reason });
-    const up = await adjust("a", 30);
-    const { balance, ...rest } = up.body;
-    assert.deepEqual(rest, {
-      account: "test",
-      operation_id: "a",
-      credits: 30,
-      again: false,
-      spending_caps: [],
-    });
-    assert.equal(additionalIn(balance), 30);
-    const down = await adjust("b", -20);
-    assert.equal(additionalIn(down.body.balance), 10);
-    const again = await adjust("a", 30);
-    assert.deepEqual([again.body.again, additionalIn(again.body.balance)], [true, 10]);
-    assert.match(
-      refused(await adjust("a", -30), 409, "operation_differs"),
-      /Operation "a" made another change before: .*30.*goodwill/,
-    );
-    const otherReason = await adjust("a", 30, "a refund");
-    assert.match(refused(otherReason, 409, "operation_differs"), /made another change before: .*goodwill/);
-    assert.equal(fieldsOf(otherReason.body.error).param, "operation_id");
-    assert.match(refused(await adjust("c", -11), 409, "too_few_credits"), /has 10 promotional credits/);
-    assert.match(refused(await adjust("d", 0), 400, "invalid_value"), /must not be 0/);
-  },
-);
 
 operatorTest("returns the balance that clients see", async (operator, service) => {
   await (await service.chat()).text();
@@ -106,7 +53,7 @@ operatorTest(
   async (operator, service) => {
     const nothing = { operation: null, bucket: null, amount_micro: null, grant: null };
     const plain = { by: "test", ...nothing, subject: null, before: null, after: null, outcome: null };
-    const given = { ...plain, by: "owner", bucket: "additional" };
+    const given = { by: "owner", bucket: "additional" };
     await operator.post(topups, { payment_id: "p", credits: 500 });
     await operator.post(adjustments, { operation_id: "up", credits: 30, reason: "goodwill" });
     await operator.post(adjustments, { operation_id: "down", credits: -20, reason: "a typing error" });
@@ -115,61 +62,25 @@ operatorTest(
     const request = answer.headers.get("x-request-id");
     const charged = Number((await service.receipt(String(request)))?.costMicro);
     assert.ok(charged > 0);
+    const window = { kind: "window", by: "service", after: { plan: "test" } };
+    const promotion = { amount_micro: credits(30), ends_at: null, reason: "goodwill" };
+    const taking = { grant: 6, after: { amount_micro: credits(20), grant: null, reason: "a typing error" } };
+    const expected = [
+      { kind: "open", after: { plan: "test" } },
+      { ...window, bucket: "base", amount_micro: credits(1000) },
+      { ...window, bucket: "overage", amount_micro: credits(200) },
+      { kind: "key", subject: "key1" },
+      { ...given, kind: "payment", operation: "payment:p", amount_micro: credits(500), subject: "p" },
+      { ...given, kind: "promotion", operation: "operation:up", amount_micro: credits(30), after: promotion },
+      { ...given, kind: "adjust", operation: "operation:down", amount_micro: credits(-20), ...taking },
+      { kind: "charge", by: "service", amount_micro: -charged, subject: request },
+    ].map((row, n) => ({ ...plain, ...row, seq: n + 1 }));
     for (const limit of [1, 2, 5, 100]) {
       const rows = await operator.all("/admin/accounts/test/journal", limit);
-      assert.deepEqual(
-        rows.map(({ at: _at, ...row }) =>
-          row.kind === "key" ? { ...row, after: null, outcome: null } : row,
-        ),
-        [
-          { ...plain, seq: 1, kind: "open", after: { plan: "test" } },
-          {
-            ...plain,
-            after: { plan: "test" },
-            seq: 2,
-            kind: "window",
-            by: "service",
-            bucket: "base",
-            amount_micro: credits(1000),
-          },
-          {
-            ...plain,
-            after: { plan: "test" },
-            seq: 3,
-            kind: "window",
-            by: "service",
-            bucket: "overage",
-            amount_micro: credits(200),
-          },
-          { ...plain, seq: 4, kind: "key", subject: "key1" },
-          {
-            ...given,
-            seq: 5,
-            kind: "payment",
-            operation: "payment:p",
-            amount_micro: credits(500),
-            subject: "p",
-          },
-          {
-            ...given,
-            seq: 6,
-            kind: "promotion",
-            operation: "operation:up",
-            amount_micro: credits(30),
-            after: { amount_micro: credits(30), ends_at: null, reason: "goodwill" },
-          },
-          {
-            ...given,
-            seq: 7,
-            kind: "adjust",
-            operation: "operation:down",
-            amount_micro: credits(-20),
-            grant: 6,
-            after: { amount_micro: credits(20), grant: null, reason: "a typing error" },
-          },
-          { ...plain, seq: 8, kind: "charge", by: "service", amount_micro: -charged, subject: request },
-        ],
+      const shown = rows.map(({ at: _, ...row }) =>
+        row.kind === "key" ? { ...row, after: null, outcome: null } : row,
       );
+      assert.deepEqual(shown, expected);
       const sumOf = (name: string) =>
         rows.reduce((sum, row) => sum + (row.bucket === name ? Number(row.amount_micro) : 0), 0);
       const balance = await service.balance();
@@ -206,19 +117,15 @@ operatorTest("lists payments newest first, with what was refunded of each", asyn
   }
   for (const limit of [1, 2, 100]) {
     const rows = await operator.all("/admin/accounts/test/payments", limit);
+    const paid = { amount_micro: 10_000_000, refunded_micro: 0, spent_micro: 0 };
+    const expected = [
+      { payment_id: "p3", ...paid, journal_seq: 7 },
+      { payment_id: "p2", ...paid, refunded_micro: 7_000_000, journal_seq: 6 },
+      { payment_id: "p1", ...paid, journal_seq: 5 },
+    ];
     assert.deepEqual(
-      rows.map(({ at: _at, ...row }) => row),
-      [
-        { payment_id: "p3", amount_micro: 10_000_000, refunded_micro: 0, spent_micro: 0, journal_seq: 7 },
-        {
-          payment_id: "p2",
-          amount_micro: 10_000_000,
-          refunded_micro: 7_000_000,
-          spent_micro: 0,
-          journal_seq: 6,
-        },
-        { payment_id: "p1", amount_micro: 10_000_000, refunded_micro: 0, spent_micro: 0, journal_seq: 5 },
-      ],
+      rows.map(({ at: _, ...row }) => row),
+      expected,
     );
   }
 });
@@ -241,23 +148,13 @@ operatorTest("refunds what is free of a payment, once per refund id", async (ope
   });
   assert.deepEqual(fieldsOf(fieldsOf(balance).balances).additional, { credits: 10 });
   assert.deepEqual((await operator.post(refunds, asked)).body, { ...body, again: true });
+  const refusedWith = async (change: object, status: number, code: string) =>
+    refused(await operator.post(refunds, { ...asked, ...change }), status, code);
   assert.match(
-    refused(await operator.post(refunds, { ...asked, credits: 46 }), 409, "refund_differs"),
-    /^Refund "r1" was made before, with other values: refund p \{"amount_micro":45000000\}\./,
-  );
-  assert.match(
-    refused(
-      await operator.post(refunds, { ...asked, refund_id: "r2", credits: 11 }),
-      409,
-      "refund_too_large",
-    ),
+    await refusedWith({ refund_id: "r2", credits: 11 }, 409, "refund_too_large"),
     /^Of payment "p", 10 credits are neither spent nor refunded/,
   );
-  refused(
-    await operator.post(refunds, { ...asked, refund_id: "r2", payment_id: "q" }),
-    404,
-    "payment_not_found",
-  );
+  await refusedWith({ refund_id: "r2", payment_id: "q" }, 404, "payment_not_found");
   await operator.post("/admin/accounts", { id: "bob", plan: "test" });
   await operator.post("/admin/accounts/bob/topups", { payment_id: "b", credits: 50 });
   const elsewhere = { ...asked, payment_id: "b" };
@@ -321,7 +218,8 @@ operatorTest("a correction never takes what was paid for", async (operator) => {
   await operator.post(adjustments, { operation_id: "a", credits: 5, reason: "goodwill" });
   const take = (amount: number, change: object = {}) =>
     operator.post(adjustments, { operation_id: "b", credits: amount, reason: "back", ...change });
-  refused(await take(-6), 409, "too_few_credits");
+  assert.match(refused(await take(-6), 409, "too_few_credits"), /has 5 promotional credits/);
+  assert.match(refused(await take(0), 400, "invalid_value"), /must not be 0/);
   const [payment, promotion] = await operator.all("/admin/accounts/test/journal?kind=payment,promotion", 10);
   refused(await take(-1, { grant: payment?.seq }), 404, "grant_not_found");
   refused(await take(-1, { expires_at: "2099-01-31" }), 400, "invalid_value");

@@ -66,25 +66,10 @@ const allowed = [200, undefined];
 const hostRefused = [403, "host_not_allowed"];
 const originRefused = [403, "origin_not_allowed"];
 
-for (const host of [
-  "127.0.0.1",
-  "127.0.0.1:8081",
-  "127.0.0.1:1",
-  "10.1.2.3:8081",
-  "127.0.0.1.",
-  "[::1]",
-  "[::1]:8081",
-  "[fd00::1]:8081",
-  "[::ffff:127.0.0.1]",
-  "localhost",
-  "LocalHost:9",
-  "localhost.",
-  "ops.example",
-  "OPS.EXAMPLE.:443",
-  "xn--bro-hoa.example",
-  "XN--BRO-HOA.example",
-  "node_a:8081",
-]) {
+for (const host of `127.0.0.1 127.0.0.1:8081 127.0.0.1:1 10.1.2.3:8081 127.0.0.1. [::1] [::1]:8081 [fd00::1]:8081 [::ffff:127.0.0.1]
+  localhost LocalHost:9 localhost. ops.example OPS.EXAMPLE.:443 xn--bro-hoa.example XN--BRO-HOA.example node_a:8081`.split(
+  /\s+/,
+)) {
   hostTest(`accepts the host ${host}`, async ({ ask }) => {
     for (const path of ["/readyz", "/metrics", "/admin/accounts"]) {
       assert.deepEqual(await ask(`GET ${path} HTTP/1.1`, `Host: ${host}`), allowed, path);
@@ -92,35 +77,10 @@ for (const host of [
   });
 }
 
-for (const host of [
-  "evil.example",
-  "evil.example:8081",
-  "evil.ops.example",
-  "ops.example.evil.example",
-  "ops.exampl",
-  "ops.example..",
-  "localhost.evil.example",
-  "evil.localhost",
-  "127.0.0.1.evil.example",
-  "127.1",
-  "2130706433",
-  "0x7f000001",
-  "::1",
-  "[::1",
-  "[127.0.0.1]",
-  "[localhost]",
-  "[]",
-  "localhost@evil.example",
-  "evil.example@localhost",
-  "localhost/evil",
-  "localhost:80:80",
-  "localhost, evil.example",
-  "localhost evil.example",
-  "localhost:evil",
-  "büro.example",
-  ":8081",
-  "",
-]) {
+const wrongHosts = `evil.example evil.example:8081 evil.ops.example ops.example.evil.example ops.exampl ops.example.. localhost.evil.example evil.localhost
+  127.0.0.1.evil.example 127.1 2130706433 0x7f000001 ::1 [::1 [127.0.0.1] [localhost] [] localhost@evil.example
+  evil.example@localhost localhost/evil localhost:80:80 localhost:evil büro.example :8081`;
+for (const host of [...wrongHosts.split(/\s+/), "localhost, evil.example", "localhost evil.example", ""]) {
   hostTest(`refuses the host "${host}" on every path but /healthz`, async ({ ask }) => {
     for (const path of ["/readyz", "/metrics", "/admin/accounts", "/admin/openapi.json", "/", "/admin/%zz"]) {
       assert.deepEqual(await ask(`GET ${path} HTTP/1.1`, `Host: ${host}`), hostRefused, path);

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { RunningRequests } from "../../src/http/public/running-requests.ts";
 import { timesAt } from "../../src/ledger/snapshot.ts";
 import { limits } from "../../src/limits/limits.ts";
+import { holdBack } from "../fixtures/held-back.ts";
 import {
   type Fields,
   fieldsOf,
@@ -28,17 +29,8 @@ operatorTest("shows health, running requests, models, sums and errors", async (o
   await answer.body?.getReader().read();
   service.live.errors.logged(50, [{ code: "internal_error" }, "a request failed"]);
   const { body } = await operator.get("/admin/overview");
-  const health = {
-    ready: true,
-    store: "ok",
-    clock: "ok",
-    draining: false,
-    warnings: [],
-    jobs: [],
-    nodes: 0,
-    node: null,
-  };
-  assert.deepEqual(body.health, health);
+  const ok = { ready: true, store: "ok", clock: "ok", draining: false };
+  assert.deepEqual(body.health, { ...ok, warnings: [], jobs: [], nodes: 0, node: null });
   const { running, waiting, requests } = fieldsOf(body.running);
   assert.deepEqual([running, waiting], [1, 0]);
   assert.equal(listOf(requests)[0]?.request_id, answer.headers.get("x-request-id"));
@@ -256,21 +248,14 @@ operatorTest(
 operatorTest(
   "a request whose client leaves before the answer has a log line too",
   async (operator, service) => {
-    const { accounts } = service.store;
-    const asked = Promise.withResolvers<void>();
-    const release = Promise.withResolvers<void>();
-    service.store.accounts = async (query) => {
-      asked.resolve();
-      await release.promise;
-      return await accounts.call(service.store, query);
-    };
+    using away = holdBack(service.store, "accounts");
     const left = new AbortController();
     const answer = fetch(`${operator.url}/admin/accounts`, { headers: token, signal: left.signal });
-    await asked.promise;
+    await until("it is read", () => away.asked === 1);
     left.abort();
     await assert.rejects(answer, { name: "AbortError" });
     await until("the line", () => service.log.some(({ msg }) => msg === "GET /admin/accounts client gone"));
-    release.resolve();
+    away.release();
     assert.equal((await operator.get("/admin/plans")).status, 200);
     const lines = service.log.filter((line) => line.path === "/admin/accounts");
     assert.deepEqual(

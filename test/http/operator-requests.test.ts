@@ -131,8 +131,3 @@ operatorTest("stops a request that another process on the database answers", asy
     await store.close();
   }
 });
-
-operatorTest("refuses ids of no running request", async (operator) => {
-  refused(await operator.post("/admin/requests/nothing/stop", undefined), 404, "request_not_found");
-  refused(await operator.post("/admin/requests/a/stop", {}), 404, "request_not_found");
-});

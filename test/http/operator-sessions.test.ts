@@ -71,6 +71,10 @@ async function as(operator: TestOperator, cookie: string, path = "/admin/account
   return await operator.ask(method, path, { headers: { ...page, cookie } });
 }
 
+async function tryCode(operator: TestOperator, code: unknown): Promise<OperatorAnswer> {
+  return await operator.ask("POST", "/admin/session", { headers: page, body: JSON.stringify({ code }) });
+}
+
 async function newCode(operator: TestOperator): Promise<string> {
   const answer = await operator.ask("POST", "/admin/session/codes");
   assert.equal(answer.status, 201, answer.text);
@@ -126,20 +130,12 @@ sessionTest("a code signs in once, and only within five minutes", async (operato
   const code = await newCode(operator);
   const { cookie } = await signIn(operator, { code });
   assert.equal((await as(operator, cookie)).status, 200);
-  const again = await operator.ask("POST", "/admin/session", {
-    headers: page,
-    body: JSON.stringify({ code }),
-  });
-  refused(again, 401, "invalid_code");
+  refused(await tryCode(operator, code), 401, "invalid_code");
   const late = await newCode(operator);
   const { times } = service.store;
   const nowMs = () => times().nowMs;
   service.store.times = () => timesAt(nowMs() + 5 * minuteMs);
-  const answer = await operator.ask("POST", "/admin/session", {
-    headers: page,
-    body: JSON.stringify({ code: late }),
-  });
-  refused(answer, 401, "invalid_code");
+  refused(await tryCode(operator, late), 401, "invalid_code");
   service.store.times = times;
   await signIn(operator, { code: late });
   const secrets = [code, late, operatorToken];
@@ -148,11 +144,7 @@ sessionTest("a code signs in once, and only within five minutes", async (operato
 
 sessionTest("of many uses of one code at the same time, one signs in", async (operator) => {
   const code = await newCode(operator);
-  const answers = await Promise.all(
-    Array.from({ length: 8 }, () =>
-      operator.ask("POST", "/admin/session", { headers: page, body: JSON.stringify({ code }) }),
-    ),
-  );
+  const answers = await Promise.all(Array.from({ length: 8 }, () => tryCode(operator, code)));
   assert.equal(answers.filter(({ status }) => status === 200).length, 1);
 });
 
@@ -162,8 +154,7 @@ sessionTest("secrets of one kind are none of another", async (operator) => {
   refused(await as(operator, `inkwell_console=${code.padEnd(43, "A")}`), 401, "invalid_session");
   const { cookie } = await signIn(operator);
   const secret = cookie.split("=")[1] ?? "";
-  const body = JSON.stringify({ code: secret });
-  refused(await operator.ask("POST", "/admin/session", { headers: page, body }), 401, "invalid_code");
+  refused(await tryCode(operator, secret), 401, "invalid_code");
   refused(await as(operator, `inkwell_portal=${secret}`), 401, "missing_operator_token");
   refused(await as(operator, `__Host-inkwell_console=${secret}`), 401, "missing_operator_token");
   refused(await tryToken(operator, secret), 401, "invalid_operator_token");
@@ -184,8 +175,7 @@ void test("another token, after a restart, ends codes", async () => {
   await using before = await startOperator(service);
   const code = await newCode(before);
   await using after = await startOperator(service, [], { token: "another-operator-token" });
-  const body = JSON.stringify({ code });
-  refused(await after.ask("POST", "/admin/session", { headers: page, body }), 401, "invalid_code");
+  refused(await tryCode(after, code), 401, "invalid_code");
 });
 
 const { most } = limits.signIns;
@@ -204,8 +194,8 @@ void test("attempts are limited, right ones too, and the token with Bearer never
   assert.match(refused(limited, 429, "too_many_sign_ins"), /120 attempts .* within a minute.* header/);
   assert.equal(limited.headers.get("retry-after"), "1");
   assert.equal(limited.headers.get("set-cookie"), null);
-  const body = JSON.stringify({ code: await newCode(operator) });
-  const byCode = () => operator.ask("POST", "/admin/session", { headers: page, body });
+  const code = await newCode(operator);
+  const byCode = () => tryCode(operator, code);
   refused(await byCode(), 429, "too_many_sign_ins");
   assert.equal((await operator.get("/admin/accounts")).status, 200, "the token works in its header");
   nowMs += 1000;
@@ -271,18 +261,7 @@ void test("signing out is answered, however long it takes", async () => {
   assert.equal((await as(operator, cookie, "/admin/session", "DELETE")).status, 204);
 });
 
-for (const [where, signOut] of [
-  [
-    "here",
-    async (here: TestOperator, _there: TestOperator, cookie: string) =>
-      as(here, cookie, "/admin/session", "DELETE"),
-  ],
-  [
-    "on another node",
-    async (_here: TestOperator, there: TestOperator, cookie: string) =>
-      as(there, cookie, "/admin/session", "DELETE"),
-  ],
-] as const) {
+for (const where of ["here", "on another node"]) {
   void test(`signing out ${where} ends the session's download within a second`, async () => {
     await using service = await startService();
     await using here = await startOperator(service);
@@ -303,7 +282,8 @@ for (const [where, signOut] of [
     for (const each of [download, byToken]) each.catch(() => {});
     await asked.promise;
     const passedMs = startOwnTime();
-    assert.equal((await signOut(here, there, cookie)).status, 204);
+    const node = where === "here" ? here : there;
+    assert.equal((await as(node, cookie, "/admin/session", "DELETE")).status, 204);
     await assert.rejects(download);
     assert.ok(passedMs() < 1000);
     service.store.usage = usage;

@@ -45,11 +45,8 @@ operatorTest(
     const [receipt, ...others] = listOf(body.data);
     assert.deepEqual(others, []);
     assert.ok(receipt !== undefined);
-    const { request_id, account, key, model, ending, estimated } = receipt;
-    assert.deepEqual(
-      { request_id, account, key, model, ending, estimated },
-      { request_id: id, account: "test", key: "key1", model: "small", ending: "stop", estimated: false },
-    );
+    const known = { request_id: id, account: "test", key: "key1", model: "small" };
+    assert.partialDeepStrictEqual(receipt, { ...known, ending: "stop", estimated: false });
     const number = (name: string) => Number(receipt[name]);
     assert.equal(
       (number("prompt_tokens") - number("cached_tokens")) * number("price_prompt") +
@@ -77,19 +74,19 @@ operatorTest("filters receipts by account, key, model and time, in pages", async
     (await operator.all(`/admin/usage?${query}`, 500)).map(({ request_id }) => request_id);
   for (const limit of [1, 2, 3, 4, 5]) {
     const rows = await operator.all("/admin/usage", limit);
-    assert.deepEqual(
-      rows.map(({ request_id }) => request_id),
-      [third, fourth, first, second],
-      `pages of ${limit}`,
-    );
+    const found = rows.map(({ request_id }) => request_id);
+    assert.deepEqual(found, [third, fourth, first, second], `pages of ${limit}`);
   }
-  assert.deepEqual(await ids("account=test"), [first, second]);
   refused(await operator.get("/admin/usage?account=nobody&format=csv"), 404, "account_not_found");
-  assert.deepEqual(await ids("key=key2"), [second]);
-  assert.deepEqual(await ids("model=small"), [third, fourth, first]);
-  assert.deepEqual(await ids("model=small&account=ada"), [third, fourth]);
-  assert.deepEqual(await ids("from=2100-01-01"), []);
-  assert.deepEqual(await ids("to=2000-01-01T00:00:00Z"), []);
+  for (const [query, found] of Object.entries({
+    "account=test": [first, second],
+    "key=key2": [second],
+    "model=small": [third, fourth, first],
+    "model=small&account=ada": [third, fourth],
+    "from=2100-01-01": [],
+    "to=2000-01-01T00:00:00Z": [],
+  }))
+    assert.deepEqual(await ids(query), found, query);
   const at = String(
     listOf((await operator.get(`/admin/usage?request_id=${second}`)).body.data)[0]?.finished_at,
   );
@@ -121,26 +118,22 @@ operatorTest("finds receipts after a journal number, as JSON and CSV", async (op
   const since = `account=test&after=test:${receipt?.journal_seq}`;
   assert.deepEqual(await operator.all(`/admin/usage?${since}`, 500), []);
   const next = await idOf(await service.chat());
-  const rows = listOf((await operator.get(`/admin/usage?${since}`)).body.data);
-  assert.deepEqual(
-    rows.map(({ request_id }) => request_id),
-    [next],
-  );
-  const [, line = "", ...others] = (await operator.get(`/admin/usage?${since}&format=csv`)).text.split(
-    "\r\n",
-  );
+  const [row, ...more] = await operator.all(`/admin/usage?${since}`, 500);
+  assert.deepEqual([row?.request_id, more], [next, []]);
+  const csv = (await operator.get(`/admin/usage?${since}&format=csv`)).text;
+  const [, line = "", ...others] = csv.split("\r\n");
   assert.ok(line.startsWith(`${next},`));
   assert.deepEqual(others, [""]);
 });
 
 operatorTest("refuses an invalid filter by its name", async (operator) => {
-  for (const [query, code] of [
-    ["after=test:x", "invalid_value"],
-    ["to=2026-01-01&from=2026-12-01", "invalid_value"],
-    ["to=2026-12-01&from=2026-12-01", "invalid_value"],
-    ["to=2026-12-01&from=2026-12-02&format=csv", "invalid_value"],
-  ] as const) {
-    const message = refused(await operator.get(`/admin/usage?${query}`), 400, code);
+  for (const query of [
+    "after=test:x",
+    "to=2026-01-01&from=2026-12-01",
+    "to=2026-12-01&from=2026-12-01",
+    "to=2026-12-01&from=2026-12-02&format=csv",
+  ]) {
+    const message = refused(await operator.get(`/admin/usage?${query}`), 400, "invalid_value");
     assert.ok(message.startsWith(query.split("=")[0] ?? ""), message);
   }
 });
@@ -171,22 +164,19 @@ operatorTest("reads a CSV page by page, and breaks it off if the store fails", a
   const { usage } = service.store;
   const limits: number[] = [];
   let pages = 5;
+  let last = 0;
   service.store.usage = async ({ limit, after }) => {
     limits.push(limit);
     pages -= 1;
     if (pages < 0) throw new Error("eaten by a moth");
     const from = after?.seq ?? 0;
-    return Array.from({ length: pages === 0 ? 1 : limit }, (_, n) => ({ ...row, seq: from + n + 1 }));
+    return Array.from({ length: pages === last ? 1 : limit }, (_, n) => ({ ...row, seq: from + n + 1 }));
   };
   const { text } = await operator.get("/admin/usage?format=csv");
   assert.deepEqual(limits, [500, 500, 500, 500, 500]);
   assert.equal(text.trimEnd().split("\r\n").length, 1 + 4 * 500 + 1);
   pages = 3;
-  service.store.usage = async ({ limit, after }) => {
-    pages -= 1;
-    if (pages < 0) throw new Error("eaten by a moth");
-    return Array.from({ length: limit }, (_, n) => ({ ...row, seq: (after?.seq ?? 0) + n + 1 }));
-  };
+  last = -1;
   await assert.rejects(
     operator.get("/admin/usage?format=csv"),
     "a CSV that is not whole does not end like one",
@@ -242,18 +232,14 @@ operatorTest("sums usage by group, in pages with the same total, and as CSV", as
       { account: "test", requests: 2, final: false },
     ],
   );
-  const first = await sums("by=account&limit=1");
-  assert.deepEqual([first.next, first.total], ["ada", whole.total]);
-  const second = await sums(`by=account&limit=1&after=${String(first.next)}`);
-  assert.deepEqual([second.next, second.total], [null, whole.total]);
-  assert.deepEqual([...listOf(first.data), ...listOf(second.data)], whole.data);
+  for (const after of ["", "&after=ada"])
+    assert.deepEqual((await sums(`by=account&limit=1${after}`)).total, whole.total);
+  assert.deepEqual(await operator.all("/admin/usage/sums?by=account", 1), whole.data);
 
+  const byModel = listOf((await sums("by=model&account=test")).data);
   assert.deepEqual(
-    listOf((await sums("by=model&account=test")).data).map(({ model, requests }) => [model, requests]),
-    [
-      ["other", 1],
-      ["small", 1],
-    ],
+    byModel.map(({ model, requests }) => `${model} ${requests}`),
+    ["other 1", "small 1"],
   );
   const byCost = listOf((await sums("by=key&order=cost")).data).map(({ cost_micro }) => Number(cost_micro));
   assert.deepEqual(
@@ -261,14 +247,7 @@ operatorTest("sums usage by group, in pages with the same total, and as CSV", as
     byCost.toSorted((a, b) => b - a),
   );
   assert.equal(byCost.length, 3);
-  const paged = [];
-  for (let after = ""; ; ) {
-    const page = await sums(`by=key&limit=1${after}`);
-    paged.push(...listOf(page.data));
-    if (page.next === null) break;
-    after = `&after=${encodeURIComponent(String(page.next))}`;
-  }
-  assert.deepEqual(paged, (await sums("by=key")).data);
+  assert.deepEqual(await operator.all("/admin/usage/sums?by=key", 1), (await sums("by=key")).data);
   refused(await operator.get("/admin/usage/sums?by=key&after=x"), 400, "invalid_value");
   assert.deepEqual((await sums("by=day&to=2001-01-01")).data, []);
 

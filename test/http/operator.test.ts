@@ -40,17 +40,8 @@ operatorTest("health, readiness and metrics need no token", async (operator) => 
 operatorTest("is alive but not ready while it stops", async (operator, service) => {
   await service.server.requests.drain();
   assert.equal((await operator.get("/healthz")).status, 200);
-  const ready = await operator.get("/readyz");
-  assert.equal(ready.status, 503);
-  assert.deepEqual(ready.body, {
-    ready: false,
-    store: "ok",
-    clock: "ok",
-    draining: true,
-    models: { small: "ready" },
-    last_reload: null,
-    warnings: [],
-  });
+  const { status, body } = await operator.get("/readyz");
+  assert.deepEqual([status, body.ready, body.draining, body.store], [503, false, true, "ok"]);
 });
 
 operatorTest("is not ready without a model or without the store", async (operator, service) => {
@@ -74,18 +65,9 @@ void test("is not ready while the database cannot be written", async () => {
 });
 
 operatorTest("all other paths need the token, however they are spelled", async (operator) => {
-  for (const path of [
-    "/admin/accounts",
-    "/%61dmin/accounts",
-    "/admin%2faccounts",
-    "//admin/accounts",
-    "/admin/accounts/",
-    "/admin",
-    "/admin/openapi.json",
-    "/admin/accounts/%zz",
-    "/metrics/../admin/accounts",
-    "/",
-  ]) {
+  const paths =
+    "/admin/accounts /%61dmin/accounts /admin%2faccounts //admin/accounts /admin/accounts/ /admin / /admin/openapi.json /admin/accounts/%zz /metrics/../admin/accounts";
+  for (const path of paths.split(" ")) {
     const answer = await operator.ask("GET", path, withoutToken);
     refused(answer, 401, "missing_operator_token");
     assert.equal(answer.headers.get("www-authenticate"), "Bearer");
@@ -125,27 +107,12 @@ operatorTest("leads a browser from / to the console, and nothing else", async (o
   assert.match(await exchange(Number(port), head), /^HTTP\/1.1 403 .*host_not_allowed/s);
 });
 
-for (const authorization of [
-  "",
-  "Bearer",
-  "Bearer ",
-  operatorToken,
-  `Basic ${operatorToken}`,
-  `Bearer ${operatorToken} ${operatorToken}`,
-]) {
-  operatorTest(
-    `reports a missing token for "${authorization.replace(operatorToken, "TOKEN")}"`,
-    async (operator) => {
-      refused(
-        await operator.ask("GET", "/admin/accounts", { headers: { authorization } }),
-        401,
-        "missing_operator_token",
-      );
-    },
-  );
-}
-
-operatorTest("refuses a wrong token and an account's key", async (operator, service) => {
+operatorTest("refuses no token, a wrong token and an account's key", async (operator, service) => {
+  const twice = `Bearer ${operatorToken} ${operatorToken}`;
+  for (const authorization of ["", "Bearer", "Bearer ", operatorToken, `Basic ${operatorToken}`, twice]) {
+    const answer = await operator.ask("GET", "/admin/accounts", { headers: { authorization } });
+    refused(answer, 401, "missing_operator_token");
+  }
   for (const wrong of ["x", operatorToken.slice(0, -1), `${operatorToken}x`, service.key, "ü"]) {
     const headers = { authorization: `Bearer ${wrong}` };
     refused(await operator.ask("GET", "/admin/accounts", { headers }), 401, "invalid_operator_token");
