@@ -26,9 +26,40 @@ function post(body: Body): Promise<Response> {
     : service.chat(body);
 }
 
-const withoutModel = '{"messages":[{"role":"user","content":"x"}]}';
-
 type Refused = [rule: string, body: Body, code: CallerCode, param?: string | undefined, message?: RegExp];
+
+/** Values of each parameter that are refused, by the code of the refusal. */
+const wrongValues: Record<string, { type?: unknown[]; value?: unknown[]; unknown?: unknown[] }> = {
+  model: { type: [null, 1] },
+  messages: { type: ["hello", null], value: [[]] },
+  temperature: { type: [true], value: [2.01, -0.01] },
+  top_p: { value: [1.1, -1] },
+  top_k: { type: [1.5], value: [-1] },
+  max_tokens: { type: [1.5, "5"], value: [0] },
+  max_completion_tokens: { value: [-1] },
+  stream: { type: ["true"] },
+  stream_options: { type: [[]] },
+  "stream_options.include_all": { unknown: [true] },
+  "stream_options.include_usage": { type: [1] },
+  "stream_options.include_obfuscation": { type: ["yes"] },
+  reasoning: { type: ["high"] },
+  "reasoning.budget": { unknown: [1] },
+  "reasoning.effort": { type: [3] },
+  "reasoning.max_tokens": { type: [0.5], value: [-1] },
+  reasoning_effort: { type: [1] },
+  n: { type: ["1", 1.5], value: [0] },
+  stop: { type: [5], value: [""] },
+  "stop[1]": { type: [["a", null]], value: [["a", ""]] },
+  seed: { type: [0.5, "1"] },
+  presence_penalty: { type: ["1"] },
+  frequency_penalty: { type: [[]] },
+  logprobs: { type: [5] },
+  top_logprobs: { type: [0.5], value: [21, -1] },
+  user: { type: [7] },
+};
+
+const contentOfFirst = "messages[0].content";
+const greeting = '"messages":[{"role":"user","content":"x"}]';
 
 const refused: Refused[] = [
   ["an empty body is no JSON", "", "invalid_json"],
@@ -48,13 +79,11 @@ const refused: Refused[] = [
     undefined,
     /The body must be a JSON object, not null/,
   ],
-  ["a body must be an object, not an array", "[]", "invalid_type"],
-  ["a body must be an object, not a string", '"hello"', "invalid_type"],
-  ["a body must be an object, not a number", "1", "invalid_type"],
+  ...["[]", '"hello"', "1"].map(
+    (body): Refused => [`a body must be an object, not ${body}`, body, "invalid_type"],
+  ),
 
-  ["model must be there", withoutModel, "missing_required_parameter", "model"],
-  ["model null is not a string, since model is required", { model: null }, "invalid_type", "model"],
-  ["model must be a string", { model: 1 }, "invalid_type", "model"],
+  ["model must be there", `{${greeting}}`, "missing_required_parameter", "model"],
   ["a model that is not offered is not found", { model: "gpt-4o" }, "model_not_found", "model", /"gpt-4o"/],
   ["a model named nothing is not found", { model: "" }, "model_not_found", "model"],
   [
@@ -66,14 +95,6 @@ const refused: Refused[] = [
   ["a model outside the plan is not allowed", { model: "large" }, "model_not_allowed", "model"],
 
   ["messages must be there", '{"model":"small"}', "missing_required_parameter", "messages"],
-  ["messages must be an array", { messages: "hello" }, "invalid_type", "messages"],
-  [
-    "messages null is not an array, since messages are required",
-    { messages: null },
-    "invalid_type",
-    "messages",
-  ],
-  ["messages must have at least one item", { messages: [] }, "invalid_value", "messages"],
   [
     "messages have a most",
     { messages: Array(4).fill(hello[0]) },
@@ -89,31 +110,25 @@ const refused: Refused[] = [
     "missing_required_parameter",
     "messages[0].role",
   ],
-  ["a role is one of four", user({ role: "robot" }), "invalid_value", "messages[0].role"],
-  ["there is no tool role", user({ role: "tool" }), "invalid_value", "messages[0].role"],
-  ["there is no function role", user({ role: "function" }), "invalid_value", "messages[0].role"],
-  ["a role is written in lower case", user({ role: "User" }), "invalid_value", "messages[0].role"],
+  ...["robot", "tool", "function", "User"].map((role): Refused => {
+    return [`there is no role ${role}`, user({ role }), "invalid_value", "messages[0].role"];
+  }),
   ["a role must be a string", user({ role: 1 }), "invalid_type", "messages[0].role"],
-  [
-    "content must be there",
-    { messages: [{ role: "user" }] },
-    "missing_required_parameter",
-    "messages[0].content",
-  ],
-  ["content null is not a string", user({ content: null }), "invalid_type", "messages[0].content"],
-  ["content must not be a number", user({ content: 5 }), "invalid_type", "messages[0].content"],
+  ["content must be there", { messages: [{ role: "user" }] }, "missing_required_parameter", contentOfFirst],
+  ...[null, 5, [{ type: "image_url", image_url: { url: "data:," } }]].map((content): Refused => {
+    return [
+      `content must not be ${JSON.stringify(content)}`,
+      user({ content }),
+      "invalid_type",
+      contentOfFirst,
+    ];
+  }),
   [
     "content must not be an array of text parts, and the way out is said",
     user({ content: [{ type: "text", text: "x" }] }),
     "invalid_type",
-    "messages[0].content",
+    contentOfFirst,
     /Send content as one string/,
-  ],
-  [
-    "content must not be an image",
-    user({ content: [{ type: "image_url", image_url: { url: "data:," } }] }),
-    "invalid_type",
-    "messages[0].content",
   ],
   [
     "the fault is named by its index",
@@ -128,37 +143,13 @@ const refused: Refused[] = [
     "messages[0].name",
     /Remove name/,
   ],
-  [
-    "an unknown field of a message is refused",
-    user({ weight: 1 }),
-    "unknown_parameter",
-    "messages[0].weight",
-  ],
-  [
-    "an unknown field of a message is refused even with null",
-    user({ weight: null }),
-    "unknown_parameter",
-    "messages[0].weight",
-  ],
-  [
-    "tool calls sent back are refused",
-    user({ tool_calls: [{}] }),
-    "unknown_parameter",
-    "messages[0].tool_calls",
-  ],
-  ["a refusal sent back is refused", user({ refusal: "no" }), "unknown_parameter", "messages[0].refusal"],
-  [
-    "an empty value is still a value",
-    user({ annotations: [] }),
-    "unknown_parameter",
-    "messages[0].annotations",
-  ],
-  [
-    "constructor is a field like any other",
-    user({ constructor: 1 }),
-    "unknown_parameter",
-    "messages[0].constructor",
-  ],
+  ...Object.entries({ weight: 1, tool_calls: [{}], refusal: "no", annotations: [], constructor: 1 }).map(
+    ([name, value]): Refused => {
+      const what = `a message has no field ${name}`;
+      return [what, user({ [name]: value }), "unknown_parameter", `messages[0].${name}`];
+    },
+  ),
+  ["nor with null", user({ weight: null }), "unknown_parameter", "messages[0].weight"],
   [
     "__proto__ is a field like any other",
     '{"model":"small","messages":[{"role":"user","content":"x","__proto__":{}}]}',
@@ -179,47 +170,25 @@ const refused: Refused[] = [
   ],
 
   [
-    "temperature in quotes is not a number",
+    "temperature in quotes is not a number, and the message says what is right",
     { temperature: "0.5" },
     "invalid_type",
     "temperature",
     /from 0 to 2, not the string "0.5"/,
   ],
-  ["temperature is at most 2", { temperature: 2.01 }, "invalid_value", "temperature"],
-  ["temperature is at least 0", { temperature: -0.01 }, "invalid_value", "temperature"],
   [
     "a temperature beyond all numbers is over 2",
-    '{"model":"small","messages":[{"role":"user","content":"x"}],"temperature":1e400}',
+    `{"model":"small",${greeting},"temperature":1e400}`,
     "invalid_value",
     "temperature",
   ],
-  ["true is not a number", { temperature: true }, "invalid_type", "temperature"],
-  ["top_p is at most 1", { top_p: 1.1 }, "invalid_value", "top_p"],
-  ["top_p is at least 0", { top_p: -1 }, "invalid_value", "top_p"],
-  ["top_k is at least 0", { top_k: -1 }, "invalid_value", "top_k"],
-  ["top_k is whole", { top_k: 1.5 }, "invalid_type", "top_k"],
-  ["max_tokens is at least 1", { max_tokens: 0 }, "invalid_value", "max_tokens"],
-  ["max_tokens is whole", { max_tokens: 1.5 }, "invalid_type", "max_tokens"],
-  ["max_tokens in quotes is not a number", { max_tokens: "5" }, "invalid_type", "max_tokens"],
-  [
-    "max_completion_tokens is at least 1",
-    { max_completion_tokens: -1 },
-    "invalid_value",
-    "max_completion_tokens",
-  ],
+  ["n is 1, and the message says so", { n: 2 }, "invalid_value", "n", /n must be 1/],
+  ["stop has up to four sequences", { stop: [..."abcde"] }, "invalid_value", "stop", /up to 4/],
   [
     "one bad limit is not hidden by a good one",
     { max_tokens: 5, max_completion_tokens: 0 },
     "invalid_value",
     "max_completion_tokens",
-  ],
-  ["stream is true or false", { stream: "true" }, "invalid_type", "stream"],
-  ["stream_options is an object", { stream_options: [] }, "invalid_type", "stream_options"],
-  [
-    "stream_options has two keys",
-    { stream_options: { include_all: true } },
-    "unknown_parameter",
-    "stream_options.include_all",
   ],
   [
     "stream_options is checked without stream as well",
@@ -227,58 +196,20 @@ const refused: Refused[] = [
     "unknown_parameter",
     "stream_options.x",
   ],
-  [
-    "include_usage is true or false",
-    { stream_options: { include_usage: 1 } },
-    "invalid_type",
-    "stream_options.include_usage",
-  ],
-  [
-    "include_obfuscation is true or false",
-    { stream_options: { include_obfuscation: "yes" } },
-    "invalid_type",
-    "stream_options.include_obfuscation",
-  ],
-  ["reasoning is an object", { reasoning: "high" }, "invalid_type", "reasoning"],
-  ["reasoning has two keys", { reasoning: { budget: 1 } }, "unknown_parameter", "reasoning.budget"],
-  ["reasoning.effort is a string", { reasoning: { effort: 3 } }, "invalid_type", "reasoning.effort"],
-  [
-    "reasoning.max_tokens is whole",
-    { reasoning: { max_tokens: 0.5 } },
-    "invalid_type",
-    "reasoning.max_tokens",
-  ],
-  [
-    "reasoning.max_tokens is at least 0",
-    { reasoning: { max_tokens: -1 } },
-    "invalid_value",
-    "reasoning.max_tokens",
-  ],
-  ["reasoning_effort is a string", { reasoning_effort: 1 }, "invalid_type", "reasoning_effort"],
-  ["n is not 2", { n: 2 }, "invalid_value", "n", /n must be 1/],
-  ["n is not 0", { n: 0 }, "invalid_value", "n"],
-  ["n in quotes is not a number", { n: "1" }, "invalid_type", "n"],
-  ["n is whole", { n: 1.5 }, "invalid_type", "n"],
-  ["stop is not empty", { stop: "" }, "invalid_value", "stop"],
-  [
-    "stop has at most four sequences",
-    { stop: ["a", "b", "c", "d", "e"] },
-    "invalid_value",
-    "stop",
-    /up to 4/,
-  ],
-  ["no stop sequence is empty", { stop: ["a", ""] }, "invalid_value", "stop[1]"],
-  ["every stop sequence is a string", { stop: ["a", null] }, "invalid_type", "stop[1]"],
-  ["stop is not a number", { stop: 5 }, "invalid_type", "stop"],
-  ["seed is whole", { seed: 0.5 }, "invalid_type", "seed"],
-  ["seed in quotes is not a number", { seed: "1" }, "invalid_type", "seed"],
-  ["presence_penalty is a number", { presence_penalty: "1" }, "invalid_type", "presence_penalty"],
-  ["frequency_penalty is a number", { frequency_penalty: [] }, "invalid_type", "frequency_penalty"],
-  ["logprobs is true or false", { logprobs: 5 }, "invalid_type", "logprobs"],
-  ["top_logprobs is at most 20", { logprobs: true, top_logprobs: 21 }, "invalid_value", "top_logprobs"],
-  ["top_logprobs is at least 0", { top_logprobs: -1 }, "invalid_value", "top_logprobs"],
-  ["top_logprobs is whole", { top_logprobs: 0.5 }, "invalid_type", "top_logprobs"],
-  ["user is a string", { user: 7 }, "invalid_type", "user"],
+  ...Object.entries(wrongValues).flatMap(([param, { type = [], value = [], unknown = [] }]) => {
+    const rows: [code: CallerCode, values: unknown[]][] = [
+      ["invalid_type", type],
+      ["invalid_value", value],
+      ["unknown_parameter", unknown],
+    ];
+    return rows.flatMap(([code, values]) =>
+      values.map((each): Refused => {
+        const [name = "", inner] = param.replace(/\[1\]$/, "").split(".");
+        const sent = { [name]: inner === undefined ? each : { [inner]: each } };
+        return [`${JSON.stringify(sent)} is refused with ${code}`, sent, code, param];
+      }),
+    );
+  }),
 ];
 
 for (const [rule, body, code, param, message] of refused) {
@@ -303,8 +234,6 @@ for (const [rule, body, code, param, message] of refused) {
 function huge(field: string): string {
   return `{"model":"small","messages":[{"role":"user","content":"x"}],"${field}":1e400}`;
 }
-
-const greeting = '"messages":[{"role":"user","content":"x"}]';
 
 const accepted: [rule: string, body: Body][] = [
   [

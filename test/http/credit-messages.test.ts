@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { keyAt } from "../../src/ledger/key-facts.ts";
 import type { Plan } from "../../src/ledger/plan.ts";
+import { hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { credits } from "../fixtures/ledger-rows.ts";
 import { errorOf, type TestService } from "../fixtures/service.ts";
 import { type Front, type FrontOptions, startFront } from "../fixtures/upstream.ts";
@@ -13,7 +14,6 @@ import { type Front, type FrontOptions, startFront } from "../fixtures/upstream.
 const price = { prompt: 1_000_000, completion: 1_000_000 };
 
 interface Case {
-  what: string;
   /** Credits of each window, and additional ones. */
   base: number;
   overage?: number;
@@ -41,123 +41,80 @@ interface Case {
   isNever?: boolean;
 }
 
-const cases: Case[] = [
-  {
-    what: "all credits of the plan are left, and do not pay for the template",
-    base: 30,
-    needs: [529, 30],
-    asks: true,
-    isNever: true,
-  },
-  {
-    what: "the credits of the plan are spent, and never pay for the template",
-    base: 30,
-    spent: 30,
-    needs: [529, 0],
-    asks: true,
-    isNever: true,
-  },
-  {
-    what: "both windows together do not pay for the template",
-    base: 300,
-    overage: 228,
-    needs: [529, 528],
-    asks: true,
-    isNever: true,
-  },
-  {
-    what: "the plan refills nothing, and what was bought does not pay for the template",
-    base: 0,
-    additional: 100,
-    needs: [529, 100],
-    asks: true,
-    isNever: true,
-  },
-  {
-    what: "all credits are left, and pay for a shorter prompt",
-    base: 600,
-    length: 200,
-    needs: [728, 600],
-    shorter: 599,
-    asks: true,
-  },
-  {
-    what: "a refresh pays for the prompt, and a shorter one has the same template",
-    base: 600,
-    spent: 300,
-    needs: [529, 300],
-    refresh: "base",
-  },
-  {
-    what: "a refresh or a shorter prompt helps",
-    base: 1000,
-    spent: 400,
-    length: 200,
-    needs: [728, 600],
-    shorter: 599,
-    refresh: "base",
-  },
-  {
-    what: "a refresh pays for a shorter prompt alone",
-    base: 600,
-    spent: 500,
-    length: 200,
-    needs: [728, 100],
-    refreshForShorter: ["base", 599],
-    asks: true,
-  },
-  {
-    what: "the next refresh brings too little, and the one after it enough",
-    base: 100,
-    overage: 700,
-    spent: 800,
-    needs: [529, 0],
-    refresh: "overage",
-  },
-  {
-    what: "a refresh pays together with what was bought",
-    base: 500,
-    additional: 100,
-    spent: 500,
-    needs: [529, 100],
-    refresh: "base",
-  },
-  {
-    what: "a counted prompt is too long for the plan",
-    base: 30,
-    counted: 50,
-    length: 200,
-    needs: [50, 30],
-    shorter: 29,
-    asks: true,
-  },
-  {
-    what: "a counted prompt has hardly any text",
-    base: 30,
-    counted: 50,
-    needs: [50, 30],
-    asks: true,
-    isNever: true,
-  },
-  {
-    what: "a full cap never pays for the template",
-    ...{ base: 9000, cap: 30, needs: [529, 30], asks: true, isNever: true, code: "cap_reached" },
-  },
-  {
-    what: "the refresh of the cap pays for the prompt",
-    ...{ base: 9000, cap: 600, spent: 300, needs: [529, 300], refresh: "cap" },
-    code: "cap_reached",
-  },
-  {
-    what: "a full cap pays for a shorter prompt alone",
-    ...{ base: 9000, cap: 600, spent: 500, length: 200, needs: [728, 100], asks: true },
-    ...{ refreshForShorter: ["cap", 599], code: "cap_reached" },
-  },
-  {
-    what: "the rest of the cap pays for a shorter prompt",
-    ...{ base: 9000, cap: 600, length: 200, needs: [728, 600], shorter: 599, asks: true },
-    code: "cap_reached",
-  },
+const cases: [what: string, each: Case][] = [
+  [
+    "all credits of the plan are left, and do not pay for the template",
+    { base: 30, needs: [529, 30], asks: true, isNever: true },
+  ],
+  [
+    "the credits of the plan are spent, and never pay for the template",
+    { base: 30, spent: 30, needs: [529, 0], asks: true, isNever: true },
+  ],
+  [
+    "both windows together do not pay for the template",
+    { base: 300, overage: 228, needs: [529, 528], asks: true, isNever: true },
+  ],
+  [
+    "the plan refills nothing, and what was bought does not pay for the template",
+    { base: 0, additional: 100, needs: [529, 100], asks: true, isNever: true },
+  ],
+  [
+    "all credits are left, and pay for a shorter prompt",
+    { base: 600, length: 200, needs: [728, 600], shorter: 599, asks: true },
+  ],
+  [
+    "a refresh pays for the prompt, and a shorter one has the same template",
+    { base: 600, spent: 300, needs: [529, 300], refresh: "base" },
+  ],
+  [
+    "a refresh or a shorter prompt helps",
+    { base: 1000, spent: 400, length: 200, needs: [728, 600], shorter: 599, refresh: "base" },
+  ],
+  [
+    "a refresh pays for a shorter prompt alone",
+    { base: 600, spent: 500, length: 200, needs: [728, 100], refreshForShorter: ["base", 599], asks: true },
+  ],
+  [
+    "the next refresh brings too little, and the one after it enough",
+    { base: 100, overage: 700, spent: 800, needs: [529, 0], refresh: "overage" },
+  ],
+  [
+    "a refresh pays together with what was bought",
+    { base: 500, additional: 100, spent: 500, needs: [529, 100], refresh: "base" },
+  ],
+  [
+    "a counted prompt is too long for the plan",
+    { base: 30, counted: 50, length: 200, needs: [50, 30], shorter: 29, asks: true },
+  ],
+  [
+    "a counted prompt has hardly any text",
+    { base: 30, counted: 50, needs: [50, 30], asks: true, isNever: true },
+  ],
+  [
+    "a full cap never pays for the template",
+    { base: 9000, cap: 30, needs: [529, 30], asks: true, isNever: true, code: "cap_reached" },
+  ],
+  [
+    "the refresh of the cap pays for the prompt",
+    { base: 9000, cap: 600, spent: 300, needs: [529, 300], refresh: "cap", code: "cap_reached" },
+  ],
+  [
+    "a full cap pays for a shorter prompt alone",
+    {
+      base: 9000,
+      cap: 600,
+      spent: 500,
+      length: 200,
+      needs: [728, 100],
+      asks: true,
+      refreshForShorter: ["cap", 599],
+      code: "cap_reached",
+    },
+  ],
+  [
+    "the rest of the cap pays for a shorter prompt",
+    { base: 9000, cap: 600, length: 200, needs: [728, 600], shorter: 599, asks: true, code: "cap_reached" },
+  ],
 ];
 
 function optionsOf({ base, overage = 0, counted }: Case): FrontOptions {
@@ -177,28 +134,20 @@ async function prepare({ service, upstream }: Front, each: Case): Promise<void> 
     await ledger.apply({ kind: "key", account, key: "key1", op: "cap", set, by: "test" });
   }
   if (spent > 0) {
-    const held = { account, requestId: "earlier", key: "key1", model: "small", ttlMs: 60_000 };
-    const amount = { price, promptTokens: spent, minMicro: credits(spent), wantMicro: credits(spent) };
-    assert.equal((await ledger.apply({ kind: "hold", ...held, ...amount })).kind, "held");
-    const usage = { promptTokens: spent, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
-    await ledger.apply({
-      kind: "settle",
+    const promptTokens = spent;
+    const held = hold("earlier", credits(spent), {
       account,
-      requestId: "earlier",
-      usage,
-      ending: "stop",
-      estimated: false,
-      by: null,
+      key: "key1",
+      model: "small",
+      price,
+      promptTokens,
     });
+    assert.equal((await ledger.apply(held)).kind, "held");
+    await ledger.apply({ ...settle("earlier", 0, { account }), usage: tokens(spent, 0) });
   }
   if (additional !== undefined) {
-    await ledger.apply({
-      kind: "topup",
-      account,
-      payment: "p",
-      amountMicro: credits(additional),
-      by: "test",
-    });
+    const amountMicro = credits(additional);
+    await ledger.apply({ kind: "topup", account, payment: "p", amountMicro, by: "test" });
   }
 }
 
@@ -211,8 +160,8 @@ async function endOf(window: "base" | "overage" | "cap", service: TestService): 
   return new Date(endsMs).toISOString();
 }
 
-for (const each of cases) {
-  test(`402 names only remedies that help: ${each.what}`, async () => {
+for (const [what, each] of cases) {
+  test(`402 names only remedies that help: ${what}`, async () => {
     await using front = await startFront(optionsOf(each));
     await prepare(front, each);
     const messages = [{ role: "user", content: "x".repeat(each.length ?? 1) }];

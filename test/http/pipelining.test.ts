@@ -17,8 +17,14 @@ const get = (more = "") =>
 const answersIn = (received: string) => received.match(/HTTP\/1\.1 200 OK/g)?.length ?? 0;
 
 test("answers a few requests that were sent ahead, in order", async () => {
-  const sent = get().repeat(requestsAheadMax - 1) + get("connection: close\r\n");
-  assert.equal(answersIn(await exchange(service.port, sent)), requestsAheadMax);
+  const body = '{"model":"small","messages":[{"role":"user","content":"x"}]}';
+  const head = get(`content-type: application/json\r\ncontent-length: ${body.length}\r\n`);
+  const chat = head.replace("GET /v1/models", "POST /v1/chat/completions") + body;
+  const sent = get().repeat(requestsAheadMax - 3) + chat + get() + get("connection: close\r\n");
+  const received = await exchange(service.port, sent);
+  assert.equal(answersIn(received), requestsAheadMax);
+  const kinds = [...received.matchAll(/"object":"(chat\.completion|list)"/g)].map(([, kind]) => kind);
+  assert.equal(kinds.indexOf("chat.completion"), requestsAheadMax - 3);
 });
 
 test("closes a connection that sends thousands of requests ahead, after a few of them", async () => {
