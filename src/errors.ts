@@ -115,6 +115,10 @@ export const catalogue = {
   person_linked: { for: "operator", status: 409, type: "invalid_request_error" },
   person_erased: { for: "operator", status: 409, type: "invalid_request_error" },
   issuer_unavailable: { for: "operator", status: 503, type: "server_error" },
+  invalid_link: { for: "operator", status: 401, type: "authentication_error" },
+  link_full: { for: "operator", status: 403, type: "permission_error" },
+  link_ended: { for: "operator", status: 403, type: "permission_error" },
+  already_joined: { for: "operator", status: 403, type: "permission_error" },
   invalid_invitation: { for: "operator", status: 401, type: "authentication_error" },
 } as const satisfies Record<string, Entry>;
 

@@ -141,10 +141,7 @@ export class Invitations {
     const change = (account: string) => linkChange(id, account, { by: `person:${id}`, atMs });
     const person = await store.invitations.exchange(exchange, change);
     if (person !== null) return person;
-    throw new Refusal(
-      "invalid_invitation",
-      "This link is not valid. It works once, for 7 days, and a newer link ends it. Ask for a new link.",
-    );
+    throw refusalOf({ kind: "invalid_invitation" });
   }
 
   /** Mails a new link to an address that was invited before. Does nothing for another address. */

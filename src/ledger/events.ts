@@ -19,6 +19,7 @@ export const eventTypes = [
   "account.resumed",
   "account.closed",
   "account.plan_changed",
+  "link.full",
   "operator.signed_in",
   "operator.key_created",
   "operator.role_given",

@@ -103,6 +103,18 @@ const sentences = {
     `The plan ${values.plan} has another window for ${values.buckets.join(" and ")}, so it cannot change now. ${unchanged} At the refresh, ${timeOf(values.refreshMs)}, it can (refresh). Or begin a new window now (new_window).`,
   external_id_used: ({ externalId, account }: Account & { externalId: string }) =>
     `The external id "${externalId}" belongs to account ${account}. ${unchanged}`,
+  /** The person before the page reads these five. */
+  invalid_link: (_: object) =>
+    "This link is not valid. Perhaps it was replaced by a newer one. Ask whoever gave it to you.",
+  link_ended: (_: object) =>
+    "This link has ended, so nobody can join by it any more. Ask whoever gave it to you.",
+  link_full: (_: object) =>
+    "All seats of this link are taken. Ask whoever gave it to you for more seats. If you have joined before, sign in the way you did.",
+  /** In this browser, somebody has joined by this link longer ago than a repetition takes. */
+  already_joined: (_: object) =>
+    "Somebody has joined by this link in this browser before. If it was you, sign in with a key of yours, or ask whoever gave you the link for a link to your account. If not, open the link in another browser, or in a private window.",
+  invalid_invitation: (_: object) =>
+    "This link is not valid. It works once, for 7 days, and a newer link ends it. Ask for a new link.",
   key_not_found: ({ key }: Key) => `There is no key "${key}".`,
   key_revoked: ({ key }: Key) => `Key ${key} is revoked, which is final. ${unchanged}`,
   /** An expired key gets no new secret. */

@@ -94,6 +94,18 @@ const rules: Readonly<Record<string, string>> = {
       ([table, id]) => `select '${table}' as found_in, cast(${id} as text) as id from ${table} where by = ''`,
     )
     .join(" union all "),
+  "a link has taken as many seats as it has accounts, and at most its seats": `
+    select id, seats, taken, joined from (
+      select l.id, l.seats, l.taken,
+        (select count(*) from link_seat s where s.link = l.id and s.account is not null) as joined from link l
+    ) t where taken <> joined or taken > seats`,
+  // The opening is the first entry of an account.
+  "an account has a seat of the link that has opened it, and no other account has one": `
+    select s.link, s.account, j.by from link_seat s left join journal j on j.account = s.account and j.seq = 1
+      where s.account is not null and j.by is distinct from 'link:' || s.link
+    union all
+    select null, j.account, j.by from journal j where j.seq = 1 and j.by like 'link:%' and not exists (
+      select 1 from link_seat s where s.account = j.account and 'link:' || s.link = j.by)`,
   "a request is open or has a charge, and not both": `select h.account, h.id from hold h
     join charge c on c.id = h.id and c.account = h.account`,
 };

@@ -13,6 +13,7 @@ export const otherKinds = [
   "operator_key",
   "person",
   "invitation",
+  "link",
   "plans",
   "clock",
   "reload",
@@ -25,7 +26,7 @@ export const changeLogColumns = {
   kind: otherKinds,
   by: "text",
   account: "text?",
-  /** What was changed, if it is no account: the id of an operator key or a person. */
+  /** What was changed, if it is no account: the id of an operator key, a person or a link. */
   subject: "text?",
   /** JSON objects. */
   before: "text?",
@@ -70,7 +71,7 @@ export interface ChangesQuery {
   by?: string | undefined;
   kind?: ChangeKind | undefined;
   account?: string | undefined;
-  /** Changes that no journal has, of this operator key or person. */
+  /** Changes that no journal has, of this operator key, person or link. */
   subject?: string | undefined;
   /** Changes from this time on, and before that one. */
   fromMs?: EpochMs | undefined;

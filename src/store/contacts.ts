@@ -6,12 +6,14 @@
  */
 
 import type { Columns, RowOf } from "../ledger/columns.ts";
-import type { OpeningCredits, OpenOperation } from "../ledger/operations.ts";
+import type { OpeningCredits, OpenOperation, StateOperation } from "../ledger/operations.ts";
 import type { Decision, PlanRefused } from "../ledger/outcomes.ts";
 import type { Refused } from "../ledger/refusals.ts";
 import type { AccountRow } from "../ledger/rows.ts";
+import type { Times } from "../ledger/snapshot.ts";
 import type { EpochMs } from "../units.ts";
 import { type ChangeLogRow, changeLogRow } from "./change-log.ts";
+import { type FoundSeat, planSeat, type SeatChange, type SeatDraft, type SeatRefused } from "./links.ts";
 import { columnOf } from "./table.ts";
 
 const onOrOff = ["on", "off"] as const;
@@ -46,7 +48,7 @@ export interface ContactRow extends RowOf<typeof contactColumns> {}
 
 /** Ends links of other addresses than that of the contact for good, even if one comes back. */
 export const endOtherLinks = `delete from invitation where not exists (select 1 from account_contact as c
-  where c.account = invitation.account and lower(c.email) = invitation.email) and account`;
+  where c.account = invitation.account and coalesce(lower(c.email), '') = invitation.email) and account`;
 
 const contactFields = Object.keys(contactFacts) as (keyof Contact)[];
 export const noContact: Contact = {
@@ -83,6 +85,13 @@ export interface AccountDraft {
   contact: Partial<Contact>;
   /** Of a new account. */
   additional?: OpeningCredits | undefined;
+  /** When a new account closes. */
+  endsMs?: EpochMs | null | undefined;
+  /**
+   * The seat of a link that a new account takes. Without it the account is not opened, and one
+   * that exists stays as it is.
+   */
+  seat?: SeatDraft | undefined;
 }
 
 export interface DraftOptions {
@@ -96,14 +105,18 @@ export type DraftOutcome =
   | { kind: "opened" }
   | { kind: "exists" }
   | PlanRefused
+  | SeatRefused
   | Refused<"account_not_found" | "external_id_used" | "payment_used">;
 
 /** Decides about an existing account too: the kernel answers `exists` whatever the plan is. */
-export function openingOf(
-  { id, plan, additional }: AccountDraft,
+export function operationsOf(
+  { id, plan, additional, endsMs = null }: AccountDraft,
   { by }: Pick<DraftOptions, "by">,
-): OpenOperation {
-  return { kind: "open", account: id, plan: plan ?? "", additional, by };
+): (OpenOperation | StateOperation)[] {
+  const opening = { kind: "open", account: id, plan: plan ?? "", additional, by } as const;
+  if (endsMs === null) return [opening];
+  const to = { kind: "end", endsMs } as const;
+  return [opening, { kind: "state", account: id, op: `end of ${id}`, to, by }];
 }
 
 export interface DraftChange {
@@ -114,23 +127,27 @@ export interface DraftChange {
   contact: ContactRow | null;
   /** Who changed the contact, and how. */
   logged: ChangeLogRow | null;
+  /** To write with the account. Null: it takes no seat. */
+  seat: SeatChange | null;
 }
 
 /**
- * `decision` is that of `openingOf`, and `known` has the contact of the account and that with its
- * external id.
+ * `decision` is that of the first of `operationsOf`. `known` has the contact of the account and
+ * that with its external id, and `found` what its seat depends on.
  */
 export function planDraft(
   draft: AccountDraft,
   decision: Decision | undefined,
-  known: readonly ContactRow[],
-  { by, dryRun, atMs }: DraftOptions & { atMs: EpochMs },
+  { known, found }: { known: readonly ContactRow[]; found: FoundSeat | null },
+  { by, dryRun, nowMs, atMs }: DraftOptions & Times,
 ): DraftChange {
   const { id: account, contact } = draft;
-  const refused = (outcome: DraftOutcome) => ({ outcome, isWritten: false, contact: null, logged: null });
+  const nothing = { contact: null, logged: null, seat: null };
+  const refused = (outcome: DraftOutcome) => ({ outcome, isWritten: false, ...nothing });
   const outcome = outcomeOf(draft, decision);
   const { kind } = outcome;
   if (kind !== "opened" && kind !== "exists") return refused(outcome);
+  if (kind === "exists" && isOnlyNew(draft)) return refused(outcome);
   const { externalId = null } = contact;
   const other = known.find((row) => row.account !== account && row.externalId === externalId);
   if (externalId !== null && other !== undefined)
@@ -138,10 +155,20 @@ export function planDraft(
   const isWritten = !dryRun;
   const before = known.find((row) => row.account === account) ?? { account, ...noContact };
   const row = { ...before, ...contact };
+  const { owner, email } = row;
+  const seat =
+    draft.seat && found && planSeat({ account, owner, email, draft: draft.seat }, found, { nowMs, atMs });
+  if (seat != null && "kind" in seat) return refused(seat);
+  const planned = { outcome, isWritten, seat: seat ?? null };
   const isKept = contactFields.every((field) => row[field] === before[field]);
   if (isKept || (kind === "exists" && draft.plan !== null))
-    return { outcome, isWritten, contact: null, logged: null };
-  return { outcome, isWritten, contact: row, logged: loggedContact(before, row, { by, atMs }) };
+    return { ...planned, contact: null, logged: null };
+  return { ...planned, contact: row, logged: loggedContact(before, row, { by, atMs }) };
+}
+
+/** Whether the draft has what only an account that it opens gets. */
+function isOnlyNew({ seat, endsMs = null }: AccountDraft): boolean {
+  return seat !== undefined || endsMs !== null;
 }
 
 /** Only the fields that differ. */

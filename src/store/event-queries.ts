@@ -22,7 +22,7 @@ const keptEventsMax = 1_000_000;
 
 /** Returns the statement that adds an event, unless there is one with its cause. */
 export function eventInsertion(
-  { parameter: p }: SqlDialect,
+  { parameter: p }: Pick<SqlDialect, "parameter">,
   { type, atMs, data, account, cause }: ServiceEvent,
 ): SqlStatement {
   const text = `insert into event (${eventTable.list()})

@@ -25,7 +25,7 @@ export const invitationColumns = {
   usedMs: "ms?",
   usedBy: "text?",
 } as const satisfies Columns;
-interface InvitationRow extends RowOf<typeof invitationColumns> {}
+export interface InvitationRow extends RowOf<typeof invitationColumns> {}
 
 /** The issuer of invited people. No URL of an issuer is this word. */
 export const invitationIssuer = "invitation";

@@ -3,6 +3,7 @@ import { invariant } from "../errors.ts";
 import { logIf } from "./change-log-queries.ts";
 import { Conditions } from "./conditions.ts";
 import type { KeptPlans } from "./kept-plans.ts";
+import { addressKey } from "./links.ts";
 import {
   accountOfPerson,
   erasedSub,
@@ -62,6 +63,9 @@ export function peopleQueriesOn(
   // Before the address is erased.
   const endLinks = `delete from invitation where (account, email) in (
       select account, lower(email) from person where id = ${p(1)} and account is not null and email is not null)`;
+  // The seats of the person, and requests with the address that wait for their mailed codes.
+  const eraseSeats = `update link_seat set joiner = ${p(2)} where person = ${p(1)}`;
+  const forgetSeats = `delete from link_seat where account is null and joiner = ${p(1)}`;
   const endSessions = `delete from session where kind in ('operator', 'portal') and owner = ${p(1)}`;
 
   async function personOf(issuer: string, sub: string): Promise<PersonRow | null> {
@@ -159,6 +163,8 @@ export function peopleQueriesOn(
       const isErased = (bound: (value: Value) => string) =>
         `select 1 from person where id = ${bound(id)} and erased_ms is not null`;
       const values = [id, accountOfPerson({ id })];
+      const [read] = await people([id]);
+      const address = read?.email == null ? [] : [addressKey(read.email)];
       const found = await write(
         { text: lockAccounts, values, isLock: true },
         { text: `select id from person where id = ${p(1)}`, values: [id] },
@@ -171,6 +177,8 @@ export function peopleQueriesOn(
         { text: eraseOwnValues, values: [id, change.id] },
         { text: eraseAccountValues, values },
         { text: eraseAnswers, values },
+        { text: eraseSeats, values: [id, erasedSub(id)] },
+        ...address.map((key) => ({ text: forgetSeats, values: [key] })),
         { text: endSessions, values: [id] },
         logIf(change, isErased, dialect),
       );

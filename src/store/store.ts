@@ -25,6 +25,7 @@ import type { ChangeLog } from "./change-log.ts";
 import type { AccountDraft, AccountInOrder, Contact, DraftOptions, DraftOutcome } from "./contacts.ts";
 import type { EventStore } from "./events.ts";
 import type { InvitationStore } from "./invitations.ts";
+import type { LinkStore } from "./links.ts";
 import type { OperatorKeyStore } from "./operator-keys.ts";
 import type { PaymentPeriod, PaymentPeriodQuery } from "./payment-report.ts";
 import type { PeopleStore } from "./people.ts";
@@ -239,8 +240,8 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
   /** Null if the account does not exist. */
   contact(account: string): Promise<Contact | null>;
   /**
-   * Opens an account with its contact, or sets the contact of one that exists, in one transaction.
-   * If the draft is refused, nothing is written.
+   * Opens an account with its contact and the seat that it takes, or sets the contact of one that
+   * exists, in one transaction. If the draft is refused, nothing is written.
    */
   putAccount(draft: AccountDraft, options: DraftOptions): Promise<DraftOutcome>;
   usage(query: UsageQuery): Promise<Receipt[]>;
@@ -278,6 +279,7 @@ export interface Store extends LedgerStore, SessionStore, PeopleStore, ChangeLog
   readonly dailyCounts: DailyCounts;
   readonly events: EventStore;
   readonly invitations: InvitationStore;
+  readonly links: LinkStore;
 
   /** Resolves when the last write is on disk. Idempotent. */
   close(): Promise<void>;

@@ -26,6 +26,7 @@ import { clockColumns } from "./clock.ts";
 import { contactColumns } from "./contacts.ts";
 import { deliveryColumns } from "./events.ts";
 import { invitationColumns } from "./invitations.ts";
+import { linkColumns, seatColumns } from "./links.ts";
 import { operatorKeyColumns } from "./operator-keys.ts";
 import { factNames, personColumns } from "./people.ts";
 import { sessionColumns } from "./sessions.ts";
@@ -101,3 +102,7 @@ export const personTable = tableOf("person", personColumns);
 export const personFactsTable = tableOf("person", pick(personColumns, ...factNames));
 
 export const invitationTable = tableOf("invitation", invitationColumns);
+
+export const linkTable = tableOf("link", linkColumns);
+
+export const seatTable = tableOf("link_seat", seatColumns);

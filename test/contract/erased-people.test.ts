@@ -2,6 +2,8 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { changeObject } from "../../src/accounts/log-objects.ts";
+import { changeLogRow } from "../../src/store/change-log.ts";
+import { addressKey } from "../../src/store/links.ts";
 import type { PersonRow } from "../../src/store/people.ts";
 import { eraseChange, linkChange, moveChange, roleChange } from "../../src/store/person-changes.ts";
 import type { SessionKind } from "../../src/store/sessions.ts";
@@ -146,6 +148,38 @@ for (const backend of backends) {
           ["owner", "person", null, null],
         ],
       );
+    });
+
+    test("leave no name and no address in seats of links", async () => {
+      const at = { kind: "link", by: "owner", atMs: start, before: null, after: null } as const;
+      const times = { accountsEndMs: null, createdMs: start, endsMs: start + minute, endedMs: null };
+      const [one, two] = ["link_1", "link_2"].map((link, n) => {
+        return { id: link, name: "A class", plan: "starter", seats: 5, taken: 0, domain: null, n };
+      });
+      assert.ok(one !== undefined && two !== undefined);
+      const seatAt = async ({ n, ...link }: typeof one, email: string) => {
+        const hash = `${n}`.padStart(64, "0");
+        await store.links.add({ ...link, ...times, hash, by: "owner" }, changeLogRow(at));
+        const joiner = addressKey(email);
+        const seat = { link: link.id, joiner, hash, name: names.name, email, askedMs: start };
+        const nobody = { endsMs: start + minute, account: null, person: null, joinedMs: null };
+        assert.ok(await store.links.ask({ ...seat, ...nobody }));
+        return { link: link.id, joiner, hash, isMailed: true };
+      };
+      const { email } = names;
+      const seat = await seatAt(one, email.replace("@", "+class@"));
+      await seatAt(two, email);
+      const person = { id: personOf(7).id, sub: names.sub };
+      const contact = { owner: names.name, email };
+      const draft = { id: "a-class-1", plan: "starter", contact, seat: { ...seat, person } };
+      const opened = await store.putAccount(draft, { by: "link:link_1", dryRun: false });
+      assert.equal(opened.kind, "opened");
+      assert.ok((await traces()).length >= 5, "person, contact, change, and both seats");
+      assert.ok(await erase(other, person.id));
+      assert.deepEqual(await traces(), []);
+      const [row] = await store.links.accounts("link_1", { limit: 9 });
+      assert.partialDeepStrictEqual(row, { account: "a-class-1", person: person.id, name: null });
+      assert.deepEqual(await store.links.counts("link_1", start), { waiting: 0, joined: 1, used: 0 });
     });
 
     test("are erased once, and a repetition erases what has come since", async () => {

@@ -9,7 +9,7 @@ import { amountOf, inSpendingOrder } from "../../src/ledger/grants.ts";
 import type { Plans } from "../../src/ledger/plan.ts";
 import type { PlanChanges } from "../../src/ledger/plan-section.ts";
 import { rowKey, type Times, timesAt } from "../../src/ledger/snapshot.ts";
-import { type AccountDraft, type DraftOptions, openingOf } from "../../src/store/contacts.ts";
+import { type AccountDraft, type DraftOptions, operationsOf } from "../../src/store/contacts.ts";
 import { caseOf, withoutRates } from "../fixtures/ledger-drafts.ts";
 import type { MemoryLedger } from "../fixtures/memory-ledger.ts";
 import { naiveEvents, naiveLineOf } from "../fixtures/naive-events.ts";
@@ -69,9 +69,9 @@ export class Checks {
 
   /** An account that was opened with its contact. */
   opened(draft: AccountDraft, options: DraftOptions, times: Times): void {
-    const operation = openingOf(draft, options);
-    this.#naive.begin([operation], times);
-    this.#naive.apply(operation);
+    const operations = operationsOf(draft, options);
+    this.#naive.begin(operations, times);
+    for (const operation of operations) this.#naive.apply(operation);
   }
 
   committed(commit: WrittenCommit, { ledger }: SimulatedDatabase): void {

@@ -157,6 +157,7 @@ export class SimulatedDatabase {
       dailyCounts: this.store.dailyCounts,
       statements: this.store.statements,
       invitations: this.store.invitations,
+      links: this.store.links,
       nodes: this.#registry,
     };
     const object = objects[target];

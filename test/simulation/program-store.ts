@@ -16,7 +16,7 @@ import type { ConnectionPool } from "../../src/store/postgres/connection-pool.ts
 import type { Cell } from "../../src/store/postgres/rows.ts";
 import { commitGiveUpMs, commitQueuesMax, commitRetriesMs } from "../../src/store/postgres/store.ts";
 import type { SqlConnections } from "../../src/store/queries.ts";
-import { sqliteDialect } from "../../src/store/sqlite/store.ts";
+import { sqliteDialect } from "../../src/store/sqlite/dialect.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { EpochMs } from "../../src/units.ts";
 
@@ -124,6 +124,7 @@ export async function openUpgradedStore(
       sqliteDialect(() => 0),
     ),
     invitations: remote("invitations", timesOf, {}),
+    links: remote("links", timesOf, {}),
   });
   await offer(store, plans);
   return {

@@ -356,13 +356,13 @@ create table clock (
 
 insert into clock values (1, 0, 0, 0);
 
--- Changes that no journal has: contacts, operator keys, people, invitations, plans, clocks, reloads of the configuration,
--- sign-ins.
+-- Changes that no journal has: contacts, operator keys, people, invitations, links, plans, clocks, reloads of the
+-- configuration, sign-ins.
 create table change_log (
   id {text} not null primary key check (id <> ''),
   at_ms {int} not null,
   kind {text} not null check (
-    kind in ('contact', 'operator_key', 'person', 'invitation', 'plans', 'clock', 'reload', 'sign_in')
+    kind in ('contact', 'operator_key', 'person', 'invitation', 'link', 'plans', 'clock', 'reload', 'sign_in')
   ),
   by {text} not null check (by <> ''),
   account {text},
@@ -573,6 +573,56 @@ create table invitation (
   primary key (account, email),
   constraint exchange_has_an_id check ((used_ms is null) = (used_by is null))
 ) {table};
+
+-- Links by which many people join (docs/decisions/0108-links.md). Their times are ledger times.
+create table link (
+  id {text} not null primary key check (id <> ''),
+  name {text} not null check (name <> ''),
+  plan {text} not null check (plan <> ''),
+  seats {int} not null check (seats between 1 and 10000),
+  -- Seats with an account.
+  taken {int} not null check (taken >= 0),
+  -- The domain of the addresses that may join.
+  domain {text} check (domain <> ''),
+  -- When the accounts close.
+  accounts_end_ms {int},
+  -- Of the code, never the code itself.
+  hash {text} not null unique check (length(hash) = 64),
+  by {text} not null check (by <> ''),
+  created_ms {int} not null,
+  ends_ms {int} not null,
+  ended_ms {int},
+  constraint seats_are_enough check (taken <= seats),
+  constraint accounts_end_after_the_link check (accounts_end_ms >= ends_ms)
+) {table};
+
+-- Who has asked for a seat, and the accounts of those who have one. Rows without an account are deleted with their code.
+create table link_seat (
+  link {text} not null references link (id),
+  -- The hash of the join id of a browser, or the address in lower case without `+suffix`. Of an erased person `erased:` and
+  -- the id.
+  joiner {text} not null check (joiner <> ''),
+  -- Of the code in the mail, until it is used, and what was typed.
+  hash {text} unique check (length(hash) = 64),
+  name {text} check (name <> ''),
+  email {text} check (email <> ''),
+  -- Elapsed times: of the request, and of the end of its code.
+  asked_ms {int} not null,
+  ends_ms {int},
+  account {text} unique references account (id),
+  person {text} unique references person (id),
+  joined_ms {int},
+  primary key (link, joiner),
+  constraint seat_is_complete check (
+    case when account is null then person is null and joined_ms is null and hash is not null and email is not null
+        and ends_ms is not null
+      else person is not null and joined_ms is not null and hash is null and name is null and email is null
+        and ends_ms is null end
+  )
+) {table};
+
+create index link_seat_by_link on link_seat (link, account) where account is not null;
+create index link_seat_waiting on link_seat (ends_ms) where account is null;
 
 -- Requests that an operator has stopped. The process that answers a request looks for it here. Rows are deleted later.
 create table stop_request (

@@ -34,9 +34,10 @@ import type { PlanCatalog } from "../../ledger/plan.ts";
 import type { AdditionalGrant } from "../../ledger/rows.ts";
 import { type Changes, overdueMax, rowKey, type Snapshot } from "../../ledger/snapshot.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
-import { openingOf, planDraft } from "../contacts.ts";
+import { operationsOf, planDraft } from "../contacts.ts";
 import { eventRow } from "../events.ts";
 import { laterChanges } from "../later-grants.ts";
+import { foundSeatOf, seatReads, seatStatements } from "../link-queries.ts";
 import { readCatalog } from "../plans.ts";
 import {
   accountTable,
@@ -57,6 +58,7 @@ import { contactStatements, readContacts } from "./contacts.ts";
 import { doubledIn, isLockTimeout } from "./errors.ts";
 import type { Statement } from "./exchange.ts";
 import { readLaterGrants, readUnderLock, together } from "./read-under-lock.ts";
+import { postgresWords } from "./reads.ts";
 import { deletion, insertInto, update } from "./writing.ts";
 
 /**
@@ -115,20 +117,25 @@ export class PostgresCommits {
     const connection = await this.#connections.connect();
     let broken = true;
     try {
-      const operations = [openingOf(draft, options)];
+      const operations = operationsOf(draft, options);
       const { snapshot } = await readUnderLock(connection, operations, {
         clock: this.#clock,
         skipsLocked: false,
         overdueMax: this.#overdueMax,
         plansAt: (epoch) => this.#plansAt(connection, epoch),
       });
-      const { outcomes, changes, later } = await decideOn(connection, snapshot, operations, this.#events());
+      const events = this.#events();
+      const { outcomes, changes, later } = await decideOn(connection, snapshot, operations, events);
       const known = await readContacts(connection, draft);
-      const { atMs } = snapshot.times;
-      const planned = planDraft(draft, outcomes[0], known, { ...options, atMs });
+      const reads = draft.seat && seatReads(draft.seat, postgresWords);
+      const found = reads === undefined ? null : foundSeatOf(await connection.exchange(reads));
+      const planned = planDraft(draft, outcomes[0], { known, found }, { ...options, ...snapshot.times });
       if (!planned.isWritten) broken = await rollBack(connection);
       else {
-        await write(connection, { ...snapshot, later }, changes, contactStatements(planned));
+        const seat = planned.seat === null ? [] : seatStatements(planned.seat, postgresWords, events);
+        const named = seat.map((statement, n) => [`seat ${n}`, statement]);
+        const further = { ...contactStatements(planned), ...Object.fromEntries(named) };
+        await write(connection, { ...snapshot, later }, changes, further);
         broken = false;
       }
       return planned.outcome;

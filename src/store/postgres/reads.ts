@@ -21,13 +21,15 @@ import { databaseLimits } from "./limits.ts";
 
 type ReadPools = Readonly<Record<Purpose | "writes", ConnectionPool>>;
 
+/** The words of SQL in which PostgreSQL differs. */
+export const postgresWords = {
+  parameter: (n: number) => `$${n}`,
+  items: (array: string) => `json_array_elements(${array}) e(value)`,
+  forUpdate: " for update",
+} as const;
+
 export function postgresDialect(ledgerMs: () => EpochMs): SqlDialect {
-  return {
-    parameter: (n) => `$${n}`,
-    ledgerMs,
-    items: (array) => `json_array_elements(${array}) e(value)`,
-    forUpdate: " for update",
-  };
+  return { ...postgresWords, ledgerMs };
 }
 
 /** Two writes of several rows can wait for each other. */

@@ -21,6 +21,7 @@ import { dailyCountsOn } from "../daily-counts.ts";
 import { eventQueriesOn } from "../event-queries.ts";
 import { invitationQueriesOn } from "../invitation-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
+import { linkQueriesOn } from "../link-queries.ts";
 import type { NodeRegistry } from "../nodes.ts";
 import { operatorKeysOn } from "../operator-key-queries.ts";
 import { peopleQueriesOn } from "../people-queries.ts";
@@ -193,6 +194,7 @@ function postgresStoreOn({
     ...changeLogOn(reads, dialect),
     events: eventQueriesOn(reads, dialect),
     invitations: invitationQueriesOn(reads, dialect),
+    links: linkQueriesOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
     ...peopleQueriesOn(reads, dialect, plans),
     nodes: postgresNodes(pools.service),

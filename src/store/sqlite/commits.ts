@@ -30,11 +30,13 @@ import {
 } from "../../ledger/snapshot.ts";
 import type { EpochMs } from "../../units.ts";
 import type { AccountDraft, DraftOptions, DraftOutcome } from "../contacts.ts";
-import { openingOf, planDraft } from "../contacts.ts";
+import { operationsOf, planDraft } from "../contacts.ts";
 import { eventRow } from "../events.ts";
 import { paymentOf, selectPayments } from "../journal.ts";
 import { laterChanges } from "../later-grants.ts";
+import { foundSeatOf, seatReads, seatStatements } from "../link-queries.ts";
 import type { PlansOptions } from "../plans.ts";
+import type { SqlStatement } from "../sql.ts";
 import {
   accountTable,
   chargeTable,
@@ -47,6 +49,7 @@ import {
   laterGrantTable,
 } from "../tables.ts";
 import { readContacts, writeContact } from "./contacts.ts";
+import { sqliteWords } from "./dialect.ts";
 import { inTransaction, sqliteError } from "./file.ts";
 import { applyPlans, readCatalog } from "./plans.ts";
 import { insertInto, Query, update } from "./query.ts";
@@ -143,13 +146,17 @@ export class SqliteCommits {
   putAccount(draft: AccountDraft, options: DraftOptions, events: EventSettings | null = null): DraftOutcome {
     const { planned, changes } = inTransaction(this.#db, () => {
       this.#cache.begin();
-      const { snapshot, outcomes, changes } = this.#decide([openingOf(draft, options)], events);
+      const { snapshot, outcomes, changes } = this.#decide(operationsOf(draft, options), events);
       const known = readContacts(this.#db, draft);
-      const { atMs } = snapshot.times;
-      const planned = planDraft(draft, outcomes[0], known, { ...options, atMs });
+      const rows = (statement: SqlStatement) => this.#sql.others.rows(statement);
+      const found =
+        draft.seat === undefined ? null : foundSeatOf(seatReads(draft.seat, sqliteWords).map(rows));
+      const read = { known, found };
+      const planned = planDraft(draft, outcomes[0], read, { ...options, ...snapshot.times });
       if (planned.isWritten) {
         this.#write(snapshot, changes);
         writeContact(this.#db, planned);
+        if (planned.seat !== null) seatStatements(planned.seat, sqliteWords, events).forEach(rows);
       }
       return { planned, changes };
     });

@@ -20,7 +20,6 @@ import type { EventSettings } from "../../ledger/events.ts";
 import type { Plans } from "../../ledger/plan.ts";
 import type { Times } from "../../ledger/snapshot.ts";
 import { startThread } from "../../threads/start.ts";
-import type { EpochMs } from "../../units.ts";
 import { requirePossibleClock } from "../../version.ts";
 import { auditRecordOn } from "../audit-record.ts";
 import { changeLogOn } from "../change-log-queries.ts";
@@ -28,14 +27,16 @@ import { dailyCountsOn } from "../daily-counts.ts";
 import { eventQueriesOn } from "../event-queries.ts";
 import { invitationQueriesOn } from "../invitation-queries.ts";
 import { KeptPlans } from "../kept-plans.ts";
+import { linkQueriesOn } from "../link-queries.ts";
 import { operatorKeysOn } from "../operator-key-queries.ts";
 import { peopleQueriesOn } from "../people-queries.ts";
 import { type Purpose, queriesOn } from "../queries.ts";
 import { sessionQueriesOn } from "../session-queries.ts";
-import type { SqlDialect, SqlStatement } from "../sql.ts";
+import type { SqlStatement } from "../sql.ts";
 import { stopRequestsOn } from "../stop-requests.ts";
 import { ListTooSlowError, listLimitMs, type Store } from "../store.ts";
 import { type SharedClock, sharedClock, timesOf } from "./clock.ts";
+import { sqliteDialect } from "./dialect.ts";
 import { openToRead, type SqliteFile, sqliteError } from "./file.ts";
 import type { Cells } from "./query.ts";
 import { SqliteSnapshots } from "./snapshots.ts";
@@ -124,6 +125,7 @@ function sqliteStoreOn(
     ...changeLogOn(reads, dialect),
     events: eventQueriesOn(reads, dialect),
     invitations: invitationQueriesOn(reads, dialect),
+    links: linkQueriesOn(reads, dialect),
     ...sessionQueriesOn(reads, dialect),
     ...peopleQueriesOn(reads, dialect, plans),
 
@@ -149,16 +151,6 @@ function sqliteStoreOn(
       if (db.isOpen) db.close();
       await writer.close();
     },
-  };
-}
-
-export function sqliteDialect(ledgerMs: () => EpochMs): SqlDialect {
-  return {
-    parameter: (n) => `?${n}`,
-    ledgerMs,
-    items: (array) => `json_each(${array}) e`,
-    // One thread writes, one transaction after the other.
-    forUpdate: "",
   };
 }
 
