@@ -118,6 +118,8 @@ export const catalogue = {
   invalid_link: { for: "operator", status: 401, type: "authentication_error" },
   link_full: { for: "operator", status: 403, type: "permission_error" },
   link_ended: { for: "operator", status: 403, type: "permission_error" },
+  link_not_found: { for: "operator", status: 404, type: "not_found_error" },
+  domain_differs: { for: "operator", status: 403, type: "permission_error" },
   already_joined: { for: "operator", status: 403, type: "permission_error" },
   invalid_invitation: { for: "operator", status: 401, type: "authentication_error" },
 } as const satisfies Record<string, Entry>;

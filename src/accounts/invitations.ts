@@ -22,14 +22,15 @@ import { isoTime, objectFor, orNull, text, time } from "./json-objects.ts";
 import { invalidValue } from "./refusals.ts";
 
 /** A link can be used for this time. */
-const linkLifeMs = 7 * 86_400_000;
-const codeBytes = 32;
+export const linkLifeMs = 7 * 86_400_000;
+export const codeBytes = 32;
 /** The actor of links that people ask for. */
 const byRequest: Actor = { by: "service:new_link", role: "support" };
 
 /** The values in a mail with a link. */
 export interface InvitationMail {
-  account: string;
+  /** Null: the use of the link opens it. */
+  account: string | null;
   owner: string | null;
   email: string;
   link: string;
@@ -38,7 +39,8 @@ export interface InvitationMail {
 }
 
 /** A link. It is null if it was sent by mail. */
-interface Invitation extends Pick<InvitationMail, "account" | "email" | "expiresMs"> {
+interface Invitation extends Pick<InvitationMail, "email" | "expiresMs"> {
+  account: string;
   link: string | null;
 }
 
@@ -58,6 +60,31 @@ export interface InvitationSettings {
 }
 
 export const noInvitations: InvitationSettings = { portalUrl: null, send: null };
+
+/** Of an invitation, or of a link by which many join. */
+type CodeKind = "invitation" | "link";
+
+/** Hashes a code. Another operator token ends all of them. */
+export function hashOfCode(token: string, kind: CodeKind, code: string): string {
+  return createHmac("sha256", token).update(`${kind} ${code}`).digest("hex");
+}
+
+/** Returns the URL of a code, which is in the fragment. */
+export function urlOfCode(portalUrl: string, name: "invite" | "join", code: string): string {
+  return `${portalUrl.replace(/\/$/, "")}/#${name}=${code}`;
+}
+
+/** Refuses what needs the URL of the portal. */
+export function requirePortal({ portalUrl, send }: InvitationSettings): {
+  portalUrl: string;
+  send: InvitationSettings["send"];
+} {
+  if (portalUrl !== null) return { portalUrl, send };
+  throw new Refusal(
+    "no_portal_url",
+    "Links need the URL of the portal, which is missing. Set portal.url, and restart the service. Nothing has changed.",
+  );
+}
 
 interface InvitationDependencies {
   store: Pick<
@@ -116,7 +143,7 @@ export class Invitations {
       }),
     );
     if (!isAdded) throw contactDiffers(account, "was changed at the same time");
-    const link = `${portalUrl.replace(/\/$/, "")}/#invite=${code}`;
+    const link = urlOfCode(portalUrl, "invite", code);
     const made = { account, email: contact.email, expiresMs };
     if (send === null) return { ...made, link };
     try {
@@ -151,19 +178,22 @@ export class Invitations {
     const [account, ...others] = await store.openAccountsWithEmail(email);
     if (account === undefined || others.length > 0) return;
     if (!(await store.invitations.wasInvited(account, email))) return;
+    await this.renewOf(account);
+  }
+
+  /** Mails a new link to the contact of an account. Does nothing if nobody may use it. */
+  async renewOf(account: string): Promise<void> {
+    const { store } = this.#deps;
+    const snapshot = await store.accountSnapshot(account);
+    const email = (await store.contact(account))?.email ?? null;
+    if (snapshot === null || email === null || isClosedAt(snapshot.account, snapshot.times.atMs)) return;
     const person = await store.invitations.personOf(account, email);
     if (person !== null && person.suspendedMs !== null) return;
     await this.invite(account, { email, isMailed: true }, byRequest);
   }
 
   #senderOf(isMailed: boolean): { portalUrl: string; send: InvitationSettings["send"] } {
-    const { portalUrl, send } = this.#deps.settings();
-    if (portalUrl === null) {
-      throw new Refusal(
-        "no_portal_url",
-        "Links need the URL of the portal, which is missing. Set portal.url, and restart the service. Nothing has changed.",
-      );
-    }
+    const { portalUrl, send } = requirePortal(this.#deps.settings());
     if (isMailed && send === null) {
       throw new Refusal(
         "no_mail_server",
@@ -218,9 +248,7 @@ export class Invitations {
   }
 
   async #hash(code: string): Promise<string> {
-    return createHmac("sha256", await this.#deps.token())
-      .update(`invitation ${code}`)
-      .digest("hex");
+    return hashOfCode(await this.#deps.token(), "invitation", code);
   }
 }
 

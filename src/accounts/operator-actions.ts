@@ -33,6 +33,7 @@ import type { UsageSumsQuery } from "../store/usage-sums.ts";
 import { type Credits, type EpochMs, hourMs, type MicroCredits, microOf } from "../units.ts";
 import { type InvitationSettings, Invitations, noInvitations } from "./invitations.ts";
 import { KeyActions } from "./key-actions.ts";
+import { LinkActions } from "./link-actions.ts";
 import { OperatorKeyActions } from "./operator-key-actions.ts";
 import { type PaymentReport, paymentReport } from "./payment-report.ts";
 import type { PlanState } from "./plan-objects.ts";
@@ -72,6 +73,7 @@ export class OperatorActions {
   readonly keys: KeyActions;
   readonly operatorKeys: OperatorKeyActions;
   readonly invitations: Invitations;
+  readonly links: LinkActions;
   readonly store: Store;
   readonly ledger: Ledger;
   /** The journal names this actor. */
@@ -84,10 +86,9 @@ export class OperatorActions {
     const { by, role } = dependencies.actor;
     this.keys = new KeyActions({ ...dependencies, by });
     this.operatorKeys = new OperatorKeyActions(dependencies);
-    this.invitations = new Invitations({
-      ...dependencies,
-      settings: dependencies.invitations ?? (() => noInvitations),
-    });
+    const { invitations: settings = () => noInvitations } = dependencies;
+    this.invitations = new Invitations({ ...dependencies, settings });
+    this.links = new LinkActions({ ...dependencies, settings });
     this.actor = dependencies.actor;
     this.store = dependencies.store;
     this.ledger = dependencies.ledger;

@@ -1,6 +1,7 @@
 /** The JSON objects of people, and of everything that the database has about one of them. */
 import Type, { type Static } from "typebox";
-import type { OperatorRole } from "../actors.ts";
+import { isBehindFrontEnd, type OperatorRole } from "../actors.ts";
+import { isNameTyped } from "../store/links.ts";
 import type { PersonRow } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import { component, isoTime, isoTimeOrNull, objectFor, orNull, text, time } from "./json-objects.ts";
@@ -15,8 +16,12 @@ export const personObject = objectFor<PersonRow & { role: OperatorRole | null }>
   issuer: [text, ({ issuer }) => issuer],
   sub: [Type.String({ description: "of an erased person, `erased:` and the id" }), ({ sub }) => sub],
   name: [
-    orNull(Type.String({ description: "as the issuer or the front end says it, and not confirmed" })),
+    orNull(Type.String({ description: "as the issuer, the front end or the person says it" })),
     ({ name }) => name,
+  ],
+  name_confirmed: [
+    Type.Boolean({ description: "false: a front end says it, or the person who has joined by a link" }),
+    (person) => !isBehindFrontEnd(person) && !isNameTyped(person),
   ],
   email: [orNull(text), ({ email }) => email],
   email_verified: [Type.Boolean(), ({ emailVerified }) => emailVerified],

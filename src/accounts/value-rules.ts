@@ -79,6 +79,9 @@ function codePointOf(character: string): string {
 /** For the owner and the external id of an account. */
 export const contact = plainText(200);
 
+/** For the name that somebody who joins by a link types. */
+export const typedName = plainText(100);
+
 /** For the note of an account. */
 export const remark = plainText(1000);
 
@@ -86,6 +89,15 @@ export const email: TextField = {
   pattern: new RegExp(`^(?=.{3,254}$)[^\\s@${refused}]+@[^\\s@${refused}]+$`, "u"),
   rule: "an e-mail address such as ada@example.com, of up to 254 characters",
 };
+
+/** For the part of an address after the last `@`. */
+export const domain: TextField = {
+  pattern: new RegExp(`^[^\\s@${refused}]{1,253}$`, "u"),
+  rule: "the part of e-mail addresses after the @, such as uni.example",
+};
+
+/** Accounts that a link opens. */
+export const seats: NumberField = { min: 1, max: 10_000 };
 
 /** For the names of front ends. */
 export const frontEnd: TextField = {

@@ -160,6 +160,26 @@ export const shown = {
     seen_at: ["Last sign-in", "time"],
     suspended_at: ["State", "state"],
   },
+  link: {
+    id: ["Id", "code"],
+    name: ["Name"],
+    plan: ["Plan"],
+    state: ["State", "state"],
+    taken: ["Taken", "count"],
+    seats: ["Seats", "count"],
+    ends_at: ["Ends", "time"],
+    domain: ["Domain"],
+    accounts_end_at: ["Accounts close", "time"],
+    made_by: ["Made by"],
+    created_at: ["Created", "time"],
+  },
+  linkAccount: {
+    account: id,
+    name: ["Name"],
+    joined_at: ["Joined", "time"],
+    state: ["State", "state"],
+    used: ["Used"],
+  },
   /** As it is, and its changes in a month. */
   payment: {
     payment_id: ["Payment"],
@@ -260,12 +280,19 @@ export function operatorKeyState(
 
 /**
  * Returns the name of a person. Without one, how the issuer or the front end knows them. What a
- * front end calls a person was typed by somebody, and stands behind it.
+ * front end calls a person was typed by somebody, and stands behind it. What people have typed
+ * themselves is marked.
  */
-export function personName(person: { issuer: string; sub: string; name: string | null }): string {
-  const { name, sub } = person;
+export function personName(person: {
+  issuer: string;
+  sub: string;
+  name: string | null;
+  name_confirmed: boolean;
+}): string {
+  const { name, name_confirmed: isConfirmed, sub } = person;
   if (name === null) return sub;
-  return isBehindFrontEnd(person) ? `${sub} (${name})` : name;
+  if (isBehindFrontEnd(person)) return `${sub} (${name})`;
+  return isConfirmed ? name : `${name} (unconfirmed)`;
 }
 
 /** Returns the e-mail address of a person. */

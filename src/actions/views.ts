@@ -11,6 +11,7 @@ import type { Action } from "./action.ts";
 import { eventEndpoint } from "./events.ts";
 import { choice, type Field, type Fields, moment, number, optional, text } from "./field.ts";
 import { accountId, keyId } from "./fields.ts";
+import { linkId } from "./links.ts";
 import { pageFields } from "./page-fields.ts";
 
 /** An action that changes nothing. */
@@ -100,6 +101,24 @@ export const listPeople = view({
     ...pageFields,
     account: optional({ ...accountId, option: "--account <account>", about: "only people of this account" }),
   },
+});
+
+export const listLinks = view({
+  id: "listLinks",
+  title: "List links by which many people join, the newest first",
+  http: "GET /admin/links",
+  cli: "link list",
+  input: pageFields,
+});
+
+export const showLink = view({
+  id: "showLink",
+  title: "Show a link with its seats, and its accounts in the order of their ids",
+  help: "`waiting` counts mails that were not used yet, `used` accounts with a finished request. People have typed the names themselves.",
+  http: "GET /admin/links/{link}",
+  cli: "link show <link>",
+  input: { link: linkId, ...pageFields },
+  refuses: ["link_not_found"],
 });
 
 export const listKeys = view({

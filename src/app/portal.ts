@@ -1,5 +1,6 @@
 /** The portal of a service, if it is configured: its listener, and how reloads apply to it. */
 import { type InvitationSettings, Invitations } from "../accounts/invitations.ts";
+import { Joins } from "../accounts/joins.ts";
 import { PortalSessions } from "../accounts/portal-sessions.ts";
 import { personKeysDefault } from "../accounts/portal-viewer.ts";
 import type { Config } from "../config/load.ts";
@@ -54,11 +55,13 @@ export class Portal {
     this.#connections = new Connections(portalConnectionLimits(limits));
     const { store, logger, people } = dependencies;
     const sessions = new PortalSessions(store, token, unrecordedUse(logger), people);
-    const invitations = new Invitations({ store, token: async () => token, settings });
+    const ofPeople = { store, token: async () => token, settings };
+    const invitations = new Invitations(ofPeople);
     this.#app = createPortalServer({
       ...dependencies,
       sessions,
       invitations,
+      joins: new Joins({ ...ofPeople, invitations }),
       issuer: dependencies.people,
       acceptsKeys: portal.keys,
       personKeys: (plan) => this.#personKeys.get(plan ?? "") ?? personKeysDefault,

@@ -15,6 +15,7 @@ import { commandFailureOf, failureLine } from "./failure.ts";
 import { explainUse, rootCommand } from "./help.ts";
 import type { Host } from "./host.ts";
 import { keyCommand } from "./key.ts";
+import { linkCommand } from "./link.ts";
 import { logCommand, operatorKeyCommand } from "./operator-key.ts";
 import { personCommand } from "./person.ts";
 import { plansCommand } from "./plans.ts";
@@ -36,7 +37,7 @@ export async function run(argv: readonly string[], host: Host): Promise<number> 
     ...made("The service:", [reloadCommand, requestsCommand, eventsCommand]),
     ...made("Accounts and credits:", [accountCommand, keyCommand, creditsCommand]),
     ...made("Accounts and credits:", [balanceCommand, usageCommand, plansCommand]),
-    ...made("People and operators:", [personCommand, operatorKeyCommand, logCommand]),
+    ...made("People and operators:", [personCommand, linkCommand, operatorKeyCommand, logCommand]),
   ];
   const first = firstCommand(program, argv);
   const isRequest = requests.some((command) => command.name() === first);

@@ -29,7 +29,14 @@ export function invitationSettingsOf({ portal, events }: Configured): Invitation
 
 async function sendInvitation(config: MailConfig, invitation: InvitationMail): Promise<void> {
   const { account, owner, email, link, portalUrl, expiresMs } = invitation;
-  const values = { account, owner: owner ?? account, link, portal: portalUrl, expires: shortTime(expiresMs) };
-  const { subject, text } = filled(await mailTextOf("invitation", config.templates), values);
+  const values = { link, portal: portalUrl, expires: shortTime(expiresMs) };
+  const { subject, text } =
+    account === null
+      ? filled(await mailTextOf("join", config.templates), values)
+      : filled(await mailTextOf("invitation", config.templates), {
+          ...values,
+          account,
+          owner: owner ?? account,
+        });
   await sendMail(config, { to: email, subject, text, id: randomUUID() }, requestMs);
 }

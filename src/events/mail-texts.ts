@@ -7,8 +7,8 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { MailType } from "../config/events.ts";
 
-/** An invitation is no event: its link must not be stored. */
-type TextName = MailType | "invitation";
+/** Links are no events: they must not be stored. */
+type TextName = MailType | "invitation" | "join";
 
 const texts: Readonly<Record<TextName, string>> = {
   "balance.low": `Credits of {account} are low: {percent} % are spent
@@ -76,6 +76,19 @@ The server {server} of the model {model} refuses requests of the node {node} sin
 Hello {owner},
 
 you can use the account {account} at {portal}. Open this link and press the button there. Then make a key.
+
+{link}
+
+The link works once, until {expires}. A newer link ends it. Anyone who has the link is taken for you, so pass it on to nobody.
+
+If you do not expect this message, ignore it.
+`,
+  // Without the name, which somebody else may have typed.
+  join: `Your link to {portal}
+
+Hello,
+
+somebody has asked to join {portal} with this address. Open this link and press the button there: it opens your account. Then make a key.
 
 {link}
 

@@ -156,6 +156,11 @@ export const limits = {
   ),
 
   signIns: signIns("address", 120, "sign-ins per minute; one with OpenID Connect counts twice"),
+  joins: signIns(
+    "address",
+    600,
+    "people who join by a [link](links.md) per minute; a class sits behind one address",
+  ),
   keySignIns: signIns("key", 60, "sign-ins to the portal per minute"),
   operatorKeys: group("Sign-in and pages", "`409 too_many_keys`")("maker", 50, "operator keys that work"),
   newLinks: signIns("address", 60, "requests for a new [link](invitations.md) per minute"),

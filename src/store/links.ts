@@ -1,7 +1,7 @@
 /**
- * Rows of links, by which many people join, and of their seats. `planSeat` decides whether somebody
- * gets a seat; `putAccount` writes it in the commit that opens the account. Pure, apart from the
- * port.
+ * Rows of links, by which many people join, and of their seats. `planSeat` decides whether
+ * somebody gets a seat; `putAccount` writes it in the commit that opens the account. Pure, apart
+ * from the port.
  *
  * Guarantees that a link has at most its seats, that somebody takes one of them once, and that a
  * refused seat changes nothing. Rows contain hashes of codes, never codes.
@@ -225,13 +225,15 @@ export interface LinkStore {
   /** Returns false unless the link is as read, has not been ended, and has no more taken seats. */
   set(read: LinkRow, settings: LinkSettings, change: ChangeLogRow): Promise<boolean>;
   /**
-   * Replaces the code, and ends the mailed codes that wait. Returns false if the link is unknown or
-   * has been ended.
+   * Replaces the code, and ends the mailed codes that wait. Returns false if the link is unknown
+   * or has been ended.
    */
   rotate(id: string, hash: string, change: ChangeLogRow): Promise<boolean>;
   /** Returns false if the link is unknown or was ended before. */
   end(id: string, atMs: EpochMs, change: ChangeLogRow): Promise<boolean>;
-  /** Adds a mailed code, in the place of the one before. Returns false if the seat has an account. */
+  /**
+   * Adds a mailed code, in the place of the one before. Returns false if the seat has an account.
+   */
   ask(seat: SeatRow): Promise<boolean>;
   seat(link: string, joiner: string): Promise<SeatRow | null>;
   /** Finds the seat whose mailed code has this hash. */
@@ -239,7 +241,7 @@ export interface LinkStore {
   counts(id: string, nowMs: EpochMs): Promise<SeatCounts>;
   /** Lists accounts of a link after this one, in the order of their ids. */
   accounts(id: string, page: { after?: string | undefined; limit: number }): Promise<LinkAccount[]>;
-  /** Finds up to two accounts that are not closed and whose contact has this address, by its key. */
+  /** Finds up to two accounts that are not closed, and whose contact has this `addressKey`. */
   accountsWithAddress(key: string): Promise<string[]>;
   /** Deletes seats whose mailed codes have ended. */
   removeWaiting(nowMs: EpochMs): Promise<void>;

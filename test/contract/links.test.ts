@@ -207,6 +207,8 @@ for (const backend of backends) {
       assert.equal(await store.links.set(now, { ...now, seats: 10 }, change(5)), false);
       const over = await linkIn(place, { endsMs: start });
       assert.equal((await join(store, over)).outcome.kind, "link_ended");
+      assert.equal(await store.links.set(over, { ...over, endsMs: start + 1 }, change(6)), true);
+      assert.equal((await join(store, over)).outcome.kind, "opened", "a later end");
       assert.equal(
         (await join(store, await linkIn(place, { endsMs: start + 1 }))).outcome.kind,
         "opened",

@@ -13,6 +13,7 @@ import type { ActionTexts } from "../../src/actions/action.ts";
 import { routeOf } from "../../src/actions/action.ts";
 import * as credits from "../../src/actions/credits.ts";
 import * as keys from "../../src/actions/keys.ts";
+import * as links from "../../src/actions/links.ts";
 import * as portalActions from "../../src/actions/portal.ts";
 import { showKey } from "../../src/actions/views.ts";
 import {
@@ -225,8 +226,8 @@ function plain(value: unknown): unknown {
 /** Changes of an account or a key, in contrast to those of the service. */
 function isOfLedger(action: ActionTexts): boolean {
   const isOfPerson = "person" in action.input || "front_end" in action.input;
-  // Each link is another one, so a repetition has another result: invitations.test.ts.
-  const isInvitation = action.id === accounts.inviteAccount.id;
+  // Each link is another one, so a repetition has another result: see invitations and links.
+  const isInvitation = action.id === accounts.inviteAccount.id || action.id === links.createLink.id;
   return (
     isChange(action) &&
     !isOfPerson &&

@@ -19,11 +19,12 @@ const operatorTest = operatorTests();
 /** Operations that change something, by the least role that may do them. All others only read. */
 const changes: Readonly<Record<string, readonly string[]>> = {
   support:
-    "makeKey changeKey rotateKey revokeKey stopRequest changeState adjustCredits inviteAccount makeOperatorKey".split(
+    "makeKey changeKey rotateKey revokeKey stopRequest changeState adjustCredits inviteAccount endLink makeOperatorKey".split(
       " ",
     ),
   operator: [
     ..."openAccount changePlan setContact setEnd addCredits refundCredits applyPlans".split(" "),
+    ..."createLink setLink rotateLink closeLinkAccounts".split(" "),
     ..."reloadConfiguration sendEvents addPerson linkPerson exportPerson".split(" "),
   ],
   owner: ["makeSignInCode", "changePersonState", "erasePerson"],
@@ -40,7 +41,10 @@ function operationsOf(document: Fields): Operation[] {
     Object.entries<Fields>(methods).map(([method, { operationId }]) => ({
       id: String(operationId),
       method: method.toUpperCase(),
-      path: path.replace("{operator_key}", "opkey_0000000000000000").replace(/\{\w+\}/g, "nobody"),
+      path: path
+        .replace("{operator_key}", "opkey_0000000000000000")
+        .replace("{link}", "link_0000000000000000")
+        .replace(/\{\w+\}/g, "nobody"),
     })),
   );
 }

@@ -41,6 +41,7 @@ const otherRoutes = {
     "showSignIn",
     "beginSignIn",
     "askForLink",
+    "askToJoin",
     "showSession",
     "listSessions",
     "signOut",
@@ -77,6 +78,7 @@ const lists = [
   "events endpoints",
   "events deliveries",
   "person list",
+  "link list",
 ];
 /** Commands that are about the program and its files. */
 const ofProgram = [
@@ -218,7 +220,7 @@ function nameOf(words: string): string {
 /** Returns the words of all commands, from the help. */
 async function commandsOf(...group: string[]): Promise<string[]> {
   const { stdout } = await ledger.inkwell(...group, "--help");
-  const found = [...stdout.matchAll(/^ {2}(\w+)(?: (?:\[\w+\]|<\w+>|\.\.\.))* {2,}\w/gm)];
+  const found = [...stdout.matchAll(/^ {2}(\w[\w-]*)(?: (?:\[\w+\]|<\w+>|\.\.\.))* {2,}\w/gm)];
   const names = found.filter(([, name]) => name !== "help");
   const words = await Promise.all(
     names.map(async ([line, name = ""]) => {

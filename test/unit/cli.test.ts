@@ -12,7 +12,7 @@ const ledger = cliLedger();
 
 /** The commands in the help of the whole. */
 function named(help: string): string[] {
-  return [...help.matchAll(/^ {2}(\w+) (?:[[<.][^ ]* )? +[a-z]/gm)].map(([, name = ""]) => name);
+  return [...help.matchAll(/^ {2}(\w[\w-]*) (?:[[<.][^ ]* )? +[a-z]/gm)].map(([, name = ""]) => name);
 }
 
 describe("the command line", () => {
@@ -68,6 +68,7 @@ describe("the command line", () => {
     assert.deepEqual(named(stdout), [
       ...commands,
       "person",
+      "link",
       "operator",
       "log",
       "audit",
@@ -110,11 +111,11 @@ describe("the command line", () => {
         examples += 1;
       }
       const commands = parts.find((each) => each.startsWith("Commands:")) ?? "";
-      for (const [, name = ""] of commands.matchAll(/^ {2}(\w+)/gm))
+      for (const [, name = ""] of commands.matchAll(/^ {2}(\w[\w-]*)/gm))
         if (name !== "help") await look(...path, name);
     };
     for (const name of named((await ledger.inkwell("--help")).stdout)) if (name !== "help") await look(name);
-    assert.equal(seen.length, 63);
+    assert.equal(seen.length, 71);
     assert.ok(examples > 30, `${examples} examples`);
     const documented = readFileSync(path.join(import.meta.dirname, "../../docs/cli.md"), "utf8");
     // A group prints no document by itself.
@@ -129,6 +130,7 @@ describe("the command line", () => {
           "plans",
           "requests",
           "person",
+          "link",
           "operator",
           "events",
         ].includes(each),

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { linkAccountObject, linkObject } from "../../src/accounts/link-objects.ts";
 import { changeObject, operatorKeyObject } from "../../src/accounts/log-objects.ts";
 import {
   holdObject,
@@ -61,6 +62,8 @@ const schemas: Record<keyof typeof shown, readonly unknown[]> = {
   operatorKey: [operatorKeyObject.schema],
   session: [ownSession.schema],
   person: [personObject.schema],
+  link: [linkObject.schema],
+  linkAccount: [linkAccountObject.schema],
   payment: [paymentObject.schema, ...reported],
   eventEndpoint: [endpointObject.schema],
   eventDelivery: [deliveryObject.schema],

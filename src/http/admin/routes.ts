@@ -6,6 +6,7 @@ import type { BoundAction } from "../../actions/bind.ts";
 import { creditActions } from "../../actions/credit-runs.ts";
 import { eventActions } from "../../actions/event-runs.ts";
 import { keyActions } from "../../actions/key-runs.ts";
+import { linkActions } from "../../actions/link-runs.ts";
 import { operatorActions } from "../../actions/operator-runs.ts";
 import { peopleActions } from "../../actions/people-runs.ts";
 import { usageActions } from "../../actions/usage-runs.ts";
@@ -33,6 +34,7 @@ type AddRoutes = (app: ApiApp, actions: OperatorActions, dependencies: AdminDepe
 const groups: Record<string, AddRoutes> = {
   accounts: ofLedger(accountActions),
   people: ofLedger(peopleActions),
+  links: ofLedger(linkActions),
   keys: ofLedger(keyActions),
   credits: ofLedger(creditActions),
   operators: ofLedger(operatorActions),

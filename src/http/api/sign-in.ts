@@ -82,6 +82,13 @@ export interface SignInDependencies<Sessions> {
   attempts?: TokenBucket | undefined;
 }
 
+/** The steps of one kind that an address may make in a minute. */
+interface Attempts {
+  bucket: TokenBucket;
+  /** Completes "This address has made N". */
+  what: string;
+}
+
 interface SignInOptions<Found extends SessionRow>
   extends ListenerTexts,
     SignInDependencies<SessionSource<Found>> {
@@ -140,17 +147,19 @@ export class BrowserSignIn<Found extends SessionRow> {
 
   /**
    * Starts a session and ends the one that the request has. Returns it with `Set-Cookie`. `by`:
-   * the kind of credentials, for the log.
+   * the kind of credentials, for the log. `attempts`: in place of those of all sign-ins.
    */
   async signIn(
     request: FastifyRequest,
     by: string,
     start: (page: string) => Promise<NewSession>,
+    attempts?: Attempts,
   ): Promise<{ session: SessionRow; setCookie: string }> {
     return await this.#runStep(
       request,
       by,
       async (page) => await this.#complete(request, page, by, await start(page)),
+      attempts,
     );
   }
 
@@ -181,12 +190,17 @@ export class BrowserSignIn<Found extends SessionRow> {
   }
 
   /** Runs a step of a sign-in, if the client may. Counts and logs a refusal with its reason. */
-  async #runStep<T>(request: FastifyRequest, by: string, step: (page: string) => Promise<T>): Promise<T> {
+  async #runStep<T>(
+    request: FastifyRequest,
+    by: string,
+    step: (page: string) => Promise<T>,
+    attempts: Attempts = { bucket: this.#attempts, what: "attempts to sign in" },
+  ): Promise<T> {
     const { section, logger, metrics } = this.#options;
     const page = requirePage(request.headers);
     try {
       this.#requireSafeCookie(request);
-      this.#countStep(clientOf(addressOf(request)));
+      this.#countStep(clientOf(addressOf(request)), attempts);
       return await step(page);
     } catch (error) {
       if (isRefusal(error)) {
@@ -237,12 +251,12 @@ export class BrowserSignIn<Found extends SessionRow> {
     return { listener: section, page, redirectUri: origin + callbackPath };
   }
 
-  #countStep(client: string): void {
-    const seconds = Math.ceil(this.#attempts.take(client) / 1000);
+  #countStep(client: string, { bucket, what }: Attempts): void {
+    const seconds = Math.ceil(bucket.take(client) / 1000);
     if (seconds === 0) return;
     throw new Refusal(
       "too_many_sign_ins",
-      `This address has made ${limits.signIns.most} attempts to sign in within a minute. Try again in ${seconds} s. ${this.#options.stillPossible}`,
+      `This address has made ${bucket.most} ${what} within a minute. Try again in ${seconds} s. ${this.#options.stillPossible}`,
       { retryAfterSeconds: seconds },
     );
   }
@@ -322,6 +336,7 @@ function resultOf(code: Code): SignInResult {
       return "wrong_token";
     case "invalid_code":
     case "invalid_invitation":
+    case "invalid_link":
       return "wrong_code";
     case "invalid_api_key":
     case "account_suspended":
@@ -330,7 +345,12 @@ function resultOf(code: Code): SignInResult {
       return "too_many";
     case "sign_in_failed":
     case "sign_in_off":
+    case "already_joined":
+    case "invalid_value":
       return "failed";
+    case "link_full":
+    case "link_ended":
+      return "not_admitted";
     case "not_admitted":
     case "issuer_unavailable":
       return code;

@@ -7,7 +7,10 @@
  * (api/sign-in.ts).
  */
 import type { Invitations } from "../../accounts/invitations.ts";
+import type { Joins } from "../../accounts/joins.ts";
 import { accountOf, isPerson } from "../../accounts/portal-viewer.ts";
+import { limits } from "../../limits/limits.ts";
+import { TokenBucket } from "../../limits/token-bucket.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { refusedConnections } from "../../telemetry/refused-connections.ts";
 import type { AllowedHosts } from "../api/allowed-hosts.ts";
@@ -21,15 +24,16 @@ import { type PortalDependencies, portalActions } from "./dependencies.ts";
 import { NewLinks } from "./new-links.ts";
 import { unknownPath } from "./refusals.ts";
 import { portalRoutes } from "./routes.ts";
-import { linkRoute } from "./session.ts";
+import { joinRoute, linkRoute } from "./session.ts";
 import { PortalSignIn, type PortalSignInDependencies } from "./sign-in.ts";
 
 interface PortalServerDependencies
   extends Omit<PortalDependencies, "signIn" | "actions" | "links">,
-    Omit<PortalSignInDependencies, "store" | "logger"> {
+    Omit<PortalSignInDependencies, "store" | "logger" | "joining"> {
   /** Version of the service, for the OpenAPI document. */
   version: string;
   invitations: Invitations;
+  joins: Joins;
   allowedHosts: AllowedHosts;
   connections: Connections;
   metrics: Metrics;
@@ -42,8 +46,10 @@ const documentPath = "/api/openapi.json";
 
 export function createPortalServer(dependencies: PortalServerDependencies): ApiApp {
   const { connections, allowedHosts, logger, version } = dependencies;
-  const signIn = new PortalSignIn(dependencies);
-  const links = new NewLinks(dependencies.invitations, logger);
+  const { invitations, joins } = dependencies;
+  const joining = new TokenBucket(limits.joins);
+  const signIn = new PortalSignIn({ ...dependencies, joining });
+  const links = new NewLinks(invitations, { joins, joining }, logger);
   const app = createApiApp((address) => connections.isTrusted(address));
   app.decorateRequest("portalSession", null);
   connections.guard(app.server, refusedConnections("portal", dependencies));
@@ -52,7 +58,7 @@ export function createPortalServer(dependencies: PortalServerDependencies): ApiA
     hostSetting: "portal.url",
     openPaths: new Set([...pagePaths(""), otherAssets]),
     hostlessPaths: new Set(),
-    signInRoutes: new Set([...signInRoutesOf("/api"), `POST ${linkRoute}`]),
+    signInRoutes: new Set([...signInRoutesOf("/api"), `POST ${linkRoute}`, `POST ${joinRoute}`]),
     undocumentedPaths: new Set([documentPath]),
     allowedHosts,
     logger,

@@ -5,11 +5,12 @@
  * end within a second of the session, on all nodes.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { Invitations } from "../../accounts/invitations.ts";
+import type { Join, Joins } from "../../accounts/joins.ts";
 import type { PortalSession, PortalSessions } from "../../accounts/portal-sessions.ts";
 import { isPerson } from "../../accounts/portal-viewer.ts";
 import { invariant, Refusal } from "../../errors.ts";
 import type { KeyRow } from "../../ledger/rows.ts";
+import type { TokenBucket } from "../../limits/token-bucket.ts";
 import type { SessionRow } from "../../store/sessions.ts";
 import { BrowserSignIn, invalidSession, requirePage, type SignInDependencies } from "../api/sign-in.ts";
 
@@ -24,10 +25,14 @@ declare module "fastify" {
 export const portalCookieName = "inkwell_portal";
 
 /** One of them. */
-type PortalCredentials = { readonly [Kind in "key" | "response" | "invitation"]?: string };
+type PortalCredentials = { readonly [Kind in "key" | "response" | "invitation"]?: string } & {
+  readonly join?: Join;
+};
 
 export interface PortalSignInDependencies extends SignInDependencies<PortalSessions> {
-  invitations: Pick<Invitations, "exchange">;
+  joins: Pick<Joins, "join" | "exchange">;
+  /** People who join, by client. */
+  joining: TokenBucket;
   /** Whether an API key signs in. Default: it does. */
   acceptsKeys?: boolean;
 }
@@ -36,13 +41,15 @@ export class PortalSignIn {
   /** `portal.keys`: whether an API key signs in. */
   readonly acceptsKeys: boolean;
   readonly #sessions: PortalSessions;
-  readonly #invitations: Pick<Invitations, "exchange">;
+  readonly #joins: Pick<Joins, "join" | "exchange">;
+  readonly #joining: TokenBucket;
   readonly browsers: BrowserSignIn<PortalSession>;
 
   constructor(dependencies: PortalSignInDependencies) {
     this.acceptsKeys = dependencies.acceptsKeys ?? true;
     this.#sessions = dependencies.sessions;
-    this.#invitations = dependencies.invitations;
+    this.#joins = dependencies.joins;
+    this.#joining = dependencies.joining;
     this.browsers = new BrowserSignIn({
       ...dependencies,
       cookieName: portalCookieName,
@@ -64,12 +71,17 @@ export class PortalSignIn {
     request: FastifyRequest,
     credentials: PortalCredentials,
   ): Promise<{ session: SessionRow; setCookie: string }> {
-    const { key = "", response, invitation } = credentials;
+    const { key = "", response, invitation, join } = credentials;
     if (response !== undefined) return await this.browsers.finishAtIssuer(request, response);
     if (invitation !== undefined) {
       return await this.browsers.signIn(request, "invitation", async (page) =>
-        this.#sessions.startOfPerson(await this.#invitations.exchange(invitation), page),
+        this.#sessions.startOfPerson(await this.#joins.exchange(invitation), page),
       );
+    }
+    if (join !== undefined) {
+      const start = async (page: string) => this.#sessions.startOfPerson(await this.#joins.join(join), page);
+      const attempts = { bucket: this.#joining, what: "attempts to join" };
+      return await this.browsers.signIn(request, "join", start, attempts);
     }
     if (!this.acceptsKeys) throw noKeys();
     return await this.browsers.signIn(request, "key", (page) => this.#sessions.startByKey(key, page));
