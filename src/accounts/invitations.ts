@@ -38,7 +38,7 @@ export interface InvitationMail {
   expiresMs: EpochMs;
 }
 
-/** A link. It is null if it was sent by mail. */
+/** A link. It is null if it was sent by mail. The address is empty if the person has none. */
 interface Invitation extends Pick<InvitationMail, "email" | "expiresMs"> {
   account: string;
   link: string | null;
@@ -46,7 +46,10 @@ interface Invitation extends Pick<InvitationMail, "email" | "expiresMs"> {
 
 export const invitationObject = objectFor<Invitation>("Invitation")({
   account: [text, ({ account }) => account],
-  email: [text, ({ email }) => email],
+  email: [
+    orNull(Type.String({ description: "null: of the person who has joined by a link, without one" })),
+    ({ email }) => (email === "" ? null : email),
+  ],
   link: [orNull(Type.String({ description: "shown only here; null if it was mailed" })), ({ link }) => link],
   expires_at: [time, ({ expiresMs }) => isoTime(expiresMs)],
 });
@@ -118,7 +121,7 @@ export class Invitations {
   /** Makes a link, which ends the one before. Throws a refusal if nothing has changed. */
   async invite(account: string, { email, isMailed }: InviteOptions, actor: Actor): Promise<Invitation> {
     const { portalUrl, send } = this.#senderOf(isMailed);
-    const contact = await this.#contactFor(account, email, actor);
+    const contact = await this.#contactFor(account, { email, isMailed }, actor);
     const { store } = this.#deps;
     const code = randomBytes(codeBytes).toString("base64url");
     const { nowMs, atMs } = store.times();
@@ -203,10 +206,13 @@ export class Invitations {
     return { portalUrl, send: isMailed ? send : null };
   }
 
-  /** Returns the contact of an open account. A missing address is set to the given one. */
+  /**
+   * Returns the contact of an open account. A missing address is set to the given one; without one,
+   * the link is for the person who has joined by a link.
+   */
   async #contactFor(
     account: string,
-    given: string | undefined,
+    { email: given, isMailed }: InviteOptions,
     actor: Actor,
   ): Promise<{ email: string; owner: string | null }> {
     const { store } = this.#deps;
@@ -224,7 +230,14 @@ export class Invitations {
       return { email, owner };
     }
     if (given === undefined) {
-      throw invalidValue("email", `Account ${account} has no e-mail address. Name one. Nothing has changed.`);
+      const joined = isMailed ? null : await store.invitations.personOf(account, "");
+      if (joined === null)
+        throw invalidValue(
+          "email",
+          `Account ${account} has no e-mail address. Name one. Nothing has changed.`,
+        );
+      await this.#requireActive(account, "");
+      return { email: "", owner };
     }
     if (!hasRole(actor.role, "operator")) {
       throw new Refusal(

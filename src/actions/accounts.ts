@@ -173,7 +173,7 @@ export const setContact = action({
 export const inviteAccount = action({
   id: "inviteAccount",
   title: "Invite a person to an account by a one-time link",
-  help: "The link makes a session of the portal, in which the person makes keys. It works once, for seven days, and a newer one ends it. The address is that of the contact. A contact without an address gets this one, which needs the role `operator`. Anyone who has the link is taken for the person. `link` is null if it was mailed.",
+  help: "The link makes a session of the portal, in which the person makes keys. It works once, for seven days, and a newer one ends it. The address is that of the contact. A contact without an address gets this one, which needs the role `operator`. The account of somebody who has joined by a link needs none: the link leads to this person. Anyone who has the link is taken for the person. `link` is null if it was mailed.",
   http: "POST /admin/accounts/{account}/invitation",
   cli: "account invite <account>",
   examples: ["account invite ada", "account invite ada --email ada@example.com --send mail"],
@@ -215,7 +215,7 @@ export const inviteAccount = action({
   done: ({ account, email, link }: InvitationJson) =>
     link === null
       ? `The invitation to account ${account} is mailed to ${email}.`
-      : `The invitation to account ${account} is for ${email}.`,
+      : `The invitation to account ${account} is for ${email ?? "the person who has joined"}.`,
 });
 
 const state = choice(["active", "suspended", "closed"], { rule: '"active", "suspended" or "closed"' });

@@ -13,7 +13,7 @@ interface StoreJobsOptions {
   timezone(): string;
 }
 
-/** Commits what time does to accounts, sums usage and removes expired sessions. */
+/** Commits what time does to accounts, sums usage, and removes expired sessions and mailed codes. */
 export function startStoreJobs(jobs: Jobs, { store, ledger, times, timezone }: StoreJobsOptions): void {
   jobs.start({
     name: "end_expired_holds",
@@ -39,7 +39,11 @@ export function startStoreJobs(jobs: Jobs, { store, ledger, times, timezone }: S
   jobs.start({
     name: "remove_sessions",
     everyMs: times.removeSessionsEveryMs,
-    failure: "expired sessions could not be removed",
-    run: () => store.removeSessions(store.times().nowMs),
+    failure: "expired sessions and mailed codes could not be removed",
+    run: async () => {
+      const { nowMs } = store.times();
+      await store.removeSessions(nowMs);
+      await store.links.removeWaiting(nowMs);
+    },
   });
 }

@@ -56,7 +56,7 @@ export function accountCommand(cli: Cli): Command {
       remark: ({ email, expires_at, link }, done) =>
         link === null
           ? done
-          : `The link is for ${email}, works once, until ${shortTime(expires_at)}, and is shown only now. Anyone who has it is taken for this person. An earlier link has ended.`,
+          : `The link is for ${email ?? "the person who has joined"}, works once, until ${shortTime(expires_at)}, and is shown only now. Anyone who has it is taken for this person. An earlier link has ended.`,
     }),
     journalCommand(cli),
     actionCommand(cli, changeState, {

@@ -12,11 +12,16 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
   const p = dialect.parameter;
   const text = (n: number) => `cast(${p(n)} as text)`;
   const whole = (n: number) => `cast(${p(n)} as bigint)`;
+  /** Person `p` of the account has the address. Empty: they joined by a link, without one. */
+  const isInvited = (account: string, email: string) => `${ofInvitation} and p.account = ${account}
+    and case ${email} when '' then p.email is null and p.erased_ms is null and p.account_by like 'link:%'
+      else lower(p.email) = ${email} end`;
   /** The account is open, and the address is that of its contact. */
   const isOpen = (account: string, email: string, ledgerMs: string) => `exists (
     select 1 from account_contact c join account a on a.id = c.account
-    where c.account = ${account} and lower(c.email) = ${email}
-      and ${isOpenAccount(ledgerMs)})`;
+    where c.account = ${account} and coalesce(lower(c.email), '') = ${email}
+      and ${isOpenAccount(ledgerMs)}
+      and (${email} <> '' or exists (select 1 from person p where ${isInvited(account, email)})))`;
   const add = `insert into invitation (${invitationTable.list()})
     select ${text(1)}, ${text(2)}, ${text(3)}, ${text(4)}, ${whole(5)}, ${whole(6)},
       cast(null as bigint), cast(null as text)
@@ -27,8 +32,8 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
   // The insert may have waited for an erase, which has removed the contact.
   const unlessOpen = `delete from invitation where hash = ${p(1)}
     and not ${isOpen("invitation.account", "invitation.email", p(2))}`;
-  const isSuspended = `exists (select 1 from person p where ${ofInvitation} and p.account = invitation.account
-    and lower(p.email) = invitation.email and p.suspended_ms is not null)`;
+  const isSuspended = `exists (select 1 from person p
+    where ${isInvited("invitation.account", "invitation.email")} and p.suspended_ms is not null)`;
   // Another exchange that waits for the account finds the link used.
   const use = `update invitation set used_ms = ${p(1)}, used_by = ${p(2)}
     where hash = ${p(3)} and used_ms is null and ends_ms > ${p(1)}
@@ -44,10 +49,8 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
     where ${isThis}
     on conflict do nothing`;
   const see = `update person set seen_ms = ${p(3)} where id in (
-    select p.id from person p join invitation i on p.account = i.account and lower(p.email) = i.email
-    where ${ofInvitation} and ${isThis})`;
-  const known = `select ${personTable.list("p")} from person p
-    where ${ofInvitation} and p.account = ${p(1)} and lower(p.email) = ${p(2)}`;
+    select p.id from invitation i join person p on ${isInvited("i.account", "i.email")} where ${isThis})`;
+  const known = `select ${personTable.list("p")} from person p where ${isInvited(p(1), text(2))}`;
 
   async function personOf(account: string, email: string): Promise<PersonRow | null> {
     const [cells] = await find("service", { text: known, values: [account, inLowerCase(email)] });

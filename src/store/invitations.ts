@@ -13,7 +13,7 @@ import type { PersonRow } from "./people.ts";
 
 export const invitationColumns = {
   account: "text",
-  /** In lower case. */
+  /** In lower case. Empty: of the person who has joined by a link, without an address. */
   email: "text",
   /** Hash of the code in the link. */
   hash: "text",

@@ -62,7 +62,8 @@ export function peopleQueriesOn(
     where account in (${ownAccounts}) and answer is not null`;
   // Before the address is erased.
   const endLinks = `delete from invitation where (account, email) in (
-      select account, lower(email) from person where id = ${p(1)} and account is not null and email is not null)`;
+      select account, coalesce(lower(email), '') from person where id = ${p(1)} and account is not null
+        and (email is not null or account_by like 'link:%'))`;
   // The seats of the person, and requests with the address that wait for their mailed codes.
   const eraseSeats = `update link_seat set joiner = ${p(2)} where person = ${p(1)}`;
   const forgetSeats = `delete from link_seat where account is null and joiner = ${p(1)}`;

@@ -322,3 +322,59 @@ test("a mailbox gets three mails an hour, whatever suffix is typed", async () =>
   await mailTo(place, "last@x.example", 1);
   assert.equal(place.mail.mails.filter(({ to }) => to.some((each) => each.startsWith("flood"))).length, 3);
 });
+
+test("somebody who has joined without an address gets a link to the same person", async () => {
+  await using place = await startInvitations();
+  const { operator } = place;
+  const { code } = await place.link();
+  const cookie = cookieOf(await place.join(code));
+  const account = await accountOf(place, cookie);
+  const { person } = (await place.portal.as(cookie, "GET", "/api/session")).body;
+  const invite = (body: object = {}) => operator.post(`/admin/accounts/${account}/invitation`, body);
+  const made = await invite();
+  assert.equal(made.status, 201, made.text);
+  assert.equal(made.body.email, null);
+  const first = String(made.body.link).split("#invite=")[1] ?? "";
+  const second = await place.invite(account);
+  refused(await place.press(first), 401, "invalid_invitation");
+  const back = await place.enter(second);
+  assert.deepEqual((await place.portal.as(back, "GET", "/api/session")).body.person, person);
+  refused(await place.press(second), 401, "invalid_invitation");
+  refused(await invite({ send: "mail" }), 409, "no_mail_server");
+  // Support may do it: it chooses no address.
+  const key = { operation_id: "k", name: "desk", role: "support" };
+  const { body } = await operator.post("/admin/operator-keys", key);
+  const headers = { authorization: `Bearer ${body.key}` };
+  const asked = await operator.ask("POST", `/admin/accounts/${account}/invitation`, { headers, body: "{}" });
+  assert.equal(asked.status, 201, asked.text);
+  // It ends with another address, and with the person.
+  const third = await place.invite(account);
+  assert.equal((await operator.patch(`/admin/accounts/${account}/contact`, { note: "kept" })).status, 200);
+  await operator.patch(`/admin/accounts/${account}/contact`, { email: "ada@x.example" });
+  refused(await place.press(third), 401, "invalid_invitation");
+  await operator.patch(`/admin/accounts/${account}/contact`, { email: null });
+  const fourth = await place.invite(account);
+  await operator.post(`/admin/people/${fieldsOf(person).id}/state`, { state: "suspended" });
+  refused(await place.press(fourth), 401, "invalid_invitation");
+  refused(await invite(), 409, "person_suspended");
+  // Nobody has joined this one.
+  await place.open("none", null);
+  refused(await operator.post("/admin/accounts/none/invitation", {}), 400, "invalid_value");
+});
+
+test("an erased person has no way back, and the seat stays taken", async () => {
+  await using place = await startInvitations();
+  const { id, code } = await place.link();
+  const join_id = "e".repeat(22);
+  const account = await accountOf(place, cookieOf(await place.join(code, { join_id, name: "Grace" })));
+  const link = await place.invite(account);
+  const [person] = listOf((await place.operator.get(`/admin/people?account=${account}`)).body.data);
+  assert.equal((await place.operator.ask("DELETE", `/admin/people/${person?.id}/data`)).status, 200);
+  refused(await place.press(link), 401, "invalid_invitation");
+  refused(await place.operator.post(`/admin/accounts/${account}/invitation`, {}), 400, "invalid_value");
+  const page = await place.operator.get(`/admin/links/${id}`);
+  assert.ok(!page.text.includes("Grace"));
+  assert.partialDeepStrictEqual(fieldsOf(page.body.link), { taken: 1 });
+  const stranger = await accountOf(place, cookieOf(await place.join(code, { join_id })));
+  assert.notEqual(stranger, account);
+});

@@ -560,8 +560,8 @@ create index person_by_match on person (account_matched_ms) where account_by = '
 -- before. It is deleted with the address of the contact.
 create table invitation (
   account {text} not null references account (id),
-  -- In lower case.
-  email {text} not null check (email <> ''),
+  -- In lower case. Empty: of the person who has joined by a link, without an address.
+  email {text} not null,
   -- Of the code in the link, never the code itself.
   hash {text} not null unique check (length(hash) = 64),
   by {text} not null check (by <> ''),
