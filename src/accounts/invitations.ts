@@ -207,8 +207,8 @@ export class Invitations {
   }
 
   /**
-   * Returns the contact of an open account. A missing address is set to the given one; without one,
-   * the link is for the person who has joined by a link.
+   * Returns the contact of an open account. A missing address is set to the given one; without
+   * one, the link is for the person who has joined by a link.
    */
   async #contactFor(
     account: string,

@@ -13,7 +13,9 @@ interface StoreJobsOptions {
   timezone(): string;
 }
 
-/** Commits what time does to accounts, sums usage, and removes expired sessions and mailed codes. */
+/**
+ * Commits what time does to accounts, sums usage, and removes expired sessions and mailed codes.
+ */
 export function startStoreJobs(jobs: Jobs, { store, ledger, times, timezone }: StoreJobsOptions): void {
   jobs.start({
     name: "end_expired_holds",
