@@ -13,7 +13,7 @@ import { isoTime } from "./json-objects.ts";
 import { changeObject, operatorKeyObject } from "./log-objects.ts";
 import type { OperatorActions } from "./operator-actions.ts";
 import { accountObject, journalObject, keyObject, usageObject } from "./operator-objects.ts";
-import { type PersonDataJson, personSessionObject, shownPerson } from "./person-objects.ts";
+import { type PersonDataJson, personSeatObject, personSessionObject, shownPerson } from "./person-objects.ts";
 
 /** The rows of a list with their JSON. */
 type List<Row> = AsyncIterable<readonly Row[]>;
@@ -43,6 +43,7 @@ export async function* personData(
     exported_at: isoTime(store.times().atMs),
     person: shownPerson(actions, person),
     sessions: once(async () => (await store.sessionsOf(id)).map(personSessionObject.of)),
+    link_seats: once(async () => (await store.links.seatsOf(person)).map(personSeatObject.of)),
     operator_keys: once(async () =>
       (await store.operatorKeys.list()).filter((key) => key.by === by).map(operatorKeyObject.of),
     ),

@@ -1,7 +1,7 @@
 /** The JSON objects of people, and of everything that the database has about one of them. */
 import Type, { type Static } from "typebox";
 import { isBehindFrontEnd, type OperatorRole } from "../actors.ts";
-import { isNameTyped } from "../store/links.ts";
+import { isNameTyped, type SeatRow } from "../store/links.ts";
 import type { PersonRow } from "../store/people.ts";
 import type { SessionRow } from "../store/sessions.ts";
 import { component, isoTime, isoTimeOrNull, objectFor, orNull, text, time } from "./json-objects.ts";
@@ -56,10 +56,22 @@ export const personSessionObject = objectFor<SessionRow>("PersonSession")({
   checked_at: [timeOrNull, ({ checkedMs }) => isoTimeOrNull(checkedMs)],
 });
 
+export const personSeatObject = objectFor<SeatRow>("PersonSeat")({
+  link: [text, ({ link }) => link],
+  account: [orNull(text), ({ account }) => account],
+  name: [orNull(text), ({ name }) => name],
+  email: [orNull(text), ({ email }) => email],
+  asked_at: [time, ({ askedMs }) => isoTime(askedMs)],
+  joined_at: [timeOrNull, ({ joinedMs }) => isoTimeOrNull(joinedMs)],
+});
+
 export const personDataSchema = component("PersonData", {
   exported_at: time,
   person: personObject.schema,
   sessions: Type.Array(personSessionObject.schema),
+  link_seats: Type.Array(personSeatObject.schema, {
+    description: "seats of links, and requests for one with the same address that wait",
+  }),
   operator_keys: Type.Array(operatorKeyObject.schema, { description: "those that the person has made" }),
   changes_about: Type.Array(changeObject.schema, { description: "changes of the person" }),
   changes_by: Type.Array(changeObject.schema, {

@@ -4,7 +4,14 @@ import { isClosedAt } from "../ledger/rows.ts";
 import { logIf } from "./change-log-queries.ts";
 import { Conditions } from "./conditions.ts";
 import { eventInsertion } from "./event-queries.ts";
-import type { FoundSeat, LinkStore, SeatChange, SeatDraft, SeatRow } from "./links.ts";
+import {
+  addressKey,
+  type FoundSeat,
+  type LinkStore,
+  type SeatChange,
+  type SeatDraft,
+  type SeatRow,
+} from "./links.ts";
 import type { SqlConnections } from "./queries.ts";
 import { insertOf, insertOnce, isOpenAccount, type SqlDialect, type SqlStatement } from "./sql.ts";
 import {
@@ -144,6 +151,12 @@ export function linkQueriesOn({ find, write }: SqlConnections, dialect: SqlDiale
       const text = `${selectSeat} where link = ${p(1)} and joiner = ${p(2)}`;
       const [cells] = await find("service", { text, values: [link, joiner] });
       return cells === undefined ? null : seatTable.rowOf(cells);
+    },
+
+    async seatsOf({ id, email }) {
+      const text = `${selectSeat} where person = ${p(1)} or (account is null and joiner = ${p(2)}) order by link`;
+      const values = [id, email === null ? "" : addressKey(email)];
+      return (await find("service", { text, values })).map((cells) => seatTable.rowOf(cells));
     },
 
     async seatWithCode(hash) {

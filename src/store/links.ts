@@ -236,6 +236,8 @@ export interface LinkStore {
    */
   ask(seat: SeatRow): Promise<boolean>;
   seat(link: string, joiner: string): Promise<SeatRow | null>;
+  /** Lists the seats of a person, and requests with their address that wait, by link. */
+  seatsOf(person: Pick<PersonRow, "id" | "email">): Promise<SeatRow[]>;
   /** Finds the seat whose mailed code has this hash. */
   seatWithCode(hash: string): Promise<SeatRow | null>;
   counts(id: string, nowMs: EpochMs): Promise<SeatCounts>;

@@ -165,8 +165,8 @@ export interface PeopleStore {
    * Erases in one transaction what names a person: `sub`, name, e-mail, role, sessions,
    * invitations, seats of links, and the values of the changes of the person. Also contact, all
    * invitations, the values of all changes, and the answers of receivers of events of the person's
-   * account, unless another person who is not erased has it. The account that is opened for the person counts as
-   * theirs before it is linked.
+   * account, unless another person who is not erased has it. The account that is opened for the
+   * person counts as theirs before it is linked.
    *
    * A repetition erases what has come since. Returns false if nobody has the id.
    */

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { changeObject } from "../../src/accounts/log-objects.ts";
 import { changeLogRow } from "../../src/store/change-log.ts";
-import { addressKey } from "../../src/store/links.ts";
+import { addressKey, byLink } from "../../src/store/links.ts";
 import type { PersonRow } from "../../src/store/people.ts";
 import { eraseChange, linkChange, moveChange, roleChange } from "../../src/store/person-changes.ts";
 import type { SessionKind } from "../../src/store/sessions.ts";
@@ -11,6 +11,7 @@ import type { Store } from "../../src/store/store.ts";
 import { assertSound, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, credits, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { linkRow } from "../fixtures/link-rows.ts";
 import { issuer, personRow } from "../fixtures/person-rows.ts";
 import { minute, start } from "../fixtures/times.ts";
 
@@ -152,19 +153,15 @@ for (const backend of backends) {
 
     test("leave no name and no address in seats of links", async () => {
       const at = { kind: "link", by: "owner", atMs: start, before: null, after: null } as const;
-      const times = { accountsEndMs: null, createdMs: start, endsMs: start + minute, endedMs: null };
-      const [one, two] = ["link_1", "link_2"].map((link, n) => {
-        return { id: link, name: "A class", plan: "starter", seats: 5, taken: 0, domain: null, n };
-      });
-      assert.ok(one !== undefined && two !== undefined);
-      const seatAt = async ({ n, ...link }: typeof one, email: string) => {
-        const hash = `${n}`.padStart(64, "0");
-        await store.links.add({ ...link, ...times, hash, by: "owner" }, changeLogRow(at));
+      const [one, two] = [linkRow(1, { plan: "starter" }), linkRow(2, { plan: "starter" })];
+      const seatAt = async (link: typeof one, email: string) => {
+        const { id, hash } = link;
+        await store.links.add(link, changeLogRow(at));
         const joiner = addressKey(email);
-        const seat = { link: link.id, joiner, hash, name: names.name, email, askedMs: start };
+        const seat = { link: id, joiner, hash, name: names.name, email, askedMs: start };
         const nobody = { endsMs: start + minute, account: null, person: null, joinedMs: null };
         assert.ok(await store.links.ask({ ...seat, ...nobody }));
-        return { link: link.id, joiner, hash, isMailed: true };
+        return { link: id, joiner, hash, isMailed: true };
       };
       const { email } = names;
       const seat = await seatAt(one, email.replace("@", "+class@"));
@@ -172,14 +169,22 @@ for (const backend of backends) {
       const person = { id: personOf(7).id, sub: names.sub };
       const contact = { owner: names.name, email };
       const draft = { id: "a-class-1", plan: "starter", contact, seat: { ...seat, person } };
-      const opened = await store.putAccount(draft, { by: "link:link_1", dryRun: false });
+      const opened = await store.putAccount(draft, { by: byLink(one.id), dryRun: false });
       assert.equal(opened.kind, "opened");
       assert.ok((await traces()).length >= 5, "person, contact, change, and both seats");
+      const seats = await store.links.seatsOf({ id: person.id, email });
+      assert.deepEqual(
+        seats.map(({ link, account }) => [link, account]),
+        [
+          [one.id, "a-class-1"],
+          [two.id, null],
+        ],
+      );
       assert.ok(await erase(other, person.id));
       assert.deepEqual(await traces(), []);
-      const [row] = await store.links.accounts("link_1", { limit: 9 });
+      const [row] = await store.links.accounts(one.id, { limit: 9 });
       assert.partialDeepStrictEqual(row, { account: "a-class-1", person: person.id, name: null });
-      assert.deepEqual(await store.links.counts("link_1", start), { waiting: 0, joined: 1, used: 0 });
+      assert.deepEqual(await store.links.counts(one.id, start), { waiting: 0, joined: 1, used: 0 });
     });
 
     test("are erased once, and a repetition erases what has come since", async () => {

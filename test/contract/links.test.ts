@@ -8,6 +8,7 @@ import type { Store } from "../../src/store/store.ts";
 import { assertSound, type Backend, backends, type Database } from "../fixtures/backends.ts";
 import { hold, settle } from "../fixtures/ledger-operations.ts";
 import { addKey, keyOf, planOf, plansOf } from "../fixtures/ledger-rows.ts";
+import { linkRow } from "../fixtures/link-rows.ts";
 import { day, start } from "../fixtures/times.ts";
 
 const plans = plansOf(planOf("student", 100, 10));
@@ -27,22 +28,7 @@ interface Place {
 
 /** Makes a link. */
 async function linkIn({ store }: Place, parts: Partial<LinkRow> = {}): Promise<LinkRow> {
-  const n = next();
-  const row: LinkRow = {
-    id: `link_${n.toString(16).padStart(16, "0")}`,
-    name: "Informatics 1",
-    plan: "student",
-    seats: 2,
-    taken: 0,
-    domain: null,
-    accountsEndMs: null,
-    hash: hashOf(n),
-    by: "owner",
-    createdMs: start + n,
-    endsMs: start + day,
-    endedMs: null,
-    ...parts,
-  };
+  const row = linkRow(next(), parts);
   assert.equal(await store.links.add(row, changeLogRow({ ...logged, subject: row.id })), true);
   return row;
 }

@@ -6,6 +6,8 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { ActionTexts } from "../../src/actions/action.ts";
+import { showLink } from "../../src/actions/views.ts";
+import { changeLogRow } from "../../src/store/change-log.ts";
 import {
   operatorActions,
   portalActions,
@@ -15,6 +17,7 @@ import {
   sentFaults,
   withFault,
 } from "../fixtures/actions.ts";
+import { linkRow } from "../fixtures/link-rows.ts";
 import {
   fieldsOf,
   type OperatorAnswer,
@@ -36,6 +39,10 @@ before(async () => {
   service = opened.use(await startService());
   operator = opened.use(await startOperator(service));
   portal = opened.use(await startPortal(service));
+  const { store } = service;
+  const { link } = rightJson(showLink.input);
+  const logged = { kind: "link", by: "test", atMs: 1, before: null, after: null } as const;
+  await store.links.add(linkRow(1, { id: String(link) }), changeLogRow(logged));
   cookie = await portal.signIn(await service.addKey({ id: "boss", portal: "account" }));
 });
 after(() => opened.disposeAsync());
@@ -92,7 +99,7 @@ for (const [listener, actions, send] of listeners) {
 
 test("a cursor of no page is refused", async () => {
   // These go on after any name: an account, a request, a model.
-  const anyName = ["listAccounts", "listRequests", "sumUsage"];
+  const anyName = ["listAccounts", "listRequests", "showLink", "sumUsage"];
   const lists = operatorActions.filter(({ id, input }) => "after" in input && !anyName.includes(id));
   for (const action of lists) {
     const answer = await operator.get(requestOf(action, rightJson(action.input, ["after"]))[1]);

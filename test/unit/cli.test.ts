@@ -87,7 +87,7 @@ describe("the command line", () => {
       const { stdout } = await ledger.inkwell(...path, "--help");
       seen.push(path.join(" "));
       // Commander leaves the arguments out where none of them has a text.
-      const takes = /^Usage: \.\/inkwell [a-z ]+ [<[](?!options|command)/.test(stdout);
+      const takes = /^Usage: \.\/inkwell (?:[a-z]+(?:-[a-z]+)* )+[<[](?!options|command)/.test(stdout);
       assert.equal(
         /^Arguments:$/m.test(stdout),
         takes,
