@@ -45,15 +45,15 @@ export const linkActions = {
     );
   }),
   showLink: bind(showLink, linkPage, async (operator, { link: id, limit, after }) => {
-    const { links, times } = operator.store;
+    const { store } = operator;
     const row = await operator.links.row(id);
     const page = await pageOf(
       limit,
-      (rows) => links.accounts(id, { after, limit: rows }),
+      (rows) => store.links.accounts(id, { after, limit: rows }),
       linkAccountObject.of,
       ({ account }) => account,
     );
-    const seats = await links.counts(id, times().nowMs);
+    const seats = await store.links.counts(id, store.times().nowMs);
     return { ...page, link: linkObject.of(at(operator, row)), seats };
   }),
   setLink: bind(setLink, linkObject.schema, async (operator, { link, ...given }) =>

@@ -131,7 +131,8 @@ export const endLink = action({
     submit: "End for good",
     isDangerous: true,
   },
-  done: ({ name, taken }: LinkJson) => `The link of ${name} has ended. ${taken} accounts stay as they are.`,
+  done: ({ name, taken }: LinkJson) =>
+    `The link of ${name} has ended. ${taken === 1 ? "1 account stays as it is" : `${taken} accounts stay as they are`}.`,
 });
 
 export const closeLinkAccounts = action({
@@ -151,5 +152,5 @@ export const closeLinkAccounts = action({
     isDangerous: true,
   },
   done: ({ id, closed, state }: LinkClosingJson) =>
-    `${closed} accounts of link ${id} are closed.${state === "ended" ? "" : " The link has not ended, and can open further ones."}`,
+    `${closed === 1 ? "1 account" : `${closed} accounts`} of link ${id} ${closed === 1 ? "is" : "are"} closed.${state === "ended" ? "" : " The link has not ended, and can open further ones."}`,
 });
