@@ -1,5 +1,6 @@
 /** The pages of the console, and what its sign-in says. */
 import type { Arrival } from "../shared/api.ts";
+import type { Joining } from "../shared/arrival.ts";
 import { commandLine } from "../shared/paths.ts";
 import { Link, type Place, pathTo } from "../shared/router.tsx";
 import type { SignInWords } from "../shared/sign-in.tsx";
@@ -8,6 +9,7 @@ import { AccountPage } from "./pages/account.tsx";
 import { AccountsPage } from "./pages/accounts.tsx";
 import { EventsPage } from "./pages/events.tsx";
 import { HealthPage } from "./pages/health.tsx";
+import { LinkPage, LinksPage } from "./pages/links.tsx";
 import { OperatorsPage } from "./pages/operators.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
 import { PeoplePage } from "./pages/people.tsx";
@@ -18,6 +20,7 @@ const sections = [
   ["", "Overview"],
   ["accounts", "Accounts"],
   ["people", "People"],
+  ["links", "Links"],
   ["plans", "Plans"],
   ["usage", "Usage"],
   ["operators", "Operators"],
@@ -38,7 +41,7 @@ const words: SignInWords = {
   ),
 };
 
-export function Console({ arrival }: { arrival: Arrival | null }) {
+export function Console({ arrival }: { arrival: Arrival | Joining | null }) {
   return <WebApp words={words} sections={sections} arrival={arrival} Page={CurrentPage} />;
 }
 
@@ -49,6 +52,8 @@ function CurrentPage({ place }: { place: Place }) {
     return <AccountPage key={id} id={id} tab={tab ?? "overview"} place={place} />;
   }
   if (section === "people" && id === undefined) return <PeoplePage place={place} />;
+  if (section === "links" && id === undefined) return <LinksPage place={place} />;
+  if (section === "links" && id !== undefined) return <LinkPage key={id} id={id} />;
   if (section === undefined) return <OverviewPage />;
   if (section === "plans" && id === undefined) return <PlansPage />;
   if (section === "usage" && id === undefined) return <UsagePage place={place} />;

@@ -1,5 +1,6 @@
 /** The objects of the operator API, as its schemas describe them: types, nothing is bundled. */
 import type { Static } from "typebox";
+import type * as links from "../../accounts/link-objects.ts";
 import type { changeObject, operatorKeyObject } from "../../accounts/log-objects.ts";
 import type * as objects from "../../accounts/operator-objects.ts";
 import type { personObject } from "../../accounts/person-objects.ts";
@@ -24,6 +25,9 @@ export type Payment = Static<typeof objects.paymentObject.schema>;
 export type JournalEntry = Static<typeof objects.journalObject.schema>;
 export type Change = Static<typeof changeObject.schema>;
 export type OperatorKey = Static<typeof operatorKeyObject.schema>;
+export type JoinLink = Static<typeof links.linkObject.schema>;
+export type LinkAccount = Static<typeof links.linkAccountObject.schema>;
+export type LinkSeats = Static<typeof links.seatCounts>;
 export type Person = Static<typeof personObject.schema>;
 export type RunningRequest = Static<typeof requestObject.schema>;
 export type AccountLive = Static<typeof accountLiveObject.schema>;

@@ -1,6 +1,7 @@
 /** The pages of the portal, and what its sign-in says. */
 import { useEffect, useRef } from "preact/hooks";
 import { type Arrival, apiPath, get } from "../shared/api.ts";
+import type { Joining } from "../shared/arrival.ts";
 import { PageHead } from "../shared/layout.tsx";
 import { Link, type Place, pathTo } from "../shared/router.tsx";
 import type { SignInWords } from "../shared/sign-in.tsx";
@@ -37,7 +38,7 @@ const words: SignInWords = {
   ),
 };
 
-export function Portal({ arrival }: { arrival: Arrival | null }) {
+export function Portal({ arrival }: { arrival: Arrival | Joining | null }) {
   return <WebApp words={words} sections={sections} arrival={arrival} Page={CurrentPage} />;
 }
 

@@ -117,11 +117,19 @@ export function apiPath(...parts: string[]): string {
   return [paths.api, ...parts.map(encodeURIComponent)].join("/");
 }
 
-/** What a page arrives with: the code of a link or an invitation, or the answer of an issuer. */
+/**
+ * What a page arrives with and exchanges: the code of a link or an invitation, or the answer of an
+ * issuer.
+ */
 export type Arrival = { code: string } | { response: string } | { invitation: string };
 
-/** The service accepts `token` or `code` from operators, `key` or `invitation` from callers. */
-export async function signIn(credentials: Arrival | { token: string } | { key: string }): Promise<void> {
+type Secrets =
+  | { token: string }
+  | { key: string }
+  | { join: { code: string; join_id: string; name: string } };
+
+/** The service accepts `token` or `code` from operators, the others from callers. */
+export async function signIn(credentials: Arrival | Secrets): Promise<void> {
   setTimezone((await request<Session>("POST", sessionPath, credentials)).timezone);
 }
 
@@ -137,6 +145,11 @@ export async function beginSignIn(): Promise<string> {
 /** Asks for a new link of an invitation. The answer is the same for all addresses. */
 export async function askForLink(email: string): Promise<void> {
   await request("POST", apiPath("sign-in", "links"), { email });
+}
+
+/** Asks for a mail that takes a seat of a link. The answer is the same for all addresses. */
+export async function askToJoin(join: { code: string; name: string; email: string }): Promise<void> {
+  await request("POST", apiPath("sign-in", "joins"), join);
 }
 
 /** Ends the present session, or all sessions of its owner. */

@@ -5,10 +5,15 @@
 import type { Arrival } from "./api.ts";
 import { paths } from "./paths.ts";
 
+/** The code of a link by which many join. It is exchanged with what somebody types. */
+export interface Joining {
+  joinBy: string;
+}
+
 const returnName = "inkwell-return";
 
 /** Returns what the page arrives with, and shows the address of a page in its place. */
-export function takeArrival(): Arrival | null {
+export function takeArrival(): Arrival | Joining | null {
   const { pathname, search, hash } = location;
   if (pathname === `${paths.pages}/signed-in`) {
     history.replaceState(null, "", returnPath());
@@ -16,8 +21,10 @@ export function takeArrival(): Arrival | null {
   }
   const fragment = new URLSearchParams(hash.slice(1));
   const [code, invitation] = [fragment.get("code"), fragment.get("invite")];
+  const join = fragment.get("join");
   if (hash !== "") history.replaceState(null, "", pathname + search);
   if (invitation !== null) return { invitation };
+  if (join !== null) return { joinBy: join };
   return code === null ? null : { code };
 }
 

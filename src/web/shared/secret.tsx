@@ -7,11 +7,18 @@ interface SecretProps {
   secret: string | null;
   /** What to do then. */
   lost: string;
-  of?: "key" | "link";
+  of?: "key" | "invitation" | "link";
 }
+
+const labels = {
+  key: "Secret of the key",
+  invitation: "Link of the invitation",
+  link: "Link for the people who join",
+};
 
 export function Secret({ secret, lost, of = "key" }: SecretProps) {
   const input = useRef<HTMLInputElement>(null);
+  const what = of === "key" ? "secret" : "link";
   if (secret === null) {
     return (
       <p class="notice warn">
@@ -21,22 +28,13 @@ export function Secret({ secret, lost, of = "key" }: SecretProps) {
   }
   return (
     <>
-      <p>
-        Copy the {of === "key" ? "secret" : "link"} now. It is shown only here, and Inkwell keeps no copy of
-        it.
-      </p>
+      <p>Copy the {what} now. It is shown only here, and Inkwell keeps no copy of it.</p>
       <div class="secret">
-        <input
-          ref={input}
-          type="text"
-          readOnly
-          value={secret}
-          aria-label={of === "key" ? "Secret of the key" : "Link of the invitation"}
-        />
+        <input ref={input} type="text" readOnly value={secret} aria-label={labels[of]} />
         <CopyButton
           text={secret}
-          label={`Copy the ${of === "key" ? "secret" : "link"}`}
-          failed={`The ${of === "key" ? "secret" : "link"} is selected: copy it with your keyboard.`}
+          label={`Copy the ${what}`}
+          failed={`The ${what} is selected: copy it with your keyboard.`}
           select={() => input.current?.select()}
         />
       </div>

@@ -2,9 +2,10 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, type Arrival, beginSignIn, presentSession, signIn, signInChoices } from "./api.ts";
-import { keepReturnPath } from "./arrival.ts";
+import { type Joining, keepReturnPath } from "./arrival.ts";
 import { AskForLink } from "./ask-for-link.tsx";
 import { showModal } from "./form-dialog.tsx";
+import { JoinForm } from "./join.tsx";
 import { appTitle } from "./paths.ts";
 import type { SignInChoices } from "./types.ts";
 
@@ -20,14 +21,19 @@ export interface SignInWords {
 interface SignInProps {
   words: SignInWords;
   /** Exchanged at once, apart from an invitation: mail scanners open links, and press no buttons. */
-  arrival: Arrival | null;
+  arrival: Arrival | Joining | null;
   /** The session ended, or was too old for an action, while a page was open. */
   isOverPage?: boolean;
   done(): void;
 }
 
 export function SignIn({ words, arrival, isOverPage = false, done }: SignInProps) {
-  const form = <SignInForm words={words} arrival={arrival} isOverPage={isOverPage} done={done} />;
+  const form =
+    arrival !== null && "joinBy" in arrival ? (
+      <JoinForm code={arrival.joinBy} done={done} />
+    ) : (
+      <SignInForm words={words} arrival={arrival} isOverPage={isOverPage} done={done} />
+    );
   return isOverPage ? <OverPage>{form}</OverPage> : <main class="sign-in">{form}</main>;
 }
 
@@ -42,7 +48,12 @@ function OverPage({ children }: { children: ComponentChildren }) {
   );
 }
 
-function SignInForm({ words, arrival, isOverPage, done }: Required<SignInProps>) {
+function SignInForm({
+  words,
+  arrival,
+  isOverPage,
+  done,
+}: Required<SignInProps> & { arrival: Arrival | null }) {
   const { title, secret, label, missing, hint } = words;
   const [typed, setTyped] = useState("");
   const [error, setError] = useState<string | null>(null);

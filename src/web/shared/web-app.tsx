@@ -7,6 +7,7 @@
 import type { ComponentChildren, ComponentType } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type Arrival, apiPath, get, presentSession, signOut, whenSignedOut } from "./api.ts";
+import type { Joining } from "./arrival.ts";
 import { PageHead } from "./layout.tsx";
 import { Link, type Place, pathTo, usePlace } from "./router.tsx";
 import { SignIn, type SignInWords } from "./sign-in.tsx";
@@ -24,7 +25,7 @@ interface AppProps {
   words: SignInWords;
   /** First parts of paths with their titles. The first page has an empty path. */
   sections: readonly (readonly [path: string, title: string])[];
-  arrival: Arrival | null;
+  arrival: Arrival | Joining | null;
   Page: ComponentType<{ place: Place }>;
 }
 
@@ -55,7 +56,8 @@ export function WebApp({ words, sections, arrival: first, Page }: AppProps) {
   };
   useEffect(() => {
     whenSignedOut(() => setState((now) => (now === "signed-in" ? "expired" : now)));
-    if (arrival === null) look();
+    // Whoever has joined before is in their own account again.
+    if (arrival === null || "joinBy" in arrival) look();
     else setState("signed-out");
   }, []);
   const signedIn = () => {

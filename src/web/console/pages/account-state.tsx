@@ -119,7 +119,7 @@ export function InvitePerson({ account: { id, email }, close }: Props) {
       subject={id}
       initial={{ email: email ?? "" }}
       result={({ link }) =>
-        link === null ? undefined : <Secret secret={link} of="link" lost="Make another link." />
+        link === null ? undefined : <Secret secret={link} of="invitation" lost="Make another link." />
       }
       close={close}
     />

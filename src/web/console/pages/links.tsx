@@ -1,0 +1,203 @@
+/** Links by which many people join: their list, and one with its seats and accounts. */
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { closeLinkAccounts, createLink, endLink, rotateLink, setLink } from "../../../actions/links.ts";
+import { ActionDialog } from "../../shared/action-dialog.tsx";
+import { apiPath } from "../../shared/api.ts";
+import { Card, PageHead } from "../../shared/layout.tsx";
+import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
+import { counted } from "../../shared/numbers.ts";
+import { commandLine } from "../../shared/paths.ts";
+import { type ListAction, ResourceList } from "../../shared/resource-page.tsx";
+import { Link, type Place, pathTo } from "../../shared/router.tsx";
+import { Secret } from "../../shared/secret.tsx";
+import { Empty } from "../../shared/states.tsx";
+import { columnsOf, Table } from "../../shared/table.tsx";
+import type { Page } from "../../shared/types.ts";
+import { Badge, Time } from "../../shared/values.tsx";
+import { AccountLink } from "../account-link.tsx";
+import type { JoinLink, LinkAccount, LinkSeats } from "../types.ts";
+
+/** More seats are shown as numbers alone. */
+const dotsMax = 400;
+const accountsMax = 500;
+
+const make: ListAction = {
+  title: "Make a link",
+  isPrimary: true,
+  dialog: (close) => (
+    <ActionDialog
+      action={createLink}
+      result={({ link }) => <Secret secret={link} of="link" lost="Make another link on its page." />}
+      close={close}
+    />
+  ),
+};
+
+export function LinksPage({ place }: { place: Place }) {
+  return (
+    <ResourceList<JoinLink>
+      place={place}
+      path={apiPath("links")}
+      limit={100}
+      caption="Links, newest first"
+      columns={columnsOf("link", "name plan state taken seats ends_at", {
+        name: ({ id, name }: JoinLink) => <Link to={pathTo("links", id)}>{name}</Link>,
+      })}
+      actions={[make]}
+      empty="There is no link. With one, each person of a class opens an account of their own."
+      frame={(buttons, list) => (
+        <>
+          <PageHead title="Links">{buttons}</PageHead>
+          <Card title="Links by which many people join">{list}</Card>
+        </>
+      )}
+    />
+  );
+}
+
+const accountColumns = columnsOf("linkAccount", "name account joined_at state used", {
+  account: ({ account }: LinkAccount) => <AccountLink id={account} />,
+  used: ({ used }: LinkAccount) => (used ? "yes" : "not yet"),
+});
+
+interface LinkState extends Page<LinkAccount> {
+  link: JoinLink;
+  seats: LinkSeats;
+}
+
+/** A class joins while somebody looks: the page asks again and again. */
+export function LinkPage({ id }: { id: string }) {
+  const [changes, setChanges] = useState(0);
+  const isBusy = ({ link }: LinkState) => link.state === "open" && link.taken > 0;
+  const live = useLive<LinkState>(`${apiPath("links", id)}?limit=${accountsMax}`, isBusy, changes);
+  const { link } = live.value ?? {};
+  return (
+    <>
+      <PageHead title={link?.name ?? "Link"} above={<Link to={pathTo("links")}>Links</Link>}>
+        {link !== undefined && <LinkActions link={link} changed={() => setChanges(changes + 1)} />}
+      </PageHead>
+      <ShownLive of={live}>
+        {({ data, next, link: shown, seats }) => (
+          <>
+            <Card title="Seats" actions={<LiveMark of={live} />}>
+              <Seats link={shown} seats={seats} />
+            </Card>
+            <Card title="Accounts">
+              {data.length === 0 ? (
+                <Empty>Nobody has joined yet.</Empty>
+              ) : (
+                <>
+                  <p class="quiet">People have typed the names themselves. Nobody has confirmed them.</p>
+                  <Table
+                    caption="Accounts of the link"
+                    rows={data}
+                    columns={accountColumns}
+                    keyOf={({ account }) => account}
+                  />
+                  {next !== null && (
+                    <p>
+                      There are more.{" "}
+                      <code>
+                        {commandLine} link show {id}
+                      </code>{" "}
+                      lists all.
+                    </p>
+                  )}
+                </>
+              )}
+            </Card>
+          </>
+        )}
+      </ShownLive>
+    </>
+  );
+}
+
+function Seats({ link, seats: { waiting, joined, used } }: Pick<LinkState, "link" | "seats">) {
+  const { seats, taken, plan, state, domain, ends_at: endsAt, accounts_end_at: accountsEndAt } = link;
+  const counts = [
+    ["used", used, "first request made"],
+    ["joined", joined - used, "joined"],
+    ["waiting", Math.min(waiting, seats - taken), "waiting for their mails"],
+    ["free", seats - taken - Math.min(waiting, seats - taken), "free"],
+  ] as const;
+  const text = counts.flatMap(([, count, title]) => (count > 0 ? `${count} ${title}` : [])).join(", ");
+  return (
+    <>
+      <p>
+        <strong>
+          {taken} of {counted(seats, "seat")}
+        </strong>{" "}
+        taken: {text}.
+      </p>
+      {seats <= dotsMax && (
+        <div class="seats" role="img" aria-label={text}>
+          {counts.flatMap(([kind, count]) =>
+            Array.from({ length: count }, (_, n) => <i key={`${kind} ${n}`} class={kind} />),
+          )}
+        </div>
+      )}
+      <p class="quiet">
+        <Badge text={state} /> Plan {plan}.{domain !== null && ` Addresses of ${domain} only.`} Nobody can
+        join after <Time at={endsAt} />.
+        {accountsEndAt !== null && (
+          <>
+            {" "}
+            The accounts close at <Time at={accountsEndAt} />.
+          </>
+        )}
+      </p>
+    </>
+  );
+}
+
+type Dialog = (link: JoinLink, close: (isDone: boolean) => void) => ComponentChildren;
+
+const lost = "Make a new link again.";
+const change: Dialog = (link, close) => (
+  <ActionDialog action={setLink} target={{ link: link.id }} subject={link.name} before={link} close={close} />
+);
+const replace: Dialog = ({ id, name }, close) => (
+  <ActionDialog
+    action={rotateLink}
+    target={{ link: id }}
+    subject={name}
+    result={({ link }) => <Secret secret={link} of="link" lost={lost} />}
+    close={close}
+  />
+);
+const end: Dialog = ({ id, name }, close) => (
+  <ActionDialog action={endLink} target={{ link: id }} subject={name} close={close} />
+);
+const closeAll: Dialog = ({ id, name }, close) => (
+  <ActionDialog action={closeLinkAccounts} target={{ link: id }} subject={name} close={close} />
+);
+
+/** Actions, and whether a link that has ended has them. */
+const changes: readonly (readonly [title: string, dialog: Dialog, atEnd: boolean])[] = [
+  ["Change", change, false],
+  ["New link", replace, false],
+  ["End", end, false],
+  ["Close all accounts", closeAll, true],
+];
+
+function LinkActions({ link, changed }: { link: JoinLink; changed(): void }) {
+  const [dialog, setDialog] = useState<{ show: Dialog } | null>(null);
+  const close = (isDone: boolean) => {
+    setDialog(null);
+    if (isDone) changed();
+  };
+  return (
+    <>
+      {changes
+        .filter(([, , atEnd]) => atEnd || link.ended_at === null)
+        .map(([title, show]) => (
+          <button key={title} type="button" onClick={() => setDialog({ show })}>
+            {title}
+          </button>
+        ))}
+      {dialog?.show(link, close)}
+    </>
+  );
+}
