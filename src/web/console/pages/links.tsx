@@ -115,7 +115,8 @@ export function LinkPage({ id }: { id: string }) {
 }
 
 function Seats({ link, seats: { waiting, joined, used } }: Pick<LinkState, "link" | "seats">) {
-  const { seats, taken, plan, state, domain, ends_at: endsAt, accounts_end_at: accountsEndAt } = link;
+  const { seats, taken, plan, state, domain, ends_at: endsAt, ended_at: endedAt } = link;
+  const { accounts_end_at: accountsEndAt } = link;
   const counts = [
     ["used", used, "first request made"],
     ["joined", joined - used, "joined"],
@@ -139,12 +140,12 @@ function Seats({ link, seats: { waiting, joined, used } }: Pick<LinkState, "link
         </div>
       )}
       <p class="quiet">
-        <Badge text={state} /> Plan {plan}.{domain !== null && ` Addresses of ${domain} only.`} Nobody can
-        join after <Time at={endsAt} />.
+        <Badge text={state} /> Plan {plan}.{domain !== null && ` Addresses of ${domain} only.`} Joining{" "}
+        {state === "ended" ? "ended" : "ends"} <Time at={endedAt ?? endsAt} />.
         {accountsEndAt !== null && (
           <>
             {" "}
-            The accounts close at <Time at={accountsEndAt} />.
+            The accounts close <Time at={accountsEndAt} />.
           </>
         )}
       </p>
