@@ -88,6 +88,8 @@ interface StageTimes {
   preparedMs: number;
   /** Credits were held. */
   heldMs: number;
+  /** The first text came from the engine; null if none did. */
+  firstTextMs: number | null;
   /** The engine was done. */
   generatedMs: number;
   /** The charge was recorded. */
@@ -199,6 +201,7 @@ export async function* generate(
 
   // A hold is open from here on. Every path below ends in the `finally`.
   let generation: Generation | null = null;
+  let firstTextMs: number | null = null;
   let finishReason: FinishReason | null = null;
   let completedBy: EndedAnswer["completedBy"] = null;
   let reached: CapName | null = null;
@@ -239,7 +242,10 @@ export async function* generate(
     // If the iteration ends without an `end` event, the reader has left.
     for await (const batch of generation) {
       const texts = batch.filter((event) => event.type === "text");
-      if (texts.length > 0) yield texts;
+      if (texts.length > 0) {
+        firstTextMs ??= performance.now();
+        yield texts;
+      }
       const last = batch.at(-1);
       if (last?.type === "end") finishReason = last.finishReason;
     }
@@ -282,7 +288,7 @@ export async function* generate(
           promptTokens: usage.promptTokens - charged.promptTokens,
           completionTokens: usage.completionTokens - charged.completionTokens,
         },
-        times: { preparedMs, heldMs, generatedMs: performance.now() },
+        times: { preparedMs, heldMs, firstTextMs, generatedMs: performance.now() },
       },
     );
   }

@@ -31,7 +31,7 @@ export interface Activity {
   costMicro: MicroCredits;
   /** Of streamed answers. Null without one. */
   firstTokenMs: Percentiles | null;
-  /** After the first token, of streamed answers of at least 8 tokens. */
+  /** After the first token, of answers of at least 8 tokens. */
   tokensPerSecond: Percentiles | null;
 }
 
@@ -74,13 +74,14 @@ export class RecentActivity implements RequestObserver {
     else if (record.code !== null) slot.refused += 1;
     const { charge, firstTokenMs } = record;
     if (charge !== null) addCharge(slot, charge);
-    if (firstTokenMs === null) return;
-    slot.firstTokenMs ??= new Uint32Array(classes);
-    count(slot.firstTokenMs, firstTokenMs);
+    if (firstTokenMs !== null) {
+      slot.firstTokenMs ??= new Uint32Array(classes);
+      count(slot.firstTokenMs, firstTokenMs);
+    }
     const tokens = charge?.usage.completionTokens ?? 0;
-    if (charge === null || tokens < speedTokensMin) return;
-    const generatingMs = charge.times.generatedMs - record.startedMs - firstTokenMs;
-    if (generatingMs <= 0) return;
+    const { firstTextMs = null, generatedMs = 0 } = charge?.times ?? {};
+    const generatingMs = generatedMs - (firstTextMs ?? generatedMs);
+    if (tokens < speedTokensMin || generatingMs <= 0) return;
     slot.tokensPerSecond ??= new Uint32Array(classes);
     count(slot.tokensPerSecond, ((tokens - 1) * 1000) / generatingMs);
   }

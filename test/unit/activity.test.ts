@@ -46,11 +46,13 @@ test("forgets what is older than the time that is asked for", () => {
 test("percentiles of times and speeds are at most 5 % off", () => {
   const activity = new RecentActivity(() => 0);
   for (let n = 1; n <= 100; n += 1) {
-    const record = recordOf({ firstTokenMs: n * 10 });
+    // Each other answer is not streamed.
+    const record = recordOf({ firstTokenMs: n % 2 === 0 ? n * 10 : null });
     const usage = { ...chargeOf().usage, completionTokens: 101 };
     // 100 tokens after the first, in n seconds.
-    const generatedMs = record.startedMs + n * 10 + n * 1000;
-    record.charge = chargeOf({ usage, times: { ...chargeOf().times, generatedMs } });
+    const firstTextMs = record.startedMs + n * 10;
+    const times = { ...chargeOf().times, firstTextMs, generatedMs: firstTextMs + n * 1000 };
+    record.charge = chargeOf({ usage, times });
     activity.finished(record);
   }
   const { firstTokenMs, tokensPerSecond } = activity.over("small", dayMs);

@@ -53,7 +53,13 @@ test("marks the generation and request spans of a failed generation with its cod
 test("keeps the order of times although another observer of the request was slow", async () => {
   const startedMs = performance.now() - 1000;
   const at = (ms: number) => startedMs + ms;
-  const times = { preparedMs: at(10), heldMs: at(20), generatedMs: at(40), settledMs: at(45) };
+  const times = {
+    preparedMs: at(10),
+    heldMs: at(20),
+    firstTextMs: at(30),
+    generatedMs: at(40),
+    settledMs: at(45),
+  };
   const record = recordOf({
     startedMs,
     parsedMs: at(5),
