@@ -8,6 +8,7 @@
 import type { AccountOfList, OperatorActions } from "../../accounts/operator-actions.ts";
 import type { HoldRow } from "../../ledger/rows.ts";
 import type { AuditRecord } from "../../store/audit-report.ts";
+import type { ListedEndpoint } from "../../store/events.ts";
 import { pageRowsMax, type Store } from "../../store/store.ts";
 import type { UsageHour } from "../../store/usage-hours.ts";
 import type { RequestRecord } from "../../telemetry/request-record.ts";
@@ -39,8 +40,8 @@ export interface LowBalance {
 }
 
 interface OverviewDatabaseDependencies {
-  store: Pick<Store, "usageHours" | "holds" | "lastAudit" | "times">;
-  actions: Pick<OperatorActions, "accounts" | "timezone">;
+  store: Pick<Store, "events" | "usageHours" | "holds" | "lastAudit" | "times">;
+  actions: Pick<OperatorActions, "accounts" | "endpoints" | "timezone">;
   requests: { list(): readonly RequestRecord[] };
   /** Called once for each time in which the database cannot be read. */
   onError(error: unknown): void;
@@ -51,6 +52,8 @@ export class OverviewDatabase {
   /** The last reading. Null before the first one. */
   view: DatabaseView | null = null;
   near: LowBalance | null = null;
+  /** Receivers of events that fail. */
+  failing: readonly ListedEndpoint[] = [];
   isReachable = true;
   #reading: Promise<void> | null = null;
   #readingSinceMs = 0;
@@ -113,6 +116,8 @@ export class OverviewDatabase {
     const { store, actions, onError } = this.#deps;
     try {
       const { atMs } = store.times();
+      const endpoints = await store.events.endpoints(actions.endpoints());
+      this.failing = endpoints.filter(({ failing }) => failing > 0);
       const query = { hasLowBalance: true, order: "remaining", limit: nearAccountsMax } as const;
       this.near = { atMs, accounts: await actions.accounts(query) };
     } catch (error) {

@@ -53,8 +53,11 @@ export class OverviewSnapshots {
     const problems = this.#database.view?.audit?.problems ?? 0;
     return {
       ...now,
-      warnings:
-        problems === 0 ? now.warnings : ["The last recorded audit found broken rules.", ...now.warnings],
+      warnings: [
+        ...(problems === 0 ? [] : ["The last recorded audit found broken rules."]),
+        ...this.#database.failing.map(({ name, problem }) => `The receiver ${name} fails: ${problem}.`),
+        ...now.warnings,
+      ],
       nodes: nodes(),
       jobs: jobs.states().filter(({ state }) => state !== "ok"),
       requests: requests.list(),
