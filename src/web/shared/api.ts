@@ -8,7 +8,7 @@
 
 import { createParser } from "eventsource-parser";
 import { ApiError } from "../../actions/api-error.ts";
-import { forgetPageSecret, pageSecret } from "./page-secret.ts";
+import { forgetPageSecret, hasPageSecret, pageSecret } from "./page-secret.ts";
 import { paths } from "./paths.ts";
 import { setTimezone } from "./times.ts";
 import type { Session, SignInChoices } from "./types.ts";
@@ -161,6 +161,8 @@ export async function signOut(isEverywhere: boolean): Promise<void> {
 /** Returns the present session. Null: nobody is signed in. */
 export async function presentSession(): Promise<Session | null> {
   try {
+    // The refusal of a browser that never signed in would stand as an error in its log.
+    if (!hasPageSecret()) return null;
     const session = await request<Session>("GET", sessionPath);
     setTimezone(session.timezone);
     return session;

@@ -21,6 +21,11 @@ export function pageSecret(): string {
   return secret;
 }
 
+/** Whether this browser may be signed in: it has a secret. */
+export function hasPageSecret(): boolean {
+  return storageOfOrigin().getItem(name) !== null;
+}
+
 export function forgetPageSecret(): void {
   storageOfOrigin().removeItem(name);
 }
