@@ -342,20 +342,23 @@ type Values = Readonly<Record<string, unknown>>;
  * Returns a function that makes columns of the named fields, for a face that shows values with
  * `cellOf`. `own`: cells of fields that show more than their value.
  */
-export function columnsWith<Cell>(cellOf: (kind: Kind, value: unknown) => Cell) {
+export function columnsWith<Cell>(cellOf: (kind: Kind, value: unknown, decimals?: number) => Cell) {
   return <Shown extends keyof typeof shown, Names extends string, Row, Own extends string = never>(
     object: Shown,
     names: NamesOf<(typeof shown)[Shown], Names, Own>,
-    own?: { [Name in Own]: (row: Row) => Cell },
+    own?: { [Name in Own]: (row: Row, decimals?: number) => Cell },
   ) => {
     const fields: ShownFields = shown[object];
-    const cells = new Map(Object.entries<(row: Row) => Cell>(own ?? {}));
+    const cells = new Map(Object.entries<(row: Row, decimals?: number) => Cell>(own ?? {}));
     return names.split(" ").map((word) => {
       const name = word.replace("?", "");
       const [title, kind = "text", head = title]: ShownField = fields[name] ?? [name];
       const isNumber = numberKinds.some((each) => each === kind);
-      const cell = cells.get(name) ?? ((row: Row) => cellOf(kind, valueAt(row, name)));
-      return { title, head: head.toUpperCase(), isNumber, isOptional: word !== name, cell };
+      const cell =
+        cells.get(name) ?? ((row: Row, decimals?: number) => cellOf(kind, valueAt(row, name), decimals));
+      const hasAmounts = kind === "credits" || kind === "change";
+      const microOf = hasAmounts ? (row: Row) => Number(valueAt(row, name)) : null;
+      return { title, head: head.toUpperCase(), isNumber, isOptional: word !== name, cell, microOf };
     });
   };
 }

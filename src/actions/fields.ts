@@ -57,10 +57,7 @@ const capEvery: Field<string> = {
   option: "--every <period>",
   label: "Budget period",
   hint: "The budget is full again after each period.",
-  presets: [
-    ["", "no budget"],
-    ...Object.entries(capPeriods).map(([period, title]) => [period, `${title} (${period})`] as const),
-  ],
+  presets: [["", "no budget"], ...Object.entries(capPeriods)],
   about: "period of the budget, ISO 8601: PT5H, P1D, P1M",
 };
 const capAlign: Field<Alignment> = choice(["opening", "calendar"], {
@@ -124,7 +121,7 @@ const models: Field<readonly string[]> = {
   max: 100,
   rule: "a list of 1 to 100 model ids, or of *",
   label: "Models",
-  hint: "Ids separated by commas, or * for all models of the plan.",
+  hint: "Ids with commas between them. Empty: all models of the plan.",
   option: "--models <ids>",
   about: "models that the key may use, comma-separated; * for all of the plan, which is the default",
 };

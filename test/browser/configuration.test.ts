@@ -79,11 +79,11 @@ test("plans that newer ones replaced are applied only on purpose", async (visit)
   await page.getByRole("button", { name: "Done" }).click();
   await dialogClosed(page);
   assert.equal(await creditsOf(service, "student"), 800);
-  await page.getByText("changes student: base 700 each P1M").waitFor();
+  await page.getByText("changes student: base 700 each month").waitFor();
   await assertAccessible(page);
   const apply = page.getByRole("button", { name: "Apply the plans of the configuration" });
   await apply.click();
-  await page.getByRole("dialog").getByText("changes student: base 700 each P1M").waitFor();
+  await page.getByRole("dialog").getByText("changes student: base 700 each month").waitFor();
   assert.equal(await creditsOf(service, "student"), 800);
   await submit(page);
   await dialogClosed(page);

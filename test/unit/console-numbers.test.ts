@@ -1,34 +1,42 @@
-/** Amounts and numbers of the console's pages: no rounding without a mark. */
+/** Amounts and numbers of the console's pages: nothing is lost by rounding. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { alignedCredits, counted, shortCredits, wholeNumberIn } from "../../src/web/shared/numbers.ts";
+import {
+  counted,
+  creditsWith,
+  decimalsOf,
+  shortCredits,
+  wholeNumberIn,
+} from "../../src/web/shared/numbers.ts";
 import { newOperationId } from "../../src/web/shared/operation-id.ts";
 
-test("aligned amounts keep all digits and fill up six decimals", () => {
-  const table: [number, string, string][] = [
-    [0, "0", ".000000"],
-    [1, "0.000001", ""],
-    [1_500_000, "1.5", "00000"],
-    [-2_000_000, "-2", ".000000"],
-    [1_234_567_890_123, "1,234,567.890123", ""],
+test("amounts of a column keep all digits and have as many decimals as the longest", () => {
+  const table: [number, number, number, string][] = [
+    [0, 0, 0, "0"],
+    [0, 0, 3, "0.000"],
+    [1, 6, 6, "0.000001"],
+    [1_500_000, 1, 3, "1.500"],
+    [-2_000_000, 0, 2, "-2.00"],
+    [1_234_567_890_123, 6, 2, "1,234,567.890123"],
   ];
-  for (const [micro, digits, padding] of table) {
-    assert.deepEqual(alignedCredits(micro), { digits, padding });
-    assert.match(digits + padding, /\.\d{6}$/);
+  for (const [micro, own, decimals, text] of table) {
+    assert.equal(decimalsOf(micro), own);
+    assert.equal(creditsWith(micro, decimals), text);
   }
 });
 
-test("short amounts are exact or marked as rounded", () => {
+test("amounts of figures are whole or have two decimals, and none is rounded to zero", () => {
   const table: [number, string][] = [
     [0, "0"],
     [5_000_000, "5"],
     [99_999_000_000, "99,999"],
-    [2_500_000, "2.5"],
-    [1, "0.000001"],
-    [123, "≈ 0.00012"],
-    [12_345_678, "≈ 12.35"],
-    [1_234_567_000_000, "≈ 1.23457M"],
-    [-12_345_678, "≈ -12.35"],
+    [1_234_567_000_000, "1,234,567"],
+    [2_500_000, "2.50"],
+    [1, "< 0.01"],
+    [-1, "> -0.01"],
+    [12_345_678, "12.35"],
+    [110_091_230_000, "110,091.23"],
+    [-12_345_678, "-12.35"],
   ];
   for (const [micro, text] of table) assert.equal(shortCredits(micro), text);
 });

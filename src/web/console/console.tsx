@@ -18,14 +18,14 @@ import { UsagePage } from "./pages/usage.tsx";
 
 const sections = [
   ["", "Overview"],
-  ["accounts", "Accounts"],
+  ["usage", "Usage"],
+  ["accounts", "Accounts", "Holders"],
   ["people", "People"],
   ["links", "Links"],
-  ["plans", "Plans"],
-  ["usage", "Usage"],
-  ["operators", "Operators"],
+  ["plans", "Plans", "Offer"],
+  ["health", "Health", "Service"],
   ["events", "Events"],
-  ["health", "Health"],
+  ["operators", "Operators"],
 ] as const;
 
 const words: SignInWords = {

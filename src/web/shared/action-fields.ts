@@ -77,16 +77,16 @@ function valueIn(field: Field, values: Values, name: string): unknown {
       return field.isTyped ? text || null : momentIn(text);
     case "texts": {
       const items = text.split(",").map((item) => item.trim());
-      return items.filter((item) => item !== "");
+      const named = items.filter((item) => item !== "");
+      return named.length === 0 ? ["*"] : named;
     }
     default:
       return text || null;
   }
 }
 
-/** An action has a default for a list, and its input shows it: it is replaced, but not removed. */
 function isNeeded({ kind, isOptional = false, isNullable = false }: Field, path: string): boolean {
-  return !isNullable && path === "" && (!isOptional || kind === "texts");
+  return !isNullable && path === "" && !isOptional && kind !== "texts";
 }
 
 function kindOf(name: string, field: Field): NonNullable<FieldOf["kind"]> {
@@ -101,13 +101,13 @@ function textOf(field: Field, value: unknown): string {
   if (value === undefined || value === null) return initialOf(field);
   if (field.kind === "list") return Array.isArray(value) ? field.text.write(value) : "";
   if (field.kind === "moment") return String(value).slice(0, 16);
-  return Array.isArray(value) ? value.join(", ") : String(value);
+  // An empty input stands for all of them.
+  return Array.isArray(value) ? value.filter((item) => item !== "*").join(", ") : String(value);
 }
 
 function initialOf(field: Field): string {
   if (field.initial !== undefined) return field.initial;
-  if (field.kind === "choice") return field.values[0] ?? "";
-  return field.kind === "texts" ? "*" : "";
+  return field.kind === "choice" ? (field.values[0] ?? "") : "";
 }
 
 /** Unusual values are offered as they are. */

@@ -72,7 +72,7 @@ export function Chart({ times, series, label, view }: ChartProps) {
       )}
       <Legend drawn={drawn} view={view} at={at !== null && at < times.length ? at : null} times={times} />
       <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
-        <summary style={{ width: "fit-content" }}>Values as a table</summary>
+        <summary>Values as a table</summary>
         {isOpen && <ValueTable times={times} series={series} label={label} />}
       </details>
     </figure>
@@ -140,7 +140,10 @@ function ValueTable({ times, series, label }: Pick<ChartProps, "times" | "series
         ...series.map(({ name, micro }) => ({
           title: name,
           isNumber: true,
-          cell: ({ index }: { time: string; index: number }) => <Amount micro={micro[index] ?? 0} />,
+          microOf: ({ index }: { index: number }) => micro[index] ?? 0,
+          cell: ({ index }: { time: string; index: number }, decimals = 0) => (
+            <Amount micro={micro[index] ?? 0} decimals={decimals} />
+          ),
         })),
       ]}
     />

@@ -76,7 +76,7 @@ function withLimitsOf(creator: Key | undefined, inputs: FieldOf[], isNew: boolea
   const { models, limits, expires_at: expiry } = creator;
   const hints = new Map<string, string>();
   if (!models.includes("*"))
-    hints.set("models", `Ids separated by commas. Your key allows: ${models.join(", ")}.`);
+    hints.set("models", `Ids with commas between them. Your key allows: ${models.join(", ")}.`);
   if (expiry !== null) {
     const at = exactTime(Date.parse(expiry));
     hints.set("expires_at", `At the latest when your key expires${orDefault}: ${at}.`);
@@ -87,7 +87,8 @@ function withLimitsOf(creator: Key | undefined, inputs: FieldOf[], isNew: boolea
   }
   return inputs.map((input) => {
     const hint = hints.get(input.name);
-    const initial = isNew && input.name === "models" ? { initial: models.join(", ") } : {};
+    const isListed = input.name === "models" && !models.includes("*");
+    const initial = isListed ? { isRequired: true, ...(isNew && { initial: models.join(", ") }) } : {};
     return { ...input, ...initial, ...(hint === undefined ? {} : { hint }) };
   });
 }

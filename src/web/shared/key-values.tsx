@@ -40,7 +40,7 @@ export function KeyCaps({ of: { spending_caps: caps } }: { of: Key }) {
           key={capKey(cap)}
           title={`spent ${exactCredits(cap.spent_micro)}, held ${exactCredits(cap.held_micro)}`}
         >
-          {exactCredits(cap.left_micro)} of {wholeNumber(cap.credits)} left ({cap.name}), refills{" "}
+          {exactCredits(cap.left_micro)} of {wholeNumber(cap.credits)} left ({capTitle(cap)}), refills{" "}
           <Time at={cap.refreshes_at} />
           {cap.by_operator && <span class="quiet">, set by the operator</span>}
         </div>
@@ -82,6 +82,10 @@ export function periodTitle(every: string): string {
   return capPeriods[every] ?? every;
 }
 
+function capTitle({ name, every }: Key["spending_caps"][number]): string {
+  return name === every ? periodTitle(every) : name;
+}
+
 /** Tells the caps of an account or a key apart. */
 export function capKey({ name, every, align, timezone }: Key["spending_caps"][number]): string {
   return [name, every, align, timezone].join(" ");
@@ -94,6 +98,7 @@ export function CapPictures({ of: caps, owner }: { of: Key["spending_caps"]; own
 
 function CapPicture({ of: cap, owner }: { of: Key["spending_caps"][number]; owner: string }) {
   const percent = cap.credits === 0 ? 0 : Math.floor((cap.left_micro / (cap.credits * microPerCredit)) * 100);
+  const heldPercent = cap.held_micro === 0 ? 0 : (cap.held_micro / (cap.credits * microPerCredit)) * 100;
   const isNamed = cap.name !== cap.every;
   return (
     <div class="bucket above">
@@ -103,8 +108,13 @@ function CapPicture({ of: cap, owner }: { of: Key["spending_caps"][number]; owne
         </strong>
         <span class="number">{exactCredits(cap.left_micro)} left</span>
       </p>
-      <div class="bar" role="img" aria-label={`${percent} % of the cap ${cap.name} of ${owner} are left`}>
+      <div
+        class="bar"
+        role="img"
+        aria-label={`${percent} % of the cap ${capTitle(cap)} of ${owner} are left`}
+      >
         <i style={{ width: `${percent}%` }} />
+        <i class="held" style={{ width: `${heldPercent}%` }} />
       </div>
       <p class="quiet">
         <span>

@@ -2,6 +2,20 @@
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { appTitle } from "./paths.ts";
+import { Link, pathTo } from "./router.tsx";
+
+/** The ink drop of icon.svg with the name, which leads to the first page. */
+export function Brand() {
+  return (
+    <Link to={pathTo()} class="brand">
+      <svg width="22" height="22" viewBox="0 0 32 32" aria-hidden="true">
+        <rect width="32" height="32" rx="7" fill="var(--accent)" />
+        <path d="M16 5c4 5.5 7 9 7 13.5a7 7 0 0 1-14 0C9 14 12 10.5 16 5z" fill="#fff" />
+      </svg>
+      Inkwell
+    </Link>
+  );
+}
 
 export function PageHead(props: { title: string; children?: ComponentChildren; above?: ComponentChildren }) {
   const { title } = props;

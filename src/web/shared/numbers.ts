@@ -1,31 +1,28 @@
-/** Amounts and numbers as text. Credits have all their decimals, or are marked as rounded. */
+/** Amounts and numbers as text. */
 import { exactCredits, grouped, type MicroCredits, microPerCredit } from "../../units.ts";
 
-const decimals = 6;
+/** Returns the number of decimals that an amount needs. */
+export function decimalsOf(micro: MicroCredits): number {
+  return exactCredits(micro).split(".")[1]?.length ?? 0;
+}
 
-/**
- * Returns an amount in two parts: the digits, and the zeros that would fill up six decimals. A
- * column of amounts aligns if the zeros are laid out but not shown.
- */
-export function alignedCredits(micro: MicroCredits): { digits: string; padding: string } {
-  const digits = exactCredits(micro);
-  const shown = digits.split(".")[1]?.length ?? 0;
-  return { digits, padding: `${shown === 0 ? "." : ""}${"0".repeat(decimals - shown)}` };
+/** Returns an amount with all its digits, and zeros up to this number of decimals. */
+export function creditsWith(micro: MicroCredits, decimals: number): string {
+  const zeros = "0".repeat(Math.max(0, decimals - decimalsOf(micro)));
+  return `${exactCredits(micro)}${zeros !== "" && decimalsOf(micro) === 0 ? "." : ""}${zeros}`;
 }
 
 /**
- * Returns an amount for a narrow place. It has `≈` in front if it is rounded; a small amount is
- * never rounded to zero.
+ * Returns an amount for a figure: whole, or with two decimals. A small amount is never rounded to
+ * zero.
  */
 export function shortCredits(micro: MicroCredits): string {
   const size = Math.abs(micro);
-  if (size % microPerCredit === 0 && size < 100_000 * microPerCredit) return exactCredits(micro);
-  const credits = micro / microPerCredit;
-  const text = new Intl.NumberFormat("en-US", {
-    notation: size < 100_000 * microPerCredit ? "standard" : "compact",
-    maximumSignificantDigits: size < microPerCredit ? 2 : size < 1000 * microPerCredit ? 4 : 6,
-  }).format(credits);
-  return text === exactCredits(micro) ? text : `≈ ${text}`;
+  if (size % microPerCredit === 0) return exactCredits(micro);
+  if (size < microPerCredit / 100) return micro < 0 ? "> -0.01" : "< 0.01";
+  return new Intl.NumberFormat("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 }).format(
+    micro / microPerCredit,
+  );
 }
 
 /** Returns a whole number with separators, or a dash. */

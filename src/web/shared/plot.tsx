@@ -71,7 +71,7 @@ export function Plot(props: PlotProps) {
       }
     });
   }, [content]);
-  return <div ref={place} />;
+  return <div ref={place} style={{ minHeight: `${props.heightPx}px` }} />;
 }
 
 function dataOf({ times, series }: PlotProps): uPlot.AlignedData {
@@ -82,7 +82,11 @@ function dataOf({ times, series }: PlotProps): uPlot.AlignedData {
 function draw(element: HTMLElement, latest: { readonly current: PlotProps }): uPlot {
   const { series, heightPx, group } = latest.current;
   const color = (name: string) => getComputedStyle(element).getPropertyValue(`--${name}`).trim();
-  const axis = { stroke: resolved(color("quiet")), grid: { stroke: resolved(color("line")), width: 1 } };
+  const axis = {
+    stroke: resolved(color("quiet")),
+    grid: { stroke: resolved(color("line")), width: 1 },
+    ticks: { show: false },
+  };
   const bars = uPlot.paths.bars?.({ size: [0.7, 40] });
   const options: uPlot.Options = {
     width: element.clientWidth,
@@ -98,6 +102,7 @@ function draw(element: HTMLElement, latest: { readonly current: PlotProps }): uP
     axes: [
       {
         ...axis,
+        grid: { show: false },
         values: (_plot, splits) => splits.map((split) => tickLabelOf(latest.current.times[split] ?? "")),
         space: 60,
         incrs: [1, 2, 5, 7, 14, 30, 60, 90],
@@ -136,5 +141,6 @@ function tickLabelOf(time: string): string {
 }
 
 function compact(credits: number): string {
-  return new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 }).format(credits);
+  const notation = credits < 1_000_000 ? "standard" : "compact";
+  return new Intl.NumberFormat("en-US", { notation, maximumSignificantDigits: 3 }).format(credits);
 }

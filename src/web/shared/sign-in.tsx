@@ -6,6 +6,7 @@ import { type Joining, keepReturnPath } from "./arrival.ts";
 import { AskForLink } from "./ask-for-link.tsx";
 import { showModal } from "./form-dialog.tsx";
 import { JoinForm } from "./join.tsx";
+import { Brand } from "./layout.tsx";
 import { appTitle } from "./paths.ts";
 import type { SignInChoices } from "./types.ts";
 
@@ -34,7 +35,13 @@ export function SignIn({ words, arrival, isOverPage = false, done }: SignInProps
     ) : (
       <SignInForm words={words} arrival={arrival} isOverPage={isOverPage} done={done} />
     );
-  return isOverPage ? <OverPage>{form}</OverPage> : <main class="sign-in">{form}</main>;
+  if (isOverPage) return <OverPage>{form}</OverPage>;
+  return (
+    <main class="sign-in">
+      <Brand />
+      {form}
+    </main>
+  );
 }
 
 /** A dialog that only a sign-in closes. */

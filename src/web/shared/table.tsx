@@ -5,26 +5,29 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { columnsWith, type Kind, valueAt } from "../../actions/columns.ts";
-import { wholeNumber } from "./numbers.ts";
+import { decimalsOf, wholeNumber } from "./numbers.ts";
 import { go, Link, withParameters } from "./router.tsx";
 import { Shown } from "./states.tsx";
 import type { Loaded } from "./use-loaded.ts";
-import { Amount, Badge, Time } from "./values.tsx";
+import { Amount, Badge, Id, Time } from "./values.tsx";
 
 export interface Column<Row> {
   title: string;
-  cell(row: Row): ComponentChildren;
+  /** `decimals`: those of the amounts of the column. */
+  cell(row: Row, decimals?: number): ComponentChildren;
   isNumber?: boolean;
+  /** Of a column of amounts. */
+  microOf?: ((row: Row) => number) | null;
 }
 
 export const columnsOf = columnsWith(cellOf);
 
-function cellOf(kind: Kind, value: unknown): ComponentChildren {
+function cellOf(kind: Kind, value: unknown, decimals?: number): ComponentChildren {
   if (kind === "time") return <Time at={value === null ? null : String(value)} />;
   if (value === null) return <span class="quiet">–</span>;
-  if (Array.isArray(value)) return value.join(", ");
+  if (Array.isArray(value)) return value.includes("*") ? <span class="quiet">all</span> : value.join(", ");
   if (typeof value !== "number") return textOf(kind, String(value));
-  if (kind === "credits" || kind === "change") return <Amount micro={value} />;
+  if (kind === "credits" || kind === "change") return <Amount micro={value} decimals={decimals ?? 0} />;
   if (kind === "number") return value;
   if (kind === "ms") return `${value} ms`;
   return kind === "price" && value === 0 ? "free" : wholeNumber(value);
@@ -32,7 +35,7 @@ function cellOf(kind: Kind, value: unknown): ComponentChildren {
 
 function textOf(kind: Kind, text: string): ComponentChildren {
   if (kind === "state") return <Badge text={text} />;
-  return kind === "code" ? <code>{text}</code> : text;
+  return kind === "code" ? <Id of={text} /> : text;
 }
 
 interface TableProps<Row> {
@@ -46,6 +49,9 @@ interface TableProps<Row> {
 export function Table<Row extends object>(props: TableProps<Row> & { rows: readonly Row[] }) {
   const { caption, columns, rows, keyOf = idOf, foot } = props;
   const region = useRef<HTMLElement>(null);
+  const decimals = columns.map(({ microOf }) =>
+    microOf ? Math.max(0, ...rows.map((row) => decimalsOf(microOf(row)))) : undefined,
+  );
   useLayoutEffect(() => fit(region.current));
   useEffect(() => {
     const resized = new ResizeObserver(() => fit(region.current));
@@ -69,9 +75,9 @@ export function Table<Row extends object>(props: TableProps<Row> & { rows: reado
         <tbody>
           {rows.map((row, index) => (
             <tr key={keyOf(row) ?? index}>
-              {columns.map(({ title, cell, isNumber }) => (
+              {columns.map(({ title, cell, isNumber }, column) => (
                 <td key={title} data-title={title} class={isNumber ? "number" : ""}>
-                  {cell(row)}
+                  {cell(row, decimals[column])}
                 </td>
               ))}
             </tr>

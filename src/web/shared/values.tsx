@@ -1,25 +1,46 @@
 /** Small values: credits with all digits, times with the exact one in the title, states, ids. */
 import type { ComponentChildren } from "preact";
 import { exactCredits } from "../../units.ts";
-import { alignedCredits, shortCredits } from "./numbers.ts";
+import { creditsWith, shortCredits } from "./numbers.ts";
 import { exactTime, relativeTime } from "./times.ts";
+import { toast } from "./toasts.tsx";
 
-/** An amount with its decimals below each other in a column. */
-export function Amount({ micro }: { micro: number }) {
-  const { digits, padding } = alignedCredits(micro);
+/** An amount with all its digits. `decimals`: of the column that it is in. */
+export function Amount({ micro, decimals = 0 }: { micro: number; decimals?: number }) {
   return (
-    <span class="amount" title={`${digits} credits`}>
-      {digits}
-      <span class="padding" aria-hidden="true">
-        {padding}
-      </span>
+    <span class="amount" title={`${exactCredits(micro)} credits`}>
+      {creditsWith(micro, decimals)}
     </span>
   );
 }
 
-/** An amount for a narrow place; rounded amounts are marked, and the title has all digits. */
+/** An amount for a figure; the title has all digits. */
 export function ShortAmount({ micro }: { micro: number }) {
   return <span title={`${exactCredits(micro)} credits`}>{shortCredits(micro)}</span>;
+}
+
+/** So many characters stay whole; of a longer id, the end and the beginning are shown. */
+const idCharacters = { whole: 14, end: 5 };
+
+/** An id that a click copies. */
+export function Id({ of: id }: { of: string }) {
+  if (id.length <= idCharacters.whole) return <code>{id}</code>;
+  return (
+    <button
+      type="button"
+      class="copy"
+      title={`${id}, a click copies it`}
+      onClick={() =>
+        navigator.clipboard.writeText(id).then(
+          () => toast(`Copied ${id}.`),
+          () => toast(`This browser forbids copying. The id is ${id}.`),
+        )
+      }
+    >
+      <span>{id.slice(0, -idCharacters.end)}</span>
+      <span>{id.slice(-idCharacters.end)}</span>
+    </button>
+  );
 }
 
 export function Time({ at, none = "never" }: { at: string | null; none?: string }) {

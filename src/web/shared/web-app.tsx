@@ -4,11 +4,12 @@
  * If the session ends while a page is open, the sign-in opens over the page. Nothing that was
  * typed is lost, and the data is loaded again afterwards.
  */
-import type { ComponentChildren, ComponentType } from "preact";
+import { type ComponentChildren, type ComponentType, Fragment } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type Arrival, apiPath, get, presentSession, signOut, whenSignedOut } from "./api.ts";
 import type { Joining } from "./arrival.ts";
-import { PageHead } from "./layout.tsx";
+import { Dialog } from "./form-dialog.tsx";
+import { Brand, PageHead } from "./layout.tsx";
 import { Link, type Place, pathTo, usePlace } from "./router.tsx";
 import { SignIn, type SignInWords } from "./sign-in.tsx";
 import { Failure } from "./states.tsx";
@@ -19,12 +20,13 @@ import type { OwnSession, Session } from "./types.ts";
 import { Session as SessionCount, useLoaded } from "./use-loaded.ts";
 
 type Leaving = "leaving" | "leaving-everywhere";
+type Person = Session["person"];
 type SessionState = "unknown" | "signed-in" | Leaving | "signed-out" | "expired";
 
 interface AppProps {
   words: SignInWords;
-  /** First parts of paths with their titles. The first page has an empty path. */
-  sections: readonly (readonly [path: string, title: string])[];
+  /** First parts of paths with their titles. The first page has an empty path; a group begins with its name. */
+  sections: readonly (readonly [path: string, title: string, group?: string])[];
   arrival: Arrival | Joining | null;
   Page: ComponentType<{ place: Place }>;
 }
@@ -33,7 +35,7 @@ export function WebApp({ words, sections, arrival: first, Page }: AppProps) {
   const [arrival, setArrival] = useState(first);
   const [state, setState] = useState<SessionState>("unknown");
   const [session, setSession] = useState(0);
-  const [person, setPerson] = useState<Session["person"]>(null);
+  const [person, setPerson] = useState<Person>(null);
   const [error, setError] = useState<Error | null>(null);
   // After the pages are gone, so that they close their streams and not the service.
   useEffect(() => {
@@ -86,7 +88,7 @@ export function WebApp({ words, sections, arrival: first, Page }: AppProps) {
 }
 
 interface FrameProps extends Pick<AppProps, "sections" | "Page"> {
-  person: Session["person"];
+  person: Person;
   leave(how: Leaving): void;
 }
 
@@ -96,62 +98,76 @@ function Frame({ person, sections, Page, leave }: FrameProps) {
   // The tabs of an account are one page.
   const opened = place.parts.slice(0, 2).join("/");
   const before = useRef(opened);
+  const [isMenuOpen, setMenuOpen] = useState(false);
+  const [isSessionsOpen, setSessionsOpen] = useState(false);
   // Keyboards and screen readers go on at the new page. Later, this would take the focus from a
   // field in which somebody types already.
   useLayoutEffect(() => {
     if (before.current === opened) return;
     before.current = opened;
+    setMenuOpen(false);
     document.querySelector<HTMLElement>("main h1")?.focus({ preventScroll: true });
   }, [opened]);
   return (
-    <>
+    <div class="frame">
       <a class="hidden" href="#content">
         Skip to the content
       </a>
       <header class="top">
-        <Link to={pathTo()} class="brand">
-          Inkwell
-        </Link>
-        <nav aria-label="Sections">
-          {sections.map(([name, title]) => (
-            <Link key={name} to={name === "" ? pathTo() : pathTo(name)} current={name === section}>
-              {title}
-            </Link>
-          ))}
-        </nav>
-        <ThemeSwitch />
+        <Brand />
         <button
           type="button"
-          title={person === null ? undefined : personNameOf(person)}
-          onClick={() => leave("leaving")}
+          class="toggle"
+          aria-expanded={isMenuOpen}
+          aria-controls="sections"
+          onClick={() => setMenuOpen(!isMenuOpen)}
         >
-          Log out
+          Menu
         </button>
+        <div id="sections" class={isMenuOpen ? "sections open" : "sections"}>
+          <nav aria-label="Sections">
+            {sections.map(([name, title, group]) => (
+              <Fragment key={name}>
+                {group && <p>{group}</p>}
+                <Link to={name === "" ? pathTo() : pathTo(name)} current={name === section}>
+                  {title}
+                </Link>
+              </Fragment>
+            ))}
+          </nav>
+          <div class="who">
+            {person && <p title={personNameOf(person)}>{person.name ?? person.email ?? person.id}</p>}
+            <ThemeSwitch />
+            <button type="button" onClick={() => setSessionsOpen(true)}>
+              Your sessions
+            </button>
+            <button type="button" onClick={() => leave("leaving")}>
+              Log out
+            </button>
+          </div>
+        </div>
       </header>
       <main id="content" tabIndex={-1}>
         <Page place={place} />
       </main>
-      <footer>
-        <Sessions endAll={() => leave("leaving-everywhere")} />
-      </footer>
-    </>
+      {isSessionsOpen && (
+        <Dialog title="Your sessions" cancel={() => setSessionsOpen(false)}>
+          <SessionList />
+          <div class="buttons">
+            <button type="button" class="danger" onClick={() => leave("leaving-everywhere")}>
+              End all sessions
+            </button>
+            <button type="button" onClick={() => setSessionsOpen(false)}>
+              Close
+            </button>
+          </div>
+        </Dialog>
+      )}
+    </div>
   );
 }
 
 /** The sessions of whoever is signed in, loaded when they are looked at. */
-function Sessions({ endAll }: { endAll(): void }) {
-  const [isOpen, setOpen] = useState(false);
-  return (
-    <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
-      <summary>Your sessions</summary>
-      {isOpen && <SessionList />}
-      <button type="button" onClick={endAll}>
-        End all sessions
-      </button>
-    </details>
-  );
-}
-
 function SessionList() {
   const loaded = useLoaded("sessions", (signal) =>
     get<{ data: OwnSession[] }>(apiPath("sessions"), {}, signal),
@@ -168,7 +184,7 @@ function SessionList() {
 }
 
 /** Names are not unique, and anybody can choose them. */
-function personNameOf({ id, name, email }: NonNullable<Session["person"]>): string {
+function personNameOf({ id, name, email }: NonNullable<Person>): string {
   return [name, email, id].filter((part) => part !== null).join(", ");
 }
 

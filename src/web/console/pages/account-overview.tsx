@@ -59,7 +59,8 @@ function People({ account }: { account: string }) {
   const people = useLoaded(`people of ${account}`, (signal) =>
     get<Page<Person>>(apiPath("people"), { account, limit: 20 }, signal),
   );
-  if (people.error === null && (people.value?.data ?? []).length === 0) return null;
+  if (people.error === null && people.value === null) return <p class="loading" />;
+  if (people.value?.data.length === 0) return null;
   return (
     <Card
       title="People"

@@ -61,9 +61,15 @@ const columns = columnsOf(
       ) : (
         wholeNumber(balance.balances.total.credits)
       ),
-    state: ({ state, low_balance }: ListedAccount) => (
+    state: ({ state, low_balance, balance }: ListedAccount) => (
       <>
-        <Badge text={state} /> {low_balance && <Badge text="almost used up" tone="warn" />}
+        <Badge text={state} />{" "}
+        {low_balance &&
+          (balance?.balances.total.credits === 0 ? (
+            <Badge text="used up" tone="bad" />
+          ) : (
+            <Badge text="almost used up" tone="warn" />
+          ))}
       </>
     ),
   },

@@ -62,7 +62,9 @@ export function EventsPage({ place }: { place: Place }) {
             "name state pending dead failing_accounts next_attempt_at? problem?",
             {
               name: ({ name }: EventEndpoint) => (
-                <Link to={withParameters({ endpoint: name, after: null })}>{name}</Link>
+                <Link to={withParameters({ endpoint: name, after: null })} current={name === chosen}>
+                  {name}
+                </Link>
               ),
               state: ({ state }: EventEndpoint) => <Badge text={state} tone={tones[state] ?? "neutral"} />,
             },

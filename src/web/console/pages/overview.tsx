@@ -176,9 +176,13 @@ function HealthLine({ health }: { health: Overview["health"] }) {
   return (
     <p class={isHealthy ? "health" : "notice warn"} role="status">
       <Badge text={health.ready ? "ready" : "not ready"} tone={health.ready ? "good" : "bad"} />{" "}
-      {isHealthy
-        ? "The service takes requests, the database responds, and the ledger follows the clock."
-        : ["Something needs your attention.", ...warnings].join(" ")}{" "}
+      {isHealthy ? (
+        <span class="quiet">
+          The service takes requests, the database responds, and the ledger follows the clock.
+        </span>
+      ) : (
+        ["Something needs your attention.", ...warnings].join(" ")
+      )}{" "}
       <Link to={pathTo("health")}>Health</Link>
     </p>
   );

@@ -5,6 +5,7 @@ import { applyPlans, reloadConfiguration } from "../../../actions/service.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { get } from "../../shared/api.ts";
 import { useAction } from "../../shared/form-dialog.tsx";
+import { periodTitle } from "../../shared/key-values.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
 import { Link, pathTo } from "../../shared/router.tsx";
@@ -44,7 +45,7 @@ export function PlansPage() {
 type Version = Plan["versions"][number];
 
 function grantText({ credits, every }: Version["base"]): string {
-  return `${wholeNumber(credits)} each ${every}`;
+  return `${wholeNumber(credits)} each ${periodTitle(every)}`;
 }
 
 function grantedCapText(cap: Version["spending_caps"][number]): string {

@@ -1,6 +1,5 @@
 /** Running requests of all nodes with the credits that they hold, and stopping one. */
-
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { stopRequest } from "../../../actions/service.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { Card } from "../../shared/layout.tsx";
@@ -10,8 +9,8 @@ import { Badge } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
 import type { RunningRequest } from "../types.ts";
 
-/** The list has one height, so that nothing below it moves when requests begin and end. */
-const box = { height: "260px", overflowY: "auto", margin: "0 -16px", padding: "0 16px" };
+/** Of a list with one request, which moves nothing below it. */
+const heightPx = 76;
 
 /** `total`: number of requests, of which `rows` may be a part. */
 export function RunningRequests(props: {
@@ -21,9 +20,14 @@ export function RunningRequests(props: {
 }) {
   const { rows, total, hasAccount = true } = props;
   const [open, setOpen] = useState<RunningRequest | null>(null);
+  const list = useRef<HTMLDivElement>(null);
+  // It keeps the height of its longest state: requests that begin and end move nothing for long.
+  useLayoutEffect(() => {
+    if (list.current !== null) list.current.style.minHeight = `${list.current.offsetHeight}px`;
+  });
   return (
     <Card title="Running requests">
-      <div style={box}>
+      <div ref={list} style={{ minHeight: `${heightPx}px` }}>
         {rows.length === 0 ? (
           <p class="quiet">Nothing runs now.</p>
         ) : (
