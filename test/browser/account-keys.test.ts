@@ -120,7 +120,7 @@ test("several caps are one text, and a wrong one keeps what was typed", async (v
   ];
   const { id } = await openKey(service, "several", { spending_caps });
   await open(visit, "/accounts/several/keys");
-  await page.getByText("300 of 300 left (PT5H), refills").waitFor();
+  await page.getByText("300 of 300 left (5 hours), refills").waitFor();
   await page.getByText("40 of 40 left (dear), refills").waitFor();
   await page.getByRole("button", { name: "Edit the key notebook" }).click();
   const caps = page.getByRole("dialog").getByLabel("Spending caps");

@@ -71,4 +71,7 @@ test("an operator makes a link on the page of the account", async (visit) => {
   const link = await dialog.getByLabel("Link of the invitation").inputValue();
   assert.match(link, /#invite=[\w-]{43}$/);
   await dialog.getByRole("button", { name: "Done" }).click();
+  await page.getByText("nobody has used it yet").waitFor();
+  await page.getByRole("navigation", { name: "Topics of the account" }).getByText("Keys").click();
+  await page.getByText("inkwell key create shown").waitFor();
 });

@@ -230,7 +230,7 @@ releaseTest("says that the cap of the key is reached, and when it refills", asyn
   await openPortal(visit, "/", secret);
   const notice = page.locator(".notice").filter({ hasText: "The cap P1D of this key is reached." });
   await notice.getByText(/It refills/).waitFor();
-  await page.getByRole("img", { name: "0 % of the cap P1D of this key are left" }).waitFor();
+  await page.getByRole("img", { name: "0 % of the cap day of this key are left" }).waitFor();
 });
 
 releaseTest("exports the usage that it shows, and of no other account", async (visit) => {

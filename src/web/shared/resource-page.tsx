@@ -7,6 +7,7 @@ import { type ComponentChildren, Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { get, type Query } from "./api.ts";
 import { Options } from "./options.tsx";
+import { commandLine } from "./paths.ts";
 import { go, type Place, withParameters } from "./router.tsx";
 import { Empty, Shown } from "./states.tsx";
 import { type Column, Pager, Table } from "./table.tsx";
@@ -61,6 +62,8 @@ interface ResourceProps<Row> {
   actions?: readonly ListAction[];
   /** Without it, a list without rows is a table without rows. */
   empty?: ComponentChildren;
+  /** Arguments of the command line that do what an empty list needs. */
+  command?: string;
   /** Said above the table. */
   note?: ComponentChildren;
   /** Said below a list of one page that has more rows. */
@@ -74,11 +77,12 @@ interface ResourceProps<Row> {
 
 export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
   const { place, path, limit, filters = [], query = {}, version = "", rowActions, actions = [] } = props;
-  const { caption, columns, keyOf, empty, note, more, hasRefresh = false, changed } = props;
+  const { caption, columns, keyOf, empty, command, note, more, hasRefresh = false, changed } = props;
   const { frame = (buttons, shown) => [buttons, shown] } = props;
   const parameter = (name: string) => place?.query.get(name) || null;
   const after = parameter("after");
   const filtered = Object.fromEntries(filters.map(({ name }) => [name, parameter(name)]));
+  const isFiltered = Object.values({ ...filtered, ...query }).some((value) => value !== null);
   const wanted = { ...filtered, ...query, after, limit };
   const list = useLoaded(JSON.stringify([path, wanted, version]), (signal) =>
     get<Page<Row>>(path, wanted, signal),
@@ -142,7 +146,10 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
       <Shown of={list}>
         {({ data, next }) =>
           data.length === 0 && empty !== undefined ? (
-            <Empty>{empty}</Empty>
+            <Empty>
+              {empty}
+              {command !== undefined && !isFiltered && <code>{`${commandLine} ${command}`}</code>}
+            </Empty>
           ) : (
             <>
               {note}

@@ -20,7 +20,6 @@ import type { OwnSession, Session } from "./types.ts";
 import { Session as SessionCount, useLoaded } from "./use-loaded.ts";
 
 type Leaving = "leaving" | "leaving-everywhere";
-type Person = Session["person"];
 type SessionState = "unknown" | "signed-in" | Leaving | "signed-out" | "expired";
 
 interface AppProps {
@@ -35,7 +34,7 @@ export function WebApp({ words, sections, arrival: first, Page }: AppProps) {
   const [arrival, setArrival] = useState(first);
   const [state, setState] = useState<SessionState>("unknown");
   const [session, setSession] = useState(0);
-  const [person, setPerson] = useState<Person>(null);
+  const [who, setWho] = useState<Session | null>(null);
   const [error, setError] = useState<Error | null>(null);
   // After the pages are gone, so that they close their streams and not the service.
   useEffect(() => {
@@ -51,7 +50,7 @@ export function WebApp({ words, sections, arrival: first, Page }: AppProps) {
   const look = () => {
     setError(null);
     presentSession().then((found) => {
-      setPerson(found?.person ?? null);
+      setWho(found);
       // The session may end, or somebody log out, before this answer arrives.
       setState((now) => (now !== "unknown" ? now : found !== null ? "signed-in" : "signed-out"));
     }, setError);
@@ -80,7 +79,7 @@ export function WebApp({ words, sections, arrival: first, Page }: AppProps) {
   if (state === "signed-out") return <SignIn words={words} arrival={arrival} done={signedIn} />;
   return (
     <SessionCount.Provider value={session}>
-      <Frame person={person} sections={sections} Page={Page} leave={setState} />
+      <Frame who={who} sections={sections} Page={Page} leave={setState} />
       {state === "expired" && <SignIn words={words} arrival={null} isOverPage done={signedIn} />}
       <Toasts />
     </SessionCount.Provider>
@@ -88,11 +87,11 @@ export function WebApp({ words, sections, arrival: first, Page }: AppProps) {
 }
 
 interface FrameProps extends Pick<AppProps, "sections" | "Page"> {
-  person: Person;
+  who: Session | null;
   leave(how: Leaving): void;
 }
 
-function Frame({ person, sections, Page, leave }: FrameProps) {
+function Frame({ who, sections, Page, leave }: FrameProps) {
   const place = usePlace();
   const section = place.parts[0] ?? "";
   // The tabs of an account are one page.
@@ -136,7 +135,7 @@ function Frame({ person, sections, Page, leave }: FrameProps) {
             ))}
           </nav>
           <div class="who">
-            {person && <p title={personNameOf(person)}>{person.name ?? person.email ?? person.id}</p>}
+            <Person of={who} />
             <ThemeSwitch />
             <button type="button" onClick={() => setSessionsOpen(true)}>
               Your sessions
@@ -167,6 +166,18 @@ function Frame({ person, sections, Page, leave }: FrameProps) {
   );
 }
 
+/** Who is signed in, and as what. The session of a key has neither. */
+function Person({ of: who }: { of: Session | null }) {
+  const { person = null, role = null } = who ?? {};
+  if (person === null && role === null) return null;
+  return (
+    <p title={person === null ? undefined : personNameOf(person)}>
+      {person && `${person.name ?? person.email ?? person.id} `}
+      <span class="quiet">{role}</span>
+    </p>
+  );
+}
+
 /** The sessions of whoever is signed in, loaded when they are looked at. */
 function SessionList() {
   const loaded = useLoaded("sessions", (signal) =>
@@ -184,7 +195,7 @@ function SessionList() {
 }
 
 /** Names are not unique, and anybody can choose them. */
-function personNameOf({ id, name, email }: NonNullable<Person>): string {
+function personNameOf({ id, name, email }: NonNullable<Session["person"]>): string {
   return [name, email, id].filter((part) => part !== null).join(", ");
 }
 

@@ -41,6 +41,7 @@ export function AccountKeys({ account: { id, state } }: AccountTabProps) {
           dialog: (close) => <NewKeyDialog action={makeKey} account={id} close={close} />,
         },
       ]}
+      command={`key create ${id}`}
       empty="This account has no key yet. Create one, and give its secret to the client."
       more={<p class="quiet">The first {keysMax} keys are shown. The operator API lists all of them.</p>}
       frame={(buttons, list) => (

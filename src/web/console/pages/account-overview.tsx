@@ -11,7 +11,7 @@ import { columnsOf, factsOf, ShownTable } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge, Facts, Time } from "../../shared/values.tsx";
-import type { AccountLive, Person, RecentRefusal } from "../types.ts";
+import type { AccountLive, Change, Person, RecentRefusal } from "../types.ts";
 import type { AccountTabProps } from "./account-tab.ts";
 import { personCells } from "./people.tsx";
 import { RunningRequests } from "./running-requests.tsx";
@@ -47,7 +47,7 @@ export function AccountOverview({ account, changes }: AccountTabProps) {
           ])}
         />
       </Card>
-      <People account={id} />
+      <People account={id} changes={changes} />
       <Refusals account={id} />
       {now && <RunningRequests rows={now.requests} total={now.running} hasAccount={false} />}
     </>
@@ -55,19 +55,31 @@ export function AccountOverview({ account, changes }: AccountTabProps) {
 }
 
 /** Nothing is shown of an account that only has keys. */
-function People({ account }: { account: string }) {
-  const people = useLoaded(`people of ${account}`, (signal) =>
-    get<Page<Person>>(apiPath("people"), { account, limit: 20 }, signal),
-  );
+function People({ account, changes }: { account: string; changes: number }) {
+  const people = useLoaded(`people of ${account} ${changes}`, async (signal) => {
+    const [{ data }, invitations] = await Promise.all([
+      get<Page<Person>>(apiPath("people"), { account, limit: 20 }, signal),
+      get<Page<Change>>(apiPath("log"), { account, kind: "invitation", limit: 1 }, signal),
+    ]);
+    return { data, invitation: pendingIn(invitations.data, data) };
+  });
   if (people.error === null && people.value === null) return <p class="loading" />;
-  if (people.value?.data.length === 0) return null;
+  const { data = [], invitation = null } = people.value ?? {};
+  if (people.error === null && data.length === 0 && invitation === null) return null;
   return (
     <Card
       title="People"
       actions={<Link to={`${pathTo("people")}?${new URLSearchParams({ account })}`}>Change them</Link>}
     >
+      {invitation && (
+        <p class="above">
+          <Badge text="invited" tone="warn" /> A link was made <Time at={invitation.at} />, and nobody has
+          used it yet. It works until <Time at={invitation.endsAt} /> at the latest.
+        </p>
+      )}
       <ShownTable
         of={people}
+        empty={<p class="quiet">Nobody has the account yet.</p>}
         caption="People who have the account"
         columns={columnsOf("person", "name email role seen_at suspended_at", {
           name: personCells.name,
@@ -77,6 +89,14 @@ function People({ account }: { account: string }) {
       />
     </Card>
   );
+}
+
+/** Returns the latest link, if it can still be used. A person who uses one is seen then. */
+function pendingIn([last]: readonly Change[], people: readonly Person[]) {
+  const endsAt = last?.after?.expires_at;
+  if (last === undefined || typeof endsAt !== "string" || Date.parse(endsAt) <= Date.now()) return null;
+  const isUsed = people.some(({ issuer, seen_at: seenAt }) => issuer === "invitation" && seenAt >= last.at);
+  return isUsed ? null : { at: last.at, endsAt };
 }
 
 /** Answers "why does my request fail?". */

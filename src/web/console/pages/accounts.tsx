@@ -94,6 +94,7 @@ export function AccountsPage({ place }: { place: Place }) {
       caption="Accounts"
       columns={columns}
       actions={actions}
+      command="account create ada --plan starter"
       empty={
         isFiltered ? (
           <p>

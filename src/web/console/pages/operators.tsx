@@ -56,6 +56,7 @@ export function OperatorsPage({ place }: { place: Place }) {
         columns={keyColumns}
         rowActions={{ title: "End", actions: [end] }}
         actions={[make]}
+        command="operator create reports"
         empty="There is no operator key. Programs that use the operator API need one."
         frame={(buttons, list) => (
           <Card title="Operator keys" actions={buttons}>

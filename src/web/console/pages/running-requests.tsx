@@ -10,7 +10,7 @@ import { AccountLink } from "../account-link.tsx";
 import type { RunningRequest } from "../types.ts";
 
 /** Of a list with one request, which moves nothing below it. */
-const heightPx = 76;
+const heightPx = 88;
 
 /** `total`: number of requests, of which `rows` may be a part. */
 export function RunningRequests(props: {
