@@ -323,8 +323,10 @@ function inputsFor({ action, unlike = {} }: Dialog): string[] {
       // A list that is empty, or has one item, has inputs for its parts.
       if (field.kind === "list") return inputsOf(plainParts(field.fields), `${name}.`);
       if (field.isShown?.({}) === false) return [];
-      const isOptional = path !== "" || field.isOptional === true || field.isNullable === true;
-      const hasValue = field.kind === "choice" || field.kind === "texts" || isOffered(field);
+      // An empty list of texts stands for all of them.
+      const mayBeEmpty = field.kind === "texts" || field.isOptional === true || field.isNullable === true;
+      const isOptional = path !== "" || mayBeEmpty;
+      const hasValue = field.kind === "choice" || isOffered(field);
       const isRequired = !isOptional || hasValue || unlike.required?.includes(name) === true;
       return [
         [name, field.label + (isRequired ? "" : " (optional)"), field.hint ?? "", isRequired].join("|"),

@@ -29,6 +29,7 @@ export function Id({ of: id }: { of: string }) {
     <button
       type="button"
       class="copy"
+      aria-label={`Copy ${id}`}
       title={`${id}, a click copies it`}
       onClick={() =>
         navigator.clipboard.writeText(id).then(
