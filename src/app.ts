@@ -28,7 +28,7 @@ import { ServicePlans } from "./app/service-plans.ts";
 import { type ServiceTimes, serviceTimes } from "./app/service-times.ts";
 import { signInWarnings, startSignIn } from "./app/sign-in.ts";
 import { consoleUrl, type StartupBanner } from "./app/startup-banner.ts";
-import { webFiles } from "./app/web-bundle.ts";
+import { operatorFiles } from "./app/web-bundle.ts";
 import type { Catalog } from "./chat/catalog.ts";
 import { databaseText } from "./config/database.ts";
 import { eventSettingsOf, wantedEventsOf } from "./config/events.ts";
@@ -238,7 +238,7 @@ class Service {
       configuredPlans: () => this.#config.plans,
       applyPlans: (by) => reloader.applyPlans(by),
       lastReload: () => reloader.last,
-      readConsole: webFiles("console"),
+      ...operatorFiles(),
     });
     this.#started.defer(() => operator.close());
     const operatorUrl = await bindOrExplain("operator", config.operator, (at) => listenOn(operator, at));

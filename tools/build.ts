@@ -1,6 +1,6 @@
 /**
  * `npm run build`: compiles src/ to dist/, copies the files that the program reads at run time,
- * and bundles the pages of the console and the portal.
+ * bundles the pages of the console and the portal, and makes pages of the documents.
  * Node does not strip types below node_modules, so packages need JavaScript.
  *
  * `npm run check` checks types, and a build does not.
@@ -11,6 +11,7 @@ import { execFileSync } from "node:child_process";
 import { chmodSync, cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { buildWeb } from "../src/app/web-bundle.ts";
+import { buildSite } from "./docs/site.ts";
 
 const root = join(import.meta.dirname, "..");
 const dist = join(root, "dist");
@@ -21,6 +22,7 @@ try {
   execFileSync(process.execPath, [tsc, "--project", join(root, "tsconfig.build.json")], { stdio: "inherit" });
   cpSync(join(root, "src/store/migrations"), join(dist, "store/migrations"), { recursive: true });
   await buildWeb(join(dist, "web"));
+  await buildSite(join(dist, "docs-site"));
   chmodSync(join(dist, "cli/inkwell.js"), 0o755);
 } catch (error) {
   rmSync(dist, { recursive: true, force: true });

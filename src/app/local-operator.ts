@@ -98,6 +98,7 @@ export async function openLocalOperator(
     warnings: refuseHere,
     lastReload: refuseHere,
     readConsole: refuseHere,
+    readDocuments: refuseHere,
   });
   await app.ready();
   return {

@@ -1,24 +1,28 @@
 /**
  * The files of the pages of the console and the portal. A package contains them in the folder
  * `web` beside `app`. A checkout has their sources in that folder: they are bundled in memory when
- * a page is first opened, and again after a source has changed.
+ * a page is first opened, and again after a source has changed. The documents are pages after
+ * `npm run docs`, which a package has done.
  */
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
-import { basename, extname, join } from "node:path";
+import { basename, extname, join, relative } from "node:path";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import { messageOf, Refusal } from "../errors.ts";
-import type { PageFile, ReadWebFiles, WebFiles } from "../http/web-files.ts";
+import type { PageFile, ReadDocuments, ReadWebFiles, WebFiles } from "../http/web-files.ts";
 import { inkwell } from "../invocation.ts";
 
 const contentTypes: Readonly<Record<string, string>> = {
   ".css": "text/css; charset=utf-8",
   ".html": "text/html; charset=utf-8",
   ".js": "text/javascript; charset=utf-8",
+  ".png": "image/png",
   ".svg": "image/svg+xml",
 };
 
 const webFolder = join(import.meta.dirname, "../web");
+/** The same folder for a checkout and for a package. */
+const documentsFolder = join(import.meta.dirname, "../../dist/docs-site");
 
 /** A set of pages with an HTML file of its own. */
 interface WebApp {
@@ -63,15 +67,64 @@ interface BundledFile {
   content: Uint8Array;
 }
 
-/** Simultaneous readers share one bundling. A failure is not kept. `folder`: for tests. */
+/** `folder`: for tests. */
 export function webFiles(app: WebAppName, folder = webFolder): ReadWebFiles {
-  let last: { stamp: string; files: Promise<WebFiles> } | null = null;
+  return keptByTimes(
+    folder,
+    () => readAppFiles(app, folder),
+    (error) => missing(app, messageOf(error)),
+  );
+}
+
+/** What the operator listener serves without a session. */
+export function operatorFiles() {
+  return { readConsole: webFiles("console"), readDocuments: documents() };
+}
+
+/** The documents as pages, by their paths. */
+export function documents(folder = documentsFolder): ReadDocuments {
+  const read = async () => {
+    const entries = await readdir(folder, { recursive: true, withFileTypes: true });
+    const files = entries
+      .filter((entry) => entry.isFile())
+      .map((entry) => join(entry.parentPath, entry.name));
+    return new Map(
+      await Promise.all(
+        files.map(
+          async (file) => [relative(folder, file), await pageFile(file, await readFile(file))] as const,
+        ),
+      ),
+    );
+  };
+  return keptByTimes(
+    folder,
+    read,
+    (error) =>
+      new Refusal(
+        "unknown_path",
+        `The documents are no pages yet: ${messageOf(error)} In a checkout, run: npm run docs.`,
+      ),
+  );
+}
+
+/**
+ * Reads again when a file of the folder has changed. Simultaneous readers share one reading. A
+ * failure is not kept.
+ */
+function keptByTimes<T>(
+  folder: string,
+  read: () => Promise<T>,
+  explain: (error: unknown) => Refusal,
+): () => Promise<T> {
+  let last: { stamp: string; files: Promise<T> } | null = null;
   return async () => {
-    const stamp = await stampOf(folder, app);
+    const stamp = await stampOf(folder).catch((error: unknown) => {
+      throw explain(error);
+    });
     if (last?.stamp === stamp) return last.files;
-    const files = readAppFiles(app, folder).catch((error: unknown) => {
+    const files = read().catch((error: unknown) => {
       if (last === mine) last = null;
-      throw missing(app, messageOf(error));
+      throw explain(error);
     });
     const mine = { stamp, files };
     last = mine;
@@ -79,15 +132,11 @@ export function webFiles(app: WebAppName, folder = webFolder): ReadWebFiles {
   };
 }
 
-/** Changes with each source of the pages. */
-async function stampOf(folder: string, app: WebAppName): Promise<string> {
-  try {
-    const names = (await readdir(folder, { recursive: true })).sort();
-    const times = await Promise.all(names.map(async (name) => (await stat(join(folder, name))).mtimeMs));
-    return names.map((name, index) => `${name} ${times[index]}`).join("\n");
-  } catch (error) {
-    throw missing(app, messageOf(error));
-  }
+/** Changes with each file of the folder. */
+async function stampOf(folder: string): Promise<string> {
+  const names = (await readdir(folder, { recursive: true })).sort();
+  const times = await Promise.all(names.map(async (name) => (await stat(join(folder, name))).mtimeMs));
+  return names.map((name, index) => `${name} ${times[index]}`).join("\n");
 }
 
 async function readAppFiles(app: WebAppName, folder: string): Promise<WebFiles> {
@@ -103,13 +152,17 @@ async function readAppFiles(app: WebAppName, folder: string): Promise<WebFiles> 
   const pages = new Map<string, PageFile>();
   for (const { name, content } of files) {
     const body = name === indexName ? withCommand(content) : Buffer.from(content);
-    const contentType = contentTypes[extname(name)] ?? "application/octet-stream";
-    pages.set(name, { contentType, body, gzip: await compress(body, { level: 9 }) });
+    pages.set(name, await pageFile(name, body));
   }
   const index = pages.get(indexName);
   if (index === undefined) throw new Error(`${indexName} is missing in ${built}`);
   pages.delete(indexName);
   return { index, assets: pages };
+}
+
+async function pageFile(name: string, body: Buffer): Promise<PageFile> {
+  const contentType = contentTypes[extname(name)] ?? "application/octet-stream";
+  return { contentType, body, gzip: await compress(body, { level: 9 }) };
 }
 
 /** Writes the pages as a package has them: into this folder, beside `app`. */

@@ -35,7 +35,7 @@ ${tour.map(([args, purpose]) => `  ${inkwell(args).padEnd(tourWidth)}  ${purpose
 Commands ask the running service of this folder, or --server. Without a service they work on the ledger itself; only chat, reload and console need one.
 Exit codes: 0 done, 1 refused (stderr has the reason), 2 wrong usage. Results go to stdout, remarks to stderr.
 With --json, an error is one line on stdout: {"error":{"code","message"}}. ${shipped("docs/cli.md")} describes every document.
-Settings and their variables: ${shipped("inkwell.example.yaml")}. Operation: ${shipped("docs/operating/README.md")}.`,
+Settings and their variables: ${shipped("inkwell.example.yaml")}. Operation: ${shipped("docs/operating/README.md")}, and as pages with a search: /docs of the operator listener.`,
     );
 }
 

@@ -1,6 +1,7 @@
 /**
- * Serves the pages of the console or of the portal. They contain no data and load without a
- * session; their scripts read everything from the API, with the rights of whoever signs in.
+ * Serves the pages of the console or of the portal, and the documents. They contain no data and
+ * load without a session; scripts read everything from the API, with the rights of whoever signs
+ * in.
  *
  * The Content-Security-Policy allows scripts, styles and requests of this listener only.
  */
@@ -21,6 +22,9 @@ export interface WebFiles {
 
 /** Returns the files of the pages. Throws a `Refusal` if they are missing. */
 export type ReadWebFiles = () => Promise<WebFiles>;
+
+/** Returns the documents as pages, by their paths. Throws a `Refusal` if they are missing. */
+export type ReadDocuments = () => Promise<ReadonlyMap<string, PageFile>>;
 
 /** Returns the paths of all pages and of their assets. `base`: "/console", or "" for the root. */
 export function pagePaths(base: string): readonly string[] {
@@ -48,6 +52,21 @@ export function pageRoutes(app: FastifyInstance, base: string, readFiles: ReadWe
     const file = (await readFiles()).assets.get(request.params.file);
     if (file === undefined) return reply.callNotFound();
     return send(request, reply, file, "public, max-age=31536000, immutable");
+  });
+}
+
+export function documentPagePaths(base: string): readonly string[] {
+  return [base, `${base}/*`];
+}
+
+export function documentPageRoutes(app: FastifyInstance, base: string, readDocuments: ReadDocuments): void {
+  // Links are relative, and begin below the slash.
+  app.get(base, async (_request, reply) => reply.redirect(`${base}/`));
+  app.get<{ Params: { "*": string } }>(`${base}/*`, async (request, reply) => {
+    const name = request.params["*"].replace(/(^|\/)$/, "$1index.html");
+    const file = (await readDocuments()).get(name);
+    if (file === undefined) return reply.callNotFound();
+    return send(request, reply, file, "no-cache");
   });
 }
 

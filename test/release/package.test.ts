@@ -64,7 +64,9 @@ test("contains the compiled program and its pages", () => {
   const files = readdirSync(path.join(installed, "dist"), { recursive: true, withFileTypes: true })
     .filter((each) => each.isFile())
     .map((each) => path.relative(installed, path.join(each.parentPath, each.name)));
-  const others = files.filter((file) => !/\.(?:js|sql)$/.test(file) && !file.startsWith("dist/web/"));
+  const others = files.filter(
+    (file) => !/\.(?:js|sql)$/.test(file) && !/^dist\/(?:web|docs-site)\//.test(file),
+  );
   assert.deepEqual(others, ["dist/sbom.cdx.json"]);
   const sources = globSync("src/**/*.{ts,sql}", { cwd: root, exclude: ["src/web/**"] });
   for (const source of sources) {
@@ -126,6 +128,7 @@ test("npx inkwell serve generates text, and the commands use its ledger", { time
     const page = await (await fetch(`${operatorUrl}/console`)).text();
     const [script = ""] = /\/console\/assets\/main-\w+\.js/.exec(page) ?? [];
     assert.equal((await fetch(`${operatorUrl}${script}`)).status, 200, page);
+    assert.equal((await fetch(`${operatorUrl}/docs/operating/plans.html`)).status, 200);
 
     const { stdout } = await run("npx", ["inkwell", "usage", "--json"], { cwd: folder, env: shell() });
     assert.match(stdout, /"completion_tokens":4/);

@@ -2,8 +2,8 @@
  * The operator's listener: health, readiness and metrics of the service, and the operator API
  * below `/admin`. It has its own port, bound to loopback unless configured otherwise.
  *
- * `/healthz`, `/readyz`, `/metrics` and the pages at `/console` need no token; they name no
- * account. All other requests need the operator token or a session (sign-in.ts). A web page of
+ * `/healthz`, `/readyz`, `/metrics`, the pages at `/console` and the documents at `/docs` need no
+ * token; they name no account. All other requests need the operator token or a session. A page of
  * another origin in the operator's browser cannot use this listener: it does not know the token,
  * it cannot send the header that sessions need, and no CORS header lets it read a response. Bodies
  * must be JSON, which browsers do not send to another origin without a pre-flight request.
@@ -27,7 +27,14 @@ import { guard } from "../api/guard.ts";
 import { signInRoutesOf } from "../api/session.ts";
 import { Connections } from "../connections.ts";
 import { ReadRate } from "../read-rate.ts";
-import { pagePaths, pageRoutes, type ReadWebFiles } from "../web-files.ts";
+import {
+  documentPagePaths,
+  documentPageRoutes,
+  pagePaths,
+  pageRoutes,
+  type ReadDocuments,
+  type ReadWebFiles,
+} from "../web-files.ts";
 import type { AdminDependencies, Health } from "./dependencies.ts";
 import { isLoaded, modelWarnings } from "./model-health.ts";
 import { OperatorSignIn, type OperatorSignInDependencies, senderOf } from "./operator-sign-in.ts";
@@ -53,6 +60,7 @@ interface OperatorDependencies
   warnings(): string[];
   lastReload(): LastReload | null;
   readConsole: ReadWebFiles;
+  readDocuments: ReadDocuments;
 }
 
 export interface Readiness extends Health {
@@ -72,12 +80,14 @@ export const operatorConnectionLimits = {
 };
 
 const consolePath = "/console";
+const documentsPath = "/docs";
 const healthPath = "/healthz";
 const openPaths: ReadonlySet<string | null> = new Set([
   healthPath,
   "/readyz",
   "/metrics",
   ...pagePaths(consolePath),
+  ...documentPagePaths(documentsPath),
 ]);
 /** Needs the token, but is not in the OpenAPI document. */
 const documentPath = "/admin/openapi.json";
@@ -128,6 +138,7 @@ export function createOperatorServer(dependencies: OperatorDependencies): Fastif
   });
   app.get("/metrics", async (_request, reply) => reply.type(metrics.contentType).send(await metricsText()));
   pageRoutes(app, consolePath, dependencies.readConsole);
+  documentPageRoutes(app, documentsPath, dependencies.readDocuments);
   const health = (answers: boolean) => healthOf(dependencies, answers);
   adminRoutes(app, { ...dependencies, signIn, health, reads: new ReadRate("session") }, version);
   app.get(documentPath, async () => app.swagger());

@@ -10,6 +10,7 @@ import { type Arrival, apiPath, get, presentSession, signOut, whenSignedOut } fr
 import type { Joining } from "./arrival.ts";
 import { Dialog } from "./form-dialog.tsx";
 import { Brand, PageHead } from "./layout.tsx";
+import { commandLine } from "./paths.ts";
 import { Link, type Place, pathTo, usePlace } from "./router.tsx";
 import { SignIn, type SignInWords } from "./sign-in.tsx";
 import { Failure } from "./states.tsx";
@@ -136,6 +137,7 @@ function Frame({ who, sections, Page, leave }: FrameProps) {
           </nav>
           <div class="who">
             <Person of={who} />
+            {commandLine !== "" && <a href="/docs/">Documentation</a>}
             <ThemeSwitch />
             <button type="button" onClick={() => setSessionsOpen(true)}>
               Your sessions

@@ -1,0 +1,13 @@
+/**
+ * `npm run docs [-- FOLDER]`: builds the documents as pages with a search, into dist/docs-site or
+ * another folder. The operator listener serves those of dist/docs-site at /docs.
+ */
+import { rmSync } from "node:fs";
+import path from "node:path";
+import { buildSite } from "./docs/site.ts";
+
+const [given] = process.argv.slice(2);
+const own = path.join(import.meta.dirname, "../dist/docs-site");
+if (given === undefined) rmSync(own, { recursive: true, force: true });
+await buildSite(given ?? own);
+console.log(`${path.relative(process.cwd(), path.join(given ?? own, "index.html"))}`);
