@@ -186,15 +186,16 @@ export function isForCaller(refusal: Refusal): refusal is CallerRefusal {
   return catalogue[refusal.code].for !== "operator";
 }
 
-/** A request that an operator, or a person of its account, has stopped. */
+/** A request that an operator, or somebody of its account, has stopped. */
 export class RequestStopped extends Refusal {
   /** Who stopped it. A person may have done so in the portal or in the console. */
   readonly by: string;
 
   constructor(by: string) {
+    const kind = by.split(":", 1)[0] ?? "";
     super(
       "request_stopped",
-      `${by.startsWith("person:") ? "A person" : "An operator"} stopped this request. The tokens so far are charged. If it still waited, it costs nothing.`,
+      `${{ person: "A person", key: "A key of the account" }[kind] ?? "An operator"} stopped this request. The tokens so far are charged. If it still waited, it costs nothing.`,
     );
     this.by = by;
   }

@@ -203,16 +203,16 @@ export class PortalActions {
     return (await store.contact(account)) ?? noContact;
   }
 
-  /** Stops a running request of the account of a person, and waits for its end. */
+  /** Stops a running request that the session may see, and waits for its end. */
   async stopRequest(viewer: Viewer, requestId: string): Promise<StoppedRequest> {
-    if (!isPerson(viewer)) {
-      throw new Refusal("not_permitted", "A key cannot stop requests. Close their connections instead.");
-    }
+    const own = authorityOf(viewer);
     const hold = await this.#deps.store.stopRequests.holdOf(requestId);
-    if (hold === null || hold.account !== viewer.account.id) {
-      throw new Refusal("request_not_found", `No request "${requestId}" of your account is running.`);
+    if (hold?.account !== own.account || (own.portal === "own" && hold.key !== own.id)) {
+      const whose = own.portal === "own" ? "this key" : "your account";
+      throw new Refusal("request_not_found", `No request "${requestId}" of ${whose} is running.`);
     }
-    this.#countChange(viewer.account.id);
+    // Keys that manage only themselves do not use up the changes of those that manage others.
+    this.#countChange(own.portal === "own" ? `stops by ${own.id}` : own.account);
     return await this.#deps.operator.as(viewerActorOf(viewer)).stopRequest(requestId);
   }
 

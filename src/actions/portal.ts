@@ -67,11 +67,11 @@ export const changeOwnMail = action({
 export const stopOwnRequest = action({
   id: "stopRequest",
   input: stopRequest.input,
-  title: "Stop a running request of the account",
-  help: "For sessions of people. Waits until the request has ended. Its client gets `request_stopped`, and pays for the tokens so far. `outcome` is `ended` if the request ended by itself meanwhile.",
+  title: "Stop a running request of the key or the account",
+  help: "A key with the right `own` stops its own requests, a person or a key with the right `account` those of the account. Waits until the request has ended. Its client gets `request_stopped`, and pays for the tokens so far. `outcome` is `ended` if the request ended by itself meanwhile.",
   http: "POST /api/requests/{request}/stop",
   role,
-  refuses: ["request_not_found", "not_permitted", "too_many_changes"],
+  refuses: ["request_not_found", "too_many_changes"],
   form: { title: "Stop a running request", submit: "Stop the request", isDangerous: true },
   done: ({ outcome }: { outcome: "stopped" | "ended" }) =>
     outcome === "stopped" ? "The request is stopped." : "The request has ended by itself.",

@@ -11,7 +11,7 @@ export function stopRequestsOn({ find, write }: SqlConnections, { parameter: p }
   const add = `insert into stop_request (id, by, at_ms) select id, ${p(3)}, ${p(2)} from hold where id = ${p(1)}
     on conflict (id) do update set at_ms = excluded.at_ms returning id`;
   const since = `select id, by from stop_request where at_ms >= ${p(1)}`;
-  const holdOf = `select account from hold where id = ${p(1)}`;
+  const holdOf = `select account, key from hold where id = ${p(1)}`;
   return {
     async add({ id, by }, nowMs) {
       await write({ text: remove, values: [nowMs - keptMs] });
@@ -23,7 +23,7 @@ export function stopRequestsOn({ find, write }: SqlConnections, { parameter: p }
     },
     async holdOf(requestId) {
       const [cells] = await find("service", { text: holdOf, values: [requestId] });
-      return cells === undefined ? null : { account: String(cells[0]) };
+      return cells === undefined ? null : { account: String(cells[0]), key: String(cells[1]) };
     },
   };
 }

@@ -189,7 +189,7 @@ export interface StopRequests {
   /** Lists those that were added since `sinceMs`. */
   since(sinceMs: EpochMs): Promise<StopRequestRow[]>;
   /** Returns the account of the open hold of a request, or null if the request has none. */
-  holdOf(requestId: string): Promise<{ account: string } | null>;
+  holdOf(requestId: string): Promise<{ account: string; key: string } | null>;
 }
 
 /** Counts that have a limit for each day in UTC: of all keys, requests and nodes together. */

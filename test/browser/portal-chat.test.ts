@@ -1,6 +1,8 @@
 /** The chat of the portal: text, cost, stopping, refusals, and that nothing stays. */
 import assert from "node:assert/strict";
 import { browserTests } from "../fixtures/browser.ts";
+import { confirmed } from "../fixtures/console.ts";
+import { openStream } from "../fixtures/http-stream.ts";
 import { assertSoundLedger } from "../fixtures/ledger-file.ts";
 import { keyOf, openPortal } from "../fixtures/portal-pages.ts";
 import { endless } from "../fixtures/running-requests.ts";
@@ -61,6 +63,21 @@ test("stops an answer, and shows what was generated and what it cost", async (vi
   await openPortal(visit, "/requests", secret);
   await page.getByText("aborted").waitFor();
   assertSoundLedger(service.folder);
+});
+
+test("a key stops its own request, and the receipt says who stopped it", async (visit) => {
+  const { page, service } = visit;
+  const { secret } = await keyOf(service, "default", { name: "stopping", portal: "own" });
+  const stream = await openStream({ url: service.apiUrl, key: secret, ...endless });
+  await openPortal(visit, "/requests", secret);
+  await page.getByRole("button", { name: `Stop the request ${stream.requestId}` }).click();
+  await page.getByRole("button", { name: "Stop the request", exact: true }).click();
+  await confirmed(page, "The request is stopped.");
+  const last = (await stream.rest()).at(-1);
+  assert.ok(typeof last === "object" && last.error?.code === "request_stopped", JSON.stringify(last));
+  await page.getByText("Nothing runs now.").waitFor();
+  await page.getByRole("button", { name: "Refresh" }).click();
+  await page.getByTitle("A key of the account stopped the request.").waitFor();
 });
 
 releaseTest("a cap that is reached is said with what to do, and the refused message stays", async (visit) => {

@@ -62,8 +62,8 @@ for (const backend of backends) {
       assert.deepEqual(await two.stopRequests.since(nowMs), [{ id: "r1", by: "ann" }]);
     });
 
-    test("show whether a request is open, and of which account", async () => {
-      assert.deepEqual(await two.stopRequests.holdOf("r1"), { account: "ada" });
+    test("show whether a request is open, of which account and key", async () => {
+      assert.deepEqual(await two.stopRequests.holdOf("r1"), { account: "ada", key: "key" });
       await one.commit([settle("r1", 1)]);
       for (const id of ["r1", "r3", "ada", "\0"]) assert.equal(await two.stopRequests.holdOf(id), null, id);
     });
@@ -75,7 +75,7 @@ for (const backend of backends) {
       assert.equal(stop.outcome, "stopped");
       assert.partialDeepStrictEqual(stop.receipt, { id: "r1", costMicro: 5, ending: "expired", by: "ann" });
       assert.equal(await one.stopRequests.holdOf("r1"), null);
-      assert.deepEqual(await one.stopRequests.holdOf("r2"), { account: "ada" });
+      assert.deepEqual(await one.stopRequests.holdOf("r2"), { account: "ada", key: "key" });
       // A process that was only slow adds the rest.
       await one.commit([settle("r1", 7, { usage: tokens(1, 7) })]);
       const costs = (await one.usage({ id: "r1", limit: 10 })).map(({ costMicro, late }) => [

@@ -183,6 +183,41 @@ liveTest(
   },
 );
 
+liveTest("a key stops the requests that it sees, and no others", async (portal, service) => {
+  // It carries out the stops of the database.
+  await using _ = await startOperator(service);
+  const other = await service.addKey({ portal: "account" });
+  await service.ledger.apply({ kind: "open", account: "eve", plan: "test", by: "test" });
+  const foreign = await service.addKey({ account: "eve", portal: "account" });
+  const [own = "", all = "", eve = ""] = await Promise.all(
+    [service.key, other, foreign].map((key) => portal.signIn(key)),
+  );
+  const start = async (key: string) => {
+    const answer = await service.chat({ stream: true }, { headers: { authorization: `Bearer ${key}` } });
+    const id = answer.headers.get("x-request-id") ?? "";
+    const stop = (cookie: string) => portal.as(cookie, "POST", `/api/requests/${id}/stop`);
+    return { id, answer, stop };
+  };
+  const [mine, sibling] = [await start(service.key), await start(other)];
+  const unknown = refused(await sibling.stop(own), 404, "request_not_found");
+  assert.equal(unknown, `No request "${sibling.id}" of this key is running.`);
+  for (const { stop } of [mine, sibling]) refused(await stop(eve), 404, "request_not_found");
+  assert.equal(running(await stateOf(portal, all)).length, 2, "both still run");
+  const withoutHeader = { method: "POST", headers: { cookie: own } };
+  const forged = await fetch(`${portal.url}/api/requests/${mine.id}/stop`, withoutHeader);
+  assert.equal(forged.status, 403, await forged.text());
+  assert.deepEqual((await mine.stop(own)).body, { id: mine.id, outcome: "stopped" });
+  assert.match(await mine.answer.text(), /A key of the account stopped this request.*request_stopped/);
+  refused(await mine.stop(own), 404, "request_not_found");
+  const third = await start(service.key);
+  for (const { id, stop } of [sibling, third]) {
+    assert.deepEqual((await stop(all)).body, { id, outcome: "stopped" });
+  }
+  for (const { answer } of [sibling, third]) await answer.text();
+  const [receipt] = listOf((await portal.as(own, "GET", "/api/requests")).body.data);
+  assert.partialDeepStrictEqual(receipt, { ending: "stopped", stopped_by: "key:key2" });
+});
+
 liveTest("does not prolong the session", async (portal, service) => {
   const cookie = await portal.signIn(service.key);
   const before = await portal.as(cookie, "GET", "/api/session");

@@ -8,18 +8,21 @@ const endings: Readonly<Record<string, readonly [state: string, tone: string, me
   credits: ["credits used up", "warn", "The answer ended because the credits were used up."],
   cap: ["cap reached", "warn", "The answer ended because a spending cap was reached."],
   client_gone: ["aborted", "neutral", "The client ended the request. It paid for the tokens until then."],
-  stopped: ["stopped", "neutral", "The operator stopped the request. The tokens until then are paid."],
+  stopped: ["stopped", "neutral", "{by} stopped the request. The tokens until then are paid."],
   engine_failed: ["failed", "bad", "The model failed. The tokens that were delivered are paid."],
   refused: ["failed", "bad", "The model refused the request."],
   shutdown: ["failed", "bad", "The service stopped during the answer. The tokens until then are paid."],
   expired: ["failed", "bad", "The request did not end in time. The last known tokens are paid."],
 };
 
+/** By the kind of the actor. */
+const stoppers: Readonly<Record<string, string>> = { person: "A person", key: "A key of the account" };
+
 export function explainEnding({ ending, stopped_by: by }: Receipt): string {
   const meaning = endings[ending]?.[2] ?? "";
   if (ending === "stopped" && by === null)
     return "The account was suspended, closed or past its end. The tokens until then are paid.";
-  return by?.startsWith("person:") ? meaning.replace("The operator", "A person") : meaning;
+  return meaning.replace("{by}", stoppers[by?.split(":", 1)[0] ?? ""] ?? "The operator");
 }
 
 export function endingCell(receipt: Receipt) {

@@ -18,7 +18,7 @@ const lateMs = 2_000;
 /** It is given up after this time, because the network may have lost it. */
 const lostMs = 40_000;
 
-interface Live<T> {
+export interface Live<T> {
   value: T | null;
   /** Why the service refuses it. Null while it cannot be reached. */
   error: Error | null;

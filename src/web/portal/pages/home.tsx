@@ -1,6 +1,6 @@
 /** The balance as a picture, live, with what runs now and the latest requests. */
 
-import { changeOwnMail, stopOwnRequest } from "../../../actions/portal.ts";
+import { changeOwnMail } from "../../../actions/portal.ts";
 import { exactCredits, microPerCredit } from "../../../units.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, getUnattended } from "../../shared/api.ts";
@@ -8,12 +8,12 @@ import { BalancePicture } from "../../shared/balance.tsx";
 import { useAction } from "../../shared/form-dialog.tsx";
 import { capKey } from "../../shared/key-values.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
-import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
+import { LiveMark, useLive } from "../../shared/live.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { costCell } from "../../shared/receipts.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty } from "../../shared/states.tsx";
-import { type Column, columnsOf, factsOf, ShownTable, Table } from "../../shared/table.tsx";
+import { columnsOf, factsOf, ShownTable } from "../../shared/table.tsx";
 import type { Balance, Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { Facts, Time } from "../../shared/values.tsx";
@@ -22,6 +22,7 @@ import { endingCell } from "../request-state.tsx";
 import type { AccountState, OwnAccount, PortalLive } from "../types.ts";
 import { useFollowed } from "../use-followed.ts";
 import { OwnKey, PlanLimits } from "./key-card.tsx";
+import { RunningRequests } from "./running.tsx";
 
 const latestMax = 5;
 /** For the operator API, less than this part of the windows is a low balance. */
@@ -39,10 +40,8 @@ export function HomePage({ own }: { own: OwnAccount }) {
   const account = useLoaded("own", (signal) => getUnattended<OwnAccount>(apiPath("account"), {}, signal));
   useFollowed(account, change);
   const { key, mail } = account.value ?? own;
-  const { open, show, close } = useAction();
   return (
     <>
-      {open !== null && <ActionDialog action={stopOwnRequest} target={{ request: open }} close={close} />}
       <PageHead title="Balance">
         <LiveMark of={live} />
       </PageHead>
@@ -58,31 +57,7 @@ export function HomePage({ own }: { own: OwnAccount }) {
         </Card>
         {key === null ? <PlanLimits of={state} /> : <OwnKey of={key} state={state} />}
       </div>
-      <Card title="Running requests">
-        <ShownLive of={live}>
-          {({ requests: { data, more } }) =>
-            data.length === 0 ? (
-              <p class="quiet">Nothing runs now.</p>
-            ) : (
-              <>
-                <Table
-                  caption="Running requests and the credits that they hold"
-                  rows={data}
-                  columns={[
-                    ...columnsOf(
-                      "runningRequest",
-                      "started_at model key prompt_tokens completion_tokens held_micro",
-                      { key: (row: { key: string }) => nameOfKey(row.key) },
-                    ),
-                    ...(key === null ? [stopColumn(show)] : []),
-                  ]}
-                />
-                {more > 0 && <p class="quiet">{wholeNumber(more)} more requests run.</p>}
-              </>
-            )
-          }
-        </ShownLive>
-      </Card>
+      <RunningRequests of={live} nameOfKey={nameOfKey} />
       <Latest change={change} nameOfKey={nameOfKey} />
       {mail !== null && <Mail choices={mail} changed={account.reload} />}
     </>
@@ -110,18 +85,6 @@ function Mail({ choices, changed }: { choices: NonNullable<OwnAccount["mail"]>; 
       />
     </Card>
   );
-}
-
-/** A person may stop the requests of the account. */
-function stopColumn(show: (request: string) => void): Column<{ id: string }> {
-  return {
-    title: "",
-    cell: ({ id }) => (
-      <button type="button" onClick={() => show(id)}>
-        Stop
-      </button>
-    ),
-  };
 }
 
 /** What stops requests, or soon will, and what to do then. */

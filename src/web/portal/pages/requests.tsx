@@ -1,10 +1,11 @@
-/** Finished requests, newest first, with what each one cost and why. */
+/** What runs, and finished requests, newest first, with what each one cost and why. */
 
 import { useState } from "preact/hooks";
 import { exactCredits } from "../../../units.ts";
 import { apiPath, get } from "../../shared/api.ts";
 import { keyTitle } from "../../shared/key-values.tsx";
 import { PageHead } from "../../shared/layout.tsx";
+import { LiveMark, useLive } from "../../shared/live.tsx";
 import { PeriodPicker } from "../../shared/period.tsx";
 import { costCell } from "../../shared/receipts.tsx";
 import { ResourceList } from "../../shared/resource-page.tsx";
@@ -14,8 +15,9 @@ import type { Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
 import { useKeys } from "../key-names.ts";
 import { endingCell } from "../request-state.tsx";
-import type { UsableModel } from "../types.ts";
+import type { PortalLive, UsableModel } from "../types.ts";
 import { Charge } from "./charge.tsx";
+import { RunningRequests } from "./running.tsx";
 
 /** The period of a page that names none. */
 const daysDefault = 30;
@@ -25,6 +27,7 @@ const all = ["", "all"] as const;
 export function RequestsPage({ place }: { place: Place }) {
   const [opened, setOpened] = useState<Receipt | null>(null);
   const [model, key] = ["model", "key"].map((name) => place.query.get(name));
+  const live = useLive<PortalLive>(apiPath("live"), ({ requests }) => requests.data.length > 0);
   const period = useOpenPeriod(place, daysDefault);
   const keys = useKeys();
   const names = new Map(keys.value?.data.map((each) => [each.id, keyTitle(each)]));
@@ -33,7 +36,10 @@ export function RequestsPage({ place }: { place: Place }) {
   const modelIds = new Set([...(models.value?.data.map(({ id }) => id) ?? []), ...(model ? [model] : [])]);
   return (
     <>
-      <PageHead title="Requests" />
+      <PageHead title="Requests">
+        <LiveMark of={live} />
+      </PageHead>
+      <RunningRequests of={live} nameOfKey={(id) => names.get(id) ?? id} />
       <PeriodPicker {...period} hasAll />
       <ResourceList<Receipt>
         place={place}
