@@ -328,12 +328,13 @@ releaseTask(
     const { page, service, steps } = task;
     await steps.click("Chat");
     await steps.choose("Model", model);
+    await page.getByText("Settings").click();
     await steps.fill("Longest answer (tokens)", "24");
     await steps.fill("Message", "What is ink made of?");
     await steps.click("Send");
-    const cost = page.getByText(/^This turn cost/);
+    const cost = page.getByText(/credits for \d+ prompt tokens? and/);
     await cost.waitFor();
-    assert.notEqual(await page.locator(".card .plain").last().innerText(), "");
+    assert.notEqual(await page.locator(".markdown").last().innerText(), "");
     const { data } = await service.call("GET", "/admin/usage?account=noor&order=newest&limit=1");
     const [receipt] = Object(data);
     assert.equal(receipt.ending === "length" || receipt.ending === "stop", true, receipt.ending);

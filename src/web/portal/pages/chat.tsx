@@ -1,36 +1,20 @@
-/** A small chat to try a model. It shows plain text, what each turn cost, and stores nothing. */
-import { useEffect, useRef, useState } from "preact/hooks";
+/** A small chat to try a model. It shows Markdown and what each turn cost, and stores nothing. */
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { exactCredits } from "../../../units.ts";
 import { apiPath, get } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
-import { counted, wholeNumber, wholeNumberIn } from "../../shared/numbers.ts";
-import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { ask, type ChatRequest, type Message, type Turn } from "../conversation.ts";
+import { ask, type Turn } from "../conversation.ts";
 import type { OwnAccount, UsableModel } from "../types.ts";
-
-interface Exchange {
-  question: string;
-  turn: Turn | null;
-}
-
-interface Settings {
-  model: string;
-  system: string;
-  temperature: string;
-  maxTokens: string;
-}
+import { type Exchange, requestOf, type Settings, SettingsForm } from "./chat-settings.tsx";
+import { ExchangeView } from "./exchange.tsx";
 
 export function ChatPage({ own }: { own: OwnAccount }) {
   const models = useLoaded("models", (signal) => get<{ data: UsableModel[] }>(apiPath("models"), {}, signal));
   return (
-    <>
+    <div class="chat">
       <PageHead title="Chat" />
-      <p class="quiet above">
-        To try a model. Nothing is stored: the conversation is gone when you leave this page. Each turn sends
-        the whole conversation, and costs credits like a request with your key.
-      </p>
       {own.state !== "active" && <p class="notice bad">This account is {own.state}: requests are refused.</p>}
       <Shown of={models}>
         {({ data }) =>
@@ -41,7 +25,7 @@ export function ChatPage({ own }: { own: OwnAccount }) {
           )
         }
       </Shown>
-    </>
+    </div>
   );
 }
 
@@ -54,16 +38,21 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
   });
   const [exchanges, setExchanges] = useState<readonly Exchange[]>([]);
   const [text, setText] = useState("");
+  /** The message that the field replaces, with all after it. */
+  const [edited, setEdited] = useState<number | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const [running, setRunning] = useState<AbortController | null>(null);
   const stop = useRef<AbortController | null>(null);
+  const field = useRef<HTMLTextAreaElement>(null);
   // Leaving the page stops the answer, so that nobody pays for text that nobody reads.
   useEffect(() => () => stop.current?.abort(), []);
+  useEffect(() => field.current?.focus(), []);
+  const followEnd = useEnd(exchanges);
   const isRunning = running !== null;
 
-  const send = async () => {
-    const question = text.trim();
-    const request = requestOf(settings, exchanges, question);
+  const send = async (typed: string, before: readonly Exchange[]) => {
+    const question = typed.trim();
+    const request = requestOf(settings, before, question);
     if (question === "") return setProblem("Write a message.");
     if ("problem" in request) return setProblem(request.problem);
     if (stop.current !== null) return;
@@ -71,57 +60,84 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
     stop.current = aborter;
     setRunning(aborter);
     setProblem(null);
-    setText("");
-    const show = (turn: Turn | null) => setExchanges([...exchanges, { question, turn }]);
+    if (typed === text) setText("");
+    setEdited(null);
+    followEnd();
+    const show = (turn: Turn | null) => setExchanges([...before, { question, turn }]);
     show(null);
-    const turn = await ask(request, aborter.signal, show);
-    // A refused message goes back into its field.
+    const frames = oncePerFrame(show);
+    const turn = await ask(request, aborter.signal, frames.call);
+    frames.cancel();
+    // A refused message goes back into its field, and the conversation is as it was.
     if (turn.id === null) {
       setExchanges(exchanges);
-      setText((typed) => typed || question);
+      if (typed === text) {
+        setText((now) => now || question);
+        setEdited(edited);
+      }
       setProblem(turn.problem);
-    }
+    } else show(turn);
     stop.current = null;
     setRunning(null);
+  };
+  const sendTyped = () => void send(text, exchanges.slice(0, edited ?? exchanges.length));
+  const write = (message: string, place: number | null) => {
+    setText(message);
+    setEdited(place);
+    field.current?.focus();
   };
   const costs = exchanges.flatMap(({ turn }) => turn?.costMicro ?? []);
   const isUnknown = exchanges.some(({ turn }) => turn !== null && turn.costMicro === null);
   return (
-    <div class="chat">
-      <SettingsForm
-        models={models}
-        settings={settings}
-        change={(fields) => setSettings({ ...settings, ...fields })}
-      />
+    <>
       <section aria-label="Conversation" aria-busy={isRunning}>
-        {exchanges.map(({ question, turn }, index) => (
-          <div key={index}>
-            <div class="preview">
-              <strong>You</strong>
-              <p class="plain">{question}</p>
-            </div>
-            <div class="card">
-              <strong>Answer</strong>
-              <p class="plain">{turn?.text ?? ""}</p>
-              {turn?.problem && <p class="notice warn">{turn.problem}</p>}
-              <p class="quiet">
-                <TurnCost turn={turn} isRunning={isRunning && index === exchanges.length - 1} />
-              </p>
-            </div>
-          </div>
-        ))}
+        {exchanges.length === 0 && (
+          <p class="quiet">
+            Try a model. Nothing is stored: the conversation is gone when you leave this page. Each message
+            sends the whole conversation, and costs credits like a request with your key.
+          </p>
+        )}
+        {exchanges.map((exchange, index) => {
+          const isLast = index === exchanges.length - 1;
+          return (
+            <ExchangeView
+              key={index}
+              of={exchange}
+              isRunning={isRunning && isLast}
+              edit={isRunning ? null : () => write(exchange.question, index)}
+              retry={
+                isRunning || !isLast ? null : () => void send(exchange.question, exchanges.slice(0, index))
+              }
+            />
+          );
+        })}
       </section>
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          void send();
+          sendTyped();
         }}
       >
-        <label class="field" for="message">
-          <span>Message</span>
+        {edited !== null && (
+          <p class="tools">
+            This replaces your message and all after it.
+            <button type="button" onClick={() => write("", null)}>
+              Cancel
+            </button>
+          </p>
+        )}
+        <p id="message-error" class="error" role="alert">
+          {problem}
+        </p>
+        <div class="writer">
+          <label class="hidden" for="message">
+            Message
+          </label>
           <textarea
             id="message"
-            rows={3}
+            ref={field}
+            rows={2}
+            placeholder="Write a message"
             value={text}
             aria-invalid={problem !== null}
             aria-describedby="message-error"
@@ -129,151 +145,105 @@ function Conversation({ models, first }: { models: readonly UsableModel[]; first
             onKeyDown={(event) => {
               if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
               event.preventDefault();
-              void send();
+              sendTyped();
             }}
           />
-        </label>
-        <p id="message-error" class="error" role="alert">
-          {problem}
-        </p>
-        <div class="filters">
-          {isRunning ? (
-            <button type="button" class="danger" onClick={() => running.abort()}>
-              Stop
-            </button>
-          ) : (
-            <button type="submit" class="primary">
-              Send
-            </button>
-          )}
+          <div class="tools">
+            <label class="hidden" for="model">
+              Model
+            </label>
+            <select
+              id="model"
+              value={settings.model}
+              onChange={({ currentTarget }) => setSettings({ ...settings, model: currentTarget.value })}
+            >
+              {models.map(({ id, state }) => (
+                <option key={id} value={id}>
+                  {id}
+                  {state === "ready" ? "" : ` (${state})`}
+                </option>
+              ))}
+            </select>
+            {isRunning ? (
+              <button
+                type="button"
+                class="danger"
+                onClick={() => {
+                  running.abort();
+                  field.current?.focus();
+                }}
+              >
+                Stop
+              </button>
+            ) : (
+              <button type="submit" class="primary">
+                Send
+              </button>
+            )}
+          </div>
+        </div>
+        <div class="tools">
+          <span role="status">
+            {exchanges.length > 0 &&
+              `Conversation: ${isUnknown ? "at least " : ""}${exactCredits(costs.reduce((sum, micro) => sum + micro, 0))} credits`}
+          </span>
           <button
             type="button"
             disabled={isRunning || exchanges.length === 0}
-            onClick={() => setExchanges([])}
+            onClick={() => {
+              setExchanges([]);
+              write("", null);
+            }}
           >
             New conversation
           </button>
-          {exchanges.length > 0 && (
-            <span role="status">
-              Conversation: {isUnknown && "at least "}
-              {exactCredits(costs.reduce((sum, micro) => sum + micro, 0))} credits
-            </span>
-          )}
         </div>
       </form>
-    </div>
-  );
-}
-
-function TurnCost({ turn, isRunning }: { turn: Turn | null; isRunning: boolean }) {
-  if (isRunning && (turn === null || turn.costMicro === null)) return <>Answering …</>;
-  if (turn === null || turn.costMicro === null) {
-    return (
-      <>
-        The cost is not known yet. <Link to={pathTo("requests")}>Requests</Link> will show it.
-      </>
-    );
-  }
-  const { tokens } = turn;
-  return (
-    <>
-      This turn cost {exactCredits(turn.costMicro)} credits
-      {tokens &&
-        ` (${counted(tokens.prompt, "prompt token")}, ${counted(tokens.completion, "answer token")})`}
-      .
+      <details>
+        <summary>Settings</summary>
+        <SettingsForm
+          models={models}
+          settings={settings}
+          change={(fields) => setSettings({ ...settings, ...fields })}
+        />
+      </details>
     </>
   );
 }
 
-const limits = [
-  { name: "temperature", id: "temperature", label: "Temperature", inputMode: "decimal" },
-  { name: "maxTokens", id: "max-tokens", label: "Longest answer (tokens)", inputMode: "numeric" },
-] as const;
-
-function SettingsForm(props: {
-  models: readonly UsableModel[];
-  settings: Settings;
-  change(fields: Partial<Settings>): void;
-}) {
-  const { models, settings, change } = props;
-  const chosen = models.find(({ id }) => id === settings.model);
-  return (
-    <details class="card" open>
-      <summary>Model and settings</summary>
-      <label class="field" for="model">
-        <span>Model</span>
-        <select
-          id="model"
-          value={settings.model}
-          onChange={({ currentTarget }) => change({ model: currentTarget.value })}
-        >
-          {models.map(({ id, state }) => (
-            <option key={id} value={id}>
-              {id}
-              {state === "ready" ? "" : ` (${state})`}
-            </option>
-          ))}
-        </select>
-        {chosen && (
-          <span class="quiet">
-            {wholeNumber(chosen.pricing.prompt)} credits per million prompt tokens,{" "}
-            {wholeNumber(chosen.pricing.completion)} per million answer tokens: 100 tokens of an answer cost{" "}
-            {exactCredits(chosen.pricing.completion * 100)}. Context {wholeNumber(chosen.context_window)}{" "}
-            tokens.
-          </span>
-        )}
-      </label>
-      <label class="field" for="system">
-        <span>System prompt</span>
-        <textarea
-          id="system"
-          rows={2}
-          value={settings.system}
-          onInput={({ currentTarget }) => change({ system: currentTarget.value })}
-        />
-      </label>
-      <div class="filters">
-        {limits.map(({ name, id, label, inputMode }) => (
-          <label key={id} for={id}>
-            {label}
-            <input
-              id={id}
-              inputMode={inputMode}
-              size={6}
-              placeholder="default"
-              value={settings[name]}
-              type="text"
-              onInput={({ currentTarget }) => change({ [name]: currentTarget.value })}
-            />
-          </label>
-        ))}
-      </div>
-    </details>
-  );
+/**
+ * Calls `show` with the latest value, at most once for each picture of the screen: hundreds of
+ * pieces can arrive in the time of one.
+ */
+function oncePerFrame<T>(show: (value: T) => void) {
+  let frame = 0;
+  let latest: T;
+  const call = (value: T) => {
+    latest = value;
+    if (frame !== 0) return;
+    frame = requestAnimationFrame(() => {
+      frame = 0;
+      show(latest);
+    });
+  };
+  return { call, cancel: () => cancelAnimationFrame(frame) };
 }
 
-function requestOf(
-  { model, system, temperature, maxTokens }: Settings,
-  exchanges: readonly Exchange[],
-  question: string,
-): ChatRequest | { problem: string } {
-  const degrees = temperature.trim() === "" ? null : Number(temperature.replace(",", "."));
-  if (degrees !== null && !(degrees >= 0 && degrees <= 2)) {
-    return { problem: "Temperature must be a number from 0 to 2, such as 0.7." };
-  }
-  const tokens = wholeNumberIn(maxTokens);
-  if (maxTokens.trim() !== "" && (tokens === null || tokens < 1)) {
-    return { problem: "Longest answer must be a whole number of tokens, such as 200." };
-  }
-  const messages: Message[] = system.trim() === "" ? [] : [{ role: "system", content: system }];
-  for (const { question: content, turn } of exchanges) {
-    messages.push({ role: "user", content });
-    if (turn?.text) messages.push({ role: "assistant", content: turn.text });
-  }
-  return {
-    model,
-    messages: [...messages, { role: "user", content: question }],
-    ...(degrees === null ? {} : { temperature: degrees }),
-    ...(tokens === null ? {} : { max_tokens: tokens }),
+/** Keeps the end of the page in sight while it grows, unless its reader has scrolled up. */
+function useEnd(grows: unknown): () => void {
+  const isAtEnd = useRef(true);
+  useEffect(() => {
+    const look = () => {
+      const { scrollHeight, clientHeight, scrollTop } = document.documentElement;
+      isAtEnd.current = scrollHeight - clientHeight - scrollTop < 80;
+    };
+    addEventListener("scroll", look, { passive: true });
+    return () => removeEventListener("scroll", look);
+  }, []);
+  useLayoutEffect(() => {
+    if (isAtEnd.current) scrollTo(0, document.documentElement.scrollHeight);
+  }, [grows]);
+  return () => {
+    isAtEnd.current = true;
   };
 }
