@@ -164,6 +164,7 @@ const shots: readonly Shot[] = [
     act: press("Edit the key notebook"),
   },
   { name: "portal-key-new", path: "/keys", holder: "ada", service: "month", act: press("Create a key") },
+  { name: "portal-models", path: "/models", holder: "ada", service: "month" },
   { name: "portal-start", path: "/start", holder: "ada", service: "month" },
   { name: "portal-chat", path: "/chat", holder: "default", service: "empty" },
   { name: "missing-page", path: "/no-such-page", service: "month" },

@@ -60,8 +60,6 @@ export const changeOwnMail = action({
   role,
   input: mailChoices,
   refuses: ["not_permitted", "too_many_changes"],
-  form: { title: "Choose the mail about your account", submit: "Save" },
-  done: () => "The choice is saved.",
 });
 
 export const stopOwnRequest = action({

@@ -414,7 +414,6 @@ async function journal({ call }: Visit["service"]): Promise<Answer> {
 
 /** They need a changed file or a running request, which these tests have. */
 const elsewhere: Readonly<Record<string, string>> = {
-  changeMail: "../release/new-link.test.ts",
   applyPlans: "configuration.test.ts",
   reloadConfiguration: "configuration.test.ts",
   stopRequest: "running-requests.test.ts",

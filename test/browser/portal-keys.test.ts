@@ -1,7 +1,7 @@
 /** Keys in the portal: creating, changing, rotating and revoking them within the own rights. */
 import assert from "node:assert/strict";
 import { browserTests } from "../fixtures/browser.ts";
-import { assertRefused, confirmed, openMore, submit } from "../fixtures/console.ts";
+import { assertAccessible, assertRefused, confirmed, openMore, submit } from "../fixtures/console.ts";
 import { askApi, endPortalSession, keyOf, openPortal } from "../fixtures/portal-pages.ts";
 import { ofRelease } from "../fixtures/thorough.ts";
 
@@ -78,6 +78,34 @@ releaseTest(
     await page.getByRole("button", { name: "Rotate the key manager" }).waitFor();
   },
 );
+
+test("a new key is shown in a request for each client, with the URL of the API", async (visit) => {
+  const { page, service } = visit;
+  const { secret } = await keyOf(service, "default", { name: "maker", portal: "account" });
+  await openPortal(visit, "/keys", secret);
+  await page.getByRole("button", { name: "Create a key" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill("client");
+  await submit(page);
+  const made = await dialog.getByLabel("Secret of the key").inputValue();
+  const tabs = dialog.getByRole("tab");
+  await tabs.first().waitFor();
+  const names = ["curl", "Python", "Node", "LangChain", "Open WebUI", "LibreChat", "Continue"];
+  assert.deepEqual(await tabs.allInnerTexts(), names);
+  await tabs.first().focus();
+  for (const name of names) {
+    await dialog.getByRole("tab", { name, selected: true }).waitFor();
+    await dialog.getByRole("button", { name: `Copy the request with ${name}` }).click();
+    const copied: string = await page.evaluate("navigator.clipboard.readText()");
+    for (const part of [`${service.apiUrl}/v1`, made]) assert.ok(copied.includes(part), copied);
+    const hasModel = copied.includes("smollm2-135m-instruct");
+    assert.equal(hasModel, name !== "Open WebUI", copied);
+    await dialog.getByRole("tab", { name, selected: true }).press("ArrowRight");
+  }
+  await assertAccessible(page);
+  await dialog.getByRole("button", { name: "Done" }).click();
+  assert.ok(!(await page.content()).includes(made));
+});
 
 test("a key with the right own sees and rotates only itself, and why", async (visit) => {
   const { page, service } = visit;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { browserTests, type ConsoleService } from "../fixtures/browser.ts";
-import { dialogClosed } from "../fixtures/console.ts";
+import { assertAccessible, dialogClosed } from "../fixtures/console.ts";
 import { askApi, keyOf, openPortal } from "../fixtures/portal-pages.ts";
 import { ofRelease } from "../fixtures/thorough.ts";
 
@@ -149,6 +149,26 @@ test("explains the cost of a request: tokens times price, and the bucket that pa
   await page.getByRole("link", { name: "Show all requests" }).click();
   await page.getByRole("button", { name: "All", exact: true, pressed: true }).waitFor();
   await rows.nth(1).waitFor();
+});
+
+test("says what the credits are worth, when more come, and what models cost", async (visit) => {
+  const { page, service } = visit;
+  await service.call("POST", "/admin/accounts", { id: "worth", plan: "starter" });
+  const { secret } = await keyOf(service, "worth", { portal: "account" });
+  await openPortal(visit, "/", secret);
+  const figure = page.locator(".figure").filter({ hasText: "Credits left" });
+  assert.equal(await figure.locator("strong").innerText(), "2,000");
+  // 100,000 credits per million tokens, and 0.75 words per token.
+  await figure.getByText(`about 15,000 words of answers by ${model}`).waitFor();
+  await figure.getByText(/^base refills to 1,000 in \d+ (?:hours|minutes|seconds)/).waitFor();
+  const month = new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", month: "long" });
+  const due = page.locator(".overage time").last();
+  const at = Date.parse((await due.getAttribute("datetime")) ?? "");
+  assert.equal(await due.innerText(), `on ${new Date(at).getUTCDate()} ${month.format(at)}`);
+  await page.getByRole("link", { name: "Models" }).click();
+  const row = page.getByRole("region", { name: "Models and their prices" }).getByRole("row").nth(1);
+  assert.match(await row.innerText(), /20,000\s+20,000\s+100,000\s+8,192/);
+  await assertAccessible(page);
 });
 
 releaseTest("gives a first request to copy, without the key", async (visit) => {

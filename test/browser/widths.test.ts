@@ -35,7 +35,7 @@ const consolePages = [
   "/health",
   ...topics.map((topic) => `/accounts/${longest}${topic}`),
 ];
-const portalPages = ["/", "/requests", "/usage?by=model", "/keys", "/start", "/chat"];
+const portalPages = ["/", "/requests", "/usage?by=model", "/keys", "/models", "/start", "/chat"];
 
 /** Shows the page in each width, with the tables that charts have for screen readers. */
 async function assertFitsEverywhere(page: Page): Promise<void> {

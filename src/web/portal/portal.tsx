@@ -11,6 +11,7 @@ import { MissingPage, WebApp } from "../shared/web-app.tsx";
 import { ChatPage } from "./pages/chat.tsx";
 import { HomePage } from "./pages/home.tsx";
 import { KeysPage } from "./pages/keys.tsx";
+import { ModelsPage } from "./pages/models.tsx";
 import { RequestsPage } from "./pages/requests.tsx";
 import { StartPage } from "./pages/start.tsx";
 import { UsagePage } from "./pages/usage.tsx";
@@ -21,6 +22,7 @@ const sections = [
   ["requests", "Requests"],
   ["usage", "Usage"],
   ["keys", "Keys"],
+  ["models", "Models"],
   ["start", "Start"],
   ["chat", "Chat"],
 ] as const;
@@ -71,6 +73,7 @@ function OwnPage({ own, place, changed }: { own: OwnAccount; place: Place; chang
     if (section === "requests") return <RequestsPage place={place} />;
     if (section === "usage") return <UsagePage place={place} />;
     if (section === "keys") return <KeysPage own={own} changed={changed} />;
+    if (section === "models") return <ModelsPage own={own} />;
     if (section === "start") return <StartPage own={own} />;
     if (section === "chat") return <ChatPage own={own} />;
   }

@@ -1,18 +1,27 @@
 /** The balance as a picture: what is left of each bucket, and how much of its window has passed. */
+import type { ComponentChildren } from "preact";
 import { Figure } from "./layout.tsx";
 import { wholeNumber } from "./numbers.ts";
 import { passedShare } from "./times.ts";
 import type { Balance, Refills } from "./types.ts";
-import { ShortAmount, Time } from "./values.tsx";
+import { Due, ShortAmount, Time } from "./values.tsx";
 
-export function BalancePicture(props: { balance: Balance; refills: Refills; heldMicro: number }) {
-  const { balance, refills, heldMicro } = props;
+interface BalanceProps {
+  balance: Balance;
+  refills: Refills;
+  heldMicro: number;
+  /** Said below what is left. */
+  note?: ComponentChildren;
+}
+
+export function BalancePicture(props: BalanceProps) {
+  const { balance, refills, heldMicro, note = "whole credits, rounded down" } = props;
   const { balances, caps, baseWindow, overageWindow } = balance;
   const refillOf = (name: Refills[number]["bucket"]) => refills.find(({ bucket }) => bucket === name);
   return (
     <>
       <div class="figures">
-        <Figure name="Credits left" note="whole credits, rounded down">
+        <Figure name="Credits left" note={note}>
           {wholeNumber(balances.total.credits)}
         </Figure>
         <Figure name="Additional credits" note="promotions, and payments, which do not lapse">
@@ -56,7 +65,7 @@ function Bucket(props: {
         {refill && (
           <>
             {" "}
-            From <Time at={refill.at} /> on, it grants {wholeNumber(refill.credits)}.
+            It gets {wholeNumber(refill.credits)} <Due at={refill.at} />.
           </>
         )}
       </p>
@@ -84,7 +93,7 @@ function Bucket(props: {
         </span>
         <span>
           {refill ? `refills to ${wholeNumber(refill.credits)}` : "ends without a refill"}{" "}
-          <Time at={window.refreshesAt} />
+          <Due at={window.refreshesAt} />
         </span>
       </p>
     </div>

@@ -3,16 +3,33 @@ import type { ComponentChildren } from "preact";
 import { planLimitNames } from "../../accounts/plan-limits.ts";
 import type { ActionTexts } from "../../actions/action.ts";
 import { ActionDialog } from "./action-dialog.tsx";
+import { get } from "./api.ts";
 import type { FieldOf } from "./field.tsx";
 import { wholeNumber } from "./numbers.ts";
 import { Secret } from "./secret.tsx";
+import { Snippets } from "./snippets.tsx";
 import { exactTime } from "./times.ts";
 import type { Key, NewKey } from "./types.ts";
+import { useLoaded } from "./use-loaded.ts";
 
 interface KeyDialogProps<Result> {
   action: ActionTexts & { done?(result: Result): string };
   intro?: ComponentChildren;
   close(isDone: boolean): void;
+}
+
+export interface KeyStart {
+  /** Null: the page does not know it. */
+  publicUrl: string | null;
+  models: string;
+}
+
+interface NewSecretProps {
+  secret: string | null;
+  lost: string;
+  /** Ids of models, or `*`. */
+  models: readonly string[];
+  start: KeyStart;
 }
 
 interface NewKeyProps extends KeyDialogProps<NewKey> {
@@ -22,10 +39,11 @@ interface NewKeyProps extends KeyDialogProps<NewKey> {
   creator?: Key;
   /** The latest expiry of the key, which then has one. */
   latestExpiry?: string;
+  start: KeyStart;
 }
 
 /** Its name is enough for a new key, so the other settings stand apart. */
-export function NewKeyDialog({ account, creator, latestExpiry, ...rest }: NewKeyProps) {
+export function NewKeyDialog({ account, creator, latestExpiry, start, ...rest }: NewKeyProps) {
   return (
     <ActionDialog
       {...rest}
@@ -39,10 +57,31 @@ export function NewKeyDialog({ account, creator, latestExpiry, ...rest }: NewKey
           isRequired: input.isRequired || (input.name === "name" && creator !== undefined),
         }))
       }
-      result={({ key }) => (
-        <Secret secret={key} lost="Revoke this key in the list, and create another one." />
+      result={({ key, models }) => (
+        <NewSecret
+          secret={key}
+          lost="Revoke this key in the list, and create another one."
+          models={models}
+          start={start}
+        />
       )}
     />
+  );
+}
+
+/** A new key, and how to use it. */
+function NewSecret({ secret, lost, models, start }: NewSecretProps) {
+  const all = useLoaded(`models ${start.models}`, (signal) =>
+    get<{ data: { id: string }[] }>(start.models, {}, signal),
+  );
+  const model = models.find((id) => id !== "*") ?? all.value?.data[0]?.id;
+  return (
+    <>
+      <Secret secret={secret} lost={lost} />
+      {secret !== null && model !== undefined && (
+        <Snippets publicUrl={start.publicUrl} model={model} secret={secret} />
+      )}
+    </>
   );
 }
 
@@ -98,9 +137,10 @@ interface RotateProps extends KeyDialogProps<NewKey> {
   name: string;
   /** Said before the change. */
   note?: string;
+  start: KeyStart;
 }
 
-export function RotateKeyDialog({ of: key, name, note = "", action, close }: RotateProps) {
+export function RotateKeyDialog({ of: key, name, note = "", start, action, close }: RotateProps) {
   return (
     <ActionDialog
       action={action}
@@ -113,8 +153,10 @@ export function RotateKeyDialog({ of: key, name, note = "", action, close }: Rot
         </p>
       }
       result={(rotated) => (
-        <Secret
+        <NewSecret
           secret={rotated.key}
+          models={rotated.models}
+          start={start}
           lost={
             rotated.old_secret_until === null
               ? "The old secret has ended. Rotate the key again."

@@ -7,7 +7,7 @@ import { exactCredits, microPerCredit } from "../../units.ts";
 import { wholeNumber } from "./numbers.ts";
 import type { RowAction } from "./resource-page.tsx";
 import type { Key } from "./types.ts";
-import { Badge, Time } from "./values.tsx";
+import { Badge, Due, Time } from "./values.tsx";
 
 function KeyState({ of: key }: { of: Key }) {
   const state = keyState(key, Date.now());
@@ -116,7 +116,7 @@ function CapPicture({ of: cap, owner }: { of: Key["spending_caps"][number]; owne
         <i style={{ width: `${percent}%` }} />
         <i class="held" style={{ width: `${heldPercent}%` }} />
       </div>
-      <p class="quiet">
+      <p class="quiet ends">
         <span>
           {owner}
           {!cap.models.includes("*") && `, for ${cap.models.join(", ")}`}: spent{" "}
@@ -124,7 +124,7 @@ function CapPicture({ of: cap, owner }: { of: Key["spending_caps"][number]; owne
           {cap.held_micro > 0 && `, held ${exactCredits(cap.held_micro)}`}
         </span>
         <span>
-          refills <Time at={cap.refreshes_at} />
+          refills <Due at={cap.refreshes_at} />
         </span>
       </p>
     </div>

@@ -53,6 +53,18 @@ export function dateOf(ms: EpochMs): string {
   return days.format(ms);
 }
 
+/** Returns `on 1 January`, with the year if it is not near. */
+export function dayInWords(ms: EpochMs, nowMs: EpochMs): string {
+  const isFar = Math.abs(ms - nowMs) > 300 * day;
+  const words = new Intl.DateTimeFormat("en-GB", {
+    timeZone: timezone(),
+    day: "numeric",
+    month: "long",
+    ...(isFar ? { year: "numeric" } : {}),
+  });
+  return `on ${words.format(ms)}`;
+}
+
 /** Returns a day that is some days later. */
 export function dayAfter(date: string, daysLater: number): string {
   return new Date(Date.parse(date) + daysLater * day).toISOString().slice(0, 10);

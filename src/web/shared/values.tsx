@@ -1,8 +1,8 @@
 /** Small values: credits with all digits, times with the exact one in the title, states, ids. */
 import type { ComponentChildren } from "preact";
-import { exactCredits } from "../../units.ts";
+import { dayMs, exactCredits } from "../../units.ts";
 import { creditsWith, shortCredits } from "./numbers.ts";
-import { exactTime, relativeTime } from "./times.ts";
+import { dayInWords, exactTime, relativeTime } from "./times.ts";
 import { toast } from "./toasts.tsx";
 
 /** An amount with all its digits. `decimals`: of the column that it is in. */
@@ -50,6 +50,16 @@ export function Time({ at, none = "never" }: { at: string | null; none?: string 
   return (
     <time dateTime={at} title={exactTime(ms)}>
       {relativeTime(ms, Date.now())}
+    </time>
+  );
+}
+
+/** When something is due: hours or a day that are near, otherwise the date. */
+export function Due({ at }: { at: string }) {
+  const [ms, nowMs] = [Date.parse(at), Date.now()];
+  return (
+    <time dateTime={at} title={exactTime(ms)}>
+      {ms - nowMs < 2 * dayMs ? relativeTime(ms, nowMs) : dayInWords(ms, nowMs)}
     </time>
   );
 }

@@ -1,25 +1,25 @@
 /** The balance as a picture, live, with what runs now and the latest requests. */
-
+import { useState } from "preact/hooks";
+import { mailNames } from "../../../actions/accounts.ts";
 import { changeOwnMail } from "../../../actions/portal.ts";
 import { exactCredits, microPerCredit } from "../../../units.ts";
-import { ActionDialog } from "../../shared/action-dialog.tsx";
-import { apiPath, getUnattended } from "../../shared/api.ts";
+import { apiPath, getUnattended, send } from "../../shared/api.ts";
 import { BalancePicture } from "../../shared/balance.tsx";
-import { useAction } from "../../shared/form-dialog.tsx";
 import { capKey } from "../../shared/key-values.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { LiveMark, useLive } from "../../shared/live.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { costCell } from "../../shared/receipts.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
-import { Empty } from "../../shared/states.tsx";
-import { columnsOf, factsOf, ShownTable } from "../../shared/table.tsx";
+import { Empty, Failure } from "../../shared/states.tsx";
+import { columnsOf, ShownTable } from "../../shared/table.tsx";
+import { toast } from "../../shared/toasts.tsx";
 import type { Balance, Key, Page, Receipt } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { Facts, Time } from "../../shared/values.tsx";
+import { Due, Time } from "../../shared/values.tsx";
 import { useKeyNames } from "../key-names.ts";
 import { endingCell } from "../request-state.tsx";
-import type { AccountState, OwnAccount, PortalLive } from "../types.ts";
+import type { AccountState, OwnAccount, PortalLive, UsableModel } from "../types.ts";
 import { useFollowed } from "../use-followed.ts";
 import { OwnKey, PlanLimits } from "./key-card.tsx";
 import { RunningRequests } from "./running.tsx";
@@ -27,6 +27,9 @@ import { RunningRequests } from "./running.tsx";
 const latestMax = 5;
 /** For the operator API, less than this part of the windows is a low balance. */
 const nearPercent = 10;
+/** As usual for English. */
+const wordsPerToken = 0.75;
+const aboutNumber = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2 });
 
 export function HomePage({ own }: { own: OwnAccount }) {
   const live = useLive<PortalLive>(apiPath("live"), ({ requests }) => requests.data.length > 0);
@@ -48,7 +51,14 @@ export function HomePage({ own }: { own: OwnAccount }) {
       <Warnings state={state} balance={balance} ownKey={key} />
       <div class="cards">
         <Card title={own.rights.keys === "own" ? "Credits of the account" : "Credits"}>
-          <BalancePicture balance={balance} refills={state.refills} heldMicro={heldMicro} />
+          <div class="largest">
+            <BalancePicture
+              balance={balance}
+              refills={state.refills}
+              heldMicro={heldMicro}
+              note={<Worth credits={balance.balances.total.credits} refill={state.refills[0]} />}
+            />
+          </div>
           {heldMicro > 0 && (
             <p class="quiet">
               Running requests pay what they use of the credits that they hold, and give the rest back.
@@ -64,26 +74,72 @@ export function HomePage({ own }: { own: OwnAccount }) {
   );
 }
 
+/** Switches, each of which takes effect at once. */
 function Mail({ choices, changed }: { choices: NonNullable<OwnAccount["mail"]>; changed(): void }) {
-  const { open, show, close } = useAction<"mail">(changed);
+  const [error, setError] = useState<Error | null>(null);
+  const change = async (name: string, isOn: boolean) => {
+    setError(null);
+    try {
+      await send("PATCH", apiPath("account", "mail"), { [name]: isOn ? "on" : "off" });
+      toast("The choice is saved.");
+    } catch (failure) {
+      setError(failure instanceof Error ? failure : new Error(String(failure)));
+    }
+    changed();
+  };
   return (
-    <Card
-      title="Mail"
-      actions={
-        <button type="button" onClick={() => show("mail")}>
-          Choose
-        </button>
-      }
-    >
-      {open !== null && <ActionDialog action={changeOwnMail} before={choices} close={close} />}
-      <p class="quiet">Goes to the address that the operator of this service has for your account.</p>
-      <Facts
-        rows={factsOf(
-          choices,
-          columnsOf("account", "balance_low_mail balance_cap_mail balance_exhausted_mail key_expiring_mail"),
-        )}
-      />
+    <Card title="Mail">
+      <p class="quiet above">Goes to the address that the operator of this service has for your account.</p>
+      {error !== null && <Failure error={error} />}
+      <div class="facts">
+        {mailNames.map((name) => (
+          <label key={name} for={name}>
+            <input
+              id={name}
+              type="checkbox"
+              role="switch"
+              checked={choices[name] === "on"}
+              aria-checked={choices[name] === "on"}
+              onChange={({ currentTarget }) => void change(name, currentTarget.checked)}
+            />{" "}
+            {changeOwnMail.input[name].label}
+          </label>
+        ))}
+      </div>
     </Card>
+  );
+}
+
+/** What the credits are worth, by the price of the first model, and when more come. */
+function Worth({
+  credits,
+  refill,
+}: {
+  credits: number;
+  refill: AccountState["refills"][number] | undefined;
+}) {
+  const models = useLoaded("models", (signal) =>
+    getUnattended<{ data: UsableModel[] }>(apiPath("models"), {}, signal),
+  );
+  const model = models.value?.data[0];
+  const price = model?.pricing.completion ?? 0;
+  const words = (credits / price) * 1_000_000 * wordsPerToken;
+  return (
+    <>
+      {refill ? (
+        <>
+          {refill.bucket} refills to {wholeNumber(refill.credits)} <Due at={refill.at} />
+        </>
+      ) : (
+        "no refill is due"
+      )}
+      {model !== undefined && price > 0 && (
+        <>
+          <br />
+          about {aboutNumber.format(words)} words of answers by {model.id}
+        </>
+      )}
+    </>
   );
 }
 
@@ -95,7 +151,7 @@ function Warnings(props: { state: AccountState; balance: Balance; ownKey: Key | 
   const [refill] = state.refills;
   const whatNext = refill ? (
     <>
-      The {refill.bucket} credits refill to {wholeNumber(refill.credits)} <Time at={refill.at} />. If you need
+      The {refill.bucket} credits refill to {wholeNumber(refill.credits)} <Due at={refill.at} />. If you need
       more before then, ask the operator for a top-up.
     </>
   ) : (
@@ -148,7 +204,7 @@ function CapWarning({ cap, owner }: { cap: Key["spending_caps"][number]; owner: 
           ? `The cap ${cap.name} of ${owner} is reached.`
           : `Only ${exactCredits(micro)} credits are left of the cap ${cap.name} of ${owner}.`}
       </strong>{" "}
-      It refills <Time at={cap.refreshes_at} />.
+      It refills <Due at={cap.refreshes_at} />.
     </p>
   );
 }
