@@ -164,6 +164,29 @@ const shots: readonly Shot[] = [
     act: press("Edit the key notebook"),
   },
   { name: "portal-key-new", path: "/keys", holder: "ada", service: "month", act: press("Create a key") },
+  {
+    name: "portal-made-key",
+    path: "/keys",
+    holder: "default",
+    service: "empty",
+    async act(page) {
+      await press("Create a key")(page);
+      await page.getByLabel("Name").fill("notebook");
+      await page.getByRole("dialog").getByRole("button", { name: "Create the key" }).click();
+      await page.getByRole("tab", { name: "LibreChat" }).click();
+    },
+  },
+  {
+    name: "portal-made-answer",
+    path: "/chat",
+    holder: "default",
+    service: "empty",
+    async act(page) {
+      await page.getByLabel("Message").fill("What is ink made of?");
+      await page.keyboard.press("Enter");
+      await page.getByText(/credits for \d+ prompt/).waitFor();
+    },
+  },
   { name: "portal-models", path: "/models", holder: "ada", service: "month" },
   { name: "portal-start", path: "/start", holder: "ada", service: "month" },
   { name: "portal-chat", path: "/chat", holder: "default", service: "empty" },

@@ -83,7 +83,7 @@ test("a key stops its own request, and the receipt says who stopped it", async (
   await confirmed(page, "The request is stopped.");
   const last = (await stream.rest()).at(-1);
   assert.ok(typeof last === "object" && last.error?.code === "request_stopped", JSON.stringify(last));
-  await page.getByText("Nothing runs now.").waitFor();
+  await page.getByRole("heading", { name: "Running requests" }).waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Refresh" }).click();
   await page.getByTitle("A key of the account stopped the request.").waitFor();
 });

@@ -159,8 +159,8 @@ test("says what the credits are worth, when more come, and what models cost", as
   const figure = page.locator(".figure").filter({ hasText: "Credits left" });
   assert.equal(await figure.locator("strong").innerText(), "2,000");
   // 100,000 credits per million tokens, and 0.75 words per token.
-  await figure.getByText(`about 15,000 words of answers by ${model}`).waitFor();
-  await figure.getByText(/^base refills to 1,000 in \d+ (?:hours|minutes|seconds)/).waitFor();
+  await figure.getByText(`About 15,000 words of answers by ${model}`).waitFor();
+  await figure.getByText(/^Base refills to 1,000 in \d+ (?:hours|minutes|seconds)/).waitFor();
   const month = new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", month: "long" });
   const due = page.locator(".overage time").last();
   const at = Date.parse((await due.getAttribute("datetime")) ?? "");

@@ -128,15 +128,16 @@ function Worth({
     <>
       {refill ? (
         <>
-          {refill.bucket} refills to {wholeNumber(refill.credits)} <Due at={refill.at} />
+          {refill.bucket === "base" ? "Base" : "Overage"} refills to {wholeNumber(refill.credits)}{" "}
+          <Due at={refill.at} />
         </>
       ) : (
-        "no refill is due"
+        "No refill is due"
       )}
       {model !== undefined && price > 0 && (
         <>
           <br />
-          about {aboutNumber.format(words)} words of answers by {model.id}
+          About {aboutNumber.format(words)} words of answers by {model.id}
         </>
       )}
     </>

@@ -39,7 +39,7 @@ export function RequestsPage({ place }: { place: Place }) {
       <PageHead title="Requests">
         <LiveMark of={live} />
       </PageHead>
-      <RunningRequests of={live} nameOfKey={(id) => names.get(id) ?? id} />
+      <RunningRequests of={live} nameOfKey={(id) => names.get(id) ?? id} isHiddenIfEmpty />
       <PeriodPicker {...period} hasAll />
       <ResourceList<Receipt>
         place={place}

@@ -12,10 +12,13 @@ import type { PortalLive } from "../types.ts";
 interface RunningProps {
   of: Live<PortalLive>;
   nameOfKey(id: string): string;
+  /** It is not shown while nothing runs. */
+  isHiddenIfEmpty?: boolean;
 }
 
-export function RunningRequests({ of, nameOfKey }: RunningProps) {
+export function RunningRequests({ of, nameOfKey, isHiddenIfEmpty = false }: RunningProps) {
   const { open, show, close } = useAction();
+  if (isHiddenIfEmpty && open === null && !of.value?.requests.data.length) return null;
   return (
     <Card title="Running requests">
       {open !== null && <ActionDialog action={stopOwnRequest} target={{ request: open }} close={close} />}
