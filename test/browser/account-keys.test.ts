@@ -192,9 +192,9 @@ releaseTest("replaces a leaked key at once, or with a day for its users", async 
     await dialog.getByLabel("The present secret").selectOption({ label: present });
     await submit(page);
     // A key press does not lose the secret, which is shown once.
-    await page.getByRole("button", { name: "Copy" }).waitFor();
+    await page.getByRole("button", { name: "Copy the secret" }).waitFor();
     await page.keyboard.press("Escape");
-    await page.getByRole("button", { name: "Copy" }).click();
+    await page.getByRole("button", { name: "Copy the secret" }).click();
     await page.getByText("Copied.").waitFor();
     const secret: string = await page.evaluate("navigator.clipboard.readText()");
     await page.getByRole("button", { name: "Done" }).click();
@@ -235,7 +235,7 @@ test("a new key needs its name only; other settings open with the keyboard, or w
   await assertRefused(budget, /whole number/, { Name: "second", "Budget in credits": "a lot" });
   await budget.fill("");
   await submit(page);
-  await page.getByRole("button", { name: "Copy" }).waitFor();
+  await page.getByRole("button", { name: "Copy the secret" }).waitFor();
   const { data } = await service.call("GET", "/admin/accounts/quick/keys");
   const made = Object(data).find(({ name }: { name: string }) => name === "second");
   assert.deepEqual([made.spending_caps, made.models, made.expires_at, made.portal], [[], ["*"], null, "own"]);

@@ -328,7 +328,7 @@ releaseTask(
     const { page, service, steps } = task;
     await steps.click("Chat");
     await steps.choose("Model", model);
-    await page.getByText("Settings").click();
+    await steps.click("Settings");
     await steps.fill("Longest answer (tokens)", "24");
     await steps.fill("Message", "What is ink made of?");
     await steps.click("Send");
