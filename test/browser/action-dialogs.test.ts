@@ -11,6 +11,7 @@ import { routeOf } from "../../src/actions/action.ts";
 import * as credits from "../../src/actions/credits.ts";
 import { type Fields, plainParts } from "../../src/actions/field.ts";
 import * as keys from "../../src/actions/keys.ts";
+import * as links from "../../src/actions/links.ts";
 import * as operatorKeys from "../../src/actions/operator-keys.ts";
 import * as people from "../../src/actions/people.ts";
 import * as portal from "../../src/actions/portal.ts";
@@ -113,7 +114,41 @@ function ofKey(name: string, button: string): Pick<Dialog, "subject" | "open"> {
   return { subject: name, open: press(`${button} the key ${name}`) };
 }
 
+const className = "Informatics 1";
+
+/** The dialog of a button on the page of the link. */
+function ofLink(button: string): Pick<Dialog, "path" | "subject" | "open"> {
+  const follow = async (page: Page) => {
+    await page.getByRole("link", { name: className, exact: true }).click();
+    await press(button)(page);
+  };
+  return { path: "/links", subject: className, open: follow };
+}
+
 const dialogs: Dialog[] = [
+  {
+    action: links.createLink,
+    path: "/links",
+    open: press("Make a link"),
+    refusals: [
+      {
+        type: {
+          Name: "Physics",
+          Plan: "starter",
+          Seats: "0",
+          "Nobody can join after (UTC)": "2099-01-01T00:00",
+        },
+        at: "Seats",
+        says: /at least 1/,
+      },
+      { type: { Seats: "3", Plan: "gone" }, at: "Plan", says: /gone/, status: 400 },
+    ],
+    right: { Plan: "starter" },
+  },
+  { action: links.setLink, ...ofLink("Change"), right: { Seats: "5" } },
+  { action: links.rotateLink, ...ofLink("New link") },
+  { action: links.endLink, ...ofLink("End") },
+  { action: links.closeLinkAccounts, ...ofLink("Close all accounts") },
   {
     action: operatorKeys.makeOperatorKey,
     path: "/operators",
@@ -292,6 +327,8 @@ async function prepare({ service }: Pick<Visit, "service">): Promise<string> {
     const payment_id = id === account ? "pay-mine" : "pay-other";
     await service.call("POST", `/admin/accounts/${id}/topups`, { payment_id, credits: 300 });
   }
+  const seats = { name: className, plan: "starter", seats: 3, ends_at: "2099-01-01T00:00:00Z" };
+  await service.call("POST", "/admin/links", { ...seats, operation_id: "class" });
   const names = dialogs.flatMap(({ action, subject }) => ("key" in action.input && subject ? [subject] : []));
   for (const name of names) await keyOf(service, account, { name });
   await keyOf(service, "other", { name: "front end", acts_for: { name: "webui", header: "x-person" } });
