@@ -52,6 +52,8 @@ export const rotateOwnKey = variantOf(keys.rotateKey, {
   ],
 });
 
+export const mailSaved = "The choice is saved.";
+
 export const changeOwnMail = action({
   id: "changeMail",
   title: "Choose the mail about the account",
@@ -60,6 +62,7 @@ export const changeOwnMail = action({
   role,
   input: mailChoices,
   refuses: ["not_permitted", "too_many_changes"],
+  done: () => mailSaved,
 });
 
 export const stopOwnRequest = action({

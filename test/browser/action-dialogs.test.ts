@@ -168,8 +168,8 @@ const dialogs: Dialog[] = [
   {
     action: operatorKeys.endOperatorKey,
     path: "/operators",
-    subject: "ci",
-    open: press("End ci"),
+    subject: "old",
+    open: press("End old"),
     right: {},
   },
   {
@@ -329,6 +329,7 @@ async function prepare({ service }: Pick<Visit, "service">): Promise<string> {
   }
   const seats = { name: className, plan: "starter", seats: 3, ends_at: "2099-01-01T00:00:00Z" };
   await service.call("POST", "/admin/links", { ...seats, operation_id: "class" });
+  await service.call("POST", "/admin/operator-keys", { name: "old", role: "viewer", operation_id: "old" });
   const names = dialogs.flatMap(({ action, subject }) => ("key" in action.input && subject ? [subject] : []));
   for (const name of names) await keyOf(service, account, { name });
   await keyOf(service, "other", { name: "front end", acts_for: { name: "webui", header: "x-person" } });

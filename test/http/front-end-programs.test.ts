@@ -172,7 +172,7 @@ test("an erase removes name and address, which are in no fact, change or log lin
   assert.ok(facts.length > 0 && changes.length > 0 && receipts.length > 0);
   assert.doesNotMatch(JSON.stringify([facts, changes, receipts, service.log]), /augusta/i);
   const exported = await operator.get(`/admin/people/${person?.id}/data`);
-  assert.match(exported.text, /"name":"Augusta","email":"augusta@uni.example"/);
+  assert.match(exported.text, /"name":"Augusta",.*"email":"augusta@uni.example"/);
   assert.equal((await operator.delete(`/admin/people/${person?.id}/data`)).status, 200);
   assert.deepEqual(await shown(service), { [`erased:${person?.id}`]: [null, null] });
 });

@@ -114,6 +114,9 @@ const attacks: Readonly<Record<string, (names: Names) => Attack[]>> = {
   ],
   "GET /api/sign-in": () => [{}],
   "POST /api/sign-in": ({ account }) => [{ body: { account } }],
+  "POST /api/sign-in/joins": ({ account }) => [
+    { body: { code: "x", name: account, email: `${account}@x.example` } },
+  ],
   "POST /api/sign-in/links": ({ account }) => [{ body: { email: `${account}@x.example` } }],
   "POST /api/requests/{request}/stop": ({ account, key }) => [
     { path: `/api/requests/${account}/stop` },

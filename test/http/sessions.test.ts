@@ -93,7 +93,8 @@ const sides: readonly Side[] = [
           (method) => [method.toUpperCase(), path.replace(/\{\w+\}/g, "key1")] as const,
         ),
       );
-      const open = ["POST /api/session", "GET /api/sign-in", "POST /api/sign-in", "POST /api/sign-in/links"];
+      const open = ["POST /api/session", "GET /api/sign-in", "POST /api/sign-in"];
+      open.push("POST /api/sign-in/links", "POST /api/sign-in/joins");
       const closed = all.filter(([method, path]) => !open.includes(`${method} ${path}`));
       assert.ok(closed.length >= 5);
       return closed;

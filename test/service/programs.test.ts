@@ -21,6 +21,7 @@ const otherScripts: Record<string, string> = {
   prepack: "test/release/package.test.ts",
   sbom: "test/release/package.test.ts",
   check: "a part of npm test",
+  docs: "test/service/docs.test.ts",
   look: "test/release/programs.test.ts",
   bench: "test/release/programs.test.ts",
   exhaust: "test/release/programs.test.ts",

@@ -96,7 +96,7 @@ const ofProgram = [
 ];
 
 /** Changes without a dialog: those of a state have three, the others a page of their own. */
-const withoutForm = ["changePersonState", "changeState"];
+const withoutForm = ["changeMail", "changePersonState", "changeState"];
 
 for (const [listener, actions] of Object.entries(listeners)) {
   test(`every action of the ${listener}'s listener is described as a whole`, () => {

@@ -1,7 +1,7 @@
 /** The balance as a picture, live, with what runs now and the latest requests. */
 import { useState } from "preact/hooks";
 import { mailNames } from "../../../actions/accounts.ts";
-import { changeOwnMail } from "../../../actions/portal.ts";
+import { changeOwnMail, mailSaved } from "../../../actions/portal.ts";
 import { exactCredits, microPerCredit } from "../../../units.ts";
 import { apiPath, getUnattended, send } from "../../shared/api.ts";
 import { BalancePicture } from "../../shared/balance.tsx";
@@ -81,7 +81,7 @@ function Mail({ choices, changed }: { choices: NonNullable<OwnAccount["mail"]>; 
     setError(null);
     try {
       await send("PATCH", apiPath("account", "mail"), { [name]: isOn ? "on" : "off" });
-      toast("The choice is saved.");
+      toast(mailSaved);
     } catch (failure) {
       setError(failure instanceof Error ? failure : new Error(String(failure)));
     }
