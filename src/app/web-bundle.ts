@@ -102,7 +102,8 @@ export function documents(folder = documentsFolder): ReadDocuments {
     (error) =>
       new Refusal(
         "unknown_path",
-        `The documents are no pages yet: ${messageOf(error)} In a checkout, run: npm run docs.`,
+        "The documents have no pages here yet. In a checkout, npm run docs makes them.",
+        { detail: messageOf(error) },
       ),
   );
 }

@@ -136,7 +136,7 @@ test("without pages the listener says how to make them", async () => {
   await using operator = await startOperator(service, [], { readDocuments });
   const response = await fetch(`${operator.url}/docs/`);
   assert.equal(response.status, 404);
-  assert.match(await response.text(), /In a checkout, run: npm run docs\./);
+  assert.match(await response.text(), /In a checkout, npm run docs makes them\./);
 });
 
 test("a browser searches them, in a folder and at the listener", { skip: noChromium ?? false }, async () => {
