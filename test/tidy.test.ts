@@ -5,6 +5,7 @@ import { basename, dirname, join, normalize, relative } from "node:path";
 import { test } from "node:test";
 import { catalogue, type Entry } from "../src/errors.ts";
 import { foldedInvariants } from "../src/ledger/account-fold.ts";
+import { articleOf } from "../tools/docs/markdown.ts";
 
 const root = join(import.meta.dirname, "..");
 
@@ -653,18 +654,14 @@ test("every path that a document names exists", () => {
 });
 
 test("every section that a document links to exists", () => {
-  const slugOf = (heading: string) =>
-    heading
-      .toLowerCase()
-      .replace(/[^\w\- ]/g, "")
-      .replaceAll(" ", "-");
   for (const document of documents) {
     for (const [, path = "", anchor = ""] of textOf(document).matchAll(
       /\]\(((?!https?:)[^)#]*)#([^)]+)\)/g,
     )) {
       const target = path === "" ? document : relative(root, join(root, dirname(document), path));
-      const headings = [...textOf(target).matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) => slugOf(heading));
-      assert.ok(headings.includes(anchor), `${document} links to ${target}#${anchor}, which does not exist`);
+      const { sections } = articleOf(textOf(target), (each) => each);
+      const isThere = sections.some(({ id }) => id === anchor);
+      assert.ok(isThere, `${document} links to ${target}#${anchor}, which does not exist`);
     }
   }
 });

@@ -6,8 +6,8 @@ import { rmSync } from "node:fs";
 import path from "node:path";
 import { buildSite } from "./docs/site.ts";
 
-const [given] = process.argv.slice(2);
 const own = path.join(import.meta.dirname, "../dist/docs-site");
-if (given === undefined) rmSync(own, { recursive: true, force: true });
-await buildSite(given ?? own);
-console.log(`${path.relative(process.cwd(), path.join(given ?? own, "index.html"))}`);
+const folder = process.argv[2] ?? own;
+if (folder === own) rmSync(own, { recursive: true, force: true });
+await buildSite(folder);
+console.log(path.relative(process.cwd(), path.join(folder, "index.html")));

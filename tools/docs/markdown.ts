@@ -23,15 +23,11 @@ export function escapeHtml(text: string): string {
   return text.replace(/[&<>"]/g, (character) => escapes[character] ?? "");
 }
 
-/** Returns the ids of the headings in their order, as forges and editors make them. */
-export function headingIdsOf(text: string): string[] {
-  return headingIds(new Marked().lexer(text));
-}
-
-function headingIds(tokens: readonly Token[]): string[] {
+/** Returns a function that makes ids of headings, in their order, as forges and editors do. */
+function headingIds(): (heading: string) => string {
   const seen = new Map<string, number>();
-  return tokens.filter(isHeading).map(({ text }) => {
-    const id = text
+  return (heading) => {
+    const id = heading
       .replace(/\[([^\]]*)\]\([^)]*\)/g, "$1")
       .toLowerCase()
       .replace(/[^\w\- ]/g, "")
@@ -39,7 +35,7 @@ function headingIds(tokens: readonly Token[]): string[] {
     const before = seen.get(id) ?? 0;
     seen.set(id, before + 1);
     return before === 0 ? id : `${id}-${before}`;
-  });
+  };
 }
 
 function isHeading(token: Token): token is Tokens.Heading {
@@ -61,17 +57,17 @@ export function articleOf(text: string, urlOf: (target: string) => string | null
       },
     },
   });
-  const tokens = marked.lexer(text);
-  const ids = headingIds(tokens);
-  const sections: Section[] = [];
-  for (const [at, token] of tokens.entries()) {
-    if (!isHeading(token)) continue;
-    const heading = String(marked.parseInline(token.text));
-    const next = tokens.findIndex((each, index) => index > at && isHeading(each));
-    const html = marked.parser(tokens.slice(at + 1, next === -1 ? undefined : next));
-    const id = ids[sections.length] ?? "";
-    sections.push({ id, level: token.depth, title: plainText(heading), heading, html: accessible(html) });
+  const parts: { heading: Tokens.Heading; below: Token[] }[] = [];
+  for (const token of marked.lexer(text)) {
+    if (isHeading(token)) parts.push({ heading: token, below: [] });
+    else parts.at(-1)?.below.push(token);
   }
+  const idOf = headingIds();
+  const sections = parts.map(({ heading: { depth: level, text: title }, below }): Section => {
+    const heading = String(marked.parseInline(title));
+    const html = accessible(marked.parser(below));
+    return { id: idOf(title), level, title: plainText(heading), heading, html };
+  });
   const html = sections.map(
     (each) => `<h${each.level} id="${each.id}">${each.heading}</h${each.level}>\n${each.html}`,
   );

@@ -1,7 +1,7 @@
 /** Groups of the sidebar: those of docs/operating/README.md, and around them the other pages. */
 import path from "node:path";
 
-export interface NavigationLink {
+interface NavigationLink {
   /** The document, and one of its headings. */
   file: string;
   anchor: string;
@@ -15,19 +15,20 @@ export interface NavigationGroup {
 
 const operating = "docs/operating/README.md";
 
-/** `titles`: of each document by its file. */
+/** `texts`: documents by their files. */
 export function navigationOf(
-  documents: ReadonlyMap<string, { title: string; text: string }>,
+  texts: ReadonlyMap<string, string>,
+  titleOf: (file: string) => string,
 ): NavigationGroup[] {
-  const link = (file: string, anchor = "", label?: string): NavigationLink => ({
+  const link = (file: string, anchor = "", label = titleOf(file)): NavigationLink => ({
     file,
     anchor,
-    label: label ?? documents.get(file)?.title ?? file,
+    label,
   });
   const groups: NavigationGroup[] = [
     { title: "Inkwell", links: [link("README.md", "", "Overview"), link(operating)] },
   ];
-  const [, ...sections] = (documents.get(operating)?.text ?? "").split(/^## /m);
+  const [, ...sections] = (texts.get(operating) ?? "").split(/^## /m);
   for (const section of sections) {
     const links = [...section.matchAll(/^\| \[[^\]]+\]\(([^)#]+)(?:#([^)]+))?\)/gm)].map(
       ([, name = "", anchor = ""]) => {
@@ -37,7 +38,7 @@ export function navigationOf(
     );
     groups.push({ title: section.split("\n")[0] ?? "", links });
   }
-  const files = [...documents.keys()];
+  const files = [...texts.keys()];
   const reference = files.filter((file) => /^(?:docs\/[^/]+|examples\/README)\.md$/.test(file));
   const apis = files.filter((file) => /^docs\/api\/\w+\/README\.md$/.test(file));
   const project = files.filter((file) => /^[A-Z]+\.md$/.test(file) && file !== "README.md");

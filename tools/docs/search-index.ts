@@ -11,8 +11,8 @@ export interface Searched {
   text: string;
 }
 
-/** Decisions say why. Whoever searches wants to know how. */
-const decisionsWeight = 0.5;
+/** Weight of decisions and of the reference. Pages that say how to do something come first. */
+const lowerWeight = 0.5;
 
 export function searchOf(sections: readonly Searched[]): (words: string) => Searched[] {
   const byId = new Map(sections.map((section) => [section.id, section]));
@@ -25,7 +25,7 @@ export function searchOf(sections: readonly Searched[]): (words: string) => Sear
         fuzzy: (term) => (term.length > 4 ? 0.2 : false),
         combineWith: "AND",
         boost: { page: 3, title: 4 },
-        boostDocument: (id) => (/^(?:decisions|api\/)/.test(String(id)) ? decisionsWeight : 1),
+        boostDocument: (id) => (/^(?:decisions|api\/)/.test(String(id)) ? lowerWeight : 1),
       })
       .flatMap(({ id }) => byId.get(id) ?? []);
 }

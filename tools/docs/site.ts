@@ -4,25 +4,17 @@
  *
  * Guarantees that each link leads to a page, file or heading that is there. Otherwise it throws.
  */
-import {
-  copyFileSync,
-  existsSync,
-  globSync,
-  mkdirSync,
-  readFileSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { globSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { build } from "esbuild";
+import { version } from "../../src/version.ts";
 import { type ApiDocument, readApiDocuments } from "./api-documents.ts";
-import { articleOf, escapeHtml, headingIdsOf, plainText } from "./markdown.ts";
+import { type Article, articleOf, escapeHtml, plainText } from "./markdown.ts";
 import { type NavigationGroup, navigationOf } from "./navigation.ts";
 import { referenceOf } from "./reference.ts";
 import type { Searched } from "./search-index.ts";
 
 const root = path.join(import.meta.dirname, "../..");
-const { version } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
 
 /** Files of these folders are in the repository alone, so links to them are text. */
 const repositoryOnly = /^(?:src|test|bench|tools|node_modules)\//;
@@ -42,6 +34,10 @@ export function pageOf(file: string): string {
         slash === undefined ? ".html" : `${slash}index.html`,
       )
     : `${short}.html`;
+}
+
+function isFileOfRoot(file: string): boolean {
+  return statSync(path.join(root, file), { throwIfNoEntry: false })?.isFile() === true;
 }
 
 /** Returns the URL of a page for another one. */
@@ -66,31 +62,28 @@ export async function buildPages(folder: string, texts: ReadonlyMap<string, stri
 class Site {
   readonly #folder: string;
   readonly #texts: ReadonlyMap<string, string>;
+  readonly #articles = new Map<string, Article>();
   readonly #navigation: NavigationGroup[];
-  /** Ids of the headings of each document. */
-  readonly #ids = new Map<string, readonly string[]>();
-  /** Files that are no documents, to which documents link. */
-  readonly #linked = new Set<string>();
-  readonly #problems: string[] = [];
-  readonly #searched: Searched[] = [];
+  /** Links of the documents: the target as it is written, and what it means. */
+  readonly #links: { from: string; target: string; file: string; anchor: string }[] = [];
 
   constructor(folder: string, texts: ReadonlyMap<string, string>) {
     this.#folder = folder;
     this.#texts = texts;
-    for (const [file, text] of texts) this.#ids.set(file, headingIdsOf(text));
-    const titled = [...texts].map(([file, text]) => [file, { title: titleOf(text), text }] as const);
-    this.#navigation = navigationOf(new Map(titled));
+    for (const [file, text] of texts) {
+      this.#articles.set(
+        file,
+        articleOf(text, (target) => this.#urlOf(file, target)),
+      );
+    }
+    this.#navigation = navigationOf(texts, (file) => this.#titleOf(file));
   }
 
   async write(): Promise<void> {
-    for (const [file, text] of this.#texts) this.#writeDocument(file, text);
-    for (const file of this.#linked) this.#writeLinked(file);
-    for (const { file } of this.#navigation.flatMap(({ links }) => links)) {
-      if (!this.#texts.has(file)) this.#problems.push(`the sidebar links to ${file}, which does not exist`);
-    }
-    if (this.#problems.length > 0) throw new Error(this.#problems.join("\n"));
-    this.#put("assets/search-data.js", `window.searched=${JSON.stringify(this.#searched)};\n`);
-    copyFileSync(path.join(root, "src/web/shared/icon.svg"), path.join(this.#folder, "assets/icon.svg"));
+    for (const file of this.#checkLinks()) this.#writeLinked(file);
+    for (const [file, article] of this.#articles) this.#writeDocument(file, article);
+    this.#put("assets/search-data.js", `window.searched=${JSON.stringify(this.#searched())};\n`);
+    this.#put("assets/icon.svg", readFileSync(path.join(root, "src/web/shared/icon.svg")));
     await build({
       entryPoints: [
         path.join(import.meta.dirname, "browser/search.ts"),
@@ -107,30 +100,47 @@ class Site {
     });
   }
 
-  #writeDocument(file: string, text: string): void {
-    const page = pageOf(file);
-    const { title, html, sections } = articleOf(text, (target) => this.#urlOf(file, target));
-    for (const { id, title: heading, level, html: below } of sections) {
-      const at = level === 1 ? page : `${page}#${id}`;
-      this.#searched.push({ id: at, page: title, title: heading, text: plainText(below) });
+  /** Returns the linked files that are no documents. Throws if a target is missing. */
+  #checkLinks(): Set<string> {
+    const linked = new Set<string>();
+    const problems: string[] = [];
+    for (const { from, target, file, anchor } of this.#links) {
+      const article = this.#articles.get(file);
+      const isFile = article === undefined && isFileOfRoot(file);
+      if (isFile) linked.add(file);
+      const isThere =
+        anchor === "" ? isFile || article !== undefined : article?.sections.some(({ id }) => id === anchor);
+      if (!isThere) problems.push(`${from} links to ${target}, which does not exist`);
     }
+    for (const { file } of this.#navigation.flatMap(({ links }) => links)) {
+      if (!this.#texts.has(file)) problems.push(`the sidebar links to ${file}, which does not exist`);
+    }
+    if (problems.length > 0) throw new Error(problems.join("\n"));
+    return linked;
+  }
+
+  #searched(): Searched[] {
+    return [...this.#articles].flatMap(([file, { title: page, sections }]) =>
+      sections.map(({ id, level, title, html }) => ({
+        id: level === 1 ? pageOf(file) : `${pageOf(file)}#${id}`,
+        page,
+        title,
+        text: plainText(html),
+      })),
+    );
+  }
+
+  #writeDocument(file: string, { title, html, sections }: Article): void {
     const headings = sections.filter(({ level }) => level === 2);
     const contents = headings.length < 2 ? "" : contentsOf(headings);
-    this.#put(page, this.#frame(file, title, html, contents));
+    this.#put(pageOf(file), this.#frame(file, title, html, contents));
   }
 
   /** Text files stand on a page of their own. */
   #writeLinked(file: string): void {
-    if (isImage(file)) {
-      this.#makeFolderOf(pageOf(file));
-      copyFileSync(path.join(root, file), path.join(this.#folder, pageOf(file)));
-      return;
-    }
-    const text = escapeHtml(readFileSync(path.join(root, file), "utf8"));
-    this.#put(
-      pageOf(file),
-      this.#frame(file, file, `<h1>${file}</h1>\n<pre tabindex="0"><code>${text}</code></pre>`, ""),
-    );
+    const content = readFileSync(path.join(root, file));
+    const html = `<h1>${file}</h1>\n<pre tabindex="0"><code>${escapeHtml(String(content))}</code></pre>`;
+    this.#put(pageOf(file), isImage(file) ? content : this.#frame(file, file, html, ""));
   }
 
   /** Returns the URL of a link of a document, or null if nothing is there in an installation. */
@@ -141,12 +151,7 @@ class Site {
     const folder = path.join(named, "README.md");
     const file = this.#texts.has(folder) ? folder : named;
     if (repositoryOnly.test(file)) return null;
-    const ids = this.#ids.get(file);
-    const isFile =
-      ids === undefined && existsSync(path.join(root, file)) && statSync(path.join(root, file)).isFile();
-    if (isFile) this.#linked.add(file);
-    const isThere = anchor === "" ? isFile || ids !== undefined : ids?.includes(anchor);
-    if (!isThere) this.#problems.push(`${from} links to ${target}, which does not exist`);
+    this.#links.push({ from, target, file, anchor });
     const url = name === "" ? "" : relativeUrl(pageOf(from), pageOf(file));
     return anchor === "" ? url : `${url}#${anchor}`;
   }
@@ -213,22 +218,19 @@ ${this.#sidebar(file)}</nav>
       : [];
   }
 
+  #titleOf(file: string): string {
+    return this.#articles.get(file)?.title ?? file;
+  }
+
   #shortTitle(file: string): string {
-    return titleOf(this.#texts.get(file) ?? "").replace(/^Inkwell \w+ API: |^\d{4}\. /, "");
+    return this.#titleOf(file).replace(/^Inkwell \w+ API: |^\d{4}\. /, "");
   }
 
-  #put(page: string, text: string): void {
-    this.#makeFolderOf(page);
-    writeFileSync(path.join(this.#folder, page), text);
+  #put(page: string, content: string | Uint8Array): void {
+    const file = path.join(this.#folder, page);
+    mkdirSync(path.dirname(file), { recursive: true });
+    writeFileSync(file, content);
   }
-
-  #makeFolderOf(page: string): void {
-    mkdirSync(path.dirname(path.join(this.#folder, page)), { recursive: true });
-  }
-}
-
-function titleOf(text: string): string {
-  return /^# (.+)$/m.exec(text)?.[1] ?? "";
 }
 
 function contentsOf(headings: readonly { id: string; title: string }[]): string {
