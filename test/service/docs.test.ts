@@ -1,20 +1,16 @@
 /**
  * The documents as pages: `npm run docs` makes a page of each, links lead somewhere, the search
- * finds, nothing asks another host, from a folder and from the operator listener.
+ * finds, and nothing names another host. test/release/docs.test.ts opens them in a browser.
  */
 import assert from "node:assert/strict";
 import { existsSync, globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { pathToFileURL } from "node:url";
 import { documents } from "../../src/app/web-bundle.ts";
-import type { Searched } from "../../tools/docs/search-index.ts";
-import { searchOf } from "../../tools/docs/search-index.ts";
+import { type Searched, searchOf } from "../../tools/docs/search-index.ts";
 import { buildPages, documentFiles, pageOf } from "../../tools/docs/site.ts";
 import { shownBy } from "../fixtures/checkout-programs.ts";
-import { launchChromium, noChromium } from "../fixtures/chromium.ts";
-import { assertAccessible } from "../fixtures/console.ts";
 import { startOperator } from "../fixtures/operator.ts";
 import { startService } from "../fixtures/service.ts";
 
@@ -138,29 +134,4 @@ test("without pages the listener says how to make them", async () => {
   const response = await fetch(`${operator.url}/docs/`);
   assert.equal(response.status, 404);
   assert.match(await response.text(), /In a checkout, npm run docs makes them\./);
-});
-
-test("a browser searches them, in a folder and at the listener", { skip: noChromium ?? false }, async () => {
-  await using service = await startService();
-  await using operator = await startOperator(service, [], { readDocuments: documents(folder) });
-  await using chromium = await launchChromium();
-  for (const base of [`${pathToFileURL(folder)}/`, `${operator.url}/docs/`]) {
-    const page = await chromium.browser.newPage();
-    const wrong: string[] = [];
-    page.on("console", (message) => wrong.push(message.text()));
-    page.on("pageerror", (error) => wrong.push(error.message));
-    page.on("request", (request) => {
-      if (!request.url().startsWith(base)) wrong.push(request.url());
-    });
-    await page.goto(`${base}operating/plans.html`);
-    // The check reads the style sheet, which a page of a folder may not.
-    if (base.startsWith("http:")) await assertAccessible(page);
-    await page.keyboard.press("/");
-    await page.keyboard.type("credits");
-    await page.locator("#found").getByRole("link", { name: "Accounts and their credits: Credits" }).click();
-    await page.waitForURL(`${base}operating/accounts.html#credits`);
-    await page.getByRole("heading", { name: "Credits", exact: true }).waitFor();
-    assert.deepEqual(wrong, []);
-    await page.close();
-  }
 });
