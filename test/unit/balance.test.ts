@@ -16,11 +16,6 @@ async function viewOf({ store }: Bench): Promise<BalanceView> {
   return view;
 }
 
-async function _remaining(made: Bench): Promise<[base: number, overage: number, additional: number]> {
-  const view = await viewOf(made);
-  return [view.base.remainingMicro, view.overage.remainingMicro, view.additionalMicro];
-}
-
 test("a new account has full buckets and windows that start with it", async () => {
   assert.deepEqual(await viewOf(await bench(small)), {
     plan: "small",

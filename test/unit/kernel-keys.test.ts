@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import type { CapSettings, KeyOperation, KeySettings } from "../../src/ledger/operations.ts";
 import { example, journalOf, openedJournal, small } from "../fixtures/kernel-examples.ts";
-import type { Bench } from "../fixtures/ledger-bench.ts";
 import { extend, hold, settle, tokens } from "../fixtures/ledger-operations.ts";
 import { addKey, keyOf, limited, revokeKey } from "../fixtures/ledger-rows.ts";
 import { day, minute, start } from "../fixtures/times.ts";
@@ -17,12 +16,6 @@ function rotation(digit: string, overlap: string | null): KeySettings {
 
 function cap(amountMicro: number, every: string, more: Partial<CapSettings> = {}): CapSettings {
   return { amountMicro, every, byOperator: true, ...more };
-}
-
-async function _spend(made: Bench, id: string, amount: number): Promise<string> {
-  const outcome = await made.apply(hold(id, amount));
-  if (outcome.kind === "held") await made.apply(settle(id, amount));
-  return outcome.kind;
 }
 
 example(
