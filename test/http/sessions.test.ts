@@ -11,7 +11,6 @@ import type { TokenBucket } from "../../src/limits/token-bucket.ts";
 import {
   type AskOptions,
   type Fields,
-  fieldsOf,
   type OperatorAnswer,
   operatorToken,
   refused,
@@ -19,7 +18,7 @@ import {
   type TestOperator,
 } from "../fixtures/operator.ts";
 import { pageHeader, pageSecret } from "../fixtures/page-header.ts";
-import { startPortal } from "../fixtures/portal.ts";
+import { sessionRoutesOf, startPortal } from "../fixtures/portal.ts";
 import { startService, type TestService } from "../fixtures/service.ts";
 import { signInFrom } from "../fixtures/sign-ins.ts";
 import { until } from "../fixtures/until.ts";
@@ -86,19 +85,7 @@ const sides: readonly Side[] = [
       const text = key.replace(/.$/, (last) => (last === "a" ? "b" : "a"));
       return { text, code: "invalid_api_key", hidden: text.slice(4, 20) };
     },
-    /** Every documented route but signing in. */
-    routes(document) {
-      const all = Object.entries(fieldsOf(document.paths)).flatMap(([path, methods]) =>
-        Object.keys(fieldsOf(methods)).map(
-          (method) => [method.toUpperCase(), path.replace(/\{\w+\}/g, "key1")] as const,
-        ),
-      );
-      const open = ["POST /api/session", "GET /api/sign-in", "POST /api/sign-in"];
-      open.push("POST /api/sign-in/links", "POST /api/sign-in/joins");
-      const closed = all.filter(([method, path]) => !open.includes(`${method} ${path}`));
-      assert.ok(closed.length >= 5);
-      return closed;
-    },
+    routes: sessionRoutesOf,
     noSession: "invalid_session",
   },
 ];

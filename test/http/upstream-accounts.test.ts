@@ -2,10 +2,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { eventCharactersMax } from "../../src/engines/upstream/exchange.ts";
+import { stopTime } from "../fixtures/stopped-time.ts";
 import { until } from "../fixtures/until.ts";
 import {
+  breakOff,
   type Call,
-  clockOf,
   type Outcome,
   type Play,
   startFront,
@@ -36,17 +37,11 @@ describe("five prompts that a server cannot take pause it for their account only
     ["an answer that ends without its end", (call) => call.stream(first)],
     ["an event that is no JSON", (call) => call.stream("data: {\n\n")],
     ["an event that is too large", (call) => call.send(`data: ${"x".repeat(eventCharactersMax + 1)}`)],
-    [
-      "an answer that breaks off",
-      async (call) => {
-        await call.send(first, text("Hel"));
-        call.socket.destroy();
-      },
-    ],
+    ["an answer that breaks off", breakOff(first, text("Hel"))],
   ];
   for (const [name, play] of failing) {
-    test(name, async (t) => {
-      const goOn = clockOf(t);
+    test(name, async () => {
+      using time = stopTime();
       await using front = await startFront();
       const good = await front.other("good");
       front.upstream.play = unlessPoisoned(play);
@@ -60,9 +55,9 @@ describe("five prompts that a server cannot take pause it for their account only
       const [server] = front.engine.servers();
       assert.deepEqual([server?.state, server?.pausedAccounts], ["ok", 1]);
       assert.match(front.log(), /keeps failing for one account and gets none of its requests for 5 s/);
-      goOn(5500);
+      time.advance(5500);
       assert.ok((await front.chat(poison)).status >= 500);
-      goOn(5500);
+      time.advance(5500);
       assert.equal((await front.chat(poison)).status, 503, "the second pause is longer");
       assert.equal(
         front.upstream.calls.length,
@@ -73,15 +68,15 @@ describe("five prompts that a server cannot take pause it for their account only
   }
 });
 
-test("two paused accounts pause a server for all, and another account tries it first", async (t) => {
-  const goOn = clockOf(t);
+test("two paused accounts pause a server for all, and another account tries it first", async () => {
+  using time = stopTime();
   await using front = await startFront();
   const [second, good] = [await front.other("second"), await front.other("good")];
   front.upstream.play = unlessPoisoned(broken);
   for (const chat of [front.chat, second]) for (let n = 0; n < 5; n += 1) await chat(poison);
   assert.equal((await good()).status, 503);
   assert.equal(front.engine.state, "unavailable");
-  goOn(5500);
+  time.advance(5500);
   // The first account tries for itself, and its failure prolongs nobody else's pause.
   assert.equal((await front.chat(poison)).status, 502);
   assert.equal((await front.chat(poison)).status, 503);
@@ -97,8 +92,8 @@ test("missing answers count for all, whoever asks", async () => {
   assert.equal((await good()).status, 503);
 });
 
-test("rejections neither open a circuit nor close it", async (t) => {
-  const goOn = clockOf(t);
+test("rejections neither open a circuit nor close it", async () => {
+  using time = stopTime();
   await using front = await startFront();
   const statusOf = async (play: Play) => {
     front.upstream.play = play;
@@ -110,7 +105,7 @@ test("rejections neither open a circuit nor close it", async (t) => {
   assert.equal(await statusOf(reject), 400);
   assert.equal(await statusOf(broken), 502);
   assert.equal(await statusOf(broken), 503, "the rejection between them does not count");
-  goOn(5500);
+  time.advance(5500);
   assert.equal(await statusOf(reject), 400);
   assert.equal(front.engine.servers()[0]?.pausedAccounts, 1, "a rejected trial has no result");
 });
@@ -147,12 +142,12 @@ for (const [whose, play] of [
   ["one account", broken],
   ["all accounts", gone],
 ] as const) {
-  test(`requests wait no longer when the trial is answered of a server that was paused for ${whose}`, async (t) => {
-    const goOn = clockOf(t);
+  test(`requests wait no longer when the trial is answered of a server that was paused for ${whose}`, async () => {
+    using time = stopTime();
     await using front = await startFront();
     front.upstream.play = unlessPoisoned(play);
     for (let n = 0; n < 5; n += 1) await front.chat(poison);
-    goOn(6000);
+    time.advance(6000);
     const trial = Promise.withResolvers<Call>();
     front.upstream.play = trial.resolve;
     const controller = new AbortController();

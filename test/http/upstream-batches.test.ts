@@ -8,7 +8,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { EngineEvent, Generation } from "../../src/chat/engine.ts";
 import { exchange } from "../fixtures/raw-http.ts";
 import { until } from "../fixtures/until.ts";
-import { generate, startFront, testAnswers } from "../fixtures/upstream.ts";
+import { breakOff, generate, startFront, testAnswers } from "../fixtures/upstream.ts";
 import { delta, done, finish, text, usage } from "../fixtures/upstream-events.ts";
 
 const words = (count: number) => Array.from({ length: count }, (_, n) => text(`${n} `));
@@ -153,10 +153,7 @@ testAnswers(
     ["a connection that breaks behind text in one read keeps the text", text("a") + text("b")],
   ].map(([what = "", sent = ""]) => ({
     what: `${what}, and the text is charged`,
-    sends: async (call) => {
-      await call.send(sent);
-      call.socket.destroy();
-    },
+    sends: breakOff(sent),
     body: { stream: true },
     gives: { texts: ["a", "b"], code: "upstream_error", ending: "engine_failed", completionTokens: 2 },
   })),

@@ -3,8 +3,9 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ServiceEvents } from "../../src/events/service-events.ts";
 import { errorOf } from "../fixtures/service.ts";
+import { stopTime } from "../fixtures/stopped-time.ts";
 import { until } from "../fixtures/until.ts";
-import { type Call, clockOf, type Play, startFront, startUpstream } from "../fixtures/upstream.ts";
+import { type Call, type Play, startFront, startUpstream } from "../fixtures/upstream.ts";
 import { event } from "../fixtures/upstream-events.ts";
 
 const error = {
@@ -21,8 +22,8 @@ const empty: [name: string, play: Play][] = [
 
 describe("a server alone gets one request every five minutes", () => {
   for (const [name, play] of empty) {
-    test(name, async (t) => {
-      const goOn = clockOf(t);
+    test(name, async () => {
+      using time = stopTime();
       await using front = await startFront();
       const other = await front.other("other");
       front.upstream.play = play;
@@ -43,14 +44,14 @@ describe("a server alone gets one request every five minutes", () => {
         /inkwell_model_servers_out_of_credit\{model="big"\} 1/,
       );
 
-      goOn(299_000);
+      time.advance(299_000);
       await front.chat();
       assert.equal(front.upstream.calls.length, 1);
-      goOn(2000);
+      time.advance(2000);
       assert.equal((await front.chat()).status, 502);
       assert.equal((await front.chat()).status, 502);
       assert.equal(front.upstream.calls.length, 2, "one trial");
-      goOn(301_000);
+      time.advance(301_000);
       front.upstream.play = (call) => call.answer(500, "{}");
       assert.equal((await front.chat()).headers.get("x-should-retry"), null, "now it fails in another way");
       assert.equal(front.engine.servers()[0]?.state, "resting");

@@ -9,6 +9,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { until } from "../fixtures/until.ts";
 import {
   type AnswerCase,
+  breakOff,
   type Call,
   charged,
   type Outcome,
@@ -111,13 +112,7 @@ const brokenOff: Partial<Outcome> = {
   estimated: true,
 };
 const inTheMiddle: [what: string, sends: AnswerCase["sends"], options?: AnswerCase["options"]][] = [
-  [
-    "the connection is cut",
-    async (call) => {
-      await call.send(...parts);
-      call.socket.destroy();
-    },
-  ],
+  ["the connection is cut", breakOff(...parts)],
   ["the answer ends without its end", parts],
   ["a silent stream", (call) => call.send(parts.join("")), { times: { ...quick, headersMs: 60_000 } }],
   ["an event that is no JSON", [...parts, `data: ${secretText}\n\n`]],
@@ -166,10 +161,7 @@ testAnswers([
   })),
   {
     what: "accepts an answer that breaks after its finish reason",
-    sends: async (call) => {
-      await call.send(text("Hello"), finish());
-      call.socket.destroy();
-    },
+    sends: breakOff(text("Hello"), finish()),
     body: { stream: true },
     gives: { done: true, ending: "stop", estimated: true },
   },

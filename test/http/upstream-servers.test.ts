@@ -6,14 +6,7 @@ import { freePort } from "../fixtures/program.ts";
 import { errorOf, jsonOf, say, startService } from "../fixtures/service.ts";
 import { unlessStalled } from "../fixtures/unless-stalled.ts";
 import { until } from "../fixtures/until.ts";
-import {
-  type Call,
-  charged,
-  type Front,
-  type Play,
-  startFront,
-  startUpstream,
-} from "../fixtures/upstream.ts";
+import { breakOff, charged, type Front, type Play, startFront, startUpstream } from "../fixtures/upstream.ts";
 import { done, finish, first, text, usage } from "../fixtures/upstream-events.ts";
 
 const hello = [text("Hello"), text(" world"), finish(), usage(5, 2), done];
@@ -34,13 +27,7 @@ const failing: [name: string, play: Play][] = [
   ["is broken", (call) => call.answer(500, "{}")],
   ["has another key", (call) => call.answer(401, "{}")],
   ["hangs", () => {}],
-  [
-    "dies before its first token",
-    async (call: Call) => {
-      await call.send(first);
-      call.socket.destroy();
-    },
-  ],
+  ["dies before its first token", breakOff(first)],
 ];
 for (const [name, play] of failing) {
   test(`one of two upstreams ${name}: the caller does not notice, and pays once`, () =>
@@ -74,13 +61,10 @@ test("reports the error after two upstreams have failed, without a third attempt
 });
 
 test("asks no other upstream after the first token", async () => {
-  const breakOff: Play = async (call) => {
-    await call.send(text("Hel"));
-    call.socket.destroy();
-  };
-  const other = await startUpstream(breakOff);
+  const play = breakOff(text("Hel"));
+  const other = await startUpstream(play);
   await using front = await startFront({ others: [other] });
-  front.upstream.play = breakOff;
+  front.upstream.play = play;
   assert.equal((await front.events()).error?.code, "upstream_error");
   assert.equal(front.upstream.calls.length + other.calls.length, 1);
 });

@@ -9,6 +9,7 @@ import { unlessStalled } from "../fixtures/unless-stalled.ts";
 import { until } from "../fixtures/until.ts";
 import {
   balanceOf,
+  breakOff,
   type Call,
   charged,
   type FrontOptions,
@@ -38,12 +39,6 @@ const counted = (content: string, prompt: number, made: number) =>
     usage: { prompt_tokens: prompt, completion_tokens: made, total_tokens: prompt + made },
   });
 const timed = (timings: object) => event({ choices: [{ index: 0, delta: { content: "Hello" } }], timings });
-const breakOff =
-  (...parts: string[]) =>
-  async (call: Call) => {
-    await call.send(...parts);
-    call.socket.destroy();
-  };
 const cut = { ending: "engine_failed", code: "upstream_error" } as const;
 /** Prompts cost nothing, and a completion token costs a credit. */
 const credits = (amount: number) => balanceOf(amount, { prompt: 0, completion: 1_000_000 });

@@ -12,7 +12,7 @@ import path from "node:path";
 import { text as textOfStream } from "node:stream/consumers";
 import { test } from "node:test";
 import { selfSigned } from "../fixtures/certificate.ts";
-import { missing, newFolder as newDeployFolder, textOf } from "../fixtures/deploy.ts";
+import { missing, newFolder as newDeployFolder, nginxArguments, textOf } from "../fixtures/deploy.ts";
 import { startInside } from "../fixtures/inner-program.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
 import { freePort, newFolder } from "../fixtures/program.ts";
@@ -33,21 +33,12 @@ const proxies: Record<string, { file: string; program: string[]; configure: Conf
     file: "deploy/nginx-tls.conf",
     program: ["nginx", "-v"],
     configure(folder, port, plainPort, configuration) {
-      const included = path.join(folder, "inkwell.conf");
-      writeFileSync(
-        included,
-        configuration
-          .replaceAll("listen 443 ", `listen 127.0.0.1:${port} `)
-          .replace("listen 80;", `listen 127.0.0.1:${plainPort};`)
-          .replace("/etc/letsencrypt/live/example.edu/fullchain.pem", `${folder}/cert.pem`)
-          .replace("/etc/letsencrypt/live/example.edu/privkey.pem", `${folder}/key.pem`),
-      );
-      const file = path.join(folder, "nginx.conf");
-      writeFileSync(
-        file,
-        `daemon off; master_process off; pid ${folder}/pid; events {} http { access_log off; include ${included}; }`,
-      );
-      return ["nginx", "-p", folder, "-c", file, "-e", "stderr"];
+      const sites = configuration
+        .replaceAll("listen 443 ", `listen 127.0.0.1:${port} `)
+        .replace("listen 80;", `listen 127.0.0.1:${plainPort};`)
+        .replace("/etc/letsencrypt/live/example.edu/fullchain.pem", `${folder}/cert.pem`)
+        .replace("/etc/letsencrypt/live/example.edu/privkey.pem", `${folder}/key.pem`);
+      return ["nginx", ...nginxArguments(folder, sites)];
     },
   },
   Caddy: {

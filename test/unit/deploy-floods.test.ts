@@ -7,7 +7,7 @@ import { createServer, type RequestListener } from "node:http";
 import { connect, type Socket } from "node:net";
 import path from "node:path";
 import { describe, test } from "node:test";
-import { missing, newFolder, textOf } from "../fixtures/deploy.ts";
+import { missing, newFolder, nginxArguments, textOf } from "../fixtures/deploy.ts";
 import { freePort } from "../fixtures/program.ts";
 import { parseAnswer } from "../fixtures/raw-http.ts";
 import { until } from "../fixtures/until.ts";
@@ -30,20 +30,10 @@ async function startHaproxy(text: string, node: string) {
 
 async function startNginx(text: string, node: string) {
   const port = await freePort();
-  const folder = newFolder();
-  const included = path.join(folder, "inkwell.conf");
-  writeFileSync(
-    included,
-    text.replace("listen 80;", `listen 127.0.0.1:${port};`).replaceAll(/127\.0\.0\.1:80[89]0/g, node),
-  );
-  const file = path.join(folder, "nginx.conf");
-  const events = "events { worker_connections 1024; }";
-  writeFileSync(
-    file,
-    `daemon off; master_process off; pid ${folder}/pid; ${events} http { access_log off; include ${included}; }`,
-  );
-  const proxy = spawn("nginx", ["-p", folder, "-c", file, "-e", "stderr"], { stdio: "ignore" });
-  return { port, proxy };
+  const sites = text
+    .replace("listen 80;", `listen 127.0.0.1:${port};`)
+    .replaceAll(/127\.0\.0\.1:80[89]0/g, node);
+  return { port, proxy: spawn("nginx", nginxArguments(newFolder(), sites), { stdio: "ignore" }) };
 }
 
 /** Runs `attack` with the proxy in front of a service that does `answer`. */

@@ -13,7 +13,7 @@ import { before, describe, test } from "node:test";
 import { parse, stringify } from "yaml";
 import { serviceTimes } from "../../src/app/service-times.ts";
 import { catalogue } from "../../src/errors.ts";
-import { instruction, missing, newFolder, root, textOf } from "../fixtures/deploy.ts";
+import { instruction, missing, newFolder, nginxArguments, root, textOf } from "../fixtures/deploy.ts";
 import {
   assertKnown,
   configOfNode,
@@ -504,11 +504,8 @@ describe("the program itself accepts", () => {
     const folder = newFolder();
     // The check opens the ports of the configuration, and port 80 needs privileges.
     const socket = `listen unix:${folder}/socket;`;
-    const included = path.join(folder, "inkwell.conf");
-    writeFileSync(included, textOf("deploy/nginx.conf").replace("listen 80;", socket));
-    const file = path.join(folder, "nginx.conf");
-    writeFileSync(file, `pid ${folder}/pid; events {} http { access_log off; include ${included}; }`);
-    run("nginx", "-t", "-p", folder, "-c", file, "-e", "stderr");
+    const sites = textOf("deploy/nginx.conf").replace("listen 80;", socket);
+    run("nginx", "-t", ...nginxArguments(folder, sites));
   });
 
   test("compose.yaml", { skip: missing("docker", "compose", "version") }, () => {

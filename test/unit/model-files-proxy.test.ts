@@ -16,7 +16,7 @@ import { selfSigned } from "../fixtures/certificate.ts";
 import { minute } from "../fixtures/times.ts";
 
 const root = mkdtempSync(join(tmpdir(), "inkwell-proxy-"));
-const certified = selfSigned();
+const certified = selfSigned("localhost");
 const content = readFileSync(miniaturePath);
 
 // Where OpenSSL finds what this machine trusts; it is read at the first fetch.
