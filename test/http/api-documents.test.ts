@@ -38,6 +38,17 @@ test("the portal serves its document, which is valid", async () => {
   assert.deepEqual((await portal.as(cookie, "GET", "/api/openapi.json")).body, portal.document);
 });
 
+test("docs/operating/portal.md has one row for each route of the portal", async () => {
+  await using service = await startService();
+  await using portal = await startPortal(service);
+  const routes = Object.entries(fieldsOf(portal.document.paths)).flatMap(([route, methods]) =>
+    Object.keys(fieldsOf(methods)).map((method) => `${method.toUpperCase()} ${route}`),
+  );
+  const page = readFileSync(path.join(root, "docs/operating/portal.md"), "utf8");
+  const documented = [...page.matchAll(/^\| `([A-Z]+ \/api\/\S+)` \|/gm)].map(([, name]) => name);
+  assert.deepEqual(documented.toSorted(), [...routes, "GET /api/openapi.json"].toSorted());
+});
+
 test("the public document is valid, and has the paths, methods and statuses of the service", async () => {
   const { valid, errors } = await new Validator().validate(structuredClone(publicApi));
   assert.ok(valid, JSON.stringify(errors));
