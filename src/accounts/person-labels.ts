@@ -1,6 +1,6 @@
 /**
- * What a front end calls a person: a name and an e-mail address in headers. Somebody has typed
- * them, so they are for operators to read, and nothing is ever decided by them.
+ * The name and the e-mail address that a front end sends for a person, in headers. Somebody has
+ * typed them, so they are for operators to read, and nothing is ever decided by them.
  *
  * Guarantees that a label is short and on one line. Any other value counts as absent.
  */

@@ -279,9 +279,9 @@ export function operatorKeyState(
 }
 
 /**
- * Returns the name of a person. Without one, how the issuer or the front end knows them. What a
- * front end calls a person was typed by somebody, and stands behind it. What people have typed
- * themselves is marked.
+ * Returns the name of a person, or without one the id of the issuer or the front end for them.
+ * The name that a front end sends was typed by somebody, so it stands behind this id. Names that
+ * people have typed themselves are marked.
  */
 export function personName(person: {
   issuer: string;

@@ -596,7 +596,7 @@ create table link (
   constraint accounts_end_after_the_link check (accounts_end_ms >= ends_ms)
 ) {table};
 
--- Who has asked for a seat, and the accounts of those who have one. Rows without an account are deleted with their code.
+-- Seats of links, and requests for one, which have no account yet. A request is deleted with its code.
 create table link_seat (
   link {text} not null references link (id),
   -- The hash of the join id of a browser, or the address in lower case without `+suffix`. Of an erased person `erased:` and
