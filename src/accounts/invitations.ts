@@ -64,8 +64,8 @@ export interface InvitationSettings {
 
 export const noInvitations: InvitationSettings = { portalUrl: null, send: null };
 
-/** Of an invitation, or of a link by which many join. */
-type CodeKind = "invitation" | "link";
+/** The code of an invitation or of a link by which many join, or the join id of a browser. */
+type CodeKind = "invitation" | "link" | "joiner";
 
 /** Hashes a code. Another operator token ends all of them. */
 export function hashOfCode(token: string, kind: CodeKind, code: string): string {

@@ -6,7 +6,7 @@
  * may be lost, or two tabs may try. Later the id opens nothing, since the next person may sit
  * before the same browser.
  */
-import { createHmac, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { Refusal } from "../errors.ts";
 import { refusalOf } from "../ledger/refusals.ts";
 import type { AccountDraft } from "../store/contacts.ts";
@@ -28,14 +28,14 @@ import {
 import { invalidValue } from "./refusals.ts";
 import * as rules from "./value-rules.ts";
 
-/** What a page sends without a mail server. */
+/** The input of somebody who joins without a mail server. */
 export interface Join {
   code: string;
   joinId: string;
   name: string;
 }
 
-/** What a page sends with a mail server. */
+/** The input of somebody who joins with a mail server. */
 export interface MailedJoin {
   code: string;
   email: string;
@@ -67,9 +67,7 @@ export class Joins {
     }
     const owner = typedName(name, "join.name");
     const link = await this.#linkOf(code);
-    const joiner = createHmac("sha256", await this.#deps.token())
-      .update(`joiner ${link.id} ${joinId}`)
-      .digest("hex");
+    const joiner = hashOfCode(await this.#deps.token(), "joiner", `${link.id} ${joinId}`);
     const seat = await this.#deps.store.links.seat(link.id, joiner);
     if (seat !== null) return await this.#again(seat);
     const { hash } = link;

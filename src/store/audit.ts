@@ -14,6 +14,7 @@ import { plansFingerprintOf } from "../ledger/plan-section.ts";
 import type { EpochMs } from "../units.ts";
 import { accountRowIn } from "./account-rows.ts";
 import { type AuditReport, type FaultyRow, faultyRowsMax } from "./audit-report.ts";
+import { byLink } from "./links.ts";
 import { readFiles, readVersions } from "./plans.ts";
 import type { Seal, SealedList } from "./seal.ts";
 import { Sealing } from "./sealing.ts";
@@ -102,10 +103,10 @@ const rules: Readonly<Record<string, string>> = {
   // The opening is the first entry of an account.
   "an account has a seat of the link that has opened it, and no other account has one": `
     select s.link, s.account, j.by from link_seat s left join journal j on j.account = s.account and j.seq = 1
-      where s.account is not null and j.by is distinct from 'link:' || s.link
+      where s.account is not null and j.by is distinct from '${byLink("")}' || s.link
     union all
-    select null, j.account, j.by from journal j where j.seq = 1 and j.by like 'link:%' and not exists (
-      select 1 from link_seat s where s.account = j.account and 'link:' || s.link = j.by)`,
+    select null, j.account, j.by from journal j where j.seq = 1 and j.by like '${byLink("%")}' and not exists (
+      select 1 from link_seat s where s.account = j.account and '${byLink("")}' || s.link = j.by)`,
   "a request is open or has a charge, and not both": `select h.account, h.id from hold h
     join charge c on c.id = h.id and c.account = h.account`,
 };

@@ -1,6 +1,7 @@
 /** The statements on invitations, once for both stores. */
 import { logIf } from "./change-log-queries.ts";
 import { type InvitationStore, invitationIssuer } from "./invitations.ts";
+import { byLink } from "./links.ts";
 import type { PersonRow } from "./people.ts";
 import type { SqlConnections } from "./queries.ts";
 import { inLowerCase, isOpenAccount, lockAccount, type SqlDialect } from "./sql.ts";
@@ -14,7 +15,7 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
   const whole = (n: number) => `cast(${p(n)} as bigint)`;
   /** Person `p` of the account has the address. Empty: they joined by a link, without one. */
   const isInvited = (account: string, email: string) => `${ofInvitation} and p.account = ${account}
-    and case ${email} when '' then p.email is null and p.erased_ms is null and p.account_by like 'link:%'
+    and case ${email} when '' then p.email is null and p.erased_ms is null and p.account_by like '${byLink("%")}'
       else lower(p.email) = ${email} end`;
   /** The account is open, and the address is that of its contact. */
   const isOpen = (account: string, email: string, ledgerMs: string) => `exists (

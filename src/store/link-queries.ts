@@ -26,8 +26,8 @@ import {
 type Rows = readonly (readonly unknown[])[];
 
 /**
- * Locks the rows that a seat depends on, and reads them. Whoever takes a seat of a link waits for
- * those before.
+ * Locks the rows that a seat depends on, and reads them. People take the seats of a link one after
+ * the other.
  */
 export function seatReads(
   { link, joiner }: Pick<SeatDraft, "link" | "joiner">,
@@ -77,6 +77,17 @@ export function linkQueriesOn({ find, write }: SqlConnections, dialect: SqlDiale
   const p = dialect.parameter;
   const selectLink = `select ${linkTable.list()} from link`;
   const selectSeat = `select ${seatTable.list()} from link_seat`;
+  const linkWith = async (column: "id" | "hash", value: string) => {
+    const [cells] = await find("service", {
+      text: `${selectLink} where ${column} = ${p(1)}`,
+      values: [value],
+    });
+    return cells === undefined ? null : linkTable.rowOf(cells);
+  };
+  const seatsWhere = async (condition: string, values: string[]) => {
+    const rows = await find("service", { text: `${selectSeat} where ${condition} order by link`, values });
+    return rows.map((cells) => seatTable.rowOf(cells));
+  };
   const set = `update link set name = ${p(1)}, seats = ${p(2)}, ends_ms = ${p(3)}
     where id = ${p(4)} and name = ${p(5)} and seats = ${p(6)} and ends_ms = ${p(7)}
       and taken <= ${p(2)} and ended_ms is null returning id`;
@@ -100,15 +111,8 @@ export function linkQueriesOn({ find, write }: SqlConnections, dialect: SqlDiale
       return (await write(insertOnce(linkTable, row, p), insertOnce(changeLogTable, change, p))).length === 1;
     },
 
-    async link(id) {
-      const [cells] = await find("service", { text: `${selectLink} where id = ${p(1)}`, values: [id] });
-      return cells === undefined ? null : linkTable.rowOf(cells);
-    },
-
-    async withCode(hash) {
-      const [cells] = await find("service", { text: `${selectLink} where hash = ${p(1)}`, values: [hash] });
-      return cells === undefined ? null : linkTable.rowOf(cells);
-    },
+    link: (id) => linkWith("id", id),
+    withCode: (hash) => linkWith("hash", hash),
 
     async list({ after, limit }) {
       const { sql, values } = new Conditions(p)
@@ -148,20 +152,16 @@ export function linkQueriesOn({ find, write }: SqlConnections, dialect: SqlDiale
     },
 
     async seat(link, joiner) {
-      const text = `${selectSeat} where link = ${p(1)} and joiner = ${p(2)}`;
-      const [cells] = await find("service", { text, values: [link, joiner] });
-      return cells === undefined ? null : seatTable.rowOf(cells);
+      return (await seatsWhere(`link = ${p(1)} and joiner = ${p(2)}`, [link, joiner]))[0] ?? null;
     },
 
     async seatsOf({ id, email }) {
-      const text = `${selectSeat} where person = ${p(1)} or (account is null and joiner = ${p(2)}) order by link`;
-      const values = [id, email === null ? "" : addressKey(email)];
-      return (await find("service", { text, values })).map((cells) => seatTable.rowOf(cells));
+      const address = email === null ? "" : addressKey(email);
+      return await seatsWhere(`person = ${p(1)} or (account is null and joiner = ${p(2)})`, [id, address]);
     },
 
     async seatWithCode(hash) {
-      const [cells] = await find("service", { text: `${selectSeat} where hash = ${p(1)}`, values: [hash] });
-      return cells === undefined ? null : seatTable.rowOf(cells);
+      return (await seatsWhere(`hash = ${p(1)}`, [hash]))[0] ?? null;
     },
 
     async counts(id, nowMs) {

@@ -61,12 +61,12 @@ export interface SeatRow extends RowOf<typeof seatColumns> {}
 
 const linkPrefix = "link:";
 
-/** Returns the actor that opens accounts of a link. */
+/** Returns the actor that opens accounts of a link. `%`: a pattern of all of them, for SQL. */
 export function byLink(id: string): string {
   return linkPrefix + id;
 }
 
-/** Whether people have typed the name of a person, who came by a link, themselves. */
+/** Whether the person came by a link, and so has typed their name. */
 export function isNameTyped({ accountBy }: Pick<PersonRow, "accountBy">): boolean {
   return accountBy?.startsWith(linkPrefix) ?? false;
 }

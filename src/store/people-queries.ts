@@ -3,7 +3,7 @@ import { invariant } from "../errors.ts";
 import { logIf } from "./change-log-queries.ts";
 import { Conditions } from "./conditions.ts";
 import type { KeptPlans } from "./kept-plans.ts";
-import { addressKey } from "./links.ts";
+import { addressKey, byLink } from "./links.ts";
 import {
   accountOfPerson,
   erasedSub,
@@ -63,7 +63,7 @@ export function peopleQueriesOn(
   // Before the address is erased.
   const endLinks = `delete from invitation where (account, email) in (
       select account, coalesce(lower(email), '') from person where id = ${p(1)} and account is not null
-        and (email is not null or account_by like 'link:%'))`;
+        and (email is not null or account_by like '${byLink("%")}'))`;
   // The seats of the person, and requests with the address that wait for their mailed codes.
   const eraseSeats = `update link_seat set joiner = ${p(2)} where person = ${p(1)}`;
   const forgetSeats = `delete from link_seat where account is null and joiner = ${p(1)}`;
