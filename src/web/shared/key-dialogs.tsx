@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { planLimitNames } from "../../accounts/plan-limits.ts";
 import type { ActionTexts } from "../../actions/action.ts";
 import { ActionDialog } from "./action-dialog.tsx";
-import { get } from "./api.ts";
+import { apiPath, get } from "./api.ts";
 import type { FieldOf } from "./field.tsx";
 import { wholeNumber } from "./numbers.ts";
 import { Secret } from "./secret.tsx";
@@ -18,32 +18,26 @@ interface KeyDialogProps<Result> {
   close(isDone: boolean): void;
 }
 
-export interface KeyStart {
-  /** Null: the page does not know it. */
-  publicUrl: string | null;
-  models: string;
-}
-
 interface NewSecretProps {
   secret: string | null;
   lost: string;
   /** Ids of models, or `*`. */
   models: readonly string[];
-  start: KeyStart;
+  /** Of the API. Null: the page does not know it. */
+  publicUrl: string | null;
 }
 
-interface NewKeyProps extends KeyDialogProps<NewKey> {
+interface NewKeyProps extends KeyDialogProps<NewKey>, Pick<NewSecretProps, "publicUrl"> {
   /** Absent: the account of the session. */
   account?: string;
   /** The key of the session. No key may exceed its settings. */
   creator?: Key;
   /** The latest expiry of the key, which then has one. */
   latestExpiry?: string;
-  start: KeyStart;
 }
 
 /** Its name is enough for a new key, so the other settings stand apart. */
-export function NewKeyDialog({ account, creator, latestExpiry, start, ...rest }: NewKeyProps) {
+export function NewKeyDialog({ account, creator, latestExpiry, publicUrl, ...rest }: NewKeyProps) {
   return (
     <ActionDialog
       {...rest}
@@ -62,7 +56,7 @@ export function NewKeyDialog({ account, creator, latestExpiry, start, ...rest }:
           secret={key}
           lost="Revoke this key in the list, and create another one."
           models={models}
-          start={start}
+          publicUrl={publicUrl}
         />
       )}
     />
@@ -70,16 +64,14 @@ export function NewKeyDialog({ account, creator, latestExpiry, start, ...rest }:
 }
 
 /** A new key, and how to use it. */
-function NewSecret({ secret, lost, models, start }: NewSecretProps) {
-  const all = useLoaded(`models ${start.models}`, (signal) =>
-    get<{ data: { id: string }[] }>(start.models, {}, signal),
-  );
+function NewSecret({ secret, lost, models, publicUrl }: NewSecretProps) {
+  const all = useLoaded("models", (signal) => get<{ data: { id: string }[] }>(apiPath("models"), {}, signal));
   const model = models.find((id) => id !== "*") ?? all.value?.data[0]?.id;
   return (
     <>
       <Secret secret={secret} lost={lost} />
       {secret !== null && model !== undefined && (
-        <Snippets publicUrl={start.publicUrl} model={model} secret={secret} />
+        <Snippets publicUrl={publicUrl} model={model} secret={secret} />
       )}
     </>
   );
@@ -132,15 +124,14 @@ function withLimitsOf(creator: Key | undefined, inputs: FieldOf[], isNew: boolea
   });
 }
 
-interface RotateProps extends KeyDialogProps<NewKey> {
+interface RotateProps extends KeyDialogProps<NewKey>, Pick<NewSecretProps, "publicUrl"> {
   of: Key;
   name: string;
   /** Said before the change. */
   note?: string;
-  start: KeyStart;
 }
 
-export function RotateKeyDialog({ of: key, name, note = "", start, action, close }: RotateProps) {
+export function RotateKeyDialog({ of: key, name, note = "", publicUrl, action, close }: RotateProps) {
   return (
     <ActionDialog
       action={action}
@@ -156,7 +147,7 @@ export function RotateKeyDialog({ of: key, name, note = "", start, action, close
         <NewSecret
           secret={rotated.key}
           models={rotated.models}
-          start={start}
+          publicUrl={publicUrl}
           lost={
             rotated.old_secret_until === null
               ? "The old secret has ended. Rotate the key again."

@@ -18,12 +18,10 @@ const columns = columnsOf("key", `${keyNames} portal`, {
   spending_caps: (key: Key) => <KeyCaps of={key} />,
 });
 
-const start = { publicUrl: null, models: apiPath("models") };
-
 const rowActions = keyActionsColumn({
   Edit: (key, close) => <ChangeKeyDialog action={changeKey} of={key} name={keyTitle(key)} close={close} />,
   Rotate: (key, close) => (
-    <RotateKeyDialog action={rotateKey} of={key} name={keyTitle(key)} start={start} close={close} />
+    <RotateKeyDialog action={rotateKey} of={key} name={keyTitle(key)} publicUrl={null} close={close} />
   ),
   Revoke: (key, close) => (
     <ActionDialog action={revokeKey} target={{ key: key.id }} subject={keyTitle(key)} close={close} />
@@ -42,7 +40,7 @@ export function AccountKeys({ account: { id, state } }: AccountTabProps) {
         {
           title: "Create a key",
           isPrimary: true,
-          dialog: (close) => <NewKeyDialog action={makeKey} account={id} start={start} close={close} />,
+          dialog: (close) => <NewKeyDialog action={makeKey} account={id} publicUrl={null} close={close} />,
         },
       ]}
       command={`key create ${id}`}

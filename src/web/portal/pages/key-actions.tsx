@@ -3,7 +3,7 @@ import { changeOwnKey, makeOwnKey, revokeOwnKey, rotateOwnKey } from "../../../a
 import { dayMs } from "../../../units.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, get } from "../../shared/api.ts";
-import { ChangeKeyDialog, type KeyStart, NewKeyDialog, RotateKeyDialog } from "../../shared/key-dialogs.tsx";
+import { ChangeKeyDialog, NewKeyDialog, RotateKeyDialog } from "../../shared/key-dialogs.tsx";
 import { keyTitle } from "../../shared/key-values.tsx";
 import { counted } from "../../shared/numbers.ts";
 import type { Key, Page, Receipt } from "../../shared/types.ts";
@@ -17,16 +17,12 @@ interface Props {
   close(isDone: boolean): void;
 }
 
-export function startOf({ public_url: publicUrl }: OwnAccount): KeyStart {
-  return { publicUrl, models: apiPath("models") };
-}
-
 /** `own`: the key or the person that creates it. A key of a person may have to expire. */
 export function CreateKey({ own, close }: { own: OwnAccount; close(isDone: boolean): void }) {
   return (
     <NewKeyDialog
       action={makeOwnKey}
-      start={startOf(own)}
+      publicUrl={own.public_url}
       {...(own.key === null ? { intro: "The key uses the credits of your account." } : { creator: own.key })}
       {...(own.rights.latest_expiry === null ? {} : { latestExpiry: own.rights.latest_expiry })}
       close={close}
@@ -62,11 +58,11 @@ export function ChangeKey({ of: key, creator, close }: Omit<Props, "isOwn"> & { 
   );
 }
 
-export function RotateKey({ of: key, isOwn, start, close }: Props & { start: KeyStart }) {
+export function RotateKey({ of: key, isOwn, publicUrl, close }: Props & { publicUrl: string | null }) {
   return (
     <RotateKeyDialog
       action={rotateOwnKey}
-      start={start}
+      publicUrl={publicUrl}
       of={key}
       name={keyTitle(key)}
       note={isOwn ? "You stay signed in here. Other sessions of this key end." : ""}

@@ -14,7 +14,7 @@ import { columnsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
 import { keysMax } from "../key-names.ts";
 import type { OwnAccount } from "../types.ts";
-import { ChangeKey, CreateKey, RevokeKey, RotateKey, startOf } from "./key-actions.tsx";
+import { ChangeKey, CreateKey, RevokeKey, RotateKey } from "./key-actions.tsx";
 
 export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void }) {
   const { rights } = own;
@@ -25,7 +25,7 @@ export function KeysPage({ own, changed }: { own: OwnAccount; changed(): void })
     dialog: (close) => <CreateKey own={own} close={close} />,
   };
   const rotate: RowAction<Key>["dialog"] = (key, close) => (
-    <RotateKey of={key} isOwn={isOwn(key)} start={startOf(own)} close={close} />
+    <RotateKey of={key} isOwn={isOwn(key)} publicUrl={own.public_url} close={close} />
   );
   const all: Record<string, RowAction<Key>["dialog"]> = {
     Edit: (key, close) => <ChangeKey of={key} creator={own.key} close={close} />,
