@@ -229,6 +229,7 @@ export const shown = {
     id: ["Model"],
     state: ["State", "state"],
     context_window: ["Context", "count"],
+    max_output_tokens: ["Longest answer", "count"],
     parallel: ["Parallel", "count"],
     "pricing.prompt": ["Prompt", "price"],
     "pricing.cached_prompt": ["Cached prompt", "price", "Cached"],

@@ -106,7 +106,6 @@ const ownTitles: Readonly<Record<string, string>> = {
   "web/console/pages/health.tsx": "Node,Version,Started,Seen,Differs in",
   "web/console/pages/jobs.tsx": "Job,Every,State,Last success,Last error",
   "web/portal/pages/charge.tsx": "Tokens,Count,× price per million,= credits",
-  "web/portal/pages/models.tsx": "Model,State,Context,Longest answer",
   "web/portal/pages/requests.tsx": "Details",
   "web/shared/chart.tsx": "Time (UTC)",
 };

@@ -1,17 +1,16 @@
 /** A small chat to try a model. It shows Markdown and what each turn cost, and stores nothing. */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { exactCredits } from "../../../units.ts";
-import { apiPath, get } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
-import { useLoaded } from "../../shared/use-loaded.ts";
 import { ask, type Turn } from "../conversation.ts";
 import type { OwnAccount, UsableModel } from "../types.ts";
+import { useModels } from "../use-models.ts";
 import { type Exchange, requestOf, type Settings, SettingsForm } from "./chat-settings.tsx";
 import { ExchangeView } from "./exchange.tsx";
 
 export function ChatPage({ own }: { own: OwnAccount }) {
-  const models = useLoaded("models", (signal) => get<{ data: UsableModel[] }>(apiPath("models"), {}, signal));
+  const models = useModels();
   return (
     <div class="chat">
       <PageHead title="Chat" />

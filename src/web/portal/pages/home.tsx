@@ -7,7 +7,7 @@ import { apiPath, getUnattended, send } from "../../shared/api.ts";
 import { BalancePicture } from "../../shared/balance.tsx";
 import { capKey } from "../../shared/key-values.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
-import { LiveMark, useLive } from "../../shared/live.tsx";
+import { LiveMark } from "../../shared/live.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { costCell } from "../../shared/receipts.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
@@ -19,10 +19,11 @@ import { useLoaded } from "../../shared/use-loaded.ts";
 import { Due, Time } from "../../shared/values.tsx";
 import { useKeyNames } from "../key-names.ts";
 import { endingCell } from "../request-state.tsx";
-import type { AccountState, OwnAccount, PortalLive, UsableModel } from "../types.ts";
+import type { AccountState, OwnAccount } from "../types.ts";
 import { useFollowed } from "../use-followed.ts";
+import { useModels } from "../use-models.ts";
 import { OwnKey, PlanLimits } from "./key-card.tsx";
-import { RunningRequests } from "./running.tsx";
+import { RunningRequests, useRunning } from "./running.tsx";
 
 const latestMax = 5;
 /** For the operator API, less than this part of the windows is a low balance. */
@@ -32,7 +33,7 @@ const wordsPerToken = 0.75;
 const aboutNumber = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2 });
 
 export function HomePage({ own }: { own: OwnAccount }) {
-  const live = useLive<PortalLive>(apiPath("live"), ({ requests }) => requests.data.length > 0);
+  const live = useRunning();
   const balance = live.value?.balance ?? own.balance;
   const state = live.value?.account ?? own;
   const running = live.value?.requests;
@@ -118,9 +119,7 @@ function Worth({
   credits: number;
   refill: AccountState["refills"][number] | undefined;
 }) {
-  const models = useLoaded("models", (signal) =>
-    getUnattended<{ data: UsableModel[] }>(apiPath("models"), {}, signal),
-  );
+  const models = useModels();
   const model = models.value?.data[0];
   const price = model?.pricing.completion ?? 0;
   const words = (credits / price) * 1_000_000 * wordsPerToken;

@@ -2,22 +2,21 @@
 
 import { useState } from "preact/hooks";
 import { exactCredits } from "../../../units.ts";
-import { apiPath, get } from "../../shared/api.ts";
+import { apiPath } from "../../shared/api.ts";
 import { keyTitle } from "../../shared/key-values.tsx";
 import { PageHead } from "../../shared/layout.tsx";
-import { LiveMark, useLive } from "../../shared/live.tsx";
+import { LiveMark } from "../../shared/live.tsx";
 import { PeriodPicker } from "../../shared/period.tsx";
 import { costCell } from "../../shared/receipts.tsx";
 import { ResourceList } from "../../shared/resource-page.tsx";
 import { Link, type Place, pathTo, useOpenPeriod } from "../../shared/router.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Receipt } from "../../shared/types.ts";
-import { useLoaded } from "../../shared/use-loaded.ts";
 import { useKeys } from "../key-names.ts";
 import { endingCell } from "../request-state.tsx";
-import type { PortalLive, UsableModel } from "../types.ts";
+import { useModels } from "../use-models.ts";
 import { Charge } from "./charge.tsx";
-import { RunningRequests } from "./running.tsx";
+import { RunningRequests, useRunning } from "./running.tsx";
 
 /** The period of a page that names none. */
 const daysDefault = 30;
@@ -27,11 +26,11 @@ const all = ["", "all"] as const;
 export function RequestsPage({ place }: { place: Place }) {
   const [opened, setOpened] = useState<Receipt | null>(null);
   const [model, key] = ["model", "key"].map((name) => place.query.get(name));
-  const live = useLive<PortalLive>(apiPath("live"), ({ requests }) => requests.data.length > 0);
+  const live = useRunning();
   const period = useOpenPeriod(place, daysDefault);
   const keys = useKeys();
   const names = new Map(keys.value?.data.map((each) => [each.id, keyTitle(each)]));
-  const models = useLoaded("models", (signal) => get<{ data: UsableModel[] }>(apiPath("models"), {}, signal));
+  const models = useModels();
   const isAll = period.from === null && period.to === null && !model && !key;
   const modelIds = new Set([...(models.value?.data.map(({ id }) => id) ?? []), ...(model ? [model] : [])]);
   return (

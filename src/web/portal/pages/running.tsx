@@ -2,12 +2,18 @@
 
 import { stopOwnRequest } from "../../../actions/portal.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
+import { apiPath } from "../../shared/api.ts";
 import { useAction } from "../../shared/form-dialog.tsx";
 import { Card } from "../../shared/layout.tsx";
-import { type Live, ShownLive } from "../../shared/live.tsx";
+import { type Live, ShownLive, useLive } from "../../shared/live.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { columnsOf, Table } from "../../shared/table.tsx";
 import type { PortalLive } from "../types.ts";
+
+/** The state of the account, which is asked for more often while requests run. */
+export function useRunning(): Live<PortalLive> {
+  return useLive<PortalLive>(apiPath("live"), ({ requests }) => requests.data.length > 0);
+}
 
 interface RunningProps {
   of: Live<PortalLive>;

@@ -1,16 +1,14 @@
 /** A first request for programs and other clients. The key is never shown here. */
-
-import { apiPath, get } from "../../shared/api.ts";
 import { PageHead } from "../../shared/layout.tsx";
 import { Options } from "../../shared/options.tsx";
 import { go, Link, pathTo, usePlace, withParameters } from "../../shared/router.tsx";
 import { Snippets } from "../../shared/snippets.tsx";
 import { Empty, Shown } from "../../shared/states.tsx";
-import { useLoaded } from "../../shared/use-loaded.ts";
-import type { OwnAccount, UsableModel } from "../types.ts";
+import type { OwnAccount } from "../types.ts";
+import { useModels } from "../use-models.ts";
 
 export function StartPage({ own }: { own: OwnAccount }) {
-  const models = useLoaded("models", (signal) => get<{ data: UsableModel[] }>(apiPath("models"), {}, signal));
+  const models = useModels();
   const { query } = usePlace();
   return (
     <>
