@@ -8,7 +8,7 @@
 import { Lexer, type Token, type Tokens } from "marked";
 import type { ComponentChildren, VNode } from "preact";
 import { useRef } from "preact/hooks";
-import { CopyButton } from "../shared/copy.tsx";
+import { Code } from "../shared/copy.tsx";
 
 interface Finished {
   /** The part of the text that has these blocks. */
@@ -69,7 +69,14 @@ function Block({ of: token }: { of: Token }) {
     case "hr":
       return <hr />;
     case "code":
-      return <Code language={token.lang ?? ""} text={token.text} />;
+      return (
+        <Code
+          text={token.text}
+          title={token.lang ?? ""}
+          copyLabel="Copy the code"
+          label={`Code ${token.lang ?? ""}`}
+        />
+      );
     case "list": {
       const items = token.items.map((item: Tokens.ListItem, index: number) => (
         <li key={index}>{blocks(item.tokens)}</li>
@@ -135,25 +142,6 @@ const named: Readonly<Record<string, string>> = { amp: "&", lt: "<", gt: ">", qu
 function withCharacters(text: string): string {
   return text.replaceAll(/&(?:#(\d{1,6})|(\w+));/g, (all, code: string | undefined, name = "") =>
     code === undefined ? (named[name] ?? all) : String.fromCodePoint(Number(code)),
-  );
-}
-
-function Code({ language, text }: { language: string; text: string }) {
-  return (
-    <figure class="code">
-      <figcaption>
-        <span>{language}</span>
-        <CopyButton
-          text={text}
-          label="Copy the code"
-          failed="Select the text and copy it with your keyboard."
-        />
-      </figcaption>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls needs the keyboard */}
-      <section aria-label={`Code ${language}`} tabIndex={0}>
-        <code>{text}</code>
-      </section>
-    </figure>
   );
 }
 

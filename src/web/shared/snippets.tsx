@@ -1,6 +1,6 @@
 /** A first request with a key: for programs, chat interfaces and editors, as tabs with a copy. */
 import { useId, useState } from "preact/hooks";
-import { CopyButton } from "./copy.tsx";
+import { Code } from "./copy.tsx";
 
 const unknownUrl = "URL_OF_THE_API";
 
@@ -54,20 +54,7 @@ export function Snippets({ publicUrl, model, secret }: SnippetsProps) {
           </button>
         ))}
       </div>
-      <figure class="code">
-        <figcaption>
-          <span>{where}</span>
-          <CopyButton
-            text={code}
-            label={`Copy the request with ${title}`}
-            failed="Select the text and copy it with your keyboard."
-          />
-        </figcaption>
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls needs the keyboard */}
-        <section id={id} role="tabpanel" aria-label={title} tabIndex={0}>
-          <code>{code}</code>
-        </section>
-      </figure>
+      <Code text={code} title={where} copyLabel={`Copy the request with ${title}`} label={title} panel={id} />
     </>
   );
 }

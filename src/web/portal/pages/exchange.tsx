@@ -17,15 +17,13 @@ interface ExchangeProps {
   retry: (() => void) | null;
 }
 
-const byHand = "Select the text and copy it with your keyboard.";
-
 export function ExchangeView({ of: { question, turn }, isRunning, edit, retry }: ExchangeProps) {
   return (
     <article>
       <h2 class="hidden">You</h2>
       <p class="plain question">{question}</p>
       <div class="tools">
-        <CopyButton text={question} label="Copy the question" failed={byHand} />
+        <CopyButton text={question} label="Copy the question" />
         {edit && (
           <button type="button" onClick={edit}>
             Edit
@@ -36,7 +34,7 @@ export function ExchangeView({ of: { question, turn }, isRunning, edit, retry }:
       <Markdown text={turn?.text ?? ""} />
       {turn?.problem && <p class="notice warn">{turn.problem}</p>}
       <div class="tools">
-        {turn?.text && !isRunning && <CopyButton text={turn.text} label="Copy the answer" failed={byHand} />}
+        {turn?.text && !isRunning && <CopyButton text={turn.text} label="Copy the answer" />}
         {retry && (
           <button type="button" onClick={retry}>
             Retry
