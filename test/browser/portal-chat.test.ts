@@ -133,12 +133,13 @@ test("shows Markdown, takes over no HTML, and loads nothing", async (visit) => {
   await openPortal(visit, "/chat");
   const text = [
     "# A title",
-    "Some **bold** &lt;text&gt; with `code`, <b onclick=alert(1)>raw</b>.",
+    "Some **bold** &lt;text&gt; &constructor; with `code`, <b onclick=alert(1)>raw</b>.",
     "![picture](http://elsewhere.example/x.png) and [a link](https://elsewhere.example/), [bad](javascript:alert(1))",
     "- [x] done\n- open",
     "| a | b |\n|---|--:|\n| 1 | 2 |",
     "```js\nlet x = '<i>';\n```",
     `${">".repeat(5000)} deep`,
+    `${"*".repeat(5000)}strong${"*".repeat(5000)}`,
     "<script>alert(1)</script>",
   ].join("\n\n");
   await answerWith(page, text.split(/(?<= )/));
@@ -155,12 +156,13 @@ test("shows Markdown, takes over no HTML, and loads nothing", async (visit) => {
   for (const link of links) assert.match((await link.getAttribute("rel")) ?? "", /noreferrer/);
   const plain = await shown.innerText();
   for (const part of [
-    "<text>",
+    "<text> &constructor;",
     "<b onclick=alert(1)>raw</b>",
     "☑ done",
     "<script>",
     "let x = '<i>';",
     "> deep",
+    "*strong*",
   ])
     assert.ok(plain.includes(part), `${part} in ${plain}`);
   await shown.getByRole("button", { name: "Copy the code" }).first().click();

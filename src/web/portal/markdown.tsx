@@ -39,8 +39,11 @@ export function Markdown({ text }: { text: string }) {
   return <div class="markdown">{[...before.blocks, ...blocks]}</div>;
 }
 
-/** Quotes and lists in each other, for each of which the parser calls itself, to a blank line. */
-const tooDeep = /^(?:[ \t]*(?:>|(?:[-*+]|\d+[.)])[ \t])){32}.*(?:\n.+)*/m;
+/**
+ * Quotes and lists in each other, or a row of stars, for each of which the parser calls itself, to
+ * a blank line.
+ */
+const tooDeep = /^(?:(?:[ \t]*(?:>|(?:[-*+]|\d+[.)])[ \t])){32}|.*[*_]{1000}).*(?:\n.+)*/m;
 
 function tokensOf(text: string): Token[] {
   const deep = tooDeep.exec(text);
@@ -136,12 +139,12 @@ function linkOf(address: string, shown: ComponentChildren, key: number): Compone
   );
 }
 
-const named: Readonly<Record<string, string>> = { amp: "&", lt: "<", gt: ">", quot: '"', nbsp: "\u00a0" };
+const named = new Map(Object.entries({ amp: "&", lt: "<", gt: ">", quot: '"', nbsp: "\u00a0" }));
 
 /** Returns text with the characters that it names: `<` for `&lt;`. */
 function withCharacters(text: string): string {
   return text.replaceAll(/&(?:#(\d{1,6})|(\w+));/g, (all, code: string | undefined, name = "") =>
-    code === undefined ? (named[name] ?? all) : String.fromCodePoint(Number(code)),
+    code === undefined ? (named.get(name) ?? all) : String.fromCodePoint(Number(code)),
   );
 }
 
