@@ -6,7 +6,7 @@ import { go, pathTo } from "./router.tsx";
 import { useLoaded } from "./use-loaded.ts";
 
 export function JoinForm({ code, done }: { code: string; done(): void }) {
-  const choices = useLoaded("sign-in", () => signInChoices());
+  const choices = useLoaded("sign-in", signInChoices);
   const [name, setName] = useState("");
   const [email, setEmail] = useState("");
   const [isBusy, setBusy] = useState(false);

@@ -8,7 +8,7 @@ import { showModal } from "./form-dialog.tsx";
 import { JoinForm } from "./join.tsx";
 import { Brand } from "./layout.tsx";
 import { appTitle } from "./paths.ts";
-import type { SignInChoices } from "./types.ts";
+import { useLoaded } from "./use-loaded.ts";
 
 export interface SignInWords {
   title: string;
@@ -67,7 +67,7 @@ function SignInForm({
   const [isSecretWrong, setSecretWrong] = useState(false);
   const [invitation, setInvitation] = useState(invitationIn(arrival));
   const [isBusy, setBusy] = useState(arrival !== null && invitation === null);
-  const choices = useChoices(setError);
+  const choices = useLoaded("sign-in", signInChoices);
   const attempt = async (step: () => Promise<void>) => {
     setBusy(true);
     setError(null);
@@ -113,8 +113,8 @@ function SignInForm({
     addEventListener("focus", look);
     return () => removeEventListener("focus", look);
   }, []);
-  const issuer = choices?.issuer ?? null;
-  const takesSecret = choices?.accepts_secret ?? false;
+  const issuer = choices.value?.issuer ?? null;
+  const takesSecret = choices.value?.accepts_secret ?? false;
   if (invitation !== null) {
     return (
       <form
@@ -148,7 +148,7 @@ function SignInForm({
         <h1 id="sign-in">{isOverPage ? "Sign in again" : title}</h1>
         {isOverPage && <p>Sign in to continue. What you typed on the page stays.</p>}
         <p id="secret-error" class="error" role="alert">
-          {error}
+          {error ?? choices.error?.message}
         </p>
         {issuer !== null && (
           <>
@@ -186,20 +186,11 @@ function SignInForm({
           </>
         )}
       </form>
-      {choices?.sends_links === true && <AskForLink />}
+      {choices.value?.sends_links === true && <AskForLink />}
     </>
   );
 }
 
 function invitationIn(arrival: Arrival | null): string | null {
   return arrival !== null && "invitation" in arrival ? arrival.invitation : null;
-}
-
-/** Null until the service has responded. */
-function useChoices(failed: (message: string) => void): SignInChoices | null {
-  const [choices, setChoices] = useState<SignInChoices | null>(null);
-  useEffect(() => {
-    signInChoices().then(setChoices, (error: Error) => failed(error.message));
-  }, []);
-  return choices;
 }

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { closeLinkAccounts, createLink, endLink, rotateLink, setLink } from "../../../actions/links.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath } from "../../shared/api.ts";
+import { useAction } from "../../shared/form-dialog.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import { LiveMark, ShownLive, useLive } from "../../shared/live.tsx";
 import { counted } from "../../shared/numbers.ts";
@@ -117,11 +118,12 @@ export function LinkPage({ id }: { id: string }) {
 function Seats({ link, seats: { waiting, joined, used } }: Pick<LinkState, "link" | "seats">) {
   const { seats, taken, plan, state, domain, ends_at: endsAt, ended_at: endedAt } = link;
   const { accounts_end_at: accountsEndAt } = link;
+  const shownWaiting = Math.min(waiting, seats - taken);
   const counts = [
     ["used", used, "first request made"],
     ["joined", joined - used, "joined"],
-    ["waiting", Math.min(waiting, seats - taken), "waiting for their mails"],
-    ["free", seats - taken - Math.min(waiting, seats - taken), "free"],
+    ["waiting", shownWaiting, "waiting for their mails"],
+    ["free", seats - taken - shownWaiting, "free"],
   ] as const;
   const text = counts.flatMap(([, count, title]) => (count > 0 ? `${count} ${title}` : [])).join(", ");
   return (
@@ -184,21 +186,17 @@ const changes: readonly (readonly [title: string, dialog: Dialog, atEnd: boolean
 ];
 
 function LinkActions({ link, changed }: { link: JoinLink; changed(): void }) {
-  const [dialog, setDialog] = useState<{ show: Dialog } | null>(null);
-  const close = (isDone: boolean) => {
-    setDialog(null);
-    if (isDone) changed();
-  };
+  const { open, show, close } = useAction(changed);
   return (
     <>
       {changes
         .filter(([, , atEnd]) => atEnd || link.ended_at === null)
-        .map(([title, show]) => (
-          <button key={title} type="button" onClick={() => setDialog({ show })}>
+        .map(([title]) => (
+          <button key={title} type="button" onClick={() => show(title)}>
             {title}
           </button>
         ))}
-      {dialog?.show(link, close)}
+      {changes.find(([title]) => title === open)?.[1](link, close)}
     </>
   );
 }

@@ -14,7 +14,7 @@ import type { Person } from "../types.ts";
 
 export const personCells = {
   name: (person: Person) => <span title={`id ${person.id}`}>{personName(person)}</span>,
-  email: (person: Person) => personEmail(person),
+  email: personEmail,
   account: ({ account }: Person) => account !== null && <AccountLink id={account} />,
   suspended_at: (person: Person) => <Badge text={personState(person)} />,
 };
