@@ -9,7 +9,7 @@
  */
 import { isUtf8 } from "node:buffer";
 import { issuerOfFrontEnd, keyHolder } from "../actors.ts";
-import { Refusal } from "../errors.ts";
+import { Refusal, StoreUnavailableError } from "../errors.ts";
 import { refusalOf } from "../ledger/refusals.ts";
 import { type ActsFor, isClosedAt } from "../ledger/rows.ts";
 import {
@@ -169,12 +169,16 @@ async function openForPerson(
   const added = newPerson({ issuer, sub, ...labels }, nowMs);
   let person = known;
   if (person === null) {
+    const uncount = async () => await store.dailyCounts.uncount(issuer, 1, atMs);
     try {
       person = await store.addPerson(added);
-    } finally {
-      // Nobody was added, or another request of the same person was faster.
-      if (person?.id !== added.id) await store.dailyCounts.uncount(issuer, 1, atMs);
+    } catch (error) {
+      // Otherwise the person may have been added, and only the answer was lost.
+      if (error instanceof StoreUnavailableError && !error.mayBeDone) await uncount();
+      throw error;
     }
+    // Another request of the same person was faster.
+    if (person.id !== added.id) await uncount();
   }
   const account = accountOfPerson(person);
   if (person.account === null) {

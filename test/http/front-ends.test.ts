@@ -101,12 +101,25 @@ test("chat without a person is refused, and so are an empty, a long and a repeat
 
 test("a person who could not be added is none of the day's new accounts", async (t) => {
   await using service = await start({ newAccountsPerDay: 1 });
-  const away = () => Promise.reject(new StoreUnavailableError("the database is away"));
+  const away = () => Promise.reject(new StoreUnavailableError("the database is away", { mayBeDone: false }));
   const added = t.mock.method(service.store, "addPerson", away);
   assert.equal((await service.chat({}, as("ada"))).status, 503);
   added.mock.restore();
   assert.equal((await service.chat({}, as("ada"))).status, 200);
   assert.equal(await codeOf(await service.chat({}, as("bob"))), "rate_limit_exceeded");
+});
+
+test("a person whose addition is unclear stays one of the day's new accounts", async (t) => {
+  await using service = await start({ newAccountsPerDay: 1 });
+  const { addPerson } = service.store;
+  const added = t.mock.method(service.store, "addPerson", async (...args: Parameters<typeof addPerson>) => {
+    await addPerson.apply(service.store, args);
+    throw new StoreUnavailableError("the answer is lost");
+  });
+  assert.equal((await service.chat({}, as("ada"))).status, 503);
+  added.mock.restore();
+  assert.equal(await codeOf(await service.chat({}, as("bob"))), "rate_limit_exceeded");
+  assert.equal((await service.chat({}, as("ada"))).status, 200);
 });
 
 test("two spellings of a value are one person, in NFC and lower case", async () => {
