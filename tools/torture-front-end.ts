@@ -4,12 +4,14 @@
  *
  * - each charge is on the account of the person who sent its request, and names the key;
  * - the cap of the key has counted exactly what all people paid, and no more than it allows;
+ * - so has each of the four caps of each person, of which most persons reach one;
  * - the ledger is sound, and no hold is left.
  */
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { SqlRow } from "../test/fixtures/backends.ts";
 import { answerLoad } from "../test/fixtures/load-upstream.ts";
 import {
   type Folder,
@@ -31,6 +33,8 @@ const upMsMin = 1000;
 const upMsMax = 8000;
 /** An answer has 12 tokens of a credit each. The prompt costs nothing. */
 const answerCredits = 12;
+/** A quarter of the requests go to a model that a cap of its own limits. */
+const dearShare = 0.25;
 
 interface FrontEndOptions {
   store: string;
@@ -56,7 +60,8 @@ export async function tortureFrontEnd({ store, seed, people, requests }: FrontEn
   const open = ledgers[store];
   assert.ok(open !== undefined);
   const ledger = await open(ledgerFolder.path);
-  const capCredits = Math.floor(requests * 0.9) * answerCredits;
+  const capCredits = Math.floor(requests * 0.7) * answerCredits;
+  const caps = capsOf(requests / people);
   const start = async (known: Omit<Node, "program" | "url" | "operatorUrl">): Promise<Node> => {
     const program = startProgram(known.folder.path, { entry: quickEntry, env: known.env });
     return { ...known, program, ...(await program.up()) };
@@ -64,7 +69,7 @@ export async function tortureFrontEnd({ store, seed, people, requests }: FrontEn
   const nodes: Node[] = [];
   for (let n = 0; n < (store === "SQLite" ? 1 : 2); n += 1) {
     const folder = n === 0 ? ledgerFolder : await newFolder();
-    writeFileSync(path.join(folder.path, "inkwell.yaml"), configuration(upstream.url));
+    writeFileSync(path.join(folder.path, "inkwell.yaml"), configuration(upstream.url, caps));
     const port = { INKWELL_PORT: String(await freePort()), INKWELL_OPERATOR_TOKEN: token };
     nodes.push(await start({ folder, env: { ...ledger.env, ...port } }));
   }
@@ -79,8 +84,9 @@ export async function tortureFrontEnd({ store, seed, people, requests }: FrontEn
   const send = async (): Promise<void> => {
     const person = `person-${sent < people ? sent : Math.floor(random() * people)}`;
     const url = nodes[Math.floor(random() * nodes.length)]?.url ?? "";
+    const model = random() < dearShare ? "big" : "m";
     sent += 1;
-    const code = await chat(url, key, person, sentBy);
+    const code = await chat({ url, key, person, model }, sentBy);
     codes.set(code, (codes.get(code) ?? 0) + 1);
     if (code === "broken") await sleep(100);
     else answered += 1;
@@ -123,7 +129,7 @@ export async function tortureFrontEnd({ store, seed, people, requests }: FrontEn
   assert.equal(accounts.size, people, "each person has an account");
   assert.equal(new Set(accounts.values()).size, people, "and nobody shares it");
   const charges = await ledger.query(
-    "select id, account, key, base + overage + additional as paid from charge",
+    "select id, account, key, model, at_ms, base + overage + additional as paid from charge",
   );
   const ofPeople = new Set(accounts.values());
   let paid = 0;
@@ -140,34 +146,87 @@ export async function tortureFrontEnd({ store, seed, people, requests }: FrontEn
     "select counters, running, holds from api_key where id in (select key from charge)",
   );
   assert.deepEqual(
-    [spentOf(row?.counters), row?.running, Number(row?.holds)],
+    [countersIn(row?.counters)[0]?.at(-1), row?.running, Number(row?.holds)],
     [paid, null, 0],
     "the key has counted what all people paid",
   );
   assert.ok(paid <= capCredits * 1_000_000, "the cap holds");
+  const reached = assertCaps(caps, charges, await ledger.query("select id, counters from account"));
   const seconds = (performance.now() - startedMs) / 1000;
   console.log(
     `\n${sent} requests (${[...codes].map(([code, n]) => `${n} ${code}`).join(", ")}), ${kills} kills, ${seconds.toFixed(0)} s.\n` +
       `${charges.length} charges, ${found} of requests whose client knows the id: each on the account of its person.\n` +
-      `The people paid ${paid / 1_000_000} credits, the key has counted as many, and its cap is ${capCredits}.`,
+      `The people paid ${paid / 1_000_000} credits, the key has counted as many, and its cap is ${capCredits}.\n` +
+      `Of the people, so many have less than an answer left of a cap: ${reached}.`,
   );
   for (const { folder } of nodes.slice(1)) await folder[Symbol.asyncDispose]();
 }
 
-function configuration(url: string): string {
+interface Cap {
+  name: string;
+  credits: number;
+  /** The part of the plan, as YAML. */
+  yaml: string;
+  models: readonly string[];
+}
+
+/** Returns caps of which people who send so many requests reach some. */
+function capsOf(requestsEach: number): Cap[] {
+  const cap = (name: string, part: number, yaml: string, models = ["m", "big"]): Cap => {
+    const credits = Math.max(1, Math.round(requestsEach * part)) * answerCredits;
+    return { name, credits, yaml: `{ credits: ${credits}, ${yaml} }`, models };
+  };
+  return [
+    cap("PT5H", 0.8, "every: PT5H"),
+    cap("P1W", 0.9, "every: P1W, align: calendar"),
+    cap("P1M", 1, "every: P1M"),
+    cap("dear", 0.2, 'name: dear, every: P1D, align: calendar, models: ["b*"]', ["big"]),
+  ];
+}
+
+/**
+ * Checks that each counter has what its account paid in its window, which the cap allows. Returns how
+ * many have reached each cap.
+ */
+function assertCaps(caps: readonly Cap[], charges: readonly SqlRow[], accounts: readonly SqlRow[]): string {
+  const ofAccount = Map.groupBy(charges, ({ account }) => String(account));
+  const reached = new Map(caps.map(({ name }) => [name, 0]));
+  for (const { id, counters } of accounts) {
+    for (const { name, credits, models } of caps) {
+      const counter = countersIn(counters).find(([of]) => of === name);
+      const [fromMs, untilMs] = [Number(counter?.[4] ?? 0), Number(counter?.[5] ?? Number.POSITIVE_INFINITY)];
+      let paid = 0;
+      for (const { model, at_ms, paid: micro } of ofAccount.get(String(id)) ?? []) {
+        const isCounted = Number(at_ms) >= fromMs && Number(at_ms) < untilMs;
+        if (isCounted && models.includes(String(model))) paid += Number(micro);
+      }
+      const spentMicro = Number(counter?.at(-1) ?? 0);
+      assert.equal(spentMicro, paid, `${id} has paid what the cap ${name} has counted`);
+      const leftMicro = credits * 1_000_000 - spentMicro;
+      assert.ok(leftMicro >= 0, `${id} has passed the cap ${name} by ${-leftMicro}`);
+      if (leftMicro < answerCredits * 1_000_000) reached.set(name, (reached.get(name) ?? 0) + 1);
+    }
+  }
+  return [...reached].map(([name, times]) => `${name} ${times}`).join(", ");
+}
+
+function configuration(url: string, caps: readonly Cap[]): string {
+  const model = (id: string) =>
+    `  ${id}: { engine: upstream, url: "${url}", model: m, parallel: 64, price: { prompt: 0, completion: 1000000 } }`;
   return `plans:
   one:
     base: { credits: 1000000, every: P1Y }
     overage: { credits: 0, every: P1Y }
+    caps: [${caps.map(({ yaml }) => yaml).join(", ")}]
 models:
-  m: { engine: upstream, url: "${url}", model: m, parallel: 64, price: { prompt: 0, completion: 1000000 } }
+${model("m")}
+${model("big")}
 `;
 }
 
-/** What the only counter of a key has counted. */
-function spentOf(counters: unknown): number {
-  const [counter] = typeof counters === "string" ? JSON.parse(counters) : [];
-  return Number(counter?.at(-1));
+/** Returns the counters of a cell, which SQLite has as text. */
+function countersIn(cell: unknown): unknown[][] {
+  return (typeof cell === "string" ? JSON.parse(cell) : cell) ?? [];
 }
 
 /** Opens the account of the front end and makes its key, with a cap. */
@@ -190,13 +249,21 @@ async function makeKey(operatorUrl: string, credits: number): Promise<string> {
   return String(made.key);
 }
 
+interface Asked {
+  url: string;
+  key: string;
+  person: string;
+  model: string;
+}
+
 /** Sends a request, and notes its id. Returns `ok`, the code of a refusal, or `broken`. */
-async function chat(url: string, key: string, person: string, sentBy: Map<string, string>): Promise<string> {
+async function chat(asked: Asked, sentBy: Map<string, string>): Promise<string> {
+  const { url, key, person, model } = asked;
   try {
     const answer = await fetch(`${url}/v1/chat/completions`, {
       method: "POST",
       headers: { authorization: `Bearer ${key}`, "content-type": "application/json", [header]: person },
-      body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "hello" }], max_tokens: 20 }),
+      body: JSON.stringify({ model, messages: [{ role: "user", content: "hello" }], max_tokens: 20 }),
     });
     sentBy.set(answer.headers.get("x-request-id") ?? "", person);
     const body = JSON.parse(await answer.text());

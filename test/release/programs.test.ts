@@ -24,11 +24,15 @@ describe("programs of the checkout", { concurrency: 2 }, () => {
     );
   });
 
-  test("npm run torture -- --front-end", async () => {
-    const size = ["--people", "20", "--requests", "200", "--quick"];
-    const text = await shownBy("tools/torture.ts", "--front-end", "--store", "sqlite", ...size);
-    assert.match(text, /^The people paid [\d.]+ credits, the key has counted as many, /m);
-  });
+  for (const store of ["sqlite", "postgresql"]) {
+    const skip = store === "sqlite" ? false : (noPostgres ?? false);
+    test(`npm run torture -- --front-end, on ${store}`, { skip }, async () => {
+      const size = ["--people", "20", "--requests", "400"];
+      const text = await shownBy("tools/torture.ts", "--front-end", "--store", store, ...size);
+      assert.match(text, /^The people paid [\d.]+ credits, the key has counted as many, /m);
+      assert.match(text, /cap: PT5H [1-9]/);
+    });
+  }
 
   test("npm run simulate", async () => {
     const size = ["--worlds", "1", "--requests", "5", "--hours", "1"];
