@@ -22,6 +22,19 @@ const plan: Plan = {
 };
 
 export const plans: Plans = new Map([[plan.id, plan]]);
+
+const capRules = [
+  { name: "PT5H", every: "PT5H", align: "opening", models: ["*"] },
+  { name: "P1W", every: "P1W", align: "calendar", models: ["*"] },
+  { name: "P1M", every: "P1M", align: "calendar", models: ["*"] },
+  { name: "dear", every: "P1D", align: "calendar", models: ["be*"] },
+] as const;
+
+/** The same plan with four caps, which count everything and are never reached. */
+export const cappedPlans: Plans = new Map([
+  [plan.id, { ...plan, caps: capRules.map((rule) => ({ ...rule, credits: 8_000_000 })) }],
+]);
+const keyCaps = [{ every: "P1M", amountMicro: 8_000_000_000_000, byOperator: false }] as const;
 export const price = { prompt: 1, completion: 1 };
 /** Usage of every request in these files, which determines its cost in micro-credits. */
 export const usage = { promptTokens: 10, cachedTokens: 0, completionTokens: 1, reasoningTokens: 0 };
@@ -44,18 +57,22 @@ export function nextAccount(turn: number, accounts: number): number {
 
 /**
  * `charges` are spread evenly over the accounts. The ledger opens the accounts, and the history is
- * written with one statement.
+ * written with one statement. With `cappedPlans`, each key has a cap too, and there is no history:
+ * its charges would not be counted.
  */
-export function makeLedgerFile(path: string, accounts: number, charges: number): void {
+export function makeLedgerFile(path: string, accounts: number, charges: number, plansOf = plans): void {
+  const isCapped = plansOf === cappedPlans;
+  if (isCapped && charges > 0) throw new Error("a file with caps has no history");
   const startMs = Date.now() - 3_600_000;
-  const db = openToWrite({ path, busyMs: 5000 }, { nowMs: startMs, plans });
+  const db = openToWrite({ path, busyMs: 5000 }, { nowMs: startMs, plans: plansOf });
   db.exec("pragma synchronous = off");
   const commits = new SqliteCommits(db, () => timesAt(startMs));
   const by = "bench";
   for (let n = 0; n < accounts; n += 1) {
     const [account, key] = [accountId(n), keyId(n)];
     const row = newKeyOf({ ...keyOf(key, account), hash: String(n).padStart(64, "0") });
-    const issue = { kind: "issue", account, key, row, caps: [], keysMax: null, creator: null } as const;
+    const caps = isCapped ? keyCaps : [];
+    const issue = { kind: "issue", account, key, row, caps, keysMax: null, creator: null } as const;
     commits.commit([
       { kind: "open", account, plan: plan.id, by },
       { ...issue, by },

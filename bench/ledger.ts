@@ -4,10 +4,12 @@
  * same writes in batches of the same sizes.
  *
  *   npm run bench -- ledger [--callers 1,32,512] [--accounts 1,10000] [--rows 0,1000000] \
- *     [--seconds 1] [--rounds 3]
+ *     [--caps 0,4] [--seconds 1] [--rounds 3]
  *
  * A caller takes a hold and, when that is on disk, settles it; then again. `rows` are the journal
- * entries that are there before. A latency is that of a pair, so of two commits.
+ * entries that are there before. A latency is that of a pair, so of two commits. With caps, the plan
+ * has four and each key one; they are measured in turns with the same accounts without, on files
+ * without rows.
  */
 
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
@@ -15,9 +17,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Ledger } from "../src/ledger/ledger.ts";
 import type { Operation } from "../src/ledger/operations.ts";
+import type { Plans } from "../src/ledger/plan.ts";
 import { openToWrite } from "../src/store/sqlite/open-to-write.ts";
 import { openSqliteStore } from "../src/store/sqlite/store.ts";
-import { makeLedgerFile, nextAccount, plans } from "./ledger-file.ts";
+import { cappedPlans, makeLedgerFile, nextAccount, plans } from "./ledger-file.ts";
 import { numbersOf, optionsOf } from "./options.ts";
 import { holdAndSettle } from "./pair.ts";
 import { type Batch, rawLoop } from "./raw-ledger.ts";
@@ -37,6 +40,7 @@ export async function run(args: readonly string[]): Promise<void> {
     callers: "1,32,512",
     accounts: "1,10000",
     rows: "0,1000000",
+    caps: "0",
     seconds: "1",
     rounds: "3",
   });
@@ -46,22 +50,30 @@ export async function run(args: readonly string[]): Promise<void> {
   try {
     for (const rows of numbersOf(values.rows)) {
       for (const accounts of numbersOf(values.accounts)) {
-        const path = join(folder, `${rows}-${accounts}.db`);
-        makeLedgerFile(path, accounts, rows);
-        const floorPath = `${path}.floor`;
-        copyFileSync(path, floorPath);
+        const files = numbersOf(values.caps).map((caps) => {
+          const path = join(folder, `${rows}-${accounts}-${caps}.db`);
+          const plansOf = caps === 0 ? plans : cappedPlans;
+          makeLedgerFile(path, accounts, rows, plansOf);
+          copyFileSync(path, `${path}.floor`);
+          return { caps, path, plansOf };
+        });
         for (const callers of numbersOf(values.callers)) {
-          const ledger: Measured[] = [];
-          const floor: Measured[] = [];
+          const measured = files.map((file) => ({ file, ledger: [] as Measured[], floor: [] as Measured[] }));
           for (let round = 0; round < Number(values.rounds); round += 1) {
-            const batches: Batch[] = [];
-            ledger.push(await throughLedger(path, accounts, callers, ms, batches));
-            floor.push(throughRawLoop(floorPath, accounts, batches, ms));
+            for (const { file, ledger, floor } of measured) {
+              const batches: Batch[] = [];
+              ledger.push(await throughLedger(file, accounts, callers, ms, batches));
+              floor.push(throughRawLoop(`${file.path}.floor`, accounts, batches, ms));
+            }
           }
-          table.push(lineOf({ rows, accounts, callers }, ledger, floor));
+          for (const { file, ledger, floor } of measured) {
+            table.push(lineOf({ rows, accounts, caps: file.caps, callers }, ledger, floor));
+          }
         }
-        rmSync(path);
-        rmSync(floorPath);
+        for (const { path } of files) {
+          rmSync(path);
+          rmSync(`${path}.floor`);
+        }
       }
     }
   } finally {
@@ -73,13 +85,13 @@ export async function run(args: readonly string[]): Promise<void> {
 
 /** Fills `batches` with what the commits were made of. */
 async function throughLedger(
-  path: string,
+  { path, plansOf }: { path: string; plansOf: Plans },
   accounts: number,
   callers: number,
   ms: number,
   batches: Batch[],
 ): Promise<Measured> {
-  const store = await openSqliteStore({ path, plans });
+  const store = await openSqliteStore({ path, plans: plansOf });
   const counted = {
     commit(operations: readonly Operation[]) {
       const holds = operations.filter(({ kind }) => kind === "hold").length;
@@ -141,7 +153,7 @@ function throughRawLoop(path: string, accounts: number, batches: readonly Batch[
 }
 
 function lineOf(
-  setting: { rows: number; accounts: number; callers: number },
+  setting: { rows: number; accounts: number; caps: number; callers: number },
   ledger: readonly Measured[],
   floor: readonly Measured[],
 ): Record<string, string> {
@@ -151,6 +163,7 @@ function lineOf(
   return {
     "journal rows": `${setting.rows}`,
     accounts: `${setting.accounts}`,
+    caps: `${setting.caps}`,
     callers: `${setting.callers}`,
     "pairs/s": median("pairsPerSecond").toFixed(0),
     "raw pairs/s": median("pairsPerSecond", floor).toFixed(0),

@@ -167,38 +167,35 @@ export function addRunning(
   row.running = sum.heldMicro === 0 && sum.costMicro === 0 ? others : [...others, sum];
 }
 
-/** Counts what grants paid for a model, in the windows of `atMs`. */
+/**
+ * Counts what grants paid for a model, in the windows of `atMs`. Counters that no cap uses go when
+ * their window has ended, or, the first ones first, when there are too many.
+ */
 export function chargeCaps(
   row: Counting,
   caps: readonly HeldCap[],
   { model, paidMicro, atMs }: { model: string; paidMicro: MicroCredits; atMs: EpochMs },
 ): void {
   if (paidMicro === 0) return;
+  const charged: CapCounter[] = [];
   for (const cap of caps) {
     if (!covers(cap, model)) continue;
     const counter = counterAt(row, cap, atMs);
-    const others = othersOf(row.counters, cap, caps, atMs);
-    row.counters = [...others, { ...counter, spentMicro: counter.spentMicro + paidMicro }];
+    charged.push({ ...counter, spentMicro: counter.spentMicro + paidMicro });
   }
-}
-
-/**
- * Returns the counters of other caps, without those that no cap uses if their window has ended, or
- * if they are too many: then without the first.
- */
-function othersOf(
-  counters: readonly CapCounter[],
-  cap: HeldCap,
-  caps: readonly HeldCap[],
-  atMs: EpochMs,
-): readonly CapCounter[] {
-  const isUsed = (counter: CapCounter) => caps.some((each) => isSameCap(counter, each));
-  const kept = counters.filter(
-    (counter) => !isSameCap(counter, cap) && (counter.untilMs > atMs || isUsed(counter)),
+  if (charged.length === 0) return;
+  const isUsed = (counter: CapCounter) => caps.some((cap) => isSameCap(counter, cap));
+  const others = row.counters.filter(
+    (counter) =>
+      !charged.some((each) => isSameCap(counter, each)) && (counter.untilMs > atMs || isUsed(counter)),
   );
-  if (kept.length < countersMax) return kept;
-  const first = kept.find((counter) => !isUsed(counter));
-  return kept.filter((counter) => counter !== first);
+  while (others.length + charged.length > countersMax) {
+    others.splice(
+      others.findIndex((counter) => !isUsed(counter)),
+      1,
+    );
+  }
+  row.counters = [...others, ...charged];
 }
 
 /**
