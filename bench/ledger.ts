@@ -7,9 +7,9 @@
  *     [--caps 0,4] [--seconds 1] [--rounds 3]
  *
  * A caller takes a hold and, when that is on disk, settles it; then again. `rows` are the journal
- * entries that are there before. A latency is that of a pair, so of two commits. With caps, the plan
- * has four and each key one; they are measured in turns with the same accounts without, on files
- * without rows.
+ * entries that are there before. A latency is that of a pair, so of two commits. With caps, the
+ * plan has four and each key one; they are measured in turns with the same accounts without, on
+ * files without rows.
  */
 
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";

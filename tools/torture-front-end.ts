@@ -185,8 +185,8 @@ function capsOf(requestsEach: number): Cap[] {
 }
 
 /**
- * Checks that each counter has what its account paid in its window, which the cap allows. Returns how
- * many have reached each cap.
+ * Checks that each counter has what its account paid in its window, which the cap allows.
+ * Returns how many have reached each cap.
  */
 function assertCaps(caps: readonly Cap[], charges: readonly SqlRow[], accounts: readonly SqlRow[]): string {
   const ofAccount = Map.groupBy(charges, ({ account }) => String(account));
