@@ -40,10 +40,16 @@ export async function importFile(cli: Cli, path: string, options: CommandOptions
   if (keys !== null && keys.first !== null) await requireOwn(keys.first, cli, keysPath ?? "");
   const done: ImportedRow[] = [];
   try {
-    for await (const row of importAccounts(rows, run, { dryRun, updates, keys, links })) {
-      done.push(row);
-      remarkRow(cli, row);
-    }
+    const importing = importAccounts(rows, run, { dryRun, updates, keys, links });
+    await cli.spinner.during(
+      () => `${grouped(done.length)} of ${count(rows.length, "row")}`,
+      async () => {
+        for await (const row of importing) {
+          done.push(row);
+          remarkRow(cli, row);
+        }
+      },
+    );
   } catch (error) {
     cli.remark(`${grouped(done.length)} of ${count(rows.length, "row")} are done. The same command goes on.`);
     throw error;

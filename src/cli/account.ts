@@ -160,7 +160,7 @@ async function showOne(cli: Cli, account: string): Promise<void> {
       ...capLines(spending_caps),
       keys.length === 0
         ? `No keys. To issue one: ${inkwell(`key create ${account}`)}`
-        : keyTable(keys, nowMs),
+        : keyTable(keys, nowMs, cli),
     ].join("\n\n"),
   );
   if (balance === null) cli.remark(repairAdvice);

@@ -163,7 +163,7 @@ export function listCommand<Row>(cli: Cli, action: Action<Fields, unknown>, opti
       const read = await cli.api.all<Row>(action, asked(filters), most + (more === undefined ? 0 : 1));
       const rows = (await shown?.(read, filters)) ?? read.slice(0, most);
       const inColumns = typeof columns === "function" ? columns(rows) : columns;
-      cli.print(rows, rows.length === 0 ? "" : table(rows, inColumns));
+      cli.print(rows, rows.length === 0 ? "" : table(rows, inColumns, cli));
       if (rows.length === 0) {
         const said = none(filters, Object.keys(filters).length > 0);
         if (said !== "") cli.remark(said);

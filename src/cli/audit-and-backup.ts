@@ -45,7 +45,10 @@ export function auditCommand(cli: Cli): Command {
       const { cwd, services } = cli.host;
       const config = await cli.config();
       const known = against === undefined ? null : readSealFile(path.resolve(cwd, against));
-      const report = await services.audit(config, known);
+      const report = await cli.spinner.during(
+        () => "Checking the ledger",
+        () => services.audit(config, known),
+      );
       const problem = record ? await recordProblem(cli, config, report) : null;
       if (seal !== undefined && report.broken.length === 0) {
         const file = path.resolve(cwd, seal);
@@ -56,7 +59,7 @@ export function auditCommand(cli: Cli): Command {
       }
       cli.print(
         { ...auditObject.of(report), recorded: record && problem === null },
-        report.broken.map(brokenText).join("\n\n"),
+        report.broken.map((each) => brokenText(each, cli)).join("\n\n"),
       );
       cli.remark(verdict(report));
       if (problem !== null) cli.exitCode = 1;
@@ -84,7 +87,11 @@ export function backupCommand(cli: Cli): Command {
     .action(async (name: string) => {
       const { cwd, services } = cli.host;
       const file = path.resolve(cwd, name);
-      const { bytes } = await services.backup(await cli.config(), file);
+      const config = await cli.config();
+      const { bytes } = await cli.spinner.during(
+        () => "Copying the ledger",
+        () => services.backup(config, file),
+      );
       cli.print({ file, bytes }, "");
       cli.remark(
         `The ledger is copied to ${file} (${grouped(bytes)} bytes). To restore it: ${shipped("docs/operating/backup.md")}.`,
@@ -131,11 +138,11 @@ function verdict({ broken, journalRows }: AuditReport): string {
   );
 }
 
-function brokenText({ invariant, rows }: Broken): string {
+function brokenText({ invariant, rows }: Broken, cli: Cli): string {
   const shown = rows.length === faultyRowsMax ? ` (the first ${faultyRowsMax} rows)` : "";
   const columns = Object.keys(rows[0] ?? {}).map((head) => ({
     head,
     cell: (row: Broken["rows"][number]) => String(row[head] ?? "-"),
   }));
-  return `Broken: ${invariant}${shown}\n${table(rows, columns)}`;
+  return `Broken: ${invariant}${shown}\n${table(rows, columns, cli)}`;
 }

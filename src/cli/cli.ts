@@ -13,6 +13,7 @@ import { OperatorError } from "../errors.ts";
 import { visibleText } from "../visible-text.ts";
 import type { Host } from "./host.ts";
 import { OperatorApi } from "./operator-api.ts";
+import { Spinner } from "./spinner.ts";
 
 export interface GlobalOptions {
   json?: boolean;
@@ -23,6 +24,7 @@ export interface GlobalOptions {
 export class Cli implements AsyncDisposable {
   readonly host: Host;
   readonly #options: () => GlobalOptions;
+  readonly spinner: Spinner;
   #api: OperatorApi | null = null;
   /** Exit code of a command that does not throw. */
   exitCode = 0;
@@ -33,6 +35,7 @@ export class Cli implements AsyncDisposable {
   constructor(host: Host, options: () => GlobalOptions) {
     this.host = host;
     this.#options = options;
+    this.spinner = new Spinner(host.stderr);
   }
 
   /** Makes an id for a change whose caller gave none. */
@@ -49,14 +52,20 @@ export class Cli implements AsyncDisposable {
     return this.#options().json ?? false;
   }
 
+  /** Columns of the terminal that shows results. Elsewhere they have no limit. */
+  get width(): number {
+    const { isTTY, columns } = this.host.stdout;
+    return isTTY === true && columns !== undefined && columns > 0 ? columns : Number.POSITIVE_INFINITY;
+  }
+
   /** The service on another machine that the commands ask. Null: that of the folder. */
   get server(): string | null {
     return this.#options().server ?? commandVariable("INKWELL_SERVER", this.host.env);
   }
 
   get api(): OperatorApi {
-    const { host, server } = this;
-    this.#api ??= new OperatorApi({ host, server, config: () => this.config() });
+    const { host, server, spinner } = this;
+    this.#api ??= new OperatorApi({ host, server, spinner, config: () => this.config() });
     return this.#api;
   }
 
@@ -76,17 +85,20 @@ export class Cli implements AsyncDisposable {
   /** Prints the result: the document with `--json`, otherwise the text unless it is empty. */
   print(document: unknown, text: string): void {
     const shown = this.json ? JSON.stringify(document, null, 2) : text;
+    this.spinner.clear();
     if (shown !== "") this.host.stdout.write(`${visibleText(shown)}\n`);
   }
 
   /** Writes a part of a long result, and waits until a slow reader has taken it. */
   async write(text: string): Promise<void> {
     const { stdout } = this.host;
+    this.spinner.clear();
     if (!stdout.write(text)) await once(stdout, "drain");
   }
 
   /** Writes a line for people to stderr. */
   remark(message: string): void {
+    this.spinner.clear();
     this.host.stderr.write(`${visibleText(message)}\n`);
   }
 

@@ -89,7 +89,7 @@ async function check(cli: Cli, isOnline: boolean): Promise<void> {
     ["log", config.log.level],
     ["traces", tracing === null ? "none" : `${endpointOf(tracing)} as ${tracing.serviceName}`],
   ];
-  cli.print(effective(config), table(rows, columns));
+  cli.print(effective(config), table(rows, columns, cli));
   const { plans, models } = config;
   cli.remark(`The configuration is valid: ${count(plans.size, "plan")}, ${count(models.length, "model")}.`);
   const warnings = [...unpayableModels(plans.values(), models), ...capWarnings(plans.values(), models)];
@@ -115,7 +115,10 @@ async function checkSignIn(cli: Cli, { signIn, operator, portal }: Config): Prom
     { url: callbackOf(operator, "/console/signed-in"), setting: "operator.url" },
     ...(portal === null ? [] : [{ url: callbackOf(portal, "/signed-in"), setting: "portal.url" }]),
   ];
-  const { problems, remarks } = await checkOnline(signIn, callbacks);
+  const { problems, remarks } = await cli.spinner.during(
+    () => `Asking ${signIn.issuer}`,
+    () => checkOnline(signIn, callbacks),
+  );
   for (const remark of remarks) cli.remark(remark);
   if (problems.length > 0) {
     const lines = problems.map((problem) => `  ${problem}`);

@@ -107,7 +107,8 @@ function reportCommand(cli: Cli): Command {
       if (csv === true) {
         const { paymentReportCsv } = await import("../accounts/payment-report.ts");
         await cli.write(paymentReportCsv(report));
-      } else cli.print(report, report.payments.length === 0 ? "" : table(report.payments, reportColumns));
+      } else
+        cli.print(report, report.payments.length === 0 ? "" : table(report.payments, reportColumns, cli));
       const { payments, total, timezone, over } = report;
       const amount = (name: keyof typeof total) => exactCredits(total[name]);
       cli.remark(

@@ -4,12 +4,13 @@ import type { KeyJson } from "../accounts/operator-objects.ts";
 import { limitTexts } from "../accounts/plan-limits.ts";
 import { keyState } from "../actions/columns.ts";
 import { creditsIn, type EpochMs, exactCredits, grouped, shortTime } from "../units.ts";
+import type { Cli } from "./cli.ts";
 import { columnsOf, table } from "./format.ts";
 
-export function keyTable(keys: readonly KeyJson[], nowMs: EpochMs): string {
+export function keyTable(keys: readonly KeyJson[], nowMs: EpochMs, cli: Cli): string {
   const names =
     "id account last_four name revoked_at models limits spending_caps? last_used_at expires_at old_secret_until?";
-  return table(keys, columnsOf("key", names, cellsAt(nowMs)));
+  return table(keys, columnsOf("key", names, cellsAt(nowMs)), cli);
 }
 
 export function keyDetails(key: KeyJson, nowMs: EpochMs): string {

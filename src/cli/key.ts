@@ -74,7 +74,7 @@ function listCommand(cli: Cli): Command {
       const keys = await cli.api.all<KeyJson>(account === undefined ? listAllKeys : listKeys, { account });
       const { nowMs } = await cli.api.clock();
       const shown = keys.filter((each) => hasAll === true || keyState(each, nowMs) === "active");
-      cli.print(shown, keyTable(shown, nowMs));
+      cli.print(shown, keyTable(shown, nowMs, cli));
       const hidden = keys.length - shown.length;
       const command = ["key list", ...(account === undefined ? [] : [account]), "--all"].join(" ");
       if (hidden > 0) cli.remark(`${hidden} more, revoked or expired: ${inkwell(command)}`);

@@ -49,7 +49,7 @@ export function linkCommand(cli: Cli): Command {
     .addCommand(
       actionCommand<typeof showLink.input, LinkPageJson>(cli, showLink, {
         about: "show a link with its seats and its accounts",
-        text: pageText,
+        text: (page) => pageText(page, cli),
         remark: ({ next }) => (next === null ? "" : `There are more accounts: --after "${next}"`),
       }),
     )
@@ -79,10 +79,10 @@ export function linkCommand(cli: Cli): Command {
     );
 }
 
-function pageText({ link, seats, data }: LinkPageJson): string {
+function pageText({ link, seats, data }: LinkPageJson, cli: Cli): string {
   const { joined, used, waiting } = seats;
   const counts = `${joined} of ${link.seats} seats taken, ${used} with a finished request, ${waiting} waiting for their mail to be used`;
   const end = `made by ${link.made_by} on ${shortTime(link.created_at)}`;
-  const accounts = data.length === 0 ? "" : `\n\n${table(data, accountColumns)}`;
-  return `${table([link], columns)}\n\n${counts}\n${end}${accounts}`;
+  const accounts = data.length === 0 ? "" : `\n\n${table(data, accountColumns, cli)}`;
+  return `${table([link], columns, cli)}\n\n${counts}\n${end}${accounts}`;
 }

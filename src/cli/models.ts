@@ -70,7 +70,7 @@ async function list(cli: Cli): Promise<void> {
     source: "urls" in model ? model.urls : model.source,
     file: fileText(model.file),
   }));
-  cli.print(found, table(rows, columns));
+  cli.print(found, table(rows, columns, cli));
   for (const { id, file, warnings } of found) {
     const remark = file?.problem ?? file?.unchecked ?? null;
     if (remark !== null) cli.remark(`${remark}.`);

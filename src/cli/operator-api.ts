@@ -28,6 +28,7 @@ import { noServiceHere, readOperatorAddress } from "../operator-address.ts";
 import type { EpochMs } from "../units.ts";
 import type { Host } from "./host.ts";
 import { findToken, noToken, tokenOf } from "./operator-token.ts";
+import type { Spinner } from "./spinner.ts";
 import { type Answer, inProcess, NoAnswer, overHttp, type Sent, type Transport } from "./transport.ts";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -43,6 +44,8 @@ interface ApiOptions {
   host: Host;
   /** Null: the service of the folder. */
   server: string | null;
+  /** Turns while an answer is due. */
+  spinner: Spinner;
   config(): Promise<Config>;
 }
 
@@ -89,7 +92,7 @@ export class OperatorApi implements AsyncDisposable {
 
   /** Runs an action. Throws its refusal. */
   async run<Result>(action: Asked, json: Json = {}): Promise<{ result: Result; isNew: boolean }> {
-    const answer = await this.#sound(sentBy(action, json, this.#options.host));
+    const answer = await this.#waiting(() => this.#sound(sentBy(action, json, this.#options.host)));
     return { result: jsonIn(await readWhole(answer)), isNew: answer.status === 201 };
   }
 
@@ -127,7 +130,7 @@ export class OperatorApi implements AsyncDisposable {
 
   /** Returns a list as one page, at most so many rows, with what its last page has besides. */
   async list<Row, Rest = unknown>(action: Asked, json?: Json, most?: number): Promise<Page<Row> & Rest> {
-    const pages = await Array.fromAsync(this.pages<Row, Rest>(action, json, most));
+    const pages = await this.#waiting(() => Array.fromAsync(this.pages<Row, Rest>(action, json, most)));
     const last = pages.at(-1);
     invariant(last !== undefined, "a list has a page");
     return { ...last, data: pages.flatMap(({ data }) => data) };
@@ -140,11 +143,15 @@ export class OperatorApi implements AsyncDisposable {
 
   /** Runs an action whose result is a text, and gives it as it arrives. */
   async *text(action: Asked, json: Json): AsyncGenerator<string, void, undefined> {
-    yield* partsOf(await this.#sound(sentBy(action, json, this.#options.host)));
+    yield* partsOf(await this.#waiting(() => this.#sound(sentBy(action, json, this.#options.host))));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#opened.disposeAsync();
+  }
+
+  async #waiting<T>(work: () => Promise<T>): Promise<T> {
+    return await this.#options.spinner.during(() => "Waiting for the answer", work);
   }
 
   /** Returns the answer. Throws a refusal. */

@@ -57,7 +57,7 @@ interface ChangesJson {
 export function logCommand(cli: Cli): Command {
   return actionCommand<typeof listChanges.input, ChangesJson>(cli, listChanges, {
     about: "list all changes with who made them, the newest first",
-    text: ({ data }) => (data.length === 0 ? "" : table(data, columns)),
+    text: ({ data }) => (data.length === 0 ? "" : table(data, columns, cli)),
     remark: ({ data, next }) => {
       if (data.length === 0) return "No change matches.";
       return next === null ? "" : `There are more: --after "${next}"`;

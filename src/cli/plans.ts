@@ -72,7 +72,7 @@ async function list(cli: Cli, withEarlier: boolean): Promise<void> {
       accounts: index > 0 ? "" : accounts,
     })),
   );
-  cli.print(plans, table(rows, columns));
+  cli.print(plans, table(rows, columns, cli));
   if (!configuration.current)
     cli.remark(`The plans of the configuration differ. To compare them: ${inkwell("plans apply --dry-run")}`);
 }

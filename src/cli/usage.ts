@@ -85,8 +85,8 @@ async function printReceipts(cli: Cli, asked: Given): Promise<void> {
       before = ",\n";
     }
     if (cli.json || rows.length === 0) continue;
-    const lines = table(rows, columns, widthsMin);
-    await cli.write(`${visibleText(isFirst ? lines : lines.slice(lines.indexOf("\n") + 1))}\n`);
+    const lines = table(rows, columns, { width: cli.width, widths: widthsMin, hasHead: isFirst });
+    await cli.write(`${visibleText(lines)}\n`);
     isFirst = false;
   }
   if (cli.json) await cli.write(before === "[\n" ? "[]\n" : "\n]\n");
@@ -120,7 +120,7 @@ async function printSums(
     const { data: all } = report;
     if (asked.by !== "day") all.sort((one, other) => other.cost_micro - one.cost_micro);
     const data = typeof rows === "number" ? all.slice(0, rows) : all;
-    cli.print({ ...report, data }, table(data, columnsBy(asked.by)));
+    cli.print({ ...report, data }, table(data, columnsBy(asked.by), cli));
   }
   const { total, final, final_until, timezone } = report;
   cli.remark(
@@ -151,7 +151,7 @@ async function printHours(cli: Cli, given: Given, command: Command): Promise<voi
   if (Object.keys(others).length > 0 || (by !== undefined && by !== "model"))
     command.error("error: --hours takes an account, --model, --key and --by model, and no other option");
   const report = await cli.api.get<UsageHoursJson>(showUsageHours, { account, hours, by, model, key });
-  cli.print(report, table(report.data, hourColumns));
+  cli.print(report, table(report.data, hourColumns, cli));
   if (report.data.length === 0) cli.remark(`No matching request has finished since ${report.from}.`);
 }
 
