@@ -1,10 +1,12 @@
 /**
  * Takes screenshots of all pages into docs/screenshots/, in both themes and four widths: with a
- * month of data and 10,000 accounts, empty, and with errors. Git keeps the one of README.md.
+ * month of data and 10,000 accounts, empty, and with errors. Git does not keep them, but the
+ * pictures of documents in docs/pictures/, which are some of them or parts of them.
  *
  *   npm run look [-- TEXT [FOLDER]]
  *
- * takes those of the pages whose names contain the text, into another folder.
+ * takes those of the pages whose names contain the text, into another folder. Pictures are then
+ * left as they are.
  *
  * Each page is checked on the way: no error in the browser, WCAG 2.2 AA, not wider than the
  * window. The exit status is 1 if a check fails; all screenshots are taken nevertheless.
@@ -16,7 +18,9 @@ import type { Browser, Page } from "playwright-core";
 import { type ConsoleService, startConsoleService, visit } from "../test/fixtures/browser.ts";
 import { launchChromium, noChromium } from "../test/fixtures/chromium.ts";
 import { assertAccessible, assertFits, loaded, open } from "../test/fixtures/console.ts";
-import { keyOf, openPortal } from "../test/fixtures/portal-pages.ts";
+import { ask } from "../test/fixtures/http-stream.ts";
+import { pageHeader } from "../test/fixtures/page-header.ts";
+import { askApi, keyOf, openPortal } from "../test/fixtures/portal-pages.ts";
 import { fillRealistic } from "../test/fixtures/realistic-ledger.ts";
 
 interface Shot {
@@ -31,6 +35,10 @@ interface Shot {
   /** Fails these requests, by a pattern of Playwright. */
   failing?: string;
   expects?: string | RegExp;
+  /** Done once, before the first screenshot. */
+  prepare?(service: ConsoleService): Promise<void>;
+  /** The part that is a picture of the documents, as far as the window shows it. */
+  picture?: string;
   /** Brings the page into the state to show. */
   act?(page: Page): Promise<void>;
 }
@@ -102,7 +110,18 @@ const shots: readonly Shot[] = [
   { name: "account-receipts", path: "/accounts/ada/receipts", service: "month" },
   { name: "account-receipts-empty", path: "/accounts/default/receipts", service: "empty" },
   { name: "account-journal", path: "/accounts/ada/journal", service: "month" },
-  { name: "overview", path: "", service: "month" },
+  { name: "overview", path: "", service: "month", picture: "body" },
+  {
+    name: "link",
+    path: "/links",
+    service: "empty",
+    prepare: joinByLink,
+    picture: "section:has(h2:text-is('Seats'))",
+    async act(page) {
+      await page.getByRole("link", { name: "Informatics 1" }).click();
+      await page.getByRole("img", { name: /joined/ }).waitFor();
+    },
+  },
   { name: "plans", path: "/plans", service: "month" },
   { name: "usage", path: "/usage", service: "month" },
   {
@@ -131,6 +150,18 @@ const shots: readonly Shot[] = [
     path: "/requests",
     holder: "ada",
     service: "month",
+    async act(page) {
+      await page.getByRole("button", { name: /^Why/ }).first().click();
+      await page.getByRole("dialog").waitFor();
+    },
+  },
+  {
+    name: "portal-request-cut",
+    path: "/requests",
+    holder: "trial",
+    service: "empty",
+    prepare: spendEverything,
+    picture: "dialog",
     async act(page) {
       await page.getByRole("button", { name: /^Why/ }).first().click();
       await page.getByRole("dialog").waitFor();
@@ -193,12 +224,47 @@ const shots: readonly Shot[] = [
   { name: "missing-page", path: "/no-such-page", service: "month" },
 ];
 
+const later = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString();
+
+/** A link of which 31 of 40 seats are taken, and 23 people have made a request. */
+async function joinByLink(service: ConsoleService): Promise<void> {
+  const name = "Informatics 1";
+  const input = { operation_id: name, name, plan: "starter", seats: 40, ends_at: later(7) };
+  const made = await service.call("POST", "/admin/links", input);
+  const code = String(made.link).split("#join=")[1];
+  for (let n = 1; n <= 31; n += 1) {
+    const join = { code, join_id: String(n).padStart(22, "0"), name: `Student ${n}` };
+    const response = await fetch(`${service.portalUrl}/api/session`, {
+      method: "POST",
+      body: JSON.stringify({ join }),
+      headers: { ...pageHeader, "content-type": "application/json" },
+    });
+    assert.equal(response.status, 200, await response.text());
+  }
+  const { data } = await service.call("GET", `/admin/links/${String(made.id)}`);
+  assert.ok(Array.isArray(data));
+  for (const { account } of data.slice(-23)) {
+    const { secret } = await keyOf(service, String(account), { name: "laptop" });
+    assert.equal(await askApi(service, secret), 200);
+  }
+}
+
+/** An answer that ends at the last credit. */
+async function spendEverything(service: ConsoleService): Promise<void> {
+  await service.call("POST", "/admin/accounts", { id: "trial", plan: "trial" });
+  const { secret } = await keyOf(service, "trial", { name: "laptop" });
+  const content = "Tell me a long story about an inkwell.";
+  const response = await ask({ url: service.apiUrl, key: secret, model: "smollm2-135m-instruct", content });
+  assert.match(await response.text(), /"finish_reason":"length"/);
+}
+
 const themes = ["light", "dark"] as const;
 const widths = [360, 768, 1280, 1920];
 
 if (noChromium !== null) throw new Error(noChromium);
-const [wanted = "", folder = path.join(import.meta.dirname, "..", "docs", "screenshots")] =
-  process.argv.slice(2);
+const documents = path.join(import.meta.dirname, "..", "docs");
+const screenshots = path.join(documents, "screenshots");
+const [wanted = "", folder = screenshots] = process.argv.slice(2);
 const taken = shots.filter(({ name }) => name.includes(wanted));
 if (taken.length === 0)
   throw new Error(`No page has "${wanted}" in its name: ${shots.map(({ name }) => name).join(", ")}.`);
@@ -208,13 +274,17 @@ for (const file of readdirSync(folder)) {
 }
 await using opened = new AsyncDisposableStack();
 const { browser } = opened.use(await launchChromium());
+const plans = `plans:
+  starter: { base: { credits: 100000, every: P1D }, overage: { credits: 20000, every: P1M } }
+  trial: { base: { credits: 12, every: P1D }, overage: { credits: 0, every: P1M } }
+`;
 const starts = {
   month: () =>
     startConsoleService({
       pages: "portal",
       fill: (at) => fillRealistic(at, { furtherAccounts: 10_000 }),
     }),
-  empty: () => startConsoleService({ pages: "portal" }),
+  empty: () => startConsoleService({ pages: "portal", configuration: plans }),
 };
 const services = new Map<string, ConsoleService>();
 for (const name of ["month", "empty"] as const) {
@@ -223,12 +293,13 @@ for (const name of ["month", "empty"] as const) {
 /** Keys of the portal's pictures, by account. */
 const keys = new Map<string, string>();
 for (const shot of taken) {
+  const service = services.get(shot.service);
+  assert.ok(service !== undefined, `the service "${shot.service}" runs`);
+  await shot.prepare?.(service);
   for (const colorScheme of themes) {
     for (const width of widths) {
       const name = `${shot.name}-${width}-${colorScheme}`;
       try {
-        const service = services.get(shot.service);
-        assert.ok(service !== undefined, `the service "${shot.service}" runs`);
         await take(browser, service, shot, { name, width, colorScheme });
       } catch (error) {
         process.exitCode = 1;
@@ -268,6 +339,13 @@ async function take(
   } else await open({ context, page, service }, shot.path);
   await shot.act?.(page);
   await page.screenshot({ path: path.join(folder, `${name}.png`), animations: "disabled" });
+  if (shot.picture !== undefined && folder === screenshots && width === 1280 && colorScheme === "light") {
+    const picture = path.join(documents, "pictures", `${shot.name}.png`);
+    const box = await page.locator(shot.picture).boundingBox();
+    assert.ok(box !== null);
+    const clip = { ...box, height: Math.min(box.height, viewport.height - box.y) };
+    await page.screenshot({ path: picture, clip, animations: "disabled" });
+  }
   await assertFits(page);
   await assertAccessible(page);
   visited.assertExpected();

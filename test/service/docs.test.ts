@@ -109,7 +109,7 @@ test("the operator listener serves them without a session, and no other file", a
     ["/docs/operating/", "text/html; charset=utf-8"],
     ["/docs/operating/plans.html", "text/html; charset=utf-8"],
     ["/docs/assets/search.js", "text/javascript; charset=utf-8"],
-    ["/docs/screenshots/overview-1280-light.png", "image/png"],
+    ["/docs/pictures/overview.png", "image/png"],
   ] as const) {
     const response = await get(route);
     assert.deepEqual([response.status, response.headers.get("content-type")], [200, type], route);

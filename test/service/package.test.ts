@@ -22,8 +22,13 @@ const packed = (() => {
 })();
 
 test("packs documents, examples, the miniature model and nothing else beside the program", () => {
-  const documents = ["deploy/**", "examples/*", "docs/*.md", "docs/{api,decisions,operating}/**"].flatMap(
-    (pattern) => globSync(pattern, { cwd: root }).filter((file) => statSync(path.join(root, file)).isFile()),
+  const documents = [
+    "deploy/**",
+    "examples/*",
+    "docs/*.md",
+    "docs/{api,decisions,operating,pictures}/**",
+  ].flatMap((pattern) =>
+    globSync(pattern, { cwd: root }).filter((file) => statSync(path.join(root, file)).isFile()),
   );
   assert.deepEqual(
     packed.toSorted(),
@@ -34,7 +39,6 @@ test("packs documents, examples, the miniature model and nothing else beside the
       "LICENSE",
       "README.md",
       "SECURITY.md",
-      "docs/screenshots/overview-1280-light.png",
       "inkwell.example.yaml",
       "models/miniature.gguf",
       "package.json",

@@ -178,11 +178,8 @@ describe("the image", () => {
     for (const file of copied) assert.ok(existsSync(path.join(root, file)), `${file} exists`);
     // The program finds these files beside dist/, as in the checkout beside src/.
     const files = listOf(fieldsOf(JSON.parse(textOf("package.json"))).files).map(String);
-    // Pages about the code, examples, and the picture of README.md, are of the package alone.
-    const ofPackage = (file: string) =>
-      ["dist", "examples"].includes(file) ||
-      /^[A-Z]+\.md$/.test(file) ||
-      file.startsWith("docs/screenshots/");
+    // Pages about the code, and examples, are of the package alone.
+    const ofPackage = (file: string) => ["dist", "examples"].includes(file) || /^[A-Z]+\.md$/.test(file);
     for (const file of files.filter((each) => !ofPackage(each))) {
       const isCopied = copied.some((each) => each === file || file.startsWith(`${each}/`));
       assert.ok(isCopied, `the image has ${file} of the package`);
