@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
 import { request } from "node:https";
 import path from "node:path";
@@ -14,6 +14,7 @@ import { test } from "node:test";
 import { selfSigned } from "../fixtures/certificate.ts";
 import { missing, newFolder as newDeployFolder, nginxArguments, textOf } from "../fixtures/deploy.ts";
 import { startInside } from "../fixtures/inner-program.ts";
+import { fieldsOf } from "../fixtures/operator.ts";
 import { pageHeader } from "../fixtures/page-header.ts";
 import { freePort, newFolder } from "../fixtures/program.ts";
 import { until } from "../fixtures/until.ts";
@@ -115,7 +116,7 @@ limits: { trusted_proxies: [127.0.0.1] }
         INKWELL_PORTAL_PORT: `${ports[8082]}`,
       },
     });
-    const { key } = await service.up();
+    const { key, operatorUrl } = await service.up();
     assert.ok(key !== null);
 
     const own = newDeployFolder();
@@ -201,6 +202,40 @@ limits: { trusted_proxies: [127.0.0.1] }
         headers: { ...page, cookie: cookie.split(";")[0] ?? "" },
       });
       assert.equal(JSON.parse(await textOfStream(account)).public_url, `https://${api}`);
+
+      // Somebody of a class joins, makes a key and asks, all over TLS.
+      const token = readFileSync(path.join(folder.path, "data", "operator-token"), "utf8").trim();
+      const made = await fetch(`${operatorUrl}/admin/links`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+        body: JSON.stringify({
+          operation_id: "l",
+          name: "C",
+          plan: "starter",
+          seats: 1,
+          ends_at: "2999-01-01",
+        }),
+      });
+      const { link } = fieldsOf(await made.json());
+      const [portalUrl, code] = String(link).split("/#join=");
+      assert.equal(portalUrl, `https://${portal}`);
+      const join = { code, join_id: "a".repeat(22), name: "Ada" };
+      const joined = await ask(port, portal, "/api/session", {
+        method: "POST",
+        headers: page,
+        body: { join },
+      });
+      assert.equal(joined.resume().statusCode, 200);
+      const [seat = ""] = joined.headers["set-cookie"] ?? [];
+      const issued = await ask(port, portal, "/api/keys", {
+        method: "POST",
+        headers: { ...page, cookie: seat.split(";")[0] ?? "" },
+        body: { operation_id: "k", name: "laptop" },
+      });
+      const laptop = fieldsOf(JSON.parse(await textOfStream(issued)));
+      const headers = { authorization: `Bearer ${String(laptop.key)}` };
+      const answer = await ask(port, api, "/v1/chat/completions", { ...chat, headers });
+      assert.match(await textOfStream(answer), /data: \[DONE\]/);
 
       const consolePage = await ask(port, console, "/console");
       assert.equal(consolePage.headers["strict-transport-security"], hsts);
