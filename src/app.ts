@@ -94,11 +94,10 @@ export async function startService(
   const service = new Service(config, host, times);
   try {
     const banner = await service.start(signal);
-    const { stopped } = service;
     return {
       banner,
       stop: () => service.stop(),
-      stopped,
+      stopped: service.stopped,
       hangUp: () => service.hangUp(),
       newSignInCode: () => service.newSignInCode(),
     };
@@ -196,6 +195,7 @@ class Service {
     const people = startSignIn(config, { ...dependencies, token: token.token, tell }, jobs, this.#times);
     const ofPortal = {
       chat: server.chat,
+      live: this.#live,
       version,
       token: token.token,
       localUrl: addresses.publicUrl,

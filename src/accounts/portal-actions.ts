@@ -38,6 +38,7 @@ import {
 import { isUsable } from "./portal-sessions.ts";
 import { authorityOf, isPerson, type PersonKeys, type Viewer, viewerActorOf } from "./portal-viewer.ts";
 import { requireId, requireModels } from "./refusals.ts";
+import type { RefusedRequest } from "./refused-requests.ts";
 import type { StoppedRequest } from "./request-stops.ts";
 import type { SignedInPeople } from "./signed-in-people.ts";
 import type { UsageReport } from "./usage-sums.ts";
@@ -52,6 +53,8 @@ interface PortalActionDependencies {
   personKeys(plan: string | undefined): PersonKeys;
   /** Returns the ids of the models that a key may use. */
   usableModels(viewer: Viewer): readonly string[];
+  /** The last requests of accounts that ended with an error, in this process, newest first. */
+  refusals: { of(account: string): readonly (RefusedRequest & { isAccepted: boolean })[] };
   operator: Pick<OperatorActions, "usage" | "usageReport" | "usageHours"> & {
     keys: Pick<KeyActions, "find" | "list">;
     /** Returns the actions of the viewer. */
@@ -103,6 +106,13 @@ export class PortalActions {
     return await this.#inTurn(scope.account, () =>
       this.#deps.operator.usageHours({ ...query, ...scope }, hours),
     );
+  }
+
+  /** Lists requests that were refused in this process, newest first. */
+  refusals(viewer: Viewer): RefusedRequest[] {
+    const { account, portal, id } = authorityOf(viewer);
+    const all = this.#deps.refusals.of(account);
+    return all.filter(({ isAccepted, key }) => !isAccepted && (portal !== "own" || key === id));
   }
 
   /** Lists the keys that the session may see, in the order of their creation. */

@@ -5,6 +5,7 @@ import { closed, text } from "../accounts/json-objects.ts";
 import { keyObject, newKeyObject, ownMailObject, usageObject } from "../accounts/operator-objects.ts";
 import type { PortalActions } from "../accounts/portal-actions.ts";
 import type { Viewer } from "../accounts/portal-viewer.ts";
+import { refusedRequestObject } from "../accounts/refused-requests.ts";
 import { usageHoursObject, usageHoursSchema } from "../accounts/usage-hours.ts";
 import { usageReportSchema } from "../accounts/usage-sums.ts";
 import type { Role } from "../actors.ts";
@@ -105,6 +106,14 @@ const listOwnUsage = action({
   refuses: ["key_not_found", "list_too_slow"],
 });
 
+const listOwnRefusals = variantOf(views.listRefusals, {
+  title: "List the last requests that were refused, newest first, with who refused them and what to do",
+  help: "Of this process since its start, and of the last 50 of the account that ended with an error. A key with the right `own` gets its own, a key with the right `account` those of the account. `refused_by` is what the request met: credits, cap, limit, plan or key, key, operator, person, front end, model, service, or a mistake in the request itself.",
+  http: "GET /api/refusals",
+  role,
+  input: pageFields,
+});
+
 const sumOwnUsage = variantOf(views.sumUsage, {
   title: "Sum usage by day, model or key",
   http: "GET /api/usage",
@@ -131,6 +140,11 @@ export const ownUsageActions = {
       ({ seq }) => String(seq),
     );
   }),
+  listRefusals: bind(
+    listOwnRefusals,
+    pageSchema(refusedRequestObject.schema),
+    async ({ actions, session }, input) => pageIn(actions.refusals(session), input, refusedRequestObject.of),
+  ),
   sumUsage: bind(sumOwnUsage, usageReportSchema, async ({ actions, session, timezone }, input) =>
     sumsIn(input, timezone, (wanted) => actions.usageReport(session, wanted)),
   ),

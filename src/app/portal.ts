@@ -15,6 +15,7 @@ import type { ChatService } from "../http/public/chat-service.ts";
 import type { PublicDependencies } from "../http/public/server.ts";
 import type { Jobs } from "../jobs.ts";
 import type { PersonSignIn } from "../sign-in/person-sign-in.ts";
+import type { LiveTelemetry } from "../telemetry/live-telemetry.ts";
 import { portalConnectionLimits } from "./open-files.ts";
 import { unrecordedUse } from "./sign-in.ts";
 import { webFiles } from "./web-bundle.ts";
@@ -22,6 +23,7 @@ import { webFiles } from "./web-bundle.ts";
 interface PortalDependencies extends Omit<PublicDependencies, "observers"> {
   version: string;
   chat: ChatService;
+  live: Pick<LiveTelemetry, "refusals">;
   jobs: Jobs;
   /** URL of the public API for clients on this machine. */
   localUrl: string;

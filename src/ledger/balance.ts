@@ -10,6 +10,7 @@ import { expireOverdue } from "./ending.ts";
 import { type Entitlement, passBoundaries } from "./entitlement.ts";
 import { additionalOf, heldOf, remainingOf } from "./grants.ts";
 import { type Limits, type PlanCatalog, planCapsAt, planProblem } from "./plan.ts";
+import { type LimitLeft, limitsLeft } from "./rates.ts";
 import { type Refused, refusalOf } from "./refusals.ts";
 import {
   type AccountRow,
@@ -54,6 +55,8 @@ export interface BalanceView {
   plan: string;
   /** Limits of the plan, for all keys of the account together. */
   limits: Limits;
+  /** What is left of each of them. */
+  limitsLeft: readonly LimitLeft[];
   /** The plan that takes effect at the end of the base window. */
   nextPlan: string | null;
   state: AccountState;
@@ -92,6 +95,7 @@ export function readBalance(snapshot: AccountSnapshot): BalanceView | BalanceErr
   return {
     plan: account.plan,
     limits: plan.limits,
+    limitsLeft: limitsLeft({ scope: "account", limits: plan.limits, row: account }, snapshot.times.nowMs),
     nextPlan: account.nextPlan,
     state: account.state,
     endsMs: account.endsMs,

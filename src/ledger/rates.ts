@@ -86,6 +86,25 @@ function stateOf(rate: Rate, nowMs: EpochMs): RateState {
   return { limit, remaining: Math.max(0, remaining), resetMs: Math.max(0, Math.ceil(aheadMs - slack)) };
 }
 
+/** What is left now of a limit. */
+export interface LimitLeft extends RateState {
+  of: Scope["scope"];
+  name: keyof Limits;
+}
+
+/** Returns each limit of a scope with what is left of it. Changes nothing. */
+export function limitsLeft({ scope: of, limits, row }: Scope, nowMs: EpochMs): LimitLeft[] {
+  const scope = { scope: of, limits, row: { ...row } };
+  followLimits([scope], nowMs);
+  const left: LimitLeft[] = rateNames.flatMap((name) => {
+    const rate = rateOf(scope, name);
+    return rate === null ? [] : [{ of, name: rateLimits[name].limit, ...stateOf(rate, nowMs) }];
+  });
+  const { concurrent: limit } = limits;
+  if (limit === undefined) return left;
+  return [...left, { of, name: "concurrent", limit, remaining: Math.max(0, limit - row.holds), resetMs: 0 }];
+}
+
 /** Returns the refusal of a request, or null if the limits admit it. Changes nothing. */
 export function rateRefusalOf(
   scopes: readonly Scope[],

@@ -4,33 +4,26 @@
  * Guarantees at most `perAccountMax` of an account, and at most `accountsMax` accounts: the
  * account whose last refusal is oldest is forgotten first. No text of a request is kept.
  */
-import type { CallerCode } from "../errors.ts";
-import type { EpochMs } from "../units.ts";
+import type { RefusedRequest } from "../accounts/refused-requests.ts";
 import type { RequestObserver, RequestRecord } from "./request-record.ts";
 
 /** Refusals of an account, and accounts with refusals. */
 const kept = { perAccountMax: 50, accountsMax: 1000 };
 
-export interface RecentRefusal {
-  /** Id of the request. */
-  id: string;
-  atMs: EpochMs;
-  code: CallerCode;
-  /** Null if the request named no known model. */
-  model: string | null;
-  /** Id of the key. */
-  key: string;
+export interface RecentRefusal extends RefusedRequest {
+  /** It failed after the model had taken it, so it has a receipt. */
+  isAccepted: boolean;
 }
 
 export class RecentRefusals implements RequestObserver {
   /** Newest last. */
   readonly #accounts = new Map<string, RecentRefusal[]>();
 
-  finished({ isChat, caller, code, requestId: id, model }: RequestRecord): void {
+  finished({ isChat, caller, code, requestId: id, model, isAccepted }: RequestRecord): void {
     if (!isChat || caller === null || code === null) return;
     const { accountId, key } = caller;
     const refusals = this.#accounts.get(accountId) ?? [];
-    refusals.push({ id, atMs: Date.now(), code, model, key: key.id });
+    refusals.push({ id, atMs: Date.now(), code, model, key: key.id, isAccepted });
     if (refusals.length > kept.perAccountMax) refusals.shift();
     this.#accounts.delete(accountId);
     this.#accounts.set(accountId, refusals);

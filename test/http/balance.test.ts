@@ -31,6 +31,7 @@ function view(
   return {
     plan: "starter",
     limits: {},
+    limitsLeft: [],
     nextPlan: null,
     state: "active",
     endsMs: null,

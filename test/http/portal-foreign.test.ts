@@ -147,6 +147,7 @@ const attacks: Readonly<Record<string, (names: Names) => Attack[]>> = {
     { once: true, body: { ...message, model } },
   ],
   "GET /api/requests": (names) => filters("/api/requests", names),
+  "GET /api/refusals": (names) => filters("/api/refusals", names),
   "GET /api/usage": (names) => sums("/api/usage", names),
   "GET /api/usage/hours": (names) => sums("/api/usage/hours", names),
   "GET /api/models": (names) => filters("/api/models", names),
@@ -221,6 +222,8 @@ async function startScene(): Promise<Scene> {
   await operator.patch("/admin/accounts/victim/contact", contact);
   await operator.post("/admin/accounts/victim/topups", { payment_id: "invoice-victim", credits: 7_654_321 });
   const requests = await Promise.all([boss, worker].map((key, n) => askOnce(service, key.key, 17 + 4 * n)));
+  const headers = { authorization: `Bearer ${worker.key}` };
+  const ofRefused = (await service.chat({ model: "none" }, { headers })).headers.get("x-request-id") ?? "";
   const ofRunning = await startWaiting(service, worker.key, opened);
   const ofKeys = [boss, worker].flatMap(({ id, key, name }) => [id, key, key.slice(-8), name]);
   const amounts = ["7654321", "654000000", ...(await costsOf(operator, requests))];
@@ -253,6 +256,7 @@ async function startScene(): Promise<Scene> {
       ...ofKeys,
       ...requests,
       ofRunning,
+      ofRefused,
       ...amounts,
     ],
     snapshot: () => snapshotOf(operator, "victim", [boss.id, worker.id, peer.id]),
@@ -264,6 +268,7 @@ async function startScene(): Promise<Scene> {
       ...ofKeys,
       ...requests,
       ofRunning,
+      ofRefused,
       "654000000",
       "Victoria",
       "vip note",

@@ -7,6 +7,7 @@ import {
   countRates,
   countTokens,
   followLimits,
+  limitsLeft,
   rateRefusalOf,
   ratesOf,
   type Scope,
@@ -46,6 +47,27 @@ test("admits a burst of one minute, and then one request per share of a minute",
   assert.ok(!admit(scopes, 1, now + 9_999));
   assert.ok(admit(scopes, 1, now + 10_000));
   assert.ok(!admit(scopes, 1, now + 10_000));
+});
+
+test("what is left follows a changed limit, recovers with time, and changes no row", () => {
+  const before = scope({ tokensPerMinute: 100, concurrent: 1 });
+  assert.ok(admit([before], 60, now));
+  const after = {
+    ...before,
+    limits: { tokensPerMinute: 200, concurrent: 1 },
+    row: { ...before.row, holds: 3 },
+  };
+  const row = { ...after.row };
+  const left = (nowMs: number) => limitsLeft(after, nowMs).map(({ name, remaining }) => [name, remaining]);
+  assert.deepEqual(left(now), [
+    ["tokensPerMinute", 140],
+    ["concurrent", 0],
+  ]);
+  // The debt shrinks at the old limit until the next request. A share of a token is none.
+  assert.deepEqual(left(now + 8_900)[0], ["tokensPerMinute", 154]);
+  assert.deepEqual(left(now + 36_000)[0], ["tokensPerMinute", 200]);
+  assert.deepEqual(after.row, row);
+  assert.deepEqual(limitsLeft(scope({}), now), []);
 });
 
 test("admits the whole burst if a share is not a whole number of milliseconds", () => {

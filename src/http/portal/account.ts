@@ -11,6 +11,7 @@ import {
   orNull,
   text,
 } from "../../accounts/json-objects.ts";
+import { limitsLeftObject, limitsLeftSchema } from "../../accounts/limits-left-object.ts";
 import { balance, keyObject, ownMailObject } from "../../accounts/operator-objects.ts";
 import { limitsObject } from "../../accounts/plan-limits.ts";
 import { whyNoNewKeys } from "../../accounts/portal-rights.ts";
@@ -37,6 +38,8 @@ interface ShownAccount {
   allowed: PersonKeys | null;
   /** Ledger time. */
   atMs: EpochMs;
+  /** Elapsed time. */
+  nowMs: EpochMs;
   balance: BalanceView;
   publicUrl: string | null;
   /** Null: no mail is sent about accounts. */
@@ -88,6 +91,7 @@ export const ownAccountObject = objectFor<ShownAccount>("OwnAccount")({
   refills: [refills, ({ balance }) => refillsOf(balance)],
   spending_caps: [spendingCaps, ({ balance }) => spendingCapsObject(balance.caps)],
   plan: [accountState.plan[0], ({ balance }) => accountState.plan[1](balance)],
+  limits: [limitsLeftSchema, ({ session, balance, nowMs }) => limitsLeftObject(balance, session, nowMs)],
   key: [orNull(keyObject.schema), ({ session }) => (isPerson(session) ? null : keyObject.of(session.key))],
   rights: [
     rights,
@@ -135,10 +139,12 @@ export function accountRoutes(app: ApiApp, dependencies: PortalDependencies): vo
     async (request) => {
       const session = sessionOf(request);
       const snapshot = await store.accountSnapshot(accountOf(session));
+      const { atMs, nowMs } = store.times();
       return ownAccountObject.of({
-        session: isPerson(session) ? session : { ...session, key: keyAt(session.key, store.times().atMs) },
+        session: isPerson(session) ? session : { ...session, key: keyAt(session.key, atMs) },
         allowed: actions.allowedKeys(session),
-        atMs: store.times().atMs,
+        atMs,
+        nowMs,
         balance: balanceOf(snapshot),
         contact: sendsMail() ? await store.contact(accountOf(session)) : null,
         // Somebody on this machine can use the local URL, and nobody else.

@@ -8,6 +8,7 @@ import { nobody } from "../../actors.ts";
 import type { Catalog, Model } from "../../chat/catalog.ts";
 import type { Ledger } from "../../ledger/ledger.ts";
 import type { Store } from "../../store/store.ts";
+import type { LiveTelemetry } from "../../telemetry/live-telemetry.ts";
 import type { ChatService } from "../public/chat-service.ts";
 import type { NewLinks } from "./new-links.ts";
 import type { PortalSignIn } from "./sign-in.ts";
@@ -19,6 +20,7 @@ export interface PortalDependencies {
   /** The chat requests of the process, those of the public listener included. */
   chat: Pick<ChatService, "serve">;
   logger: Logger;
+  live: Pick<LiveTelemetry, "refusals">;
   signIn: PortalSignIn;
   links: NewLinks;
   actions: PortalActions;
@@ -52,14 +54,16 @@ export function portalActions({
   timezone,
   people,
   personKeys,
+  live,
 }: Pick<
   PortalDependencies,
-  "store" | "ledger" | "catalog" | "timezone" | "people" | "personKeys"
+  "store" | "ledger" | "catalog" | "timezone" | "people" | "personKeys" | "live"
 >): PortalActions {
   return new PortalActions({
     store,
     people,
     personKeys,
+    refusals: live.refusals,
     usableModels: (viewer) => usableModels(catalog, viewer).map(({ id }) => id),
     operator: new OperatorActions({
       store,

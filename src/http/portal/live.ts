@@ -2,6 +2,7 @@
 import Type, { type Static } from "typebox";
 import { balanceObject } from "../../accounts/balance-object.ts";
 import { closed, count, isoTime, micro, objectFor, text, time } from "../../accounts/json-objects.ts";
+import { limitsLeftObject, limitsLeftSchema } from "../../accounts/limits-left-object.ts";
 import { balance } from "../../accounts/operator-objects.ts";
 import { accountOf, isPerson } from "../../accounts/portal-viewer.ts";
 import { balanceOf } from "../../ledger/balance.ts";
@@ -43,6 +44,7 @@ export const runningRequests = closed({
 const liveObject = closed({
   balance,
   account: accountStateObject.schema,
+  limits: limitsLeftSchema,
   requests: runningRequests,
 });
 export type PortalLive = Static<typeof liveObject>;
@@ -81,6 +83,7 @@ export function liveRoutes(app: ApiApp, { store }: PortalDependencies): void {
       return {
         balance: balanceObject(view),
         account: accountStateObject.of(view),
+        limits: limitsLeftObject(view, session, store.times().nowMs),
         requests: {
           data: shown.map(runningRequestObject.of),
           more: running.length - shown.length,
