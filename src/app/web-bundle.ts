@@ -4,7 +4,7 @@
  * a page is first opened, and again after a source has changed. The documents are pages after
  * `npm run docs`, which a package has done.
  */
-import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { basename, extname, join, relative } from "node:path";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
@@ -18,6 +18,7 @@ const contentTypes: Readonly<Record<string, string>> = {
   ".js": "text/javascript; charset=utf-8",
   ".png": "image/png",
   ".svg": "image/svg+xml",
+  ".woff2": "font/woff2",
 };
 
 const webFolder = join(import.meta.dirname, "../web");
@@ -166,8 +167,13 @@ async function pageFile(name: string, body: Buffer): Promise<PageFile> {
   return { contentType, body, gzip: await compress(body, { level: 9 }) };
 }
 
+/** Its copies need it. */
+const fontLicense = "inter-license.txt";
+
 /** Writes the pages as a package has them: into this folder, beside `app`. */
 export async function buildWeb(folder: string): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  await copyFile(join(webFolder, "shared", fontLicense), join(folder, fontLicense));
   for (const app of webAppNames) {
     await mkdir(join(folder, app, "assets"), { recursive: true });
     for (const { name, content } of await bundleWeb(app)) {
@@ -188,19 +194,21 @@ export async function bundleWeb(app: WebAppName, folder = webFolder): Promise<Bu
     target: "es2022",
     jsx: "automatic",
     jsxImportSource: "preact",
-    loader: { ".svg": "copy" },
+    loader: { ".svg": "copy", ".woff2": "file" },
     entryNames: "[name]-[hash]",
+    assetNames: "[name]-[hash]",
     outdir: "/",
     logLevel: "silent",
   });
   const files = outputFiles.map(({ path, contents }) => ({ name: basename(path), content: contents }));
   const pathOf = (ending: string) =>
     `${webApps[app].pages}/assets/${files.find(({ name }) => name.endsWith(ending))?.name}`;
-  const index = indexOf(webApps[app], pathOf(".js"), pathOf(".css"), pathOf(".svg"));
+  const index = indexOf(webApps[app], pathOf);
   return [...files, { name: indexName, content: Buffer.from(index) }];
 }
 
-function indexOf(app: WebApp, script: string, style: string, icon: string): string {
+/** `pathOf`: the file with this ending. The font is asked for before the style names it. */
+function indexOf(app: WebApp, pathOf: (ending: string) => string): string {
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -208,9 +216,10 @@ function indexOf(app: WebApp, script: string, style: string, icon: string): stri
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>${app.title}</title>
-<link rel="icon" href="${icon}" type="image/svg+xml">
-<link rel="stylesheet" href="${style}">
-<script type="module" src="${script}"></script>
+<link rel="icon" href="${pathOf(".svg")}" type="image/svg+xml">
+<link rel="preload" href="${pathOf(".woff2")}" as="font" type="font/woff2" crossorigin>
+<link rel="stylesheet" href="${pathOf(".css")}">
+<script type="module" src="${pathOf(".js")}"></script>
 </head>
 <body>
 <div id="root" data-pages="${app.pages}" data-api="${app.api}"${app.hasCommands ? ` ${emptyCommand}` : ""}></div>

@@ -3,7 +3,7 @@
  * load without a session; scripts read everything from the API, with the rights of whoever signs
  * in.
  *
- * The Content-Security-Policy allows scripts, styles and requests of this listener only.
+ * The Content-Security-Policy allows scripts, styles, fonts and requests of this listener only.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
@@ -34,7 +34,9 @@ export function pagePaths(base: string): readonly string[] {
 const securityHeaders = {
   "content-security-policy": [
     "default-src 'none'",
-    ...["script-src", "style-src", "connect-src", "img-src"].map((directive) => `${directive} 'self'`),
+    ...["script-src", "style-src", "font-src", "connect-src", "img-src"].map(
+      (directive) => `${directive} 'self'`,
+    ),
     ...["base-uri", "form-action", "frame-ancestors"].map((directive) => `${directive} 'none'`),
   ].join("; "),
   "x-content-type-options": "nosniff",

@@ -38,6 +38,12 @@ test("signs in with a key only, says where keys come from, and signs out", async
   expects("401 POST /api/session");
   await page.goto(service.portalUrl);
   await page.getByText("You get one from the operator").waitFor();
+  // The font is asked for once, before the style is read.
+  await page.evaluate("document.fonts.ready");
+  const fonts = "[...document.fonts].filter(({ status }) => status === 'loaded').map(({ family }) => family)";
+  assert.deepEqual(await page.evaluate(fonts), ["Inter"]);
+  const loads = "performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('.woff2'))";
+  assert.deepEqual(await page.evaluate(`${loads}.map(({ initiatorType }) => initiatorType)`), ["link"]);
   const field = page.getByLabel("API key");
   assert.equal(await field.getAttribute("type"), "password");
   await field.fill("sk-wrong");

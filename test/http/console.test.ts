@@ -1,17 +1,17 @@
 /** The pages of the console over HTTP: what a browser gets before it signs in. */
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { bundleWeb, webAppNames, webFiles } from "../../src/app/web-bundle.ts";
+import { buildWeb, bundleWeb, webAppNames, webFiles } from "../../src/app/web-bundle.ts";
 import { startOperator } from "../fixtures/operator.ts";
 import { startService } from "../fixtures/service.ts";
 
 const policy =
-  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+  "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const compressedBytesMax = 120_000;
 
 test("every path below /console is the same page, without a token, under the strict policy", async () => {
@@ -32,7 +32,7 @@ test("every path below /console is the same page, without a token, under the str
   const [index = ""] = bodies;
   assert.doesNotMatch(index, /<script>|<style|style=|https?:/);
   const assets = [...index.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path = ""]) => path);
-  assert.equal(assets.length, 3);
+  assert.equal(assets.length, 4);
   for (const path of assets) {
     const response = await fetch(operator.url + path);
     assert.equal(response.status, 200, path);
@@ -85,6 +85,20 @@ for (const app of webAppNames) {
     assert.ok(bytes < compressedBytesMax, `${bytes} bytes`);
   });
 }
+
+test("a package has the bundles, and the license of the font beside them", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "inkwell-web-"));
+  try {
+    await buildWeb(join(folder, "web"));
+    assert.ok(existsSync(join(folder, "web/inter-license.txt")));
+    const { assets } = await webFiles("portal", join(folder, "web"))();
+    const font = [...assets].find(([name]) => name.startsWith("inter-"))?.[1];
+    assert.equal(font?.contentType, "font/woff2");
+    assert.equal(font?.body.toString("latin1", 0, 4), "wOF2");
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
 
 test("a bundle that is missing is named with its remedy, and read once it is there", async () => {
   const folder = mkdtempSync(join(tmpdir(), "inkwell-console-"));

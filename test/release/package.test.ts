@@ -76,11 +76,14 @@ test("contains the compiled program and its pages", () => {
   const pages = files.filter((file) => file.startsWith("dist/web/"));
   assert.deepEqual(
     pages.map((file) => file.replace(/-\w{8}\./, ".")).toSorted(),
-    ["console", "portal"].flatMap((app) =>
-      ["assets/icon.svg", "assets/main.js", "assets/style.css", "index.html"].map(
-        (name) => `dist/web/${app}/${name}`,
+    [
+      "dist/web/inter-license.txt",
+      ...["console", "portal"].flatMap((app) =>
+        ["assets/icon.svg", "assets/inter.woff2", "assets/main.js", "assets/style.css", "index.html"].map(
+          (name) => `dist/web/${app}/${name}`,
+        ),
       ),
-    ),
+    ].toSorted(),
   );
 });
 
