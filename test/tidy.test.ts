@@ -311,14 +311,14 @@ test("the pages are clients of their APIs", () => {
   }
 });
 
-test("the pages have one short style sheet without other hosts", () => {
+test("the pages have a short style sheet and one of pictures, without other hosts", () => {
   for (const file of filesBelow("src", ".css")) {
     const text = textOf(file);
     const lines = text.split("\n").length;
     assert.ok(lines <= 801, `${file} has ${lines} lines, at most 800`);
     const others = text.replace('url("./inter.woff2")', "");
     assert.doesNotMatch(others, /\/\/|url\(/, `${file} names another file or host`);
-    assert.equal(file, "src/web/shared/style.css");
+    assert.match(file, /^src\/web\/shared\/(?:style|pictures)\.css$/);
   }
 });
 

@@ -146,6 +146,20 @@ const shots: readonly Shot[] = [
   { name: "portal-home-suspended", path: "/", holder: "mohammed", service: "month" },
   { name: "portal-requests", path: "/requests", holder: "ada", service: "month" },
   {
+    name: "portal-refused",
+    path: "/requests?show=refused",
+    holder: "default",
+    service: "empty",
+    async act(page) {
+      await page.getByText("No request was refused").waitFor();
+      for (const body of [{ model: "gpt-4" }, { temperature: 7 }]) {
+        await page.request.post("/api/chat", { data: body, headers: { "x-inkwell-request": "1" } });
+      }
+      await page.getByRole("button", { name: "Refresh" }).click();
+      await page.getByRole("row").nth(2).waitFor();
+    },
+  },
+  {
     name: "portal-request",
     path: "/requests",
     holder: "ada",
@@ -169,13 +183,13 @@ const shots: readonly Shot[] = [
   },
   { name: "portal-usage", path: "/usage?by=model", holder: "ada", service: "month" },
   {
-    name: "portal-usage-scales",
+    name: "portal-usage-box",
     path: "/usage?by=model",
     holder: "ada",
     service: "month",
     async act(page) {
-      await page.getByRole("button", { name: "Each on its own scale" }).first().click();
-      await page.locator("figure").first().locator("canvas").nth(2).waitFor();
+      await page.locator("figure").first().locator(".time").nth(20).hover();
+      await page.locator(".box").waitFor();
     },
   },
   { name: "portal-home-html", path: "/", holder: "hostile", service: "month" },

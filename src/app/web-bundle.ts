@@ -168,7 +168,7 @@ async function pageFile(name: string, body: Buffer): Promise<PageFile> {
 }
 
 /** Its copies need it. */
-const fontLicense = "inter-license.txt";
+const fontLicense = "inter.license";
 
 /** Writes the pages as a package has them: into this folder, beside `app`. */
 export async function buildWeb(folder: string): Promise<void> {

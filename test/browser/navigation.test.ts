@@ -51,19 +51,6 @@ test("an address with an impossible account id leads to the same page", async (v
   await page.getByRole("heading", { name: "This account does not exist" }).waitFor();
 });
 
-test(
-  "charts are drawn if the browser's language is none that Intl knows",
-  async (visit) => {
-    const { page } = visit;
-    await page.addInitScript(
-      'Object.defineProperty(Navigator.prototype, "language", { get: () => "en-US@posix" })',
-    );
-    await open(visit, "/usage");
-    await page.locator("figure canvas").waitFor();
-  },
-  { isAlone: true },
-);
-
 const forms = [
   ["Open an account", "/accounts", "Open an account"],
   ["Change the plan of default", "/accounts/default", "Change the plan"],

@@ -281,7 +281,7 @@ test("the focus goes to the heading of the next page", async (visit) => {
   await page.getByRole("link", { name: "Usage" }).focus();
   await page.keyboard.press("Enter");
   await page.locator("h1:focus").getByText("Usage").waitFor();
-  await page.getByText(/credits; hours in UTC/).waitFor();
+  await page.getByText("The last 24 hours (UTC)").waitFor();
 });
 
 test("an address with two slashes at its beginning leads to no other host", async (visit) => {

@@ -90,7 +90,7 @@ test("a package has the bundles, and the license of the font beside them", async
   const folder = mkdtempSync(join(tmpdir(), "inkwell-web-"));
   try {
     await buildWeb(join(folder, "web"));
-    assert.ok(existsSync(join(folder, "web/inter-license.txt")));
+    assert.ok(existsSync(join(folder, "web/inter.license")));
     const { assets } = await webFiles("portal", join(folder, "web"))();
     const font = [...assets].find(([name]) => name.startsWith("inter-"))?.[1];
     assert.equal(font?.contentType, "font/woff2");

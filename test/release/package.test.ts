@@ -77,7 +77,7 @@ test("contains the compiled program and its pages", () => {
   assert.deepEqual(
     pages.map((file) => file.replace(/-\w{8}\./, ".")).toSorted(),
     [
-      "dist/web/inter-license.txt",
+      "dist/web/inter.license",
       ...["console", "portal"].flatMap((app) =>
         ["assets/icon.svg", "assets/inter.woff2", "assets/main.js", "assets/style.css", "index.html"].map(
           (name) => `dist/web/${app}/${name}`,

@@ -1,76 +1,57 @@
 /**
- * A chart of amounts over time. Several series have a legend of buttons that show and hide them,
- * and can be drawn apart, each on its own scale, so that a large series does not flatten the
- * others. All values are in a table below, which needs no pointer.
+ * A chart of amounts over time, as stacked bars below their sum. Several series have a legend of
+ * buttons that show and hide them. The values of a time are in a box at the pointer, and all of them
+ * in a table below, which needs no pointer.
  */
-import { useId, useState } from "preact/hooks";
-import { shortCredits } from "./numbers.ts";
-import { type Drawn, Plot } from "./plot.tsx";
+import { useState } from "preact/hooks";
+import { Figure } from "./layout.tsx";
+import { shortCredits, wholeNumber } from "./numbers.ts";
+import { type Drawn, Plot, Swatch } from "./plot.tsx";
 import { Table } from "./table.tsx";
-import { Amount } from "./values.tsx";
+import { type Series, totalOf } from "./usage-series.ts";
+import { Amount, ShortAmount } from "./values.tsx";
 
-export interface Series {
-  /** Differs from the names of other series. */
-  name: string;
-  /** One amount for each time. */
-  micro: readonly number[];
-}
-
-/** How somebody looks at a chart: kept by the page, which loads other data into the chart. */
+/** Names of hidden series: kept by the page, which loads other data into the chart. */
 interface ChartView {
   hidden: ReadonlySet<string>;
-  isApart: boolean;
-  change(view: Partial<Pick<ChartView, "hidden" | "isApart">>): void;
+  hide(names: ReadonlySet<string>): void;
 }
 
 /** Colours in the style. Further series are quiet. */
 const colorsMax = 6;
 
 export function useChartView(): ChartView {
-  const [view, setView] = useState<Pick<ChartView, "hidden" | "isApart">>({
-    hidden: new Set<string>(),
-    isApart: false,
-  });
-  return { ...view, change: (changes) => setView((before) => ({ ...before, ...changes })) };
+  const [hidden, hide] = useState<ReadonlySet<string>>(new Set());
+  return { hidden, hide };
 }
 
 interface ChartProps {
   /** Days, or times of hours: `2027-01-31` or `2027-01-31 18:00`. */
   times: readonly string[];
+  /** The largest first. */
   series: readonly Series[];
   label: string;
   view: ChartView;
+  /** The sum of the period before, which is as long. */
+  beforeMicro?: number | undefined;
 }
 
-export function Chart({ times, series, label, view }: ChartProps) {
-  const [at, setAt] = useState<number | null>(null);
+export function Chart({ times, series, label, view, beforeMicro = 0 }: ChartProps) {
   const [isOpen, setOpen] = useState(false);
-  const group = useId();
   const drawn = series.map(({ name, micro }, number) => ({
     name,
     micro,
     isShown: !view.hidden.has(name),
     color: number < colorsMax ? `series-${number + 1}` : "quiet",
   }));
-  const plot = { times, group, onPoint: setAt };
-  const isApart = series.length > 1 && view.isApart;
+  const total = drawn.reduce((sum, one) => sum + totalOf(one.micro), 0);
   return (
     <figure class="chart" aria-label={label}>
-      {isApart ? (
-        <div class="cards">
-          {drawn
-            .filter(({ isShown }) => isShown)
-            .map((one) => (
-              <div key={one.name}>
-                <h3>{one.name}</h3>
-                <Plot {...plot} series={[one]} heightPx={140} />
-              </div>
-            ))}
-        </div>
-      ) : (
-        <Plot {...plot} series={drawn} heightPx={220} />
-      )}
-      <Legend drawn={drawn} view={view} at={at !== null && at < times.length ? at : null} times={times} />
+      <Figure name="Credits in the whole period" note={beforeMicro > 0 && changeTo(total, beforeMicro)}>
+        <ShortAmount micro={total} />
+      </Figure>
+      <Plot times={times} series={drawn} />
+      {drawn.length > 1 && <Legend drawn={drawn} view={view} />}
       <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
         <summary>Values as a table</summary>
         {isOpen && <ValueTable times={times} series={series} label={label} />}
@@ -79,54 +60,28 @@ export function Chart({ times, series, label, view }: ChartProps) {
   );
 }
 
-/** The values of the time that the pointer is at, or of the whole period. */
-function Legend(props: {
-  drawn: readonly Drawn[];
-  view: ChartView;
-  at: number | null;
-  times: ChartProps["times"];
-}) {
-  const { drawn, view, at, times } = props;
-  const shownValue = ({ micro }: Drawn) =>
-    shortCredits(at === null ? micro.reduce((sum, amount) => sum + amount, 0) : (micro[at] ?? 0));
+function changeTo(total: number, before: number): string {
+  const percent = Math.round((total / before - 1) * 100);
+  return `${percent < 0 ? "−" : "+"}${wholeNumber(Math.abs(percent))} % compared with the period before`;
+}
+
+function Legend({ drawn, view }: { drawn: readonly Drawn[]; view: ChartView }) {
   const toggle = ({ name, isShown }: Drawn) => {
     const hidden = new Set(view.hidden);
     if (isShown) hidden.add(name);
     else hidden.delete(name);
-    view.change({ hidden });
+    view.hide(hidden);
   };
-  const [first] = drawn;
   return (
     <div class="filters">
-      <span class="quiet nowrap">{at === null ? "In the whole period" : times[at]}:</span>
-      {drawn.length === 1 && first ? (
-        <span class="number">{shownValue(first)}</span>
-      ) : (
-        <>
-          {drawn.map((one) => (
-            <button key={one.name} type="button" aria-pressed={one.isShown} onClick={() => toggle(one)}>
-              <Swatch color={one.color} isShown={one.isShown} />
-              {one.name} <span class="number">{shownValue(one)}</span>
-            </button>
-          ))}
-          <button
-            type="button"
-            aria-pressed={view.isApart}
-            onClick={() => view.change({ isApart: !view.isApart })}
-          >
-            Each on its own scale
-          </button>
-        </>
-      )}
+      {drawn.map((one) => (
+        <button key={one.name} type="button" aria-pressed={one.isShown} onClick={() => toggle(one)}>
+          <Swatch of={one} />
+          {one.name} <span class="number">{shortCredits(totalOf(one.micro))}</span>
+        </button>
+      ))}
     </div>
   );
-}
-
-function Swatch({ color, isShown }: Pick<Drawn, "color" | "isShown">) {
-  const size = { display: "inline-block", width: "10px", height: "10px", marginRight: "8px" };
-  const border = `2px solid var(--${color})`;
-  const background = isShown ? `var(--${color})` : "none";
-  return <i style={{ ...size, borderRadius: "50%", border, background }} />;
 }
 
 function ValueTable({ times, series, label }: Pick<ChartProps, "times" | "series" | "label">) {

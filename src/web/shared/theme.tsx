@@ -7,7 +7,6 @@ const themes = ["system", "light", "dark"] as const;
 type Theme = (typeof themes)[number];
 
 const name = "inkwell-theme";
-export const themeChanged = "inkwell-theme-changed";
 
 function chosen(): Theme {
   try {
@@ -21,7 +20,6 @@ function chosen(): Theme {
 export function applyTheme(theme = chosen()): void {
   if (theme === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  dispatchEvent(new Event(themeChanged));
 }
 
 function keep(theme: Theme): void {

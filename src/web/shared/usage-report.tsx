@@ -40,6 +40,10 @@ export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) =
   const name = JSON.stringify(filter);
   const view = useChartView();
   const chart = useLoaded(`chart ${by} ${name}`, (signal) => usageSeries(path, by, filter, signal));
+  const days = daysBetween(from, to);
+  const before = useLoaded(`before ${name}`, (signal) =>
+    get<UsageReport>(path, { ...filter, from: dayAfter(from, -days.length), to: from, limit: 1 }, signal),
+  );
   const table = useLoaded(`sums ${by} ${name} ${after}`, (signal) =>
     get<UsageReport>(path, { ...filter, by, after, limit: 100 }, signal),
   );
@@ -77,10 +81,11 @@ export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) =
         <Shown of={chart}>
           {(series) => (
             <Chart
-              times={daysBetween(from, to)}
+              times={days}
               series={renameSeries(series, by === "key" ? nameOfKey : (id) => id)}
               view={view}
               label="Cost in credits by day"
+              beforeMicro={before.value?.total.cost_micro}
             />
           )}
         </Shown>
@@ -89,9 +94,6 @@ export function UsageOfPeriod({ place, path, groups, account, nameOfKey = (id) =
         {(report) => (
           <>
             <div class="card figures">
-              <Figure name="Cost in credits">
-                <ShortAmount micro={report.total.cost_micro} />
-              </Figure>
               <Figure name="Requests">{wholeNumber(report.total.requests)}</Figure>
               <Figure name="Prompt tokens">{wholeNumber(report.total.prompt_tokens)}</Figure>
               <Figure name="Answer tokens">{wholeNumber(report.total.completion_tokens)}</Figure>

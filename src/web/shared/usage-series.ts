@@ -1,8 +1,14 @@
 /** Series for charts of usage: the groups with the highest cost, and all others as one series. */
 import { get } from "./api.ts";
-import type { Series } from "./chart.tsx";
 import { daysBetween } from "./times.ts";
 import type { UsageReport, UsageSum } from "./types.ts";
+
+export interface Series {
+  /** Differs from the names of other series. */
+  name: string;
+  /** One amount for each time. */
+  micro: readonly number[];
+}
 
 export type UsageGroup = "day" | "model" | "key" | "account";
 type UsageFilter = Record<"from" | "to", string> & Record<string, string | null | undefined>;
@@ -15,13 +21,14 @@ export function groupNameOf(row: UsageSum): string {
   return row.day ?? row.model ?? row.key ?? row.account ?? "";
 }
 
-/** Loads one series by day, or one for each of the groups with the highest cost, by their ids. */
+/** Loads a series for each group with the highest cost, by their ids. Days are by model. */
 export async function usageSeries(
   path: string,
-  by: UsageGroup,
+  group: UsageGroup,
   filter: UsageFilter,
   signal: AbortSignal,
 ): Promise<Series[]> {
+  const by = group === "day" ? "model" : group;
   const days = daysBetween(filter.from, filter.to);
   const daily = async (name: string, changes: object): Promise<Series> => {
     const costs = new Map<string | null | undefined, number>();
@@ -34,7 +41,6 @@ export async function usageSeries(
     } while (after !== null);
     return { name, micro: days.map((day) => costs.get(day) ?? 0) };
   };
-  if (by === "day") return [await daily("cost", {})];
   const query = { ...filter, by, order: "cost", limit: seriesMax + 1 };
   const { data } = await get<UsageReport>(path, query, signal);
   const top = data.slice(0, seriesMax).map((row) => daily(groupNameOf(row), { [by]: groupNameOf(row) }));
@@ -52,7 +58,7 @@ export function highest(all: readonly Series[], count: number): Series[] {
   return all.length <= seriesMax ? sorted : withOthers(sorted.slice(0, seriesMax), total);
 }
 
-function totalOf(micro: readonly number[]): number {
+export function totalOf(micro: readonly number[]): number {
   return micro.reduce((sum, amount) => sum + amount, 0);
 }
 

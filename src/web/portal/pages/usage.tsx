@@ -1,14 +1,13 @@
 /** What the requests of the key, or of the account, cost by day, model and key. */
 import { apiPath, get } from "../../shared/api.ts";
-import { Chart, type Series, useChartView } from "../../shared/chart.tsx";
+import { Chart, useChartView } from "../../shared/chart.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
 import type { Place } from "../../shared/router.tsx";
 import { Shown } from "../../shared/states.tsx";
 import { hourOf, hoursUntil } from "../../shared/times.ts";
 import { UsageOfPeriod } from "../../shared/usage-report.tsx";
-import { highest } from "../../shared/usage-series.ts";
+import { highest, type Series } from "../../shared/usage-series.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { ShortAmount } from "../../shared/values.tsx";
 import { useKeyNames } from "../key-names.ts";
 import type { UsageHours } from "../types.ts";
 
@@ -36,24 +35,18 @@ function LastDay() {
   );
   const view = useChartView();
   return (
-    <Card title={`The last ${hoursShown} hours`}>
+    <Card title={`The last ${hoursShown} hours (UTC)`}>
       <Shown of={usage}>
         {({ to, data }) => {
           // `to` is the end of the last hour.
           const times = hoursUntil(Date.parse(to) - 1, hoursShown);
           return (
-            <>
-              <p>
-                <ShortAmount micro={data.reduce((sum, { cost_micro }) => sum + cost_micro, 0)} />{" "}
-                <span class="quiet">credits; hours in UTC</span>
-              </p>
-              <Chart
-                times={times}
-                series={byModel(data, times)}
-                view={view}
-                label={`Cost in credits in each of the last ${hoursShown} hours`}
-              />
-            </>
+            <Chart
+              times={times}
+              series={byModel(data, times)}
+              view={view}
+              label={`Cost in credits in each of the last ${hoursShown} hours`}
+            />
           );
         }}
       </Shown>
@@ -72,5 +65,5 @@ function byModel(data: UsageHours["data"], times: readonly string[]): Series[] {
     name,
     micro: times.map((time) => costs.get(time) ?? 0),
   }));
-  return all.length === 0 ? [{ name: "cost", micro: times.map(() => 0) }] : highest(all, times.length);
+  return highest(all, times.length);
 }
