@@ -2,7 +2,7 @@
  * The limits that plans and keys have. A key's limits count in addition to those of its plan.
  * Pages bundle this file.
  */
-import { grouped } from "../units.ts";
+import { type EpochMs, grouped } from "../units.ts";
 
 /** By their names in the API and the configuration. `row`: in the program. `unit`: of a number. */
 export const planLimits = {
@@ -48,6 +48,22 @@ export function limitTexts(values: Record<LimitName, number | null>): string[] {
     const value = values[name];
     return value === null ? [] : [`${grouped(value)} ${planLimits[name].unit}`];
   });
+}
+
+/**
+ * Returns what is left of a limit at `nowMs`, some time after `left` was. A rate recovers evenly
+ * within a minute.
+ */
+export function leftAt({ left, most, full_at }: LimitLeft, nowMs: EpochMs): number {
+  if (full_at === null) return left;
+  const missing = Math.ceil(((Date.parse(full_at) - nowMs) / 60_000) * most);
+  return Math.min(most, Math.max(left, most - missing));
+}
+
+interface LimitLeft {
+  left: number;
+  most: number;
+  full_at: string | null;
 }
 
 /** Returns an object with the same names, and with what is made of each value. */

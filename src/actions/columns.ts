@@ -88,6 +88,12 @@ export const shown = {
     old_secret_until: ["Old secret until", "time"],
   } satisfies Record<ShownSetting, ShownField> & ShownFields,
   request,
+  refusedRequest: {
+    at: ["Time", "time"],
+    refused_by: ["Refused by"],
+    message: ["Why, and what to do"],
+    ...request,
+  },
   /** Of this process, of another one, and of the holder of a key: their times have three names. */
   runningRequest: {
     ...request,

@@ -73,25 +73,30 @@ test("shows the balance live, and the latest requests with their exact cost", as
   await row.getByTitle(`${cost_micro / 1_000_000} credits`, { exact: true }).waitFor();
 });
 
-test("shows the limit that counts: the smaller one of plan and key", async (visit) => {
+test("shows what is left of each limit, what was refused, and what to do", async (visit) => {
   const { page, service } = visit;
   await service.call("POST", "/admin/accounts", { id: "student-1", plan: "student" });
-  const settings = { name: "limited", portal: "own", requests_per_minute: 10, tokens_per_minute: 80_000 };
-  const limited = await keyOf(service, "student-1", settings);
-  const fact = async (name: string) =>
-    (
-      await page
-        .locator("dl.facts > div")
-        .filter({ has: page.getByText(name, { exact: true }) })
-        .innerText()
-    )
-      .split("\n")
-      .at(-1);
-  await openPortal(visit, "/", limited.secret);
-  assert.equal(await fact("Plan of the account"), "student");
-  assert.equal(await fact("Requests per minute"), "10 (this key; plan, for all keys together: 30)");
-  assert.equal(await fact("Tokens per minute"), "5,000 (plan, for all keys together; this key: 80,000)");
-  assert.equal(await fact("Requests at once"), "2 (plan, for all keys together)");
+  const settings = { name: "limited", portal: "own", requests_per_minute: 1 };
+  const { secret } = await keyOf(service, "student-1", settings);
+  await openPortal(visit, "/", secret);
+  const left = (of: string) => page.locator(".bucket").filter({ hasText: of });
+  await left("of this key").getByText("1 of 1 left").waitFor();
+  await left("Requests at once").getByText("2 of 2 left").waitFor();
+  await left("Tokens per minute").getByText("of the plan, for all keys together").waitFor();
+  assert.equal(await askApi(service, secret), 200);
+  await left("of this key").getByText("0 of 1 left").waitFor();
+  await left("of this key")
+    .getByText(/full again (?:in \d+ seconds|now)/)
+    .waitFor();
+  assert.equal(await askApi(service, secret), 429);
+  await page.getByRole("link", { name: "Refused requests" }).click();
+  const row = page.getByRole("region", { name: "Refused requests" }).getByRole("row").nth(1);
+  await row.getByText("limit", { exact: true }).waitFor();
+  await row.getByText(/in a minute than the plan or the key allows. Send fewer/).waitFor();
+  await row.getByText("limited", { exact: true }).waitFor();
+  await assertAccessible(page);
+  await page.getByRole("link", { name: "Finished" }).click();
+  await page.getByRole("button", { name: /^Why/ }).waitFor();
   await page.goto(`${service.portalUrl}/keys`);
   await page
     .getByText("for all keys of the account together: 30 requests/min, 5,000 tokens/min, 2 at once.")

@@ -16,6 +16,7 @@ import {
 import { paymentReportObject } from "../../src/accounts/payment-report.ts";
 import { personObject } from "../../src/accounts/person-objects.ts";
 import { planObject } from "../../src/accounts/plan-objects.ts";
+import { refusedRequestObject } from "../../src/accounts/refused-requests.ts";
 import { usageHoursSchema } from "../../src/accounts/usage-hours.ts";
 import { usageReportSchema } from "../../src/accounts/usage-sums.ts";
 import { shown, valuesText } from "../../src/actions/columns.ts";
@@ -54,6 +55,7 @@ const schemas: Record<keyof typeof shown, readonly unknown[]> = {
   account: [listedAccountObject.schema, partOf(overviewObject.schema, ["low_balance", "accounts"])],
   key: [keyObject.schema],
   request: [usageObject.schema],
+  refusedRequest: [refusedRequestObject.schema, usageObject.schema],
   runningRequest: [requestObject.schema, holdObject.schema, runningRequests.properties.data],
   receipt: [usageObject.schema],
   usageSum: [usageReportSchema.properties.data, usageHoursSchema.properties.data],

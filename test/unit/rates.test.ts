@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { leftAt } from "../../src/accounts/plan-limits.ts";
 import type { Limits } from "../../src/ledger/plan.ts";
 import {
   countRates,
@@ -68,6 +69,28 @@ test("what is left follows a changed limit, recovers with time, and changes no r
   assert.deepEqual(left(now + 36_000)[0], ["tokensPerMinute", 200]);
   assert.deepEqual(after.row, row);
   assert.deepEqual(limitsLeft(scope({}), now), []);
+});
+
+test("a page knows what is left some time later, to one request or token", () => {
+  const amounts = fc.record({
+    limit: fc.integer({ min: 1, max: 100_000 }),
+    used: fc.double({ min: 0, max: 3, noNaN: true }),
+    laterMs: fc.integer({ min: 0, max: 200_000 }),
+  });
+  fc.assert(
+    fc.property(amounts, ({ limit: most, used, laterMs }) => {
+      const counted = scope({ tokensPerMinute: most });
+      countTokens([counted], Math.ceil(most * used), now);
+      const stateAt = (nowMs: number) => limitsLeft(counted, nowMs)[0] ?? assert.fail();
+      const { remaining: left, resetMs } = stateAt(now);
+      const full_at = resetMs === 0 ? null : new Date(now + resetMs).toISOString();
+      const shown = leftAt({ left, most, full_at }, now + laterMs);
+      const { remaining } = stateAt(now + laterMs);
+      // A time has whole milliseconds, in which a large limit has more than one token.
+      assert.ok(Math.abs(shown - remaining) <= 1 + most / 60_000, `${shown} of ${remaining}`);
+      assert.ok(shown >= left && shown <= most);
+    }),
+  );
 });
 
 test("admits the whole burst if a share is not a whole number of milliseconds", () => {

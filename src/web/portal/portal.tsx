@@ -73,7 +73,7 @@ function OwnPage({ own, place, changed }: { own: OwnAccount; place: Place; chang
     if (section === "requests") return <RequestsPage place={place} />;
     if (section === "usage") return <UsagePage place={place} />;
     if (section === "keys") return <KeysPage own={own} changed={changed} />;
-    if (section === "models") return <ModelsPage own={own} />;
+    if (section === "models") return <ModelsPage />;
     if (section === "start") return <StartPage own={own} />;
     if (section === "chat") return <ChatPage own={own} />;
   }

@@ -1,5 +1,6 @@
 /** The objects of the portal's API, as its schemas describe them: types, nothing is bundled. */
 import type { Static } from "typebox";
+import type { refusedRequestObject } from "../../accounts/refused-requests.ts";
 import type { usageHoursSchema } from "../../accounts/usage-hours.ts";
 import type { accountStateObject, ownAccountObject } from "../../http/portal/account.ts";
 import type { lastChunk } from "../../http/portal/chat.ts";
@@ -9,6 +10,7 @@ export type OwnAccount = Static<typeof ownAccountObject.schema>;
 export type AccountState = Static<typeof accountStateObject.schema>;
 export type UsableModel = Static<typeof modelObject.schema>;
 export type UsageHours = Static<typeof usageHoursSchema>;
+export type RefusedRequest = Static<typeof refusedRequestObject.schema>;
 export type ChatCost = Static<typeof lastChunk>;
 
 export type { PortalLive } from "../../http/portal/live.ts";

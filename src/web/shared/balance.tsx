@@ -71,31 +71,60 @@ function Bucket(props: {
       </p>
     );
   }
-  const passed = passedShare(Date.parse(window.startedAt), Date.parse(window.refreshesAt), Date.now());
   return (
-    <div class={`bucket ${name.toLowerCase()}`}>
+    <LeftBar
+      kind={name.toLowerCase()}
+      name={name}
+      left={`${wholeNumber(credits)} of ${wholeNumber(cap)} (${percent} %)`}
+      label={`${percent} % of the ${name.toLowerCase()} credits are left`}
+      percent={percent}
+      passed={passedShare(Date.parse(window.startedAt), Date.parse(window.refreshesAt), Date.now())}
+    >
+      <span>
+        started <Time at={window.startedAt} />
+      </span>
+      <span>
+        {refill ? `refills to ${wholeNumber(refill.credits)}` : "ends without a refill"}{" "}
+        <Due at={window.refreshesAt} />
+      </span>
+    </LeftBar>
+  );
+}
+
+interface LeftProps {
+  /** The class of its colour. */
+  kind?: string;
+  name: string;
+  left: string;
+  /** For screen readers. */
+  label: string;
+  percent: number;
+  heldPercent?: number;
+  /** The share of its window that has passed. */
+  passed?: number;
+  /** Said below. */
+  children: ComponentChildren;
+}
+
+/** A bar of what is left. */
+export function LeftBar(props: LeftProps) {
+  const { kind = "", name, left, label, percent, heldPercent = 0, passed, children } = props;
+  return (
+    <div class={`bucket ${kind}`}>
       <p>
-        <strong>{name}</strong>{" "}
-        <span class="number">
-          {wholeNumber(credits)} of {wholeNumber(cap)} ({percent} %)
-        </span>
+        <strong>{name}</strong> <span class="number">{left}</span>
       </p>
-      <div class="bar" role="img" aria-label={`${percent} % of the ${name.toLowerCase()} credits are left`}>
+      <div class="bar" role="img" aria-label={label}>
         <i style={{ width: `${percent}%` }} />
-        <b
-          style={{ left: `${passed * 100}%` }}
-          title={`${Math.round(passed * 100)} % of the window has passed`}
-        />
+        <i class="held" style={{ width: `${heldPercent}%` }} />
+        {passed !== undefined && (
+          <b
+            style={{ left: `${passed * 100}%` }}
+            title={`${Math.round(passed * 100)} % of the window has passed`}
+          />
+        )}
       </div>
-      <p class="quiet ends">
-        <span>
-          started <Time at={window.startedAt} />
-        </span>
-        <span>
-          {refill ? `refills to ${wholeNumber(refill.credits)}` : "ends without a refill"}{" "}
-          <Due at={window.refreshesAt} />
-        </span>
-      </p>
+      <p class="quiet ends">{children}</p>
     </div>
   );
 }

@@ -4,6 +4,7 @@ import { limitTexts } from "../../accounts/plan-limits.ts";
 import { keyState } from "../../actions/columns.ts";
 import { capPeriods } from "../../actions/fields.ts";
 import { exactCredits, microPerCredit } from "../../units.ts";
+import { LeftBar } from "./balance.tsx";
 import { wholeNumber } from "./numbers.ts";
 import type { RowAction } from "./resource-page.tsx";
 import type { Key } from "./types.ts";
@@ -101,32 +102,21 @@ function CapPicture({ of: cap, owner }: { of: Key["spending_caps"][number]; owne
   const heldPercent = cap.held_micro === 0 ? 0 : (cap.held_micro / (cap.credits * microPerCredit)) * 100;
   const isNamed = cap.name !== cap.every;
   return (
-    <div class="bucket above">
-      <p>
-        <strong>
-          {isNamed ? `${cap.name}: ` : ""}at most {wholeNumber(cap.credits)} every {periodTitle(cap.every)}
-        </strong>
-        <span class="number">{exactCredits(cap.left_micro)} left</span>
-      </p>
-      <div
-        class="bar"
-        role="img"
-        aria-label={`${percent} % of the cap ${capTitle(cap)} of ${owner} are left`}
-      >
-        <i style={{ width: `${percent}%` }} />
-        <i class="held" style={{ width: `${heldPercent}%` }} />
-      </div>
-      <p class="quiet ends">
-        <span>
-          {owner}
-          {!cap.models.includes("*") && `, for ${cap.models.join(", ")}`}: spent{" "}
-          {exactCredits(cap.spent_micro)}
-          {cap.held_micro > 0 && `, held ${exactCredits(cap.held_micro)}`}
-        </span>
-        <span>
-          refills <Due at={cap.refreshes_at} />
-        </span>
-      </p>
-    </div>
+    <LeftBar
+      name={`${isNamed ? `${cap.name}: ` : ""}at most ${wholeNumber(cap.credits)} every ${periodTitle(cap.every)}`}
+      left={`${exactCredits(cap.left_micro)} left`}
+      label={`${percent} % of the cap ${capTitle(cap)} of ${owner} are left`}
+      percent={percent}
+      heldPercent={heldPercent}
+    >
+      <span>
+        {owner}
+        {!cap.models.includes("*") && `, for ${cap.models.join(", ")}`}: spent {exactCredits(cap.spent_micro)}
+        {cap.held_micro > 0 && `, held ${exactCredits(cap.held_micro)}`}
+      </span>
+      <span>
+        refills <Due at={cap.refreshes_at} />
+      </span>
+    </LeftBar>
   );
 }

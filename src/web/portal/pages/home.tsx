@@ -22,7 +22,8 @@ import { endingCell } from "../request-state.tsx";
 import type { AccountState, OwnAccount } from "../types.ts";
 import { useFollowed } from "../use-followed.ts";
 import { useModels } from "../use-models.ts";
-import { OwnKey, PlanLimits } from "./key-card.tsx";
+import { Limits } from "./key-card.tsx";
+import { refusedPath } from "./refused.tsx";
 import { RunningRequests, useRunning } from "./running.tsx";
 
 const latestMax = 5;
@@ -66,7 +67,7 @@ export function HomePage({ own }: { own: OwnAccount }) {
             </p>
           )}
         </Card>
-        {key === null ? <PlanLimits of={state} /> : <OwnKey of={key} state={state} />}
+        <Limits ofKey={key} state={state} limits={live.value?.limits ?? own.limits} />
       </div>
       <RunningRequests of={live} nameOfKey={nameOfKey} />
       <Latest change={change} nameOfKey={nameOfKey} />
@@ -216,7 +217,14 @@ function Latest({ change, nameOfKey }: { change: unknown; nameOfKey(id: string):
   );
   useFollowed(latest, change);
   return (
-    <Card title="Latest requests" actions={<Link to={pathTo("requests")}>All requests</Link>}>
+    <Card
+      title="Latest requests"
+      actions={
+        <>
+          <Link to={refusedPath()}>Refused requests</Link> <Link to={pathTo("requests")}>All requests</Link>
+        </>
+      }
+    >
       <ShownTable
         of={latest}
         empty={

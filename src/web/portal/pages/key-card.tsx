@@ -1,76 +1,65 @@
-/** The caps of an account and of the key of a session as pictures, and their limits. */
-import { planLimitNames, planLimits } from "../../../accounts/plan-limits.ts";
+/** What is left of the caps and limits of an account, and of the key of a session. */
+import { leftAt, planLimits } from "../../../accounts/plan-limits.ts";
+import { LeftBar } from "../../shared/balance.tsx";
 import { CapPictures, keyTitle } from "../../shared/key-values.tsx";
 import { Card } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
 import { columnsOf, factsOf } from "../../shared/table.tsx";
 import type { Key } from "../../shared/types.ts";
-import { Facts } from "../../shared/values.tsx";
-import type { AccountState } from "../types.ts";
+import { Facts, Time } from "../../shared/values.tsx";
+import type { AccountState, OwnAccount } from "../types.ts";
 
-export function OwnKey({ of: key, state }: { of: Key; state: AccountState }) {
-  const { plan } = state;
-  return (
-    <Card title={`Your key ${keyTitle(key)}`}>
-      <CapPictures of={key.spending_caps} owner="this key" />
-      <CapPictures of={state.spending_caps} owner="the account" />
-      <Facts
-        rows={[
-          ...factsOf(
-            key,
-            columnsOf("key", "models", {
-              models: ({ models }: Key) =>
-                models.includes("*") ? "all models of the plan" : models.join(", "),
-            }),
-          ),
-          ["Plan of the account", plan.id],
-          ...planLimitNames.map(
-            (name) =>
-              [
-                planLimits[name].label,
-                <Limit key={name} ofKey={key.limits[name]} ofPlan={plan.limits[name]} />,
-              ] as const,
-          ),
-          ...factsOf(key, columnsOf("key", "expires_at")),
-        ]}
-      />
-    </Card>
-  );
+interface LimitsProps {
+  /** Null: a person has no limits but those of the plan. */
+  ofKey: Key | null;
+  state: AccountState;
+  limits: OwnAccount["limits"];
 }
 
-/** A person has no limits but those of the plan. */
-export function PlanLimits({ of: { plan, spending_caps: caps } }: { of: AccountState }) {
+export function Limits({ ofKey: key, state: { plan, spending_caps: caps }, limits }: LimitsProps) {
   return (
-    <Card title={`Plan ${plan.id}`}>
+    <Card title={key === null ? `Plan ${plan.id}` : `Your key ${keyTitle(key)}`}>
+      {key !== null && (
+        <Facts
+          rows={[
+            ...factsOf(
+              key,
+              columnsOf("key", "models expires_at", {
+                models: ({ models }: Key) =>
+                  models.includes("*") ? "all models of the plan" : models.join(", "),
+              }),
+            ),
+            ["Plan of the account", plan.id],
+          ]}
+        />
+      )}
+      {key !== null && <CapPictures of={key.spending_caps} owner="this key" />}
       <CapPictures of={caps} owner="the account" />
-      <Facts
-        rows={planLimitNames.map(
-          (name) =>
-            [
-              planLimits[name].label,
-              plan.limits[name] === null ? "no limit" : wholeNumber(plan.limits[name]),
-            ] as const,
-        )}
-      />
+      {limits.map((limit) => (
+        <LimitPicture key={`${limit.of} ${limit.name}`} of={limit} />
+      ))}
+      {limits.length === 0 && <p class="quiet above">Requests and tokens per minute have no limit.</p>}
     </Card>
   );
 }
 
-/** The smaller limit, and where it comes from. Limits of the plan count for all keys together. */
-function Limit(props: { ofKey: number | null; ofPlan: number | null }) {
-  const { ofKey, ofPlan } = props;
-  if (ofKey === null && ofPlan === null) return "no limit";
-  const isOfPlan = ofPlan !== null && (ofKey === null || ofPlan <= ofKey);
-  const other = isOfPlan ? ofKey : ofPlan;
+function LimitPicture({ of: limit }: { of: OwnAccount["limits"][number] }) {
+  const { name, of: owner, most, full_at: fullAt } = limit;
+  const left = leftAt(limit, Date.now());
+  const { label } = planLimits[name];
   return (
-    <>
-      {wholeNumber(isOfPlan ? ofPlan : ofKey)}{" "}
-      <span class="quiet">
-        ({isOfPlan ? "plan, for all keys together" : "this key"}
-        {other !== null &&
-          `; ${isOfPlan ? "this key" : "plan, for all keys together"}: ${wholeNumber(other)}`}
-        )
-      </span>
-    </>
+    <LeftBar
+      name={label}
+      left={`${wholeNumber(left)} of ${wholeNumber(most)} left`}
+      label={`${label}: ${wholeNumber(left)} of ${wholeNumber(most)} left`}
+      percent={(left / most) * 100}
+    >
+      <span>{owner === "plan" ? "of the plan, for all keys together" : "of this key"}</span>
+      {fullAt !== null && left < most && (
+        <span>
+          full again <Time at={fullAt} />
+        </span>
+      )}
+    </LeftBar>
   );
 }

@@ -3,16 +3,14 @@ import { PageHead } from "../../shared/layout.tsx";
 import { Link, pathTo } from "../../shared/router.tsx";
 import { Empty } from "../../shared/states.tsx";
 import { columnsOf, ShownTable } from "../../shared/table.tsx";
-import type { AccountState } from "../types.ts";
 import { useModels } from "../use-models.ts";
-import { PlanLimits } from "./key-card.tsx";
 
 const columns = columnsOf(
   "model",
   "id state pricing.prompt pricing.cached_prompt pricing.completion context_window max_output_tokens",
 );
 
-export function ModelsPage({ own }: { own: AccountState }) {
+export function ModelsPage() {
   const models = useModels();
   return (
     <>
@@ -27,8 +25,6 @@ export function ModelsPage({ own }: { own: AccountState }) {
         columns={columns}
         empty={<Empty>You may use no model. Ask the operator to change your models.</Empty>}
       />
-      <div class="above" />
-      <PlanLimits of={own} />
     </>
   );
 }

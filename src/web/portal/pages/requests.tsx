@@ -16,6 +16,7 @@ import { useKeys } from "../key-names.ts";
 import { endingCell } from "../request-state.tsx";
 import { useModels } from "../use-models.ts";
 import { Charge } from "./charge.tsx";
+import { RefusedRequests, refusedPath } from "./refused.tsx";
 import { RunningRequests, useRunning } from "./running.tsx";
 
 /** The period of a page that names none. */
@@ -31,6 +32,7 @@ export function RequestsPage({ place }: { place: Place }) {
   const keys = useKeys();
   const names = new Map(keys.value?.data.map((each) => [each.id, keyTitle(each)]));
   const models = useModels();
+  const isRefused = place.query.get("show") === "refused";
   const isAll = period.from === null && period.to === null && !model && !key;
   const modelIds = new Set([...(models.value?.data.map(({ id }) => id) ?? []), ...(model ? [model] : [])]);
   return (
@@ -39,54 +41,74 @@ export function RequestsPage({ place }: { place: Place }) {
         <LiveMark of={live} />
       </PageHead>
       <RunningRequests of={live} nameOfKey={(id) => names.get(id) ?? id} isHiddenIfEmpty />
-      <PeriodPicker {...period} hasAll />
-      <ResourceList<Receipt>
-        place={place}
-        path={apiPath("requests")}
-        limit={50}
-        filters={[
-          { name: "model", label: "Model", options: [all, ...[...modelIds].map((id) => [id, id] as const)] },
-          { name: "key", label: "Key", options: [all, ...names] },
-        ]}
-        hasRefresh
-        query={period}
-        caption="Finished requests"
-        columns={[
-          ...columnsOf("receipt", "finished_at cost_micro", { cost_micro: costCell }),
-          {
-            title: "Details",
-            cell: (row) => (
-              <button
-                type="button"
-                aria-label={`Why ${exactCredits(row.cost_micro)} credits? Request ${row.request_id}`}
-                onClick={() => setOpened(row)}
-              >
-                Why?
-              </button>
-            ),
-          },
-          ...columnsOf("receipt", "model key ending prompt_tokens completion_tokens", {
-            key: ({ key }: Receipt) => names.get(key) ?? <code>{key}</code>,
-            ending: endingCell,
-          }),
-        ]}
-        note={
-          <p class="quiet above">Newest first. Open the cost of a request to see how it was calculated.</p>
-        }
-        empty={
-          isAll ? (
-            <>
-              No request has finished yet. <Link to={pathTo("chat")}>Try a model</Link>, or{" "}
-              <Link to={pathTo("start")}>send the first request from your program</Link>.
-            </>
-          ) : (
-            <>
-              No request has finished in this selection.{" "}
-              <Link to={`${location.pathname}?from=all`}>Show all requests</Link>
-            </>
-          )
-        }
-      />
+      <nav class="tabs" aria-label="Lists of requests">
+        <Link to={pathTo("requests")} current={!isRefused}>
+          Finished
+        </Link>
+        <Link to={refusedPath()} current={isRefused}>
+          Refused
+        </Link>
+      </nav>
+      {isRefused ? (
+        <RefusedRequests nameOfKey={(id) => names.get(id) ?? id} />
+      ) : (
+        <>
+          <PeriodPicker {...period} hasAll />
+          <ResourceList<Receipt>
+            place={place}
+            path={apiPath("requests")}
+            limit={50}
+            filters={[
+              {
+                name: "model",
+                label: "Model",
+                options: [all, ...[...modelIds].map((id) => [id, id] as const)],
+              },
+              { name: "key", label: "Key", options: [all, ...names] },
+            ]}
+            hasRefresh
+            query={period}
+            caption="Finished requests"
+            columns={[
+              ...columnsOf("receipt", "finished_at cost_micro", { cost_micro: costCell }),
+              {
+                title: "Details",
+                cell: (row) => (
+                  <button
+                    type="button"
+                    aria-label={`Why ${exactCredits(row.cost_micro)} credits? Request ${row.request_id}`}
+                    onClick={() => setOpened(row)}
+                  >
+                    Why?
+                  </button>
+                ),
+              },
+              ...columnsOf("receipt", "model key ending prompt_tokens completion_tokens", {
+                key: ({ key }: Receipt) => names.get(key) ?? <code>{key}</code>,
+                ending: endingCell,
+              }),
+            ]}
+            note={
+              <p class="quiet above">
+                Newest first. Open the cost of a request to see how it was calculated.
+              </p>
+            }
+            empty={
+              isAll ? (
+                <>
+                  No request has finished yet. <Link to={pathTo("chat")}>Try a model</Link>, or{" "}
+                  <Link to={pathTo("start")}>send the first request from your program</Link>.
+                </>
+              ) : (
+                <>
+                  No request has finished in this selection.{" "}
+                  <Link to={`${location.pathname}?from=all`}>Show all requests</Link>
+                </>
+              )
+            }
+          />
+        </>
+      )}
       {opened !== null && (
         <Charge of={opened} keyName={names.get(opened.key) ?? opened.key} close={() => setOpened(null)} />
       )}
