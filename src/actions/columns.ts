@@ -90,7 +90,7 @@ export const shown = {
   request,
   refusedRequest: {
     at: ["Time", "time"],
-    refused_by: ["Refused by"],
+    refused_by: ["Because of"],
     message: ["Why, and what to do"],
     ...request,
   },

@@ -96,8 +96,8 @@ interface LeftProps {
   kind?: string;
   name: string;
   left: string;
-  /** For screen readers. */
-  label: string;
+  /** For screen readers. Default: name and rest. */
+  label?: string;
   percent: number;
   heldPercent?: number;
   /** The share of its window that has passed. */
@@ -108,7 +108,16 @@ interface LeftProps {
 
 /** A bar of what is left. */
 export function LeftBar(props: LeftProps) {
-  const { kind = "", name, left, label, percent, heldPercent = 0, passed, children } = props;
+  const {
+    kind = "",
+    name,
+    left,
+    label = `${name}: ${left}`,
+    percent,
+    heldPercent = 0,
+    passed,
+    children,
+  } = props;
   return (
     <div class={`bucket ${kind}`}>
       <p>

@@ -11,19 +11,15 @@ import { Table } from "./table.tsx";
 import { type Series, totalOf } from "./usage-series.ts";
 import { Amount, ShortAmount } from "./values.tsx";
 
-/** Names of hidden series: kept by the page, which loads other data into the chart. */
-interface ChartView {
-  hidden: ReadonlySet<string>;
-  hide(names: ReadonlySet<string>): void;
-}
-
 /** Colours in the style. Further series are quiet. */
 const colorsMax = 6;
 
-export function useChartView(): ChartView {
+/** Names of hidden series: kept by the page, which loads other data into the chart. */
+export function useChartView() {
   const [hidden, hide] = useState<ReadonlySet<string>>(new Set());
   return { hidden, hide };
 }
+type ChartView = ReturnType<typeof useChartView>;
 
 interface ChartProps {
   /** Days, or times of hours: `2027-01-31` or `2027-01-31 18:00`. */

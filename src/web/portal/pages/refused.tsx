@@ -26,4 +26,4 @@ export function RefusedRequests({ nameOfKey }: { nameOfKey(id: string): string }
 }
 
 const memory =
-  "The server that you are connected to remembers those of its own since its start, at most 50 of an account, and no text of them.";
+  "Each server of the service remembers its own since its start, at most 50 of an account, without their text.";
