@@ -52,7 +52,7 @@ test("open pages delay no stop, say that the service is away, and go on by thems
 
   await service.start();
   await page.getByText("live", { exact: true }).waitFor();
-  await home.getByText(/credits; hours in UTC/).waitFor();
+  await home.getByText("The last 24 hours (UTC)").waitFor();
   await home.getByText("The service did not respond.").first().waitFor({ state: "detached" });
   await loaded(home);
   await submit(accounts);
