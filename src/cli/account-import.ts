@@ -2,10 +2,13 @@
  * `inkwell account import`: opens the accounts of a CSV file, row by row. With `--keys`, each
  * account gets a key, and with `--invite` its person gets a link to the portal.
  */
+import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
+import { importRowsIn } from "../actions/account-csv.ts";
 import {
   type ActionResults,
   type ImportedRow,
+  type ImportRow,
   importAccounts,
   type RunAction,
 } from "../actions/account-import.ts";
@@ -13,9 +16,8 @@ import { inviteAccount, openAccount, setContact } from "../actions/accounts.ts";
 import { ApiError } from "../actions/api-error.ts";
 import { makeKey, rotateKey } from "../actions/keys.ts";
 import { listPeople, lookUpKey, showAccount } from "../actions/views.ts";
-import { OperatorError } from "../errors.ts";
+import { messageOf, OperatorError } from "../errors.ts";
 import { grouped } from "../units.ts";
-import { readRows } from "./account-csv.ts";
 import type { Cli } from "./cli.ts";
 import { count } from "./format.ts";
 import { SecretListFile } from "./secret-list-file.ts";
@@ -46,7 +48,7 @@ export async function importFile(cli: Cli, path: string, options: CommandOptions
       async () => {
         for await (const row of importing) {
           done.push(row);
-          remarkRow(cli, row);
+          remarkRow(cli, row, dryRun);
         }
       },
     );
@@ -55,6 +57,17 @@ export async function importFile(cli: Cli, path: string, options: CommandOptions
     throw error;
   }
   report(cli, done, options);
+}
+
+function readRows(path: string): ImportRow[] {
+  let text: string;
+  try {
+    // Bytes that are no text become U+FFFD, which is refused.
+    text = new TextDecoder().decode(readFileSync(path));
+  } catch (error) {
+    throw new OperatorError(`${path} cannot be read: ${messageOf(error)}.`, error);
+  }
+  return importRowsIn(text, path);
 }
 
 /** Refuses keys of another ledger: ids of keys are the same there. */
@@ -80,8 +93,11 @@ const actions = {
   listPeople,
 } satisfies Record<keyof ActionResults, unknown>;
 
-function remarkRow(cli: Cli, { line, account, differences, key, fault }: ImportedRow): void {
-  for (const text of differences) cli.remark(`line ${line}: ${account}: ${text}`);
+function remarkRow(cli: Cli, row: ImportedRow, dryRun: boolean): void {
+  const { line, account, result, changes, differences, key, fault } = row;
+  // A dry run lists all changes together.
+  const replaced = result === "updated" && !dryRun ? changes : [];
+  for (const text of [...replaced, ...differences]) cli.remark(`line ${line}: ${account}: ${text}`);
   if (key === "kept")
     cli.remark(`line ${line}: ${account}: its first key is in use or was changed, and is not in the file`);
   if (fault === null) return;

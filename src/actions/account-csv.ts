@@ -1,12 +1,12 @@
 /**
- * The CSV files of `inkwell account import`: a line of column names, and a line for each account.
- * All faults of the form are reported together. The API checks the values.
+ * The CSV of an import of accounts: a line of column names, and a line for each account. Between
+ * cells are commas, semicolons or tabs, as in the first line: copies from a spreadsheet fit. All
+ * faults of the form are reported together. The API checks the values.
  */
-import { readFileSync } from "node:fs";
 import { CsvError, parse } from "csv-parse/sync";
-import { type ImportRow, importColumns } from "../actions/account-import.ts";
-import { messageOf, OperatorError } from "../errors.ts";
+import { OperatorError } from "../errors.ts";
 import { unknownName } from "../spelling.ts";
+import { type ImportRow, importColumns } from "./account-import.ts";
 
 /** Faults that a message shows. */
 const faultsShown = 20;
@@ -29,10 +29,10 @@ interface Fault {
   message: string;
 }
 
-/** Throws an OperatorError with all faults of the form. */
-export function readRows(path: string): ImportRow[] {
-  const [head, ...lines] = linesIn(path);
-  if (head === undefined) throw new OperatorError(`${path} is empty. ${headRule}`);
+/** `of`: what messages call the text. Throws an OperatorError with all faults of the form. */
+export function importRowsIn(text: string, of: string): ImportRow[] {
+  const [head, ...lines] = linesIn(text, of);
+  if (head === undefined) throw new OperatorError(`${of} is empty. ${headRule}`);
   const faults = headFaults(head, lines.length);
   const whole = lines.filter(({ cells }) => cells.length === head.cells.length);
   const rows = whole.map(({ cells, number }) => rowOf(head.cells, cells, number));
@@ -46,7 +46,7 @@ export function readRows(path: string): ImportRow[] {
   faults.sort((one, other) => one.line - other.line);
   const shown = faults.slice(0, faultsShown).map(({ line, message }) => `  line ${line}: ${message}`);
   const more = faults.length > faultsShown ? [`  and ${faults.length - faultsShown} more`] : [];
-  throw new OperatorError([`Nothing was imported from ${path}:`, ...shown, ...more].join("\n"));
+  throw new OperatorError([`Nothing was imported from ${of}:`, ...shown, ...more].join("\n"));
 }
 
 function headFaults({ cells, number: line }: Line, rows: number): Fault[] {
@@ -65,8 +65,7 @@ function headFaults({ cells, number: line }: Line, rows: number): Fault[] {
 function unknownColumn(name: string): string {
   if (goneColumns.includes(name))
     return `The column ${name} is gone: windows begin at the opening. Give what was left as additional credits (additional).`;
-  const hint = /[;\t]/.test(name) ? " Separate columns with commas." : "";
-  return `${unknownName("column", shortened(name), importColumns)}${hint}`;
+  return unknownName("column", shortened(name), importColumns);
 }
 
 /** A missing quote can make one cell of a whole file. */
@@ -88,11 +87,13 @@ function doublesIn(rows: readonly ImportRow[]): Fault[] {
   });
 }
 
-function linesIn(path: string): Line[] {
+function linesIn(text: string, of: string): Line[] {
+  // What reads bytes as text puts it in the place of those that are none.
+  if (text.includes("\uFFFD")) throw new OperatorError(`${of} is not UTF-8. Save it as "CSV UTF-8".`);
   try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(path));
     const lines: Line[] = [];
     parse(text, {
+      delimiter: /^[^\r\n]*?([,;\t])/.exec(text.trimStart())?.[1] ?? ",",
       record_delimiter: ["\r\n", "\n", "\r"],
       relax_column_count: true,
       skip_empty_lines: true,
@@ -104,11 +105,8 @@ function linesIn(path: string): Line[] {
     });
     return lines;
   } catch (error) {
-    if (error instanceof CsvError) throw new OperatorError(`${path} is not CSV: ${error.message}.`, error);
-    if (error instanceof TypeError) {
-      throw new OperatorError(`${path} is not UTF-8. Save it as "CSV UTF-8".`, error);
-    }
-    throw new OperatorError(`${path} cannot be read: ${messageOf(error)}.`, error);
+    if (error instanceof CsvError) throw new OperatorError(`${of} is not CSV: ${error.message}.`, error);
+    throw error;
   }
 }
 
