@@ -69,6 +69,17 @@ export const changePersonState = action({
     suspended_at === null ? `Person ${id} may sign in.` : `Person ${id} is suspended.`,
 });
 
+/** The dialogs of a change to each state. */
+export const personStateForms = {
+  suspended: {
+    title: "Suspend",
+    submit: "Suspend the person",
+    intro:
+      "The sessions of the person end, and further sign-ins are refused. Account and keys stay as they are.",
+  },
+  active: { title: "Resume", submit: "Resume the person", intro: "The person may sign in again." },
+} as const;
+
 export const exportPerson = action({
   id: "exportPerson",
   title: "Export everything that the database has about a person",

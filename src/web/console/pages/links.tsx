@@ -1,6 +1,6 @@
 /** Links by which many people join: their list, and one with its seats and accounts. */
-import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
+import type { ActionTexts } from "../../../actions/action.ts";
 import { closeLinkAccounts, createLink, endLink, rotateLink, setLink } from "../../../actions/links.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath } from "../../shared/api.ts";
@@ -155,38 +155,17 @@ function Seats({ link, seats: { waiting, joined, used } }: Pick<LinkState, "link
   );
 }
 
-type Dialog = (link: JoinLink, close: (isDone: boolean) => void) => ComponentChildren;
-
-const lost = "Make a new link again.";
-const change: Dialog = (link, close) => (
-  <ActionDialog action={setLink} target={{ link: link.id }} subject={link.name} before={link} close={close} />
-);
-const replace: Dialog = ({ id, name }, close) => (
-  <ActionDialog
-    action={rotateLink}
-    target={{ link: id }}
-    subject={name}
-    result={({ link }) => <Secret secret={link} of="link" lost={lost} />}
-    close={close}
-  />
-);
-const end: Dialog = ({ id, name }, close) => (
-  <ActionDialog action={endLink} target={{ link: id }} subject={name} close={close} />
-);
-const closeAll: Dialog = ({ id, name }, close) => (
-  <ActionDialog action={closeLinkAccounts} target={{ link: id }} subject={name} close={close} />
-);
-
 /** Actions, and whether a link that has ended has them. */
-const changes: readonly (readonly [title: string, dialog: Dialog, atEnd: boolean])[] = [
-  ["Change", change, false],
-  ["New link", replace, false],
-  ["End", end, false],
-  ["Close all accounts", closeAll, true],
+const changes: readonly (readonly [title: string, action: ActionTexts, atEnd: boolean])[] = [
+  ["Change", setLink, false],
+  ["New link", rotateLink, false],
+  ["End", endLink, false],
+  ["Close all accounts", closeLinkAccounts, true],
 ];
 
 function LinkActions({ link, changed }: { link: JoinLink; changed(): void }) {
   const { open, show, close } = useAction(changed);
+  const action = changes.find(([title]) => title === open)?.[1];
   return (
     <>
       {changes
@@ -196,7 +175,20 @@ function LinkActions({ link, changed }: { link: JoinLink; changed(): void }) {
             {title}
           </button>
         ))}
-      {changes.find(([title]) => title === open)?.[1](link, close)}
+      {action && (
+        <ActionDialog<{ link?: string | null }>
+          action={action}
+          target={{ link: link.id }}
+          subject={link.name}
+          {...(action === setLink && { before: link })}
+          {...(action === rotateLink && { result: secretOf })}
+          close={close}
+        />
+      )}
     </>
   );
 }
+
+const secretOf = ({ link = null }: { link?: string | null }) => (
+  <Secret secret={link} of="link" lost="Make a new link again." />
+);

@@ -1,6 +1,13 @@
 /** People who sign in: who they are, their accounts, and what operators do with them. */
+import type { ActionTexts } from "../../../actions/action.ts";
 import { personEmail, personName, personState } from "../../../actions/columns.ts";
-import { addPerson, changePersonState, erasePerson, linkPerson } from "../../../actions/people.ts";
+import {
+  addPerson,
+  changePersonState,
+  erasePerson,
+  linkPerson,
+  personStateForms,
+} from "../../../actions/people.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, readBlob } from "../../shared/api.ts";
 import { Card, PageHead } from "../../shared/layout.tsx";
@@ -24,56 +31,39 @@ const add: ListAction = {
   dialog: (close) => <ActionDialog action={addPerson} close={close} />,
 };
 
-const stateChange = (to: {
-  title: string;
-  state: "active" | "suspended";
-  submit: string;
-  intro: string;
-}): RowAction<Person> => ({
-  title: to.title,
-  label: (person) => `${to.title} ${personName(person)}`,
-  isFor: ({ erased_at: erasedAt, suspended_at: suspendedAt }) =>
-    erasedAt === null && (suspendedAt === null) === (to.state === "suspended"),
-  dialog: (person, close) => (
-    <ActionDialog
-      action={changePersonState}
-      target={{ person: person.id, state: to.state }}
-      title={`${to.title} ${personName(person)}`}
-      submit={to.submit}
-      isDangerous={to.state === "suspended"}
-      intro={<p>{to.intro}</p>}
-      close={close}
-    />
-  ),
-});
-
-const link: RowAction<Person> = {
-  title: "Link",
-  label: (person) => `Link an account to ${personName(person)}`,
-  isFor: ({ erased_at: erasedAt, account }) => erasedAt === null && account === null,
-  dialog: (person, close) => (
-    <ActionDialog
-      action={linkPerson}
-      target={{ person: person.id }}
-      subject={personName(person)}
-      close={close}
-    />
-  ),
+const stateChange = (state: keyof typeof personStateForms): RowAction<Person> => {
+  const { title, submit, intro } = personStateForms[state];
+  return {
+    title,
+    label: (person) => `${title} ${personName(person)}`,
+    isFor: ({ erased_at: erasedAt, suspended_at: suspendedAt }) =>
+      erasedAt === null && (suspendedAt === null) === (state === "suspended"),
+    dialog: (person, close) => (
+      <ActionDialog
+        action={changePersonState}
+        target={{ person: person.id, state }}
+        title={`${title} ${personName(person)}`}
+        submit={submit}
+        isDangerous={state === "suspended"}
+        intro={<p>{intro}</p>}
+        close={close}
+      />
+    ),
+  };
 };
 
-const suspend = stateChange({
-  title: "Suspend",
-  state: "suspended",
-  submit: "Suspend the person",
-  intro:
-    "The sessions of the person end, and further sign-ins are refused. Account and keys stay as they are.",
-});
-
-const resume = stateChange({
-  title: "Resume",
-  state: "active",
-  submit: "Resume the person",
-  intro: "The person may sign in again.",
+const changeOf = (
+  action: ActionTexts,
+  title: string,
+  label: string,
+  isFor: (person: Person) => boolean,
+): RowAction<Person> => ({
+  title,
+  label: (person) => `${label} ${personName(person)}`,
+  isFor: (person) => person.erased_at === null && isFor(person),
+  dialog: (person, close) => (
+    <ActionDialog action={action} target={{ person: person.id }} subject={personName(person)} close={close} />
+  ),
 });
 
 const exportData = (person: Person) => (
@@ -85,19 +75,13 @@ const exportData = (person: Person) => (
   />
 );
 
-const erase: RowAction<Person> = {
-  title: "Erase",
-  label: (person) => `Erase the data of ${personName(person)}`,
-  isFor: ({ erased_at: erasedAt }) => erasedAt === null,
-  dialog: (person, close) => (
-    <ActionDialog
-      action={erasePerson}
-      target={{ person: person.id }}
-      subject={personName(person)}
-      close={close}
-    />
-  ),
-};
+const changes = [
+  changeOf(linkPerson, "Link", "Link an account to", ({ account }) => account === null),
+  stateChange("suspended"),
+  stateChange("active"),
+  exportData,
+  changeOf(erasePerson, "Erase", "Erase the data of", () => true),
+];
 
 export function PeoplePage({ place }: { place: Place }) {
   return (
@@ -108,7 +92,10 @@ export function PeoplePage({ place }: { place: Place }) {
       filters={[{ name: "account", label: "Account" }]}
       caption="People"
       columns={columnsOf("person", "name email role account seen_at suspended_at", personCells)}
-      rowActions={{ title: "Change", actions: [link, suspend, resume, exportData, erase] }}
+      rowActions={{
+        title: "Change",
+        actions: changes,
+      }}
       actions={[add]}
       empty={place.query.get("account") ? "No person has this account." : "There is no person."}
       frame={(buttons, list) => (
