@@ -1,4 +1,4 @@
-/** CSV (RFC 4180). */
+/** CSV (RFC 4180). Pages bundle this file. */
 
 /** Formats lines of fields. Null is an empty field. */
 export function csvOf(lines: readonly (readonly unknown[])[]): string {

@@ -120,7 +120,7 @@ export class Invitations {
 
   /** Makes a link, which ends the one before. Throws a refusal if nothing has changed. */
   async invite(account: string, { email, isMailed }: InviteOptions, actor: Actor): Promise<Invitation> {
-    const { portalUrl, send } = this.#senderOf(isMailed);
+    const { portalUrl, send } = this.requireSender(isMailed);
     const contact = await this.#contactFor(account, { email, isMailed }, actor);
     const { store } = this.#deps;
     const code = randomBytes(codeBytes).toString("base64url");
@@ -195,7 +195,8 @@ export class Invitations {
     await this.invite(account, { email, isMailed: true }, byRequest);
   }
 
-  #senderOf(isMailed: boolean): { portalUrl: string; send: InvitationSettings["send"] } {
+  /** Refuses links that cannot be made or mailed. */
+  requireSender(isMailed: boolean): { portalUrl: string; send: InvitationSettings["send"] } {
     const { portalUrl, send } = requirePortal(this.#deps.settings());
     if (isMailed && send === null) {
       throw new Refusal(

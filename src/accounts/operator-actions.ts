@@ -15,6 +15,7 @@ import { refusalOf } from "../ledger/refusals.ts";
 import type { AccountRow, HoldRow } from "../ledger/rows.ts";
 import { type AccountInOrder, type ListedAccount, noContact } from "../store/contacts.ts";
 import type { WantedEvents } from "../store/events.ts";
+import type { InvitationState } from "../store/invitations.ts";
 import type { PersonRow } from "../store/people.ts";
 import type {
   AccountsQuery,
@@ -63,10 +64,15 @@ interface ActionDependencies {
   tell?: TellAccess | undefined;
 }
 
+/** Until somebody comes, the link waits for its use, or has ended. */
+export const invitationStates = ["invited", "lapsed", "joined", "used"] as const;
+
 /** An account of a list. The balance is null if it cannot be read, for this reason. */
 export interface AccountOfList extends AccountInOrder {
   balance: BalanceView | null;
   balanceProblem: string | null;
+  /** Null: nobody was invited. */
+  invitation: (typeof invitationStates)[number] | null;
 }
 
 export class OperatorActions {
@@ -154,12 +160,16 @@ export class OperatorActions {
   async accounts(query: AccountsQuery): Promise<AccountOfList[]> {
     const { store } = this.#deps;
     const rows = await store.accounts(query);
-    const now = { plans: await store.plans(), times: store.times(), overdue: [], later: [] };
+    const times = store.times();
+    const now = { plans: await store.plans(), times, overdue: [], later: [] };
+    const invited = await store.invitations.states(rows.map(({ id }) => id));
+    const states = new Map(invited.map((each) => [each.account, invitationState(each, times.nowMs)]));
     return rows.map((row) => {
       const read = readBalance({ ...now, account: row, problem: row.problem });
-      if ("problem" in read) return { ...row, balance: null, balanceProblem: read.problem };
+      const invitation = states.get(row.id) ?? null;
+      if ("problem" in read) return { ...row, balance: null, balanceProblem: read.problem, invitation };
       const { plan, nextPlan, state } = read;
-      return { ...row, plan, nextPlan, state, balance: read, balanceProblem: null };
+      return { ...row, plan, nextPlan, state, balance: read, balanceProblem: null, invitation };
     });
   }
 
@@ -274,4 +284,12 @@ function withStanding(snapshot: AccountSnapshot): AccountRow {
   if ("problem" in read) return snapshot.account;
   const { plan, nextPlan, state } = read;
   return { ...snapshot.account, plan, nextPlan, state };
+}
+
+function invitationState(
+  { hasCome, hasUsed, endsMs }: InvitationState,
+  nowMs: EpochMs,
+): AccountOfList["invitation"] {
+  if (hasCome) return hasUsed ? "used" : "joined";
+  return endsMs > nowMs ? "invited" : "lapsed";
 }

@@ -41,7 +41,7 @@ import {
   valueFields,
 } from "./json-objects.ts";
 import type { KeyOfSecret } from "./key-actions.ts";
-import type { AccountOfList } from "./operator-actions.ts";
+import { type AccountOfList, invitationStates } from "./operator-actions.ts";
 import { limitsObject } from "./plan-limits.ts";
 import { spendingCaps, spendingCapsObject } from "./spending-caps-object.ts";
 import * as rules from "./value-rules.ts";
@@ -96,6 +96,15 @@ export const listedAccountObject = objectFor<AccountOfList>("ListedAccount")({
   problem: [
     orNull(Type.String({ description: "why the balance cannot be read" })),
     (row) => row.balanceProblem,
+  ],
+  invitation: [
+    orNull(
+      Type.Enum([...invitationStates], {
+        description:
+          "`invited`: the link can be used; `lapsed`: it has ended, and nobody came; `joined`: the person has come; `used`: and a request of the account has finished",
+      }),
+    ),
+    (row) => row.invitation,
   ],
   low_balance: [
     Type.Boolean({

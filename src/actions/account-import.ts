@@ -72,11 +72,14 @@ export interface ImportedRow {
 }
 
 /** Whether it concerns no row, and so ends an import. */
-function isLasting({ status, code }: ApiError): boolean {
+export function isLasting({ status, code }: ApiError): boolean {
   // Of an account, and of an address.
   if (code === "balance_unavailable" || code === "mail_failed") return false;
   return (
-    status >= 500 || [401, 403, 429].includes(status) || code === "no_portal_url" || code === "no_mail_server"
+    status >= 500 ||
+    [0, 401, 403, 429].includes(status) ||
+    code === "no_portal_url" ||
+    code === "no_mail_server"
   );
 }
 

@@ -45,11 +45,12 @@ export const accountActions = {
     return opened;
   }),
   listAccounts: bind(listAccounts, pageSchema(listedAccountObject.schema), async (actions, input) => {
-    const { limit, after, direction, lowBalance, order = "id", ...filters } = input;
+    const { limit, after, direction, lowBalance, notCome, order = "id", ...filters } = input;
     const query = {
       ...filters,
       ...listPlaceOf(after, order),
       hasLowBalance: lowBalance && (true as const),
+      hasNotCome: notCome && (true as const),
       ...(order === "id" ? {} : { order }),
       descending: direction === "desc" || undefined,
     };

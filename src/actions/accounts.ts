@@ -218,6 +218,45 @@ export const inviteAccount = action({
       : `The invitation to account ${account} is for ${email ?? "the person who has joined"}.`,
 });
 
+/** Filters and orders of the list in a page: of choices, the first one is the default. */
+export const accountFilters = [
+  {
+    name: "state",
+    label: "state",
+    isLabelHidden: true,
+    options: [
+      ["", "any state"],
+      ["active", "active"],
+      ["suspended", "suspended"],
+      ["closed", "closed"],
+    ],
+  },
+  {
+    name: "order",
+    label: "order",
+    isLabelHidden: true,
+    options: [
+      ["", "by id"],
+      ["remaining", "by credits left"],
+      ["additional", "by additional credits"],
+      ["created", "by opening"],
+      ["plan", "by plan"],
+    ],
+  },
+  {
+    name: "direction",
+    label: "direction",
+    isLabelHidden: true,
+    options: [
+      ["", "ascending"],
+      ["desc", "descending"],
+    ],
+  },
+  { name: "low_balance", label: "almost used up", as: "box" },
+  { name: "not_come", label: "not come yet", as: "box" },
+  { name: "plan", label: "plan", as: "link" },
+] as const;
+
 const state = choice(["active", "suspended", "closed"], { rule: '"active", "suspended" or "closed"' });
 
 export const changeState = action({
@@ -232,6 +271,26 @@ export const changeState = action({
   refuses: ["account_closed", "operation_differs"],
   done: ({ id, state }: AccountJson) => `Account ${id} is ${state}.`,
 });
+
+/** The dialogs of a change to each state. */
+export const stateForms = {
+  suspended: {
+    title: "Suspend",
+    submit: "Suspend the account",
+    intro: "New requests are refused. Running requests finish, and the windows continue. You can resume it.",
+  },
+  active: {
+    title: "Resume",
+    submit: "Resume the account",
+    intro: "Requests are answered again, with the credits that the account has now.",
+  },
+  closed: {
+    title: "Close",
+    submit: "Close for good",
+    intro:
+      "This is final. Base and overage credits lapse, and requests of all keys are refused. Additional credits stay, and payments can be refunded.",
+  },
+} as const;
 
 export const setEnd = action({
   id: "setEnd",

@@ -65,11 +65,18 @@ export const shown = {
     balance_cap_mail: ["Mail about spending caps"],
     balance_exhausted_mail: ["Mail when no credits are left"],
     key_expiring_mail: ["Mail before a key expires"],
+    invitation: ["Invited", "state"],
     credits: left,
     "balance.balances.total.credits": left,
     "balance.balances.base.credits": ["Base", "count"],
     "balance.balances.overage.credits": ["Overage", "count"],
     "balance.balances.additional.credits": ["Additional", "count"],
+  },
+  rowResult: {
+    line: ["Line", "number"],
+    account: id,
+    result: ["Result", "state"],
+    text: ["What"],
   },
   key: {
     id: ["Id"],

@@ -14,6 +14,8 @@ interface FieldTexts {
   hint?: string;
   /** Values that a form offers in place of an input, each with its title. */
   presets?: readonly (readonly [value: string, title: string])[];
+  /** Forms have an input of several lines, into which a file can be dropped. */
+  isFile?: true;
   /** Value of the input when a form opens. */
   initial?: string;
   /** Whether a form with these texts has the input. Default: always. */

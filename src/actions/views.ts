@@ -26,6 +26,10 @@ function textThatIs(what: string, about: string): Field<string> {
   return text(rules.note, { rule: `${what}, ${rules.note.rule}`, about });
 }
 
+function ifTrue(option: string, about: string) {
+  return optional(choice(["true"], { rule: '"true"', option, about }));
+}
+
 const oldestOrNewest = choice(["oldest", "newest"], { rule: '"oldest" (default) or "newest"' });
 const ofOneAccount = { ...pageFields, account: optional(accountId) };
 
@@ -35,6 +39,7 @@ export const listAccounts = view({
   help:
     "`search` finds accounts whose id, e-mail or external id begins with the text, or whose owner contains it, in either case of a to z. `external_id` finds one account. " +
     "`low_balance` finds accounts with less than one credit, or less than a tenth of the credits of both windows, additional credits included. " +
+    "`not_come` finds accounts with an invitation that nobody has used. " +
     "`order=remaining` compares the credits of all buckets. A window that has ended counts as full.",
   http: "GET /admin/accounts",
   cli: "account list",
@@ -59,13 +64,11 @@ export const listAccounts = view({
         about: "only accounts in this state",
       }),
     ),
-    low_balance: optional(
-      choice(["true"], {
-        rule: '"true"',
-        option: "--low-balance",
-        about: "only accounts with less than one credit, or less than a tenth of the credits of both windows",
-      }),
+    low_balance: ifTrue(
+      "--low-balance",
+      "only accounts with less than one credit, or less than a tenth of the credits of both windows",
     ),
+    not_come: ifTrue("--not-come", "only accounts whose invited person has not come yet"),
     order: optional(
       choice(accountOrders, {
         rule: '"id" (default), "created", "plan", "additional" or "remaining"',

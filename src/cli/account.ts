@@ -128,7 +128,7 @@ function accountList(cli: Cli): Command {
         ...columnsOf("account", "id plan balance.balances.base.credits balance.balances.overage.credits"),
         ...columnsOf("account", "balance.balances.additional.credits created_at"),
         ...(hasStates ? columnsOf("account", "state", { state: stateText }) : []),
-        ...columnsOf("account", "owner? next_plan?"),
+        ...columnsOf("account", "owner? next_plan? invitation?"),
         ...(rows.some(({ problem }) => problem !== null)
           ? [{ head: "PROBLEM", cell: ({ problem }: ListedAccountJson) => problem ?? "" }]
           : []),

@@ -11,7 +11,7 @@ import { microPerCredit } from "../units.ts";
 import { accountRowIn } from "./account-rows.ts";
 import { Conditions } from "./conditions.ts";
 import { type AccountInOrder, type Contact, noContact } from "./contacts.ts";
-import { inLowerCase, type SqlDialect, type SqlStatement } from "./sql.ts";
+import { hasNotCome, inLowerCase, type SqlDialect, type SqlStatement } from "./sql.ts";
 import type { AccountOrder, AccountsQuery } from "./store.ts";
 import { accountTable, contactTable } from "./tables.ts";
 
@@ -89,6 +89,8 @@ export function accountsSql(query: AccountsQuery, dialect: SqlDialect): SqlState
     conditions.and(`case when ${hasClosed} then 'closed' else a.state end = ?`, query.state);
   }
   if (query.hasLowBalance === true) conditions.always(lowBalanceSql(dialect));
+  if (query.hasNotCome === true)
+    conditions.always(`exists (select 1 from invitation i where i.account = a.id and ${hasNotCome})`);
   if (query.search !== undefined) search(conditions, query.search);
   const inOrder = order === "id" ? `a.id ${direction}` : `${value} ${direction}, a.id ${direction}`;
   const { sql, values } = conditions.page(inOrder, limit);

@@ -4,7 +4,7 @@ import { type InvitationStore, invitationIssuer } from "./invitations.ts";
 import { byLink } from "./links.ts";
 import type { PersonRow } from "./people.ts";
 import type { SqlConnections } from "./queries.ts";
-import { inLowerCase, isOpenAccount, lockAccount, type SqlDialect } from "./sql.ts";
+import { hasNotCome, hasUsed, inLowerCase, isOpenAccount, lockAccount, type SqlDialect } from "./sql.ts";
 import { invitationTable, personTable } from "./tables.ts";
 
 const ofInvitation = `p.issuer = '${invitationIssuer}'`;
@@ -53,6 +53,9 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
     select p.id from invitation i join person p on ${isInvited("i.account", "i.email")} where ${isThis})`;
   const known = `select ${personTable.list("p")} from person p where ${isInvited(p(1), text(2))}`;
 
+  const states = `select i.account, i.ends_ms, not (${hasNotCome}), ${hasUsed("i.account")} from invitation i
+    where i.account in (select e.value ->> 0 from ${dialect.items(p(1))})`;
+
   async function personOf(account: string, email: string): Promise<PersonRow | null> {
     const [cells] = await find("service", { text: known, values: [account, inLowerCase(email)] });
     return cells === undefined ? null : personTable.rowOf(cells);
@@ -69,6 +72,17 @@ export function invitationQueriesOn({ find, write }: SqlConnections, dialect: Sq
       await write({ text: add, values }, stays, logIf(change, isAdded, dialect));
       const text = `select 1 from invitation where hash = ${p(1)}`;
       return (await find("service", { text, values: [hash] })).length === 1;
+    },
+
+    async states(accounts) {
+      const values = [JSON.stringify(accounts.map((account) => [account]))];
+      const rows = await find("lists", { text: states, values });
+      return rows.map(([account, endsMs, hasCome, used]) => ({
+        account: String(account),
+        endsMs: Number(endsMs),
+        hasCome: Boolean(hasCome),
+        hasUsed: Boolean(used),
+      }));
     },
 
     async wasInvited(account, email) {

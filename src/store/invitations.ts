@@ -38,6 +38,17 @@ interface Exchange {
   person: Pick<PersonRow, "id" | "sub">;
 }
 
+/** How far the invited person of an account has come. */
+export interface InvitationState {
+  account: string;
+  /** Of the latest link. An elapsed time. */
+  endsMs: EpochMs;
+  /** A link was used. */
+  hasCome: boolean;
+  /** A request of the account has finished. */
+  hasUsed: boolean;
+}
+
 export interface InvitationStore {
   /**
    * Adds a link, in the place of the one before. Returns false unless the account is open, and the
@@ -46,6 +57,8 @@ export interface InvitationStore {
   add(row: Omit<InvitationRow, "usedMs" | "usedBy">, change: ChangeLogRow): Promise<boolean>;
   /** Whether the account and the address had a link since the contact has this address. */
   wasInvited(account: string, email: string): Promise<boolean>;
+  /** Returns the states of those of the accounts that have an invitation. */
+  states(accounts: readonly string[]): Promise<InvitationState[]>;
   /** Returns the person of the account and the address. Null: no link of theirs was exchanged. */
   personOf(account: string, email: string): Promise<PersonRow | null>;
   /**

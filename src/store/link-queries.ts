@@ -13,7 +13,7 @@ import {
   type SeatRow,
 } from "./links.ts";
 import type { SqlConnections } from "./queries.ts";
-import { insertOf, insertOnce, isOpenAccount, type SqlDialect, type SqlStatement } from "./sql.ts";
+import { hasUsed, insertOf, insertOnce, isOpenAccount, type SqlDialect, type SqlStatement } from "./sql.ts";
 import {
   accountStandingTable,
   changeLogTable,
@@ -95,10 +95,10 @@ export function linkQueriesOn({ find, write }: SqlConnections, dialect: SqlDiale
   const forget = `delete from link_seat where link = ${p(1)} and account is null
     and exists (select 1 from link where id = ${p(1)} and hash = ${p(2)})`;
   const end = `update link set ended_ms = ${p(1)} where id = ${p(2)} and ended_ms is null returning id`;
-  const hasUsed = "exists (select 1 from charge c where c.account = s.account)";
+  const hasUsedSeat = hasUsed("s.account");
   const ofAccounts = (condition: string) =>
     `(select count(*) from link_seat s where s.link = ${p(1)} and s.account is not null${condition})`;
-  const counts = `select ${ofAccounts("")}, ${ofAccounts(` and ${hasUsed}`)},
+  const counts = `select ${ofAccounts("")}, ${ofAccounts(` and ${hasUsedSeat}`)},
     (select count(*) from link_seat where link = ${p(1)} and account is null and ends_ms > ${p(2)})`;
   // "," follows "+" in the order of bytes.
   const withAddress = `select c.account from account_contact c join account a on a.id = c.account
@@ -175,7 +175,7 @@ export function linkQueriesOn({ find, write }: SqlConnections, dialect: SqlDiale
         .and("s.link = ?", id)
         .and("s.account > ?", after)
         .page("s.account", limit);
-      const text = `select s.account, s.person, p.name, s.joined_ms, ${hasUsed},
+      const text = `select s.account, s.person, p.name, s.joined_ms, ${hasUsedSeat},
         ${accountStandingTable.list("a")}
         from link_seat s join account a on a.id = s.account join person p on p.id = s.person${sql}`;
       const rows = await find("service", { text, values });

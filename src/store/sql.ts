@@ -1,5 +1,6 @@
 /** Statements, and the words of SQL in which the two databases differ. */
 import type { EpochMs } from "../units.ts";
+import { invitationIssuer } from "./invitations.ts";
 import type { Table, Value } from "./table.ts";
 
 export interface SqlStatement {
@@ -33,6 +34,15 @@ export function inLowerCase(text: string): string {
 /** A condition: the account with the alias `a` is not closed at this time. */
 export function isOpenAccount(ledgerMs: string): string {
   return `a.state <> 'closed' and (a.ends_ms is null or a.ends_ms > ${ledgerMs})`;
+}
+
+/** A condition: nobody has used a link of invitation `i`, nor an earlier one of its account. */
+export const hasNotCome = `i.used_ms is null and not exists (select 1 from person p
+  where p.account = i.account and p.issuer = '${invitationIssuer}')`;
+
+/** A condition: a request of the account has finished. */
+export function hasUsed(account: string): string {
+  return `exists (select 1 from charge c where c.account = ${account})`;
 }
 
 /**

@@ -75,6 +75,8 @@ export interface AccountsQuery {
    * additional credits included. Closed accounts are not among them.
    */
   hasLowBalance?: true | undefined;
+  /** Accounts with an invitation that nobody has used. */
+  hasNotCome?: true | undefined;
   /** By default `id`. Equal accounts are in the order of their ids. */
   order?: AccountOrder | undefined;
   descending?: boolean | undefined;

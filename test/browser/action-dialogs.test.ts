@@ -450,8 +450,14 @@ async function journal({ call }: Visit["service"]): Promise<Answer> {
   return await call("GET", `/admin/accounts/${account}/journal?limit=500`);
 }
 
-/** They need a changed file or a running request, which these tests have. */
+/** They need a changed file, a running request or rows, which these tests have. */
 const elsewhere: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(
+    ["topUpAccounts", "changePlans", "changeStates", "importAccountList"].map((id) => [
+      id,
+      "many-accounts.test.ts",
+    ]),
+  ),
   applyPlans: "configuration.test.ts",
   reloadConfiguration: "configuration.test.ts",
   stopRequest: "running-requests.test.ts",

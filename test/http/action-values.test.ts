@@ -102,7 +102,8 @@ test("a cursor of no page is refused", async () => {
   const anyName = ["listAccounts", "listRequests", "showLink", "sumUsage"];
   const lists = operatorActions.filter(({ id, input }) => "after" in input && !anyName.includes(id));
   for (const action of lists) {
-    const answer = await operator.get(requestOf(action, rightJson(action.input, ["after"]))[1]);
+    const [method, url, body] = requestOf(action, rightJson(action.input, ["after"]));
+    const answer = await operator.ask(method, url, body === undefined ? {} : { body });
     assert.match(refused(answer, 400, "invalid_value"), /^after must be the `next` of the page/, action.id);
   }
 });

@@ -19,11 +19,13 @@ const operatorTest = operatorTests();
 /** Operations that change something, by the least role that may do them. All others only read. */
 const changes: Readonly<Record<string, readonly string[]>> = {
   support:
-    "makeKey changeKey rotateKey revokeKey stopRequest changeState adjustCredits inviteAccount endLink makeOperatorKey".split(
+    "makeKey changeKey rotateKey revokeKey stopRequest changeState adjustCredits inviteAccount importAccountList changeStates endLink makeOperatorKey".split(
       " ",
     ),
   operator: [
-    ..."openAccount changePlan setContact setEnd addCredits refundCredits applyPlans".split(" "),
+    ..."openAccount changePlan changePlans topUpAccounts setContact setEnd addCredits refundCredits applyPlans".split(
+      " ",
+    ),
     ..."createLink setLink rotateLink closeLinkAccounts".split(" "),
     ..."reloadConfiguration sendEvents addPerson linkPerson exportPerson".split(" "),
   ],

@@ -22,6 +22,7 @@ import { usageReportSchema } from "../../src/accounts/usage-sums.ts";
 import { shown, valuesText } from "../../src/actions/columns.ts";
 import { deliveryObject, endpointObject } from "../../src/actions/event-runs.ts";
 import { changeKey, makeKey } from "../../src/actions/keys.ts";
+import { rowsPage } from "../../src/http/admin/account-rows.ts";
 import { modelObject } from "../../src/http/admin/live-objects.ts";
 import { overviewObject } from "../../src/http/admin/overview-object.ts";
 import { requestObject } from "../../src/http/admin/request-object.ts";
@@ -53,6 +54,7 @@ function partOf(schema: unknown, names: readonly string[]): unknown {
 /** Schemas of the objects. */
 const schemas: Record<keyof typeof shown, readonly unknown[]> = {
   account: [listedAccountObject.schema, partOf(overviewObject.schema, ["low_balance", "accounts"])],
+  rowResult: [rowsPage.properties.data],
   key: [keyObject.schema],
   request: [usageObject.schema],
   refusedRequest: [refusedRequestObject.schema, usageObject.schema],

@@ -16,6 +16,7 @@ import type { ApiApp } from "../api/app.ts";
 import { documentRoutes } from "../api/openapi.ts";
 import { accountLiveRoutes } from "./account-live.ts";
 import type { AdminDependencies } from "./dependencies.ts";
+import { manyActions } from "./many-accounts.ts";
 import { consoleCookieName, senderOf } from "./operator-sign-in.ts";
 import { overviewRoutes } from "./overview.ts";
 import { refusedBeforeRouting } from "./refusals.ts";
@@ -32,7 +33,7 @@ import { sessionRoutes } from "./session.ts";
 type AddRoutes = (app: ApiApp, actions: OperatorActions, dependencies: AdminDependencies) => void;
 
 const groups: Record<string, AddRoutes> = {
-  accounts: ofLedger(accountActions),
+  accounts: ofLedger({ ...accountActions, ...manyActions }),
   people: ofLedger(peopleActions),
   links: ofLedger(linkActions),
   keys: ofLedger(keyActions),

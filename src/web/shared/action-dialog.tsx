@@ -11,10 +11,10 @@ import { send } from "./api.ts";
 import type { FieldOf, Values } from "./field.tsx";
 import { FormDialog } from "./form-dialog.tsx";
 
-interface ActionProps<Result> {
+export interface ActionProps<Result> {
   action: ActionTexts & { done?(result: Result): string };
   /** Values that the page has, and its user does not type. */
-  target?: Readonly<Record<string, string>>;
+  target?: Readonly<Record<string, string | readonly string[]>>;
   /** Whom or what the action is about, for the title. */
   subject?: string;
   /** The present values, as JSON. */
@@ -29,6 +29,8 @@ interface ActionProps<Result> {
   /** Default: as the action says. */
   isDangerous?: boolean;
   preview?(json: Readonly<Record<string, unknown>>): Promise<ComponentChildren>;
+  /** Shown after the form, in the place of one request. */
+  run?(json: Readonly<Record<string, unknown>>): ComponentChildren;
   /** Returns what to show instead of closing the dialog, such as a new key. */
   result?(result: Result): ComponentChildren;
   close(isDone: boolean): void;
@@ -76,7 +78,8 @@ export function ActionDialog<Result>(props: ActionProps<Result>) {
         const others = Object.entries(target).filter(([name]) => !inPath.has(name));
         const id = once === undefined ? {} : { [once]: operationId };
         const body = { ...id, ...Object.fromEntries(others), ...typed };
-        const url = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(target[name] ?? ""));
+        const url = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(`${target[name]}`));
+        if (props.run !== undefined) return { result: props.run(body) };
         const hasBody = Object.keys(action.input).some((name) => !inPath.has(name));
         const made = await send<Result>(method, url, hasBody ? body : undefined);
         const shown = result?.(made);

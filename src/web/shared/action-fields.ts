@@ -69,7 +69,9 @@ function valueIn(field: Field, values: Values, name: string): unknown {
   const isHidden = field.isShown?.(values) === false;
   // A hidden choice has its first value.
   if (isHidden) return field.kind === "choice" ? field.values[0] : null;
-  const text = (values[name] ?? "").trim();
+  const typed = values[name] ?? "";
+  // The last cells of a line may be empty.
+  const text = field.isFile ? typed : typed.trim();
   switch (field.kind) {
     case "number":
       return wholeNumberIn(text);
@@ -93,6 +95,7 @@ function kindOf(name: string, field: Field): NonNullable<FieldOf["kind"]> {
   if (field.kind === "choice" || field.presets !== undefined) return "select";
   if (field.kind === "number") return "number";
   if (field.kind === "moment" && !field.isTyped) return "moment";
+  if (field.isFile) return "file";
   return name === "email" ? "email" : "text";
 }
 

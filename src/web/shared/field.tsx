@@ -12,7 +12,7 @@ export interface FieldOf {
   /** As in the API, where it names a refused field: `spending_caps.credits`. */
   name: string;
   label: string;
-  kind?: "text" | "number" | "moment" | "select" | "choice" | "email" | "secret";
+  kind?: "text" | "number" | "moment" | "select" | "choice" | "email" | "secret" | "file";
   hint?: string;
   initial?: string;
   isRequired?: boolean;
@@ -107,16 +107,24 @@ export function Field(props: {
         <select {...shared} onChange={({ currentTarget }) => change(currentTarget.value)}>
           <Options of={options} />
         </select>
-      ) : kind === "moment" ? (
+      ) : kind === "file" ? (
+        <>
+          <textarea
+            {...shared}
+            rows={5}
+            wrap="off"
+            onInput={({ currentTarget }) => change(currentTarget.value)}
+          />
+          <input
+            type="file"
+            aria-label={`File for ${label}`}
+            onChange={({ currentTarget: { files } }) => void files?.[0]?.text().then(change)}
+          />
+        </>
+      ) : kind === "moment" || kind === "secret" ? (
         <input
           {...shared}
-          type="datetime-local"
-          onInput={({ currentTarget }) => change(currentTarget.value)}
-        />
-      ) : kind === "secret" ? (
-        <input
-          {...shared}
-          type="password"
+          type={kind === "moment" ? "datetime-local" : "password"}
           autocomplete="off"
           onInput={({ currentTarget }) => change(currentTarget.value)}
         />

@@ -23,7 +23,7 @@ interface FormProps {
   kind: string;
   preview?(values: Values): Promise<ComponentChildren>;
   /** Returns what to show instead of closing the dialog, such as a new key. */
-  send(values: Values, operationId: string): Promise<{ done: string; result?: ComponentChildren }>;
+  send(values: Values, operationId: string): Promise<{ done?: string; result?: ComponentChildren }>;
   /** Called when the dialog closes; `isDone` if the change was applied. */
   close(isDone: boolean): void;
 }
@@ -76,7 +76,7 @@ export function FormDialog(props: FormProps) {
         if (latest.current === values) setPreviewed(changes);
       } else {
         const { done, result: outcome } = await send(values, operationId);
-        toast(done);
+        if (done !== undefined) toast(done);
         if (outcome === undefined) close(true);
         else setResult(outcome);
       }

@@ -6,6 +6,7 @@
 import { type ComponentChildren, Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { get, type Query } from "./api.ts";
+import { useChoice } from "./choice.tsx";
 import { Options } from "./options.tsx";
 import { commandLine } from "./paths.ts";
 import { go, type Place, withParameters } from "./router.tsx";
@@ -20,7 +21,9 @@ type Close = (isDone?: boolean) => void;
 export interface ListAction {
   title: string;
   isPrimary?: boolean;
-  dialog(close: Close): ComponentChildren;
+  /** What is no dialog, in the place of the button. */
+  node?: ComponentChildren;
+  dialog?(close: Close): ComponentChildren;
 }
 
 export interface RowAction<Row> {
@@ -60,6 +63,8 @@ interface ResourceProps<Row> {
   /** In the last column, below the title. The function shows what is no dialog. */
   rowActions?: { title: string; actions: readonly (RowAction<Row> | ((row: Row) => ComponentChildren))[] };
   actions?: readonly ListAction[];
+  /** Actions on all rows that are chosen. Without it none can be chosen; with it, name a `keyOf`. */
+  many?(rows: readonly Row[]): readonly ListAction[];
   /** Without it, a list without rows is a table without rows. */
   empty?: ComponentChildren;
   /** Arguments of the command line that do what an empty list needs. */
@@ -77,7 +82,7 @@ interface ResourceProps<Row> {
 
 export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
   const { place, path, limit, filters = [], query = {}, version = "", rowActions, actions = [] } = props;
-  const { caption, columns, keyOf, empty, command, note, more, hasRefresh = false, changed } = props;
+  const { caption, columns, keyOf, many, empty, command, note, more, hasRefresh = false, changed } = props;
   const { frame = (buttons, shown) => [buttons, shown] } = props;
   const parameter = (name: string) => place?.query.get(name) || null;
   const after = parameter("after");
@@ -87,10 +92,12 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
   const list = useLoaded(JSON.stringify([path, wanted, version]), (signal) =>
     get<Page<Row>>(path, wanted, signal),
   );
-  const [open, setOpen] = useState<{ dialog(close: Close): ComponentChildren } | null>(null);
+  const [open, setOpen] = useState<Pick<ListAction, "dialog"> | null>(null);
+  const choice = useChoice(keyOf);
   const close = (isDone = false) => {
     setOpen(null);
     if (!isDone) return;
+    choice.clear();
     list.reload();
     changed?.();
   };
@@ -117,18 +124,21 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
     );
     shownColumns.push({ title: rowActions.title, cell });
   }
-  const buttons =
-    actions.length > 0 &&
-    actions.map((action) => (
-      <button
-        key={action.title}
-        type="button"
-        class={action.isPrimary ? "primary" : ""}
-        onClick={() => setOpen(action)}
-      >
-        {action.title}
-      </button>
-    ));
+  const buttonsOf = (shown: readonly ListAction[]) =>
+    shown.length > 0 &&
+    shown.map(
+      (action) =>
+        action.node ?? (
+          <button
+            key={action.title}
+            type="button"
+            class={action.isPrimary ? "primary" : ""}
+            onClick={() => setOpen(action)}
+          >
+            {action.title}
+          </button>
+        ),
+    );
   const shown = (
     <>
       {(filters.length > 0 || hasRefresh) && (
@@ -153,7 +163,20 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
           ) : (
             <>
               {note}
-              <Table caption={caption} rows={data} columns={shownColumns} {...(keyOf && { keyOf })} />
+              <Table
+                caption={caption}
+                rows={data}
+                columns={many ? [choice.column(data), ...shownColumns] : shownColumns}
+                {...(keyOf && { keyOf })}
+              />
+              {many && choice.rows.length > 0 && (
+                <section class="buttons chosen" aria-label="Chosen rows">
+                  <strong>{choice.rows.length} chosen</strong> {buttonsOf(many(choice.rows))}
+                  <button type="button" onClick={choice.clear}>
+                    Choose none
+                  </button>
+                </section>
+              )}
               {place !== undefined && <Pager next={next} isFirst={after === null} />}
               {place === undefined && next !== null && more}
             </>
@@ -164,8 +187,8 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
   );
   return (
     <>
-      {frame(buttons, shown)}
-      {open?.dialog(close)}
+      {frame(buttonsOf(actions), shown)}
+      {open?.dialog?.(close)}
     </>
   );
 }

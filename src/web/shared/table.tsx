@@ -13,6 +13,8 @@ import { Amount, Badge, Id, Time } from "./values.tsx";
 
 export interface Column<Row> {
   title: string;
+  /** In the place of the title. */
+  box?: ComponentChildren;
   /** `decimals`: those of the amounts of the column. */
   cell(row: Row, decimals?: number): ComponentChildren;
   isNumber?: boolean;
@@ -65,9 +67,9 @@ export function Table<Row extends object>(props: TableProps<Row> & { rows: reado
         <caption class="hidden">{caption}</caption>
         <thead>
           <tr>
-            {columns.map(({ title, isNumber }) => (
+            {columns.map(({ title, box = title, isNumber }) => (
               <th key={title} scope="col" class={isNumber ? "number" : ""}>
-                {title}
+                {box}
               </th>
             ))}
           </tr>

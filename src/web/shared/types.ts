@@ -3,6 +3,7 @@ import type { Static } from "typebox";
 import type { refills } from "../../accounts/balance-object.ts";
 import type * as objects from "../../accounts/operator-objects.ts";
 import type { usageReportSchema } from "../../accounts/usage-sums.ts";
+import type { rowsPage } from "../../http/admin/account-rows.ts";
 import type { choicesObject, ownSession, sessionObject } from "../../http/api/session.ts";
 
 export type Session = Static<typeof sessionObject.schema>;
@@ -16,6 +17,7 @@ export interface Page<Row> {
   next: string | null;
 }
 
+export type RowsPage = Static<typeof rowsPage>;
 export type Balance = Static<typeof objects.balance>;
 export type Refills = Static<typeof refills>;
 export type Key = Static<typeof objects.keyObject.schema>;

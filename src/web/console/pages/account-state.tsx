@@ -1,6 +1,6 @@
 /** Suspending, resuming, closing, the end date, the contact, and the invitation of an account. */
 
-import { changeState, inviteAccount, setContact, setEnd } from "../../../actions/accounts.ts";
+import { changeState, inviteAccount, setContact, setEnd, stateForms } from "../../../actions/accounts.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, get } from "../../shared/api.ts";
 import { counted, wholeNumber } from "../../shared/numbers.ts";
@@ -13,14 +13,8 @@ interface Props {
   close(isDone: boolean): void;
 }
 
-interface StateChange {
-  title: string;
-  state: "active" | "suspended" | "closed";
-  submit: string;
-  intro: string;
-}
-
-function changeTo({ title, state, submit, intro }: StateChange) {
+function changeTo(state: keyof typeof stateForms) {
+  const { title, submit, intro } = stateForms[state];
   return ({ account: { id }, close }: Props) => (
     <ActionDialog
       action={changeState}
@@ -51,27 +45,9 @@ async function lossOf(id: string) {
   );
 }
 
-export const Suspend = changeTo({
-  title: "Suspend",
-  state: "suspended",
-  submit: "Suspend the account",
-  intro: "New requests are refused. Running requests finish, and the windows continue. You can resume it.",
-});
-
-export const Resume = changeTo({
-  title: "Resume",
-  state: "active",
-  submit: "Resume the account",
-  intro: "Requests are answered again, with the credits that the account has now.",
-});
-
-export const Close = changeTo({
-  title: "Close",
-  state: "closed",
-  submit: "Close for good",
-  intro:
-    "This is final. Base and overage credits lapse, and requests of all keys are refused. Additional credits stay, and payments can be refunded.",
-});
+export const Suspend = changeTo("suspended");
+export const Resume = changeTo("active");
+export const Close = changeTo("closed");
 
 export function SetEnd({ account: { id, ends_at }, close }: Props) {
   return (

@@ -1,13 +1,13 @@
 /** The list of accounts: search, filters and pages are in the path, so a list can be shared. */
 
 import { useRef, useState } from "preact/hooks";
-import { openAccount } from "../../../actions/accounts.ts";
+import { accountFilters, openAccount } from "../../../actions/accounts.ts";
 import { inputsOf, jsonIn, withOptions, withoutNulls } from "../../shared/action-fields.ts";
 import { ApiError, apiPath, create, get } from "../../shared/api.ts";
 import { FailedDialog, FormDialog } from "../../shared/form-dialog.tsx";
 import { PageHead } from "../../shared/layout.tsx";
 import { wholeNumber } from "../../shared/numbers.ts";
-import { type Filter, type ListAction, ResourceList } from "../../shared/resource-page.tsx";
+import { type ListAction, ResourceList } from "../../shared/resource-page.tsx";
 import { go, Link, type Place, pathTo, withParameters } from "../../shared/router.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import type { Page } from "../../shared/types.ts";
@@ -15,35 +15,8 @@ import { useLoaded } from "../../shared/use-loaded.ts";
 import { Badge } from "../../shared/values.tsx";
 import { AccountLink } from "../account-link.tsx";
 import type { Account, ListedAccount, Plan } from "../types.ts";
+import { importFile, manyAccounts } from "./accounts-many.tsx";
 import { LookUpKey } from "./key-lookup.tsx";
-
-const states = [
-  ["", "any state"],
-  ["active", "active"],
-  ["suspended", "suspended"],
-  ["closed", "closed"],
-] as const;
-
-const orders = [
-  ["", "by id"],
-  ["remaining", "by credits left"],
-  ["additional", "by additional credits"],
-  ["created", "by opening"],
-  ["plan", "by plan"],
-] as const;
-
-const directions = [
-  ["", "ascending"],
-  ["desc", "descending"],
-] as const;
-
-const filters: readonly Filter[] = [
-  { name: "state", label: "state", isLabelHidden: true, options: states },
-  { name: "order", label: "order", isLabelHidden: true, options: orders },
-  { name: "direction", label: "direction", isLabelHidden: true, options: directions },
-  { name: "low_balance", label: "almost used up", as: "box" },
-  { name: "plan", label: "plan", as: "link" },
-];
 
 const columns = columnsOf(
   "account",
@@ -61,9 +34,9 @@ const columns = columnsOf(
       ) : (
         wholeNumber(balance.balances.total.credits)
       ),
-    state: ({ state, low_balance, balance }: ListedAccount) => (
+    state: ({ state, invitation, low_balance, balance }: ListedAccount) => (
       <>
-        <Badge text={state} />{" "}
+        <Badge text={state} /> {invitation && <Badge text={invitation} />}{" "}
         {low_balance &&
           (balance?.balances.total.credits === 0 ? (
             <Badge text="used up" tone="bad" />
@@ -77,23 +50,26 @@ const columns = columnsOf(
 
 const actions: readonly ListAction[] = [
   { title: "Find a key", dialog: (close) => <LookUpKey close={close} /> },
+  importFile,
   { title: "Open an account", isPrimary: true, dialog: (close) => <OpenAccount close={close} /> },
 ];
 
 export function AccountsPage({ place }: { place: Place }) {
   const { query } = place;
   const search = query.get("search") ?? "";
-  const isFiltered = ["search", ...filters.map(({ name }) => name)].some((name) => query.has(name));
+  const isFiltered = ["search", ...accountFilters.map(({ name }) => name)].some((name) => query.has(name));
   return (
     <ResourceList<ListedAccount>
       place={place}
       path="/admin/accounts"
       limit={50}
-      filters={filters}
+      filters={accountFilters}
       query={{ search: search || null }}
       caption="Accounts"
       columns={columns}
       actions={actions}
+      many={manyAccounts}
+      keyOf={({ id }) => id}
       command="account create ada --plan starter"
       empty={
         isFiltered ? (
