@@ -44,7 +44,7 @@ export const creditActions = {
     });
   }),
   refundCredits: bind(refundCredits, refundObject.schema, async (operator, input) => {
-    const { account, refundId: refund, paymentId: payment, credits } = input;
+    const { account, refundId: refund, paymentId: payment, credits, reason } = input;
     const { ledger, by, actor } = operator;
     requireFresh(actor);
     const operation = {
@@ -53,6 +53,7 @@ export const creditActions = {
       refund,
       payment,
       amountMicro: microOf(credits),
+      reason,
       by,
     } as const;
     const outcome = await ledger.apply(operation);

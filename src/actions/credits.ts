@@ -16,6 +16,13 @@ export const paymentId = idText(rules.id, {
   about: "your id of the payment; a repetition changes nothing",
 });
 
+/** The journal and the log keep it. */
+const reason = text(rules.note, {
+  label: "Reason",
+  option: "--reason <text>",
+  about: "the reason, for the journal",
+});
+
 export const addCredits = action({
   id: "addCredits",
   title: "Add credits that were paid for",
@@ -62,11 +69,7 @@ export const adjustCredits = action({
       hint: "A negative number takes promotional credits away: -200.",
       about: "whole credits; a negative number takes away",
     }),
-    reason: text(rules.note, {
-      label: "Reason",
-      option: "--reason <text>",
-      about: "the reason, for the journal",
-    }),
+    reason,
     expires_at: optional(
       moment({
         isTyped: true,
@@ -137,10 +140,10 @@ export const adjustCredits = action({
 export const refundCredits = action({
   id: "refundCredits",
   title: "Take back the credits of a payment that was returned",
-  help: "Takes what is neither spent nor held of this payment. `rest_micro` is held by running requests, and can be refunded when these have ended. Each refund id takes effect once, also if it could take nothing.",
+  help: "Takes what is neither spent nor held of this payment. `rest_micro` is held by running requests, and can be refunded when these have ended. Each refund id takes effect once, also if it could take nothing. The journal keeps the reason.",
   http: "POST /admin/accounts/{account}/refunds",
   cli: "credits refund <account> <credits>",
-  examples: ["credits refund ada 50000 --payment inv-2041 --id refund-17"],
+  examples: ['credits refund ada 50000 --payment inv-2041 --id refund-17 --reason "half was not used"'],
   role: "operator",
   input: {
     account: accountId,
@@ -154,6 +157,7 @@ export const refundCredits = action({
       about: "the id of the payment",
     }),
     credits,
+    reason: optional(reason),
   },
   refuses: ["payment_not_found", "refund_differs", "refund_used", "refund_too_large", "sign_in_again"],
   form: {

@@ -134,9 +134,9 @@ export function adjust(work: UnitOfWork, found: FoundAccount, operation: AdjustO
 /** Takes back what is neither spent nor held of a payment, up to the amount. */
 export function refund(work: UnitOfWork, found: FoundAccount, operation: RefundOperation): RefundOutcome {
   const { account, grants } = found;
-  const { payment: id, amountMicro, by } = operation;
+  const { payment: id, amountMicro, reason, by } = operation;
   assertAmount(amountMicro);
-  const fact = { subject: id, after: factText({ amountMicro }) };
+  const fact = { subject: id, after: factText({ amountMicro, reason }) };
   const op = opOf(operation);
   const before = earlier(work, operation, fact);
   if (before?.kind === "replayed") {

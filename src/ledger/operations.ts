@@ -125,6 +125,7 @@ export interface RefundOperation extends Recorded {
   refund: string;
   payment: string;
   amountMicro: MicroCredits;
+  reason?: string | undefined;
 }
 
 /** Changes the plan at the end of the base window, or now. */

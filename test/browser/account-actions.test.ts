@@ -72,7 +72,7 @@ releaseTest("adjusts credits after a preview, with a reason in the journal", asy
 });
 
 test("refunds a payment as far as its credits are left, once", async (visit) => {
-  const { page, service, expects } = visit;
+  const { page, service } = visit;
   const key = await openAccount(service, "refunded");
   await service.call("POST", "/admin/accounts/refunded/topups", { payment_id: "invoice-9", credits: 400 });
   // The plan pays for 550 of them.
@@ -86,20 +86,25 @@ test("refunds a payment as far as its credits are left, once", async (visit) => 
   await page.getByRole("dialog").getByLabel("Payment id").fill("invoice-9");
   const credits = page.getByRole("dialog").getByLabel("Credits");
   await credits.fill("400");
+  await page.getByRole("dialog").getByLabel("Reason").fill("not used");
   await submit(page);
-  await page.getByText("400 credits of invoice-9 are taken back, if so many of it are not spent.").waitFor();
-  expects("409 POST /admin/accounts/refunded/refunds");
-  await submit(page);
-  await assertRefused(credits, new RegExp(`${left}`), { Credits: "400" });
+  await assertRefused(credits, new RegExp(`enter at most ${left}\\.$`), {
+    Credits: "400",
+    Reason: "not used",
+  });
   assert.deepEqual(await journal(service, "refunded", "refund"), []);
   await credits.fill(String(left));
   await submit(page);
+  const preview = page.locator(".preview");
+  await preview.getByText(`${left} → 0`).first().waitFor();
+  assert.match(await preview.innerText(), new RegExp(`Additional credits\\s+${left} → 0\\s`));
   await page.getByRole("button", { name: "Take the credits back" }).dblclick();
   await page.getByText(`${left} credits were taken back.`).waitFor();
   await page.getByRole("button", { name: "Done" }).click();
   await dialogClosed(page);
   const entries = await journal(service, "refunded", "refund");
   assert.equal(entries.length, 1);
+  assert.equal(Object(entries[0]).after.reason, "not used");
   assert.equal(await additional(service, "refunded"), 0);
 });
 
@@ -148,8 +153,9 @@ releaseTest("offers the payments with what was refunded, and takes back the rest
   await payment.selectOption("typed");
   await payment.selectOption("id:invoice-2");
   assert.equal(await credits.inputValue(), "250");
+  await dialog.getByLabel("Reason").fill("half was not used");
   await submit(page);
-  await dialog.getByText("250 credits of invoice-2 are taken back").waitFor();
+  await dialog.locator(".preview").getByText("250 → 0").waitFor();
   await submit(page);
   await page.getByText("250 credits were taken back.").waitFor();
   assert.equal(await additional(service, "paid"), 50);
@@ -168,8 +174,9 @@ test("a refund stays that of its payment, even if another one ends it meanwhile"
   await payment.selectOption("typed");
   await dialog.getByLabel("Payment id").fill("raced-2");
   await payment.selectOption("id:raced-1");
+  await dialog.getByLabel("Reason").fill("a race");
   await submit(page);
-  await dialog.getByText("40 credits of raced-1 are taken back").waitFor();
+  await dialog.locator(".preview").getByText("40 → 0").waitFor();
   const other = { refund_id: "raced-other", payment_id: "raced-1", credits: 40 };
   await service.call("POST", "/admin/accounts/raced/refunds", other);
   expects("401 GET /admin/accounts/raced/live");

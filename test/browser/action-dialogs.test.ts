@@ -260,8 +260,10 @@ const dialogs: Dialog[] = [
     },
     refusals: [
       { type: { Credits: "-200", "Payment id": "pay-mine" }, at: "Credits", says: /at least 1/ },
-      { type: { Credits: "200000" }, at: "Credits", says: /300/, status: 409 },
-      { type: { Credits: "5", "Payment id": "" }, at: "Payment id", says: /missing/ },
+      { type: { Credits: "5" }, at: "Reason", says: /Reason is missing/ },
+      { type: { Credits: "200000", Reason: "returned" }, at: "Credits", says: /enter at most 300/ },
+      { type: { Credits: "5", Reason: long }, at: "Reason", says: /Reason must be .*200/, status: 400 },
+      { type: { Reason: "returned", "Payment id": "" }, at: "Payment id", says: /missing/ },
       { type: { "Payment id": "pay-other" }, at: "Payment id", says: /pay-other/, status: 404 },
     ],
     right: { "Payment id": "pay-mine" },

@@ -135,13 +135,14 @@ operatorTest("refunds what is free of a payment, once per refund id", async (ope
   await operator.post(topups, { payment_id: "p", credits: 50 });
   const running = hold("running", credits(1000 + 200 + 10), { account: "test", key: "key1", model: "small" });
   assert.equal((await service.ledger.apply(running)).kind, "held");
-  const asked = { refund_id: "r1", payment_id: "p", credits: 45 };
+  const values = { refund_id: "r1", payment_id: "p", credits: 45 };
+  const asked = { ...values, reason: "returned" };
   const { status, body } = await operator.post(refunds, asked);
   assert.equal(status, 200);
   const { balance, ...shown } = body;
   assert.deepEqual(shown, {
     account: "test",
-    ...asked,
+    ...values,
     refunded_micro: 40_000_000,
     rest_micro: 5_000_000,
     again: false,
@@ -155,6 +156,11 @@ operatorTest("refunds what is free of a payment, once per refund id", async (ope
     /^Of payment "p", 10 credits are neither spent nor refunded/,
   );
   await refusedWith({ refund_id: "r2", payment_id: "q" }, 404, "payment_not_found");
+  await refusedWith({ reason: "a typing error" }, 409, "refund_differs");
+  const { data } = (await operator.get("/admin/log?kind=refund")).body;
+  assert.ok(Array.isArray(data));
+  const kept = data.map(({ after }) => after);
+  assert.deepEqual(kept, [{ amount_micro: credits(45), reason: "returned" }]);
   await operator.post("/admin/accounts", { id: "bob", plan: "test" });
   await operator.post("/admin/accounts/bob/topups", { payment_id: "b", credits: 50 });
   const elsewhere = { ...asked, payment_id: "b" };

@@ -18,6 +18,8 @@ export interface FieldOf {
   isRequired?: boolean;
   /** Smallest number that the field takes. */
   min?: number;
+  /** Returns what is wrong with a value of the right form, or null. */
+  check?(values: Values): string | null;
   /** Of a select, and of a choice between radio buttons. */
   options?: readonly (readonly [value: string, title: string])[];
   /** Default: always. A hidden field is not checked. */

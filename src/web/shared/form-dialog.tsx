@@ -63,7 +63,8 @@ export function FormDialog(props: FormProps) {
   };
   const run = async (form: HTMLFormElement) => {
     const found = shown.flatMap((field) => {
-      const message = valueProblemOf(field, values[field.name] ?? "", isHalfTyped(form, field.name));
+      const problem = valueProblemOf(field, values[field.name] ?? "", isHalfTyped(form, field.name));
+      const message = problem ?? field.check?.(values) ?? null;
       return message === null ? [] : [{ param: field.name, message }];
     });
     report(found);

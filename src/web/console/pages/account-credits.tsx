@@ -1,7 +1,7 @@
 /** Changes of additional credits: top-up, promotional credits and refund. */
 import { useState } from "preact/hooks";
 import { addCredits, adjustCredits, refundCredits } from "../../../actions/credits.ts";
-import { creditsIn, exactCredits } from "../../../units.ts";
+import { creditsIn, exactCredits, microOf } from "../../../units.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { apiPath, get, send } from "../../shared/api.ts";
 import type { Values } from "../../shared/field.tsx";
@@ -11,7 +11,7 @@ import { newOperationId } from "../../shared/operation-id.ts";
 import { dateOf } from "../../shared/times.ts";
 import type { Balance, Page } from "../../shared/types.ts";
 import { useLoaded } from "../../shared/use-loaded.ts";
-import { ShortAmount } from "../../shared/values.tsx";
+import { Facts, ShortAmount } from "../../shared/values.tsx";
 import type { Account, Payment, Refund } from "../types.ts";
 
 interface Props {
@@ -80,14 +80,19 @@ function RefundForm(props: {
   payments: readonly Payment[];
   close: Props["close"];
 }) {
-  const { id, title, payments, close } = props;
+  const { id, title, close } = props;
   // The list may be loaded again while the form is open.
-  const [offered] = useState(() => payments.filter((payment) => creditsLeftOf(payment) > 0));
+  const [payments] = useState(props.payments);
+  const offered = payments.filter((payment) => creditsIn(microLeftOf(payment)) > 0);
   const chosenIn = (values: Values) =>
     values.payment === typed ? values.payment_id?.trim() : values.payment?.slice(chosenPrefix.length);
   const restOf = (choice: string) => {
     const payment = offered.find(({ payment_id }) => choice === chosenPrefix + payment_id);
-    return payment === undefined ? "" : String(creditsLeftOf(payment));
+    return payment === undefined ? "" : String(creditsIn(microLeftOf(payment)));
+  };
+  const microLeftIn = (values: Values) => {
+    const payment = payments.find(({ payment_id }) => payment_id === chosenIn(values));
+    return payment === undefined ? null : microLeftOf(payment);
   };
   return (
     <FormDialog
@@ -124,19 +129,45 @@ function RefundForm(props: {
           isRequired: true,
           isShown: ({ payment }) => payment === typed,
         },
-        { name: "credits", label: "Credits", kind: "number", isRequired: true, min: 1 },
+        {
+          name: "credits",
+          label: "Credits",
+          kind: "number",
+          isRequired: true,
+          min: 1,
+          check: (values) => {
+            const leftMicro = microLeftIn(values);
+            if (leftMicro === null || typedCredits(values) <= creditsIn(leftMicro)) return null;
+            return `${exactCredits(leftMicro)} credits of ${chosenIn(values)} are neither spent nor refunded: enter at most ${creditsIn(leftMicro)}.`;
+          },
+        },
+        { name: "reason", label: "Reason", isRequired: true },
       ]}
-      preview={async (values) => (
-        <p>
-          {wholeNumber(typedCredits(values))} credits of {chosenIn(values)} are taken back, if so many of it
-          are not spent.
-        </p>
-      )}
+      preview={async (values) => {
+        const { balances } = await get<Balance>(apiPath("accounts", id, "balance"));
+        const [credits, leftMicro] = [typedCredits(values), microLeftIn(values)];
+        const changed = (micro: number) =>
+          `${exactCredits(micro)} → ${exactCredits(micro - microOf(credits))}`;
+        const { additional, total } = balances;
+        return (
+          <>
+            <Facts
+              rows={[
+                [`Left of ${chosenIn(values)}`, leftMicro === null ? "not in the list" : changed(leftMicro)],
+                ["Additional credits", changed(microOf(additional.credits))],
+                ["All credits", changed(microOf(total.credits))],
+              ]}
+            />
+            <p>Whole credits, rounded down. Credits that running requests hold are not taken.</p>
+          </>
+        );
+      }}
       send={async (values, operationId) => {
         const refund = await send<Refund>("POST", apiPath("accounts", id, "refunds"), {
           refund_id: operationId,
           payment_id: chosenIn(values),
           credits: typedCredits(values),
+          reason: values.reason,
         });
         return {
           done: refundCredits.done?.(refund) ?? "",
@@ -158,9 +189,9 @@ function RefundForm(props: {
   );
 }
 
-/** Returns the whole credits that are neither spent nor refunded. */
-function creditsLeftOf({ amount_micro, refunded_micro, spent_micro }: Payment): number {
-  return creditsIn(amount_micro - refunded_micro - spent_micro);
+/** Returns what is neither spent nor refunded. */
+function microLeftOf({ amount_micro, refunded_micro, spent_micro }: Payment): number {
+  return amount_micro - refunded_micro - spent_micro;
 }
 
 function paymentText({ payment_id, at, amount_micro, ...payment }: Payment): string {
