@@ -53,4 +53,3 @@ export const changeObject = objectFor<LoggedChange>("Change")({
   ],
   ...valueFields,
 });
-export type ChangeJson = Static<typeof changeObject.schema>;

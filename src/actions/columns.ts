@@ -7,7 +7,7 @@
 
 import type { planLimits } from "../accounts/plan-limits.ts";
 import { isBehindFrontEnd } from "../actors.ts";
-import { type EpochMs, exactCredits } from "../units.ts";
+import type { EpochMs } from "../units.ts";
 import { partOf } from "./field.ts";
 import type { makeKey } from "./keys.ts";
 
@@ -130,24 +130,11 @@ export const shown = {
   journalEntry: {
     seq: ["Number", "number"],
     at: ["Time", "time"],
-    kind: ["Kind", "state"],
     bucket: ["Bucket"],
     amount_micro: ["Credits", "change"],
-    grant: ["Grant", "number"],
-    by: ["By"],
-    operation: ["Id", "code"],
-    subject: ["Of", "code"],
-    after: ["Change"],
+    sentence: ["Change"],
   },
-  change: {
-    at: ["Time", "time"],
-    kind: ["Kind", "state"],
-    by: ["By"],
-    account: id,
-    subject: ["Of", "code"],
-    amount_micro: ["Credits", "change"],
-    after: ["Change"],
-  },
+  change: { at: ["Time", "time"], sentence: ["Change"] },
   operatorKey: {
     id: ["Id", "code"],
     name: ["Name"],
@@ -329,28 +316,6 @@ export function personState({
   if (suspended !== null) return "suspended";
   return lapsed === null ? "active" : "lapsed";
 }
-
-/**
- * Returns the values that a change has replaced and set: `plan: starter → pro`. Of a new thing and
- * of one that has ended, the values that it has. Amounts are in credits.
- */
-export function valuesText({ before, after }: Record<"before" | "after", Values | null>): string {
-  const isChange = before !== null && after !== null;
-  const parts = Object.keys({ ...before, ...after }).flatMap((name) => {
-    const values = isChange ? [before[name], after[name]] : [(before ?? after)?.[name]];
-    if (!isChange && (values[0] ?? null) === null) return [];
-    return `${name.replace(/_micro$/, "")}: ${values.map((value) => shownValue(name, value)).join(" → ")}`;
-  });
-  return parts.join(", ");
-}
-
-function shownValue(name: string, value: unknown): string {
-  if (value === null || value === undefined) return "none";
-  if (name.endsWith("_micro")) return exactCredits(Number(value));
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
-}
-
-type Values = Readonly<Record<string, unknown>>;
 
 /**
  * Returns a function that makes columns of the named fields, for a face that shows values with

@@ -4,7 +4,6 @@ import type { OperatorActions } from "../accounts/operator-actions.ts";
 import {
   adjustmentObject,
   balance,
-  journalObject,
   paymentObject,
   refundObject,
   topupObject,
@@ -18,6 +17,7 @@ import { bindFor } from "./bind.ts";
 import { addCredits, adjustCredits, refundCredits } from "./credits.ts";
 import type { InputOf } from "./field.ts";
 import { afterSeqIn, pageOf, pageSchema } from "./pages.ts";
+import { toldEntry, toldEntryOf, withNames } from "./told.ts";
 import { journalKindsIn, listJournal, listPayments, reportPayments, showBalance } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
@@ -64,14 +64,14 @@ export const creditActions = {
   showBalance: bind(showBalance, balance, async (actions, { account }) =>
     balanceObject(await actions.balance(account)),
   ),
-  listJournal: bind(listJournal, pageSchema(journalObject.schema), async (actions, input) => {
+  listJournal: bind(listJournal, pageSchema(toldEntry), async (actions, input) => {
     const { account, kind, order, limit, after } = input;
     const kinds = kind === undefined ? undefined : journalKindsIn(kind);
     const query = { kinds, newestFirst: order === "newest", afterSeq: afterSeqIn(after) };
     return await pageOf(
       limit,
-      (rows) => actions.journal(account, { ...query, limit: rows }),
-      journalObject.of,
+      async (rows) => withNames(actions.store, await actions.journal(account, { ...query, limit: rows })),
+      toldEntryOf,
       ({ seq }) => String(seq),
     );
   }),

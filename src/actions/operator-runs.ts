@@ -1,11 +1,12 @@
 /** How the service does what operators do with operator keys, and lists all changes. */
-import { changeObject, newOperatorKeyObject, operatorKeyObject } from "../accounts/log-objects.ts";
+import { newOperatorKeyObject, operatorKeyObject } from "../accounts/log-objects.ts";
 import type { OperatorActions } from "../accounts/operator-actions.ts";
 import { type ChangePlace, sources } from "../store/change-log.ts";
 import { bindFor } from "./bind.ts";
 import { Created } from "./created.ts";
 import { endOperatorKey, makeOperatorKey } from "./operator-keys.ts";
 import { pageIn, pageOf, pageSchema, wrongCursor } from "./pages.ts";
+import { toldChange, toldChangeOf, withNames } from "./told.ts";
 import { listChanges, listOperatorKeys } from "./views.ts";
 
 const bind = bindFor<OperatorActions>();
@@ -13,13 +14,13 @@ const bind = bindFor<OperatorActions>();
 export const operatorActions = {
   listChanges: bind(
     listChanges,
-    pageSchema(changeObject.schema),
+    pageSchema(toldChange),
     async ({ store }, { limit, after, from, to, ...filter }) => {
       const query = { ...filter, fromMs: from, toMs: to, after: changePlaceIn(after) };
       return await pageOf(
         limit,
-        (rows) => store.changes({ ...query, limit: rows }),
-        changeObject.of,
+        async (rows) => withNames(store, await store.changes({ ...query, limit: rows })),
+        toldChangeOf,
         ({ atMs, source, place }) => `${atMs} ${source} ${place}`,
       );
     },

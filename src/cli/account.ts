@@ -13,7 +13,7 @@ import {
   setContact,
   setEnd,
 } from "../actions/accounts.ts";
-import { shown, valuesText } from "../actions/columns.ts";
+import { shown } from "../actions/columns.ts";
 import { choice, flag, optional } from "../actions/field.ts";
 import { listAccounts, listJournal, listKeys, showAccount } from "../actions/views.ts";
 import { OperatorError } from "../errors.ts";
@@ -297,7 +297,6 @@ function previewText(preview: PlanPreviewJson): string {
 
 function journalCommand(cli: Cli): Command {
   const { account, kind } = listJournal.input;
-  const names = "seq at kind bucket amount_micro grant by operation subject after";
   return listCommand(cli, listJournal, {
     about: "list the changes of an account's credits, the newest first",
     fields: {
@@ -309,9 +308,7 @@ function journalCommand(cli: Cli): Command {
     },
     asked: (given) => ({ order: "newest", ...given }),
     limit: 100,
-    columns: columnsOf("journalEntry", names, {
-      after: (entry: Parameters<typeof valuesText>[0]) => valuesText(entry) || "-",
-    }),
+    columns: columnsOf("journalEntry", "seq at bucket amount_micro sentence"),
     none: () => "No entry of the journal matches.",
     more: "There are more entries. Raise --limit to see them.",
   });

@@ -1,9 +1,10 @@
 /** `inkwell operator` makes, lists and ends operator keys; `inkwell log` lists all changes. */
 import { Command } from "commander";
-import type { ChangeJson, OperatorKeyJson } from "../accounts/log-objects.ts";
-import { operatorKeyState, valuesText } from "../actions/columns.ts";
+import type { OperatorKeyJson } from "../accounts/log-objects.ts";
+import { operatorKeyState } from "../actions/columns.ts";
 import { flag, optional } from "../actions/field.ts";
 import { endOperatorKey, makeOperatorKey } from "../actions/operator-keys.ts";
+import type { ToldChangeJson } from "../actions/told.ts";
 import { listChanges, listOperatorKeys } from "../actions/views.ts";
 import { inkwell } from "../invocation.ts";
 import { actionCommand, listCommand } from "./action-command.ts";
@@ -45,12 +46,10 @@ export function operatorKeyCommand(cli: Cli): Command {
     .addCommand(actionCommand(cli, endOperatorKey, { about: "end an operator key, at once and for good" }));
 }
 
-const columns = columnsOf("change", "at kind by account? subject? amount_micro? after?", {
-  after: (change: ChangeJson) => valuesText(change) || "-",
-});
+const columns = columnsOf("change", "at sentence");
 
 interface ChangesJson {
-  data: ChangeJson[];
+  data: ToldChangeJson[];
   next: string | null;
 }
 

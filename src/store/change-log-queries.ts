@@ -56,7 +56,7 @@ const sqlOf: Readonly<Record<Source, SourceSql>> = {
   },
 };
 
-export function changeLogOn({ findPage, write }: SqlConnections, { parameter }: SqlDialect): ChangeLog {
+export function changeLogOn({ find, findPage, write }: SqlConnections, { parameter }: SqlDialect): ChangeLog {
   return {
     async changes(query) {
       const pages = sources
@@ -68,6 +68,15 @@ export function changeLogOn({ findPage, write }: SqlConnections, { parameter }: 
       const all = (await Promise.all(pages)).flat();
       // Each page is in its order already, and sorting keeps the order of equal rows.
       return all.sort((a, b) => b.atMs - a.atMs || rank(a.source) - rank(b.source)).slice(0, query.limit);
+    },
+    async names(ids) {
+      if (ids.length === 0) return new Map();
+      const list = ids.map((_, index) => parameter(index + 1)).join(", ");
+      const named = ["api_key", "operator_key", "link"].map(
+        (from) => `select id, name from ${from} where id in (${list}) and name is not null`,
+      );
+      const rows = await find("service", { text: named.join(" union all "), values: ids });
+      return new Map(rows.map(([id, name]) => [String(id), String(name)]));
     },
     async logChange(row) {
       await write(insertOf(changeLogTable, row, parameter));

@@ -85,6 +85,8 @@ export interface ChangesQuery {
 export interface ChangeLog {
   /** Lists changes, newest first. */
   changes(query: ChangesQuery): Promise<LoggedChange[]>;
+  /** Finds the names of keys, operator keys and links by their ids. */
+  names(ids: readonly string[]): Promise<Map<string, string>>;
   /** Records a change that no journal has. */
   logChange(row: ChangeLogRow): Promise<void>;
 }

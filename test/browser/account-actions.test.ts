@@ -204,29 +204,32 @@ releaseTest(
     await service.call("POST", "/admin/accounts/listed/adjustments", correction);
     assert.equal(await askStatus(service, key), 200);
     await open(visit, "/accounts/listed/journal");
-    const kinds = async () => {
+    const verbs = / (gave|added|made|refilled|opened|cost) /;
+    const told = async () => {
       await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
-      return await page.locator("tbody td:nth-child(3)").allTextContents();
+      const texts = await page.locator(".line p").allTextContents();
+      return texts.map((text) => verbs.exec(text)?.[1]);
     };
-    assert.deepEqual(await kinds(), ["promotion", "payment", "key", "window", "window", "open"]);
+    const charge = page.locator(".line p", { hasText: /Request .* cost listed/ });
+    assert.deepEqual(await told(), ["gave", "added", "made", "refilled", "refilled", "opened"]);
     const show = page.getByLabel("Show");
     await show.selectOption("all");
     await page.waitForURL(/kind=all/);
-    await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
-    assert.deepEqual(await kinds(), ["charge", "promotion", "payment", "key", "window", "window", "open"]);
+    await charge.waitFor();
+    assert.deepEqual(await told(), ["cost", "gave", "added", "made", "refilled", "refilled", "opened"]);
     await page.getByLabel("Order").selectOption("oldest");
-    await page.getByRole("row", { name: /^1 / }).first().waitFor();
+    await page.locator(".line p").first().getByText("opened account").waitFor();
     await page.reload();
-    await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
-    assert.deepEqual(await kinds(), ["open", "window", "window", "key", "payment", "promotion", "charge"]);
+    await charge.waitFor();
+    assert.deepEqual(await told(), ["opened", "refilled", "refilled", "made", "added", "gave", "cost"]);
     await show.selectOption("requests");
-    await page.getByRole("cell", { name: "payment", exact: true }).waitFor({ state: "detached" });
-    assert.deepEqual(await kinds(), ["charge"]);
+    await page.locator(".line p", { hasText: "listed-1" }).waitFor({ state: "detached" });
+    assert.deepEqual(await told(), ["cost"]);
     await show.selectOption("states");
     await page.getByText("The journal has no entries of this kind.").waitFor();
     await assertAccessible(page);
     await page.getByRole("link", { name: "Show all entries" }).click();
-    await page.getByRole("cell", { name: "charge", exact: true }).waitFor();
+    await charge.waitFor();
   },
 );
 

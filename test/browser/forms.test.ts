@@ -67,9 +67,9 @@ test("names, notes, reasons and ids that are HTML are text on every page", async
   await choose(page, "Refund a payment");
   await dialog.getByText(`${html}: 9 credits`).waitFor({ state: "attached" });
   await typePayment(page);
-  await fill({ "Payment id": html, Credits: "1" });
+  await fill({ "Payment id": html, Credits: "1", Reason: html });
   await submit(page);
-  await dialog.getByText(`1 credits of ${html} are taken back`).waitFor();
+  await dialog.getByText(`Left of ${html}`).waitFor();
   await submit(page);
   await page.getByRole("button", { name: "Done" }).click();
   const key = await service.call("POST", "/admin/accounts/html/keys", { operation_id: html, name: html });

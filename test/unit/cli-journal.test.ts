@@ -27,11 +27,11 @@ test("the journal has the newest entries first, with signs, their grants and who
   const { stdout, stderr } = await ledger.inkwell("account", "journal", "alice", "--kind", "refund,payment");
   assert.equal(stderr, "");
   const time = "2027-01-15 12:00Z";
-  const by = `command_line:${userInfo().username}`;
+  const by = `${userInfo().username} (command line)`;
   assert.deepEqual(cellsOf(stdout), [
-    ["6", time, "refund", "additional", "-20", "4", by, "refund:r1", "p1", "amount: 20"],
-    ["5", time, "payment", "additional", "+30", "-", by, "payment:p2", "p2", "-"],
-    ["4", time, "payment", "additional", "+50", "-", by, "payment:p1", "p1", "-"],
+    ["6", time, "additional", "-20", `${by} took back 20 credits of payment p1 from alice`],
+    ["5", time, "additional", "+30", `${by} added 30 credits to alice, paid for by p2`],
+    ["4", time, "additional", "+50", `${by} added 50 credits to alice, paid for by p1`],
   ]);
 });
 

@@ -4,10 +4,9 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { linkAccountObject, linkObject } from "../../src/accounts/link-objects.ts";
-import { changeObject, operatorKeyObject } from "../../src/accounts/log-objects.ts";
+import { operatorKeyObject } from "../../src/accounts/log-objects.ts";
 import {
   holdObject,
-  journalObject,
   keyObject,
   listedAccountObject,
   paymentObject,
@@ -19,9 +18,10 @@ import { planObject } from "../../src/accounts/plan-objects.ts";
 import { refusedRequestObject } from "../../src/accounts/refused-requests.ts";
 import { usageHoursSchema } from "../../src/accounts/usage-hours.ts";
 import { usageReportSchema } from "../../src/accounts/usage-sums.ts";
-import { shown, valuesText } from "../../src/actions/columns.ts";
+import { shown } from "../../src/actions/columns.ts";
 import { deliveryObject, endpointObject } from "../../src/actions/event-runs.ts";
 import { changeKey, makeKey } from "../../src/actions/keys.ts";
+import { toldChange, toldEntry } from "../../src/actions/told.ts";
 import { rowsPage } from "../../src/http/admin/account-rows.ts";
 import { modelObject } from "../../src/http/admin/live-objects.ts";
 import { overviewObject } from "../../src/http/admin/overview-object.ts";
@@ -61,8 +61,8 @@ const schemas: Record<keyof typeof shown, readonly unknown[]> = {
   runningRequest: [requestObject.schema, holdObject.schema, runningRequests.properties.data],
   receipt: [usageObject.schema],
   usageSum: [usageReportSchema.properties.data, usageHoursSchema.properties.data],
-  journalEntry: [journalObject.schema],
-  change: [changeObject.schema],
+  journalEntry: [toldEntry],
+  change: [toldChange],
   operatorKey: [operatorKeyObject.schema],
   session: [ownSession.schema],
   person: [personObject.schema],
@@ -130,20 +130,4 @@ test("no table has a title of its own for a described field", () => {
     .map(([file, titles]) => [file, String(titles)]);
   const rule = "describe the field in src/actions/columns.ts; other columns are listed in this test";
   assert.deepEqual(Object.fromEntries(found), ownTitles, rule);
-});
-
-test("the values of a change are the old and the new ones, and otherwise those that there are", () => {
-  const old = { name: "desk", expires_at: null, amount_micro: 1_500_000 };
-  const texts = [
-    { before: old, after: { name: null, models: ["big"] } },
-    { before: null, after: old },
-    { before: old, after: null },
-    { before: null, after: null },
-  ].map(valuesText);
-  assert.deepEqual(texts, [
-    'name: desk → none, expires_at: none → none, amount: 1.5 → none, models: none → ["big"]',
-    "name: desk, amount: 1.5",
-    "name: desk, amount: 1.5",
-    "",
-  ]);
 });

@@ -1,11 +1,12 @@
 /** The objects of the operator API, as its schemas describe them: types, nothing is bundled. */
 import type { Static } from "typebox";
 import type * as links from "../../accounts/link-objects.ts";
-import type { changeObject, operatorKeyObject } from "../../accounts/log-objects.ts";
+import type { operatorKeyObject } from "../../accounts/log-objects.ts";
 import type * as objects from "../../accounts/operator-objects.ts";
 import type { personObject } from "../../accounts/person-objects.ts";
 import type { comparedPlansObject, planObject } from "../../accounts/plan-objects.ts";
 import type { deliveryObject, endpointObject } from "../../actions/event-runs.ts";
+import type { ToldChangeJson, ToldEntryJson } from "../../actions/told.ts";
 import type { accountLiveObject } from "../../http/admin/account-live.ts";
 import type { jobObject } from "../../http/admin/job-object.ts";
 import type * as live from "../../http/admin/live-objects.ts";
@@ -22,8 +23,8 @@ export type PlanPreview = Static<typeof objects.previewObject.schema>;
 export type KeyOfSecret = Static<typeof objects.keyOfSecretObject.schema>;
 export type Refund = Static<typeof objects.refundObject.schema>;
 export type Payment = Static<typeof objects.paymentObject.schema>;
-export type JournalEntry = Static<typeof objects.journalObject.schema>;
-export type Change = Static<typeof changeObject.schema>;
+export type JournalEntry = ToldEntryJson;
+export type Change = ToldChangeJson;
 export type OperatorKey = Static<typeof operatorKeyObject.schema>;
 export type JoinLink = Static<typeof links.linkObject.schema>;
 export type LinkAccount = Static<typeof links.linkAccountObject.schema>;

@@ -58,7 +58,9 @@ interface ResourceProps<Row> {
   /** Another text loads the list again. */
   version?: string;
   caption: string;
-  columns: readonly Column<NoInfer<Row>>[];
+  columns?: readonly Column<NoInfer<Row>>[];
+  /** Shows the rows in place of a table. */
+  show?(rows: readonly NoInfer<Row>[]): ComponentChildren;
   keyOf?(row: Row): string;
   /** In the last column, below the title. The function shows what is no dialog. */
   rowActions?: { title: string; actions: readonly (RowAction<Row> | ((row: Row) => ComponentChildren))[] };
@@ -82,7 +84,8 @@ interface ResourceProps<Row> {
 
 export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
   const { place, path, limit, filters = [], query = {}, version = "", rowActions, actions = [] } = props;
-  const { caption, columns, keyOf, many, empty, command, note, more, hasRefresh = false, changed } = props;
+  const { caption, columns = [], show, keyOf, many, empty, command, note, more, hasRefresh = false } = props;
+  const { changed } = props;
   const { frame = (buttons, shown) => [buttons, shown] } = props;
   const parameter = (name: string) => place?.query.get(name) || null;
   const after = parameter("after");
@@ -163,12 +166,16 @@ export function ResourceList<Row extends object>(props: ResourceProps<Row>) {
           ) : (
             <>
               {note}
-              <Table
-                caption={caption}
-                rows={data}
-                columns={many ? [choice.column(data), ...shownColumns] : shownColumns}
-                {...(keyOf && { keyOf })}
-              />
+              {show === undefined ? (
+                <Table
+                  caption={caption}
+                  rows={data}
+                  columns={many ? [choice.column(data), ...shownColumns] : shownColumns}
+                  {...(keyOf && { keyOf })}
+                />
+              ) : (
+                <section aria-label={caption}>{show(data)}</section>
+              )}
               {many && choice.rows.length > 0 && (
                 <section class="buttons chosen" aria-label="Chosen rows">
                   <strong>{choice.rows.length} chosen</strong> {buttonsOf(many(choice.rows))}

@@ -53,6 +53,11 @@ export function dateOf(ms: EpochMs): string {
   return days.format(ms);
 }
 
+/** Returns the time of a day in the zone, `18:00`. */
+export function clockTime(ms: EpochMs): string {
+  return new Intl.DateTimeFormat("en-GB", { timeZone: timezone(), timeStyle: "short" }).format(ms);
+}
+
 /** Returns `on 1 January`, with the year if it is not near. */
 export function dayInWords(ms: EpochMs, nowMs: EpochMs): string {
   const isFar = Math.abs(ms - nowMs) > 300 * day;

@@ -1,9 +1,8 @@
 /** The journal of an account: its facts by kind, with the grant that each one begins or changes. */
-import { valuesText } from "../../../actions/columns.ts";
 import { apiPath } from "../../shared/api.ts";
 import { type Filter, ResourceList } from "../../shared/resource-page.tsx";
 import { Link, withParameters } from "../../shared/router.tsx";
-import { columnsOf } from "../../shared/table.tsx";
+import { ChangeLog } from "../change-log.tsx";
 import { kindGroups } from "../journal-kinds.ts";
 import type { JournalEntry } from "../types.ts";
 import type { AccountTabProps } from "./account-tab.ts";
@@ -18,14 +17,6 @@ const filters: readonly Filter[] = [
   { name: "order", label: "Order", isLabelHidden: true, options: orders },
 ];
 
-const columns = columnsOf(
-  "journalEntry",
-  "seq at kind bucket amount_micro grant by operation subject after",
-  {
-    after: (entry: JournalEntry) => valuesText(entry),
-  },
-);
-
 export function AccountJournal({ account: { id }, changes, place }: AccountTabProps) {
   const group = place.query.get("kind") ?? "";
   const { kinds } = kindGroups.get(group) ?? kindGroups.get("") ?? {};
@@ -34,12 +25,12 @@ export function AccountJournal({ account: { id }, changes, place }: AccountTabPr
     <ResourceList<JournalEntry>
       place={place}
       path={apiPath("accounts", id, "journal")}
-      limit={100}
+      limit={500}
       filters={filters}
       query={{ kind: kinds?.join(","), order }}
       version={String(changes)}
       caption="Journal of the account"
-      columns={columns}
+      show={(entries) => <ChangeLog changes={entries.map((entry) => ({ ...entry, account: id }))} />}
       empty={
         <>
           The journal has no {place.query.has("after") && "further "}entries of this kind.{" "}

@@ -1,5 +1,5 @@
 /** Operator keys, and all changes with who made them. */
-import { operatorKeyState, valuesText } from "../../../actions/columns.ts";
+import { operatorKeyState } from "../../../actions/columns.ts";
 import { endOperatorKey, makeOperatorKey } from "../../../actions/operator-keys.ts";
 import { ActionDialog } from "../../shared/action-dialog.tsx";
 import { Card, PageHead } from "../../shared/layout.tsx";
@@ -8,7 +8,7 @@ import type { Place } from "../../shared/router.tsx";
 import { Secret } from "../../shared/secret.tsx";
 import { columnsOf } from "../../shared/table.tsx";
 import { Badge } from "../../shared/values.tsx";
-import { AccountLink } from "../account-link.tsx";
+import { ChangeLog } from "../change-log.tsx";
 import type { Change, OperatorKey } from "../types.ts";
 
 const keyColumns = columnsOf("operatorKey", "name role last_four ended_at made_by expires_at last_used_at", {
@@ -40,11 +40,6 @@ const changeFilters: readonly Filter[] = [
   { name: "account", label: "Account" },
 ];
 
-const changeColumns = columnsOf("change", "at kind by account subject amount_micro after", {
-  account: ({ account }: Change) => account && <AccountLink id={account} />,
-  after: (change: Change) => valuesText(change),
-});
-
 export function OperatorsPage({ place }: { place: Place }) {
   return (
     <>
@@ -67,10 +62,10 @@ export function OperatorsPage({ place }: { place: Place }) {
       <ResourceList<Change>
         place={place}
         path="/admin/log"
-        limit={100}
+        limit={500}
         filters={changeFilters}
         caption="Changes, newest first"
-        columns={changeColumns}
+        show={(changes) => <ChangeLog changes={changes} />}
         empty="No change matches."
         frame={(_, list) => <Card title="Changes">{list}</Card>}
       />
